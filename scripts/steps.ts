@@ -1,0 +1,55 @@
+/** The checks and test runs that make up a full verification, in the order they run. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { reportPathVariable } from "./tally-reporter.ts";
+import { type Report, tallyCargo, tallyVitest } from "./tally.ts";
+
+export interface StepEnd {
+  readonly exitCode: number;
+  readonly output: string;
+  /** A directory of the step's own, for reports. */
+  readonly scratchDir: string;
+}
+
+export interface Step {
+  readonly name: string;
+  readonly argv: readonly [string, ...string[]];
+  readonly env?: (scratchDir: string) => Readonly<Record<string, string>>;
+  /** Relative to the project's root, which it is when absent. */
+  readonly cwd?: string;
+  /** Counts the tests of the step. A step without it is one check, passed when it exits with 0. */
+  readonly tally?: (end: StepEnd) => Report | Promise<Report>;
+}
+
+const vitestReport = (scratchDir: string): string => join(scratchDir, "vitest.json");
+
+export const steps: readonly Step[] = [
+  { name: "format", argv: ["oxfmt", "--check", "."] },
+  { name: "lint", argv: ["oxlint"] },
+  // TypeScript 7, which has no compiler API; the `tsc` in PATH is 6, kept for tools that need one.
+  {
+    name: "types",
+    argv: ["node", "node_modules/typescript-native/bin/tsc", "--project", "."],
+  },
+  { name: "boundaries", argv: ["node", "scripts/boundaries.ts"] },
+  { name: "deadcode", argv: ["knip", "--no-progress", "--no-config-hints"] },
+  { name: "rust-format", argv: ["cargo", "fmt", "--all", "--check"], cwd: "native" },
+  {
+    name: "rust-lint",
+    argv: ["cargo", "clippy", "--locked", "--all-targets", "--", "--deny", "warnings"],
+    cwd: "native",
+  },
+  {
+    name: "rust-tests",
+    argv: ["cargo", "test", "--locked", "--no-fail-fast"],
+    cwd: "native",
+    tally: ({ output, exitCode }) => tallyCargo(output, exitCode),
+  },
+  {
+    name: "tests",
+    argv: ["vitest", "run"],
+    env: (scratchDir) => ({ [reportPathVariable]: vitestReport(scratchDir) }),
+    tally: async ({ scratchDir, exitCode }) =>
+      tallyVitest(await readFile(vitestReport(scratchDir), "utf8"), exitCode),
+  },
+];

@@ -1,0 +1,20 @@
+# Puts the Node that the project needs first in PATH. Sourced by the other scripts.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+toolchain=$root/.toolchain
+minimum_node_major=24
+
+node_is_recent() {
+  local version
+  version=$("$1" --version 2>/dev/null) || return 1
+  version=${version#v}
+  [ "${version%%.*}" -ge "$minimum_node_major" ] 2>/dev/null
+}
+
+if ! node_is_recent node && node_is_recent "$toolchain/bin/node"; then
+  PATH=$toolchain/bin:$PATH
+fi
+# Debian keeps system tools where an ordinary user's PATH does not look, and rustup keeps cargo in
+# the home directory, which shells that are not log-in shells do not know.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+export PATH

@@ -1,0 +1,59 @@
+/**
+ * What needs no sandbox runs side by side, what makes sandboxes runs one by one, and what attacks
+ * file calls and the runner runs a second time on another runtime.
+ */
+import { configDefaults, defineConfig } from "vitest/config";
+import { reportPathVariable, TallyReporter } from "./scripts/tally-reporter.ts";
+
+const sandboxTests = [
+  "tests/**/*.test.ts",
+  "packages/daemon/src/backends/**/*.test.ts",
+  "packages/daemon/src/images/**/*.test.ts",
+  "packages/**/*.serial.test.ts",
+];
+
+const reportPath = process.env[reportPathVariable];
+
+export default defineConfig({
+  test: {
+    pool: "forks",
+    reporters: ["default", ...(reportPath === undefined ? [] : [new TallyReporter(reportPath)])],
+    projects: [
+      {
+        test: {
+          name: "unit",
+          include: ["packages/**/*.test.ts", "scripts/**/*.test.ts", "bench/**/*.test.ts"],
+          exclude: [...configDefaults.exclude, ...sandboxTests],
+          testTimeout: 20_000,
+          hookTimeout: 20_000,
+          maxWorkers: 2,
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        test: {
+          name: "sandbox",
+          include: sandboxTests,
+          provide: { runtime: "crun" },
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          fileParallelism: false,
+          maxWorkers: 1,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          name: "sandbox on runc",
+          include: ["tests/hostile/{files,runner}-*.test.ts"],
+          provide: { runtime: "runc" },
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          fileParallelism: false,
+          maxWorkers: 1,
+          sequence: { groupOrder: 2 },
+        },
+      },
+    ],
+  },
+});
