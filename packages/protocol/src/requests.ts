@@ -1,0 +1,128 @@
+/** What the daemon asks of the runner: the JSON of REQUEST frames. */
+import { z } from "zod";
+import { MAX_PAYLOAD_BYTES, PROTOCOL_VERSION } from "./frames.ts";
+
+/** A NUL cannot be part of a path, an argument or a variable. */
+const plainText = (maxLength: number) =>
+  z
+    .string()
+    .max(maxLength)
+    .refine((text) => !text.includes("\0"), "must not contain a NUL");
+
+const path = plainText(65_536).min(1);
+const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const permissionBits = z.number().int().min(0).max(0o7777);
+const terminalSize = {
+  rows: z.number().int().min(1).max(65_535),
+  cols: z.number().int().min(1).max(65_535),
+};
+
+export const execIdSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]{1,64}$/, "must be 1 to 64 of A–Z a–z 0–9 _ -");
+
+const environment = z.record(
+  z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "must be the name of a variable"),
+  plainText(131_072),
+);
+
+const execFields = {
+  op: z.literal("exec"),
+  exec_id: execIdSchema,
+  cwd: path.optional(),
+  env: environment.optional(),
+  stdin: z.boolean().optional(),
+  merge: z.boolean().optional(),
+  timeout_ms: count.optional(),
+  idle_timeout_ms: count.optional(),
+};
+
+const execRequest = z.discriminatedUnion("mode", [
+  z.strictObject({
+    ...execFields,
+    mode: z.literal("shell"),
+    cmd_bytes: z.number().int().min(0).max(MAX_PAYLOAD_BYTES),
+  }),
+  z.strictObject({
+    ...execFields,
+    mode: z.literal("process"),
+    argv: z.array(plainText(131_072)).min(1).max(4096),
+    user: z
+      .string()
+      .regex(/^\d{1,10}(:\d{1,10})?$/, 'must be "uid" or "uid:gid"')
+      .optional(),
+    pty: z.strictObject(terminalSize).optional(),
+  }),
+]);
+
+/** Any request. The daemon checks its own before sending, so that a caller's slip is named and costs no round trip. */
+export const requestSchema = z.union([
+  execRequest,
+  z.discriminatedUnion("op", [
+    z.strictObject({
+      op: z.literal("attach"),
+      exec_id: execIdSchema,
+      offset: count,
+      stdin: z.boolean().optional(),
+      until: z.enum(["done", "closed"]).optional(),
+    }),
+    z.strictObject({
+      op: z.literal("signal"),
+      exec_id: execIdSchema,
+      signal: z.number().int().min(0).max(64),
+      tree: z.boolean().optional(),
+    }),
+    z.strictObject({ op: z.literal("resize"), exec_id: execIdSchema, ...terminalSize }),
+    z.strictObject({ op: z.literal("execs") }),
+    z.strictObject({ op: z.literal("forget"), exec_id: execIdSchema }),
+    z.strictObject({ op: z.literal("stat"), path }),
+    z.strictObject({
+      op: z.literal("read"),
+      path,
+      offset: count.optional(),
+      length: count.optional(),
+    }),
+    z.strictObject({
+      op: z.literal("write"),
+      path,
+      mode: permissionBits.optional(),
+      overwrite: z.boolean().optional(),
+      parents: z.boolean().optional(),
+    }),
+    z.strictObject({
+      op: z.literal("list"),
+      path,
+      recursive: z.boolean().optional(),
+      limit: z.number().int().min(1).max(1000).optional(),
+      cursor: z.string().max(131_072).optional(),
+    }),
+    z.strictObject({
+      op: z.literal("mkdir"),
+      path,
+      mode: permissionBits.optional(),
+      parents: z.boolean().optional(),
+    }),
+    z.strictObject({
+      op: z.literal("move"),
+      from: path,
+      to: path,
+      overwrite: z.boolean().optional(),
+    }),
+    z.strictObject({ op: z.literal("remove"), path, recursive: z.boolean().optional() }),
+    z.strictObject({ op: z.literal("watch"), path, recursive: z.boolean().optional() }),
+    z.strictObject({
+      op: z.literal("tar_in"),
+      path,
+      max_bytes: count.optional(),
+      max_entries: count.optional(),
+    }),
+    z.strictObject({ op: z.literal("tar_out"), path }),
+    z.strictObject({ op: z.literal("dial"), port: z.number().int().min(1).max(65_535) }),
+    z.strictObject({ op: z.literal("ping") }),
+  ]),
+]);
+
+export type RunnerRequest = z.input<typeof requestSchema>;
+export type RunnerOperation = RunnerRequest["op"];
+
+export const daemonHelloSchema = z.object({ protocol: z.literal(PROTOCOL_VERSION) });
