@@ -1,0 +1,116 @@
+//! Groups of processes kept apart by cgroups, so that all that a command started can be found.
+
+use crate::sys;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Children of the sandbox's own cgroup on the unified hierarchy, which the host has handed
+/// over. A process cannot leave its group: neither `setsid` nor a double fork, nor an emptied
+/// environment changes it.
+pub struct CgroupTree {
+    dir: OwnedFd,
+    next: u32,
+    /// Groups that are no longer used but may still hold processes.
+    left: Vec<u32>,
+}
+
+impl CgroupTree {
+    /// Takes the directory if it really lets us make groups.
+    pub fn adopt(dir: OwnedFd) -> Option<CgroupTree> {
+        let mut tree = CgroupTree {
+            dir,
+            next: 0,
+            left: Vec::new(),
+        };
+        let probe = tree.create().ok()?;
+        let usable = tree.pids(probe).is_ok();
+        tree.leave(probe);
+        tree.sweep();
+        usable.then_some(tree)
+    }
+
+    pub fn create(&mut self) -> io::Result<u32> {
+        let group = self.next;
+        self.next += 1;
+        let name = file(group, "")?;
+        // SAFETY: name is a valid C string.
+        sys::check(unsafe { libc::mkdirat(self.dir.as_raw_fd(), name.as_ptr(), 0o755) })?;
+        Ok(group)
+    }
+
+    /// A descriptor through which a process can put itself into the group.
+    pub fn entrance(&self, group: u32) -> io::Result<OwnedFd> {
+        self.open(group, "/cgroup.procs", libc::O_WRONLY)
+    }
+
+    pub fn move_into(&self, group: u32, pid: i32) -> io::Result<()> {
+        let procs = self.entrance(group)?;
+        sys::write(procs.as_raw_fd(), pid.to_string().as_bytes()).map(drop)
+    }
+
+    pub fn pids(&self, group: u32) -> io::Result<Vec<i32>> {
+        let procs = self.open(group, "/cgroup.procs", libc::O_RDONLY)?;
+        let mut text = Vec::new();
+        let mut buffer = [0u8; 4096];
+        loop {
+            let n = sys::read(procs.as_raw_fd(), &mut buffer)?;
+            if n == 0 {
+                break;
+            }
+            text.extend_from_slice(&buffer[..n]);
+        }
+        Ok(String::from_utf8_lossy(&text)
+            .lines()
+            .filter_map(|line| line.parse().ok())
+            // 0 stands for a process that this pid namespace does not see.
+            .filter(|pid| *pid > 0)
+            .collect())
+    }
+
+    /// Kills everything in the group at one stroke; a fork bomb cannot outrun it.
+    pub fn kill(&self, group: u32) -> io::Result<()> {
+        match self.open(group, "/cgroup.kill", libc::O_WRONLY) {
+            Ok(switch) => sys::write(switch.as_raw_fd(), b"1").map(drop),
+            Err(_) => {
+                // Kernels before 5.14 have no such switch.
+                for _ in 0..64 {
+                    let pids = self.pids(group)?;
+                    if pids.is_empty() {
+                        break;
+                    }
+                    for pid in pids {
+                        let _ = sys::kill(pid, libc::SIGKILL);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Says that the group is not used any more; it is removed when its last process is gone.
+    pub fn leave(&mut self, group: u32) {
+        self.left.push(group);
+    }
+
+    /// Removes left groups that have become empty.
+    pub fn sweep(&mut self) {
+        let dir = self.dir.as_raw_fd();
+        self.left.retain(|group| {
+            let Ok(name) = file(*group, "") else {
+                return false;
+            };
+            // SAFETY: name is a valid C string.
+            let result = unsafe { libc::unlinkat(dir, name.as_ptr(), libc::AT_REMOVEDIR) };
+            result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY)
+        });
+    }
+
+    fn open(&self, group: u32, name: &str, flags: i32) -> io::Result<OwnedFd> {
+        sys::open_at(self.dir.as_raw_fd(), &file(group, name)?, flags, 0)
+    }
+}
+
+fn file(group: u32, name: &str) -> io::Result<CString> {
+    sys::c_string(format!("exec-{group}{name}"))
+}

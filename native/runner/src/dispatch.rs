@@ -1,0 +1,279 @@
+//! What each incoming frame means.
+
+use crate::connection::{MAX_STREAMS, OpenStream, Stream};
+use crate::error::Failure;
+use crate::exec::{Address, Exec, State};
+use crate::exec_request::unknown;
+use crate::files;
+use crate::frame::{self, Frame, FrameError, Kind};
+use crate::message::{ClientHello, FileRequest, Request};
+use crate::process;
+use crate::server::Server;
+use crate::worker::Mailbox;
+use serde_json::json;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+impl Server {
+    /// An error here is a breach of the protocol and closes the connection.
+    pub fn take_frame(&mut self, id: u32, frame: Frame) -> Result<(), FrameError> {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return Ok(());
+        };
+        let address = Address {
+            connection: id,
+            stream: frame.stream,
+        };
+        if !connection.greeted {
+            let hello: ClientHello = match frame.kind {
+                Kind::Hello => frame.json()?,
+                kind => return Err(FrameError::BadPayload(kind)),
+            };
+            if hello.protocol != frame::PROTOCOL {
+                return Err(FrameError::BadPayload(Kind::Hello));
+            }
+            connection.greeted = true;
+            return Ok(());
+        }
+        match frame.kind {
+            Kind::Request => {
+                if frame.stream == 0
+                    || connection.streams.contains_key(&frame.stream)
+                    || connection.streams.len() >= MAX_STREAMS
+                {
+                    return Err(FrameError::BadPayload(Kind::Request));
+                }
+                if let Err(failure) = self.take_request(address, &frame) {
+                    self.answer(address, Kind::Error, &failure);
+                }
+                Ok(())
+            }
+            Kind::Data => self.take_data(address, frame.payload),
+            Kind::End => {
+                self.take_end(address);
+                Ok(())
+            }
+            Kind::Credit => {
+                self.take_credit(address, u64::from(frame.credit()));
+                Ok(())
+            }
+            Kind::Cancel => {
+                self.take_cancel(address);
+                Ok(())
+            }
+            kind => Err(FrameError::BadPayload(kind)),
+        }
+    }
+
+    fn take_request(&mut self, address: Address, frame: &Frame) -> Result<(), Failure> {
+        let request: Request = frame
+            .json()
+            .map_err(|error| Failure::invalid(error.to_string()))?;
+        match request {
+            Request::Exec(request) => self.take_exec(address, request),
+            Request::Attach(request) => self.attach(address, &request),
+            Request::Signal {
+                exec_id,
+                signal,
+                tree,
+            } => {
+                let delivered = self.signal_exec(&exec_id, signal, tree)?;
+                self.answer(address, Kind::Response, &json!({ "delivered": delivered }));
+                Ok(())
+            }
+            Request::Resize {
+                exec_id,
+                rows,
+                cols,
+            } => {
+                let exec = self.find(&exec_id)?;
+                let master = match &exec.output[0] {
+                    Some(fd) if exec.request.pty.is_some() => fd.as_raw_fd(),
+                    _ => return Err(Failure::invalid("the command has no terminal")),
+                };
+                process::resize_terminal(master, rows, cols)
+                    .map_err(|error| Failure::io("resize", &exec_id, &error))?;
+                self.answer(address, Kind::Response, &json!({}));
+                Ok(())
+            }
+            Request::Execs {} => {
+                let execs: Vec<_> = self.execs.iter().map(|(_, exec)| exec.listing()).collect();
+                self.answer(address, Kind::Response, &json!({ "execs": execs }));
+                Ok(())
+            }
+            Request::Forget { exec_id } => {
+                if self.find(&exec_id)?.state != State::Done {
+                    return Err(Failure::new("busy", "the command has not ended"));
+                }
+                if let Some(serial) = self.execs.find(&exec_id) {
+                    self.forget(serial);
+                }
+                self.answer(address, Kind::Response, &json!({}));
+                Ok(())
+            }
+            Request::Dial { port } => self.dial(address, port),
+            Request::Ping {} => {
+                let answer = json!({
+                    "uptime_ms": self.booted.elapsed().as_millis() as u64,
+                    "rss_bytes": crate::probe::resident_bytes(),
+                    "shell": self.shell.kind(),
+                    "tracking": self.tracker.name(),
+                    "disk_used_bytes": crate::probe::used_bytes(&self.options.workdir),
+                });
+                self.answer(address, Kind::Response, &answer);
+                Ok(())
+            }
+            Request::File(request) => {
+                self.start_work(address, request);
+                Ok(())
+            }
+        }
+    }
+
+    fn start_work(&mut self, address: Address, request: FileRequest) {
+        let mailbox = Arc::new(Mailbox::new(address, self.outbox.clone()));
+        self.open(address, Stream::Work(mailbox.clone()));
+        let watches = matches!(request, FileRequest::Watch { .. });
+        let streams = matches!(
+            request,
+            FileRequest::Read { .. }
+                | FileRequest::Write { .. }
+                | FileRequest::TarIn { .. }
+                | FileRequest::TarOut { .. }
+        );
+        let work = files::work(request, self.options.workdir.clone());
+        if watches {
+            self.streaming.submit_lasting(mailbox, work);
+        } else if streams {
+            self.streaming.submit(mailbox, work);
+        } else {
+            self.quick.submit(mailbox, work);
+        }
+    }
+
+    pub fn open(&mut self, address: Address, stream: Stream) {
+        if let Some(connection) = self.connections.get_mut(&address.connection) {
+            connection
+                .streams
+                .insert(address.stream, OpenStream::new(stream));
+        }
+    }
+
+    fn take_data(&mut self, address: Address, data: Vec<u8>) -> Result<(), FrameError> {
+        let open = self
+            .connections
+            .get_mut(&address.connection)
+            .and_then(|c| c.streams.get_mut(&address.stream));
+        // A stream that has just ended may still be written to; that is no fault of the peer's.
+        let Some(open) = open else { return Ok(()) };
+        let length = data.len() as u64;
+        if length > open.allowance || open.ended {
+            return Err(FrameError::BadPayload(Kind::Data));
+        }
+        open.allowance -= length;
+        match &mut open.stream {
+            Stream::Work(mailbox) => mailbox.deliver(data),
+            Stream::Dial(dial) => {
+                let dial = *dial;
+                self.write_dial(dial, data);
+            }
+            Stream::Exec { serial, .. } => {
+                let serial = *serial;
+                self.push_stdin(serial, address, data);
+            }
+            Stream::Collecting { .. } => self.collect(address, data),
+        }
+        Ok(())
+    }
+
+    /// Lets the peer send so many bytes more.
+    pub fn grant(&mut self, address: Address, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        if let Some(connection) = self.connections.get_mut(&address.connection)
+            && let Some(open) = connection.streams.get_mut(&address.stream)
+        {
+            open.allowance += bytes as u64;
+            connection.queue(frame::encode_credit(address.stream, bytes as u32));
+        }
+    }
+
+    fn take_end(&mut self, address: Address) {
+        let open = self
+            .connections
+            .get_mut(&address.connection)
+            .and_then(|c| c.streams.get_mut(&address.stream));
+        let Some(open) = open else { return };
+        open.ended = true;
+        match &open.stream {
+            Stream::Work(mailbox) => mailbox.deliver_end(),
+            Stream::Dial(dial) => {
+                let dial = *dial;
+                self.end_dial_input(dial);
+            }
+            Stream::Exec {
+                serial,
+                stdin: true,
+            } => {
+                let serial = *serial;
+                self.close_stdin(serial);
+            }
+            Stream::Exec { .. } => {}
+            Stream::Collecting { .. } => {
+                let failure = Failure::invalid("the command text is shorter than announced");
+                self.answer(address, Kind::Error, &failure);
+            }
+        }
+    }
+
+    fn take_credit(&mut self, address: Address, bytes: u64) {
+        let open = self
+            .connections
+            .get(&address.connection)
+            .and_then(|c| c.streams.get(&address.stream));
+        let Some(open) = open else { return };
+        match &open.stream {
+            Stream::Work(mailbox) => mailbox.add_credit(bytes),
+            Stream::Exec { serial, .. } => {
+                let serial = *serial;
+                self.acknowledge(serial, address, bytes);
+            }
+            Stream::Dial(dial) => {
+                let dial = *dial;
+                self.credit_dial(dial, bytes);
+            }
+            Stream::Collecting { .. } => {}
+        }
+    }
+
+    fn take_cancel(&mut self, address: Address) {
+        let open = self
+            .connections
+            .get(&address.connection)
+            .and_then(|c| c.streams.get(&address.stream));
+        let Some(open) = open else { return };
+        match &open.stream {
+            Stream::Work(mailbox) => mailbox.cancel(),
+            Stream::Exec { serial, .. } => {
+                let serial = *serial;
+                self.drop_reader(serial, address);
+            }
+            Stream::Dial(dial) => {
+                let dial = *dial;
+                self.drop_dial(dial);
+                self.answer(address, Kind::Error, &Failure::cancelled());
+            }
+            Stream::Collecting { .. } => {
+                self.answer(address, Kind::Error, &Failure::cancelled());
+            }
+        }
+    }
+
+    pub fn find(&self, exec_id: &str) -> Result<&Exec, Failure> {
+        self.execs
+            .find(exec_id)
+            .and_then(|serial| self.execs.get(serial))
+            .ok_or_else(|| unknown(exec_id))
+    }
+}

@@ -1,0 +1,243 @@
+//! A command's output: from its pipes into the spool, from the spool to its readers.
+
+use crate::connection::OUT_BUSY;
+use crate::error::Failure;
+use crate::exec::{Address, Serial};
+use crate::frame::{self, Kind};
+use crate::message::Until;
+use crate::server::{Server, Token};
+use crate::spool::PIECE;
+use crate::sys;
+use std::io;
+use std::os::fd::AsRawFd;
+
+impl Server {
+    /// Begins to watch a command's output.
+    pub fn watch_output(&mut self, serial: Serial) {
+        let Some(exec) = self.execs.get(serial) else {
+            return;
+        };
+        for (which, fd) in exec.output.iter().enumerate() {
+            if let Some(fd) = fd {
+                let token = Token::Output(serial, which as u8).pack();
+                if let Err(error) = self.epoll.add(fd.as_raw_fd(), libc::EPOLLIN, token) {
+                    eprintln!("runner: cannot watch output: {error}");
+                }
+            }
+        }
+    }
+
+    pub fn take_output(&mut self, serial: Serial, which: u8) {
+        let other = 1 - which;
+        // With both pipes full, the one that was written to longer ago comes first: that is
+        // as near to the true order as two pipes allow.
+        if self.older_output_waits(serial, which, other) {
+            self.read_output(serial, other, usize::MAX);
+        }
+        self.read_output(serial, which, usize::MAX);
+        self.pause_output(serial);
+        self.pump(serial);
+    }
+
+    fn older_output_waits(&self, serial: Serial, which: u8, other: u8) -> bool {
+        let Some(exec) = self.execs.get(serial) else {
+            return false;
+        };
+        match (&exec.output[which as usize], &exec.output[other as usize]) {
+            (Some(this), Some(that)) => {
+                sys::bytes_waiting(that.as_raw_fd()) > 0
+                    && sys::modified_ns(that.as_raw_fd()) < sys::modified_ns(this.as_raw_fd())
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads one pipe once, or `limit` bytes.
+    pub fn read_output(&mut self, serial: Serial, which: u8, mut limit: usize) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let once = limit == usize::MAX;
+        let now = self.now();
+        if let Some(exec) = self.execs.get_mut(serial) {
+            let descriptor = if which == 0 { 1 } else { 2 };
+            while let Some(fd) = exec.output[which as usize].as_ref().map(AsRawFd::as_raw_fd) {
+                let room = limit.min(buffer.len());
+                match sys::read(fd, &mut buffer[..room]) {
+                    Ok(0) => {
+                        self.epoll.remove(fd);
+                        exec.output[which as usize] = None;
+                    }
+                    Ok(n) => {
+                        exec.spool.append(descriptor, &buffer[..n]);
+                        exec.last_output = now;
+                        limit -= n;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    // A terminal whose last user has left answers with an error.
+                    Err(_) => {
+                        self.epoll.remove(fd);
+                        exec.output[which as usize] = None;
+                    }
+                }
+                if once || limit == 0 {
+                    break;
+                }
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    /// A running command whose reader does not keep up has to wait.
+    fn pause_output(&mut self, serial: Serial) {
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        if exec.spool.full() && !exec.output_paused {
+            exec.output_paused = true;
+            for fd in exec.output.iter().flatten() {
+                self.epoll.remove(fd.as_raw_fd());
+            }
+        }
+    }
+
+    fn resume_output(&mut self, serial: Serial) {
+        let now = self.now();
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        if exec.output_paused && !exec.spool.full() {
+            exec.output_paused = false;
+            exec.last_output = now;
+            self.watch_output(serial);
+        }
+    }
+
+    /// Sends readers what they may have.
+    pub fn pump(&mut self, serial: Serial) {
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        let mut answered = false;
+        for reader in &mut exec.readers {
+            let Some(connection) = self.connections.get_mut(&reader.address.connection) else {
+                continue;
+            };
+            while !reader.answered && reader.credit > 0 && connection.out_bytes < OUT_BUSY {
+                if reader.until == Until::Done
+                    && exec.spool.done_at().is_some_and(|end| reader.next >= end)
+                {
+                    break;
+                }
+                let Some(chunk) = exec.spool.at(reader.next) else {
+                    break;
+                };
+                let start = reader.next.max(chunk.offset);
+                let data = &chunk.data[(start - chunk.offset) as usize..];
+                let length = data.len().min(PIECE).min(reader.credit as usize);
+                connection.queue(frame::encode_output(
+                    reader.address.stream,
+                    chunk.descriptor,
+                    chunk.seq,
+                    start,
+                    &data[..length],
+                ));
+                reader.next = start + length as u64;
+                reader.credit -= length as u64;
+                reader
+                    .unacknowledged
+                    .push_back((reader.next, length as u64));
+            }
+            let Some(end) = &exec.end else { continue };
+            let complete = match reader.until {
+                Until::Done => exec.spool.done_at().is_some_and(|at| reader.next >= at),
+                Until::Closed => {
+                    exec.output.iter().all(Option::is_none) && reader.next >= exec.spool.end()
+                }
+            };
+            if complete && !reader.answered {
+                reader.answered = true;
+                answered = true;
+                connection.queue(frame::encode_json(
+                    Kind::Response,
+                    reader.address.stream,
+                    end,
+                ));
+            }
+        }
+        if answered {
+            self.after_acknowledgement(serial);
+        }
+    }
+
+    pub fn pump_connection(&mut self, id: u32) {
+        let serials: Vec<Serial> = self
+            .execs
+            .iter()
+            .filter(|(_, exec)| exec.readers.iter().any(|r| r.address.connection == id))
+            .map(|(serial, _)| serial)
+            .collect();
+        for serial in serials {
+            self.pump(serial);
+        }
+    }
+
+    /// A reader has consumed so many bytes.
+    pub fn acknowledge(&mut self, serial: Serial, address: Address, mut bytes: u64) {
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        let Some(reader) = exec.readers.iter_mut().find(|r| r.address == address) else {
+            return;
+        };
+        reader.credit += bytes;
+        while let Some((end, length)) = reader.unacknowledged.front_mut() {
+            if bytes < *length {
+                *length -= bytes;
+                reader.acknowledged = *end - *length;
+                break;
+            }
+            bytes -= *length;
+            reader.acknowledged = *end;
+            reader.unacknowledged.pop_front();
+        }
+        self.after_acknowledgement(serial);
+        self.pump(serial);
+    }
+
+    pub fn after_acknowledgement(&mut self, serial: Serial) {
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        exec.discard_acknowledged();
+        // Streams stay known until their last acknowledgement, which may come after the answer.
+        let mut over = Vec::new();
+        exec.readers.retain(|reader| {
+            let finished = reader.answered && reader.unacknowledged.is_empty();
+            if finished {
+                over.push(reader.address);
+            }
+            !finished
+        });
+        for address in over {
+            self.end_stream(address);
+        }
+        self.resume_output(serial);
+    }
+
+    pub fn drop_reader(&mut self, serial: Serial, address: Address) {
+        let mut answered = false;
+        if let Some(exec) = self.execs.get_mut(serial) {
+            exec.readers.retain(|reader| {
+                answered |= reader.address == address && reader.answered;
+                reader.address != address
+            });
+            if exec.stdin.source == Some(address) {
+                exec.stdin.source = None;
+            }
+        }
+        if answered {
+            self.end_stream(address);
+        } else {
+            self.answer(address, Kind::Error, &Failure::cancelled());
+        }
+    }
+}

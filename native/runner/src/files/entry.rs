@@ -1,0 +1,84 @@
+//! What is told of a file.
+
+use super::{is_kind, open_itself, shown, stat_fd};
+use crate::base64;
+use crate::error::Failure;
+use crate::message::Entry;
+use crate::sys;
+use serde_json::{Value, json};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+pub fn stat(path: &Path) -> Result<Value, Failure> {
+    let failed = |error| Failure::io("stat", &shown(path), &error);
+    let file = open_itself(path).map_err(failed)?;
+    let found = stat_fd(file.as_raw_fd()).map_err(failed)?;
+    // With an empty name it is the descriptor's own link that is read.
+    let target = read_link(file.as_raw_fd(), b"", &found);
+    Ok(json!({ "entry": entry(path, &found, target) }))
+}
+
+pub fn entry(path: &Path, found: &libc::stat, target: Option<String>) -> Entry {
+    let bytes = path.as_os_str().as_bytes();
+    Entry {
+        path: shown(path),
+        name: path
+            .file_name()
+            .map_or_else(|| shown(path), |name| name.to_string_lossy().into_owned()),
+        kind: match found.st_mode & libc::S_IFMT {
+            libc::S_IFREG => "file",
+            libc::S_IFDIR => "dir",
+            libc::S_IFLNK => "symlink",
+            _ => "other",
+        },
+        size: size_of(found),
+        mode: found.st_mode & 0o7777,
+        mtime_ms: mtime_ms_of(found),
+        uid: found.st_uid,
+        gid: found.st_gid,
+        target,
+        raw_path: std::str::from_utf8(bytes)
+            .is_err()
+            .then(|| base64::encode(bytes)),
+    }
+}
+
+/// Readers count in doubles, which are exact up to here.
+const MAX_EXACT: i64 = (1 << 53) - 1;
+/// The furthest times, either way, that a JavaScript date can be.
+const MAX_TIME_MS: i64 = 8_640_000_000_000_000;
+
+pub fn size_of(found: &libc::stat) -> u64 {
+    found.st_size.clamp(0, MAX_EXACT) as u64
+}
+
+pub fn mtime_ms_of(found: &libc::stat) -> i64 {
+    found
+        .st_mtime
+        .saturating_mul(1000)
+        .saturating_add(found.st_mtime_nsec / 1_000_000)
+        .clamp(-MAX_TIME_MS, MAX_TIME_MS)
+}
+
+/// Where a link leads; `None` for anything else.
+pub fn read_link(dir: RawFd, name: &[u8], found: &libc::stat) -> Option<String> {
+    if !is_kind(found, libc::S_IFLNK) {
+        return None;
+    }
+    let target = read_link_bytes(dir, name)?;
+    Some(String::from_utf8_lossy(&target).into_owned())
+}
+
+pub fn read_link_bytes(dir: RawFd, name: &[u8]) -> Option<Vec<u8>> {
+    let name = sys::c_string(name).ok()?;
+    let mut target = vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: target is valid for its length, name is a valid C string.
+    let n =
+        unsafe { libc::readlinkat(dir, name.as_ptr(), target.as_mut_ptr().cast(), target.len()) };
+    if n < 0 {
+        return None;
+    }
+    target.truncate(n as usize);
+    Some(target)
+}

@@ -1,0 +1,64 @@
+//! Reading a file, or a part of it.
+
+use super::{entry, is_kind, open_for_reading, shown, stat_fd};
+use crate::error::Failure;
+use crate::sys;
+use crate::worker::Mailbox;
+use serde_json::{Value, json};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+const PIECE: usize = 128 * 1024;
+
+pub fn read(
+    path: &Path,
+    offset: u64,
+    length: Option<u64>,
+    mailbox: &Mailbox,
+) -> Result<Value, Failure> {
+    let failed = |error: io::Error| Failure::io("read", &shown(path), &error);
+    let file = open_regular(path)?;
+    let found = stat_fd(file.as_raw_fd()).map_err(failed)?;
+    mailbox.send_event(&json!({
+        "event": "file",
+        "size": entry::size_of(&found),
+        "mode": found.st_mode & 0o7777,
+        "mtime_ms": entry::mtime_ms_of(&found),
+    }));
+    let end = length.map_or(u64::MAX, |length| offset.saturating_add(length));
+    let mut buffer = vec![0u8; PIECE];
+    let mut at = offset;
+    while at < end {
+        let wanted = (end - at).min(PIECE as u64) as usize;
+        let position = i64::try_from(at).map_err(|_| Failure::invalid("offset out of range"))?;
+        let n = sys::pread(file.as_raw_fd(), &mut buffer[..wanted], position).map_err(failed)?;
+        if n == 0 {
+            break;
+        }
+        mailbox.send_data(&buffer[..n])?;
+        at += n as u64;
+    }
+    Ok(json!({ "bytes": at - offset }))
+}
+
+/// Opens a regular file and nothing else: a pipe or a device would hang or never end.
+pub fn open_regular(path: &Path) -> Result<OwnedFd, Failure> {
+    let refuse = || Failure::new("not_regular", format!("{} is no regular file", shown(path)));
+    let file = open_for_reading(path).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO | libc::ENODEV) => refuse(),
+        _ => Failure::io("open", &shown(path), &error),
+    })?;
+    let found =
+        stat_fd(file.as_raw_fd()).map_err(|error| Failure::io("stat", &shown(path), &error))?;
+    if is_kind(&found, libc::S_IFDIR) {
+        return Err(Failure::new(
+            "is_directory",
+            format!("{} is a directory", shown(path)),
+        ));
+    }
+    if !is_kind(&found, libc::S_IFREG) {
+        return Err(refuse());
+    }
+    Ok(file)
+}

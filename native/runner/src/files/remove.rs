@@ -1,0 +1,142 @@
+//! Removing, down to any depth.
+
+use super::{for_each_name, open_directory, open_named_directory, shown, stat_fd};
+use crate::error::Failure;
+use crate::sys;
+use crate::worker::Mailbox;
+use serde_json::{Value, json};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+pub fn remove(path: &Path, recursive: bool, mailbox: &Mailbox) -> Result<Value, Failure> {
+    let failed = |error: io::Error| Failure::io("remove", &shown(path), &error);
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Failure::invalid(format!(
+            "{} cannot be removed",
+            shown(path)
+        )));
+    };
+    let parent = open_named_directory(parent).map_err(failed)?;
+    let name = sys::c_string(name.as_bytes()).map_err(failed)?;
+    match unlink_at(parent.as_raw_fd(), &name, 0) {
+        Ok(()) => {}
+        Err(error) if !is_directory(&error, parent.as_raw_fd(), &name) => {
+            return Err(failed(error));
+        }
+        Err(_) if !recursive => {
+            let message = format!("{} is a directory; remove it recursively", shown(path));
+            return Err(Failure::new("is_directory", message));
+        }
+        Err(_) => remove_tree(parent, name, path, mailbox)?,
+    }
+    Ok(json!({ "path": shown(path) }))
+}
+
+fn unlink_at(dir: RawFd, name: &CString, flags: i32) -> io::Result<()> {
+    // SAFETY: name is a valid C string.
+    sys::check(unsafe { libc::unlinkat(dir, name.as_ptr(), flags) }).map(drop)
+}
+
+/// `unlink` of a directory answers EISDIR or EPERM; only the first says which it was.
+fn is_directory(error: &io::Error, dir: RawFd, name: &CString) -> bool {
+    match error.raw_os_error() {
+        Some(libc::EISDIR) => true,
+        Some(libc::EPERM) => {
+            super::stat_at(dir, name).is_ok_and(|found| super::is_kind(&found, libc::S_IFDIR))
+        }
+        _ => false,
+    }
+}
+
+/// Goes down and up with one descriptor, so that depth costs none. On the way up it makes
+/// sure that it came back to where it left: a directory that was moved meanwhile would
+/// otherwise lead it to remove what nobody asked to be removed.
+fn remove_tree(
+    parent: OwnedFd,
+    name: CString,
+    path: &Path,
+    mailbox: &Mailbox,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::io("remove in", &shown(path), &error);
+    let mut trail: Vec<((u64, u64), CString)> = Vec::new();
+    let mut here = open_directory(parent.as_raw_fd(), &name).map_err(failed)?;
+    trail.push((identity(&parent).map_err(failed)?, name));
+    drop(parent);
+    loop {
+        if mailbox.cancelled() {
+            return Err(Failure::cancelled());
+        }
+        match clear(&here).map_err(failed)? {
+            Cleared::Partly => {}
+            Cleared::AllBut(child) => {
+                let next = open_directory(here.as_raw_fd(), &child).map_err(failed)?;
+                trail.push((identity(&here).map_err(failed)?, child));
+                here = next;
+            }
+            Cleared::Empty => {
+                let Some((expected, name)) = trail.pop() else {
+                    return Ok(());
+                };
+                let above = open_directory(here.as_raw_fd(), c"..").map_err(failed)?;
+                if identity(&above).map_err(failed)? != expected {
+                    let message = format!("{} changed while it was removed", shown(path));
+                    return Err(Failure::new("busy", message));
+                }
+                unlink_at(above.as_raw_fd(), &name, libc::AT_REMOVEDIR).map_err(failed)?;
+                if trail.is_empty() {
+                    return Ok(());
+                }
+                here = above;
+            }
+        }
+    }
+}
+
+enum Cleared {
+    /// Something was removed; file systems may have skipped other names meanwhile.
+    Partly,
+    /// This directory is not empty and has to be gone into.
+    AllBut(CString),
+    Empty,
+}
+
+/// Removes all that can be removed at once.
+fn clear(dir: &OwnedFd) -> io::Result<Cleared> {
+    let mut cleared = Cleared::Empty;
+    let mut problem = None;
+    for_each_name(dir, |name, kind| {
+        if problem.is_some() || matches!(cleared, Cleared::AllBut(_)) {
+            return;
+        }
+        let Ok(name) = sys::c_string(name) else {
+            return;
+        };
+        match remove_one(dir.as_raw_fd(), &name, kind == libc::DT_DIR) {
+            Ok(()) => cleared = Cleared::Partly,
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOENT) => {}
+                Some(libc::ENOTEMPTY | libc::EEXIST) => cleared = Cleared::AllBut(name),
+                _ => problem = Some(error),
+            },
+        }
+    })?;
+    problem.map_or(Ok(cleared), Err)
+}
+
+fn remove_one(dir: RawFd, name: &CString, known_directory: bool) -> io::Result<()> {
+    if !known_directory {
+        match unlink_at(dir, name, 0) {
+            Err(error) if is_directory(&error, dir, name) => {}
+            outcome => return outcome,
+        }
+    }
+    unlink_at(dir, name, libc::AT_REMOVEDIR)
+}
+
+fn identity(dir: &OwnedFd) -> io::Result<(u64, u64)> {
+    let found = stat_fd(dir.as_raw_fd())?;
+    Ok((found.st_dev, found.st_ino))
+}

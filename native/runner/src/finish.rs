@@ -1,0 +1,91 @@
+//! The end of a command: what is still in its pipes, its result, and when it is forgotten.
+
+use crate::error::Failure;
+use crate::exec::{Serial, State};
+use crate::frame::Kind;
+use crate::message::ExecEnd;
+use crate::server::Server;
+use crate::sys;
+use std::os::fd::AsRawFd;
+use std::time::Instant;
+
+/// How a command's process or the shell said that it ended.
+pub struct Outcome {
+    pub exit_code: i32,
+    pub signal: Option<i32>,
+    pub cwd: Option<String>,
+}
+
+impl Server {
+    /// The command has ended: takes what is in its pipes and answers its readers.
+    pub fn finish(&mut self, serial: Serial, outcome: Outcome) {
+        for which in [0, 1] {
+            let waiting = self
+                .execs
+                .get(serial)
+                .and_then(|exec| exec.output[which].as_ref())
+                .map_or(0, |fd| sys::bytes_waiting(fd.as_raw_fd()));
+            // No more than is there now: a process left behind may write for ever.
+            if waiting > 0 {
+                self.read_output(serial, which as u8, waiting);
+            }
+        }
+        let oom_kills = self.oom_kills();
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        let starved = oom_kills > exec.oom_kills_before
+            && (outcome.signal == Some(libc::SIGKILL) || outcome.exit_code == 137);
+        let (end_reason, exit_code) = match &exec.ending {
+            Some(ending) if ending.reason == "killed" => ("killed", outcome.exit_code),
+            Some(ending) => (ending.reason, 124),
+            None if starved => ("oom", outcome.exit_code),
+            None if outcome.signal.is_some() => ("killed", outcome.exit_code),
+            None => ("exited", outcome.exit_code),
+        };
+        exec.spool.mark_done();
+        exec.state = State::Done;
+        exec.command = Vec::new();
+        exec.stdin.queue.clear();
+        if let Some(fd) = exec.stdin.fd.take() {
+            self.epoll.remove(fd.as_raw_fd());
+        }
+        exec.end = Some(ExecEnd {
+            exec_id: exec.request.exec_id.clone(),
+            end_reason,
+            exit_code,
+            signal: outcome.signal,
+            cwd: outcome.cwd,
+            duration_ms: Instant::now().duration_since(exec.started).as_millis() as u64,
+            stdout_bytes: exec.spool.stdout_bytes,
+            stderr_bytes: exec.spool.stderr_bytes,
+            dropped_bytes: exec.spool.dropped,
+            shell_restarted: exec.shell_restarted,
+        });
+        if exec.output_paused {
+            exec.output_paused = false;
+            self.watch_output(serial);
+        }
+        self.pump(serial);
+        for surplus in self.execs.surplus() {
+            self.forget(surplus);
+        }
+    }
+
+    pub fn forget(&mut self, serial: Serial) {
+        let Some(exec) = self.execs.remove(serial) else {
+            return;
+        };
+        for fd in exec.output.iter().flatten() {
+            self.epoll.remove(fd.as_raw_fd());
+        }
+        for reader in exec.readers {
+            if reader.answered {
+                self.end_stream(reader.address);
+            } else {
+                let failure = Failure::new("not_found", "the command was forgotten");
+                self.answer(reader.address, Kind::Error, &failure);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Becoming PID 1: taking over what was handed in, then serving until told to stop.
+
+use crate::run_dir::RunDir;
+use crate::server::{Options, Server};
+use crate::sys;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+pub const DEFAULT_SOCKET: &str = "/run/sandkasten/runner.sock";
+
+/// The command line of `runner init`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    pub listen_fd: Option<RawFd>,
+    pub socket: Option<PathBuf>,
+    pub cgroup_fd: Option<RawFd>,
+    pub memory_fd: Option<RawFd>,
+    pub user: Option<(u32, u32)>,
+    pub allow_user: bool,
+    pub workdir: Option<String>,
+    /// For runners that are not alone in their file system.
+    pub run_dir: Option<PathBuf>,
+}
+
+impl Arguments {
+    pub fn parse(arguments: &[String]) -> Result<Arguments, String> {
+        let mut parsed = Arguments::default();
+        let mut rest = arguments.iter();
+        while let Some(name) = rest.next() {
+            if name == "--allow-user" {
+                parsed.allow_user = true;
+                continue;
+            }
+            let value = rest.next().ok_or(format!("{name} needs a value"))?;
+            let number = || value.parse().map_err(|_| format!("{name}: bad number"));
+            match name.as_str() {
+                "--listen-fd" => parsed.listen_fd = Some(number()?),
+                "--cgroup-fd" => parsed.cgroup_fd = Some(number()?),
+                "--memory-fd" => parsed.memory_fd = Some(number()?),
+                "--listen" => parsed.socket = Some(value.into()),
+                "--run-dir" => parsed.run_dir = Some(value.into()),
+                "--workdir" => parsed.workdir = Some(value.clone()),
+                "--user" => {
+                    let ids = value
+                        .split_once(':')
+                        .and_then(|(u, g)| Some((u.parse().ok()?, g.parse().ok()?)));
+                    parsed.user = Some(ids.ok_or("--user takes uid:gid")?);
+                }
+                _ => return Err(format!("unknown option {name}")),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+pub fn run(arguments: Arguments) -> io::Result<()> {
+    harden();
+    let run_dir = RunDir::prepare(arguments.run_dir.as_deref())?;
+    let listener = match arguments.listen_fd {
+        Some(fd) => inherited(fd)?,
+        None => bind(&arguments.socket.unwrap_or_else(|| DEFAULT_SOCKET.into()))?,
+    };
+    // SAFETY: plain system calls.
+    let own = unsafe { (libc::geteuid(), libc::getegid()) };
+    let (uid, gid) = arguments
+        .user
+        .filter(|(uid, gid)| {
+            // Without root on the host there may be no other id than our own.
+            is_mapped("/proc/self/uid_map", *uid) && is_mapped("/proc/self/gid_map", *gid)
+        })
+        .unwrap_or(own);
+    let options = Options {
+        listener,
+        cgroup_dir: arguments.cgroup_fd.and_then(inherited_directory),
+        memory_events: arguments.memory_fd.and_then(|fd| inherited(fd).ok()),
+        uid,
+        gid,
+        allow_user: arguments.allow_user,
+        workdir: arguments.workdir.unwrap_or_else(|| "/workspace".into()),
+        env: std::env::vars().collect(),
+    };
+    let signals = sys::signal_fd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    let mut server = Server::new(options, run_dir, signals)?;
+    println!("{{\"type\":\"ready\",\"ready\":true}}");
+    server.prestart_shell();
+    server.run()
+}
+
+/// Whether the user namespace has this id: each line of the map is first, outside, count.
+fn is_mapped(map: &str, id: u32) -> bool {
+    let text = fs::read_to_string(map).unwrap_or_default();
+    text.lines().any(|line| {
+        let numbers: Vec<u64> = line
+            .split_whitespace()
+            .filter_map(|number| number.parse().ok())
+            .collect();
+        matches!(numbers[..], [first, _, count] if (first..first + count).contains(&u64::from(id)))
+    })
+}
+
+fn harden() {
+    // SAFETY: plain system calls with constant arguments.
+    unsafe {
+        // SECURITY: nobody of the same uid may look into or trace the runner, and its /proc
+        // files belong to root (threat 46).
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        // Outside a pid namespace of its own, orphans come here all the same.
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        libc::umask(0o022);
+    }
+}
+
+/// Takes over a descriptor and sees to it that no command inherits it.
+///
+/// SECURITY: a leaked listener or cgroup directory would be a way out (threat 14).
+fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: plain fcntl; it fails if there is no such descriptor.
+    sys::check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: it exists and was handed to us by number; nobody else in this process uses it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A place-holder that is no directory stands for "none".
+fn inherited_directory(fd: RawFd) -> Option<OwnedFd> {
+    let fd = inherited(fd).ok()?;
+    // SAFETY: an all-zero stat is a valid value to be overwritten.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: stat is valid for writing.
+    sys::check(unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) }).ok()?;
+    (stat.st_mode & libc::S_IFMT == libc::S_IFDIR).then_some(fd)
+}
+
+/// SECURITY: only the runner's own user may connect (threat 45).
+fn bind(path: &Path) -> io::Result<OwnedFd> {
+    let _ = fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener.into())
+}

@@ -1,0 +1,126 @@
+//! Finding what a command started by looking at /proc, where no cgroup was handed over.
+
+use crate::sys;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+/// Set in the environment of each command, so that its orphans can be told apart.
+pub const MARKER: &str = "SANDKASTEN_EXEC_ID";
+
+struct Process {
+    parent: i32,
+    started: u64,
+}
+
+/// What is known of a command whose processes are sought.
+pub struct Origin<'a> {
+    pub exec_id: &'a str,
+    /// The command's first process, or the shell that runs it.
+    pub root: i32,
+    /// The root is the shell: it is spared, and so are its older children.
+    pub in_shell: bool,
+    /// Boot-time clock ticks at which the command began.
+    pub since: u64,
+}
+
+/// Clock ticks since boot, as /proc/PID/stat counts them.
+pub fn ticks_now() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: now is valid for writing; sysconf takes a number.
+    let per_second = unsafe {
+        libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now);
+        libc::sysconf(libc::_SC_CLK_TCK).max(1) as u64
+    };
+    now.tv_sec as u64 * per_second + now.tv_nsec as u64 * per_second / 1_000_000_000
+}
+
+/// All living processes that the command started, as seen with the rights of the code user.
+pub fn started_by(origin: &Origin, uid: u32, gid: u32) -> Vec<i32> {
+    sys::as_fs_user(uid, gid, || {
+        let processes = scan();
+        let mut found: HashSet<i32> = HashSet::new();
+        for (pid, process) in &processes {
+            if *pid == std::process::id() as i32 || (*pid == origin.root && origin.in_shell) {
+                continue;
+            }
+            if belongs(*pid, process, &processes, origin) {
+                found.insert(*pid);
+            }
+        }
+        found.into_iter().collect()
+    })
+}
+
+fn belongs(
+    pid: i32,
+    process: &Process,
+    processes: &HashMap<i32, Process>,
+    origin: &Origin,
+) -> bool {
+    if pid == origin.root {
+        return true;
+    }
+    if let Some(marker) = marker_of(pid) {
+        return marker == origin.exec_id;
+    }
+    let reaper = std::process::id() as i32;
+    // No marker to be read: the environment was emptied. Go by the ancestors.
+    let mut child_started = process.started;
+    let mut parent = process.parent;
+    for _ in 0..4096 {
+        if parent == origin.root {
+            return !origin.in_shell || child_started >= origin.since;
+        }
+        if parent == reaper {
+            // An orphan without a marker that came after the command began counts as its own.
+            return process.started >= origin.since;
+        }
+        // Whatever does not descend from the runner is none of its business.
+        if parent <= 1 {
+            return false;
+        }
+        let Some(next) = processes.get(&parent) else {
+            return false;
+        };
+        child_started = next.started;
+        parent = next.parent;
+    }
+    false
+}
+
+fn scan() -> HashMap<i32, Process> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return HashMap::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid: i32| Some((pid, stat(pid)?)))
+        .collect()
+}
+
+fn stat(pid: i32) -> Option<Process> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name in brackets may hold anything, brackets included.
+    let after_name = text.iter().rposition(|b| *b == b')')? + 2;
+    let fields: Vec<&str> = std::str::from_utf8(text.get(after_name..)?)
+        .ok()?
+        .split(' ')
+        .collect();
+    Some(Process {
+        parent: fields.get(1)?.parse().ok()?,
+        started: fields.get(19)?.parse().ok()?,
+    })
+}
+
+fn marker_of(pid: i32) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let prefix = format!("{MARKER}=");
+    environment
+        .split(|b| *b == 0)
+        .find_map(|entry| entry.strip_prefix(prefix.as_bytes()))
+        .map(|value| String::from_utf8_lossy(value).into_owned())
+}

@@ -1,0 +1,102 @@
+//! The runner's own directory: command texts and pipes that it shares with the shell.
+
+use crate::sys;
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+const PREFERRED: &str = "/run/sandkasten";
+const FALLBACKS: [&str; 2] = ["/dev/shm/.sandkasten", "/tmp/.sandkasten"];
+
+pub struct RunDir(PathBuf);
+
+impl RunDir {
+    /// Finds a place that only the runner can write to, or takes the one it is told.
+    pub fn prepare(chosen: Option<&Path>) -> io::Result<RunDir> {
+        if let Some(chosen) = chosen {
+            claim(chosen)?;
+            return Ok(RunDir(chosen.into()));
+        }
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for candidate in std::iter::once(PREFERRED).chain(FALLBACKS) {
+            match claim(Path::new(candidate)) {
+                Ok(()) => return Ok(RunDir(candidate.into())),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn c_path(&self, name: &str) -> io::Result<CString> {
+        sys::c_path(&self.path(name))
+    }
+
+    /// Puts a text there for the shell to source.
+    pub fn put(&self, name: &str, text: &[u8]) -> io::Result<()> {
+        let path = self.path(name);
+        // A new file each time: a shell that still reads the old one is not disturbed.
+        let _ = fs::remove_file(&path);
+        fs::write(&path, text)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644))
+    }
+
+    /// Makes a pipe that the shell opens by name for writing; gives its reading end.
+    ///
+    /// A named pipe can be opened again through /dev/stdout by the code user, which an
+    /// anonymous pipe of another user cannot.
+    pub fn output_pipe(&self, name: &str) -> io::Result<OwnedFd> {
+        self.fifo(name, 0o622, libc::O_RDONLY)
+    }
+
+    /// Like `output_pipe`, but held open for writing too, so that it never comes to its end.
+    pub fn lasting_output_pipe(&self, name: &str) -> io::Result<OwnedFd> {
+        self.fifo(name, 0o622, libc::O_RDWR)
+    }
+
+    /// Makes a pipe that the shell opens by name for reading; gives its writing end.
+    pub fn input_pipe(&self, name: &str) -> io::Result<OwnedFd> {
+        // Read-write, because opening for writing alone fails until somebody reads.
+        self.fifo(name, 0o644, libc::O_RDWR)
+    }
+
+    fn fifo(&self, name: &str, mode: libc::mode_t, access: libc::c_int) -> io::Result<OwnedFd> {
+        let path = self.c_path(name)?;
+        let _ = sys::unlink(&path);
+        sys::mkfifo(&path, mode)?;
+        sys::open(&path, access | libc::O_NONBLOCK, 0)
+    }
+
+    pub fn remove(&self, names: &[&str]) {
+        for name in names {
+            let _ = fs::remove_file(self.path(name));
+        }
+    }
+}
+
+fn claim(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // SECURITY: somebody else's directory, or a link to one, is not ours to use (threat 45).
+            let found = fs::symlink_metadata(path)?;
+            // SAFETY: plain system call.
+            let own = unsafe { libc::geteuid() };
+            if !found.is_dir() || std::os::unix::fs::MetadataExt::uid(&found) != own {
+                return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o711))?;
+    // A read-only file system shows itself only here.
+    let probe = path.join(".probe");
+    fs::write(&probe, b"")?;
+    fs::remove_file(&probe)
+}

@@ -1,0 +1,398 @@
+//! The event loop: one thread that owns all state and waits for whatever happens next.
+
+use crate::connection::{Connection, Stream};
+use crate::dial::Dial;
+use crate::exec::{Address, ExecTable, Serial};
+use crate::frame::{self, Kind};
+use crate::message::ServerHello;
+use crate::run_dir::RunDir;
+use crate::shell::ShellState;
+use crate::sys::{self, Epoll};
+use crate::tracker::Tracker;
+use crate::worker::{Outbox, Pool};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const MAX_CONNECTIONS: usize = 16;
+const READ_BYTES: usize = 128 * 1024;
+/// A wait that took so much longer than asked for means that the sandbox was frozen.
+const FROZEN: Duration = Duration::from_secs(1);
+
+/// How the runner was started.
+pub struct Options {
+    pub listener: OwnedFd,
+    pub cgroup_dir: Option<OwnedFd>,
+    /// Tells how often the kernel has killed for want of memory.
+    pub memory_events: Option<OwnedFd>,
+    pub uid: u32,
+    pub gid: u32,
+    pub allow_user: bool,
+    pub workdir: String,
+    pub env: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Token {
+    Listener,
+    Signals,
+    Wake,
+    Report,
+    Connection(u32),
+    Output(Serial, u8),
+    Stdin(Serial),
+    Dial(u32),
+    Launch(Serial),
+}
+
+impl Token {
+    pub fn pack(self) -> u64 {
+        let (kind, index, sub) = match self {
+            Token::Listener => (0, 0, 0),
+            Token::Signals => (1, 0, 0),
+            Token::Wake => (2, 0, 0),
+            Token::Report => (3, 0, 0),
+            Token::Connection(id) => (4, id, 0),
+            Token::Output(serial, which) => (5, serial, which),
+            Token::Stdin(serial) => (6, serial, 0),
+            Token::Dial(id) => (7, id, 0),
+            Token::Launch(serial) => (8, serial, 0),
+        };
+        u64::from(kind as u8) << 48 | u64::from(index) << 8 | u64::from(sub)
+    }
+
+    fn unpack(packed: u64) -> Token {
+        let index = (packed >> 8) as u32;
+        match packed >> 48 {
+            0 => Token::Listener,
+            1 => Token::Signals,
+            2 => Token::Wake,
+            3 => Token::Report,
+            4 => Token::Connection(index),
+            5 => Token::Output(index, packed as u8),
+            6 => Token::Stdin(index),
+            7 => Token::Dial(index),
+            _ => Token::Launch(index),
+        }
+    }
+}
+
+pub struct Server {
+    pub options: Options,
+    pub epoll: Epoll,
+    pub signals: OwnedFd,
+    pub run_dir: RunDir,
+    pub boot_id: String,
+    pub booted: Instant,
+    pub connections: HashMap<u32, Connection>,
+    next_connection: u32,
+    pub execs: ExecTable,
+    pub shell: ShellState,
+    pub tracker: Tracker,
+    pub outbox: Arc<Outbox>,
+    /// For work that is soon done.
+    pub quick: Pool,
+    /// For work that lasts as long as its reader or writer takes.
+    pub streaming: Pool,
+    pub dials: HashMap<u32, Dial>,
+    pub next_dial: u32,
+    pub buffer: Vec<u8>,
+    frozen: Duration,
+    pub stopping: bool,
+}
+
+impl Server {
+    pub fn new(mut options: Options, run_dir: RunDir, signals: OwnedFd) -> io::Result<Server> {
+        let epoll = Epoll::new()?;
+        let outbox = Arc::new(Outbox::new()?);
+        sys::set_nonblocking(options.listener.as_raw_fd())?;
+        epoll.add(
+            options.listener.as_raw_fd(),
+            libc::EPOLLIN,
+            Token::Listener.pack(),
+        )?;
+        epoll.add(signals.as_raw_fd(), libc::EPOLLIN, Token::Signals.pack())?;
+        epoll.add(
+            outbox.wake_fd().as_raw_fd(),
+            libc::EPOLLIN,
+            Token::Wake.pack(),
+        )?;
+        Ok(Server {
+            shell: ShellState::new(&options),
+            tracker: Tracker::new(options.cgroup_dir.take(), options.uid, options.gid),
+            quick: Pool::new(options.uid, options.gid, 4),
+            streaming: Pool::new(options.uid, options.gid, 32),
+            options,
+            epoll,
+            signals,
+            run_dir,
+            boot_id: sys::random_hex()?,
+            booted: Instant::now(),
+            connections: HashMap::new(),
+            next_connection: 0,
+            execs: ExecTable::default(),
+            outbox,
+            dials: HashMap::new(),
+            next_dial: 0,
+            buffer: vec![0; READ_BYTES],
+            frozen: Duration::ZERO,
+            stopping: false,
+        })
+    }
+
+    pub fn run(&mut self) -> io::Result<()> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        while !self.stopping {
+            let timeout_ms = self.timeout_ms();
+            let before = Instant::now();
+            let n = self.epoll.wait(&mut events, timeout_ms)?;
+            self.notice_freeze(before, timeout_ms);
+            for event in &events[..n] {
+                let (token, ready) = (Token::unpack(event.u64), event.events as i32);
+                self.handle(token, ready);
+            }
+            self.run_timeouts();
+            self.flush();
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, token: Token, ready: i32) {
+        match token {
+            Token::Listener => self.accept(),
+            Token::Signals => self.take_signals(),
+            Token::Wake => self.forward_parcels(),
+            Token::Report => self.take_reports(),
+            Token::Connection(id) => self.serve_connection(id, ready),
+            Token::Output(serial, which) => self.take_output(serial, which),
+            Token::Stdin(serial) => self.feed_stdin(serial),
+            Token::Dial(id) => self.serve_dial(id, ready),
+            Token::Launch(serial) => self.take_launch(serial),
+        }
+    }
+
+    /// The time for deadlines: it stands still while the sandbox is paused.
+    pub fn now(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_sub(self.frozen).unwrap_or(now)
+    }
+
+    fn notice_freeze(&mut self, before: Instant, timeout_ms: i32) {
+        if timeout_ms < 0 {
+            return;
+        }
+        let asked = Duration::from_millis(timeout_ms as u64);
+        let took = before.elapsed();
+        if took > asked + FROZEN {
+            self.frozen += took - asked;
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok(fd) = sys::accept(self.options.listener.as_raw_fd()) {
+            if self.connections.len() >= MAX_CONNECTIONS {
+                // The oldest is the likeliest to be a daemon that is no more.
+                if let Some(oldest) = self.connections.keys().min().copied() {
+                    self.close_connection(oldest);
+                }
+            }
+            let id = self.next_connection;
+            self.next_connection += 1;
+            let mut connection = Connection::new(fd);
+            let added = self.epoll.add(
+                connection.fd.as_raw_fd(),
+                connection.interest,
+                Token::Connection(id).pack(),
+            );
+            if added.is_err() {
+                continue;
+            }
+            let hello = ServerHello {
+                protocol: frame::PROTOCOL,
+                runner: env!("CARGO_PKG_VERSION"),
+                boot_id: &self.boot_id,
+            };
+            connection.queue(frame::encode_json(Kind::Hello, 0, &hello));
+            self.connections.insert(id, connection);
+        }
+    }
+
+    fn serve_connection(&mut self, id: u32, ready: i32) {
+        if ready & libc::EPOLLIN != 0 || ready & (libc::EPOLLHUP | libc::EPOLLERR) != 0 {
+            self.receive(id);
+        }
+        if ready & libc::EPOLLOUT != 0 {
+            if let Some(connection) = self.connections.get_mut(&id)
+                && connection.flush().is_err()
+            {
+                self.close_connection(id);
+                return;
+            }
+            self.pump_connection(id);
+        }
+    }
+
+    fn receive(&mut self, id: u32) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let received = match self.connections.get_mut(&id) {
+            Some(connection) => connection.receive(&mut buffer),
+            None => Err(io::Error::from(io::ErrorKind::NotConnected)),
+        };
+        self.buffer = buffer;
+        match received {
+            Ok(n) if n > 0 => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            _ => return self.close_connection(id),
+        }
+        loop {
+            let next = match self.connections.get_mut(&id) {
+                Some(connection) => connection.decoder.take(),
+                None => return,
+            };
+            match next {
+                Ok(Some(frame)) => {
+                    if let Err(violation) = self.take_frame(id, frame) {
+                        eprintln!("runner: connection closed: {violation}");
+                        return self.close_connection(id);
+                    }
+                }
+                Ok(None) => return,
+                Err(violation) => {
+                    eprintln!("runner: connection closed: {violation}");
+                    return self.close_connection(id);
+                }
+            }
+        }
+    }
+
+    pub fn close_connection(&mut self, id: u32) {
+        let Some(connection) = self.connections.remove(&id) else {
+            return;
+        };
+        self.epoll.remove(connection.fd.as_raw_fd());
+        for open in connection.streams.into_values() {
+            match open.stream {
+                Stream::Work(mailbox) => mailbox.cancel(),
+                Stream::Dial(dial) => self.drop_dial(dial),
+                Stream::Exec { .. } | Stream::Collecting { .. } => {}
+            }
+        }
+        // Commands go on; their unacknowledged output waits for the next reader.
+        for (_, exec) in self.execs.iter_mut() {
+            exec.readers.retain(|r| r.address.connection != id);
+            if exec
+                .stdin
+                .source
+                .is_some_and(|source| source.connection == id)
+            {
+                exec.stdin.source = None;
+            }
+        }
+    }
+
+    pub fn send(&mut self, address: Address, frame: Vec<u8>) {
+        if let Some(connection) = self.connections.get_mut(&address.connection) {
+            connection.queue(frame);
+        }
+    }
+
+    pub fn send_json(&mut self, address: Address, kind: Kind, value: &impl Serialize) {
+        self.send(address, frame::encode_json(kind, address.stream, value));
+    }
+
+    /// Ends a stream with its last frame.
+    pub fn answer(&mut self, address: Address, kind: Kind, value: &impl Serialize) {
+        self.send_json(address, kind, value);
+        self.end_stream(address);
+    }
+
+    pub fn end_stream(&mut self, address: Address) {
+        if let Some(connection) = self.connections.get_mut(&address.connection) {
+            connection.streams.remove(&address.stream);
+        }
+    }
+
+    /// Passes on what the threads have to say.
+    fn forward_parcels(&mut self) {
+        for parcel in self.outbox.take() {
+            let Some(connection) = self.connections.get_mut(&parcel.address.connection) else {
+                continue;
+            };
+            if parcel.droppable && connection.out_bytes > crate::connection::OUT_BUSY {
+                continue;
+            }
+            connection.queue(parcel.frame);
+            if let Some(open) = connection.streams.get_mut(&parcel.address.stream) {
+                open.allowance += parcel.grant;
+            }
+            if parcel.last {
+                connection.streams.remove(&parcel.address.stream);
+            }
+        }
+    }
+
+    /// Sends what the sockets take.
+    pub fn flush(&mut self) {
+        let mut broken = Vec::new();
+        for (id, connection) in &mut self.connections {
+            if connection.flush().is_err() {
+                broken.push(*id);
+                continue;
+            }
+            let interest = connection.wanted_interest();
+            if interest != connection.interest {
+                connection.interest = interest;
+                let token = Token::Connection(*id).pack();
+                if self
+                    .epoll
+                    .modify(connection.fd.as_raw_fd(), interest, token)
+                    .is_err()
+                {
+                    broken.push(*id);
+                }
+            }
+        }
+        for id in broken {
+            self.close_connection(id);
+        }
+    }
+
+    /// How often the kernel has killed a process of this sandbox for want of memory.
+    pub fn oom_kills(&self) -> u64 {
+        let Some(events) = &self.options.memory_events else {
+            return 0;
+        };
+        let mut text = [0u8; 1024];
+        let n = sys::pread(events.as_raw_fd(), &mut text, 0).unwrap_or(0);
+        String::from_utf8_lossy(&text[..n])
+            .lines()
+            .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+            .unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Token;
+
+    #[test]
+    fn tokens_survive_packing() {
+        for token in [
+            Token::Listener,
+            Token::Signals,
+            Token::Wake,
+            Token::Report,
+            Token::Connection(u32::MAX),
+            Token::Output(7, 1),
+            Token::Output(u32::MAX, 2),
+            Token::Stdin(9),
+            Token::Dial(0),
+            Token::Launch(3),
+        ] {
+            assert_eq!(Token::unpack(token.pack()), token);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A command's input, as its writer sends it and the command takes it.
+
+use crate::exec::{Address, Serial, State};
+use crate::server::{Server, Token};
+use crate::sys;
+use std::io;
+use std::os::fd::AsRawFd;
+
+impl Server {
+    pub fn push_stdin(&mut self, serial: Serial, address: Address, data: Vec<u8>) {
+        let length = data.len();
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        let open = exec.request.stdin
+            && exec.state != State::Done
+            && !exec.stdin.closing
+            && exec.stdin.source == Some(address);
+        if !open {
+            // Nobody will read it; the writer may go on all the same.
+            self.grant(address, length);
+            return;
+        }
+        exec.stdin.waiting += length;
+        exec.stdin.queue.push_back(data);
+        self.feed_stdin(serial);
+    }
+
+    pub fn close_stdin(&mut self, serial: Serial) {
+        if let Some(exec) = self.execs.get_mut(serial) {
+            exec.stdin.closing = true;
+        }
+        self.feed_stdin(serial);
+    }
+
+    /// Writes what stdin takes; the writer gets credit for it.
+    pub fn feed_stdin(&mut self, serial: Serial) {
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        let stdin = &mut exec.stdin;
+        if !stdin.taken {
+            return;
+        }
+        let Some(fd) = stdin.fd.as_ref().map(AsRawFd::as_raw_fd) else {
+            return;
+        };
+        let mut written = 0;
+        let mut blocked = false;
+        while let Some(first) = stdin.queue.front_mut() {
+            match sys::write(fd, first) {
+                Ok(n) => {
+                    written += n;
+                    first.drain(..n);
+                    if first.is_empty() {
+                        stdin.queue.pop_front();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    blocked = true;
+                    break;
+                }
+                Err(_) => {
+                    // The command has closed its stdin: the rest goes nowhere.
+                    written = stdin.waiting;
+                    stdin.queue.clear();
+                    stdin.closing = true;
+                }
+            }
+        }
+        stdin.waiting -= written.min(stdin.waiting);
+        let token = Token::Stdin(serial).pack();
+        let is_terminal = exec.request.pty.is_some();
+        if blocked && !stdin.watched && !is_terminal {
+            stdin.watched = self.epoll.add(fd, libc::EPOLLOUT, token).is_ok();
+        } else if !blocked && stdin.watched {
+            self.epoll.remove(fd);
+            stdin.watched = false;
+        }
+        if stdin.closing && stdin.queue.is_empty() {
+            if is_terminal {
+                // The end of input on a terminal is a character.
+                let _ = sys::write(fd, &[4]);
+            }
+            stdin.fd = None;
+        }
+        if let Some(source) = stdin.source {
+            self.grant(source, written);
+        }
+    }
+}
