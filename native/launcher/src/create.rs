@@ -1,0 +1,161 @@
+//! Makes a sandbox: a fixed list of steps, each of which leaves something that `destroy` can find.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+
+use crate::cgroup::Made;
+use crate::fault::{Context, Fault, Outcome};
+use crate::ids::IdRange;
+use crate::record::Record;
+use crate::rlimits::Rlimit;
+use crate::runtime::ReservedFds;
+use crate::spec::CreateSpec;
+use crate::{destroy, rootless, sys, warm_up};
+
+type Step = (&'static str, fn(&mut Creation) -> Outcome<()>);
+
+const STEPS: [Step; 12] = [
+    ("state_dir", Creation::state_dir),
+    ("ids", Creation::ids),
+    ("disk", Creation::disk),
+    ("mount_namespace", Creation::mount_namespace),
+    ("user_namespace", Creation::user_namespace),
+    ("mount_disk", Creation::mount_disk),
+    ("mount_rootfs", Creation::mount_rootfs),
+    ("cgroups", Creation::cgroups),
+    ("socket", Creation::socket),
+    ("bundle", Creation::bundle),
+    ("start", Creation::start),
+    ("record", Creation::record),
+];
+
+pub fn step_names() -> Vec<&'static str> {
+    STEPS.iter().map(|(name, _)| *name).collect()
+}
+
+/// A failure and the step it came in.
+pub struct Failure {
+    pub step: &'static str,
+    pub fault: Fault,
+}
+
+/// A sandbox in the making.
+pub struct Creation {
+    pub spec: CreateSpec,
+    /// Becomes true with the first thing that would have to be taken back.
+    pub begun: bool,
+    /// The host's mount namespace, to return to when something fails.
+    pub host_mounts: Option<OwnedFd>,
+    /// Held while we work: a teardown of the same sandbox waits for it.
+    pub lock: Option<File>,
+    pub reserved: Option<ReservedFds>,
+    pub range: Option<IdRange>,
+    pub rootless: Option<rootless::Identity>,
+    /// Maps the owners of mounts; the runtime joins it where it can.
+    pub user_namespace: Option<OwnedFd>,
+    pub image: Option<File>,
+    pub cgroups: Made,
+    pub listener: Option<UnixListener>,
+    pub rlimits: Vec<Rlimit>,
+    pub config: Map<String, Value>,
+    pub not_enforced: Vec<String>,
+    pub record: Option<Record>,
+}
+
+/// Makes the sandbox and returns its record, or takes everything back and returns why.
+pub fn create(spec: CreateSpec) -> Result<Value, Failure> {
+    spec.check(&step_names()).map_err(|fault| Failure {
+        step: "spec",
+        fault,
+    })?;
+    sys::setsid();
+    warm_up::begin();
+    let mut creation = Creation::new(spec);
+    let mut timings = Map::new();
+    for (name, step) in STEPS {
+        let started = Instant::now();
+        let outcome = step(&mut creation).and_then(|()| creation.test_hooks(name));
+        timings.insert(name.to_owned(), json!(started.elapsed().as_micros() as u64));
+        if let Err(fault) = outcome {
+            return Err(Failure {
+                step: name,
+                fault: creation.undo(fault),
+            });
+        }
+    }
+    let mut answer = json!(creation.record);
+    answer["timings_us"] = Value::Object(timings);
+    Ok(answer)
+}
+
+impl Creation {
+    fn new(mut spec: CreateSpec) -> Self {
+        let config = std::mem::take(&mut spec.config);
+        Creation {
+            spec,
+            config,
+            begun: false,
+            host_mounts: None,
+            lock: None,
+            reserved: None,
+            range: None,
+            rootless: None,
+            user_namespace: None,
+            image: None,
+            cgroups: Made::default(),
+            listener: None,
+            rlimits: Vec::new(),
+            not_enforced: Vec::new(),
+            record: None,
+        }
+    }
+
+    fn test_hooks(&self, step: &str) -> Outcome<()> {
+        if self.spec.die_after.as_deref() == Some(step) {
+            sys::kill_self();
+        }
+        if self.spec.fail_after.as_deref() == Some(step) {
+            return Err(Fault::new(format!(
+                "failing after the step {step}, as asked"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Takes everything back with the code of `destroy`; a second failure is added to the first.
+    fn undo(mut self, fault: Fault) -> Fault {
+        if !self.begun {
+            return fault;
+        }
+        let request = self.spec.destroy_request();
+        match self
+            .return_to_host()
+            .and_then(|()| destroy::destroy_locked(&request))
+        {
+            Ok(()) => fault,
+            Err(second) => Fault::new(format!(
+                "{fault}; and cleaning up after it failed: {second}"
+            )),
+        }
+    }
+
+    /// Lets go of all mounts, which end with the namespace, and of what keeps the disk in use.
+    fn return_to_host(&mut self) -> Outcome<()> {
+        self.image = None;
+        self.listener = None;
+        self.cgroups = Made::default();
+        match (&self.host_mounts, &self.rootless) {
+            (Some(host), None) => sys::setns(host.as_fd(), libc::CLONE_NEWNS)
+                .context(|| "returning to the host's mount namespace".into()),
+            (Some(_), Some(_)) => {
+                rootless::uncover();
+                Ok(())
+            }
+            (None, _) => Ok(()),
+        }
+    }
+}

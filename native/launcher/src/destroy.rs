@@ -1,0 +1,271 @@
+//! Takes a sandbox down, whole or half-made, in an order that a kill at any instant lets us resume.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::fault::{Context, Fault, Outcome};
+use crate::hierarchy::Hierarchies;
+use crate::record::{self, Record};
+use crate::remove::remove_tree;
+use crate::spec::{DestroyRequest, Runtime};
+use crate::{disk, ids, process, rootless, runtime, sys};
+
+/// A create holds its lock for at most its runtime's deadline and a little.
+const LOCK_WAIT: Duration = Duration::from_secs(30);
+const DEATH_WAIT: Duration = Duration::from_secs(5);
+const BUSY_WAIT: Duration = Duration::from_secs(2);
+/// Processes that `cgroup.kill` has not ended by then are killed one by one.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Takes down a sandbox after any create or destroy of it that is under way has ended.
+pub fn destroy(request: &DestroyRequest) -> Outcome<()> {
+    request.check()?;
+    let _lock = lock(&request.state_dir)?;
+    destroy_locked(request)
+}
+
+fn lock(state_dir: &Path) -> Outcome<Option<File>> {
+    let directory = match File::open(state_dir) {
+        Ok(directory) => directory,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).context(|| format!("opening {}", state_dir.display())),
+    };
+    let deadline = Instant::now() + LOCK_WAIT;
+    while !sys::try_lock(directory.as_fd())
+        .context(|| format!("locking {}", state_dir.display()))?
+    {
+        if Instant::now() > deadline {
+            return Err(Fault::new(format!(
+                "{} is being worked on by another launcher",
+                state_dir.display()
+            )));
+        }
+        sleep(Duration::from_millis(2));
+    }
+    Ok(Some(directory))
+}
+
+/// As `destroy`, for one who holds the lock. The state directory goes last: while it is there, a
+/// sweep knows that something may be left.
+pub fn destroy_locked(request: &DestroyRequest) -> Outcome<()> {
+    let record = record::read_record(&request.state_dir);
+    let known_runtime = request
+        .runtime
+        .clone()
+        .or_else(|| record::read_intent(&request.state_dir).map(|intent| intent.runtime));
+    let hierarchies = Hierarchies::discover()?;
+    let cgroups: Vec<PathBuf> = hierarchies
+        .paths(&request.cgroup_parent, &request.id)
+        .map(|(_, path)| path)
+        .filter(|path| path.exists())
+        .collect();
+    let first = first_process(record.as_ref(), known_runtime.as_ref(), &request.id);
+    end_processes(&cgroups, first)?;
+    for cgroup in &cgroups {
+        remove_cgroup(cgroup)?;
+    }
+    for hierarchy in &hierarchies.0 {
+        remove_if_empty(&hierarchy.root.join(&request.cgroup_parent))?;
+    }
+    if let Some(runtime) = &known_runtime {
+        remove_runtime_state(runtime, &request.id)?;
+    }
+    release_loops(&request.state_dir.join("disk.img"))?;
+    ids::release(
+        &request.ids_dir,
+        &request.id,
+        &request.state_dir,
+        record.map(|record| record.base),
+    )?;
+    if sys::geteuid() != 0 && request.state_dir.exists() {
+        // Files that the sandbox's other ids own can be removed only by who has these ids.
+        rootless::enter()?;
+    }
+    remove_tree(&request.state_dir)
+}
+
+/// All cgroups below and including `path`, the deepest first.
+fn subtree(path: &Path) -> Vec<PathBuf> {
+    let mut found = vec![path.to_owned()];
+    let mut next = 0;
+    while let Some(at) = found.get(next).cloned() {
+        next += 1;
+        // A cgroup that vanishes meanwhile has nothing below it.
+        let Ok(listing) = fs::read_dir(at) else {
+            continue;
+        };
+        found.extend(
+            listing
+                .flatten()
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .map(|entry| entry.path()),
+        );
+    }
+    found.reverse();
+    found
+}
+
+fn listed_processes(cgroup: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    // 0 stands for a process of another pid namespace, which we cannot name.
+    text.lines()
+        .filter_map(|line| line.parse().ok())
+        .filter(|pid| *pid > 0)
+        .collect()
+}
+
+fn end_processes(cgroups: &[PathBuf], first: Option<(i32, u64)>) -> Outcome<()> {
+    let started = Instant::now();
+    if let Some((pid, start_time)) = first {
+        process::kill_exactly(pid, start_time)?;
+    }
+    kill_and_thaw(cgroups);
+    let mut pause = Duration::from_micros(500);
+    loop {
+        let mut living: Vec<i32> = cgroups
+            .iter()
+            .flat_map(|path| subtree(path))
+            .flat_map(|path| listed_processes(&path))
+            .collect();
+        living.extend(
+            first
+                .filter(|(pid, start_time)| process::is_alive(*pid, *start_time))
+                .map(|(pid, _)| pid),
+        );
+        if living.is_empty() {
+            return Ok(());
+        }
+        if started.elapsed() > DEATH_WAIT {
+            return Err(Fault::new(format!(
+                "{} processes of the sandbox are still there {} s after they were killed, {} among them",
+                living.len(),
+                DEATH_WAIT.as_secs(),
+                living[0]
+            )));
+        }
+        if started.elapsed() > PATIENCE {
+            for pid in living {
+                process::kill_listed(pid)?;
+            }
+            kill_and_thaw(cgroups);
+        }
+        sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}
+
+/// The sandbox's first process, if it is known with its start time; a pid alone is nobody's.
+fn first_process(
+    record: Option<&Record>,
+    runtime: Option<&Runtime>,
+    id: &str,
+) -> Option<(i32, u64)> {
+    match record {
+        Some(record) => Some((record.pid, record.start_time)),
+        None => runtime::noted_process(runtime?, id),
+    }
+}
+
+/// Kills before thawing, so that what was frozen does not run again first. Files that a hierarchy
+/// does not have (`cgroup.kill` on version 1, `freezer.state` on the others) are none of its ways.
+fn kill_and_thaw(cgroups: &[PathBuf]) {
+    let write = |path: &Path, file: &str, value: &str| {
+        let path = path.join(file);
+        // Whether it worked shows in the list of processes, which is looked at next.
+        path.exists().then(|| fs::write(path, value).ok())
+    };
+    for cgroup in cgroups {
+        write(cgroup, "cgroup.kill", "1");
+    }
+    for cgroup in cgroups
+        .iter()
+        .filter(|path| path.join("freezer.state").exists())
+    {
+        for path in subtree(cgroup) {
+            for pid in listed_processes(&path) {
+                process::kill_listed(pid).ok();
+            }
+            write(&path, "freezer.state", "THAWED");
+        }
+    }
+}
+
+fn remove_cgroup(path: &Path) -> Outcome<()> {
+    let deadline = Instant::now() + BUSY_WAIT;
+    loop {
+        let failed = subtree(path)
+            .into_iter()
+            .find_map(|at| match fs::remove_dir(&at) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Some((at, error)),
+                _ => None,
+            });
+        match failed {
+            None => return Ok(()),
+            // A process that has ended may keep its cgroup for a moment.
+            Some((_, error))
+                if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
+            {
+                sleep(Duration::from_millis(1));
+            }
+            Some((at, error)) => {
+                return Err(error).context(|| format!("removing the cgroup {}", at.display()));
+            }
+        }
+    }
+}
+
+/// Takes away the parent with the last sandbox in it. What is above it may be someone else's.
+fn remove_if_empty(parent: &Path) -> Outcome<()> {
+    match fs::remove_dir(parent) {
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::ENOENT | libc::ENOTEMPTY | libc::EBUSY)
+            ) =>
+        {
+            Ok(())
+        }
+        // Without root, what we may not remove is not what we made.
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::EACCES | libc::EPERM | libc::EROFS)
+            ) && sys::geteuid() != 0 =>
+        {
+            Ok(())
+        }
+        other => other.context(|| format!("removing the cgroup {}", parent.display())),
+    }
+}
+
+/// Its processes are dead and its cgroups are ours, so a runtime's notes are only files by now.
+fn remove_runtime_state(runtime: &Runtime, id: &str) -> Outcome<()> {
+    runtime::state_paths(runtime, id)?
+        .iter()
+        .try_for_each(|path| remove_tree(path))
+}
+
+/// The kernel lets go of a loop device when the last mount of it ends; what it holds longer than
+/// that, for whatever reason, is told to let go.
+fn release_loops(image: &Path) -> Outcome<()> {
+    if !image.exists() {
+        return Ok(());
+    }
+    let deadline = Instant::now() + BUSY_WAIT;
+    loop {
+        let devices = disk::loops_of(image)?;
+        if devices.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return devices
+                .iter()
+                .try_for_each(|device| disk::detach_loop(device));
+        }
+        sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,68 @@
+//! Rules of the version 1 devices controller: which device numbers a sandbox may open.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use crate::fault::{Context, Fault, Outcome};
+use crate::spec::RuntimeKind;
+
+/// null, zero, full, random, urandom, tty, ptmx and the terminals made from it.
+const ALLOWED: [&str; 8] = [
+    "c 1:3 rwm",
+    "c 1:5 rwm",
+    "c 1:7 rwm",
+    "c 1:8 rwm",
+    "c 1:9 rwm",
+    "c 5:0 rwm",
+    "c 5:2 rwm",
+    "c 136:* rwm",
+];
+
+/// runc insists on giving its own cgroup these, and may only if ours has them at that moment.
+const ASKED_BY_RUNC: [&str; 3] = ["c *:* m", "b *:* m", "c 10:200 rwm"];
+
+/// SECURITY: a second wall behind mounts without devices: even a node that appeared inside could not
+/// be opened (threat 4; guarded by `limits_are_read_back`).
+pub fn restrict(path: &Path, runtime: RuntimeKind) -> Outcome<()> {
+    write(path, "devices.deny", "a")?;
+    let mut wanted = ALLOWED.to_vec();
+    if runtime == RuntimeKind::Runc {
+        wanted.extend(ASKED_BY_RUNC);
+    }
+    for rule in &wanted {
+        write(path, "devices.allow", rule)?;
+    }
+    verify(path, &wanted)
+}
+
+/// Takes away what only the start of runc needed; the kernel takes it from the cgroups below too.
+/// The cgroup comes as a descriptor, because its path is hidden in this namespace by then.
+pub fn restrict_after_start(cgroup: &File, runtime: RuntimeKind) -> Outcome<()> {
+    let path = PathBuf::from(format!("/proc/self/fd/{}", cgroup.as_raw_fd()));
+    if runtime == RuntimeKind::Runc {
+        for rule in ASKED_BY_RUNC {
+            write(&path, "devices.deny", rule)?;
+        }
+    }
+    verify(&path, &ALLOWED)
+}
+
+fn write(path: &Path, file: &str, rule: &str) -> Outcome<()> {
+    let file = path.join(file);
+    fs::write(&file, rule).context(|| format!("writing {rule:?} to {}", file.display()))
+}
+
+fn verify(path: &Path, wanted: &[&str]) -> Outcome<()> {
+    let file = path.join("devices.list");
+    let text = fs::read_to_string(&file).context(|| format!("reading {}", file.display()))?;
+    let found: BTreeSet<&str> = text.lines().map(str::trim).collect();
+    if found == wanted.iter().copied().collect() {
+        return Ok(());
+    }
+    Err(Fault::new(format!(
+        "{} reads {found:?} instead of {wanted:?}",
+        file.display()
+    )))
+}

@@ -1,0 +1,291 @@
+//! The sandbox's filesystems, put together in a mount namespace that nobody else sees.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::disk::{self, LoopDevice};
+use crate::fault::{Context, Fault, Outcome};
+use crate::spec::{Bind, Rootfs};
+use crate::sys::{
+    self, FsOption, MOUNT_ATTR_NOATIME, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY,
+};
+
+/// Where the private namespace keeps its mounts. The runtime enters them with the sandbox's own
+/// rights, so every directory above must be open to all, which the state directory must not be.
+/// This one is made by the kernel on every machine and is of no use to a runtime.
+const SCRATCH: &str = "/sys/firmware";
+
+const EXT4_MAGIC: i64 = 0xEF53;
+
+/// SECURITY: whatever the image or the sandbox puts there, no device node and no set-id bit on these
+/// mounts has an effect (threat 11).
+const HARMLESS: u64 = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
+
+pub fn disk_path() -> PathBuf {
+    Path::new(SCRATCH).join("disk")
+}
+
+pub fn rootfs_path() -> PathBuf {
+    Path::new(SCRATCH).join("rootfs")
+}
+
+pub fn runner_path() -> PathBuf {
+    Path::new(SCRATCH).join("runner")
+}
+
+fn lower_path() -> PathBuf {
+    Path::new(SCRATCH).join("lower")
+}
+
+/// Enters a mount namespace of our own and prepares the places to mount at.
+///
+/// SECURITY: everything is made private, not slave and not shared: no mount made here reaches the
+/// host, and none made there later reaches the sandbox (guarded by `create_and_destroy_leave_nothing`).
+pub fn enter_private_namespace() -> Outcome<()> {
+    sys::unshare(libc::CLONE_NEWNS).context(|| "making a mount namespace".into())?;
+    sys::make_mounts_private().context(|| "making the mount namespace private".into())?;
+    let scratch = Path::new(SCRATCH);
+    sys::mount_tmpfs(scratch, c"mode=0755,size=64k,nr_inodes=32")
+        .context(|| format!("mounting a tmpfs at {SCRATCH}"))?;
+    let prepared = (|| -> io::Result<()> {
+        for directory in [disk_path(), rootfs_path(), lower_path()] {
+            fs::create_dir(directory)?;
+        }
+        fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o755)
+            .open(runner_path())
+            .map(drop)
+    })();
+    prepared.context(|| format!("preparing {SCRATCH}"))
+}
+
+/// Takes back the cover over the scratch place, for a namespace that cannot simply be left.
+pub fn leave_scratch() -> io::Result<()> {
+    sys::detach_mount(Path::new(SCRATCH))
+}
+
+/// Mounts the disk of a loop device with the sandbox's owners.
+///
+/// SECURITY: fails closed: what is at the mount point afterwards must be an ext4 other than the
+/// host's, else the sandbox would write to the host's disk without a limit (threats 20 and 21;
+/// guarded by `a_full_disk_is_full_inside_only`).
+pub fn mount_disk(
+    device: &LoopDevice,
+    bytes: u64,
+    idmap: BorrowedFd<'_>,
+    state_dir: &Path,
+) -> Outcome<()> {
+    let source = device.path.as_os_str().as_encoded_bytes();
+    let options = [
+        FsOption::Value("source", source),
+        // Inode tables are holes in the image and read as zeros; zeroing them would only fill it.
+        FsOption::Flag("noinit_itable"),
+        // SECURITY: a damaged disk turns read-only; it never panics the host.
+        FsOption::Value("errors", b"remount-ro"),
+    ];
+    let mount = sys::new_mount("ext4", &options, 0)
+        .context(|| format!("mounting the disk on {}", device.path.display()))?;
+    sys::set_mount_attributes(
+        mount.as_fd(),
+        HARMLESS | MOUNT_ATTR_NOATIME,
+        Some(idmap),
+        false,
+    )
+    .context(|| "mapping the owners of the disk".into())?;
+    let at = disk_path();
+    sys::attach_mount(mount.as_fd(), &at)
+        .context(|| format!("attaching the disk at {}", at.display()))?;
+    verify_disk(&at, bytes, state_dir)
+}
+
+fn verify_disk(at: &Path, bytes: u64, state_dir: &Path) -> Outcome<()> {
+    let looking = || format!("looking at the mounted disk {}", at.display());
+    let kind = sys::filesystem_type(at).context(looking)?;
+    let device = fs::metadata(at).context(looking)?.dev();
+    let host = fs::metadata(state_dir).context(looking)?.dev();
+    let scratch = fs::metadata(SCRATCH).context(looking)?.dev();
+    if kind != EXT4_MAGIC || device == host || device == scratch {
+        return Err(Fault::new(
+            "the disk was mounted, but something else is at its mount point",
+        ));
+    }
+    let total = sys::filesystem_bytes(at).context(looking)?;
+    if total > bytes {
+        return Err(Fault::new(format!(
+            "the mounted disk has {total} bytes, more than the {bytes} allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// Uses a plain directory in place of a disk; it has no limit of its own.
+pub fn bind_disk(directory: &Path, owner: Owner<'_>) -> Outcome<()> {
+    attach_clone(directory, &disk_path(), HARMLESS, owner.idmap(), false)
+}
+
+fn attach_clone(
+    from: &Path,
+    to: &Path,
+    attributes: u64,
+    idmap: Option<BorrowedFd<'_>>,
+    recursive: bool,
+) -> Outcome<()> {
+    let mount = clone_with(from, attributes, idmap, recursive)?;
+    sys::attach_mount(mount.as_fd(), to)
+        .context(|| format!("attaching {} at {}", from.display(), to.display()))
+}
+
+fn clone_with(
+    from: &Path,
+    attributes: u64,
+    idmap: Option<BorrowedFd<'_>>,
+    recursive: bool,
+) -> Outcome<OwnedFd> {
+    let mount = sys::clone_tree(from, recursive)
+        .context(|| format!("taking hold of {}", from.display()))?;
+    sys::set_mount_attributes(mount.as_fd(), attributes, idmap, recursive).context(|| {
+        let mapped = if idmap.is_some() { " and id map" } else { "" };
+        format!(
+            "setting the attributes{mapped} of {} (does its filesystem support that?)",
+            from.display()
+        )
+    })?;
+    Ok(mount)
+}
+
+/// Whose files the mounts show.
+#[derive(Clone, Copy)]
+pub enum Owner<'a> {
+    /// A range of host ids that begins at `base`, and the user namespace that maps to it.
+    Range { base: u32, idmap: BorrowedFd<'a> },
+    /// The user namespace that we are in.
+    Ourselves,
+}
+
+impl<'a> Owner<'a> {
+    fn idmap(self) -> Option<BorrowedFd<'a>> {
+        match self {
+            Owner::Range { idmap, .. } => Some(idmap),
+            Owner::Ourselves => None,
+        }
+    }
+}
+
+/// Mounts the root filesystem: the image read-only, or under an overlay that writes to the disk.
+pub fn mount_rootfs(rootfs: &Rootfs, owner: Owner<'_>) -> Outcome<()> {
+    let at = rootfs_path();
+    // SECURITY: the image is shared by sandboxes: read-only whatever the configuration says. Not
+    // recursive: what the host has mounted below the image is no part of it.
+    let image_at = if rootfs.writable {
+        lower_path()
+    } else {
+        at.clone()
+    };
+    attach_clone(
+        &rootfs.path,
+        &image_at,
+        HARMLESS | MOUNT_ATTR_RDONLY,
+        owner.idmap(),
+        false,
+    )?;
+    if rootfs.writable {
+        let overlay = new_overlay(&image_at, owner)?;
+        sys::attach_mount(overlay.as_fd(), &at)
+            .context(|| format!("attaching the overlay at {}", at.display()))?;
+        if sys::is_read_only(&at).context(|| format!("looking at {}", at.display()))? {
+            return Err(Fault::new(
+                "the kernel mounted the overlay of a writable root read-only; dmesg tells why",
+            ));
+        }
+    }
+    let root = open_root(&at)?;
+    for bind in &rootfs.binds {
+        mount_bind(root.as_fd(), bind)?;
+    }
+    Ok(())
+}
+
+/// Tries an overlay on the scratch place itself.
+pub fn try_overlay() -> Outcome<()> {
+    disk::fill(&disk_path(), disk::Owners::Root)
+        .context(|| "making directories for an overlay".into())?;
+    new_overlay(&lower_path(), Owner::Ourselves).map(drop)
+}
+
+fn new_overlay(lower: &Path, owner: Owner<'_>) -> Outcome<OwnedFd> {
+    let disk = disk_path();
+    let (upper, work) = (disk.join("upper"), disk.join("work"));
+    let mut options = vec![
+        FsOption::Value("source", b"overlay"),
+        FsOption::Value("lowerdir", lower.as_os_str().as_encoded_bytes()),
+        FsOption::Value("upperdir", upper.as_os_str().as_encoded_bytes()),
+        FsOption::Value("workdir", work.as_os_str().as_encoded_bytes()),
+    ];
+    let mount = match owner {
+        // An overlay does its own work with the ids of who mounted it, and on the disk only those of
+        // the sandbox exist.
+        Owner::Range { base, .. } => {
+            sys::with_filesystem_id(base, || sys::new_mount("overlay", &options, HARMLESS))
+        }
+        Owner::Ourselves => {
+            // Its notes go to attributes that one may write without root.
+            options.push(FsOption::Flag("userxattr"));
+            sys::new_mount("overlay", &options, HARMLESS)
+        }
+    };
+    mount.context(|| "mounting the overlay of a writable root".into())
+}
+
+/// SECURITY: not id-mapped: files of the host that only root may read stay unreadable, even to the
+/// root of the sandbox, who is nobody to them (guarded by `binds_show_no_root_only_files`).
+fn mount_bind(root: BorrowedFd<'_>, bind: &Bind) -> Outcome<()> {
+    let mount = clone_with(&bind.from, HARMLESS | MOUNT_ATTR_RDONLY, None, true)?;
+    let target = open_in_root(root, &bind.to, libc::O_PATH | libc::O_DIRECTORY).context(|| {
+        format!(
+            "the image has no real directory {} to show {} at",
+            bind.to.display(),
+            bind.from.display()
+        )
+    })?;
+    sys::attach_mount_on(mount.as_fd(), target.as_fd())
+        .context(|| format!("showing {} at {}", bind.from.display(), bind.to.display()))
+}
+
+/// Shows the runner's file where the runtime can reach it.
+pub fn mount_runner(runner: &Path) -> Outcome<()> {
+    let resolved = fs::canonicalize(runner)
+        .context(|| format!("looking for the runner {}", runner.display()))?;
+    attach_clone(
+        &resolved,
+        &runner_path(),
+        HARMLESS | MOUNT_ATTR_RDONLY,
+        None,
+        false,
+    )
+}
+
+pub fn open_root(path: &Path) -> Outcome<OwnedFd> {
+    fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        .open(path)
+        .map(|file: File| file.into())
+        .context(|| format!("opening {}", path.display()))
+}
+
+/// Opens an absolute path of the sandbox below `root`, through no link of any kind.
+pub fn open_in_root(root: BorrowedFd<'_>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let relative = if relative.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        relative
+    };
+    let resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
+    sys::open_beneath(root, relative, flags | libc::O_NOFOLLOW, resolve)
+}

@@ -1,0 +1,70 @@
+//! Processes by pid and start time: a pid alone may have become someone else's.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use crate::fault::{Context, Fault, Outcome};
+use crate::sys;
+
+/// When a process started, in clock ticks since boot; none when it is gone or a zombie.
+pub fn start_time(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is a name in parentheses that may itself hold spaces and parentheses.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+    // After the state (field 3) the start time (field 22) is the nineteenth.
+    fields.nth(18)?.parse().ok()
+}
+
+pub fn is_alive(pid: i32, started: u64) -> bool {
+    start_time(pid) == Some(started)
+}
+
+/// Kills exactly the process that has this pid and start time; true when there was one.
+pub fn kill_exactly(pid: i32, started: u64) -> Outcome<bool> {
+    let pidfd = match sys::pidfd_open(pid) {
+        Ok(pidfd) => pidfd,
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
+        Err(error) => return Err(error).context(|| format!("taking hold of process {pid}")),
+    };
+    // Held by descriptor now, the process cannot be swapped for another after this look.
+    if !is_alive(pid, started) {
+        return Ok(false);
+    }
+    kill_held(pid, sys::pidfd_kill(pidfd.as_fd()))
+}
+
+/// Kills a process that was just seen in a cgroup of the sandbox.
+pub fn kill_listed(pid: i32) -> Outcome<()> {
+    match sys::pidfd_open(pid) {
+        Ok(pidfd) => kill_held(pid, sys::pidfd_kill(pidfd.as_fd())).map(drop),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        Err(error) => Err(error).context(|| format!("taking hold of process {pid}")),
+    }
+}
+
+fn kill_held(pid: i32, result: io::Result<()>) -> Outcome<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+        Err(error) => Err(error).context(|| format!("killing process {pid}")),
+    }
+}
+
+/// The pid in a pid file.
+pub fn read_pid_file(path: &Path) -> Outcome<i32> {
+    let text = fs::read_to_string(path).context(|| format!("reading {}", path.display()))?;
+    text.trim().parse().map_err(|_| {
+        Fault::new(format!(
+            "{} holds {:?}, which is no pid",
+            path.display(),
+            text.trim()
+        ))
+    })
+}

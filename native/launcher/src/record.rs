@@ -1,0 +1,73 @@
+//! The record of a finished sandbox and the intent of one being made, as files in its state directory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::fault::{Context, Outcome};
+use crate::spec::Runtime;
+
+/// Everything needed to find a living sandbox again.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Record {
+    pub id: String,
+    pub pid: i32,
+    pub start_time: u64,
+    /// First host id of the sandbox's range; 0 without root.
+    pub base: u32,
+    pub size: u32,
+    pub cgroups: BTreeMap<String, PathBuf>,
+    pub mode: String,
+    pub not_enforced: Vec<String>,
+    pub created_at_ms: u64,
+    pub runtime: Runtime,
+    pub meta: Map<String, Value>,
+}
+
+/// The part of the intent that a teardown needs.
+#[derive(Debug, Deserialize)]
+pub struct Intent {
+    pub runtime: Runtime,
+}
+
+pub fn intent_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("intent.json")
+}
+
+pub fn record_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("sandbox.json")
+}
+
+/// Writes beside the final name and renames: readers see a whole file or none.
+pub fn write_atomically(path: &Path, text: &[u8]) -> Outcome<()> {
+    let temporary = path.with_extension("tmp");
+    let written = (|| -> io::Result<()> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(text)?;
+        fs::rename(&temporary, path)
+    })();
+    written.context(|| format!("writing {}", path.display()))
+}
+
+/// A file that is missing or not whole counts as absent: a kill may have come at any instant.
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+pub fn read_record(state_dir: &Path) -> Option<Record> {
+    read(&record_path(state_dir))
+}
+
+pub fn read_intent(state_dir: &Path) -> Option<Intent> {
+    read(&intent_path(state_dir))
+}

@@ -1,0 +1,79 @@
+//! Limits of the sandbox's first process that the launcher has to set because the runtime may not.
+
+use libc::{__rlimit_resource_t as Resource, rlim_t};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::fault::{Context, Fault, Outcome};
+use crate::spec::RuntimeKind;
+use crate::sys;
+
+/// A limit as the kernel takes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rlimit {
+    pub resource: Resource,
+    pub soft: rlim_t,
+    pub hard: rlim_t,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    #[serde(rename = "type")]
+    kind: String,
+    soft: rlim_t,
+    hard: rlim_t,
+}
+
+/// Whether a runtime is not allowed to limit a process in a user namespace that root did not make.
+///
+/// runc sets limits from outside, for which it needs CAP_SYS_RESOURCE over that namespace. Root of a
+/// container often has it only over what it made itself.
+pub fn are_ours_to_set(runtime: RuntimeKind) -> bool {
+    runtime == RuntimeKind::Runc && !sys::will_have_capability(sys::CAP_SYS_RESOURCE)
+}
+
+/// Takes the limits out of the configuration, to be set on the runtime, which passes them on.
+///
+/// SECURITY: one that is not known is an error, for else it would silently be missing (threat 23;
+/// guarded by `limits_of_the_process_hold`).
+pub fn take(config: &mut Map<String, Value>) -> Outcome<Vec<Rlimit>> {
+    let process = config.get_mut("process").and_then(Value::as_object_mut);
+    let Some(list) = process.and_then(|process| process.remove("rlimits")) else {
+        return Ok(Vec::new());
+    };
+    let wanted: Vec<Wanted> =
+        serde_json::from_value(list).context(|| "reading process.rlimits".into())?;
+    wanted.iter().map(parse).collect()
+}
+
+fn parse(wanted: &Wanted) -> Outcome<Rlimit> {
+    Ok(Rlimit {
+        resource: resource(&wanted.kind)
+            .ok_or_else(|| Fault::new(format!("there is no limit {:?}", wanted.kind)))?,
+        soft: wanted.soft,
+        hard: wanted.hard,
+    })
+}
+
+fn resource(name: &str) -> Option<Resource> {
+    Some(match name.strip_prefix("RLIMIT_")? {
+        "AS" => libc::RLIMIT_AS,
+        "CORE" => libc::RLIMIT_CORE,
+        "CPU" => libc::RLIMIT_CPU,
+        "DATA" => libc::RLIMIT_DATA,
+        "FSIZE" => libc::RLIMIT_FSIZE,
+        "LOCKS" => libc::RLIMIT_LOCKS,
+        "MEMLOCK" => libc::RLIMIT_MEMLOCK,
+        "MSGQUEUE" => libc::RLIMIT_MSGQUEUE,
+        "NICE" => libc::RLIMIT_NICE,
+        "NOFILE" => libc::RLIMIT_NOFILE,
+        "NPROC" => libc::RLIMIT_NPROC,
+        "RSS" => libc::RLIMIT_RSS,
+        "RTPRIO" => libc::RLIMIT_RTPRIO,
+        "RTTIME" => libc::RLIMIT_RTTIME,
+        "SIGPENDING" => libc::RLIMIT_SIGPENDING,
+        "STACK" => libc::RLIMIT_STACK,
+        _ => return None,
+    })
+}

@@ -1,0 +1,252 @@
+//! Runs the OCI runtime: its arguments, the descriptors it passes on, and what it says when it fails.
+
+use std::fs::{self, File};
+use std::io::{self, Seek};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::fault::{Context, Fault, Outcome};
+use crate::rlimits::Rlimit;
+use crate::spec::{Runtime, RuntimeKind};
+use crate::sys;
+
+const DEADLINE_MS: i32 = 20_000;
+const CONSOLE_BYTES: u64 = 64 << 10;
+/// The socket, the cgroup directory and the memory events are 3, 4 and 5 in the sandbox.
+pub const PASSED_FDS: usize = 3;
+const FIRST_PASSED_FD: RawFd = 3;
+
+/// Keeps the numbers of the passed descriptors free of others until the runtime is started.
+pub struct ReservedFds(#[allow(dead_code)] Vec<OwnedFd>);
+
+/// Occupies 3, 4 and 5, so that nothing opened later, here or by std, has these numbers.
+pub fn reserve_fds() -> Outcome<ReservedFds> {
+    let mut held = Vec::new();
+    loop {
+        let file = File::open("/dev/null").context(|| "opening /dev/null".into())?;
+        if file.as_raw_fd() >= FIRST_PASSED_FD + PASSED_FDS as RawFd {
+            return Ok(ReservedFds(held));
+        }
+        held.push(file.into());
+    }
+}
+
+/// What a start needs.
+pub struct Start<'a> {
+    pub runtime: &'a Runtime,
+    pub id: &'a str,
+    pub state_dir: &'a Path,
+    pub bundle: &'a Path,
+    pub pid_file: &'a Path,
+    /// `cgroup.procs` files that the runtime joins before it begins.
+    pub join: &'a [File],
+    /// What the runtime and all it starts are limited to.
+    pub rlimits: Vec<Rlimit>,
+    /// In the order of their numbers in the sandbox.
+    pub pass: [OwnedFd; PASSED_FDS],
+}
+
+/// Runs the runtime until the sandbox is started.
+pub fn start(start: Start<'_>) -> Outcome<()> {
+    let console = sys::bounded_memory_file(c"console", CONSOLE_BYTES)
+        .context(|| "making the console".into())?;
+    let log = start.state_dir.join("runtime.log");
+    let mut command = command(&start, &log);
+    // SECURITY: whoever holds the console could otherwise fill the host's disk through it; this one
+    // takes 64 KiB and no byte more (threat 22; guarded by `the_console_is_bounded`).
+    let copy = |fd: &OwnedFd| fd.try_clone().context(|| "copying the console".into());
+    command
+        .stdin(Stdio::null())
+        .stdout(copy(&console)?)
+        .stderr(copy(&console)?);
+    hand_over(&mut command, &start);
+    let mut child = command.spawn().context(|| {
+        format!(
+            "starting {} in the sandbox's cgroups",
+            start.runtime.path.display()
+        )
+    })?;
+    let ended = wait(&mut child);
+    let said = console_text(console).context(|| "reading the console".into())?;
+    let console_file = start.state_dir.join("console.log");
+    fs::write(&console_file, &said).context(|| format!("writing {}", console_file.display()))?;
+    match ended? {
+        None => Ok(()),
+        Some(status) => Err(Fault::new(format!(
+            "{} could not start the sandbox ({status}): {}",
+            start.runtime.path.display(),
+            reasons(&log, &said)
+        ))),
+    }
+}
+
+fn command(start: &Start<'_>, log: &Path) -> Command {
+    let runtime = start.runtime;
+    let mut command = Command::new(&runtime.path);
+    command
+        .arg("--root")
+        .arg(&runtime.root)
+        .arg("--log")
+        .arg(log)
+        .args(["--log-format", "json"]);
+    match runtime.kind {
+        RuntimeKind::Crun => command.arg("--cgroup-manager=disabled"),
+        RuntimeKind::Runc => &mut command,
+        RuntimeKind::Runsc => command.arg("--ignore-cgroups"),
+    };
+    command.args(&runtime.args).args(["run", "--detach"]);
+    command
+        .arg("--pid-file")
+        .arg(start.pid_file)
+        .arg("--bundle")
+        .arg(start.bundle);
+    if passes_fds(runtime.kind) {
+        command.arg(format!("--preserve-fds={PASSED_FDS}"));
+    }
+    command.arg(start.id).current_dir("/");
+    // SECURITY: nothing of the daemon's environment, keys least of all, gets near the sandbox
+    // (threat 14; guarded by `inherited_descriptors_lead_nowhere`).
+    command.env_clear().env(
+        "PATH",
+        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    );
+    command
+}
+
+/// gVisor does not pass descriptors on; its runner is reached through the runtime's `exec`.
+fn passes_fds(kind: RuntimeKind) -> bool {
+    kind != RuntimeKind::Runsc
+}
+
+/// Between fork and exec: joins the cgroups, puts the descriptors where the sandbox expects them and
+/// limits what follows.
+fn hand_over(command: &mut Command, start: &Start<'_>) {
+    let join: Vec<RawFd> = start.join.iter().map(AsRawFd::as_raw_fd).collect();
+    let pass: Vec<RawFd> = start.pass.iter().map(AsRawFd::as_raw_fd).collect();
+    let passing = passes_fds(start.runtime.kind);
+    let rlimits = start.rlimits.clone();
+    // SAFETY: the closure only makes bare system calls on numbers prepared before the fork.
+    unsafe {
+        command.pre_exec(move || {
+            // All moves at once: only the first pays for the kernel's grace period.
+            for procs in &join {
+                sys::write_once(*procs, b"0")?;
+            }
+            let first_closed = if passing {
+                for (fd, number) in pass.iter().zip(FIRST_PASSED_FD..) {
+                    sys::place_fd(*fd, number)?;
+                }
+                FIRST_PASSED_FD + PASSED_FDS as RawFd
+            } else {
+                FIRST_PASSED_FD
+            };
+            // SECURITY: a descriptor of the host that leaks into a sandbox is a way out of it
+            // (threat 14; guarded by `inherited_descriptors_lead_nowhere`).
+            sys::close_on_exec_from(first_closed as u32)?;
+            for limit in &rlimits {
+                sys::set_rlimit(limit.resource, limit.soft, limit.hard)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// None for success, else how the runtime ended.
+fn wait(child: &mut Child) -> Outcome<Option<String>> {
+    let waiting = || "waiting for the runtime".to_string();
+    let pidfd = sys::pidfd_open(child.id() as i32).context(waiting)?;
+    if !sys::wait_readable(pidfd.as_fd(), DEADLINE_MS).context(waiting)? {
+        child.kill().context(waiting)?;
+        child.wait().context(waiting)?;
+        return Ok(Some(format!(
+            "it had not finished after {} s",
+            DEADLINE_MS / 1000
+        )));
+    }
+    let status = child.wait().context(waiting)?;
+    Ok((!status.success()).then(|| status.to_string()))
+}
+
+/// What was printed so far; the bytes after it are the zeros the console was made of.
+fn console_text(console: OwnedFd) -> io::Result<Vec<u8>> {
+    let mut file = File::from(console);
+    let length = file.stream_position()?.min(CONSOLE_BYTES);
+    let mut bytes = vec![0; length as usize];
+    // Read at offsets: the position is the sandbox's too, which goes on printing.
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+/// The last messages of the runtime's log, or else what it printed.
+fn reasons(log: &Path, console: &[u8]) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let messages: Vec<String> = text.lines().filter_map(log_message).collect();
+    if !messages.is_empty() {
+        let last = messages.len().saturating_sub(3);
+        return messages[last..].join("; ");
+    }
+    let said = String::from_utf8_lossy(console);
+    let said = said.trim();
+    if said.is_empty() {
+        "it gave no reason".to_owned()
+    } else {
+        said.chars().take(2000).collect()
+    }
+}
+
+fn log_message(line: &str) -> Option<String> {
+    let entry: Value = serde_json::from_str(line).ok()?;
+    if matches!(
+        entry.get("level").and_then(Value::as_str),
+        Some("debug" | "info")
+    ) {
+        return None;
+    }
+    Some(entry.get("msg")?.as_str()?.trim().to_owned())
+}
+
+/// Where a runtime keeps what it knows of one sandbox.
+pub fn state_paths(runtime: &Runtime, id: &str) -> Outcome<Vec<PathBuf>> {
+    if runtime.kind != RuntimeKind::Runsc {
+        return Ok(vec![runtime.root.join(id)]);
+    }
+    let prefix = format!("{id}_sandbox:");
+    let reading = || format!("reading {}", runtime.root.display());
+    let listing = match fs::read_dir(&runtime.root) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).context(reading),
+    };
+    let mut found = Vec::new();
+    for entry in listing {
+        let path = entry.context(reading)?.path();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if name.starts_with(&prefix) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// The sandbox's first process as (pid, start time), from the runtime's own notes.
+pub fn noted_process(runtime: &Runtime, id: &str) -> Option<(i32, u64)> {
+    let (file, pid, start) = match runtime.kind {
+        RuntimeKind::Crun => ("status", "pid", "process-start-time"),
+        RuntimeKind::Runc => ("state.json", "init_process_pid", "init_process_start"),
+        RuntimeKind::Runsc => return None,
+    };
+    let notes: Value =
+        serde_json::from_slice(&fs::read(runtime.root.join(id).join(file)).ok()?).ok()?;
+    Some((
+        i32::try_from(notes.get(pid)?.as_i64()?).ok()?,
+        notes.get(start)?.as_u64()?,
+    ))
+}

@@ -1,0 +1,247 @@
+//! What the daemon hands over as JSON, checked before anything is done with it.
+
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::fault::{Context, Fault, Outcome};
+
+/// A whole request is a few kilobytes of policy; this is only a bound on nonsense.
+const MAX_REQUEST_BYTES: u64 = 8 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RuntimeKind {
+    Crun,
+    Runc,
+    Runsc,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Runtime {
+    pub kind: RuntimeKind,
+    pub path: PathBuf,
+    /// Where the runtime keeps its own notes (`--root`).
+    pub root: PathBuf,
+    /// Further options of the runtime, put before its command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bind {
+    pub from: PathBuf,
+    pub to: PathBuf,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rootfs {
+    pub path: PathBuf,
+    #[serde(default)]
+    pub binds: Vec<Bind>,
+    #[serde(default)]
+    pub writable: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    pub bytes: u64,
+    pub inodes: u64,
+    pub templates_dir: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    pub memory_bytes: u64,
+    pub cpu_millicores: u64,
+    pub pids: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSpec {
+    pub id: String,
+    pub state_dir: PathBuf,
+    pub ids_dir: PathBuf,
+    pub runtime: Runtime,
+    pub rootfs: Rootfs,
+    pub runner: PathBuf,
+    pub disk: Option<Disk>,
+    pub limits: Limits,
+    pub cgroup_parent: String,
+    /// The OCI configuration; not part of what is written down as the intent.
+    #[serde(skip_serializing)]
+    pub config: Map<String, Value>,
+    /// Whatever the daemon wants to find again in the record.
+    #[serde(default)]
+    pub meta: Map<String, Value>,
+    /// For tests: fail, and clean up, right after this step.
+    #[serde(default, skip_serializing)]
+    pub fail_after: Option<String>,
+    /// For tests: die as by SIGKILL right after this step.
+    #[serde(default, skip_serializing)]
+    pub die_after: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DestroyRequest {
+    pub id: String,
+    pub state_dir: PathBuf,
+    pub ids_dir: PathBuf,
+    pub cgroup_parent: String,
+    #[serde(default)]
+    pub runtime: Option<Runtime>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListRequest {
+    pub sandboxes_dir: PathBuf,
+    pub ids_dir: PathBuf,
+    pub cgroup_parent: String,
+}
+
+/// Reads one request from stdin.
+pub fn read_request<T: DeserializeOwned>() -> Outcome<T> {
+    let mut text = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(MAX_REQUEST_BYTES)
+        .read_to_end(&mut text)
+        .context(|| "reading the request from stdin".into())?;
+    serde_json::from_slice(&text).context(|| "the request on stdin is not what is expected".into())
+}
+
+/// SECURITY: ids become names of directories and cgroups, so nothing that could lead elsewhere is
+/// let in (threat 37; guarded by `odd_names_are_refused`).
+pub fn check_id(id: &str) -> Outcome<()> {
+    let plain = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
+    };
+    let starts_plain = id
+        .bytes()
+        .next()
+        .is_some_and(|first| first.is_ascii_alphanumeric());
+    if starts_plain && id.len() <= 64 && id.bytes().all(plain) {
+        return Ok(());
+    }
+    Err(Fault::new(format!(
+        "the id {id:?} is not 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit"
+    )))
+}
+
+/// SECURITY: as for ids; a parent may be a path of several plain names, never one that climbs.
+pub fn check_cgroup_parent(parent: &str) -> Outcome<()> {
+    let plain = |name: &str| {
+        !name.is_empty()
+            && name.len() <= 128
+            && name
+                .bytes()
+                .next()
+                .is_some_and(|first| first.is_ascii_alphanumeric())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"_.-@:".contains(&byte))
+    };
+    if parent.split('/').all(plain) {
+        return Ok(());
+    }
+    Err(Fault::new(format!(
+        "the cgroup parent {parent:?} is not a relative path of plain names"
+    )))
+}
+
+/// Only absolute paths without `.` and `..` mean the same to everyone who reads them.
+pub fn check_path(name: &str, path: &Path) -> Outcome<()> {
+    let plain = path
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if path.is_absolute() && plain {
+        return Ok(());
+    }
+    Err(Fault::new(format!(
+        "{name} {} is not an absolute path without . and ..",
+        path.display()
+    )))
+}
+
+impl CreateSpec {
+    pub fn check(&self, steps: &[&str]) -> Outcome<()> {
+        self.destroy_request().check()?;
+        for step in [&self.fail_after, &self.die_after].into_iter().flatten() {
+            if !steps.contains(&step.as_str()) {
+                return Err(Fault::new(format!("there is no step {step:?}")));
+            }
+        }
+        check_path("runtime.path", &self.runtime.path)?;
+        check_path("rootfs.path", &self.rootfs.path)?;
+        check_path("runner", &self.runner)?;
+        for bind in &self.rootfs.binds {
+            check_path("rootfs.binds.from", &bind.from)?;
+            check_path("rootfs.binds.to", &bind.to)?;
+        }
+        if let Some(disk) = &self.disk {
+            check_path("disk.templates_dir", &disk.templates_dir)?;
+            if disk.bytes < 4 << 20 || disk.inodes < 64 {
+                return Err(Fault::new("a disk needs at least 4 MiB and 64 inodes"));
+            }
+        }
+        if self.limits.memory_bytes == 0 || self.limits.pids == 0 || self.limits.cpu_millicores < 10
+        {
+            return Err(Fault::new(
+                "limits must be above zero, and cpu_millicores at least 10",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What undoes this create.
+    pub fn destroy_request(&self) -> DestroyRequest {
+        DestroyRequest {
+            id: self.id.clone(),
+            state_dir: self.state_dir.clone(),
+            ids_dir: self.ids_dir.clone(),
+            cgroup_parent: self.cgroup_parent.clone(),
+            runtime: Some(self.runtime.clone()),
+        }
+    }
+}
+
+impl DestroyRequest {
+    pub fn check(&self) -> Outcome<()> {
+        check_id(&self.id)?;
+        check_cgroup_parent(&self.cgroup_parent)?;
+        check_path("state_dir", &self.state_dir)?;
+        check_path("ids_dir", &self.ids_dir)?;
+        if let Some(runtime) = &self.runtime {
+            check_path("runtime.root", &runtime.root)?;
+        }
+        // SECURITY: the state directory is removed with all that is in it, so it has to be the
+        // sandbox's own, which its name says (guarded by `odd_names_are_refused`).
+        if self.state_dir.file_name().and_then(|name| name.to_str()) != Some(&self.id) {
+            return Err(Fault::new(format!(
+                "the state directory {} does not end in the id {}",
+                self.state_dir.display(),
+                self.id
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl ListRequest {
+    pub fn check(&self) -> Outcome<()> {
+        check_cgroup_parent(&self.cgroup_parent)?;
+        check_path("sandboxes_dir", &self.sandboxes_dir)?;
+        check_path("ids_dir", &self.ids_dir)
+    }
+}

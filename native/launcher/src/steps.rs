@@ -1,0 +1,298 @@
+//! The steps of a create, in their order; each leaves only what `destroy` finds again.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::create::Creation;
+use crate::fault::{Context, Fault, Outcome};
+use crate::hierarchy::Hierarchies;
+use crate::mounts::Owner;
+use crate::record::{self, Record};
+use crate::runtime::{self, Start};
+use crate::{
+    bundle, cgroup, cgroup_cover, devices, disk, ids, mount_points, mounts, process, rlimits,
+    rootless, sys, user_namespace,
+};
+
+impl Creation {
+    pub fn state_dir(&mut self) -> Outcome<()> {
+        let path = self.spec.state_dir.clone();
+        let hierarchies = Hierarchies::discover()?;
+        for (_, cgroup) in hierarchies.paths(&self.spec.cgroup_parent, &self.spec.id) {
+            if cgroup.exists() {
+                return Err(Fault::new(format!(
+                    "the cgroup {} exists already; destroy it first",
+                    cgroup.display()
+                )));
+            }
+        }
+        // SECURITY: what is in here (socket, disk, log) is for root alone (threat 45).
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(Fault::new(format!("{} exists already", path.display())));
+            }
+            other => other.context(|| format!("making {}", path.display()))?,
+        }
+        self.begun = true;
+        let directory = File::open(&path).context(|| format!("opening {}", path.display()))?;
+        sys::lock(directory.as_fd()).context(|| format!("locking {}", path.display()))?;
+        self.lock = Some(directory);
+        self.reserved = Some(runtime::reserve_fds()?);
+        let intent =
+            serde_json::to_vec(&self.spec).context(|| "writing the intent as JSON".into())?;
+        record::write_atomically(&record::intent_path(&path), &intent)
+    }
+
+    pub fn ids(&mut self) -> Outcome<()> {
+        if sys::geteuid() == 0 {
+            self.range = Some(ids::allocate(
+                &self.spec.ids_dir,
+                &self.spec.id,
+                &self.spec.state_dir,
+            )?);
+            return Ok(());
+        }
+        let identity = rootless::enter()?;
+        self.not_enforced
+            .extend(identity.not_enforced().map(str::to_owned));
+        self.rootless = Some(identity);
+        Ok(())
+    }
+
+    pub fn disk(&mut self) -> Outcome<()> {
+        match (&self.spec.disk, self.range) {
+            (Some(disk), Some(_)) => {
+                self.image = Some(disk::make_image(disk, &self.image_path())?);
+            }
+            _ => {
+                self.make_plain_disk()?;
+                self.not_enforced.push("disk_quota".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn image_path(&self) -> PathBuf {
+        self.spec.state_dir.join("disk.img")
+    }
+
+    fn make_plain_disk(&self) -> Outcome<()> {
+        let path = self.spec.state_dir.join("disk");
+        let single = self.is_single();
+        let made = fs::create_dir(&path)
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)))
+            .and_then(|()| {
+                disk::fill(
+                    &path,
+                    if single {
+                        disk::Owners::Root
+                    } else {
+                        disk::Owners::AsListed
+                    },
+                )
+            });
+        made.context(|| format!("making the directories of {}", path.display()))
+    }
+
+    fn is_single(&self) -> bool {
+        self.rootless.is_some_and(rootless::Identity::is_single)
+    }
+
+    pub fn mount_namespace(&mut self) -> Outcome<()> {
+        let host =
+            File::open("/proc/self/ns/mnt").context(|| "opening /proc/self/ns/mnt".into())?;
+        self.host_mounts = Some(host.into());
+        mounts::enter_private_namespace()
+    }
+
+    pub fn user_namespace(&mut self) -> Outcome<()> {
+        self.user_namespace = self.range.map(user_namespace::make).transpose()?;
+        // Without root, all is on the account of who runs the daemon.
+        if self.rootless.is_some() || !user_namespace::is_joined_by(self.spec.runtime.kind) {
+            self.not_enforced.push("shared_kernel_counts".to_owned());
+        }
+        Ok(())
+    }
+
+    fn owner(&self) -> Owner<'_> {
+        match (self.range, &self.user_namespace) {
+            (Some(range), Some(namespace)) => Owner::Range {
+                base: range.base,
+                idmap: namespace.as_fd(),
+            },
+            _ => Owner::Ourselves,
+        }
+    }
+
+    pub fn mount_disk(&mut self) -> Outcome<()> {
+        match (&self.image, &self.spec.disk, self.owner()) {
+            (Some(image), Some(disk), Owner::Range { idmap, .. }) => {
+                let device = disk::attach_loop(image, &self.image_path())?;
+                mounts::mount_disk(&device, disk.bytes, idmap, &self.spec.state_dir)
+            }
+            (_, _, owner) => mounts::bind_disk(&self.spec.state_dir.join("disk"), owner),
+        }
+    }
+
+    pub fn mount_rootfs(&mut self) -> Outcome<()> {
+        mounts::mount_rootfs(&self.spec.rootfs, self.owner())?;
+        mounts::mount_runner(&self.spec.runner)?;
+        bundle::fill_sources(&mut self.config)?;
+        let root = mounts::open_root(&mounts::rootfs_path())?;
+        mount_points::verify(root.as_fd(), &self.config)
+    }
+
+    pub fn cgroups(&mut self) -> Outcome<()> {
+        let hierarchies = Hierarchies::discover()?;
+        let tolerant = self.rootless.is_some();
+        let plan = cgroup::Plan {
+            parent: &self.spec.cgroup_parent,
+            id: &self.spec.id,
+            limits: self.spec.limits,
+            owner: self.range.map_or(0, |range| range.base),
+            runtime: self.spec.runtime.kind,
+            tolerant,
+        };
+        self.cgroups = cgroup::make(&hierarchies, &plan)?;
+        self.not_enforced.extend(
+            self.cgroups
+                .not_enforced
+                .iter()
+                .map(|name| (*name).to_owned()),
+        );
+        cgroup_cover::hide_from_runtime(&hierarchies, self.spec.runtime.kind, tolerant)
+    }
+
+    pub fn socket(&mut self) -> Outcome<()> {
+        let directory = self
+            .lock
+            .as_ref()
+            .ok_or_else(|| Fault::new("the state directory is not open"))?;
+        // Through the descriptor the path is short, whatever the length of the real one.
+        let path = PathBuf::from(format!(
+            "/proc/self/fd/{}/runner.sock",
+            directory.as_raw_fd()
+        ));
+        let listener = UnixListener::bind(&path)
+            .and_then(|listener| {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+                Ok(listener)
+            })
+            .context(|| format!("listening at {}/runner.sock", self.spec.state_dir.display()))?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    fn bundle_path(&self) -> PathBuf {
+        self.spec.state_dir.join("bundle")
+    }
+
+    pub fn bundle(&mut self) -> Outcome<()> {
+        let range = self.range.or(self.rootless.map(rootless::Identity::range));
+        let range = range.ok_or_else(|| Fault::new("there are no ids"))?;
+        let runtime = self.spec.runtime.kind;
+        bundle::finish(&mut self.config, range, runtime)?;
+        if let Some(namespace) = &self.user_namespace
+            && user_namespace::is_joined_by(runtime)
+        {
+            let path = user_namespace::path_of(namespace.as_fd());
+            bundle::join_user_namespace(&mut self.config, &path)?;
+            if rlimits::are_ours_to_set(runtime) {
+                self.rlimits = rlimits::take(&mut self.config)?;
+            }
+        }
+        if self.is_single() {
+            bundle::leave_out_other_groups(&mut self.config);
+        }
+        let directory = self.bundle_path();
+        fs::create_dir(&directory).context(|| format!("making {}", directory.display()))?;
+        let text = serde_json::to_vec(&self.config)
+            .context(|| "writing the configuration as JSON".into())?;
+        record::write_atomically(&directory.join("config.json"), &text)
+    }
+
+    fn pid_path(&self) -> PathBuf {
+        self.spec.state_dir.join("pid")
+    }
+
+    pub fn start(&mut self) -> Outcome<()> {
+        let listener = self
+            .listener
+            .take()
+            .ok_or_else(|| Fault::new("there is no socket"))?;
+        let runner_dir = self.cgroups.runner_dir.take();
+        let memory_events = self.cgroups.memory_events.take().map(OwnedFd::from);
+        let start = Start {
+            runtime: &self.spec.runtime,
+            id: &self.spec.id,
+            state_dir: &self.spec.state_dir,
+            bundle: &self.bundle_path(),
+            pid_file: &self.pid_path(),
+            join: &self.cgroups.join,
+            rlimits: std::mem::take(&mut self.rlimits),
+            pass: [
+                listener.into(),
+                or_null(runner_dir)?,
+                or_null(memory_events)?,
+            ],
+        };
+        ids::make_private_directory(&self.spec.runtime.root)?;
+        runtime::start(start)?;
+        match &self.cgroups.devices {
+            Some(cgroup) => devices::restrict_after_start(cgroup, self.spec.runtime.kind),
+            None => Ok(()),
+        }
+    }
+
+    pub fn record(&mut self) -> Outcome<()> {
+        let pid = process::read_pid_file(&self.pid_path())?;
+        let start_time = process::start_time(pid).ok_or_else(|| {
+            let console =
+                fs::read_to_string(self.spec.state_dir.join("console.log")).unwrap_or_default();
+            Fault::new(format!(
+                "the sandbox's first process, {pid}, ended at once: {}",
+                console.trim()
+            ))
+        })?;
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |age| age.as_millis() as u64);
+        let record = Record {
+            id: self.spec.id.clone(),
+            pid,
+            start_time,
+            base: self.range.map_or(0, |range| range.base),
+            size: self.range.map_or(0, |range| range.size),
+            cgroups: std::mem::take(&mut self.cgroups.paths),
+            mode: if self.rootless.is_some() {
+                "rootless"
+            } else {
+                "root"
+            }
+            .to_owned(),
+            not_enforced: std::mem::take(&mut self.not_enforced),
+            created_at_ms: now,
+            runtime: self.spec.runtime.clone(),
+            meta: std::mem::take(&mut self.spec.meta),
+        };
+        let text = serde_json::to_vec(&record).context(|| "writing the record as JSON".into())?;
+        record::write_atomically(&record::record_path(&self.spec.state_dir), &text)?;
+        self.record = Some(record);
+        Ok(())
+    }
+}
+
+/// The runner finds /dev/null in the place of what this machine cannot give it.
+fn or_null(fd: Option<OwnedFd>) -> Outcome<OwnedFd> {
+    match fd {
+        Some(fd) => Ok(fd),
+        None => File::open("/dev/null")
+            .map(OwnedFd::from)
+            .context(|| "opening /dev/null".into()),
+    }
+}

@@ -1,0 +1,460 @@
+//! What the launcher itself promises about isolation, seen from inside and outside.
+
+mod support;
+
+use std::fs;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+fn read(directory: &Value, file: &str) -> String {
+    fs::read_to_string(Path::new(directory.as_str().unwrap()).join(file))
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
+#[test]
+fn linked_mount_points_are_refused() {
+    let world = world_or_skip!("crun");
+    let target = world.base.join("target");
+    fs::create_dir(&target).unwrap();
+    for (linked, destination) in [
+        ("workspace", "/workspace"),
+        ("dev", "/dev"),
+        ("proc", "/proc"),
+        ("home", "/home/sandbox"),
+    ] {
+        let path = world.image().join(linked);
+        let kept = world.base.join("kept");
+        fs::rename(&path, &kept).unwrap();
+        symlink(&target, &path).unwrap();
+        let error = world
+            .create(&world.spec("sbx_link", "crun", ""))
+            .unwrap_err();
+        assert!(
+            error.starts_with("mount_rootfs: ") && error.contains(&format!(" {destination} ")),
+            "{error}"
+        );
+        world.assert_no_trace("after a refusal");
+        fs::remove_file(&path).unwrap();
+        fs::rename(&kept, &path).unwrap();
+    }
+    assert_eq!(
+        fs::read_dir(target).unwrap().count(),
+        0,
+        "something was written through a link"
+    );
+}
+
+#[test]
+fn a_missing_mount_point_is_refused_by_name() {
+    let world = world_or_skip!("crun");
+    fs::remove_dir(world.image().join("workspace")).unwrap();
+    let error = world
+        .create(&world.spec("sbx_gone", "crun", ""))
+        .unwrap_err();
+    assert!(
+        error.contains("the mount point /workspace is not a real directory"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_working_directory_that_leads_elsewhere_is_refused() {
+    let world = world_or_skip!("crun");
+    symlink("/", world.image().join("etc/loop")).unwrap();
+    for cwd in [
+        "/proc/self/fd/7",
+        "/proc",
+        "/etc/loop",
+        "/etc/../etc",
+        "/tmp/deeper",
+        "relative",
+    ] {
+        let mut spec = world.spec("sbx_cwd", "crun", "");
+        spec["config"]["process"]["cwd"] = json!(cwd);
+        let error = world.create(&spec).unwrap_err();
+        assert!(error.contains("working directory"), "{cwd}: {error}");
+        world.assert_no_trace("after a refusal");
+    }
+}
+
+#[test]
+fn odd_names_are_refused() {
+    let world = world_or_skip!("crun");
+    for id in ["..", "a/b", "", "-x", "A", "x\n", &"x".repeat(65)] {
+        let mut spec = world.spec("sbx_odd", "crun", "");
+        spec["id"] = json!(id);
+        let error = world.create(&spec).unwrap_err();
+        assert!(error.starts_with("spec: "), "{id:?}: {error}");
+    }
+    for (key, value) in [
+        ("cgroup_parent", "../x"),
+        ("cgroup_parent", ""),
+        ("state_dir", "/tmp/../etc"),
+        ("state_dir", "/etc"),
+    ] {
+        let mut spec = world.spec("sbx_odd", "crun", "");
+        spec[key] = json!(value);
+        assert!(
+            world.create(&spec).unwrap_err().starts_with("spec: "),
+            "{key} {value}"
+        );
+        let request = json!({ "id": "sbx_odd", "state_dir": spec["state_dir"], "ids_dir": spec["ids_dir"], "cgroup_parent": spec["cgroup_parent"] });
+        world.run("destroy", &request).unwrap_err();
+    }
+    world.assert_no_trace("after refusals");
+}
+
+#[test]
+fn a_missing_namespace_is_refused() {
+    let world = world_or_skip!("crun");
+    for kind in ["user", "pid", "mount", "network", "ipc", "uts"] {
+        let mut spec = world.spec("sbx_ns", "crun", "");
+        let namespaces = spec["config"]["linux"]["namespaces"]
+            .as_array_mut()
+            .unwrap();
+        namespaces.retain(|namespace| namespace["type"] != kind);
+        let error = world.create(&spec).unwrap_err();
+        assert!(
+            error.contains(&format!("no new {kind} namespace")),
+            "{error}"
+        );
+    }
+    world.assert_no_trace("after refusals");
+}
+
+/// The descriptor that a question to a namespace's file is answered with, or a value written to `answer`.
+fn ask_namespace(file: &fs::File, question: libc::c_ulong, answer: &mut u32) -> i32 {
+    // SAFETY: a live descriptor and a live place for the answer, which some questions leave alone.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), question, answer) };
+    assert!(result >= 0, "{}", std::io::Error::last_os_error());
+    result
+}
+
+#[test]
+fn what_the_kernel_counts_is_charged_to_the_sandbox() {
+    const NS_GET_USERNS: libc::c_ulong = 0xb701;
+    const NS_GET_OWNER_UID: libc::c_ulong = 0xb704;
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let record = world
+            .create(&world.spec("sbx_account", runtime, ""))
+            .unwrap();
+        let open =
+            |name: &str| fs::File::open(format!("/proc/{}/ns/{name}", record["pid"])).unwrap();
+        let user = open("user");
+        let mut owner = 0;
+        ask_namespace(&user, NS_GET_OWNER_UID, &mut owner);
+        assert_eq!(json!(owner), record["base"], "{runtime}");
+        for name in ["pid", "mnt", "net", "ipc", "uts"] {
+            let fd = ask_namespace(&open(name), NS_GET_USERNS, &mut 0);
+            // SAFETY: the kernel has just made this descriptor for us.
+            let above = fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+            let inode = |file: &fs::File| file.metadata().unwrap().ino();
+            assert_eq!(inode(&above), inode(&user), "{name} with {runtime}");
+        }
+        world.destroy("sbx_account").unwrap();
+        world.assert_no_trace("after the account was closed");
+    }
+}
+
+#[test]
+fn limits_of_the_process_hold() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let mut spec = world.spec("sbx_rlimits", runtime, "");
+        spec["config"]["process"]["rlimits"] = json!([
+            { "type": "RLIMIT_NOFILE", "soft": 100, "hard": 200 },
+            { "type": "RLIMIT_CORE", "soft": 0, "hard": 0 },
+            { "type": "RLIMIT_MSGQUEUE", "soft": 0, "hard": 4096 },
+        ]);
+        let record = world.create(&spec).unwrap();
+        let limits = fs::read_to_string(format!("/proc/{}/limits", record["pid"])).unwrap();
+        let hard = |name: &str| {
+            let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+            let numbers = line[name.len()..].split_ascii_whitespace();
+            numbers.clone().nth(1).unwrap().to_owned()
+        };
+        for (name, value) in [
+            ("Max open files", "200"),
+            ("Max core file size", "0"),
+            ("Max msgqueue size", "4096"),
+        ] {
+            assert_eq!(hard(name), value, "{name} with {runtime}");
+        }
+        world.destroy("sbx_rlimits").unwrap();
+        spec["config"]["process"]["rlimits"] =
+            json!([{ "type": "RLIMIT_UNHEARD_OF", "soft": 0, "hard": 0 }]);
+        world.create(&spec).unwrap_err();
+        world.assert_no_trace("after a limit that nobody knows");
+    }
+}
+
+#[test]
+fn a_namespace_of_someone_else_is_refused() {
+    let world = world_or_skip!("crun");
+    let mut spec = world.spec("sbx_joins", "crun", "");
+    for namespace in spec["config"]["linux"]["namespaces"]
+        .as_array_mut()
+        .unwrap()
+    {
+        if namespace["type"] == "user" {
+            namespace["path"] = json!("/proc/self/ns/user");
+        }
+    }
+    let error = world.create(&spec).unwrap_err();
+    assert!(error.contains("no new user namespace"), "{error}");
+    world.assert_no_trace("after a refusal");
+}
+
+#[test]
+fn a_full_disk_is_full_inside_only() {
+    let world = world_or_skip!("crun");
+    let script = "dd if=/dev/zero of=big bs=1M count=64 2>&1\n i=0; while touch f$i 2>/dev/null; do i=$((i+1)); done; echo files $i\necho done";
+    let mut spec = world.spec("sbx_full", "crun", script);
+    spec["config"]["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
+    let record = world.create(&spec).unwrap();
+    let printed = world.printed(&record);
+    assert!(printed.contains("No space left on device"), "{printed}");
+    let files: u64 = printed
+        .lines()
+        .find_map(|line| line.strip_prefix("files "))
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(files < 1024, "{files} files on a disk of 1024 inodes");
+    let image = fs::metadata(world.state_dir("sbx_full").join("disk.img")).unwrap();
+    assert!(image.blocks() * 512 <= 17 << 20 && image.mode() & 0o777 == 0o600);
+    world.destroy("sbx_full").unwrap();
+    world.assert_no_trace("after a full disk");
+}
+
+#[test]
+fn the_disk_belongs_to_the_ids_inside() {
+    let world = world_or_skip!("crun");
+    let script = "stat -c '%n %u:%g %a' / /workspace /home/sandbox\necho done";
+    let record = world
+        .create(&world.spec("sbx_owner", "crun", script))
+        .unwrap();
+    let printed = world.printed(&record);
+    for line in [
+        "/ 0:0 755",
+        "/workspace 1000:1000 755",
+        "/home/sandbox 1000:1000 750",
+    ] {
+        assert!(printed.contains(line), "{line} is not in {printed}");
+    }
+    world.destroy("sbx_owner").unwrap();
+}
+
+#[test]
+fn limits_are_read_back() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let record = world
+            .create(&world.spec("sbx_limits", runtime, ""))
+            .unwrap();
+        let cgroups = &record["cgroups"];
+        if cgroups["memory"].is_null() {
+            eprintln!("skipped: cgroup v1 limits (this machine has v2 only)");
+            assert_eq!(
+                read(&cgroups["unified"], "memory.max"),
+                (128 << 20).to_string()
+            );
+            assert_eq!(read(&cgroups["unified"], "pids.max"), "64");
+            continue;
+        }
+        assert_eq!(
+            read(&cgroups["memory"], "memory.limit_in_bytes"),
+            (128 << 20).to_string()
+        );
+        assert_eq!(read(&cgroups["pids"], "pids.max"), "64");
+        assert_eq!(read(&cgroups["cpu"], "cpu.cfs_quota_us"), "150000");
+        let devices = read(&cgroups["devices"], "devices.list");
+        assert_eq!(devices.lines().count(), 8, "{devices}");
+        let joined = fs::read_to_string(format!("/proc/{}/cgroup", record["pid"])).unwrap();
+        for controller in ["memory", "pids", "cpu", "freezer", "devices"] {
+            let line = joined
+                .lines()
+                .find(|line| line.split(':').nth(1) == Some(controller))
+                .unwrap();
+            assert!(line.contains("/sbx_limits"), "{line}");
+            if runtime == "runc" && controller == "devices" {
+                let nested = format!("/sys/fs/cgroup/devices{}", line.split(':').nth(2).unwrap());
+                assert!(
+                    !read(&json!(nested), "devices.list").contains("10:200"),
+                    "runc's own rules are wider"
+                );
+            }
+        }
+        world.destroy("sbx_limits").unwrap();
+    }
+}
+
+#[test]
+fn only_what_the_runner_needs_of_its_cgroup_is_given_away() {
+    let world = world_or_skip!("crun");
+    let record = world.create(&world.spec("sbx_given", "crun", "")).unwrap();
+    let unified = Path::new(record["cgroups"]["unified"].as_str().unwrap());
+    let owner = |file: &str| fs::metadata(unified.join(file)).unwrap().uid();
+    let base = record["base"].as_u64().unwrap() as u32;
+    for given in [
+        "",
+        "cgroup.procs",
+        "cgroup.threads",
+        "cgroup.subtree_control",
+        "init",
+        "init/cgroup.procs",
+    ] {
+        assert_eq!(owner(given), base, "{given}");
+    }
+    for kept in ["cgroup.kill", "cgroup.freeze", "cgroup.max.descendants"] {
+        assert_eq!(owner(kept), 0, "{kept}");
+    }
+    world.destroy("sbx_given").unwrap();
+}
+
+#[test]
+fn inherited_descriptors_lead_nowhere() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let script = "ls /proc/1/fd\necho below; ls /proc/1/fd/4/; echo above; ls /proc/1/fd/4/../../..; echo own; mkdir /proc/1/fd/4/mine && echo $$ > /proc/1/fd/4/mine/cgroup.procs && cat /proc/self/cgroup; cat /proc/1/fd/5; echo env; env\necho done";
+        let record = world
+            .create(&world.spec("sbx_fds", runtime, script))
+            .unwrap();
+        let printed = world.printed(&record);
+        let part = |from: &str, to: &str| {
+            let start = printed.find(from).unwrap() + from.len();
+            printed[start..start + printed[start..].find(to).unwrap()].to_owned()
+        };
+        assert_eq!(
+            part("below\n", "above\n"),
+            part("above\n", "own\n"),
+            "the descriptor leads upwards"
+        );
+        assert!(part("below\n", "above\n").contains("cgroup.procs"));
+        assert!(part("own\n", "env\n").contains("sbx_fds/mine"), "{printed}");
+        assert!(part("own\n", "env\n").contains("oom_kill"), "{printed}");
+        assert!(!printed.contains("do-not-tell"));
+        // sh may hold the directory it lists or a script open, never more than one beyond the passed.
+        let highest: u32 = printed
+            .lines()
+            .map_while(|line| line.parse().ok())
+            .max()
+            .unwrap();
+        assert!(highest <= 6, "{printed}");
+        world.destroy("sbx_fds").unwrap();
+        world.assert_no_trace("after cgroups made inside");
+    }
+}
+
+#[test]
+fn binds_show_no_root_only_files() {
+    let world = world_or_skip!("crun");
+    let shown = world.base.join("shown");
+    fs::create_dir(&shown).unwrap();
+    fs::write(shown.join("secret"), "root-only").unwrap();
+    fs::set_permissions(shown.join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(shown.join("public"), "for-all").unwrap();
+    let mut spec = world.spec(
+        "sbx_bind",
+        "crun",
+        "cat /host/public; cat /host/secret; touch /host/new\necho done",
+    );
+    spec["rootfs"]["binds"] = json!([{ "from": shown, "to": "/host" }]);
+    let record = world.create(&spec).unwrap();
+    let printed = world.printed(&record);
+    assert!(
+        printed.contains("for-all") && !printed.contains("root-only"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("Permission denied") && printed.contains("Read-only file system"),
+        "{printed}"
+    );
+    world.destroy("sbx_bind").unwrap();
+}
+
+#[test]
+fn a_bind_onto_a_link_is_refused() {
+    let world = world_or_skip!("crun");
+    symlink("/etc", world.image().join("linked")).unwrap();
+    let mut spec = world.spec("sbx_bindlink", "crun", "");
+    spec["rootfs"]["binds"] = json!([{ "from": "/usr", "to": "/linked" }]);
+    let error = world.create(&spec).unwrap_err();
+    assert!(error.contains("no real directory /linked"), "{error}");
+}
+
+#[test]
+fn a_writable_root_is_written_to_the_disk_and_never_to_the_image() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let mut spec = world.spec("sbx_rw", runtime, "echo new > /etc/made && cat /etc/made; dd if=/dev/zero of=/big bs=1M count=64 2>&1\necho done");
+        spec["rootfs"]["writable"] = json!(true);
+        spec["config"]["root"]["readonly"] = json!(false);
+        let record = world.create(&spec).unwrap();
+        let printed = world.printed(&record);
+        assert!(
+            printed.contains("new\n") && printed.contains("No space left"),
+            "{printed}"
+        );
+        assert!(!world.image().join("etc/made").exists() && !world.image().join("big").exists());
+        world.destroy("sbx_rw").unwrap();
+        world.assert_no_trace("after a writable root");
+    }
+}
+
+#[test]
+fn a_read_only_root_stays_so_even_if_the_configuration_forgets_it() {
+    let world = world_or_skip!("crun");
+    let mut spec = world.spec("sbx_ro", "crun", "touch /etc/made\necho done");
+    spec["config"]["root"]["readonly"] = json!(false);
+    let record = world.create(&spec).unwrap();
+    assert!(world.printed(&record).contains("Read-only file system"));
+    assert!(!world.image().join("etc/made").exists());
+    world.destroy("sbx_ro").unwrap();
+}
+
+#[test]
+fn the_console_is_bounded() {
+    let world = world_or_skip!("crun");
+    let script = "echo done; while dd if=/dev/zero bs=4k count=1 2>/dev/null; do :; done";
+    let record = world
+        .create(&world.spec("sbx_console", "crun", script))
+        .unwrap();
+    world.printed(&record);
+    // When the shell has become the sleep at its end, it could print no more.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while fs::read_to_string(format!("/proc/{}/comm", record["pid"]))
+        .unwrap()
+        .trim()
+        != "sleep"
+    {
+        assert!(Instant::now() < deadline, "the console takes more and more");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let console = fs::metadata(format!("/proc/{}/fd/1", record["pid"])).unwrap();
+    assert_eq!(console.len(), 64 << 10);
+    assert!(
+        fs::metadata(world.state_dir("sbx_console").join("console.log"))
+            .unwrap()
+            .len()
+            <= 64 << 10
+    );
+    world.destroy("sbx_console").unwrap();
+}
+
+#[test]
+fn the_check_finds_what_is_needed_and_leaves_nothing() {
+    let world = world_or_skip!("crun");
+    let checks = world.run("check", &json!({})).unwrap();
+    for check in checks.as_array().unwrap() {
+        assert_eq!(check["ok"], true, "{check}");
+    }
+    world.assert_no_trace("after a check");
+}

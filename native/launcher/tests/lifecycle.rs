@@ -1,0 +1,403 @@
+//! Creating and destroying: nothing is left, whatever happens in between.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{Caller, World};
+
+fn steps() -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_launcher"))
+        .arg("steps")
+        .output()
+        .unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not so after 10 s: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn create_and_destroy(runtime: &str, not_enforced: Value, adapt: impl Fn(&mut Value)) {
+    let world = world_or_skip!(runtime);
+    let mut spec = world.spec("sbx_whole", runtime, "");
+    adapt(&mut spec);
+    let record = world.create(&spec).unwrap();
+    println!("{runtime}: {}", record["timings_us"]);
+    assert_eq!(record["mode"], "root");
+    assert_eq!(record["not_enforced"], not_enforced);
+    assert_eq!(record["meta"]["image"], "busybox");
+    assert_eq!(world.listed("sbx_whole").as_deref(), Some("running"));
+    assert!(
+        !world
+            .traces()
+            .iter()
+            .any(|trace| trace.starts_with("mount")),
+        "the host sees a mount"
+    );
+    world.destroy("sbx_whole").unwrap();
+    world.assert_no_trace("after destroy");
+    assert_eq!(world.listed("sbx_whole"), None);
+}
+
+#[test]
+fn create_and_destroy_leave_nothing_with_crun() {
+    create_and_destroy("crun", json!([]), |_| ());
+}
+
+#[test]
+fn create_and_destroy_leave_nothing_with_runc() {
+    create_and_destroy("runc", json!([]), |_| ());
+}
+
+#[test]
+fn create_and_destroy_leave_nothing_with_runsc() {
+    create_and_destroy("runsc", json!(["shared_kernel_counts"]), |spec| {
+        spec["runtime"]["args"] = json!(["--platform=ptrace", "--network=none"]);
+        // It counts its own threads, and mounts nothing onto mounts it makes itself.
+        spec["limits"]["pids"] = json!(512);
+        let mounts = spec["config"]["mounts"].as_array_mut().unwrap();
+        mounts.retain(|mount| mount["source"] != "@runner");
+    });
+}
+
+#[test]
+fn a_failure_after_any_step_leaves_nothing() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        for step in steps() {
+            let mut spec = world.spec("sbx_fails", runtime, "");
+            spec["fail_after"] = json!(step);
+            let error = world.create(&spec).unwrap_err();
+            assert!(
+                error.starts_with(&format!("{step}: failing after")),
+                "{error}"
+            );
+            world.assert_no_trace(&format!("by a failure after {step} with {runtime}"));
+        }
+    }
+}
+
+#[test]
+fn death_after_any_step_is_listed_and_swept_up() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        for step in steps() {
+            let mut spec = world.spec("sbx_dies", runtime, "");
+            spec["die_after"] = json!(step);
+            let error = world.create(&spec).unwrap_err();
+            assert!(error.starts_with("signal: 9"), "{error}");
+            let expected = if step == "record" {
+                "running"
+            } else {
+                "partial"
+            };
+            assert_eq!(
+                world.listed("sbx_dies").as_deref(),
+                Some(expected),
+                "after {step}"
+            );
+            if step != "start" && step != "record" {
+                assert!(
+                    world.loops().is_empty(),
+                    "the disk is still in use after a death after {step}"
+                );
+            }
+            world.destroy("sbx_dies").unwrap();
+            world.assert_no_trace(&format!("by a death after {step} with {runtime}"));
+        }
+    }
+}
+
+#[test]
+fn a_runtime_that_fails_says_why_and_leaves_nothing() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let mut spec = world.spec("sbx_noinit", runtime, "");
+        spec["config"]["process"]["args"] = json!(["/bin/no-such-program"]);
+        let error = world.create(&spec).unwrap_err();
+        assert!(
+            error.starts_with("start: ") && error.contains("no-such-program"),
+            "{error}"
+        );
+        world.assert_no_trace("after a failed start");
+    }
+}
+
+#[test]
+fn destroying_what_never_was_is_fine() {
+    let world = world_or_skip!("crun");
+    world.destroy("sbx_never").unwrap();
+    world.assert_no_trace("after destroying nothing");
+}
+
+#[test]
+fn a_killed_sandbox_is_listed_dead_and_holds_no_disk() {
+    let world = world_or_skip!("crun");
+    let record = world.create(&world.spec("sbx_killed", "crun", "")).unwrap();
+    assert_eq!(world.loops().len(), 1);
+    // SAFETY: the pid is of the process that the test has just made.
+    unsafe { libc::kill(record["pid"].as_i64().unwrap() as i32, libc::SIGKILL) };
+    wait_until("listed as dead", || {
+        world.listed("sbx_killed").as_deref() == Some("dead")
+    });
+    wait_until("the loop device is free", || world.loops().is_empty());
+    world.destroy("sbx_killed").unwrap();
+    world.assert_no_trace("after destroying a dead one");
+}
+
+#[test]
+fn a_frozen_sandbox_is_listed_paused_and_destroyed() {
+    for (hierarchy, file, frozen) in [
+        ("freezer", "freezer.state", "FROZEN"),
+        ("unified", "cgroup.freeze", "1"),
+    ] {
+        let world = world_or_skip!("crun");
+        let record = world
+            .create(&world.spec("sbx_frozen", "crun", "while :; do :; done"))
+            .unwrap();
+        let Some(cgroup) = record["cgroups"][hierarchy].as_str() else {
+            eprintln!("skipped: no {hierarchy} hierarchy here");
+            continue;
+        };
+        fs::write(format!("{cgroup}/{file}"), frozen).unwrap();
+        wait_until("listed as paused", || {
+            world.listed("sbx_frozen").as_deref() == Some("paused")
+        });
+        world.destroy("sbx_frozen").unwrap();
+        world.assert_no_trace(&format!("after destroying one frozen by {hierarchy}"));
+    }
+}
+
+#[test]
+fn a_fork_bomb_is_destroyed() {
+    let world = world_or_skip!("crun");
+    // It waits for a sign, so that it meets the sandbox and not the runtime's last moments.
+    let bomb = "b() { b | b & }; (while [ ! -e /proc/1/fd/4/go ]; do sleep 0.01; done; while :; do b; done) 2>/dev/null &";
+    let record = world.create(&world.spec("sbx_bomb", "crun", bomb)).unwrap();
+    let cgroup = |name: &str| record["cgroups"][name].as_str();
+    fs::create_dir(format!("{}/go", cgroup("unified").unwrap())).unwrap();
+    let pids = cgroup("pids").or(cgroup("unified")).unwrap();
+    wait_until("the bomb is at its limit", || {
+        let events = fs::read_to_string(format!("{pids}/pids.events")).unwrap();
+        !events.contains("max 0")
+    });
+    world.destroy("sbx_bomb").unwrap();
+    world.assert_no_trace("after destroying a fork bomb");
+}
+
+#[test]
+fn two_creates_get_different_ids() {
+    let world = world_or_skip!("crun");
+    let ids: Vec<String> = (0..6).map(|number| format!("sbx_many{number}")).collect();
+    let bases: BTreeSet<u64> = thread::scope(|scope| {
+        let started: Vec<_> = ids
+            .iter()
+            .map(|id| {
+                scope.spawn(|| {
+                    world.create(&world.spec(id, "crun", "")).unwrap()["base"]
+                        .as_u64()
+                        .unwrap()
+                })
+            })
+            .collect();
+        started
+            .into_iter()
+            .map(|create| create.join().unwrap())
+            .collect()
+    });
+    assert_eq!(bases.len(), ids.len(), "{bases:?}");
+    for base in &bases {
+        assert!(
+            *base >= 1_000_000 && (*base - 1_000_000) % 65_536 == 0 && base + 65_536 < 1 << 31,
+            "{base}"
+        );
+    }
+    for id in &ids {
+        world.destroy(id).unwrap();
+    }
+    world.assert_no_trace("after six at once");
+}
+
+#[test]
+fn a_destroy_waits_for_the_create_it_meets() {
+    let world = world_or_skip!("crun");
+    for _ in 0..5 {
+        thread::scope(|scope| {
+            let create = scope.spawn(|| world.create(&world.spec("sbx_race", "crun", "")));
+            wait_until("the create has begun", || {
+                world.state_dir("sbx_race").join("intent.json").exists() || create.is_finished()
+            });
+            world.destroy("sbx_race").unwrap();
+            create.join().unwrap().ok();
+        });
+        world.assert_no_trace("after a destroy during a create");
+    }
+}
+
+#[test]
+fn creates_and_destroys_at_once_share_a_parent() {
+    let world = world_or_skip!("crun");
+    thread::scope(|scope| {
+        // These make and remove cgroups as fast as they can; most of the time they are the only ones.
+        for worker in 0..4 {
+            let world = &world;
+            scope.spawn(move || {
+                for round in 0..40 {
+                    let mut spec = world.spec(&format!("sbx_fast{worker}-{round}"), "crun", "");
+                    spec["disk"] = Value::Null;
+                    spec["fail_after"] = json!("cgroups");
+                    let error = world.create(&spec).unwrap_err();
+                    assert!(error.starts_with("cgroups: failing after"), "{error}");
+                }
+            });
+        }
+        for worker in 0..2 {
+            let world = &world;
+            scope.spawn(move || {
+                for round in 0..4 {
+                    let id = format!("sbx_whole{worker}-{round}");
+                    world.create(&world.spec(&id, "crun", "")).unwrap();
+                    assert_eq!(world.listed(&id).as_deref(), Some("running"));
+                    world.destroy(&id).unwrap();
+                }
+            });
+        }
+    });
+    world.assert_no_trace("after creates and destroys at once");
+}
+
+#[test]
+fn the_parent_of_cgroups_stays_while_it_holds_a_sandbox() {
+    let world = world_or_skip!("crun");
+    for id in ["sbx_one", "sbx_other"] {
+        world.create(&world.spec(id, "crun", "")).unwrap();
+    }
+    let parents: Vec<_> = world
+        .cgroups()
+        .into_iter()
+        .filter(|at| at.exists())
+        .collect();
+    assert!(!parents.is_empty());
+    world.destroy("sbx_one").unwrap();
+    assert!(parents.iter().all(|at| at.exists()), "{parents:?}");
+    assert_eq!(world.listed("sbx_other").as_deref(), Some("running"));
+    world.destroy("sbx_other").unwrap();
+    assert!(parents.iter().all(|at| !at.exists()), "{parents:?}");
+}
+
+#[test]
+fn an_existing_sandbox_is_refused_and_left_alone() {
+    let world = world_or_skip!("crun");
+    let record = world.create(&world.spec("sbx_twice", "crun", "")).unwrap();
+    let error = world
+        .create(&world.spec("sbx_twice", "crun", ""))
+        .unwrap_err();
+    assert!(error.contains("exists"), "{error}");
+    assert_eq!(world.listed("sbx_twice").as_deref(), Some("running"));
+    fs::metadata(format!("/proc/{}", record["pid"])).unwrap();
+    world.destroy("sbx_twice").unwrap();
+    world.assert_no_trace("after the one that was");
+}
+
+#[test]
+fn an_existing_cgroup_is_refused() {
+    let world = world_or_skip!("crun");
+    let record = world.create(&world.spec("sbx_first", "crun", "")).unwrap();
+    let parent = std::path::PathBuf::from(record["cgroups"]["unified"].as_str().unwrap());
+    let taken = parent.with_file_name("sbx_taken");
+    fs::create_dir(&taken).unwrap();
+    let error = world
+        .create(&world.spec("sbx_taken", "crun", ""))
+        .unwrap_err();
+    assert!(
+        error.starts_with("state_dir: ") && error.contains("exists already"),
+        "{error}"
+    );
+    assert!(taken.exists(), "the cgroup of someone else was removed");
+    assert_eq!(world.listed("sbx_taken").as_deref(), Some("partial"));
+    world.destroy("sbx_taken").unwrap();
+    world.destroy("sbx_first").unwrap();
+    world.assert_no_trace("after both");
+}
+
+#[test]
+fn the_socket_listens_below_a_very_long_path() {
+    if let Some(reason) = support::missing("crun") {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let world = World::named(Caller::Root, &"long".repeat(40));
+    world.create(&world.spec("sbx_long", "crun", "")).unwrap();
+    let directory = fs::File::open(world.state_dir("sbx_long")).unwrap();
+    let short = format!(
+        "/proc/self/fd/{}/runner.sock",
+        std::os::fd::AsRawFd::as_raw_fd(&directory)
+    );
+    UnixStream::connect(short).unwrap();
+    world.destroy("sbx_long").unwrap();
+    world.assert_no_trace("with a long path");
+}
+
+#[test]
+fn without_root_it_says_what_is_missing() {
+    for runtime in ["crun", "runc"] {
+        if let Some(reason) = support::missing(runtime) {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+        let world = World::new(Caller::Nobody);
+        let mut spec = world.spec(
+            "sbx_rootless",
+            runtime,
+            "mkdir -p a/b/c; cat /proc/self/mountinfo; echo done",
+        );
+        spec["disk"] = Value::Null;
+        let record = world.create(&spec).unwrap();
+        assert_eq!(record["mode"], "rootless");
+        let missing = record["not_enforced"].as_array().unwrap();
+        for name in [
+            "disk_quota",
+            "memory_limit",
+            "pids_limit",
+            "cpu_limit",
+            "unique_ids",
+            "shared_kernel_counts",
+        ] {
+            assert!(
+                missing.contains(&json!(name)),
+                "{name} is not in {missing:?}"
+            );
+        }
+        let mounts = world.printed(&record);
+        let root = mounts
+            .lines()
+            .find(|line| line.split(' ').nth(4) == Some("/"))
+            .unwrap();
+        assert!(root.contains(" ro,nosuid,nodev"), "{root}");
+        assert_eq!(world.listed("sbx_rootless").as_deref(), Some("running"));
+        world.destroy("sbx_rootless").unwrap();
+        world.assert_no_trace("without root");
+        for step in steps() {
+            let mut spec = world.spec("sbx_rootless", runtime, "");
+            spec["fail_after"] = json!(step);
+            world.create(&spec).unwrap_err();
+            world.assert_no_trace(&format!("without root by a failure after {step}"));
+            spec["fail_after"] = Value::Null;
+            spec["die_after"] = json!(step);
+            world.create(&spec).unwrap_err();
+            world.destroy("sbx_rootless").unwrap();
+            world.assert_no_trace(&format!("without root by a death after {step}"));
+        }
+    }
+}
