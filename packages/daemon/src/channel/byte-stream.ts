@@ -1,0 +1,111 @@
+/** Gives the DATA of one stream to its consumer as fast as that takes it. */
+import { ProtocolError } from "@sandkasten/protocol";
+import type { RunnerOperation } from "@sandkasten/protocol";
+import type { Connection } from "./connection.ts";
+import { Inbox } from "./inbox.ts";
+import { outcomeError } from "./call.ts";
+import { StreamSink } from "./stream-sink.ts";
+import type { StreamOutcome } from "./stream-sink.ts";
+import type { WireStream } from "./wire-stream.ts";
+
+export interface ByteStreamExpectations {
+  readonly op: RunnerOperation;
+  /** Checks the EVENT that comes before the bytes; without it none may come. */
+  readonly onEvent?: (message: Record<string, unknown>) => void;
+  /** Checks the RESPONSE against what was received; throws a `ProtocolError` to refuse it. */
+  readonly onResponse: (message: Record<string, unknown>, receivedBytes: number) => void;
+  /** More bytes than this break the protocol. */
+  readonly maxBytes?: number | undefined;
+}
+
+export class ByteStreamSink extends StreamSink {
+  /** Settles with the first sign that the operation goes well (its EVENT, else its first bytes or its end), or rejects. */
+  readonly begun = Promise.withResolvers<void>();
+  readonly #expectations: ByteStreamExpectations;
+  readonly #inbox = new Inbox("keeps");
+  #sawEvent = false;
+  #receivedBytes = 0;
+
+  constructor(expectations: ByteStreamExpectations) {
+    super();
+    this.#expectations = expectations;
+    this.begun.promise.catch(() => undefined);
+  }
+
+  override event(message: Record<string, unknown>): void {
+    const { onEvent } = this.#expectations;
+    if (onEvent === undefined || this.#sawEvent) {
+      super.event(message);
+      return;
+    }
+    onEvent(message);
+    this.#sawEvent = true;
+    this.begun.resolve();
+  }
+
+  override data(bytes: Buffer): void {
+    this.#requireEvent();
+    this.#receivedBytes += bytes.byteLength;
+    if (this.#receivedBytes > (this.#expectations.maxBytes ?? Number.POSITIVE_INFINITY)) {
+      throw new ProtocolError(
+        "unexpected_frame",
+        `the runner sent more bytes than ${this.#expectations.op} asked for`,
+      );
+    }
+    this.begun.resolve();
+    if (bytes.byteLength > 0) this.#inbox.push(bytes);
+  }
+
+  override end(): void {
+    this.#requireEvent();
+    this.#inbox.close();
+  }
+
+  override finish(outcome: StreamOutcome): void {
+    if (outcome.kind === "response") {
+      this.#requireEvent();
+      this.#expectations.onResponse(outcome.message, this.#receivedBytes);
+      this.begun.resolve();
+      this.#inbox.close();
+      return;
+    }
+    const error = outcomeError(this.#expectations.op, outcome);
+    this.begun.reject(error);
+    this.#inbox.close(error);
+  }
+
+  /** The bytes. Each chunk is given back as credit when the next one is asked for. */
+  readable(connection: Connection, stream: WireStream): ReadableStream<Uint8Array> {
+    const inbox = this.#inbox;
+    let unconsumedBytes = 0;
+    return new ReadableStream<Uint8Array>(
+      {
+        async pull(controller) {
+          stream.consumed(unconsumedBytes);
+          unconsumedBytes = 0;
+          const bytes = await inbox.next();
+          if (bytes === undefined) {
+            controller.close();
+            return;
+          }
+          unconsumedBytes = bytes.byteLength;
+          controller.enqueue(bytes);
+        },
+        cancel() {
+          connection.cancel(stream);
+        },
+      },
+      // Nothing is fetched ahead of the reader: what waits, waits in the inbox, within its credit.
+      { highWaterMark: 0 },
+    );
+  }
+
+  #requireEvent(): void {
+    if (this.#expectations.onEvent !== undefined && !this.#sawEvent) {
+      throw new ProtocolError(
+        "unexpected_frame",
+        `the runner answered ${this.#expectations.op} without its first event`,
+      );
+    }
+  }
+}

@@ -1,0 +1,82 @@
+/** Keeps one connection to a runner, opened when it is first needed and again after a loss. */
+import type { Duplex } from "node:stream";
+import type { ChannelDeadlines } from "./channel-options.ts";
+import { Connection } from "./connection.ts";
+import { ConnectionFailure } from "./connection-failure.ts";
+
+/** Dials the runner. Must give up when the signal fires. */
+export type Connect = (signal: AbortSignal) => Promise<Duplex>;
+
+export class ConnectionHolder {
+  readonly deadlines: ChannelDeadlines;
+  readonly silenceExpected: () => boolean;
+  readonly #connect: Connect;
+  #current: Connection | undefined;
+  #opening: Promise<Connection> | undefined;
+  #closed: ConnectionFailure | undefined;
+  readonly #closing = new AbortController();
+
+  constructor(connect: Connect, deadlines: ChannelDeadlines, silenceExpected: () => boolean) {
+    this.#connect = connect;
+    this.deadlines = deadlines;
+    this.silenceExpected = silenceExpected;
+  }
+
+  /** The living connection, synchronously: the usual case costs no turn of the event loop. */
+  get current(): Connection | undefined {
+    return this.#current?.usable === true ? this.#current : undefined;
+  }
+
+  /** The living connection or a new one. Rejects with a `ConnectionFailure`. */
+  get(): Promise<Connection> {
+    if (this.#closed !== undefined) return Promise.reject(this.#closed);
+    const { current } = this;
+    if (current !== undefined) return Promise.resolve(current);
+    this.#opening ??= this.#open().finally(() => {
+      this.#opening = undefined;
+    });
+    return this.#opening;
+  }
+
+  close(): void {
+    this.#closed ??= new ConnectionFailure("closed", "the channel was closed");
+    this.#closing.abort(this.#closed);
+    this.#current?.fail(this.#closed);
+  }
+
+  async #open(): Promise<Connection> {
+    const transport = await this.#dial();
+    this.#refuseIfClosed(() => transport.destroy());
+    const connection = await Connection.open(transport, this.deadlines, this.silenceExpected);
+    this.#refuseIfClosed((closed) => connection.fail(closed));
+    this.#current = connection;
+    return connection;
+  }
+
+  /** The channel may have been closed while we were dialling. */
+  #refuseIfClosed(letGo: (closed: ConnectionFailure) => void): void {
+    if (this.#closed === undefined) return;
+    letGo(this.#closed);
+    throw this.#closed;
+  }
+
+  async #dial(): Promise<Duplex> {
+    const deadline = AbortSignal.timeout(this.deadlines.helloMs);
+    try {
+      return await this.#connect(AbortSignal.any([deadline, this.#closing.signal]));
+    } catch (cause) {
+      if (this.#closed !== undefined) throw this.#closed;
+      if (deadline.aborted)
+        throw new ConnectionFailure(
+          "unresponsive",
+          `the sandbox could not be reached within ${String(this.deadlines.helloMs)} ms`,
+          cause,
+        );
+      throw new ConnectionFailure(
+        "refused",
+        "nothing answers where the sandbox's runner should be",
+        cause,
+      );
+    }
+  }
+}

@@ -1,0 +1,301 @@
+/** One connection to a runner: the handshake, and streams that share it. */
+import type { Duplex } from "node:stream";
+import {
+  decodeCredit,
+  decodeJsonObject,
+  encodeFrame,
+  encodeJsonFrame,
+  FrameDecoder,
+  FrameType,
+  MAX_STREAM_ID,
+  PROTOCOL_VERSION,
+  ProtocolError,
+  runnerErrorSchema,
+  runnerHelloSchema,
+  SandboxError,
+} from "@sandkasten/protocol";
+import type { Frame, RunnerHello, RunnerRequest } from "@sandkasten/protocol";
+import type { ChannelDeadlines } from "./channel-options.ts";
+import { ConnectionFailure } from "./connection-failure.ts";
+import { checked } from "./checked-message.ts";
+import { StallWatch } from "./stall-watch.ts";
+import type { StreamOutcome, StreamSink } from "./stream-sink.ts";
+import { WireStream } from "./wire-stream.ts";
+import type { StreamHost } from "./wire-stream.ts";
+
+/** Streams at a time; a runner closes a connection that has more than 1024. */
+const MAX_STREAMS = 1_000;
+/** Cancelled streams whose end the runner has not confirmed; more than this and it is not listening. */
+const MAX_UNCONFIRMED_CANCELS = 500;
+/** Small rests of credit wait so long for company in one write. */
+const CREDIT_DELAY_MS = 25;
+
+export interface OpenStreamOptions {
+  readonly deadlineMs?: number | undefined;
+  /** Sent right behind the request, in the same write. */
+  readonly body?: Uint8Array | undefined;
+  /** Whether END follows the body. */
+  readonly end?: boolean;
+  /** Not refused when there are many streams already: it keeps others alive. */
+  readonly essential?: boolean;
+}
+
+export class Connection implements StreamHost {
+  readonly #transport: Duplex;
+  readonly #decoder = new FrameDecoder();
+  readonly #streams = new Map<number, WireStream>();
+  readonly #stallWatch: StallWatch;
+  readonly #greeted = Promise.withResolvers<RunnerHello>();
+  #hello: RunnerHello | undefined;
+  #failure: ConnectionFailure | undefined;
+  #nextStreamId = 1;
+  #unconfirmedCancels = 0;
+  /** Ended streams whose output the runner still keeps for us. */
+  readonly #lingering = new Set<WireStream>();
+  readonly #owingCredit = new Set<WireStream>();
+  #creditTimer: NodeJS.Timeout | undefined;
+  readonly #onFrame = (frame: Frame): void => this.#receive(frame);
+
+  private constructor(
+    transport: Duplex,
+    deadlines: ChannelDeadlines,
+    silenceExpected: () => boolean,
+  ) {
+    this.#transport = transport;
+    this.#stallWatch = new StallWatch(this, this.#streams, deadlines, silenceExpected);
+    this.#greeted.promise.catch(() => undefined);
+    // All that is kept of a chunk is copied before this returns, so a transport may use its memory again.
+    transport.on("data", (chunk: Uint8Array) => this.#receiveChunk(chunk));
+    // A half-closed peer can never answer again, so its end is the end of the connection.
+    transport.on("end", () =>
+      this.fail(new ConnectionFailure("lost", "the runner closed the connection")),
+    );
+    transport.on("close", () =>
+      this.fail(new ConnectionFailure("lost", "the connection to the runner was cut")),
+    );
+    transport.on("error", (cause) =>
+      this.fail(new ConnectionFailure("lost", "the connection to the runner broke", cause)),
+    );
+    transport.resume();
+    transport.write(encodeJsonFrame(FrameType.hello, 0, { protocol: PROTOCOL_VERSION }));
+  }
+
+  /** Greets the runner on a fresh transport. Rejects with a `ConnectionFailure`. */
+  static async open(
+    transport: Duplex,
+    deadlines: ChannelDeadlines,
+    silenceExpected: () => boolean,
+  ): Promise<Connection> {
+    const connection = new Connection(transport, deadlines, silenceExpected);
+    const timer = setInterval(() => {
+      if (silenceExpected()) return;
+      connection.fail(
+        new ConnectionFailure(
+          "unresponsive",
+          `the runner did not greet within ${String(deadlines.helloMs)} ms`,
+        ),
+      );
+    }, deadlines.helloMs);
+    try {
+      await connection.#greeted.promise;
+      return connection;
+    } finally {
+      clearInterval(timer);
+    }
+  }
+
+  get hello(): RunnerHello {
+    if (this.#hello === undefined) throw new Error("the connection was used before its handshake");
+    return this.#hello;
+  }
+
+  get failure(): ConnectionFailure | undefined {
+    return this.#failure;
+  }
+
+  /** Whether new streams may be opened: not after a failure, nor when all stream ids are used up. */
+  get usable(): boolean {
+    return this.#failure === undefined && this.#nextStreamId <= MAX_STREAM_ID;
+  }
+
+  /** Opens a stream with a request. A connection that has failed meanwhile tells the sink so at once. */
+  openStream(
+    request: RunnerRequest,
+    sink: StreamSink,
+    options: OpenStreamOptions = {},
+  ): WireStream {
+    if (this.#streams.size + this.#lingering.size >= MAX_STREAMS && options.essential !== true) {
+      throw new SandboxError(
+        "QUOTA_EXCEEDED",
+        `the sandbox has ${String(MAX_STREAMS)} requests open already; let some of them end first`,
+      );
+    }
+    const frame = encodeRequest(this.#nextStreamId, request);
+    const stream = new WireStream(this.#nextStreamId++, sink, this, options.deadlineMs);
+    if (this.#failure !== undefined) {
+      stream.finish({ kind: "lost", failure: this.#failure });
+      return stream;
+    }
+    this.#streams.set(stream.id, stream);
+    this.#stallWatch.start();
+    this.#transport.cork();
+    this.#transport.write(frame);
+    this.#giveCredit();
+    if (options.body !== undefined) void stream.send(options.body);
+    if (options.end === true) stream.sendEnd();
+    this.#transport.uncork();
+    return stream;
+  }
+
+  /** Gives up on one stream: the runner is told, and what it still sends is dropped. Also lets go of the output of an ended one. */
+  cancel(stream: WireStream, outcome?: StreamOutcome): void {
+    if (this.#lingering.delete(stream)) this.write(encodeFrame(FrameType.cancel, stream.id));
+    if (!stream.open || stream.cancelled) return;
+    this.#unconfirmedCancels++;
+    stream.cancel(outcome);
+    if (this.#unconfirmedCancels > MAX_UNCONFIRMED_CANCELS) {
+      this.fail(new ConnectionFailure("unresponsive", "the runner confirms no cancelled request"));
+    }
+  }
+
+  /** Ends the connection; every open stream hears why. */
+  fail(failure: ConnectionFailure): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = failure;
+    this.#decoder.stop();
+    this.#stallWatch.stop();
+    this.#transport.destroy();
+    this.#greeted.reject(failure);
+    const streams = [...this.#streams.values()];
+    this.#streams.clear();
+    this.#lingering.clear();
+    this.#owingCredit.clear();
+    clearTimeout(this.#creditTimer);
+    for (const stream of streams) stream.finish({ kind: "lost", failure });
+  }
+
+  write(...parts: Uint8Array[]): void {
+    if (this.#failure !== undefined) return;
+    if (parts.length === 1) {
+      this.#transport.write(parts[0]);
+      return;
+    }
+    this.#transport.cork();
+    for (const part of parts) this.#transport.write(part);
+    this.#transport.uncork();
+  }
+
+  creditOwed(stream: WireStream): void {
+    if (this.#failure !== undefined) return;
+    this.#owingCredit.add(stream);
+    this.#creditTimer ??= setTimeout(() => this.#giveCredit(), CREDIT_DELAY_MS).unref();
+  }
+
+  #giveCredit(): void {
+    clearTimeout(this.#creditTimer);
+    this.#creditTimer = undefined;
+    for (const stream of this.#owingCredit) {
+      stream.giveCredit();
+      if (!stream.lingers) this.#lingering.delete(stream);
+    }
+    this.#owingCredit.clear();
+  }
+
+  #receiveChunk(chunk: Uint8Array): void {
+    try {
+      this.#decoder.push(chunk, this.#onFrame);
+    } catch (cause) {
+      const message = cause instanceof Error ? cause.message : String(cause);
+      this.fail(
+        new ConnectionFailure("protocol", `the runner broke the protocol: ${message}`, cause),
+      );
+    }
+  }
+
+  #receive(frame: Frame): void {
+    if (this.#hello === undefined) {
+      this.#receiveHello(frame);
+      return;
+    }
+    const stream = this.#streams.get(frame.stream);
+    if (stream === undefined) {
+      // Credit for bytes that were on their way when the stream ended means nothing, but is no breach.
+      if (
+        frame.type === FrameType.credit &&
+        frame.stream !== 0 &&
+        frame.stream < this.#nextStreamId
+      )
+        return;
+      throw new ProtocolError(
+        "unknown_stream",
+        `a frame of type ${String(frame.type)} came for stream ${String(frame.stream)}, which is not open`,
+      );
+    }
+    stream.lastProgressAtMs = this.#stallWatch.frameArrived();
+    switch (frame.type) {
+      case FrameType.output:
+        stream.receiveOutput(frame.payload);
+        return;
+      case FrameType.data:
+        stream.receiveData(frame.payload);
+        return;
+      case FrameType.credit:
+        stream.receiveCredit(decodeCredit(frame.payload));
+        return;
+      case FrameType.end:
+        stream.receiveEnd();
+        return;
+      case FrameType.event:
+        stream.receiveEvent(() => decodeJsonObject(frame.payload));
+        return;
+      case FrameType.response:
+        this.#finish(stream, () => ({
+          kind: "response",
+          message: decodeJsonObject(frame.payload),
+        }));
+        return;
+      case FrameType.error:
+        this.#finish(stream, () => ({
+          kind: "error",
+          error: checked(runnerErrorSchema, decodeJsonObject(frame.payload), "ERROR"),
+        }));
+        return;
+      default:
+        throw new ProtocolError(
+          "unexpected_frame",
+          `a runner must not send frames of type ${String(frame.type)} here`,
+        );
+    }
+  }
+
+  #finish(stream: WireStream, outcome: () => StreamOutcome): void {
+    if (stream.cancelled) this.#unconfirmedCancels--;
+    stream.finish(outcome());
+    this.#streams.delete(stream.id);
+    if (this.#streams.size === 0) this.#decoder.letGo();
+    if (stream.lingers) this.#lingering.add(stream);
+  }
+
+  #receiveHello(frame: Frame): void {
+    if (frame.type !== FrameType.hello || frame.stream !== 0) {
+      throw new ProtocolError(
+        "bad_hello",
+        "the first frame of the runner is not a HELLO on stream 0",
+      );
+    }
+    this.#hello = checked(runnerHelloSchema, decodeJsonObject(frame.payload), "HELLO");
+    this.#greeted.resolve(this.#hello);
+  }
+}
+
+function encodeRequest(stream: number, request: RunnerRequest): Buffer {
+  try {
+    return encodeJsonFrame(FrameType.request, stream, request);
+  } catch (cause) {
+    throw new SandboxError(
+      "PAYLOAD_TOO_LARGE",
+      `${request.op}: the request does not fit into one frame of 1 MiB`,
+      { cause },
+    );
+  }
+}

@@ -1,0 +1,68 @@
+/** Hands received payloads to one reader, who may be slower or faster than the runner. */
+import { PayloadQueue } from "./payload-queue.ts";
+
+export class Inbox {
+  readonly #queue = new PayloadQueue();
+  readonly #reader: "looks" | "keeps";
+  #waiting: PromiseWithResolvers<Buffer | undefined> | undefined;
+  #closed = false;
+  #error: Error | undefined;
+
+  /** A reader that only looks gets payloads that are valid until it asks for the next; one that keeps them gets its own. */
+  constructor(reader: "looks" | "keeps") {
+    this.#reader = reader;
+  }
+
+  get empty(): boolean {
+    return this.#queue.empty;
+  }
+
+  /** Takes a copy of a payload. */
+  push(payload: Buffer): void {
+    if (this.#closed) return;
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    if (waiting !== undefined && this.#reader === "keeps") {
+      waiting.resolve(ownCopyOf(payload));
+      return;
+    }
+    this.#queue.push(payload);
+    waiting?.resolve(this.#queue.shift());
+  }
+
+  /** Nothing more will come. With an error, the reader gets it after what is queued. */
+  close(error?: Error): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#error = error;
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    if (error === undefined) waiting?.resolve(undefined);
+    else waiting?.reject(error);
+  }
+
+  /** Forgets what is queued; a waiting reader goes on waiting, and what a reader has stays valid. */
+  clear(): void {
+    this.#queue.clear();
+  }
+
+  /** The next payload; undefined at the end. Only one reader may wait at a time. */
+  next(): Promise<Buffer | undefined> {
+    const payload = this.#queue.shift();
+    if (payload !== undefined)
+      return Promise.resolve(this.#reader === "keeps" ? ownCopyOf(payload) : payload);
+    if (this.#error !== undefined) return Promise.reject(this.#error);
+    if (this.#closed) return Promise.resolve(undefined);
+    if (this.#waiting !== undefined)
+      return Promise.reject(new Error("two readers wait on one stream; read it from one place"));
+    this.#waiting = Promise.withResolvers();
+    return this.#waiting.promise;
+  }
+}
+
+/** Not from Node's pool: a small part that is kept would keep the rest of it. */
+function ownCopyOf(payload: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(payload.byteLength);
+  payload.copy(copy);
+  return copy;
+}

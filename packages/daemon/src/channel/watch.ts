@@ -1,0 +1,94 @@
+/** Follows changes of files in a sandbox. */
+import { changeEventSchema, ProtocolError, readyEventSchema } from "@sandkasten/protocol";
+import type { FileChange } from "../ports/channel.ts";
+import { checkRequest, connectionFor, outcomeError } from "./call.ts";
+import { checked } from "./checked-message.ts";
+import type { ConnectionHolder } from "./connection-holder.ts";
+import { StreamSink } from "./stream-sink.ts";
+import type { StreamOutcome } from "./stream-sink.ts";
+import { cancelled } from "./translate-errors.ts";
+
+/** Changes that may wait for their reader. Events need no credit, so beyond this they become one `overflow`. */
+const MAX_WAITING_CHANGES = 4_096;
+
+class WatchSink extends StreamSink {
+  readonly ready = Promise.withResolvers<void>();
+  /** Called when the first change arrives after none was waiting, and at the end. */
+  wake: () => void = () => undefined;
+  readonly changes: FileChange[] = [];
+  ended = false;
+  error: Error | undefined;
+  #isReady = false;
+
+  override event(message: Record<string, unknown>): void {
+    if (!this.#isReady) {
+      checked(readyEventSchema, message, "ready event");
+      this.#isReady = true;
+      this.ready.resolve();
+      return;
+    }
+    const change = checked(changeEventSchema, message, "change event");
+    const last = this.changes.at(-1);
+    if (this.changes.length < MAX_WAITING_CHANGES) this.changes.push(change);
+    else if (last?.kind !== "overflow") this.changes.push({ kind: "overflow", path: "" });
+    this.wake();
+  }
+
+  override finish(outcome: StreamOutcome): void {
+    if (outcome.kind === "response")
+      throw new ProtocolError("unexpected_frame", "the runner ended a watch by itself");
+    const error = outcomeError("watch", outcome);
+    this.ready.reject(error);
+    this.stop(error);
+  }
+
+  stop(error?: Error): void {
+    this.ended = true;
+    this.error ??= error;
+    this.wake();
+  }
+}
+
+/** Resolves once the watch is in place. The iterable ends when it is left or the signal fires, and throws when the sandbox is lost. */
+export async function watchFiles(
+  holder: ConnectionHolder,
+  path: string,
+  options: { readonly recursive?: boolean },
+  signal?: AbortSignal,
+): Promise<AsyncIterable<FileChange>> {
+  if (signal?.aborted === true) throw cancelled("watch", signal);
+  const request = checkRequest({ op: "watch", path, ...options });
+  const connection = await connectionFor(holder, request.op);
+  const sink = new WatchSink();
+  const stream = connection.openStream(request, sink, { deadlineMs: holder.deadlines.answerMs });
+  const leave = (): void => {
+    signal?.removeEventListener("abort", leave);
+    connection.cancel(stream);
+    sink.ready.reject(cancelled("watch", signal));
+    sink.stop();
+  };
+  signal?.addEventListener("abort", leave, { once: true });
+  await sink.ready.promise;
+  stream.deadlineMs = undefined;
+  return { [Symbol.asyncIterator]: () => changesOf(sink, leave) };
+}
+
+async function* changesOf(sink: WatchSink, leave: () => void): AsyncGenerator<FileChange, void> {
+  try {
+    for (;;) {
+      const change = sink.changes.shift();
+      if (change !== undefined) {
+        yield change;
+      } else if (sink.ended) {
+        if (sink.error !== undefined) throw sink.error;
+        return;
+      } else {
+        await new Promise<void>((resolve) => {
+          sink.wake = resolve;
+        });
+      }
+    }
+  } finally {
+    leave();
+  }
+}

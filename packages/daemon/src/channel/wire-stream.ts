@@ -1,0 +1,218 @@
+/** One stream of a connection: its flow control in both directions and its state. */
+import {
+  encodeCreditFrame,
+  encodeFrame,
+  encodeFrameHeader,
+  FrameType,
+  INITIAL_CREDIT_BYTES,
+  OUTPUT_HEAD_BYTES,
+  ProtocolError,
+} from "@sandkasten/protocol";
+import type { StreamOutcome, StreamSink } from "./stream-sink.ts";
+
+/** Credit is given back in portions of half the window: few frames, and the runner can go on meanwhile. */
+const CREDIT_PORTION_BYTES = INITIAL_CREDIT_BYTES / 2;
+/** Largest DATA frame sent; small enough that streams take turns. */
+const DATA_FRAME_BYTES = 131_072;
+
+/** The connection, as its streams see it. */
+export interface StreamHost {
+  write(...parts: Uint8Array[]): void;
+  /** The stream owes less than a portion of credit; it is to be given back soon, with other frames. */
+  creditOwed(stream: WireStream): void;
+}
+
+interface OutgoingBytes {
+  readonly bytes: Uint8Array;
+  sent: number;
+  /** Told `true` when all was handed over, `false` when the stream ended before. */
+  readonly settle: (sent: boolean) => void;
+}
+
+export class WireStream {
+  readonly id: number;
+  /** How long the runner may owe an answer; undefined while it owes none. */
+  deadlineMs: number | undefined;
+  lastProgressAtMs: number;
+
+  readonly #host: StreamHost;
+  /** Undefined once we lost interest: what still arrives is counted and dropped. */
+  #sink: StreamSink | undefined;
+  #open = true;
+  #sawOutput = false;
+  #sendCredit = INITIAL_CREDIT_BYTES;
+  readonly #outgoing: OutgoingBytes[] = [];
+  #outgoingEnd: "open" | "wanted" | "sent" = "open";
+  #sendsBody = false;
+  #receiveCredit = INITIAL_CREDIT_BYTES;
+  #owedCredit = 0;
+  #peerEnded = false;
+
+  constructor(id: number, sink: StreamSink, host: StreamHost, deadlineMs: number | undefined) {
+    this.id = id;
+    this.#sink = sink;
+    this.#host = host;
+    this.deadlineMs = deadlineMs;
+    this.lastProgressAtMs = performance.now();
+  }
+
+  get open(): boolean {
+    return this.#open;
+  }
+
+  /** We lost interest, and the runner has not confirmed the end yet. */
+  get cancelled(): boolean {
+    return this.#open && this.#sink === undefined;
+  }
+
+  /** Ended, but the runner keeps its output until it is told that it was used, or not wanted. */
+  get lingers(): boolean {
+    return !this.#open && this.#sawOutput && this.unconsumedBytes > 0;
+  }
+
+  /** Bytes received that nobody has used yet. */
+  get unconsumedBytes(): number {
+    return INITIAL_CREDIT_BYTES - this.#receiveCredit - this.#owedCredit;
+  }
+
+  /** Whether the next step is the runner's: not while we owe it a body, nor while our reader has something to read. */
+  get awaitsRunner(): boolean {
+    if (this.#sendsBody && this.#outgoingEnd !== "sent") return this.#outgoing.length > 0;
+    return this.unconsumedBytes === 0;
+  }
+
+  /**
+   * Sends bytes as credit allows; they must not be changed afterwards. Resolves to false when the
+   * stream ended before all of them were sent.
+   */
+  send(bytes: Uint8Array): Promise<boolean> {
+    if (!this.#open || this.cancelled || this.#outgoingEnd !== "open")
+      return Promise.resolve(false);
+    this.#sendsBody = true;
+    if (bytes.byteLength === 0) return Promise.resolve(true);
+    return new Promise((settle) => {
+      this.#outgoing.push({ bytes, sent: 0, settle });
+      this.#pump();
+    });
+  }
+
+  /** Sends END after everything given to `send` so far. */
+  sendEnd(): void {
+    if (!this.#open || this.cancelled || this.#outgoingEnd !== "open") return;
+    this.#sendsBody = true;
+    this.#outgoingEnd = "wanted";
+    this.#pump();
+  }
+
+  /** Tells the runner that we lost interest. The stream's sink hears only the outcome given here, if any. */
+  cancel(outcome?: StreamOutcome): void {
+    if (!this.#open || this.cancelled) return;
+    const sink = this.#sink;
+    this.#sink = undefined;
+    this.#stopSending();
+    this.#host.write(encodeFrame(FrameType.cancel, this.id));
+    if (outcome !== undefined) sink?.finish(outcome);
+  }
+
+  /** Gives back credit for received bytes that have been used. For output this is also the acknowledgement. */
+  consumed(bytes: number): void {
+    if (bytes === 0 || this.cancelled || (!this.#open && !this.lingers)) return;
+    this.#owedCredit += bytes;
+    this.lastProgressAtMs = performance.now();
+    if (this.#owedCredit >= CREDIT_PORTION_BYTES) this.giveCredit();
+    else this.#host.creditOwed(this);
+  }
+
+  /** Sends the credit that is owed. */
+  giveCredit(): void {
+    if (this.#owedCredit === 0 || this.cancelled) return;
+    this.#host.write(encodeCreditFrame(this.id, this.#owedCredit));
+    this.#receiveCredit += this.#owedCredit;
+    this.#owedCredit = 0;
+  }
+
+  receiveOutput(payload: Buffer): void {
+    this.#useReceiveCredit(payload.byteLength - OUTPUT_HEAD_BYTES);
+    this.#sawOutput = true;
+    this.#sink?.output(payload);
+  }
+
+  receiveData(bytes: Buffer): void {
+    if (this.#peerEnded)
+      throw new ProtocolError("unexpected_frame", "the runner sent DATA after its END");
+    this.#useReceiveCredit(bytes.byteLength);
+    this.#sink?.data(bytes);
+  }
+
+  receiveEnd(): void {
+    if (this.#peerEnded) throw new ProtocolError("unexpected_frame", "the runner sent END twice");
+    this.#peerEnded = true;
+    this.#sink?.end();
+  }
+
+  receiveEvent(message: () => Record<string, unknown>): void {
+    this.#sink?.event(message());
+  }
+
+  receiveCredit(bytes: number): void {
+    // SECURITY: credit is given for consumed bytes only, so it never exceeds the first window. More
+    // would let a hostile runner make us buffer a whole upload. Guarded by "credit beyond what was
+    // sent" in hostile-runner.test.ts.
+    if (this.#sendCredit + bytes > INITIAL_CREDIT_BYTES) {
+      throw new ProtocolError(
+        "credit_overflow",
+        `the runner gave credit for ${String(bytes)} bytes, more than were sent`,
+      );
+    }
+    this.#sendCredit += bytes;
+    this.#pump();
+  }
+
+  /** Ends the stream. When the sink objects, the stream is still open for the loss that follows. */
+  finish(outcome: StreamOutcome): void {
+    if (!this.#open) return;
+    this.#sink?.finish(outcome);
+    this.#open = false;
+    this.#sink = undefined;
+    this.#stopSending();
+  }
+
+  #useReceiveCredit(bytes: number): void {
+    if (bytes > this.#receiveCredit) {
+      throw new ProtocolError(
+        "credit_exceeded",
+        `the runner sent ${String(bytes)} bytes with credit for ${String(this.#receiveCredit)}`,
+      );
+    }
+    this.#receiveCredit -= bytes;
+  }
+
+  #pump(): void {
+    for (
+      let next = this.#outgoing[0];
+      next !== undefined && this.#sendCredit > 0;
+      next = this.#outgoing[0]
+    ) {
+      const bytes = Math.min(next.bytes.byteLength - next.sent, this.#sendCredit, DATA_FRAME_BYTES);
+      this.#host.write(
+        encodeFrameHeader(FrameType.data, this.id, bytes),
+        next.bytes.subarray(next.sent, next.sent + bytes),
+      );
+      this.#sendCredit -= bytes;
+      next.sent += bytes;
+      this.lastProgressAtMs = performance.now();
+      if (next.sent < next.bytes.byteLength) continue;
+      this.#outgoing.shift();
+      next.settle(true);
+    }
+    if (this.#outgoingEnd === "wanted" && this.#outgoing.length === 0) {
+      this.#outgoingEnd = "sent";
+      this.lastProgressAtMs = performance.now();
+      this.#host.write(encodeFrame(FrameType.end, this.id));
+    }
+  }
+
+  #stopSending(): void {
+    for (const part of this.#outgoing.splice(0)) part.settle(false);
+  }
+}

@@ -1,0 +1,101 @@
+/** The port through which the core brings sandboxes into being and ends them. */
+import type { Channel } from "./channel.ts";
+
+export interface SandboxLimits {
+  readonly memoryBytes: number;
+  readonly cpuMillicores: number;
+  readonly pids: number;
+  /** Size of the writable disk (workspace and home together). */
+  readonly diskBytes: number;
+  readonly diskInodes: number;
+}
+
+/** `restricted`: code is uid 1000 on a read-only root. `root`: code is root inside, on a writable root. */
+export type SandboxProfile = "restricted" | "root";
+
+export interface SandboxSpec {
+  /** `sbx_` and 2–48 of `a–z 0–9`; unique for ever. */
+  readonly id: string;
+  /** A reference that the image store knows, already resolved and allowed. */
+  readonly image: string;
+  readonly limits: SandboxLimits;
+  readonly profile: SandboxProfile;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** A sandbox that exists. Plain data: it survives the process that made it. */
+export interface SandboxHandle {
+  readonly id: string;
+  readonly image: string;
+  readonly profile: SandboxProfile;
+  readonly limits: SandboxLimits;
+  readonly createdAtMs: number;
+}
+
+export type SandboxState = "running" | "paused" | "dead";
+
+export interface SandboxListing {
+  readonly id: string;
+  readonly state: SandboxState;
+}
+
+export interface SandboxStats {
+  readonly memoryBytes: number;
+  readonly memoryLimitBytes: number;
+  readonly cpuUsageUsec: number;
+  readonly pids: number;
+  readonly pidsLimit: number;
+  readonly diskBytes: number;
+  readonly diskLimitBytes: number;
+  /** How often the kernel has killed a process here for want of memory. */
+  readonly oomKills: number;
+}
+
+/** One property of isolation: what was found, by looking, and whether that is enforcement. */
+export interface IsolationFact {
+  readonly name: string;
+  readonly enforced: boolean;
+  readonly measured: string;
+}
+
+export interface IsolationReport {
+  /** `strong`: own kernel (gVisor). `standard`: namespaces, user namespace and seccomp. `weak`: something of that is missing. */
+  readonly tier: "strong" | "standard" | "weak";
+  readonly runtime: string;
+  readonly facts: readonly IsolationFact[];
+}
+
+/** What the backend can do on this machine, found by trying. */
+export interface BackendHealth {
+  readonly usable: boolean;
+  readonly checks: readonly {
+    readonly name: string;
+    readonly ok: boolean;
+    readonly detail: string;
+    readonly remedy?: string;
+  }[];
+}
+
+/**
+ * The life of sandboxes. Every method rejects with a `SandboxError` of the catalogue.
+ * `SANDBOX_NOT_FOUND` means that nothing of that id exists.
+ */
+export interface Backend {
+  readonly name: string;
+  /** Makes a sandbox and answers when its runner does. A failure, at whatever point, leaves nothing behind. */
+  create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle>;
+  /** Finds a living sandbox again, also one made by another process that is gone. */
+  adopt(id: string): Promise<SandboxHandle>;
+  /** Opens a way into a sandbox, which is the caller's to close. */
+  open(id: string): Promise<Channel>;
+  pause(id: string): Promise<void>;
+  resume(id: string): Promise<void>;
+  /** Ends a sandbox and removes all that it was. Idempotent; also sweeps up after half-made ones. */
+  destroy(id: string): Promise<void>;
+  /** All sandboxes of this backend that left any trace, the dead ones included. */
+  list(): Promise<SandboxListing[]>;
+  stats(id: string): Promise<SandboxStats>;
+  /** Looks, from inside and outside, at what really holds. */
+  isolation(id: string): Promise<IsolationReport>;
+  health(): Promise<BackendHealth>;
+}

@@ -1,0 +1,53 @@
+/** The port through which backends get root filesystems. */
+
+export interface ImageInfo {
+  /** Canonical reference: `host`, or the name it was imported or pulled as. */
+  readonly reference: string;
+  /** `sha256:…` of what was imported; for `host` a fingerprint of its recipe. */
+  readonly digest: string;
+  readonly source: "host" | "rootfs" | "oci-archive" | "registry";
+  readonly sizeBytes: number;
+  readonly createdAtMs: number;
+  /** From the image's configuration; empty for plain root filesystems. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** A root filesystem prepared for use: mount points are real directories, the code user exists. */
+export interface ImageRootfs {
+  readonly info: ImageInfo;
+  /** Directory on the host, owned as the image says (uid 0 is the image's root). Never written to by sandboxes. */
+  readonly path: string;
+  /** Host directories shown read-only inside (only `host` has them). */
+  readonly binds: readonly { readonly from: string; readonly to: string }[];
+}
+
+export interface ImageProgress {
+  readonly phase: "download" | "unpack";
+  readonly done: number;
+  readonly total?: number;
+}
+
+export interface ImageStore {
+  /** Maps a name a user gives (alias, reference) to the one that is used, or rejects with INVALID_IMAGE when policy forbids it or it is unknown. */
+  resolve(name: string): Promise<{ readonly reference: string; readonly requested: string }>;
+  /** The root filesystem of an image that is present. Rejects with INVALID_IMAGE when it is not. */
+  rootfs(reference: string): Promise<ImageRootfs>;
+  importRootfs(
+    reference: string,
+    tarball: string,
+    onProgress?: (p: ImageProgress) => void,
+  ): Promise<ImageInfo>;
+  importOciArchive(
+    reference: string,
+    archive: string,
+    onProgress?: (p: ImageProgress) => void,
+  ): Promise<ImageInfo>;
+  pull(reference: string, onProgress?: (p: ImageProgress) => void): Promise<ImageInfo>;
+  list(): Promise<ImageInfo[]>;
+  inspect(reference: string): Promise<ImageInfo>;
+  remove(reference: string): Promise<void>;
+  /** Removes what no reference and no living sandbox needs; tells the bytes freed. */
+  collectGarbage(
+    inUse: ReadonlySet<string>,
+  ): Promise<{ readonly removed: number; readonly freedBytes: number }>;
+}

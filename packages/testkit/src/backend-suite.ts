@@ -1,0 +1,240 @@
+/** The conformance suite of the `Backend` port: every kind of sandbox passes it. */
+import { randomBytes } from "node:crypto";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { Backend, SandboxLimits, SandboxSpec } from "./ports.ts";
+import { contentOf, run, withCode } from "./suites/run-command.ts";
+
+export interface BackendFixture {
+  readonly backend: Backend;
+  /** An image that can be used here, with a shell. */
+  readonly image: string;
+  /** A second backend over the same data, as a daemon started anew has it. The first goes on. */
+  readonly reopen: () => Promise<Backend>;
+  /** Called after all sandboxes were destroyed. */
+  readonly close: () => Promise<void>;
+}
+
+const LIMITS: SandboxLimits = {
+  memoryBytes: 128 * 1024 * 1024,
+  cpuMillicores: 500,
+  pids: 64,
+  diskBytes: 64 * 1024 * 1024,
+  diskInodes: 4_096,
+};
+
+/** `unavailable` says why the backend cannot be used here; the suite is then skipped with that reason in its name. */
+export function backendSuite(
+  name: string,
+  makeFixture: () => Promise<BackendFixture>,
+  unavailable?: string,
+): void {
+  const note = unavailable === undefined ? "" : ` (skipped: ${unavailable})`;
+  describe.skipIf(unavailable !== undefined)(
+    `${name} as a backend${note}`,
+    { timeout: 60_000 },
+    () => {
+      let fixture: BackendFixture;
+      const made: string[] = [];
+
+      beforeAll(async () => {
+        fixture = await makeFixture();
+      });
+      afterEach(async () => {
+        for (const id of made.splice(0)) await fixture.backend.destroy(id);
+      });
+      afterAll(async () => {
+        await fixture.close();
+      });
+
+      function newSpec(changes: Partial<SandboxSpec> = {}): SandboxSpec {
+        const id = `sbx_${randomBytes(8).toString("hex")}`;
+        made.push(id);
+        return {
+          id,
+          image: fixture.image,
+          limits: LIMITS,
+          profile: "restricted",
+          env: { FROM_SPEC: "yes" },
+          ...changes,
+        };
+      }
+
+      it("creates a sandbox, runs a command in it, and leaves nothing of it", async () => {
+        const { backend } = fixture;
+        const spec = newSpec();
+        const handle = await backend.create(spec);
+        expect(handle).toMatchObject({ id: spec.id, profile: "restricted", limits: LIMITS });
+        expect(await backend.list()).toContainEqual({ id: spec.id, state: "running" });
+        const channel = await backend.open(spec.id);
+        expect((await run(channel, "echo $FROM_SPEC")).stdout).toBe("yes\n");
+        expect((await run(channel, ["printenv", "FROM_SPEC"])).stdout).toBe("yes\n");
+        channel.close();
+        await backend.destroy(spec.id);
+        expect((await backend.list()).some((listed) => listed.id === spec.id)).toBe(false);
+        await expect(backend.open(spec.id)).rejects.toMatchObject(withCode("SANDBOX_NOT_FOUND"));
+      });
+
+      it("refuses a second sandbox of the same id and leaves the first alone", async () => {
+        const { backend } = fixture;
+        const spec = newSpec();
+        await backend.create(spec);
+        const channel = await backend.open(spec.id);
+        await channel.writeFile("mine", Buffer.from("still here"));
+        await expect(backend.create(spec)).rejects.toMatchObject(withCode("CONFLICT"));
+        expect((await contentOf(channel, "mine")).toString()).toBe("still here");
+        channel.close();
+      });
+
+      it("destroys idempotently, also what never was", async () => {
+        const { backend } = fixture;
+        const spec = newSpec();
+        await backend.create(spec);
+        await Promise.all([backend.destroy(spec.id), backend.destroy(spec.id)]);
+        await backend.destroy(spec.id);
+        await backend.destroy("sbx_neverwas");
+      });
+
+      it("says SANDBOX_NOT_FOUND for what does not exist", async () => {
+        const { backend } = fixture;
+        const id = "sbx_neverwas";
+        for (const method of ["open", "adopt", "pause", "resume", "stats", "isolation"] as const) {
+          await expect(backend[method](id)).rejects.toMatchObject(withCode("SANDBOX_NOT_FOUND"));
+        }
+      });
+
+      it("refuses an id that could be a path or an option", async () => {
+        for (const id of ["../x", "sbx_../x", "sbx_", "-rf", "sbx_A", `sbx_${"a".repeat(49)}`]) {
+          await expect(fixture.backend.create({ ...newSpec(), id })).rejects.toMatchObject(
+            withCode("INVALID_REQUEST"),
+          );
+        }
+      });
+
+      it("leaves nothing behind when a sandbox cannot be made", async () => {
+        const { backend } = fixture;
+        const before = await backend.list();
+        const spec = newSpec({ image: "no-such-image/anywhere:ever" });
+        await expect(backend.create(spec)).rejects.toMatchObject(withCode("INVALID_IMAGE"));
+        expect(await backend.list()).toEqual(before);
+      });
+
+      it("makes nothing when the caller has given up before", async () => {
+        const { backend } = fixture;
+        const before = await backend.list();
+        await expect(backend.create(newSpec(), AbortSignal.abort())).rejects.toMatchObject(
+          withCode("CANCELLED"),
+        );
+        expect(await backend.list()).toEqual(before);
+      });
+
+      it("keeps sandboxes apart", async () => {
+        const { backend } = fixture;
+        const [one, two] = [newSpec(), newSpec()];
+        await Promise.all([backend.create(one), backend.create(two)]);
+        const [first, second] = [await backend.open(one.id), await backend.open(two.id)];
+        await first.writeFile("secret", Buffer.from("of the first"));
+        await first.writeFile("/tmp/secret", Buffer.from("of the first"));
+        await run(first, "export SECRET=first");
+        for (const path of ["secret", "/tmp/secret"]) {
+          await expect(second.stat(path)).rejects.toMatchObject(withCode("FILE_NOT_FOUND"));
+        }
+        expect((await run(second, 'echo "<$SECRET>"')).stdout).toBe("<>\n");
+        first.close();
+        second.close();
+      });
+
+      it("stops all work while paused and goes on when resumed", async () => {
+        const { backend } = fixture;
+        const spec = newSpec();
+        await backend.create(spec);
+        const channel = await backend.open(spec.id);
+        await run(channel, "true");
+        await backend.pause(spec.id);
+        expect(await backend.list()).toContainEqual({ id: spec.id, state: "paused" });
+        let answered = false;
+        const pending = run(channel, "echo resumed").finally(() => {
+          answered = true;
+        });
+        await new Promise((resolve) => setTimeout(resolve, 300));
+        expect(answered).toBe(false);
+        expect((await backend.stats(spec.id)).memoryLimitBytes).toBe(LIMITS.memoryBytes);
+        await backend.resume(spec.id);
+        expect((await pending).stdout).toBe("resumed\n");
+        expect(await backend.list()).toContainEqual({ id: spec.id, state: "running" });
+        channel.close();
+      });
+
+      it("destroys a paused sandbox", async () => {
+        const { backend } = fixture;
+        const spec = newSpec();
+        await backend.create(spec);
+        await backend.pause(spec.id);
+        await backend.destroy(spec.id);
+        expect((await backend.list()).some((listed) => listed.id === spec.id)).toBe(false);
+      });
+
+      it("is adopted whole by a backend started anew", async () => {
+        const { backend, reopen } = fixture;
+        const spec = newSpec();
+        const handle = await backend.create(spec);
+        const before = await backend.open(spec.id);
+        await before.writeFile("kept", Buffer.from("kept"));
+        await run(before, "export KEPT=variable; cd /tmp");
+        const running = await before.exec(
+          { kind: "process", argv: ["sleep", "60"] },
+          { execId: "across-restart" },
+        );
+        running.detach();
+        before.close();
+
+        const second = await reopen();
+        expect(await second.list()).toContainEqual({ id: spec.id, state: "running" });
+        expect(await second.adopt(spec.id)).toEqual(handle);
+        const after = await second.open(spec.id);
+        expect((await contentOf(after, "kept")).toString()).toBe("kept");
+        expect((await run(after, 'pwd; echo "$KEPT"')).stdout).toBe("/tmp\nvariable\n");
+        expect(
+          (await after.listExecs()).find((exec) => exec.execId === "across-restart")?.state,
+        ).toBe("running");
+        after.close();
+        await second.destroy(spec.id);
+        expect((await backend.list()).some((listed) => listed.id === spec.id)).toBe(false);
+      });
+
+      it("gives plausible numbers", async () => {
+        const { backend } = fixture;
+        const spec = newSpec();
+        await backend.create(spec);
+        const channel = await backend.open(spec.id);
+        await channel.writeFile("megabyte", Buffer.alloc(1_000_000, 1));
+        const before = await backend.stats(spec.id);
+        await Promise.all(Array.from({ length: 4 }, () => run(channel, ["true"])));
+        const after = await backend.stats(spec.id);
+        expect(after).toMatchObject({
+          memoryLimitBytes: LIMITS.memoryBytes,
+          pidsLimit: LIMITS.pids,
+          oomKills: 0,
+        });
+        expect(after.memoryBytes).toBeGreaterThan(0);
+        expect(after.memoryBytes).toBeLessThanOrEqual(after.memoryLimitBytes);
+        expect(after.pids).toBeGreaterThanOrEqual(1);
+        expect(after.pids).toBeLessThanOrEqual(after.pidsLimit);
+        expect(after.cpuUsageUsec).toBeGreaterThanOrEqual(before.cpuUsageUsec);
+        expect(after.diskBytes).toBeGreaterThanOrEqual(1_000_000);
+        expect(after.diskLimitBytes).toBeLessThanOrEqual(LIMITS.diskBytes);
+        channel.close();
+      });
+
+      it("reports what isolation it measured, and what it can do", async () => {
+        const { backend } = fixture;
+        const spec = newSpec();
+        await backend.create(spec);
+        const report = await backend.isolation(spec.id);
+        expect(report.runtime).not.toBe("");
+        expect(report.facts.length).toBeGreaterThan(0);
+        for (const fact of report.facts) expect([fact.name, fact.measured]).not.toContain("");
+        expect(await backend.health()).toMatchObject({ usable: true });
+      });
+    },
+  );
+}

@@ -1,0 +1,46 @@
+/** The conformance suite of the `Channel` port: every channel into a sandbox passes it. */
+import { afterAll, beforeAll, describe } from "vitest";
+import type { ChannelFixture, FixtureOf } from "./channel-fixture.ts";
+import { archiveSuite } from "./suites/archives.ts";
+import { execSuite } from "./suites/execs.ts";
+import { fileSuite } from "./suites/files.ts";
+import { outputSuite } from "./suites/output.ts";
+import { shellSuite } from "./suites/shell.ts";
+import { sharingSuite } from "./suites/sharing.ts";
+
+/** `unavailable` says why the sandbox cannot be made here; the suite is then skipped with that reason in its name. */
+export function channelSuite(
+  name: string,
+  makeFixture: () => Promise<ChannelFixture>,
+  unavailable?: string,
+): void {
+  const parts: [string, (fixture: FixtureOf) => void][] = [
+    ["the shell", shellSuite],
+    ["commands", execSuite],
+    ["output", outputSuite],
+    ["files", fileSuite],
+    ["archives", archiveSuite],
+    ["sharing", sharingSuite],
+  ];
+  const note = unavailable === undefined ? "" : ` (skipped: ${unavailable})`;
+  describe.skipIf(unavailable !== undefined)(
+    `${name} as a channel${note}`,
+    { timeout: 30_000 },
+    () => {
+      describe.each(parts)("%s", (_, part) => {
+        let fixture: ChannelFixture | undefined;
+        beforeAll(async () => {
+          fixture = await makeFixture();
+        });
+        afterAll(async () => {
+          fixture?.channel.close();
+          await fixture?.close();
+        });
+        part(() => {
+          if (fixture === undefined) throw new Error("the sandbox of this suite could not be made");
+          return fixture;
+        });
+      });
+    },
+  );
+}

@@ -1,0 +1,124 @@
+/** A backend whose sandboxes live in memory. Several backends may share one machine, as daemons do one after the other. */
+import { SandboxError } from "@sandkasten/protocol";
+import type {
+  Backend,
+  BackendHealth,
+  Channel,
+  IsolationReport,
+  SandboxHandle,
+  SandboxListing,
+  SandboxSpec,
+  SandboxStats,
+} from "../ports.ts";
+import { FakeChannel } from "./fake-channel.ts";
+import { FakeSandbox } from "./fake-sandbox.ts";
+
+/** What outlives a backend: the sandboxes themselves. */
+export class FakeMachine {
+  readonly sandboxes = new Map<
+    string,
+    { readonly handle: SandboxHandle; readonly sandbox: FakeSandbox }
+  >();
+  /** Images that may be used. */
+  readonly images: ReadonlySet<string>;
+
+  constructor(images: Iterable<string> = ["host"]) {
+    this.images = new Set(images);
+  }
+}
+
+export class FakeBackend implements Backend {
+  readonly name = "fake";
+  readonly #machine: FakeMachine;
+
+  constructor(machine: FakeMachine = new FakeMachine()) {
+    this.#machine = machine;
+  }
+
+  async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
+    if (signal?.aborted === true)
+      throw new SandboxError("CANCELLED", "given up by its caller", { cause: signal.reason });
+    if (!/^sbx_[a-z0-9]{2,48}$/.test(spec.id))
+      throw new SandboxError("INVALID_REQUEST", `${spec.id} is no id of a sandbox`);
+    if (this.#machine.sandboxes.has(spec.id))
+      throw new SandboxError("CONFLICT", `a sandbox ${spec.id} exists already`);
+    if (!this.#machine.images.has(spec.image))
+      throw new SandboxError("INVALID_IMAGE", `there is no image ${spec.image}`);
+    const handle: SandboxHandle = {
+      id: spec.id,
+      image: spec.image,
+      profile: spec.profile,
+      limits: { ...spec.limits },
+      createdAtMs: Date.now(),
+    };
+    this.#machine.sandboxes.set(spec.id, { handle, sandbox: new FakeSandbox(spec.env) });
+    return Promise.resolve(handle);
+  }
+
+  async adopt(id: string): Promise<SandboxHandle> {
+    return Promise.resolve(this.#find(id).handle);
+  }
+
+  async open(id: string): Promise<Channel> {
+    return Promise.resolve(new FakeChannel(this.#find(id).sandbox));
+  }
+
+  async pause(id: string): Promise<void> {
+    return Promise.resolve(this.#find(id).sandbox.pause());
+  }
+
+  async resume(id: string): Promise<void> {
+    return Promise.resolve(this.#find(id).sandbox.resume());
+  }
+
+  destroy(id: string): Promise<void> {
+    this.#machine.sandboxes.get(id)?.sandbox.destroy();
+    this.#machine.sandboxes.delete(id);
+    return Promise.resolve();
+  }
+
+  list(): Promise<SandboxListing[]> {
+    const listings = [...this.#machine.sandboxes].map(([id, { sandbox }]) => ({
+      id,
+      state: sandbox.paused ? ("paused" as const) : ("running" as const),
+    }));
+    return Promise.resolve(listings);
+  }
+
+  async stats(id: string): Promise<SandboxStats> {
+    const { handle, sandbox } = this.#find(id);
+    const running = [...sandbox.execs.values()].filter((exec) => exec.state === "running").length;
+    return Promise.resolve({
+      memoryBytes: 4096 * (1 + running),
+      memoryLimitBytes: handle.limits.memoryBytes,
+      cpuUsageUsec: sandbox.execs.size,
+      pids: 1 + running,
+      pidsLimit: handle.limits.pids,
+      diskBytes: sandbox.files.totalBytes,
+      diskLimitBytes: handle.limits.diskBytes,
+      oomKills: 0,
+    });
+  }
+
+  async isolation(id: string): Promise<IsolationReport> {
+    this.#find(id);
+    const facts = [
+      { name: "memory", enforced: false, measured: "an object in the test's own process" },
+    ];
+    return Promise.resolve({ tier: "weak", runtime: "fake", facts });
+  }
+
+  health(): Promise<BackendHealth> {
+    return Promise.resolve({
+      usable: true,
+      checks: [{ name: "memory", ok: true, detail: "there is some" }],
+    });
+  }
+
+  #find(id: string): { readonly handle: SandboxHandle; readonly sandbox: FakeSandbox } {
+    const found = this.#machine.sandboxes.get(id);
+    if (found === undefined)
+      throw new SandboxError("SANDBOX_NOT_FOUND", `no sandbox has the id ${id}`);
+    return found;
+  }
+}

@@ -1,0 +1,300 @@
+/** A channel into a fake sandbox: the whole port, in memory. */
+import { execIdSchema, SandboxError } from "@sandkasten/protocol";
+import type { DirectoryPage, FileEntry } from "@sandkasten/protocol";
+import type {
+  ByteSource,
+  Channel,
+  ChannelHealth,
+  ExecCommand,
+  ExecInfo,
+  ExecOptions,
+  ExecStream,
+  FileChange,
+  FileRead,
+  PortConnection,
+  TerminalSize,
+} from "../ports.ts";
+import { readTar, writeTar } from "../tar-archive.ts";
+import type { FakeExec } from "./fake-exec.ts";
+import { FakeExecStream } from "./fake-exec.ts";
+import { FakeSandbox } from "./fake-sandbox.ts";
+import { followChanges } from "./follow-changes.ts";
+
+export class FakeChannel implements Channel {
+  readonly #sandbox: FakeSandbox;
+  readonly #closed = new AbortController();
+
+  constructor(sandbox: FakeSandbox = new FakeSandbox()) {
+    this.#sandbox = sandbox;
+  }
+
+  async exec(
+    command: ExecCommand,
+    options: ExecOptions,
+    signal?: AbortSignal,
+  ): Promise<ExecStream> {
+    await this.#enter(signal);
+    if (!execIdSchema.safeParse(options.execId).success)
+      throw new SandboxError("INVALID_REQUEST", `${options.execId} is no id of a command`);
+    const exec = this.#sandbox.start(command, options);
+    await this.#begun(exec, signal);
+    return this.#stream(exec, 0, "done", options.stdin === true, signal);
+  }
+
+  async attach(
+    execId: string,
+    options: Parameters<Channel["attach"]>[1] = {},
+    signal?: AbortSignal,
+  ): Promise<ExecStream> {
+    await this.#enter(signal);
+    const exec = this.#find(execId);
+    await this.#begun(exec, signal);
+    return this.#stream(
+      exec,
+      options.offset ?? 0,
+      options.until ?? "done",
+      options.stdin === true,
+      signal,
+    );
+  }
+
+  async signal(execId: string, signalNumber: number): Promise<number> {
+    await this.#enter();
+    const exec = this.#find(execId);
+    if (exec.state === "done") return 0;
+    exec.kill("killed", signalNumber);
+    return 1;
+  }
+
+  async resize(execId: string, _size: TerminalSize): Promise<void> {
+    await this.#enter();
+    if (!this.#find(execId).terminal)
+      throw new SandboxError("INVALID_REQUEST", `the command ${execId} has no terminal`);
+  }
+
+  async listExecs(): Promise<ExecInfo[]> {
+    await this.#enter();
+    return [...this.#sandbox.execs.values()].map((exec) => exec.info);
+  }
+
+  async forgetExec(execId: string): Promise<void> {
+    await this.#enter();
+    if (this.#find(execId).state !== "done")
+      throw new SandboxError("CONFLICT", `the command ${execId} has not ended`);
+    this.#sandbox.execs.delete(execId);
+  }
+
+  async stat(path: string): Promise<FileEntry> {
+    await this.#enter();
+    return this.#sandbox.files.entry(this.#path(path));
+  }
+
+  async readFile(
+    path: string,
+    range: { readonly offset?: number; readonly length?: number } = {},
+  ): Promise<FileRead> {
+    await this.#enter();
+    const { node, bytes } = this.#sandbox.files.bytes(this.#path(path));
+    const start = range.offset ?? 0;
+    const part = bytes.subarray(
+      start,
+      range.length === undefined ? undefined : start + range.length,
+    );
+    return { size: bytes.byteLength, mode: node.mode, mtimeMs: node.mtimeMs, body: streamOf(part) };
+  }
+
+  async writeFile(
+    ...[path, content, options = {}]: Parameters<Channel["writeFile"]>
+  ): ReturnType<Channel["writeFile"]> {
+    await this.#enter();
+    const target = this.#path(path);
+    const bytes = await bytesOf(content);
+    const { overwrite = true, parents = true, mode } = options;
+    this.#sandbox.files.put(
+      target,
+      { bytes, ...(mode !== undefined && { mode }) },
+      { overwrite, parents },
+    );
+    return { path: target, size: bytes.byteLength };
+  }
+
+  async listDirectory(
+    path: string,
+    options: Parameters<Channel["listDirectory"]>[1] = {},
+  ): Promise<DirectoryPage> {
+    await this.#enter();
+    const all = this.#sandbox.files.children(this.#path(path), options.recursive === true);
+    const start = options.cursor === undefined ? 0 : Number(options.cursor);
+    const end = start + (options.limit ?? 1000);
+    return { entries: all.slice(start, end), ...(end < all.length && { nextCursor: String(end) }) };
+  }
+
+  async makeDirectory(
+    path: string,
+    options: Parameters<Channel["makeDirectory"]>[1] = {},
+  ): Promise<string> {
+    await this.#enter();
+    this.#sandbox.files.makeDirectory(this.#path(path), {
+      ...options,
+      parents: options.parents === true,
+    });
+    return this.#path(path);
+  }
+
+  async move(
+    from: string,
+    to: string,
+    options: Parameters<Channel["move"]>[2] = {},
+  ): Promise<string> {
+    await this.#enter();
+    this.#sandbox.files.move(this.#path(from), this.#path(to), options.overwrite === true);
+    return this.#path(to);
+  }
+
+  async remove(path: string, options: Parameters<Channel["remove"]>[1] = {}): Promise<string> {
+    await this.#enter();
+    this.#sandbox.files.remove(this.#path(path), options.recursive === true);
+    return this.#path(path);
+  }
+
+  async watch(
+    path: string,
+    options: { readonly recursive?: boolean } = {},
+    signal?: AbortSignal,
+  ): Promise<AsyncIterable<FileChange>> {
+    await this.#enter(signal);
+    const root = this.#path(path);
+    this.#sandbox.files.get(root);
+    const ends = AbortSignal.any([
+      this.#closed.signal,
+      this.#sandbox.gone.signal,
+      ...(signal === undefined ? [] : [signal]),
+    ]);
+    return followChanges(this.#sandbox.files, root, options.recursive === true, ends);
+  }
+
+  async extractTar(
+    ...[path, archive, limits = {}]: Parameters<Channel["extractTar"]>
+  ): ReturnType<Channel["extractTar"]> {
+    await this.#enter();
+    const root = this.#path(path);
+    const entries = readTar(await bytesOf(archive));
+    const bytes = entries.reduce((sum, entry) => sum + (entry.bytes?.byteLength ?? 0), 0);
+    if (bytes > (limits.maxBytes ?? Infinity) || entries.length > (limits.maxEntries ?? Infinity)) {
+      throw new SandboxError(
+        "PAYLOAD_TOO_LARGE",
+        `the archive has more than is allowed for ${root}`,
+      );
+    }
+    for (const entry of entries) {
+      const target = this.#sandbox.files.resolve(entry.path, root);
+      if (entry.type === "device" || !target.startsWith(root))
+        throw new SandboxError("PERMISSION_DENIED", `${entry.path} may not be unpacked`);
+      if (entry.type === "dir") this.#sandbox.files.makeDirectory(target, { parents: true });
+      else {
+        const { type, mode = 0o644, target: link } = entry;
+        const node = {
+          type,
+          mode: mode & 0o777,
+          bytes: Buffer.from(entry.bytes ?? []),
+          ...(link !== undefined && { target: link }),
+        };
+        this.#sandbox.files.put(target, node, { overwrite: true, parents: true });
+      }
+    }
+    return { entries: entries.length, bytes };
+  }
+
+  async createTar(path: string): Promise<ReadableStream<Uint8Array>> {
+    await this.#enter();
+    const root = this.#path(path);
+    const entries = this.#sandbox.files.children(root, true).map((entry) => ({
+      path: entry.path.slice(root.length + 1),
+      type: entry.type === "other" ? ("file" as const) : entry.type,
+      mode: entry.mode,
+      bytes: this.#sandbox.files.get(entry.path).bytes,
+      ...(entry.target !== undefined && { target: entry.target }),
+    }));
+    return streamOf(writeTar(entries));
+  }
+
+  async dial(port: number, signal?: AbortSignal): Promise<PortConnection> {
+    await this.#enter(signal);
+    if (!this.#sandbox.ports.has(port))
+      throw new SandboxError("PORT_REFUSED", `nothing listens on port ${String(port)}`);
+    return new TransformStream<Uint8Array, Uint8Array>();
+  }
+
+  async ping(): Promise<ChannelHealth> {
+    await this.#enter();
+    return {
+      uptimeMs: Math.round(performance.now() - this.#sandbox.startedAtMs),
+      rssBytes: 1,
+      shell: "sh",
+      tracking: "processes",
+    };
+  }
+
+  close(): void {
+    this.#closed.abort();
+  }
+
+  async #enter(signal?: AbortSignal): Promise<void> {
+    if (signal?.aborted === true)
+      throw new SandboxError("CANCELLED", "given up by its caller", { cause: signal.reason });
+    if (this.#closed.signal.aborted)
+      throw new SandboxError("SANDBOX_UNREACHABLE", "the channel was closed");
+    await this.#sandbox.awake();
+  }
+
+  async #begun(exec: FakeExec, signal?: AbortSignal): Promise<void> {
+    while (exec.state === "queued") {
+      if (signal?.aborted === true)
+        throw new SandboxError("CANCELLED", "given up by its caller", { cause: signal.reason });
+      await Promise.race([
+        exec.changed,
+        new Promise((resolve) => signal?.addEventListener("abort", resolve, { once: true })),
+      ]);
+    }
+  }
+
+  #stream(
+    exec: FakeExec,
+    offset: number,
+    until: "done" | "closed",
+    stdin: boolean,
+    signal?: AbortSignal,
+  ): ExecStream {
+    const ends =
+      signal === undefined ? this.#closed.signal : AbortSignal.any([this.#closed.signal, signal]);
+    return new FakeExecStream(exec, offset, until, stdin, ends);
+  }
+
+  #find(execId: string): FakeExec {
+    const exec = this.#sandbox.execs.get(execId);
+    if (exec === undefined)
+      throw new SandboxError("EXEC_NOT_FOUND", `no command has the id ${execId}`);
+    return exec;
+  }
+
+  #path(path: string): string {
+    if (path === "" || path.includes("\0"))
+      throw new SandboxError("INVALID_REQUEST", "the path is empty or contains a NUL");
+    return this.#sandbox.files.resolve(path);
+  }
+}
+
+function streamOf(bytes: Uint8Array): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    start(controller) {
+      if (bytes.byteLength > 0) controller.enqueue(Uint8Array.from(bytes));
+      controller.close();
+    },
+  });
+}
+
+async function bytesOf(source: ByteSource): Promise<Buffer> {
+  return source instanceof Uint8Array
+    ? Buffer.from(source)
+    : Buffer.concat(await Array.fromAsync(source));
+}

@@ -1,0 +1,36 @@
+/** Turns the changes of a fake sandbox's files into an iterable. */
+import { posix } from "node:path";
+import type { FileChange } from "../ports.ts";
+import type { MemoryFiles } from "./memory-files.ts";
+
+/** Watches from the call on; ends when left or when the signal fires. */
+export function followChanges(
+  files: MemoryFiles,
+  root: string,
+  recursive: boolean,
+  ends: AbortSignal,
+): AsyncIterable<FileChange> {
+  const changes: FileChange[] = [];
+  let wake: () => void = () => undefined;
+  const unwatch = files.watch((change) => {
+    if (recursive ? !change.path.startsWith(`${root}/`) : posix.dirname(change.path) !== root)
+      return;
+    changes.push(change);
+    wake();
+  });
+  ends.addEventListener("abort", () => wake(), { once: true });
+  return {
+    async *[Symbol.asyncIterator]() {
+      try {
+        for (;;) {
+          const change = changes.shift();
+          if (change !== undefined) yield change;
+          else if (ends.aborted) return;
+          else await new Promise<void>((resolve) => (wake = resolve));
+        }
+      } finally {
+        unwatch();
+      }
+    },
+  };
+}

@@ -1,0 +1,171 @@
+/** A file tree in memory, with the answers that a sandbox's files give. */
+import { posix } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import type { FileEntry } from "@sandkasten/protocol";
+import type { FileChange } from "../ports.ts";
+
+export interface MemoryNode {
+  type: "file" | "dir" | "symlink";
+  mode: number;
+  mtimeMs: number;
+  bytes: Buffer;
+  target?: string;
+}
+
+export class MemoryFiles {
+  readonly workspace: string;
+  readonly #nodes = new Map<string, MemoryNode>();
+  readonly #watchers = new Set<(change: FileChange) => void>();
+
+  constructor(workspace: string) {
+    this.workspace = workspace;
+    for (let path = workspace; path !== "/"; path = posix.dirname(path))
+      this.#nodes.set(path, directory());
+    this.#nodes.set("/", directory());
+    this.#nodes.set("/tmp", directory());
+  }
+
+  get totalBytes(): number {
+    let bytes = 0;
+    for (const node of this.#nodes.values()) bytes += node.bytes.byteLength;
+    return bytes;
+  }
+
+  resolve(path: string, from = this.workspace): string {
+    return posix.resolve(from, path);
+  }
+
+  find(path: string): MemoryNode | undefined {
+    return this.#nodes.get(path);
+  }
+
+  get(path: string): MemoryNode {
+    const node = this.#nodes.get(path);
+    if (node !== undefined) return node;
+    for (let parent = posix.dirname(path); parent !== "/"; parent = posix.dirname(parent)) {
+      if (this.#nodes.get(parent)?.type === "file")
+        throw new SandboxError("NOT_A_DIRECTORY", `${parent} is not a directory`);
+    }
+    throw new SandboxError("FILE_NOT_FOUND", `${path} does not exist`);
+  }
+
+  /** The bytes of a regular file, through at most one link. */
+  bytes(path: string): { readonly node: MemoryNode; readonly bytes: Buffer } {
+    let node = this.get(path);
+    if (node.type === "symlink")
+      node = this.get(posix.resolve(posix.dirname(path), node.target ?? ""));
+    if (node.type !== "file") throw new SandboxError("NOT_A_FILE", `${path} is not a regular file`);
+    return { node, bytes: node.bytes };
+  }
+
+  entry(path: string): FileEntry {
+    const node = this.get(path);
+    return {
+      path,
+      name: posix.basename(path),
+      type: node.type,
+      size: node.bytes.byteLength,
+      mode: node.mode,
+      mtimeMs: node.mtimeMs,
+      uid: 1000,
+      gid: 1000,
+      ...(node.target !== undefined && { target: node.target }),
+    };
+  }
+
+  /** Entries below a directory, in the order of the paths' bytes with a directory before what is in it. */
+  children(path: string, recursive: boolean): FileEntry[] {
+    if (this.get(path).type !== "dir")
+      throw new SandboxError("NOT_A_DIRECTORY", `${path} is not a directory`);
+    return this.#below(path)
+      .filter((child) => recursive || posix.dirname(child) === path)
+      .sort((a, b) => compareParts(a.split("/"), b.split("/")))
+      .map((child) => this.entry(child));
+  }
+
+  put(
+    path: string,
+    node: Partial<MemoryNode>,
+    options: { overwrite: boolean; parents: boolean },
+  ): void {
+    const before = this.#nodes.get(path);
+    if (before?.type === "dir") throw new SandboxError("NOT_A_FILE", `${path} is a directory`);
+    if (before !== undefined && !options.overwrite)
+      throw new SandboxError("FILE_EXISTS", `${path} exists already`);
+    this.#requireParent(path, options.parents);
+    const mode = node.mode ?? before?.mode ?? 0o644;
+    this.#nodes.set(path, {
+      type: "file",
+      bytes: Buffer.alloc(0),
+      ...node,
+      mode,
+      mtimeMs: Date.now(),
+    });
+    this.#tell(before === undefined ? "create" : "modify", path);
+  }
+
+  makeDirectory(path: string, options: { mode?: number; parents: boolean }): void {
+    const before = this.#nodes.get(path);
+    if (before?.type === "dir" && options.parents) return;
+    if (before !== undefined) throw new SandboxError("FILE_EXISTS", `${path} exists already`);
+    this.#requireParent(path, options.parents);
+    this.#nodes.set(path, { ...directory(), mode: options.mode ?? 0o755 });
+    this.#tell("create", path);
+  }
+
+  move(from: string, to: string, overwrite: boolean): void {
+    this.get(from);
+    if (this.#nodes.has(to) && !overwrite)
+      throw new SandboxError("FILE_EXISTS", `${to} exists already`);
+    this.#requireParent(to, false);
+    for (const path of [from, ...this.#below(from)]) {
+      const node = this.get(path);
+      this.#nodes.delete(path);
+      this.#nodes.set(to + path.slice(from.length), node);
+    }
+    this.#tell("move", to);
+  }
+
+  remove(path: string, recursive: boolean): void {
+    if (this.get(path).type === "dir" && !recursive)
+      throw new SandboxError("NOT_A_FILE", `${path} is a directory`);
+    for (const child of [...this.#below(path), path]) this.#nodes.delete(child);
+    this.#tell("remove", path);
+  }
+
+  watch(tell: (change: FileChange) => void): () => void {
+    this.#watchers.add(tell);
+    return () => this.#watchers.delete(tell);
+  }
+
+  #below(path: string): string[] {
+    const prefix = path === "/" ? "/" : `${path}/`;
+    return [...this.#nodes.keys()].filter((key) => key !== "/" && key.startsWith(prefix));
+  }
+
+  #requireParent(path: string, make: boolean): void {
+    const parent = posix.dirname(path);
+    const node = this.#nodes.get(parent);
+    if (node !== undefined && node.type !== "dir")
+      throw new SandboxError("NOT_A_DIRECTORY", `${parent} is not a directory`);
+    if (node !== undefined) return;
+    if (!make) throw new SandboxError("FILE_NOT_FOUND", `${parent} does not exist`);
+    this.makeDirectory(parent, { parents: true });
+  }
+
+  #tell(kind: FileChange["kind"], path: string): void {
+    for (const tell of this.#watchers) tell({ kind, path });
+  }
+}
+
+function directory(): MemoryNode {
+  return { type: "dir", mode: 0o755, mtimeMs: Date.now(), bytes: Buffer.alloc(0) };
+}
+
+function compareParts(a: readonly string[], b: readonly string[]): number {
+  for (let i = 0; i < Math.min(a.length, b.length); i++) {
+    const order = Buffer.compare(Buffer.from(a[i] ?? ""), Buffer.from(b[i] ?? ""));
+    if (order !== 0) return order;
+  }
+  return a.length - b.length;
+}

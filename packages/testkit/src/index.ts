@@ -1,0 +1,9 @@
+/** What the tests of several packages share: conformance suites of the ports, fakes that pass them, and a runner to play. */
+export * from "./backend-suite.ts";
+export type * from "./channel-fixture.ts";
+export * from "./channel-suite.ts";
+export * from "./fake/fake-backend.ts";
+export * from "./fake/fake-channel.ts";
+export * from "./fake/fake-sandbox.ts";
+export * from "./scripted-runner.ts";
+export * from "./tar-archive.ts";

@@ -1,0 +1,146 @@
+/** What holds for commands of both kinds, and for processes beside the shell. */
+import { expect, it } from "vitest";
+import type { FixtureOf } from "../channel-fixture.ts";
+import { chunksOf, contentOf, newExecId, run, withCode } from "./run-command.ts";
+
+export function execSuite(fixture: FixtureOf): void {
+  it("runs a program with its arguments untouched", async () => {
+    const { stdout, end } = await run(fixture().channel, ["echo", "a  b", "$HOME", "*"]);
+    expect(stdout).toBe("a  b $HOME *\n");
+    expect(end).toMatchObject({ reason: "exited", exitCode: 0 });
+    expect(end.cwd).toBeUndefined();
+  });
+
+  it("gives a process its directory and variables, and nothing of the shell's", async () => {
+    const { channel } = fixture();
+    const path = await channel.makeDirectory("elsewhere");
+    await run(channel, "export ONLY_SHELL=1; cd elsewhere");
+    const workspace = (await run(channel, ["pwd"])).stdout;
+    expect(workspace).not.toBe(`${path}\n`);
+    expect((await run(channel, ["pwd"], { cwd: path })).stdout).toBe(`${path}\n`);
+    expect((await run(channel, ["printenv", "GIVEN"], { env: { GIVEN: "x" } })).stdout).toBe("x\n");
+    expect((await run(channel, ["printenv", "ONLY_SHELL"])).end.exitCode).toBe(1);
+  });
+
+  it("says 127 for a program that does not exist", async () => {
+    const { end } = await run(fixture().channel, ["no-such-program-anywhere"]);
+    expect(end).toMatchObject({ reason: "exited", exitCode: 127 });
+  });
+
+  it("never runs a command twice under one id", async () => {
+    const { channel } = fixture();
+    const { path } = await channel.writeFile("count.log", Buffer.alloc(0));
+    const execId = newExecId();
+    const [first, second] = await Promise.all([
+      run(channel, `echo ran >> ${path}`, { execId }),
+      run(channel, `echo ran >> ${path}`, { execId }),
+    ]);
+    const third = await run(channel, `echo ran >> ${path}`, { execId });
+    expect((await contentOf(channel, path)).toString()).toBe("ran\n");
+    for (const { end } of [first, second, third])
+      expect(end).toMatchObject({ execId, reason: "exited", exitCode: 0 });
+  });
+
+  it("runs processes beside each other and beside the shell", async () => {
+    const { channel } = fixture();
+    const execId = newExecId();
+    const busy = await channel.exec({ kind: "shell", text: "sleep 60" }, { execId });
+    const results = await Promise.all(
+      Array.from({ length: 8 }, (_, i) => run(channel, ["echo", String(i)])),
+    );
+    expect(results.map((r) => r.stdout)).toEqual(
+      Array.from({ length: 8 }, (_, i) => `${String(i)}\n`),
+    );
+    const states = new Map((await channel.listExecs()).map((exec) => [exec.execId, exec.state]));
+    expect(states.get(execId)).toBe("running");
+    await channel.signal(execId, 9, { tree: true });
+    expect((await busy.ended).reason).toBe("killed");
+  });
+
+  it("ends a process by a signal and says which", async () => {
+    const { channel } = fixture();
+    const execId = newExecId();
+    const exec = await channel.exec({ kind: "process", argv: ["sleep", "60"] }, { execId });
+    expect(await channel.signal(execId, 15)).toBe(1);
+    expect(await exec.ended).toMatchObject({ reason: "killed", exitCode: 143, signal: 15 });
+    expect(await channel.signal(execId, 15)).toBe(0);
+  });
+
+  it("ends a process at its timeout", async () => {
+    const { end } = await run(fixture().channel, ["sleep", "60"], { timeoutMs: 200 });
+    expect(end).toMatchObject({ reason: "timeout", exitCode: 124 });
+  });
+
+  it("streams stdin to a process while it runs", async () => {
+    const exec = await fixture().channel.exec(
+      { kind: "process", argv: ["cat"] },
+      { execId: newExecId(), stdin: true },
+    );
+    const output = exec[Symbol.asyncIterator]();
+    for (const line of ["one\n", "two\n"]) {
+      await exec.writeStdin(Buffer.from(line));
+      const next = await output.next();
+      expect(next.done === true ? undefined : Buffer.from(next.value.bytes).toString()).toBe(line);
+    }
+    await exec.closeStdin();
+    expect((await output.next()).done).toBe(true);
+    expect(await exec.ended).toMatchObject({ exitCode: 0 });
+    await expect(exec.writeStdin(Buffer.from("more"))).rejects.toMatchObject(withCode("CONFLICT"));
+  });
+
+  it("refuses input for a command that was started without", async () => {
+    const exec = await fixture().channel.exec(
+      { kind: "process", argv: ["true"] },
+      { execId: newExecId() },
+    );
+    await expect(exec.writeStdin(Buffer.from("x"))).rejects.toMatchObject(withCode("CONFLICT"));
+    await exec.ended;
+  });
+
+  it("runs a process on a terminal that can be resized", async () => {
+    const { channel } = fixture();
+    const execId = newExecId();
+    const command = { kind: "process", argv: ["cat"], pty: { rows: 24, cols: 80 } } as const;
+    const exec = await channel.exec(command, { execId, stdin: true });
+    await channel.resize(execId, { rows: 50, cols: 132 });
+    await channel.signal(execId, 9);
+    await exec.ended;
+    const tty = await channel.exec({ ...command, argv: ["tty"] }, { execId: newExecId() });
+    const chunks = await chunksOf(tty);
+    expect(Buffer.concat(chunks.map((c) => c.bytes)).toString()).toMatch(/^\/dev\//);
+    expect((await run(channel, ["tty"])).end.exitCode).toBe(1);
+  });
+
+  it("lists commands with their ends until they are forgotten", async () => {
+    const { channel } = fixture();
+    const { execId } = await run(channel, ["false"]);
+    const listed = (await channel.listExecs()).find((exec) => exec.execId === execId);
+    expect(listed).toMatchObject({
+      mode: "process",
+      state: "done",
+      end: { reason: "exited", exitCode: 1 },
+    });
+    await channel.forgetExec(execId);
+    expect((await channel.listExecs()).some((exec) => exec.execId === execId)).toBe(false);
+    await expect(channel.attach(execId)).rejects.toMatchObject(withCode("EXEC_NOT_FOUND"));
+    await expect(channel.signal(execId, 15)).rejects.toMatchObject(withCode("EXEC_NOT_FOUND"));
+    await expect(channel.forgetExec(execId)).rejects.toMatchObject(withCode("EXEC_NOT_FOUND"));
+  });
+
+  it("does not forget a command that runs", async () => {
+    const { channel } = fixture();
+    const execId = newExecId();
+    const exec = await channel.exec({ kind: "process", argv: ["sleep", "60"] }, { execId });
+    await expect(channel.forgetExec(execId)).rejects.toMatchObject(withCode("CONFLICT"));
+    await channel.signal(execId, 9);
+    await exec.ended;
+  });
+
+  it("refuses an id that is none", async () => {
+    for (const execId of ["", "a b", "../x", "x".repeat(65)]) {
+      await expect(
+        fixture().channel.exec({ kind: "shell", text: "true" }, { execId }),
+      ).rejects.toMatchObject(withCode("INVALID_REQUEST"));
+    }
+  });
+}
