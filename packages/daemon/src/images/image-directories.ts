@@ -1,0 +1,134 @@
+/**
+ * The directories that hold unpacked images: `<sha256>/{rootfs,image.json}`.
+ *
+ * A directory of that name is whole: it is filled under a temporary name and renamed. What a
+ * killed process leaves is a temporary directory, which the next one to open the store sweeps.
+ *
+ * SECURITY: everything below is closed to other users of the machine (0700), because the files
+ * inside carry the owners and modes the image asks for. Guarded by local-image-store.test.ts.
+ */
+import { randomUUID } from "node:crypto";
+import { chmod, mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { readJson } from "./atomic-json.ts";
+import { systemCode } from "./image-failure.ts";
+import { isOwnerAlive, ownerTag } from "./owner-tag.ts";
+
+/** What is known of an unpacked image, whatever its names are. */
+export interface ImageRecord {
+  readonly digest: string;
+  readonly sizeBytes: number;
+  readonly createdAtMs: number;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+const TEMPORARY_PREFIX = "tmp-";
+const DIGEST_DIRECTORY = /^[0-9a-f]{64}$/;
+
+export class ImageDirectories {
+  readonly #root: string;
+  readonly #owner: string;
+
+  private constructor(root: string, owner: string) {
+    this.#root = root;
+    this.#owner = owner;
+  }
+
+  static async open(root: string): Promise<ImageDirectories> {
+    await mkdir(root, { recursive: true, mode: 0o700 });
+    await chmod(root, 0o700);
+    const owner = await ownerTag(process.pid);
+    if (owner === undefined) throw new Error("The image store needs /proc to be mounted.");
+    const directories = new ImageDirectories(root, owner);
+    await directories.#sweep();
+    return directories;
+  }
+
+  /** Runs work in a new empty directory, which is gone afterwards unless it was committed. */
+  async inTemporary<T>(work: (directory: string) => Promise<T>): Promise<T> {
+    const directory = this.#temporaryPath();
+    await mkdir(directory, { mode: 0o700 });
+    try {
+      return await work(directory);
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
+  }
+
+  /**
+   * Makes `<directory>/rootfs` the image of its digest, after `settle` has had the last word on
+   * the files. Another process may have been faster; then its work stands.
+   */
+  async commit(
+    directory: string,
+    record: ImageRecord,
+    settle: (directory: string) => Promise<void>,
+  ): Promise<void> {
+    await writeFile(join(directory, "image.json"), JSON.stringify({ version: 1, ...record }), {
+      mode: 0o600,
+    });
+    await settle(directory);
+    try {
+      await rename(directory, this.#path(record.digest));
+    } catch (error) {
+      if (systemCode(error) !== "ENOTEMPTY" && systemCode(error) !== "EEXIST") throw error;
+    }
+  }
+
+  async read(digest: string): Promise<ImageRecord | undefined> {
+    const value = await readJson(join(this.#path(digest), "image.json"));
+    return value === undefined ? undefined : (value as ImageRecord);
+  }
+
+  rootfsPath(digest: string): string {
+    return join(this.#path(digest), "rootfs");
+  }
+
+  async listDigests(): Promise<string[]> {
+    const names = await readdir(this.#root);
+    return names.filter((name) => DIGEST_DIRECTORY.test(name)).map((name) => `sha256:${name}`);
+  }
+
+  /**
+   * Removes an image unless `isWanted` turns true: asked again after the image was moved out of
+   * sight, because another process may have named it just before.
+   */
+  async remove(digest: string, isWanted: () => Promise<boolean>): Promise<boolean> {
+    const aside = this.#temporaryPath();
+    try {
+      await rename(this.#path(digest), aside);
+    } catch (error) {
+      if (systemCode(error) === "ENOENT") return false;
+      throw error;
+    }
+    if (await isWanted()) {
+      try {
+        await rename(aside, this.#path(digest));
+        return false;
+      } catch (error) {
+        if (systemCode(error) !== "ENOTEMPTY" && systemCode(error) !== "EEXIST") throw error;
+      }
+    }
+    await rm(aside, { recursive: true, force: true });
+    return true;
+  }
+
+  async #sweep(): Promise<void> {
+    for (const name of await readdir(this.#root)) {
+      if (!name.startsWith(TEMPORARY_PREFIX)) continue;
+      const [pid, startTime] = name.slice(TEMPORARY_PREFIX.length).split("-");
+      if (await isOwnerAlive(`${pid}-${startTime}`)) continue;
+      await rm(join(this.#root, name), { recursive: true, force: true });
+    }
+  }
+
+  #temporaryPath(): string {
+    return join(this.#root, `${TEMPORARY_PREFIX}${this.#owner}-${randomUUID()}`);
+  }
+
+  #path(digest: string): string {
+    const name = digest.slice("sha256:".length);
+    if (!DIGEST_DIRECTORY.test(name)) throw new Error(`Not a digest: ${JSON.stringify(digest)}`);
+    return join(this.#root, name);
+  }
+}

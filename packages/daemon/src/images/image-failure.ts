@@ -1,0 +1,39 @@
+/** Turns what goes wrong with images into errors of the catalogue. */
+import { SandboxError } from "@sandkasten/protocol";
+
+/** The image, its name or its archive is at fault; the message says what and what to do. */
+export function invalidImage(
+  message: string,
+  options: { readonly details?: Record<string, unknown>; readonly cause?: unknown } = {},
+): SandboxError {
+  return new SandboxError("INVALID_IMAGE", message, options);
+}
+
+/** Keeps errors of the catalogue, names a full disk as such, and wraps all else as this image's failure. */
+export function imageFailure(error: unknown, doing: string): SandboxError {
+  if (error instanceof SandboxError) return error;
+  const code = systemCode(error);
+  if (code === "ENOSPC" || code === "EDQUOT") {
+    return new SandboxError(
+      "STORAGE_FULL",
+      `The disk of the image store is full (${doing}). Remove images that are not needed, or give the data directory more room.`,
+      { cause: error },
+    );
+  }
+  if (code === "EPERM" || code === "EACCES") {
+    return new SandboxError(
+      "INTERNAL_ERROR",
+      `The image store may not do this (${doing}): it must run as root to keep the owners of an image's files.`,
+      { cause: error },
+    );
+  }
+  return new SandboxError("INTERNAL_ERROR", `The image store failed (${doing}).`, { cause: error });
+}
+
+/** The errno name of a system error, if it is one. */
+export function systemCode(error: unknown): string | undefined {
+  if (typeof error === "object" && error !== null && "code" in error) {
+    return typeof error.code === "string" ? error.code : undefined;
+  }
+  return undefined;
+}

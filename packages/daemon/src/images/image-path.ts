@@ -1,0 +1,51 @@
+/** Brings the path of an archive entry into the one form that is safe to use in an image's tree. */
+import { invalidImage } from "./image-failure.ts";
+import type { UnpackLimits } from "./unpack-budget.ts";
+
+const MAX_NAME_BYTES = 255;
+
+/**
+ * Gives the path relative to the image's root, without leading slash, `.` and empty parts; ""
+ * is the root itself.
+ *
+ * SECURITY: `..` is refused wherever it stands, and an absolute path means the image's root,
+ * never the machine's (threat 34). Guarded by hostile-images.test.ts.
+ */
+export function cleanImagePath(
+  raw: string,
+  limits: Pick<UnpackLimits, "pathDepth" | "pathBytes">,
+): string {
+  if (raw.includes("\0"))
+    throw invalidImage(`The image has a path with a NUL byte: ${shown(raw)}.`);
+  const parts = raw.split("/").filter((part) => part !== "" && part !== ".");
+  if (parts.includes(".."))
+    throw invalidImage(`The image has a path that leads upwards: ${shown(raw)}.`);
+  if (parts.length > limits.pathDepth) {
+    throw invalidImage(
+      `The image has a path of ${parts.length} parts; the limit is ${limits.pathDepth}: ${shown(raw)}.`,
+    );
+  }
+  const path = parts.join("/");
+  if (
+    Buffer.byteLength(path) > limits.pathBytes ||
+    parts.some((part) => Buffer.byteLength(part) > MAX_NAME_BYTES)
+  ) {
+    throw invalidImage(`The image has a path that is too long: ${shown(raw)}.`);
+  }
+  return path;
+}
+
+/** The directory part; "" is the root. */
+export function parentOf(path: string): string {
+  const slash = path.lastIndexOf("/");
+  return slash < 0 ? "" : path.slice(0, slash);
+}
+
+export function nameOf(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
+}
+
+/** A path as it may stand in a message: quoted, control characters escaped, shortened. */
+export function shown(path: string): string {
+  return JSON.stringify(path.length > 120 ? `${path.slice(0, 120)}…` : path);
+}

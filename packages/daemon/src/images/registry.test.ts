@@ -1,0 +1,211 @@
+/** Pulling from a real registry on loopback. */
+import { existsSync, readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { once } from "node:events";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { randomBytes } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ociArchive, sha256 } from "./testing/oci-writer.ts";
+import type { LayerContent } from "./testing/oci-writer.ts";
+import { startRegistry } from "./testing/registry.ts";
+import type { Registry } from "./testing/registry.ts";
+import { storeFixture, TOOLS } from "./testing/store-fixture.ts";
+import type { StoreFixture } from "./testing/store-fixture.ts";
+import { file, tarOf } from "./testing/tar-writer.ts";
+
+let registry: Registry;
+beforeAll(async () => {
+  registry = await startRegistry();
+});
+afterAll(async () => {
+  await registry[Symbol.asyncDispose]();
+});
+
+function layer(name: string, content: string | Buffer): LayerContent {
+  return {
+    bytes: gzipSync(tarOf([file(name, content)])),
+    mediaType: "application/vnd.oci.image.layer.v1.tar+gzip",
+  };
+}
+
+async function pushed(
+  fixture: StoreFixture,
+  name: string,
+  layers: LayerContent[],
+  format: "oci" | "v2s2" = "oci",
+): Promise<string> {
+  const { archive, digest } = ociArchive(layers, { env: ["FROM=registry"] });
+  await registry.push(await fixture.archive(archive), name, format);
+  return digest;
+}
+
+describe("pull()", () => {
+  test("fetches, unpacks and names an image, and reports both phases", async () => {
+    await using fixture = await storeFixture({ insecureRegistries: [registry.address] });
+    const digest = await pushed(fixture, "team/app:1", [
+      layer("one", "1"),
+      layer("two", randomBytes(500_000)),
+    ]);
+    const reference = `${registry.address}/team/app:1`;
+    await expect(fixture.store.resolve(reference)).rejects.toMatchObject({
+      message: expect.stringContaining("Pull it"),
+    });
+    const phases: string[] = [];
+    const info = await fixture.store.pull(reference, ({ phase }) => phases.push(phase));
+    expect(info).toMatchObject({
+      reference,
+      digest,
+      source: "registry",
+      env: { FROM: "registry" },
+    });
+    expect(new Set(phases)).toEqual(new Set(["download", "unpack"]));
+    expect(readFileSync(join((await fixture.store.rootfs(reference)).path, "one"), "utf8")).toBe(
+      "1",
+    );
+    await expect(fixture.store.resolve(reference)).resolves.toEqual({
+      reference,
+      requested: reference,
+    });
+    expect(fixture.temporaries()).toEqual([]);
+  });
+
+  test("understands Docker's own manifests", async () => {
+    await using fixture = await storeFixture({ insecureRegistries: [registry.address] });
+    await pushed(fixture, "docker/app:1", [layer("one", "1")], "v2s2");
+    const info = await fixture.store.pull(`${registry.address}/docker/app:1`);
+    expect(info.env).toEqual({ FROM: "registry" });
+    expect(existsSync(join((await fixture.store.rootfs(info.reference)).path, "one"))).toBe(true);
+  });
+
+  test("downloads nothing that is present, and several callers share one download", async () => {
+    await using fixture = await storeFixture({ insecureRegistries: [registry.address] });
+    await pushed(fixture, "shared/app:1", [layer("one", randomBytes(200_000)), layer("two", "2")]);
+    const reference = `${registry.address}/shared/app:1`;
+    const before = registry.blobRequests();
+    const infos = await Promise.all(
+      [1, 2, 3, 4].map(async () => await fixture.store.pull(reference)),
+    );
+    expect(new Set(infos.map(({ digest }) => digest)).size).toBe(1);
+    const downloads = registry.blobRequests() - before;
+    expect(downloads).toBe(3);
+    await fixture.store.pull(reference);
+    expect(registry.blobRequests() - before).toBe(downloads);
+  });
+
+  test("follows a tag that has moved, and keeps to a pin", async () => {
+    await using fixture = await storeFixture({ insecureRegistries: [registry.address] });
+    const first = await pushed(fixture, "moving/app:1", [layer("one", "1")]);
+    await fixture.store.pull(`${registry.address}/moving/app:1`);
+    const second = await pushed(fixture, "moving/app:1", [layer("one", "2")]);
+    expect((await fixture.store.pull(`${registry.address}/moving/app:1`)).digest).toBe(second);
+    const pinned = `${registry.address}/moving/app@${first}`;
+    expect((await fixture.store.pull(pinned)).digest).toBe(first);
+    expect((await fixture.store.inspect(pinned)).reference).toBe(pinned);
+    await expect(
+      fixture.store.pull(`${registry.address}/moving/app@${sha256("none")}`),
+    ).rejects.toMatchObject({
+      code: "INVALID_IMAGE",
+    });
+  });
+
+  test("refuses an image that is too large before it downloads", async () => {
+    await using fixture = await storeFixture({
+      insecureRegistries: [registry.address],
+      limits: { archiveBytes: 50_000 },
+    });
+    await pushed(fixture, "large/app:1", [layer("big", randomBytes(100_000))]);
+    const before = registry.blobRequests();
+    await expect(fixture.store.pull(`${registry.address}/large/app:1`)).rejects.toMatchObject({
+      code: "INVALID_IMAGE",
+      message: expect.stringContaining("the limit is 50000"),
+    });
+    expect(registry.blobRequests()).toBe(before);
+  });
+
+  test("says what is wrong with a name, a registry or a missing skopeo", async () => {
+    await using fixture = await storeFixture({ insecureRegistries: [registry.address] });
+    await expect(fixture.store.pull(`${registry.address}/no/such:1`)).rejects.toMatchObject({
+      code: "INVALID_IMAGE",
+      message: expect.stringContaining("manifest unknown"),
+    });
+    const strict = await fixture.open({ insecureRegistries: [] });
+    await expect(strict.pull(`${registry.address}/no/such:1`)).rejects.toMatchObject({
+      code: "INVALID_IMAGE",
+      message: expect.stringContaining("HTTP"),
+    });
+    const toolless = await fixture.open({}, { tools: { ...TOOLS, skopeo: "/nonexistent/skopeo" } });
+    await expect(toolless.pull(`${registry.address}/no/such:1`)).rejects.toMatchObject({
+      code: "UNSUPPORTED",
+      message: expect.stringContaining("Install the package skopeo"),
+    });
+    expect(fixture.temporaries()).toEqual([]);
+  });
+
+  test("gives the host image without a download", async () => {
+    await using fixture = await storeFixture();
+    expect((await fixture.store.pull("host")).source).toBe("host");
+  });
+});
+
+test("a registry that sends more than it said is cut off at the limit", async () => {
+  const config = Buffer.from(JSON.stringify({ os: "linux", rootfs: { diff_ids: [] }, config: {} }));
+  const layerDigest = sha256("never this");
+  const manifest = Buffer.from(
+    JSON.stringify({
+      schemaVersion: 2,
+      mediaType: "application/vnd.oci.image.manifest.v1+json",
+      config: {
+        mediaType: "application/vnd.oci.image.config.v1+json",
+        digest: sha256(config),
+        size: config.length,
+      },
+      layers: [
+        {
+          mediaType: "application/vnd.oci.image.layer.v1.tar+gzip",
+          digest: layerDigest,
+          size: 1000,
+        },
+      ],
+    }),
+  );
+  let sent = 0;
+  const server = createServer((request, response) => {
+    const url = request.url ?? "";
+    if (url.includes("/manifests/")) {
+      response.setHeader("content-type", "application/vnd.oci.image.manifest.v1+json");
+      response.setHeader("docker-content-digest", sha256(manifest));
+      response.end(manifest);
+    } else if (url.endsWith(sha256(config))) {
+      response.end(config);
+    } else if (url.endsWith(layerDigest)) {
+      const chunk = randomBytes(256 * 1024);
+      const more = (): void => {
+        do sent += chunk.length;
+        while (!response.destroyed && response.write(chunk));
+        response.once("drain", more);
+      };
+      more();
+    } else {
+      response.end("{}");
+    }
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  try {
+    const address = `127.0.0.1:${(server.address() as { port: number }).port}`;
+    await using fixture = await storeFixture({
+      insecureRegistries: [address],
+      limits: { archiveBytes: 2_000_000 },
+    });
+    await expect(fixture.store.pull(`${address}/endless:1`)).rejects.toMatchObject({
+      code: "INVALID_IMAGE",
+      message: expect.stringContaining("larger than 2000000 bytes"),
+    });
+    expect(sent).toBeGreaterThan(2_000_000);
+    expect(fixture.temporaries()).toEqual([]);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});

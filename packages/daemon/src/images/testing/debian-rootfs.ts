@@ -1,0 +1,40 @@
+/** A real Debian root filesystem, built once per machine and kept. */
+import { execFile } from "node:child_process";
+import { access, mkdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+
+const execFileAsync = promisify(execFile);
+const SUITE = "bookworm";
+
+/**
+ * The path of a minimal Debian tarball below `cacheDir`. It is built when it is missing, which
+ * takes about half a minute and needs the package mirror; undefined when it may not be kept there.
+ */
+export async function debianRootfs(cacheDir: string): Promise<string | undefined> {
+  const directory = join(cacheDir, "rootfs");
+  const tarball = join(directory, `${SUITE}-minbase.tar`);
+  if (await exists(tarball)) return tarball;
+  const made = await mkdir(directory, { recursive: true }).then(
+    () => true,
+    () => false,
+  );
+  if (!made) return undefined;
+  const unfinished = join(directory, `.${process.pid}.tar`);
+  try {
+    await execFileAsync("mmdebstrap", ["--variant=minbase", SUITE, unfinished], {
+      timeout: 10 * 60_000,
+    });
+    await rename(unfinished, tarball);
+  } finally {
+    await rm(unfinished, { force: true });
+  }
+  return tarball;
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await access(path).then(
+    () => true,
+    () => false,
+  );
+}

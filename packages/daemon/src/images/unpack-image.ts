@@ -1,0 +1,124 @@
+/** Turns archives into root filesystems. */
+import { mkdir, stat } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
+import { checkDigest, digestOf, withRegularFile } from "./image-blobs.ts";
+import { decompress } from "./decompress.ts";
+import { invalidImage } from "./image-failure.ts";
+import type { LayerFile } from "./image-plan.ts";
+import { ImageTree } from "./image-tree.ts";
+import { applyLayer } from "./layer.ts";
+import type { LayerOptions } from "./layer.ts";
+import { prepareRootfs } from "./prepare-rootfs.ts";
+import type { ProgressReport } from "./progress.ts";
+import { readTar } from "./tar-reader.ts";
+import { UnpackBudget } from "./unpack-budget.ts";
+import type { UnpackLimits } from "./unpack-budget.ts";
+
+export interface UnpackContext {
+  readonly limits: UnpackLimits;
+  /** Path of the `xz` program. */
+  readonly xz: string;
+  readonly progress: ProgressReport;
+}
+
+/** Unpacks the tarball of a whole root filesystem into a new directory; gives the bytes of its files. */
+export async function unpackRootfs(
+  tarball: FileHandle,
+  rootfs: string,
+  context: UnpackContext,
+): Promise<number> {
+  const tree = await newTree(rootfs);
+  const budget = new UnpackBudget(context.limits);
+  context.progress.begin("unpack", (await tarball.stat()).size);
+  const count = await applyArchive(tree, tarball, budget, context, {
+    whiteouts: false,
+    owners: "keep",
+    endMarker: "required",
+  });
+  if (count === 0) throw invalidImage("The archive holds no files.");
+  if (tree.kind("oci-layout") === "file" && tree.kind("blobs") === "directory") {
+    throw invalidImage(
+      "The archive is an OCI archive and not a root filesystem. Import it as an OCI archive.",
+    );
+  }
+  await prepareRootfs(tree);
+  return tree.fileBytes;
+}
+
+/** Unpacks layers, lowest first, into a new directory; gives the bytes of the files written. */
+export async function unpackLayers(
+  layers: readonly LayerFile[],
+  rootfs: string,
+  context: UnpackContext,
+): Promise<number> {
+  const tree = await newTree(rootfs);
+  const budget = new UnpackBudget(context.limits);
+  budget.checkLayers(layers.length);
+  let total = 0;
+  for (const { path } of layers) total += await sizeOf(path);
+  context.progress.begin("unpack", total);
+  for (const [index, layer] of layers.entries()) {
+    const what = `layer ${index + 1}`;
+    await withRegularFile(layer.path, `The image's ${what}`, async (file) => {
+      checkDigest(what, layer.digest, await digestOf(file));
+      await applyArchive(tree, file, budget, context, {
+        whiteouts: true,
+        owners: "keep",
+        endMarker: "optional",
+      });
+    });
+  }
+  await prepareRootfs(tree);
+  return tree.fileBytes;
+}
+
+/** Unpacks the outer archive of an image (the one that holds manifests and blobs) into a new directory. */
+export async function unpackContainer(
+  archive: FileHandle,
+  directory: string,
+  context: UnpackContext,
+): Promise<ImageTree> {
+  const tree = await newTree(directory);
+  const { archiveBytes } = context.limits;
+  const budget = new UnpackBudget({
+    ...context.limits,
+    totalBytes: archiveBytes,
+    fileBytes: archiveBytes,
+    entries: 20_000,
+  });
+  await applyArchive(tree, archive, budget, context, {
+    whiteouts: false,
+    owners: "root",
+    endMarker: "required",
+  });
+  return tree;
+}
+
+async function applyArchive(
+  tree: ImageTree,
+  file: FileHandle,
+  budget: UnpackBudget,
+  context: UnpackContext,
+  options: LayerOptions & { readonly endMarker: "required" | "optional" },
+): Promise<number> {
+  const bytes = decompress(file, {
+    xz: context.xz,
+    onRead: (count) => context.progress.advance(count),
+  });
+  return await applyLayer(tree, readTar(budget.metered(bytes), options), budget, options);
+}
+
+async function newTree(directory: string): Promise<ImageTree> {
+  await mkdir(directory, { mode: 0o700 });
+  const tree = new ImageTree(directory);
+  await tree.makeDirectory("", { uid: 0, gid: 0, mode: 0o755 });
+  return tree;
+}
+
+/** 0 for a file that is missing: opening it gives the better message. */
+async function sizeOf(path: string): Promise<number> {
+  return await stat(path).then(
+    (stats) => stats.size,
+    () => 0,
+  );
+}
