@@ -1,0 +1,119 @@
+/** Reads and steers a sandbox's cgroups, on version 1 and version 2 alike. */
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { SandboxError } from "@sandkasten/protocol";
+import { isMissing } from "./sandbox-record.ts";
+
+/** Where the cgroups of one sandbox are, by controller (`unified` for version 2). */
+export type CgroupPaths = Readonly<Record<string, string>>;
+
+export interface CgroupUsage {
+  readonly memoryBytes: number;
+  readonly memoryLimitBytes: number;
+  readonly cpuUsageUsec: number;
+  readonly pids: number;
+  readonly pidsLimit: number;
+  readonly oomKills: number;
+}
+
+/** On version 1 a memory limit of nearly 2^63 means none. */
+const NO_LIMIT = Number.MAX_SAFE_INTEGER;
+const FREEZE_TIMEOUT_MS = 10_000;
+
+export async function readUsage(paths: CgroupPaths): Promise<CgroupUsage> {
+  const { memory, pids, cpuacct, unified } = paths;
+  return {
+    memoryBytes: memory
+      ? await readNumber(memory, "memory.usage_in_bytes")
+      : await readNumber(unified, "memory.current"),
+    memoryLimitBytes: memory
+      ? await readNumber(memory, "memory.limit_in_bytes")
+      : await readNumber(unified, "memory.max"),
+    cpuUsageUsec: cpuacct
+      ? Math.round((await readNumber(cpuacct, "cpuacct.usage")) / 1000)
+      : await readField(unified, "cpu.stat", "usage_usec"),
+    pids: await readNumber(pids ?? unified, "pids.current"),
+    pidsLimit: await readNumber(pids ?? unified, "pids.max"),
+    oomKills: memory
+      ? await readField(memory, "memory.oom_control", "oom_kill")
+      : await readField(unified, "memory.events", "oom_kill"),
+  };
+}
+
+/** The share of one processor that the quota grants, in thousandths; 0 when there is no quota. */
+export async function readCpuMillicores(paths: CgroupPaths): Promise<number> {
+  if (paths["cpu"]) {
+    const quota = await readNumber(paths["cpu"], "cpu.cfs_quota_us");
+    const period = await readNumber(paths["cpu"], "cpu.cfs_period_us");
+    return quota > 0 && period > 0 ? Math.round((quota * 1000) / period) : 0;
+  }
+  const text = await readText(paths["unified"], "cpu.max");
+  const [quota, period] = (text ?? "").trim().split(" ").map(Number);
+  return quota && period ? Math.round((quota * 1000) / period) : 0;
+}
+
+/** Stops every process of the sandbox where it is; it takes no more processor time. */
+export async function freeze(paths: CgroupPaths): Promise<void> {
+  await setFrozen(paths, true);
+}
+
+export async function thaw(paths: CgroupPaths): Promise<void> {
+  await setFrozen(paths, false);
+}
+
+export async function isFrozen(paths: CgroupPaths): Promise<boolean> {
+  // The unified hierarchy freezes whether or not controllers are on it; version 1 is the fallback.
+  if (paths["unified"]) return (await readField(paths["unified"], "cgroup.events", "frozen")) === 1;
+  return (await readText(paths["freezer"], "freezer.state"))?.trim() === "FROZEN";
+}
+
+async function setFrozen(paths: CgroupPaths, frozen: boolean): Promise<void> {
+  if (paths["unified"])
+    await writeFile(join(paths["unified"], "cgroup.freeze"), frozen ? "1" : "0");
+  else if (paths["freezer"])
+    await writeFile(join(paths["freezer"], "freezer.state"), frozen ? "FROZEN" : "THAWED");
+  else
+    throw new SandboxError(
+      "UNSUPPORTED",
+      "this machine gives the daemon no cgroup to pause sandboxes with; run it as root",
+    );
+  const deadline = performance.now() + FREEZE_TIMEOUT_MS;
+  for (;;) {
+    if ((await isFrozen(paths)) === frozen) return;
+    if (performance.now() > deadline)
+      throw new SandboxError(
+        "SANDBOX_UNREACHABLE",
+        `the sandbox's processes did not ${frozen ? "stop" : "go on"} within ${FREEZE_TIMEOUT_MS / 1000} s`,
+      );
+    await sleep(1);
+  }
+}
+
+async function readText(directory: string | undefined, file: string): Promise<string | undefined> {
+  if (directory === undefined) return undefined;
+  try {
+    return await readFile(join(directory, file), "utf8");
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+}
+
+/** 0 for what this machine does not count, a very large number for what it does not limit. */
+async function readNumber(directory: string | undefined, file: string): Promise<number> {
+  const text = (await readText(directory, file))?.trim();
+  if (text === undefined) return 0;
+  if (text === "max") return NO_LIMIT;
+  return Math.min(Number(text), NO_LIMIT);
+}
+
+async function readField(
+  directory: string | undefined,
+  file: string,
+  field: string,
+): Promise<number> {
+  const text = await readText(directory, file);
+  const line = text?.split("\n").find((candidate) => candidate.startsWith(`${field} `));
+  return line === undefined ? 0 : Number(line.slice(field.length + 1));
+}

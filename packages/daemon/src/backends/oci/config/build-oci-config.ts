@@ -1,0 +1,138 @@
+/**
+ * Builds the `config.json` of a sandbox: all of its isolation except what the launcher alone can
+ * know. The launcher fills in the root's path, the id mappings and the cgroup, and replaces the
+ * sources that begin with `@`.
+ */
+import { SandboxError } from "@sandkasten/protocol";
+import type { SandboxProfile } from "../../../ports/backend.ts";
+import type { ImageRootfs } from "../../../ports/image-store.ts";
+import { buildSeccompProfile } from "../seccomp/profile.ts";
+import { capabilitiesOf } from "./capabilities.ts";
+import { environmentOf } from "./environment.ts";
+import { ipcSysctls } from "./ipc-limits.ts";
+import { divideMemory } from "./memory-backed-storage.ts";
+import { mountsOf, RUNNER_PATH, WORKSPACE_PATH } from "./mounts.ts";
+import type { OciConfig, OciNamespace, OciRlimit } from "./oci-spec.ts";
+import { MASKED_PATHS, READONLY_PATHS } from "./proc-paths.ts";
+
+export interface OciConfigOptions {
+  readonly profile: SandboxProfile;
+  /** The sandbox's memory limit; half of it may be files in memory. */
+  readonly memoryBytes: number;
+  /** Variables of the image's configuration. */
+  readonly imageEnv: Readonly<Record<string, string>>;
+  /** Variables that the caller asked for. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Directories of the machine that are part of the image (`ImageRootfs.binds`). */
+  readonly binds: ImageRootfs["binds"];
+  /** The processor, as Node names it (`process.arch`). */
+  readonly architecture: string;
+  /** True on machines with cgroup v2 alone; elsewhere a cgroup namespace hides nothing. */
+  readonly cgroupNamespace: boolean;
+  /**
+   * How the runner is reached: through a socket that it inherits, or, with runtimes that pass no
+   * descriptors on, through one of its own inside, by a relay.
+   */
+  readonly transport: "socket" | "relay";
+  /** The daemon's own hard limit of open files: without CAP_SYS_RESOURCE it can only be lowered. */
+  readonly maxOpenFiles: number;
+}
+
+/** The file descriptors that the launcher hands to the runner. */
+const RUNNER_FDS = { listen: 3, cgroup: 4, memory: 5 } as const;
+
+const OPEN_FILES = { soft: 1024, hard: 4096 } as const;
+
+/** The uid and gid of code in a restricted sandbox. */
+const CODE_USER = "1000:1000";
+
+/**
+ * @throws SandboxError `INVALID_REQUEST` or `INVALID_IMAGE` when an option cannot become part of a
+ * configuration, `UNSUPPORTED` when this machine cannot hold a sandbox to it.
+ */
+export function buildOciConfig(options: OciConfigOptions): OciConfig {
+  const storage = divideMemory(options.memoryBytes);
+  return {
+    ociVersion: "1.0.2",
+    // SECURITY: threat A15: the image is shared by sandboxes and never written to. The root profile
+    // writes to a layer of its own.
+    root: { path: "rootfs", readonly: options.profile !== "root" },
+    hostname: "sandbox",
+    process: {
+      terminal: false,
+      // Root of the user namespace: an unprivileged id on the machine (A11).
+      user: { uid: 0, gid: 0, umask: 0o022, additionalGids: [] },
+      args: runnerArguments(options.profile, options.transport),
+      env: environmentOf(options.profile, options.imageEnv, options.env),
+      // Not the workspace: the runtime would resolve a directory that code can replace (A15).
+      cwd: "/",
+      capabilities: capabilitiesOf(options.profile),
+      rlimits: rlimits(options.maxOpenFiles),
+      // SECURITY: threat A11: no set-id file or file capability gains anything, in either profile.
+      noNewPrivileges: true,
+      // No oomScoreAdj: the runner keeps the daemon's (a lower one needs CAP_SYS_RESOURCE), and
+      // raises that of its children so that they are killed first (B17).
+    },
+    mounts: mountsOf(storage, options.binds),
+    linux: {
+      namespaces: namespaces(options.cgroupNamespace),
+      rootfsPropagation: "private",
+      sysctl: ipcSysctls(storage.sysvShmBytes),
+      seccomp: buildSeccompProfile(options.architecture),
+      maskedPaths: MASKED_PATHS,
+      readonlyPaths: READONLY_PATHS,
+    },
+  };
+}
+
+function runnerArguments(
+  profile: SandboxProfile,
+  transport: OciConfigOptions["transport"],
+): string[] {
+  const inherited = [
+    "--listen-fd",
+    String(RUNNER_FDS.listen),
+    "--cgroup-fd",
+    String(RUNNER_FDS.cgroup),
+    "--memory-fd",
+    String(RUNNER_FDS.memory),
+  ];
+  return [
+    RUNNER_PATH,
+    "init",
+    ...(transport === "socket" ? inherited : []),
+    "--user",
+    ...(profile === "root" ? ["0:0", "--allow-user"] : [CODE_USER]),
+    "--workdir",
+    WORKSPACE_PATH,
+  ];
+}
+
+/**
+ * SECURITY: threats A12 and A13: each sandbox has all namespaces of its own. A new network
+ * namespace holds `lo` and nothing else. Guarded by isolation.container.test.ts.
+ */
+function namespaces(withCgroup: boolean): OciNamespace[] {
+  const types = ["user", "pid", "mount", "network", "ipc", "uts"] as const;
+  return [...types.map((type) => ({ type })), ...(withCgroup ? [{ type: "cgroup" as const }] : [])];
+}
+
+/**
+ * SECURITY: threat B23 for open files. No core dumps: they write memory where nobody looks. No
+ * realtime priority and no raised niceness (B19), whatever limits the daemon itself was given.
+ */
+function rlimits(maxOpenFiles: number): OciRlimit[] {
+  if (!Number.isSafeInteger(maxOpenFiles) || maxOpenFiles < 64) {
+    throw new SandboxError(
+      "UNSUPPORTED",
+      `${maxOpenFiles} open files are too few for a sandbox; raise the daemon's limit (ulimit -n)`,
+    );
+  }
+  const hard = Math.min(OPEN_FILES.hard, maxOpenFiles);
+  return [
+    { type: "RLIMIT_NOFILE", soft: Math.min(OPEN_FILES.soft, hard), hard },
+    { type: "RLIMIT_CORE", soft: 0, hard: 0 },
+    { type: "RLIMIT_RTPRIO", soft: 0, hard: 0 },
+    { type: "RLIMIT_NICE", soft: 0, hard: 0 },
+  ];
+}

@@ -1,0 +1,72 @@
+/** The environment that PID 1 gets, and hands on to all it starts. */
+import { type ErrorCode, SandboxError } from "@sandkasten/protocol";
+import type { SandboxProfile } from "../../../ports/backend.ts";
+import { HOME_PATH } from "./mounts.ts";
+
+/** The kernel refuses one string of an environment beyond this (MAX_ARG_STRLEN). */
+const MAX_ENTRY_BYTES = 131_072;
+/** Far below the kernel's limit for all of it, which depends on the stack, and far above any use. */
+const MAX_TOTAL_BYTES = 524_288;
+
+const DEFAULTS = {
+  PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+  LANG: "C.UTF-8",
+};
+
+const IDENTITY: Readonly<Record<SandboxProfile, Readonly<Record<string, string>>>> = {
+  restricted: { HOME: HOME_PATH, USER: "sandbox", LOGNAME: "sandbox" },
+  root: { HOME: "/root", USER: "root", LOGNAME: "root" },
+};
+
+type Variables = Readonly<Record<string, string>>;
+
+/**
+ * Merges, later over earlier: defaults, the image's variables, who the code user is, the caller's.
+ *
+ * SECURITY: threat A14: built from these four sources alone. The daemon's own environment, with its
+ * keys, has no way in. Guarded by build-oci-config.test.ts.
+ */
+export function environmentOf(
+  profile: SandboxProfile,
+  image: Variables,
+  caller: Variables,
+): string[] {
+  // Images may hold names that shells cannot spell; callers get told.
+  check(image, "INVALID_IMAGE", /^[^=\0]+$/);
+  check(caller, "INVALID_REQUEST", /^[A-Za-z_][A-Za-z0-9_]*$/);
+  const merged = new Map(
+    [DEFAULTS, image, IDENTITY[profile], caller].flatMap((source) => Object.entries(source)),
+  );
+  const entries = [...merged].map(([name, value]) => `${name}=${value}`);
+  const totalBytes = entries.reduce((sum, entry) => sum + Buffer.byteLength(entry) + 1, 0);
+  if (totalBytes > MAX_TOTAL_BYTES) {
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      `the environment has ${totalBytes} bytes, and ${MAX_TOTAL_BYTES} are allowed; put large values into a file`,
+    );
+  }
+  return entries;
+}
+
+function check(variables: Variables, code: ErrorCode, nameForm: RegExp): void {
+  for (const [name, value] of Object.entries(variables)) {
+    const fault = faultOf(name, value, nameForm);
+    if (fault === undefined) continue;
+    const shown = JSON.stringify(name.slice(0, 64));
+    throw new SandboxError(code, `the environment variable ${shown} ${fault}`, {
+      details: { variable: name.slice(0, 64) },
+    });
+  }
+}
+
+function faultOf(name: string, value: unknown, nameForm: RegExp): string | undefined {
+  if (!nameForm.test(name)) {
+    return "does not have the form of a name; use letters, digits and _, not starting with a digit";
+  }
+  if (typeof value !== "string") return "is not text; give it as a string";
+  if (value.includes("\0")) return "contains a NUL byte, which no environment can hold; remove it";
+  if (Buffer.byteLength(name) + Buffer.byteLength(value) + 2 > MAX_ENTRY_BYTES) {
+    return `is longer than ${MAX_ENTRY_BYTES} bytes; put its value into a file`;
+  }
+  return undefined;
+}

@@ -1,0 +1,89 @@
+/** The mounts of a sandbox, in the order in which they are made. */
+import { SandboxError } from "@sandkasten/protocol";
+import type { ImageRootfs } from "../../../ports/image-store.ts";
+import type { MemoryBackedStorage, TmpfsSize } from "./memory-backed-storage.ts";
+import type { OciMount } from "./oci-spec.ts";
+
+/** Sources that the launcher replaces, once it has made the session's disk. */
+export const PLACEHOLDERS = {
+  workspace: "@disk/workspace",
+  home: "@disk/home",
+  runner: "@runner",
+} as const;
+
+/** A file that image preparation makes: gVisor mounts on nothing that is not in the image. */
+export const RUNNER_PATH = "/.sandkasten/runner";
+export const WORKSPACE_PATH = "/workspace";
+export const HOME_PATH = "/home/sandbox";
+
+/**
+ * SECURITY: threat A11: `nosuid` and `nodev` on everything that is bound in. crun 1.8 forgets both
+ * on a writable bind but honours their recursive forms, which in turn it cannot apply to a file.
+ * Guarded by isolation.container.test.ts, which reads them back.
+ */
+const SAFE_FILE = ["nosuid", "nodev"];
+const SAFE_DIRECTORY = [...SAFE_FILE, "rnosuid", "rnodev"];
+
+export function mountsOf(storage: MemoryBackedStorage, binds: ImageRootfs["binds"]): OciMount[] {
+  return [
+    ...binds.map(imageBind),
+    // SECURITY: threats A6 and D46: hidepid=2 hides PID 1, and all of another uid, from code. gid=0
+    // lets the runner, which is in that group and code is not, see all without CAP_SYS_PTRACE.
+    {
+      destination: "/proc",
+      type: "proc",
+      source: "proc",
+      options: ["nosuid", "nodev", "noexec", "hidepid=2", "gid=0"],
+    },
+    // SECURITY: threat A4: no device cgroup is needed: the runtimes put null, zero, full, random,
+    // urandom and tty here, the mounts elsewhere are nodev, and mknod of devices is refused.
+    tmpfs("/dev", storage.dev, ["mode=755", "nosuid", "noexec"]),
+    // SECURITY: threat B23: terminals are counted for the whole machine; `max` keeps one sandbox from taking all.
+    {
+      destination: "/dev/pts",
+      type: "devpts",
+      source: "devpts",
+      options: ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "max=128"],
+    },
+    tmpfs("/dev/shm", storage.shm, ["mode=1777", "nosuid", "nodev"]),
+    tmpfs("/tmp", storage.tmp, ["mode=1777", "nosuid", "nodev"]),
+    tmpfs("/run", storage.run, ["mode=755", "nosuid", "nodev", "noexec"]),
+    bind(PLACEHOLDERS.runner, RUNNER_PATH, ["bind", "ro", ...SAFE_FILE]),
+    bind(PLACEHOLDERS.workspace, WORKSPACE_PATH, ["bind", "rw", ...SAFE_DIRECTORY]),
+    bind(PLACEHOLDERS.home, HOME_PATH, ["bind", "rw", ...SAFE_DIRECTORY]),
+    // SECURITY: threats A5 and A6: no /sys, no cgroup filesystem, no mqueue: nothing there is for sandboxes.
+  ];
+}
+
+function tmpfs(destination: string, size: TmpfsSize, options: readonly string[]): OciMount {
+  return {
+    destination,
+    type: "tmpfs",
+    source: "tmpfs",
+    options: [...options, `size=${size.bytes}`, `nr_inodes=${size.inodes}`],
+  };
+}
+
+function bind(source: string, destination: string, options: readonly string[]): OciMount {
+  return { destination, type: "bind", source, options };
+}
+
+/**
+ * A directory of the machine, shown as part of the image.
+ *
+ * SECURITY: threat S: `rro` makes the mounts below it read-only too, which `ro` does not.
+ */
+function imageBind({ from, to }: ImageRootfs["binds"][number]): OciMount {
+  for (const path of [from, to]) {
+    if (
+      !/^(\/[^/\0]+)+$/.test(path) ||
+      path.split("/").some((part) => part === "." || part === "..")
+    ) {
+      throw new SandboxError(
+        "INVALID_IMAGE",
+        `the image cannot show ${JSON.stringify(path)}; give an absolute path without "." and ".."`,
+      );
+    }
+  }
+  return bind(from, to, ["rbind", "ro", "rro", ...SAFE_DIRECTORY]);
+}

@@ -1,0 +1,47 @@
+/** What of `/proc` a sandbox does not see, or cannot write. */
+
+/**
+ * SECURITY: threat A6: files of the whole machine that tell kernel addresses, keys, timings and
+ * hardware, or how it was booted. They read as empty. Paths that a kernel does not have are skipped
+ * by the runtimes. Guarded by isolation.container.test.ts.
+ */
+export const MASKED_PATHS = [
+  "/proc/acpi",
+  "/proc/asound",
+  "/proc/cmdline",
+  "/proc/config.gz",
+  "/proc/driver",
+  "/proc/dynamic_debug",
+  "/proc/interrupts",
+  "/proc/iomem",
+  "/proc/ioports",
+  "/proc/kallsyms",
+  "/proc/kcore",
+  "/proc/key-users",
+  "/proc/keys",
+  "/proc/kmsg",
+  "/proc/latency_stats",
+  "/proc/modules",
+  "/proc/sched_debug",
+  "/proc/schedstat",
+  "/proc/scsi",
+  "/proc/slabinfo",
+  "/proc/softirqs",
+  "/proc/timer_list",
+  "/proc/timer_stats",
+  "/proc/vmallocinfo",
+];
+
+/**
+ * SECURITY: threat A5: switches of the machine (core_pattern, sysrq, irq affinity). Their owner is
+ * the machine's root, whom the user namespace does not map; read-only is the second lock. They are
+ * not masked, because a write to a mask would seem to succeed. Guarded by isolation.container.test.ts.
+ */
+export const READONLY_PATHS = [
+  "/proc/bus",
+  "/proc/fs",
+  "/proc/irq",
+  "/proc/mtrr",
+  "/proc/sys",
+  "/proc/sysrq-trigger",
+];

@@ -1,0 +1,217 @@
+/**
+ * Runs a configuration in a real container for tests, with crun or runc alone: the sandbox's policy
+ * without launcher and runner. The prober takes the runner's place, and the machine's own `/usr` is
+ * the image.
+ */
+import { execFile, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { accessSync, constants, readFileSync } from "node:fs";
+import { chmod, chown, cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { promisify } from "node:util";
+import { buildOciConfig, type OciConfigOptions } from "../build-oci-config.ts";
+import { PLACEHOLDERS } from "../mounts.ts";
+import type { OciConfig } from "../oci-spec.ts";
+
+const execFileAsync = promisify(execFile);
+
+/** Where the sandbox's ids begin on the machine. */
+export const HOST_ID_BASE = 1_000_000;
+const CODE_UID = 1000;
+
+const PROBE_SOURCE = join(import.meta.dirname, "../../seccomp/testdata/probe.c");
+const UNIFIED = "/sys/fs/cgroup/unified";
+
+export type Runtime = "crun" | "runc";
+
+export interface ContainerEnd {
+  readonly exitCode: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Says why containers cannot be tested here, or nothing when they can. */
+export function whyNoContainers(runtime: Runtime): string | undefined {
+  if (process.platform !== "linux") return "containers need Linux";
+  if (process.getuid?.() !== 0) return "making id mappings needs root";
+  for (const program of [runtime, "cc", "unshare"]) {
+    if (!isOnPath(program)) return `${program} is not installed`;
+  }
+  return undefined;
+}
+
+/** A root filesystem, disk and prober in a temporary directory; `remove()` it at the end. */
+export class TestBundle {
+  readonly #directory: string;
+
+  private constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  static async create(): Promise<TestBundle> {
+    const bundle = new TestBundle(await mkdtemp(join(tmpdir(), "sandkasten-policy-")));
+    try {
+      await bundle.#fill();
+    } catch (error) {
+      await bundle.remove();
+      throw error;
+    }
+    return bundle;
+  }
+
+  async remove(): Promise<void> {
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+
+  /** The policy for these options, completed as the launcher would do it. */
+  config(options: Partial<OciConfigOptions> = {}): OciConfig {
+    const config = buildOciConfig({
+      profile: "restricted",
+      memoryBytes: 512 * 1024 * 1024,
+      imageEnv: {},
+      env: {},
+      binds: [{ from: "/usr", to: "/usr" }],
+      architecture: process.arch,
+      cgroupNamespace: false,
+      transport: "socket",
+      maxOpenFiles: 4096,
+      ...options,
+    });
+    const sources: Readonly<Record<string, string>> = {
+      [PLACEHOLDERS.workspace]: join(this.#directory, "disk/workspace"),
+      [PLACEHOLDERS.home]: join(this.#directory, "disk/home"),
+      [PLACEHOLDERS.runner]: join(this.#directory, "probe"),
+    };
+    const mapping = [{ containerID: 0, hostID: HOST_ID_BASE, size: 65_536 }];
+    const linux = { ...config.linux, uidMappings: mapping, gidMappings: mapping };
+    return {
+      ...config,
+      root: { ...config.root, path: join(this.#directory, "rootfs") },
+      mounts: config.mounts.map((mount) => ({
+        ...mount,
+        source: sources[mount.source] ?? mount.source,
+      })),
+      linux,
+    };
+  }
+
+  /** Runs the prober with these arguments as PID 1 of a fresh container, to its end. */
+  async run(
+    runtime: Runtime,
+    config: OciConfig,
+    probeArguments: readonly string[],
+  ): Promise<ContainerEnd> {
+    const id = `sandkasten-policy-${randomBytes(6).toString("hex")}`;
+    const work = await mkdtemp(join(this.#directory, "run-"));
+    const { args } = config.process;
+    const complete = {
+      ...config,
+      process: { ...config.process, args: [args[0], ...probeArguments] },
+    };
+    await writeFile(join(work, "config.json"), JSON.stringify(complete));
+    const call = [
+      runtime,
+      "--root",
+      join(work, "state"),
+      ...(runtime === "crun" ? ["--cgroup-manager=disabled"] : []),
+    ];
+    try {
+      return await runToEnd([...call, "run", "--bundle", work, id]);
+    } finally {
+      // Gone already unless the run failed half-way; then the exit status does not matter.
+      await runToEnd([...call, "delete", "--force", id]);
+      await rm(work, { recursive: true, force: true });
+    }
+  }
+
+  async #fill(): Promise<void> {
+    const inside = (path: string): string => join(this.#directory, path);
+    // The user namespace's root must be able to walk here.
+    await chmod(this.#directory, 0o755);
+    await execFileAsync("cc", [
+      "-Wall",
+      "-Werror",
+      "-O1",
+      "-static",
+      "-o",
+      inside("probe"),
+      PROBE_SOURCE,
+    ]);
+    for (const path of [
+      "usr",
+      "etc",
+      "proc",
+      "dev",
+      "tmp",
+      "run",
+      "workspace",
+      "home/sandbox",
+      "root",
+    ]) {
+      await mkdir(inside(`rootfs/${path}`), { recursive: true });
+    }
+    // runc gives a tmpfs the mode of the directory that it covers, whatever its options say.
+    await chmod(inside("rootfs/tmp"), 0o1777);
+    for (const path of ["bin", "sbin", "lib", "lib64"])
+      await symlink(`usr/${path}`, inside(`rootfs/${path}`));
+    await cp("/etc/alternatives", inside("rootfs/etc/alternatives"), {
+      recursive: true,
+      verbatimSymlinks: true,
+    });
+    await writeFile(
+      inside("rootfs/etc/passwd"),
+      "root:x:0:0::/root:/bin/sh\nsandbox:x:1000:1000::/home/sandbox:/bin/bash\n",
+    );
+    await writeFile(inside("rootfs/etc/group"), "root:x:0:\nsandbox:x:1000:\n");
+    // A set-uid root program that the image brings along.
+    await cp("/usr/bin/id", inside("rootfs/setuid-id"));
+    await chown(inside("rootfs/setuid-id"), HOST_ID_BASE, HOST_ID_BASE);
+    await chmod(inside("rootfs/setuid-id"), 0o4755);
+    await chown(inside("rootfs"), HOST_ID_BASE, HOST_ID_BASE);
+    for (const path of ["disk/workspace", "disk/home"]) {
+      await mkdir(inside(path), { recursive: true });
+      await chown(inside(path), HOST_ID_BASE + CODE_UID, HOST_ID_BASE + CODE_UID);
+    }
+  }
+}
+
+/** crun takes a machine with v1 controllers and an empty unified mount for a v2 one, unless it does not see the mount. */
+function hidingUnifiedMount(argv: readonly string[]): string[] {
+  const hybrid = readFileSync("/proc/self/mountinfo", "utf8").includes(` ${UNIFIED} `);
+  if (!hybrid) return [...argv];
+  return [
+    "unshare",
+    "--mount",
+    "--propagation",
+    "private",
+    "sh",
+    "-c",
+    `umount ${UNIFIED} && exec "$@"`,
+    "sh",
+    ...argv,
+  ];
+}
+
+function runToEnd(argv: readonly string[]): Promise<ContainerEnd> {
+  const [command, ...args] = hidingUnifiedMount(argv) as [string, ...string[]];
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] });
+    const output = { stdout: "", stderr: "" };
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (output.stdout += text));
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (output.stderr += text));
+    child.once("error", reject);
+    child.once("close", (exitCode) => resolve({ exitCode, ...output }));
+  });
+}
+
+function isOnPath(program: string): boolean {
+  return (process.env["PATH"] ?? "").split(delimiter).some((directory) => {
+    try {
+      accessSync(join(directory, program), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}

@@ -1,0 +1,211 @@
+/** Looks, from inside and outside, at how a sandbox is really held. */
+import { readFile, readlink } from "node:fs/promises";
+import { release } from "node:os";
+import type { IsolationFact, IsolationReport } from "../../ports/backend.ts";
+import type { Channel } from "../../ports/channel.ts";
+import { z } from "zod";
+import { readCpuMillicores, readUsage } from "./cgroups.ts";
+import { RUNNER_PATH } from "./config/mounts.ts";
+import type { Runtime } from "./runtimes.ts";
+import type { SandboxRecord } from "./sandbox-record.ts";
+
+const probeSchema = z.object({
+  uid: z.string(),
+  cap_eff: z.string(),
+  no_new_privs: z.string(),
+  seccomp: z.string(),
+  kernel: z.string(),
+  interfaces: z.array(z.string()),
+  root_read_only: z.boolean(),
+  sys_visible: z.boolean(),
+  unshare_user: z.string(),
+  mount: z.string(),
+  kill_init: z.string(),
+});
+
+type Probe = z.infer<typeof probeSchema>;
+
+/** The first host id that may belong to a sandbox. */
+const FIRST_SANDBOX_ID = 1_000_000;
+const NAMESPACES = ["user", "pid", "mnt", "net", "ipc", "uts"] as const;
+const MAX_PROBE_BYTES = 64 * 1024;
+
+/**
+ * The inside view is a claim of the sandbox; where the outside can see the same (ids, namespaces,
+ * limits, seccomp mode of PID 1) it is the outside that counts.
+ */
+export async function measureIsolation(
+  record: SandboxRecord,
+  runtime: Runtime,
+  channel: Channel,
+  execId: string,
+): Promise<IsolationReport> {
+  const inside = await probeInside(channel, execId);
+  const facts = [
+    ...(await namespaceFacts(record)),
+    ...(await identityFacts(record, inside)),
+    ...insideFacts(record, inside),
+    ...(await limitFacts(record)),
+    {
+      name: "own_kernel",
+      enforced: record.runtime.kind === "runsc" && inside.kernel !== release(),
+      measured: `kernel ${inside.kernel} inside, ${release()} outside`,
+    },
+    {
+      name: "runtime_current",
+      enforced: runtime.current,
+      measured: `${runtime.kind} ${runtime.version}`,
+    },
+  ];
+  return { tier: tierOf(record, facts), runtime: `${runtime.kind} ${runtime.version}`, facts };
+}
+
+function tierOf(record: SandboxRecord, facts: readonly IsolationFact[]): IsolationReport["tier"] {
+  const holds = (name: string): boolean =>
+    facts.some((fact) => fact.name === name && fact.enforced);
+  // With a kernel of its own between it and the host, the walls of the host's kernel come second.
+  if (record.runtime.kind === "runsc" && holds("own_kernel") && holds("user_namespace"))
+    return "strong";
+  const walls = ["user_namespace", "seccomp", "no_new_privileges", "code_capabilities"];
+  // Without a user of its own, code can reach the runner; root inside is allowed to.
+  if (record.meta.profile === "restricted") walls.push("code_user", "init_protected");
+  return walls.every(holds) ? "standard" : "weak";
+}
+
+async function probeInside(channel: Channel, execId: string): Promise<Probe> {
+  const stream = await channel.exec(
+    { kind: "process", argv: [RUNNER_PATH, "probe"] },
+    { execId, timeoutMs: 10_000 },
+  );
+  let text = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of stream)
+    if (chunk.stream === "stdout" && text.length < MAX_PROBE_BYTES)
+      text += decoder.decode(chunk.bytes, { stream: true });
+  await stream.ended;
+  await channel.forgetExec(execId);
+  return probeSchema.parse(JSON.parse(text));
+}
+
+async function namespaceFacts(record: SandboxRecord): Promise<IsolationFact[]> {
+  return await Promise.all(
+    NAMESPACES.map(async (name) => {
+      const [theirs, ours] = await Promise.all([
+        readlink(`/proc/${record.pid}/ns/${name}`),
+        readlink(`/proc/self/ns/${name}`),
+      ]);
+      return {
+        name: `${name === "mnt" ? "mount" : name === "net" ? "network" : name}_namespace`,
+        enforced: theirs !== ours,
+        measured: theirs,
+      };
+    }),
+  );
+}
+
+async function identityFacts(record: SandboxRecord, inside: Probe): Promise<IsolationFact[]> {
+  const status = await readFile(`/proc/${record.pid}/status`, "utf8");
+  const field = (name: string): string =>
+    new RegExp(`^${name}:\\s*(.*)$`, "mu").exec(status)?.[1] ?? "";
+  const uidMap = (await readFile(`/proc/${record.pid}/uid_map`, "utf8")).trim();
+  const firstId = Number(uidMap.split(/\s+/u)[1]);
+  const codeUid = inside.uid.split(/\s+/u)[0] ?? "";
+  return [
+    {
+      name: "unique_ids",
+      enforced: firstId >= FIRST_SANDBOX_ID,
+      measured: `uid_map ${uidMap.replaceAll(/\s+/gu, " ")}`,
+    },
+    {
+      name: "seccomp",
+      enforced: field("Seccomp") === "2" && inside.seccomp === "2",
+      measured: `mode ${field("Seccomp")} outside, ${inside.seccomp} inside`,
+    },
+    {
+      name: "no_new_privileges",
+      enforced: field("NoNewPrivs") === "1" && inside.no_new_privs === "1",
+      measured: `${field("NoNewPrivs")} outside, ${inside.no_new_privs} inside`,
+    },
+    {
+      name: "code_user",
+      enforced: codeUid !== "0",
+      measured: `code runs as uid ${codeUid} inside`,
+    },
+  ];
+}
+
+function insideFacts(record: SandboxRecord, inside: Probe): IsolationFact[] {
+  const refused = (answer: string): boolean => answer !== "ok";
+  return [
+    {
+      name: "code_capabilities",
+      // Root inside keeps what its user namespace makes harmless; others have none.
+      enforced: record.meta.profile === "root" || /^0+$/u.test(inside.cap_eff),
+      measured: `effective ${inside.cap_eff}`,
+    },
+    {
+      name: "no_network",
+      enforced: inside.interfaces.every((name) => name === "lo"),
+      measured: `interfaces: ${inside.interfaces.join(" ")}`,
+    },
+    {
+      name: "read_only_root",
+      enforced: inside.root_read_only,
+      measured: inside.root_read_only ? "read-only" : "writable",
+    },
+    {
+      name: "no_sysfs",
+      enforced: !inside.sys_visible,
+      measured: inside.sys_visible ? "/sys is visible" : "/sys is empty",
+    },
+    {
+      name: "no_nested_namespaces",
+      enforced: refused(inside.unshare_user),
+      measured: `unshare(NEWUSER): ${inside.unshare_user}`,
+    },
+    { name: "no_mounts", enforced: refused(inside.mount), measured: `mount(): ${inside.mount}` },
+    {
+      name: "init_protected",
+      enforced: refused(inside.kill_init),
+      measured: `kill(1, 0): ${inside.kill_init}`,
+    },
+  ];
+}
+
+/** What the kernel says it enforces, not what was asked for. */
+async function limitFacts(record: SandboxRecord): Promise<IsolationFact[]> {
+  const usage = await readUsage(record.cgroups);
+  const cpuMillicores = await readCpuMillicores(record.cgroups);
+  const wanted = record.meta.limits;
+  return [
+    {
+      name: "memory_limit",
+      enforced: usage.memoryLimitBytes > 0 && usage.memoryLimitBytes <= wanted.memoryBytes,
+      measured: `${usage.memoryLimitBytes} bytes`,
+    },
+    {
+      name: "pids_limit",
+      enforced: usage.pidsLimit > 0 && usage.pidsLimit <= wanted.pids,
+      measured: `${usage.pidsLimit} processes`,
+    },
+    {
+      name: "cpu_limit",
+      enforced: cpuMillicores > 0 && cpuMillicores <= wanted.cpuMillicores,
+      measured: `${cpuMillicores} millicores`,
+    },
+    {
+      name: "own_kernel_counts",
+      enforced: !record.not_enforced.includes("shared_kernel_counts"),
+      measured: record.not_enforced.includes("shared_kernel_counts")
+        ? "inotify instances and message queues count for the daemon's user too"
+        : "inotify instances and message queues count for the sandbox's own ids",
+    },
+    {
+      name: "disk_quota",
+      enforced: !record.not_enforced.includes("disk_quota"),
+      measured: record.not_enforced.includes("disk_quota")
+        ? "a plain directory of the host"
+        : `a disk of ${wanted.diskBytes} bytes of its own`,
+    },
+  ];
+}

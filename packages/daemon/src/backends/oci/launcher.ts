@@ -1,0 +1,173 @@
+/** Speaks with the native launcher: one process per request, JSON in, one line of JSON out. */
+import { spawn } from "node:child_process";
+import { SandboxError } from "@sandkasten/protocol";
+import { z } from "zod";
+import type { OciConfig } from "./config/oci-spec.ts";
+
+/** An OCI runtime, as the launcher is told of it. */
+export interface LauncherRuntime {
+  readonly kind: "crun" | "runc" | "runsc";
+  readonly path: string;
+  readonly root: string;
+  readonly args?: readonly string[];
+}
+
+export interface LauncherCreate {
+  readonly id: string;
+  readonly state_dir: string;
+  readonly ids_dir: string;
+  readonly runtime: LauncherRuntime;
+  readonly rootfs: {
+    readonly path: string;
+    readonly binds: readonly { readonly from: string; readonly to: string }[];
+    readonly writable: boolean;
+  };
+  readonly runner: string;
+  readonly disk: {
+    readonly bytes: number;
+    readonly inodes: number;
+    readonly templates_dir: string;
+  };
+  readonly limits: {
+    readonly memory_bytes: number;
+    readonly cpu_millicores: number;
+    readonly pids: number;
+  };
+  readonly cgroup_parent: string;
+  readonly config: OciConfig;
+  readonly meta: Readonly<Record<string, unknown>>;
+  /** For tests: fail, or die, right after this step. */
+  readonly fail_after?: string;
+  readonly die_after?: string;
+}
+
+export interface LauncherDestroy {
+  readonly id: string;
+  readonly state_dir: string;
+  readonly ids_dir: string;
+  readonly cgroup_parent: string;
+  readonly runtime: LauncherRuntime;
+}
+
+const failureSchema = z.object({ error: z.object({ step: z.string(), message: z.string() }) });
+
+const listSchema = z.object({
+  sandboxes: z.array(
+    z.object({ id: z.string(), state: z.enum(["running", "paused", "dead", "partial"]) }),
+  ),
+});
+
+const checksSchema = z.array(
+  z.object({
+    name: z.string(),
+    ok: z.boolean(),
+    detail: z.string(),
+    remedy: z.string().optional(),
+  }),
+);
+
+/** More than any answer has; a launcher that says more is not ours. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
+
+export type LauncherChecks = z.infer<typeof checksSchema>;
+export type LauncherListing = z.infer<typeof listSchema>["sandboxes"][number];
+
+export class Launcher {
+  readonly #program: string;
+
+  constructor(program: string) {
+    this.#program = program;
+  }
+
+  async create(request: LauncherCreate): Promise<void> {
+    await this.#run("create", request);
+  }
+
+  async destroy(request: LauncherDestroy): Promise<void> {
+    await this.#run("destroy", request);
+  }
+
+  async list(request: {
+    readonly sandboxes_dir: string;
+    readonly ids_dir: string;
+    readonly cgroup_parent: string;
+  }): Promise<LauncherListing[]> {
+    return listSchema.parse(await this.#run("list", request)).sandboxes;
+  }
+
+  async check(): Promise<LauncherChecks> {
+    return checksSchema.parse(await this.#run("check"));
+  }
+
+  /** The names of the steps of create, in order. */
+  async steps(): Promise<string[]> {
+    return z.array(z.string()).parse(await this.#run("steps"));
+  }
+
+  async #run(command: string, request?: unknown): Promise<unknown> {
+    const { code, stdout, stderr } = await this.#spawn(command, request);
+    let answer: unknown;
+    try {
+      answer = JSON.parse(stdout);
+    } catch (cause) {
+      throw new SandboxError(
+        "INTERNAL_ERROR",
+        `launcher ${command} ended with ${code} and no answer: ${stderr.slice(0, 500)}`,
+        { cause },
+      );
+    }
+    const failure = failureSchema.safeParse(answer);
+    if (failure.success) throw launcherError(failure.data.error.step, failure.data.error.message);
+    return answer;
+  }
+
+  #spawn(
+    command: string,
+    request: unknown,
+  ): Promise<{ readonly code: string; readonly stdout: string; readonly stderr: string }> {
+    return new Promise((resolve, reject) => {
+      // SECURITY: the daemon's environment, with its keys, goes no further (threat 14).
+      const child = spawn(this.#program, [command], {
+        env: { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
+        stdio: ["pipe", "pipe", "pipe"],
+      });
+      const texts = { stdout: "", stderr: "" };
+      for (const name of ["stdout", "stderr"] as const) {
+        child[name].setEncoding("utf8");
+        child[name].on("data", (text: string) => {
+          texts[name] += text;
+          if (texts[name].length > MAX_ANSWER_BYTES) child.kill("SIGKILL");
+        });
+      }
+      child.on("error", (cause) => {
+        reject(
+          new SandboxError("INTERNAL_ERROR", `cannot run the launcher ${this.#program}`, { cause }),
+        );
+      });
+      child.on("close", (code, signal) => {
+        resolve({ code: signal ?? String(code), ...texts });
+      });
+      // It may end before it has read all; its answer then says why.
+      child.stdin.on("error", () => undefined);
+      child.stdin.end(request === undefined ? "" : JSON.stringify(request));
+    });
+  }
+}
+
+/** The launcher's words, under the code that fits. */
+function launcherError(step: string, message: string): SandboxError {
+  const details = { step };
+  if (step === "state_dir" && message.includes("exists already"))
+    return new SandboxError("CONFLICT", `the sandbox exists already: ${message}`, { details });
+  if (message.includes("No space left on device") || message.includes("os error 28"))
+    return new SandboxError(
+      "STORAGE_FULL",
+      `no space left to make the sandbox: ${message}; destroy sandboxes or free disk space`,
+      { details },
+    );
+  if (step === "mount_rootfs")
+    return new SandboxError("INVALID_IMAGE", `the image cannot be used: ${message}`, { details });
+  return new SandboxError("INTERNAL_ERROR", `the launcher failed at ${step}: ${message}`, {
+    details,
+  });
+}

@@ -1,0 +1,69 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { backendSuite, channelSuite } from "@sandkasten/testkit";
+import { describe } from "vitest";
+import { composeEmbedded } from "../../compose.ts";
+import { atLeast } from "./runtimes.ts";
+import { expect, test } from "vitest";
+
+const LIMITS = {
+  memoryBytes: 256 * 1024 * 1024,
+  cpuMillicores: 1000,
+  pids: 128,
+  diskBytes: 256 * 1024 * 1024,
+  diskInodes: 65_536,
+};
+
+const ECHO_SERVER = `
+import socket, sys, threading
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+def serve(peer):
+    while data := peer.recv(65536): peer.sendall(data)
+    peer.shutdown(socket.SHUT_WR)
+while True: threading.Thread(target=serve, args=(server.accept()[0],)).start()
+`;
+
+describe.each(["crun", "runc"] as const)("with %s", (runtime) => {
+  backendSuite(`oci (${runtime})`, async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
+    const { backend } = await composeEmbedded({ dataDir, runtime });
+    return {
+      backend,
+      image: "host",
+      reopen: async () => (await composeEmbedded({ dataDir, runtime })).backend,
+      close: () => rm(dataDir, { recursive: true, force: true }),
+    };
+  });
+
+  channelSuite(`oci (${runtime})`, async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
+    const { backend } = await composeEmbedded({ dataDir, runtime });
+    const id = "sbx_channelsuite";
+    await backend.create({ id, image: "host", limits: LIMITS, profile: "restricted", env: {} });
+    return {
+      channel: await backend.open(id),
+      reopen: () => backend.open(id),
+      echoServer: (port) => ({
+        kind: "process",
+        argv: ["/usr/bin/python3", "-c", ECHO_SERVER, String(port)],
+      }),
+      close: async () => {
+        await backend.destroy(id);
+        await rm(dataDir, { recursive: true, force: true });
+      },
+    };
+  });
+});
+
+test.each([
+  ["1.8.1", [1, 8], true],
+  ["1.7.2", [1, 8], false],
+  ["1.1.5+ds1", [1, 2, 8], false],
+  ["1.2.8", [1, 2, 8], true],
+  ["1.3", [1, 2, 8], true],
+  ["0.0~20221219.0", [20_230_701], false],
+  ["20250101.0", [20_230_701], true],
+] as const)("version %s against %j is current: %s", (version, floor, current) => {
+  expect(atLeast(version, floor)).toBe(current);
+});

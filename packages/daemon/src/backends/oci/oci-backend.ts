@@ -1,0 +1,306 @@
+/** The embedded backend: sandboxes on this machine, made by the launcher with crun, runc or runsc. */
+import { createHash } from "node:crypto";
+import { mkdir, realpath, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import { RunnerChannel } from "../../channel/runner-channel.ts";
+import type {
+  Backend,
+  BackendHealth,
+  IsolationReport,
+  SandboxHandle,
+  SandboxListing,
+  SandboxSpec,
+  SandboxStats,
+} from "../../ports/backend.ts";
+import type { Channel } from "../../ports/channel.ts";
+import type { ImageStore } from "../../ports/image-store.ts";
+import { freeze, isFrozen, readUsage, thaw } from "./cgroups.ts";
+import { buildOciConfig } from "./config/build-oci-config.ts";
+import { fitForGvisor } from "./config/gvisor.ts";
+import type { OciConfig } from "./config/oci-spec.ts";
+import { measureIsolation } from "./isolation.ts";
+import { Launcher } from "./launcher.ts";
+import type { LauncherCreate, LauncherDestroy } from "./launcher.ts";
+import { relayToRunner } from "./runner-relay.ts";
+import { dialRunner } from "./runner-socket.ts";
+import { findRuntimes, pickRuntime } from "./runtimes.ts";
+import type { Runtime, RuntimeKind } from "./runtimes.ts";
+import { handleOf, isAlive, isMissing, readRecord } from "./sandbox-record.ts";
+import type { SandboxRecord } from "./sandbox-record.ts";
+
+export interface OciBackendOptions {
+  readonly dataDir: string;
+  readonly images: ImageStore;
+  /** The two native programs, by absolute path. */
+  readonly launcher: string;
+  readonly runner: string;
+  /** Picked by version when absent. */
+  readonly runtime?: RuntimeKind;
+  /** Shared by all daemons of the machine, so that no two give out the same host ids. */
+  readonly idsDir: string;
+  /** The daemon's own hard limit of open files. */
+  readonly maxOpenFiles: number;
+  /** True on machines with cgroup v2 alone. */
+  readonly cgroupNamespace: boolean;
+  /** Changes what the launcher is asked to do; for tests that make it fail. */
+  readonly adjustCreate?: (request: LauncherCreate) => LauncherCreate;
+}
+
+function throwIfCancelled(signal: AbortSignal | undefined): void {
+  if (signal?.aborted === true)
+    throw new SandboxError("CANCELLED", "the sandbox is no longer wanted", {
+      cause: signal.reason,
+    });
+}
+
+const ID_FORM = /^sbx_[a-z0-9]{2,48}$/u;
+
+export class OciBackend implements Backend {
+  readonly name = "oci";
+  readonly #options: OciBackendOptions;
+  readonly #launcher: Launcher;
+  readonly #runtime: Runtime;
+  readonly #cgroupParent: string;
+  readonly #paused = new Set<string>();
+  #probes = 0;
+
+  private constructor(options: OciBackendOptions, runtime: Runtime, cgroupParent: string) {
+    this.#options = options;
+    this.#launcher = new Launcher(options.launcher);
+    this.#runtime = runtime;
+    this.#cgroupParent = cgroupParent;
+  }
+
+  static async open(options: OciBackendOptions): Promise<OciBackend> {
+    for (const name of ["", "sandboxes", "runtime", "templates"])
+      await mkdir(join(options.dataDir, name), { recursive: true, mode: 0o700 });
+    const dataDir = await realpath(options.dataDir);
+    // Named after the data directory: a daemon finds its own sandboxes and never another's.
+    const instance = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+    const runtime = await pickRuntime(options.runtime);
+    return new OciBackend({ ...options, dataDir }, runtime, `sandkasten-${instance}`);
+  }
+
+  get runtime(): Runtime {
+    return this.#runtime;
+  }
+
+  async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
+    this.#checkId(spec.id);
+    throwIfCancelled(signal);
+    const request = await this.#createRequest(spec);
+    try {
+      await this.#launcher.create(this.#options.adjustCreate?.(request) ?? request);
+      throwIfCancelled(signal);
+      const handle = await this.adopt(spec.id);
+      const channel = this.#channel(spec.id);
+      await channel.ping().finally(() => channel.close());
+      return handle;
+    } catch (error) {
+      // A launcher that was killed leaves its work half done. What was there before is not ours.
+      if (!(error instanceof SandboxError && error.code === "CONFLICT"))
+        await this.destroy(spec.id);
+      throw error;
+    }
+  }
+
+  async adopt(id: string): Promise<SandboxHandle> {
+    const record = await this.#living(id);
+    if (await isFrozen(record.cgroups)) this.#paused.add(id);
+    return handleOf(record);
+  }
+
+  async open(id: string): Promise<Channel> {
+    await this.#living(id);
+    return this.#channel(id);
+  }
+
+  #channel(id: string): RunnerChannel {
+    return new RunnerChannel({
+      connect: (signal) =>
+        this.#runtime.kind === "runsc"
+          ? relayToRunner(this.#destroyRequest(id).runtime, id, signal)
+          : dialRunner(this.#stateDir(id), signal),
+      silenceExpected: () => this.#paused.has(id),
+    });
+  }
+
+  async pause(id: string): Promise<void> {
+    const record = await this.#living(id);
+    this.#paused.add(id);
+    try {
+      await freeze(record.cgroups);
+    } catch (error) {
+      this.#paused.delete(id);
+      throw error;
+    }
+  }
+
+  async resume(id: string): Promise<void> {
+    const record = await this.#living(id);
+    await thaw(record.cgroups);
+    this.#paused.delete(id);
+  }
+
+  async destroy(id: string): Promise<void> {
+    this.#checkId(id);
+    await this.#launcher.destroy(this.#destroyRequest(id));
+    this.#paused.delete(id);
+  }
+
+  async list(): Promise<SandboxListing[]> {
+    const found = await this.#launcher.list({
+      sandboxes_dir: join(this.#options.dataDir, "sandboxes"),
+      ids_dir: this.#options.idsDir,
+      cgroup_parent: this.#cgroupParent,
+    });
+    return found.map(({ id, state }) => ({ id, state: state === "partial" ? "dead" : state }));
+  }
+
+  async stats(id: string): Promise<SandboxStats> {
+    const record = await this.#living(id);
+    const usage = await readUsage(record.cgroups);
+    return {
+      ...usage,
+      diskBytes: await this.#diskBytes(id, await isFrozen(record.cgroups)),
+      diskLimitBytes: record.meta.limits.diskBytes,
+    };
+  }
+
+  async isolation(id: string): Promise<IsolationReport> {
+    const record = await this.#living(id);
+    this.#probes += 1;
+    const execId = `probe-${process.pid}-${this.#probes}`;
+    const channel = this.#channel(id);
+    try {
+      return await measureIsolation(record, this.#runtime, channel, execId);
+    } finally {
+      channel.close();
+    }
+  }
+
+  async health(): Promise<BackendHealth> {
+    const checks: BackendHealth["checks"][number][] = (await this.#launcher.check()).map(
+      ({ name, ok, detail, remedy }) => ({
+        name,
+        ok,
+        detail,
+        ...(remedy !== undefined && { remedy }),
+      }),
+    );
+    for (const runtime of await findRuntimes())
+      checks.push({
+        name: `runtime_${runtime.kind}`,
+        ok: runtime.current,
+        detail: `${runtime.version}${runtime.kind === this.#runtime.kind ? ", in use" : ""}`,
+        ...(!runtime.current && { remedy: `install a newer ${runtime.kind}` }),
+      });
+    // Sandboxes need these; what else is missing is only less well enforced.
+    const needed = new Set(["user_namespace", "private_mounts"]);
+    return { usable: checks.every((check) => check.ok || !needed.has(check.name)), checks };
+  }
+
+  async #createRequest(spec: SandboxSpec): Promise<LauncherCreate> {
+    const { dataDir, idsDir, runner } = this.#options;
+    const rootfs = await this.#options.images.rootfs(spec.image);
+    const { limits } = spec;
+    return {
+      ...this.#destroyRequest(spec.id),
+      ids_dir: idsDir,
+      rootfs: { path: rootfs.path, binds: rootfs.binds, writable: spec.profile === "root" },
+      runner,
+      disk: {
+        bytes: limits.diskBytes,
+        inodes: limits.diskInodes,
+        templates_dir: join(dataDir, "templates"),
+      },
+      limits: {
+        memory_bytes: limits.memoryBytes,
+        cpu_millicores: limits.cpuMillicores,
+        pids: limits.pids,
+      },
+      config: this.#fit(
+        buildOciConfig({
+          profile: spec.profile,
+          memoryBytes: limits.memoryBytes,
+          imageEnv: rootfs.info.env,
+          env: spec.env,
+          // The launcher mounts these itself, before the runtime starts.
+          binds: [],
+          architecture: process.arch,
+          cgroupNamespace: this.#options.cgroupNamespace,
+          transport: this.#runtime.kind === "runsc" ? "relay" : "socket",
+          maxOpenFiles: this.#options.maxOpenFiles,
+        }),
+      ),
+      meta: {
+        image: spec.image,
+        image_digest: rootfs.info.digest,
+        profile: spec.profile,
+        limits,
+      },
+    };
+  }
+
+  #fit(config: OciConfig): OciConfig {
+    return this.#runtime.kind === "runsc" ? fitForGvisor(config) : config;
+  }
+
+  #destroyRequest(id: string): LauncherDestroy {
+    return {
+      id,
+      state_dir: this.#stateDir(id),
+      ids_dir: this.#options.idsDir,
+      cgroup_parent: this.#cgroupParent,
+      runtime: {
+        kind: this.#runtime.kind,
+        path: this.#runtime.path,
+        root: join(this.#options.dataDir, "runtime"),
+        // gVisor: its own network stack, with nothing but a loopback; ptrace runs everywhere.
+        ...(this.#runtime.kind === "runsc" && { args: ["--network=none", "--platform=ptrace"] }),
+      },
+    };
+  }
+
+  /** SECURITY: ids become paths; nothing but their plain form goes further (threat 37). */
+  #checkId(id: string): void {
+    if (!ID_FORM.test(id))
+      throw new SandboxError(
+        "INVALID_REQUEST",
+        `${JSON.stringify(id.slice(0, 64))} is no sandbox id`,
+      );
+  }
+
+  #stateDir(id: string): string {
+    return join(this.#options.dataDir, "sandboxes", id);
+  }
+
+  async #living(id: string): Promise<SandboxRecord> {
+    this.#checkId(id);
+    const record = await readRecord(this.#stateDir(id));
+    if (record === undefined)
+      throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
+    if (await isAlive(record)) return record;
+    throw new SandboxError(
+      "SANDBOX_UNREACHABLE",
+      `the sandbox ${id} has died; destroy it and make a new one`,
+    );
+  }
+
+  /** What the sandbox's files take up. A paused sandbox cannot say; then it is what was written back. */
+  async #diskBytes(id: string, paused: boolean): Promise<number> {
+    if (!paused) {
+      const channel = this.#channel(id);
+      const { diskUsedBytes } = await channel.ping().finally(() => channel.close());
+      if (diskUsedBytes !== undefined) return diskUsedBytes;
+    }
+    try {
+      const { blocks } = await stat(join(this.#stateDir(id), "disk.img"));
+      return blocks * 512;
+    } catch (error) {
+      if (isMissing(error)) return 0;
+      throw error;
+    }
+  }
+}

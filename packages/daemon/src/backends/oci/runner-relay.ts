@@ -1,0 +1,35 @@
+/** Reaches a runner through the runtime's `exec`, for runtimes that pass no socket on. */
+import { spawn } from "node:child_process";
+import { Duplex } from "node:stream";
+import { RUNNER_PATH } from "./config/mounts.ts";
+import type { LauncherRuntime } from "./launcher.ts";
+
+/**
+ * SECURITY: `exec` enters a hostile sandbox with a privileged program, which is why crun and runc
+ * are reached through a socket instead. gVisor's `exec` asks its own kernel, inside the sandbox,
+ * to start the process; the host's side never enters it.
+ */
+export function relayToRunner(
+  runtime: LauncherRuntime,
+  id: string,
+  signal: AbortSignal,
+): Promise<Duplex> {
+  const options = ["--root", runtime.root, ...(runtime.args ?? [])];
+  const child = spawn(runtime.path, [...options, "exec", id, RUNNER_PATH, "relay"], {
+    env: { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  return new Promise((resolve, reject) => {
+    const giveUp = (): void => void child.kill("SIGKILL");
+    signal.addEventListener("abort", giveUp, { once: true });
+    if (signal.aborted) giveUp();
+    child.once("error", reject);
+    child.once("spawn", () => {
+      signal.removeEventListener("abort", giveUp);
+      const stream = Duplex.from({ readable: child.stdout, writable: child.stdin });
+      // The relay ends with its connection, whichever side lets go first.
+      stream.once("close", () => child.kill("SIGKILL"));
+      resolve(stream);
+    });
+  });
+}

@@ -1,0 +1,24 @@
+/** Dials the runner of a sandbox through the socket that the launcher bound on the host. */
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import type { Socket } from "node:net";
+import { connectUnixSocket } from "../../channel/unix-socket.ts";
+
+/** The kernel's limit for the path of a socket, its closing NUL included. */
+const MAX_SOCKET_PATH_BYTES = 108;
+
+/**
+ * SECURITY: the socket lies in a directory of the host that root alone can enter; the sandbox has
+ * no path to it and cannot replace it (threat 45, guarded by tests/hostile).
+ */
+export async function dialRunner(stateDir: string, signal: AbortSignal): Promise<Socket> {
+  const path = join(stateDir, "runner.sock");
+  if (Buffer.byteLength(path) < MAX_SOCKET_PATH_BYTES) return await connectUnixSocket(path, signal);
+  // A data directory may be deeper than a socket's path can be long.
+  const directory = await open(stateDir);
+  try {
+    return await connectUnixSocket(`/proc/self/fd/${directory.fd}/runner.sock`, signal);
+  } finally {
+    await directory.close();
+  }
+}

@@ -1,0 +1,77 @@
+/** What the launcher wrote down about a sandbox, read back and checked against the living process. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import { z } from "zod";
+import type { SandboxHandle } from "../../ports/backend.ts";
+
+const limitsSchema = z.object({
+  memoryBytes: z.number(),
+  cpuMillicores: z.number(),
+  pids: z.number(),
+  diskBytes: z.number(),
+  diskInodes: z.number(),
+});
+
+const recordSchema = z.object({
+  id: z.string(),
+  pid: z.number().int().positive(),
+  start_time: z.number(),
+  base: z.number(),
+  cgroups: z.record(z.string(), z.string()),
+  mode: z.enum(["root", "rootless"]),
+  not_enforced: z.array(z.string()),
+  created_at_ms: z.number(),
+  runtime: z.object({ kind: z.enum(["crun", "runc", "runsc"]), path: z.string() }),
+  meta: z.object({
+    image: z.string(),
+    image_digest: z.string(),
+    profile: z.enum(["restricted", "root"]),
+    limits: limitsSchema,
+  }),
+});
+
+export type SandboxRecord = z.infer<typeof recordSchema>;
+
+/** Undefined when there is no (whole) record: the sandbox was never finished, or is gone. */
+export async function readRecord(stateDir: string): Promise<SandboxRecord | undefined> {
+  const path = join(stateDir, "sandbox.json");
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+  const parsed = recordSchema.safeParse(JSON.parse(text));
+  if (parsed.success) return parsed.data;
+  throw new SandboxError("INTERNAL_ERROR", `${path} is damaged`, { cause: parsed.error });
+}
+
+/** A pid alone may have been given to another process meanwhile; with its start time it is one. */
+export async function isAlive(record: SandboxRecord): Promise<boolean> {
+  try {
+    const stat = await readFile(`/proc/${record.pid}/stat`, "utf8");
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return fields[0] !== "Z" && Number(fields[19]) === record.start_time;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}
+
+export function handleOf(record: SandboxRecord): SandboxHandle {
+  return {
+    id: record.id,
+    image: record.meta.image,
+    profile: record.meta.profile,
+    limits: record.meta.limits,
+    createdAtMs: record.created_at_ms,
+  };
+}
+
+/** The process, or file, is not there (any more). */
+export function isMissing(error: unknown): boolean {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return code === "ENOENT" || code === "ESRCH" || code === "ENODEV";
+}

@@ -1,0 +1,114 @@
+import { describe, expect, test } from "vitest";
+import { argumentRules } from "./argument-rules.ts";
+import { DENIALS, REVIEWED_THROUGH } from "./deny-table.ts";
+import { buildSeccompProfile } from "./profile.ts";
+import { AARCH64_SYSCALLS, X86_64_SYSCALLS } from "./syscall-table.generated.ts";
+
+describe("the deny table", () => {
+  test("names each system call once", () => {
+    const names = DENIALS.flatMap((denial) => denial.syscalls);
+    expect(names.filter((name, index) => names.indexOf(name) !== index)).toEqual([]);
+  });
+
+  test.each([
+    ["A1, A2: namespaces", ["unshare", "setns", "clone3"]],
+    [
+      "A3: mounts",
+      [
+        "mount",
+        "umount2",
+        "pivot_root",
+        "fsopen",
+        "fsmount",
+        "open_tree",
+        "move_mount",
+        "mount_setattr",
+      ],
+    ],
+    [
+      "A7: kernel surface",
+      [
+        "bpf",
+        "perf_event_open",
+        "userfaultfd",
+        "io_uring_setup",
+        "io_uring_enter",
+        "keyctl",
+        "add_key",
+      ],
+    ],
+    [
+      "A7: handles, kernels, modules",
+      ["open_by_handle_at", "kexec_load", "kexec_file_load", "init_module", "finit_module"],
+    ],
+  ])("denies what threat %s names", (_threat, syscalls) => {
+    const denied = DENIALS.flatMap((denial) => denial.syscalls);
+    expect(syscalls.filter((name) => !denied.includes(name))).toEqual([]);
+  });
+
+  test("names only system calls that some processor has", () => {
+    const unknown = DENIALS.flatMap((denial) => denial.syscalls).filter(
+      (name) => !Object.hasOwn(X86_64_SYSCALLS, name) && !Object.hasOwn(AARCH64_SYSCALLS, name),
+    );
+    expect(unknown).toEqual([]);
+  });
+
+  test("was reviewed as far as the syscall table goes", () => {
+    for (const table of [X86_64_SYSCALLS, AARCH64_SYSCALLS]) {
+      expect(Math.max(...Object.values(table))).toBe(REVIEWED_THROUGH.number);
+      expect(table[REVIEWED_THROUGH.name]).toBe(REVIEWED_THROUGH.number);
+    }
+  });
+});
+
+describe.each([
+  ["x64", X86_64_SYSCALLS, "SCMP_ARCH_X86_64"],
+  ["arm64", AARCH64_SYSCALLS, "SCMP_ARCH_AARCH64"],
+] as const)("buildSeccompProfile(%s)", (architecture, table, ociName) => {
+  const profile = buildSeccompProfile(architecture);
+  const allowed = profile.syscalls
+    .filter((rule) => rule.action === "SCMP_ACT_ALLOW" && !rule.args)
+    .flatMap((rule) => rule.names);
+
+  test("answers ENOSYS to what it does not know", () => {
+    expect(profile.defaultAction).toBe("SCMP_ACT_ERRNO");
+    expect(profile.defaultErrnoRet).toBe(38);
+  });
+
+  test("names this architecture only", () => {
+    expect(profile.architectures).toEqual([ociName]);
+  });
+
+  test("puts each system call of the table under exactly one judgement", () => {
+    const denied = DENIALS.flatMap((denial) => denial.syscalls);
+    const judgedByArguments = new Set(argumentRules().map((rule) => rule.syscall));
+    for (const name of Object.keys(table)) {
+      const judgements = [
+        allowed.includes(name),
+        denied.includes(name),
+        judgedByArguments.has(name),
+      ];
+      expect([name, judgements.filter(Boolean).length]).toEqual([name, 1]);
+    }
+  });
+
+  test("names no system call that the processor lacks", () => {
+    const named = profile.syscalls.flatMap((rule) => rule.names);
+    expect(named.filter((name) => !Object.hasOwn(table, name))).toEqual([]);
+  });
+});
+
+describe("buildSeccompProfile()", () => {
+  test.each(["ia32", "riscv64", "toString", ""])(
+    "refuses the processor %j rather than leave the filter out",
+    (architecture) => {
+      expect(() => buildSeccompProfile(architecture)).toThrow(
+        /no seccomp profile for the processor/,
+      );
+    },
+  );
+
+  test("stays small, because every rule costs each create time", () => {
+    expect(buildSeccompProfile("x64").syscalls.length).toBeLessThanOrEqual(80);
+  });
+});

@@ -1,0 +1,101 @@
+/** Builds the seccomp section of an OCI configuration: the syscall table, minus what is denied. */
+import { SandboxError } from "@sandkasten/protocol";
+import type { ArgumentRule } from "./argument-rules.ts";
+import { argumentRules } from "./argument-rules.ts";
+import { DENIALS, ERRNO } from "./deny-table.ts";
+import { AARCH64_SYSCALLS, X86_64_SYSCALLS } from "./syscall-table.generated.ts";
+
+/** Node's name for a processor (`process.arch`) that the profile is written for. */
+export type SeccompArchitecture = "x64" | "arm64";
+
+export interface SeccompArgument {
+  readonly index: number;
+  readonly value: number;
+  readonly valueTwo: number;
+  readonly op: "SCMP_CMP_MASKED_EQ";
+}
+
+export interface SeccompRule {
+  readonly names: readonly string[];
+  readonly action: "SCMP_ACT_ALLOW" | "SCMP_ACT_ERRNO";
+  readonly errnoRet?: number;
+  readonly args?: readonly SeccompArgument[];
+}
+
+/** `linux.seccomp` of the OCI runtime specification, as far as it is used here. */
+export interface SeccompProfile {
+  readonly defaultAction: "SCMP_ACT_ERRNO";
+  readonly defaultErrnoRet: number;
+  readonly architectures: readonly string[];
+  readonly syscalls: readonly SeccompRule[];
+}
+
+const TARGETS: Readonly<
+  Record<
+    SeccompArchitecture,
+    { readonly name: string; readonly table: Readonly<Record<string, number>> }
+  >
+> = {
+  x64: { name: "SCMP_ARCH_X86_64", table: X86_64_SYSCALLS },
+  arm64: { name: "SCMP_ARCH_AARCH64", table: AARCH64_SYSCALLS },
+};
+
+/**
+ * The profile for one processor.
+ *
+ * SECURITY: threat A9: only the machine's own architecture is named, so the runtime's library kills
+ * (SIGSYS) whoever enters through another one, such as `int 0x80` or x32, whose numbers this filter
+ * does not mean. A number that the table does not know is ENOSYS. Guarded by seccomp.container.test.ts.
+ *
+ * @throws SandboxError `UNSUPPORTED` when there is no profile for the processor: such a sandbox is refused, never made without.
+ */
+export function buildSeccompProfile(architecture: string): SeccompProfile {
+  const target = Object.hasOwn(TARGETS, architecture)
+    ? TARGETS[architecture as SeccompArchitecture]
+    : undefined;
+  if (!target) {
+    throw new SandboxError(
+      "UNSUPPORTED",
+      `there is no seccomp profile for the processor "${architecture}"; use a machine with one of: ${Object.keys(TARGETS).join(", ")}`,
+    );
+  }
+  const known = (name: string): boolean => Object.hasOwn(target.table, name);
+  const byArguments = argumentRules().filter((rule) => known(rule.syscall));
+  const special = new Set([
+    ...byArguments.map((rule) => rule.syscall),
+    ...DENIALS.flatMap((denial) => denial.syscalls),
+  ]);
+  // What is denied with ENOSYS needs no rule: that is the default.
+  const refused = DENIALS.filter((denial) => denial.errno === "EPERM").flatMap((denial) =>
+    denial.syscalls.filter(known),
+  );
+  return {
+    defaultAction: "SCMP_ACT_ERRNO",
+    defaultErrnoRet: ERRNO.ENOSYS,
+    architectures: [target.name],
+    syscalls: [
+      {
+        names: Object.keys(target.table).filter((name) => !special.has(name)),
+        action: "SCMP_ACT_ALLOW",
+      },
+      { names: refused, action: "SCMP_ACT_ERRNO", errnoRet: ERRNO.EPERM },
+      ...byArguments.map(toRule),
+    ],
+  };
+}
+
+function toRule(rule: ArgumentRule): SeccompRule {
+  return {
+    names: [rule.syscall],
+    ...(rule.action === "allow"
+      ? { action: "SCMP_ACT_ALLOW" as const }
+      : { action: "SCMP_ACT_ERRNO" as const, errnoRet: ERRNO[rule.action] }),
+    // The specification's names mislead: under MASKED_EQ, `value` is the mask and `valueTwo` what must remain.
+    args: rule.tests.map((test) => ({
+      index: test.index,
+      value: test.mask,
+      valueTwo: test.value,
+      op: "SCMP_CMP_MASKED_EQ" as const,
+    })),
+  };
+}

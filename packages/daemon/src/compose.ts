@@ -1,0 +1,103 @@
+/** Builds the concrete parts and joins them; the only place that does. */
+import { access, constants, readFile, stat } from "node:fs/promises";
+import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { SandboxError } from "@sandkasten/protocol";
+import { OciBackend } from "./backends/oci/oci-backend.ts";
+import type { OciBackendOptions } from "./backends/oci/oci-backend.ts";
+import { LocalImageStore } from "./images/local-image-store.ts";
+import type { ImagePolicy } from "./images/local-image-store.ts";
+import type { ImageStore } from "./ports/image-store.ts";
+
+export interface EmbeddedOptions {
+  /** Where images and sandboxes are kept. */
+  readonly dataDir: string;
+  /** Which OCI runtime to use; picked by version when absent. */
+  readonly runtime?: "crun" | "runc" | "runsc";
+  readonly images?: ImagePolicy;
+  /** Where the two native programs are. */
+  readonly nativeDir?: string;
+  /** Where the machine's sandboxes note the host ids they hold. */
+  readonly idsDir?: string;
+  readonly adjustCreate?: OciBackendOptions["adjustCreate"];
+}
+
+/** The embedded backend and its images. */
+export interface Embedded {
+  readonly backend: OciBackend;
+  readonly images: ImageStore;
+}
+
+const NATIVE_DIR = fileURLToPath(new URL("../../../native/bin", import.meta.url));
+const IDS_DIR = "/run/sandkasten/ids";
+/** What tools of the machine get to see of the environment. */
+const TOOL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/** Sandboxes on this machine, with nothing else running. */
+export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedded> {
+  const nativeDir = options.nativeDir ?? NATIVE_DIR;
+  const [launcher, runner] = await Promise.all(
+    ["launcher", "runner"].map((name) => requireProgram(join(nativeDir, name))),
+  );
+  const images = await LocalImageStore.open({
+    dataDir: options.dataDir,
+    policy: options.images ?? { allowedImages: [] },
+    tools: {
+      skopeo: (await findProgram("skopeo")) ?? "skopeo",
+      xz: (await findProgram("xz")) ?? "xz",
+      sync: (await findProgram("sync")) ?? "sync",
+      env: { PATH: TOOL_PATH },
+    },
+    nowMs: () => Date.now(),
+  });
+  const backend = await OciBackend.open({
+    dataDir: options.dataDir,
+    images,
+    launcher: launcher ?? "",
+    runner: runner ?? "",
+    idsDir: options.idsDir ?? IDS_DIR,
+    maxOpenFiles: await hardOpenFileLimit(),
+    cgroupNamespace: await onlyUnifiedCgroups(),
+    ...(options.runtime !== undefined && { runtime: options.runtime }),
+    ...(options.adjustCreate !== undefined && { adjustCreate: options.adjustCreate }),
+  });
+  return { backend, images };
+}
+
+async function requireProgram(path: string): Promise<string> {
+  try {
+    await access(path, constants.X_OK);
+    return path;
+  } catch (cause) {
+    throw new SandboxError(
+      "UNSUPPORTED",
+      `${path} is missing; build it with \`npm run setup\` in the project's folder`,
+      { cause },
+    );
+  }
+}
+
+async function findProgram(name: string): Promise<string | undefined> {
+  for (const directory of TOOL_PATH.split(delimiter)) {
+    const path = join(directory, name);
+    const found = await access(path, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+    if (found) return path;
+  }
+  return undefined;
+}
+
+async function hardOpenFileLimit(): Promise<number> {
+  const limits = await readFile("/proc/self/limits", "utf8");
+  const hard = /^Max open files\s+\S+\s+(\S+)/mu.exec(limits)?.[1] ?? "1024";
+  return hard === "unlimited" ? 1_048_576 : Number(hard);
+}
+
+async function onlyUnifiedCgroups(): Promise<boolean> {
+  return await stat("/sys/fs/cgroup/cgroup.controllers").then(
+    () => true,
+    () => false,
+  );
+}
