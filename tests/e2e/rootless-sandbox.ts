@@ -1,0 +1,35 @@
+/** Makes a sandbox and tells of it as JSON; started by a test as a user without rights. */
+import { composeEmbedded } from "@sandkasten/daemon";
+import { TEST_LIMITS, newSandboxId, testSandbox } from "../support/sandbox-machine.ts";
+
+const dataDir = process.argv[2] ?? "";
+const { backend } = await composeEmbedded({ dataDir, idsDir: `${dataDir}/ids` });
+const id = newSandboxId();
+await backend.create({
+  id,
+  image: "host",
+  limits: TEST_LIMITS,
+  profile: "restricted",
+  env: {},
+});
+try {
+  const channel = await backend.open(id);
+  const { sh } = testSandbox(id, channel);
+  await sh("cd /tmp; KEPT=yes");
+  await channel.writeFile("file", Buffer.from("content"));
+  const late = await sh("setsid sleep 4000 & (setsid sleep 4001 &); sleep 4002", {
+    timeoutMs: 300,
+  });
+  const told = {
+    shell: (await sh("echo $KEPT; pwd; cat /workspace/file")).stdout,
+    timeout: late.reason,
+    survivors: (await sh("ps ax | grep -c '[s]leep 400'")).stdout.trim(),
+    network: (await sh("cat /proc/net/dev | grep -c :")).stdout.trim(),
+    isolation: await backend.isolation(id),
+  };
+  channel.close();
+  await backend.destroy(id);
+  console.log(JSON.stringify({ ...told, left: await backend.list() }));
+} finally {
+  await backend.destroy(id);
+}

@@ -1,0 +1,342 @@
+import { createHash } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { importSmallImage } from "../support/images.ts";
+import { MIB, newExecId, SandboxMachine } from "../support/sandbox-machine.ts";
+import type { TestSandbox } from "../support/sandbox-machine.ts";
+
+/** The shells that images bring: bash on most, dash and busybox on the small ones. */
+describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (shell) => {
+  let machine: SandboxMachine;
+  let sandbox: TestSandbox;
+
+  beforeAll(async () => {
+    machine = await SandboxMachine.start();
+    const image = shell === "bash" ? "host" : await importSmallImage(machine.embedded, shell);
+    sandbox = await machine.sandbox({ image });
+  });
+
+  afterAll(async () => {
+    await machine[Symbol.asyncDispose]();
+  });
+
+  /** Processes of the sandbox whose command line contains a text. */
+  async function running(text: string): Promise<number> {
+    const { stdout } = await sandbox.run([
+      "/bin/sh",
+      "-c",
+      `n=0; for f in /proc/[0-9]*/cmdline; do
+         case "$(tr '\\0' ' ' <"$f" 2>/dev/null || cat "$f" 2>/dev/null)" in
+           *sh*-c*) ;; *"${text}"*) n=$((n+1));;
+         esac
+       done; echo $n`,
+    ]);
+    return Number(stdout);
+  }
+
+  test("directory, variables and functions last", async () => {
+    await sandbox.sh("cd /tmp; X=1; export Y=2; greet() { echo hello $1; }");
+    const { stdout, cwd } = await sandbox.sh("pwd; echo $X $Y; greet you");
+    expect(stdout).toBe("/tmp\n1 2\nhello you\n");
+    expect(cwd).toBe("/tmp");
+  });
+
+  test("an alias can be used in the next command", async () => {
+    await sandbox.sh("alias shout='echo LOUD'");
+    expect((await sandbox.sh("shout")).stdout).toBe("LOUD\n");
+  });
+
+  test("a heredoc is read to its end and no further", async () => {
+    const { stdout } = await sandbox.sh("cat <<'END'\n$HOME `x` \"'\nEND\necho after");
+    expect(stdout).toBe("$HOME `x` \"'\nafter\n");
+  });
+
+  test("an unterminated heredoc does not hang and does not eat the next command", async () => {
+    expect((await sandbox.sh("cat <<END\nabc")).stdout).toBe(shell === "bash" ? "abc\n" : "abc");
+    expect((await sandbox.sh("echo next")).stdout).toBe("next\n");
+  });
+
+  test.each(['echo "open', "echo 'open", "if true; then", "echo $(", "{ echo a"])(
+    "the incomplete %s is a syntax error and the shell lives",
+    async (text) => {
+      await sandbox.sh("KEPT=yes");
+      const { exitCode, stderr, reason } = await sandbox.sh(text);
+      expect(reason).toBe("exited");
+      expect(exitCode).not.toBe(0);
+      expect(stderr).not.toBe("");
+      expect(await sandbox.sh("echo $KEPT")).toMatchObject({
+        stdout: "yes\n",
+        shellRestarted: false,
+      });
+    },
+  );
+
+  test("set -u: an unset variable fails the command, not the shell", async () => {
+    const { exitCode, stdout } = await sandbox.sh("set -u; KEPT=2; echo $unset_thing; echo no");
+    expect(exitCode).not.toBe(0);
+    expect(stdout).toBe("");
+    expect((await sandbox.sh("set +u; echo $KEPT")).stdout).toBe("2\n");
+  });
+
+  test("set -e: a failure ends the shell as it would a person's, and a new one starts", async () => {
+    const { exitCode, stdout } = await sandbox.sh("set -e; false; echo no");
+    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: "" });
+    expect(await sandbox.sh("echo back")).toMatchObject({
+      stdout: "back\n",
+      shellRestarted: true,
+    });
+    expect((await sandbox.sh("true")).shellRestarted).toBe(false);
+  });
+
+  test("exec 2>&1 redirects and loses nothing afterwards", async () => {
+    expect((await sandbox.sh("exec 2>&1; echo a; echo b >&2")).stdout).toBe("a\nb\n");
+    expect(await sandbox.sh("echo c; echo d >&2")).toMatchObject({ stdout: "c\n", stderr: "d\n" });
+  });
+
+  test("traps are kept and fire", async () => {
+    await sandbox.sh("trap 'echo trapped' USR1");
+    expect((await sandbox.sh("kill -USR1 $$; echo done")).stdout).toContain("trapped\n");
+    await sandbox.sh("trap - USR1");
+  });
+
+  test("cat and read without stdin see its end at once", async () => {
+    const { stdout } = await sandbox.sh('cat; read line; echo "[$line] $?"');
+    expect(stdout).toBe("[] 1\n");
+  });
+
+  test("stdin is what was given, to its end", async () => {
+    const stream = await sandbox.channel.exec(
+      { kind: "shell", text: 'read first; echo "got $first"; cat' },
+      { execId: newExecId(), stdin: true },
+    );
+    await stream.writeStdin(Buffer.from("one\ntwo\nthree"));
+    await stream.closeStdin();
+    let text = "";
+    for await (const { bytes } of stream) text += Buffer.from(bytes).toString();
+    expect(text).toBe("got one\ntwo\nthree");
+  });
+
+  test("a command's stdin is not the rest of the script", async () => {
+    expect((await sandbox.sh("cat\necho still here")).stdout).toBe("still here\n");
+  });
+
+  test("a script of many lines runs whole", async () => {
+    const { stdout, exitCode } = await sandbox.sh(
+      "n=0\nwhile [ $n -lt 3 ]; do\n  n=$((n+1))\n  echo $n\ndone\n( exit 7 )",
+    );
+    expect({ stdout, exitCode }).toEqual({ stdout: "1\n2\n3\n", exitCode: 7 });
+  });
+
+  test("a command of 1 MiB runs", async () => {
+    const tail = "\necho end";
+    const text = `: '${"x".repeat(MIB - tail.length - 4)}'${tail}`;
+    expect(text.length).toBe(MIB);
+    expect((await sandbox.sh(text)).stdout).toBe("end\n");
+  });
+
+  test("a command over 1 MiB is refused", async () => {
+    await expect(sandbox.sh(`: ${"x".repeat(MIB)}`)).rejects.toMatchObject({
+      code: expect.stringMatching(/PAYLOAD_TOO_LARGE|INVALID_REQUEST/u),
+    });
+  });
+
+  test("NUL, invalid UTF-8, CR and a missing last newline pass unchanged", async () => {
+    const stream = await sandbox.channel.exec(
+      { kind: "shell", text: String.raw`printf 'a\000b\377\376\r\nend'` },
+      { execId: newExecId() },
+    );
+    const parts: Buffer[] = [];
+    for await (const { bytes } of stream) parts.push(Buffer.from(bytes));
+    expect(Buffer.concat(parts).toString("latin1")).toBe("a\0b\xff\xfe\r\nend");
+  });
+
+  test("exit 3 reports 3; a new shell starts where the old one was", async () => {
+    await sandbox.sh("cd /");
+    expect(await sandbox.sh("cd /tmp; echo bye; exit 3")).toMatchObject({
+      exitCode: 3,
+      reason: "exited",
+      stdout: "bye\n",
+      cwd: "/tmp",
+    });
+    expect(await sandbox.sh("pwd")).toMatchObject({ stdout: "/tmp\n", shellRestarted: true });
+  });
+
+  test("kill $$ and kill -9 $$ do not hang", async () => {
+    await sandbox.sh("kill $$; echo survived");
+    expect(await sandbox.sh("kill -9 $$")).toMatchObject({ reason: "killed", exitCode: 137 });
+    expect(await sandbox.sh("echo on")).toMatchObject({ stdout: "on\n", shellRestarted: true });
+  });
+
+  test("exec of another program reports that program's end", async () => {
+    expect(await sandbox.sh("exec sh -c 'echo other; exit 5'")).toMatchObject({
+      exitCode: 5,
+      stdout: "other\n",
+    });
+    expect(await sandbox.sh("exec sleep 1000", { timeoutMs: 300 })).toMatchObject({
+      reason: "timeout",
+      exitCode: 124,
+    });
+    expect(await sandbox.sh("echo on")).toMatchObject({ stdout: "on\n", shellRestarted: true });
+  });
+
+  test("a background server returns at once, lives on, and its later output is kept", async () => {
+    const execId = newExecId();
+    const first = await sandbox.sh("(while :; do echo tick; sleep 0.1; done) & echo started", {
+      execId,
+    });
+    expect(first.stdout.startsWith("started\n") || first.stdout.includes("started\n")).toBe(true);
+    expect(first.reason).toBe("exited");
+    expect((await sandbox.sh("echo other")).output).toBe("other\n");
+    const tail = await sandbox.channel.attach(execId, {
+      offset: first.stdoutBytes,
+      until: "closed",
+    });
+    for await (const { bytes } of tail) {
+      expect(Buffer.from(bytes).toString()).toContain("tick");
+      break;
+    }
+    await sandbox.channel.signal(execId, 9, { tree: true });
+  });
+
+  test("at a timeout all that the command started dies, earlier jobs and the shell do not", async () => {
+    await sandbox.sh("KEPT=3; sleep 4001 & setsid sleep 4002 &");
+    const { reason, exitCode, stdout } = await sandbox.sh(
+      "echo before; sleep 5001 & setsid sleep 5002 & (setsid sleep 5003 &); (sleep 5004 &); sleep 5005",
+      { timeoutMs: 500 },
+    );
+    expect({ reason, exitCode, stdout }).toEqual({
+      reason: "timeout",
+      exitCode: 124,
+      stdout: "before\n",
+    });
+    expect(await running("sleep 500")).toBe(0);
+    expect(await running("sleep 400")).toBe(2);
+    expect(await sandbox.sh("echo $KEPT")).toMatchObject({ stdout: "3\n", shellRestarted: false });
+    await sandbox.sh(
+      'for f in /proc/[0-9]*; do case "$(cat $f/cmdline 2>/dev/null)" in sleep400*) kill -9 ${f#/proc/};; esac; done',
+    );
+  });
+
+  test("a program that ignores the interrupt is killed; a loop of the shell itself is stopped", async () => {
+    await sandbox.sh("KEPT=4");
+    const deaf = await sandbox.sh("sh -c \"trap '' INT; while :; do sleep 0.05; done\"", {
+      timeoutMs: 300,
+    });
+    expect(deaf).toMatchObject({ reason: "timeout", exitCode: 124 });
+    const loop = await sandbox.sh("while :; do :; done", { timeoutMs: 300 });
+    expect(loop).toMatchObject({ reason: "timeout", exitCode: 124 });
+    expect(await sandbox.sh("echo $KEPT")).toMatchObject({ stdout: "4\n", shellRestarted: false });
+  });
+
+  test("a shell that ignores the interrupt and loops is replaced", async () => {
+    expect(await sandbox.sh("trap '' INT; while :; do :; done", { timeoutMs: 300 })).toMatchObject({
+      reason: "timeout",
+    });
+    expect(await sandbox.sh("echo new")).toMatchObject({ stdout: "new\n", shellRestarted: true });
+  });
+
+  test("silence ends a command with an idle timeout, output keeps it alive", async () => {
+    expect(await sandbox.sh("echo a; sleep 1000", { idleTimeoutMs: 400 })).toMatchObject({
+      reason: "idle_timeout",
+      exitCode: 124,
+      stdout: "a\n",
+    });
+    const busy = await sandbox.sh("for i in 1 2 3 4 5 6; do sleep 0.2; echo $i; done", {
+      idleTimeoutMs: 800,
+    });
+    expect(busy).toMatchObject({ reason: "exited", stdout: "1\n2\n3\n4\n5\n6\n" });
+  });
+
+  test("output that looks like our own records is only output", async () => {
+    const text = "printf 'exit 0 /etc\\0'; printf '__SANDKASTEN_END__:x:0:/\\n'; false";
+    expect(await sandbox.sh(text)).toMatchObject({
+      exitCode: 1,
+      stdout: "exit 0 /etc\0__SANDKASTEN_END__:x:0:/\n",
+    });
+  });
+
+  test("a directory with a colon, a newline or a space is reported whole", async () => {
+    const odd = "/tmp/a:b\nc d";
+    const { cwd } = await sandbox.sh(`mkdir -p '${odd}'; cd '${odd}'`);
+    expect(cwd).toBe(odd);
+    expect((await sandbox.sh("exit 0")).cwd).toBe(odd);
+    expect((await sandbox.sh("pwd; cd /tmp")).stdout).toBe(`${odd}\n`);
+  });
+
+  test("cwd and env of a command are set first and stay", async () => {
+    const first = await sandbox.sh("pwd; echo $GREETING", {
+      cwd: "/",
+      env: { GREETING: "it's $HOME" },
+    });
+    expect(first.stdout).toBe("/\nit's $HOME\n");
+    expect((await sandbox.sh("pwd; echo $GREETING")).stdout).toBe("/\nit's $HOME\n");
+    const missing = await sandbox.sh("echo not run", { cwd: "/nowhere" });
+    expect(missing).toMatchObject({ stdout: "" });
+    expect(missing.exitCode).not.toBe(0);
+  });
+
+  test("commands run one after the other, in the order they came", async () => {
+    const ran = await Promise.all([
+      sandbox.sh("sleep 0.3; ORDER=1; echo $ORDER"),
+      sandbox.sh("ORDER=${ORDER}2; echo $ORDER"),
+      sandbox.sh("ORDER=${ORDER}3; echo $ORDER"),
+    ]);
+    expect(ran.map(({ stdout }) => stdout)).toEqual(["1\n", "12\n", "123\n"]);
+  });
+
+  test("merged output keeps the exact order of the two streams", async () => {
+    const lines = Array.from({ length: 200 }, (_, i) => `o${i}\ne${i}\n`).join("");
+    const { stdout } = await sandbox.sh(
+      "i=0; while [ $i -lt 200 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done",
+      { merge: true },
+    );
+    expect(stdout).toBe(lines);
+  });
+
+  test("/dev/stdout and /dev/stderr can be written to", async () => {
+    expect(await sandbox.sh("echo a >/dev/stdout; echo b >/dev/stderr")).toMatchObject({
+      stdout: "a\n",
+      stderr: "b\n",
+    });
+  });
+
+  test("200 MB of output reach a slow reader byte for byte", async () => {
+    const count = 200 * MIB;
+    const stream = await sandbox.channel.exec(
+      { kind: "shell", text: `yes 0123456789abcde | head -c ${count}` },
+      { execId: newExecId() },
+    );
+    const hash = createHash("sha256");
+    let bytesRead = 0;
+    let naps = 0;
+    for await (const { bytes, offset } of stream) {
+      expect(offset).toBe(bytesRead);
+      hash.update(bytes);
+      bytesRead += bytes.length;
+      if (bytesRead > naps * 20 * MIB) {
+        naps += 1;
+        await sleep(100);
+      }
+    }
+    const expected = createHash("sha256");
+    const block = Buffer.from("0123456789abcde\n".repeat(65_536));
+    for (let done = 0; done < count; done += block.length) expected.update(block);
+    expect(bytesRead).toBe(count);
+    expect(hash.digest("hex")).toBe(expected.digest("hex"));
+    expect(await stream.ended).toMatchObject({ exitCode: 0, stdoutBytes: count, droppedBytes: 0 });
+  });
+});
+
+describe("an image without a shell", () => {
+  test("programs run by their arguments, and the shell is said to be missing", async () => {
+    await using machine = await SandboxMachine.start();
+    const image = await importSmallImage(machine.embedded, "bare");
+    const sandbox = await machine.sandbox({ image });
+    expect(await sandbox.run(["/bin/busybox", "echo", "hello"])).toMatchObject({
+      stdout: "hello\n",
+      exitCode: 0,
+    });
+    await expect(sandbox.sh("echo x")).rejects.toMatchObject({ code: "NO_SHELL" });
+    expect((await sandbox.channel.ping()).shell).toBe("none");
+  });
+});

@@ -1,0 +1,115 @@
+/** Threats 26 and 31: pipes, devices, sockets, and files that lie about themselves. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
+import { runtimeUnderTest } from "../support/runtime-under-test.ts";
+import { newExecId, SandboxMachine } from "../support/sandbox-machine.ts";
+import { installAttack } from "../torture/attacks/install-attack.ts";
+import { bytesOf, outcomeOf, readAll } from "../torture/attacks/outcome.ts";
+
+let machine: SandboxMachine;
+beforeAll(async () => {
+  machine = await SandboxMachine.start({ runtime: runtimeUnderTest() });
+  await warmUp(machine);
+});
+afterAll(() => machine[Symbol.asyncDispose]());
+
+test("a pipe, a socket or a device is refused at once, read or written, and never waited for", async () => {
+  await aroundCase(machine, async ({ sandbox }) => {
+    const { channel, sh } = await sandbox();
+    await sh(
+      `mkfifo fifo; ln -s fifo to-fifo
+       python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")'`,
+    );
+    const { stdout: farewell } = await sh(
+      "trap -p EXIT | grep -o '/run/sandkasten/exit-[0-9a-f]*'",
+    );
+    expect(farewell).not.toBe("");
+    const devices = ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts/ptmx"];
+    for (const path of [
+      "fifo",
+      "to-fifo",
+      "socket",
+      farewell.trim(),
+      ...devices.map((name) => `/dev/${name}`),
+    ]) {
+      expect(await outcomeOf(readAll(channel, path)), `read ${path}`).toMatch(
+        /NOT_A_FILE|PERMISSION_DENIED/u,
+      );
+      expect(await outcomeOf(channel.writeFile(path, Buffer.from("x"))), `write ${path}`).toMatch(
+        /NOT_A_FILE|PERMISSION_DENIED/u,
+      );
+      expect(await outcomeOf(channel.listDirectory(path)), `list ${path}`).toMatch(
+        /NOT_A_DIRECTORY|PERMISSION_DENIED/u,
+      );
+    }
+    expect(await outcomeOf(channel.extractTar("fifo", Buffer.alloc(1024)))).not.toBe("HANGS");
+    // Packed, they are left out.
+    expect(String(await bytesOf(await channel.createTar("/workspace")))).not.toContain("socket");
+    // A pipe on the way to another file system is not opened either.
+    expect(await outcomeOf(channel.move("fifo", "/tmp/fifo"))).toBe("UNSUPPORTED");
+    await channel.remove("fifo");
+    expect(await outcomeOf(channel.stat("fifo"))).toBe("FILE_NOT_FOUND");
+  });
+});
+
+test("a file that becomes a pipe while it is moved to another file system holds nothing up", async () => {
+  await aroundCase(machine, async ({ sandbox }) => {
+    const { channel, run, sh } = await sandbox();
+    const exchange = await installAttack(channel, "exchange");
+    await sh("mkfifo pipe; echo x >moving");
+    const swapping = run([exchange, "2", "moving", "pipe"]);
+    const outcomes = new Set<string>();
+    for (const until = performance.now() + 2_000; performance.now() < until;) {
+      const outcome = await outcomeOf(channel.move("moving", "/tmp/moved", { overwrite: true }));
+      outcomes.add(outcome);
+      if (outcome === "HANGS") break;
+      // Whichever of the two it was, it is gone now.
+      if (outcome === "done") await sh("rm -f moving pipe; mkfifo pipe; echo x >moving");
+    }
+    expect([...outcomes]).not.toContain("HANGS");
+    expect(outcomes.size).toBeGreaterThan(1);
+    await swapping;
+    expect(await outcomeOf(channel.stat("/workspace"))).toBe("done");
+  });
+});
+
+test("sizes and times beyond all reason are told without ending what else runs", async () => {
+  await aroundCase(machine, async ({ sandbox }) => {
+    const { channel, sh } = await sandbox();
+    await sh(
+      `truncate -s 7E /tmp/huge
+       touch -d @9999999999999999 /tmp/late
+       touch -d @-9999999999999999 /tmp/early`,
+    );
+    const beside = await channel.exec(
+      { kind: "process", argv: ["sleep", "2"] },
+      { execId: newExecId() },
+    );
+    expect.soft(await outcomeOf(channel.stat("/tmp/huge"))).toBe("done");
+    expect.soft(await outcomeOf(channel.stat("/tmp/late"))).toBe("done");
+    expect.soft(await outcomeOf(channel.stat("/tmp/early"))).toBe("done");
+    expect.soft(await outcomeOf(channel.listDirectory("/tmp"))).toBe("done");
+    expect
+      .soft(await outcomeOf(readAll(channel, "/tmp/huge", { offset: 2 ** 40, length: 10 })))
+      .toBe("done");
+    expect.soft(await outcomeOf(channel.createTar("/tmp").then(bytesOf))).toBe("PAYLOAD_TOO_LARGE");
+    expect(await beside.ended).toMatchObject({ reason: "exited", exitCode: 0 });
+  });
+});
+
+test("downloads that nobody reads do not keep other file work waiting", async () => {
+  await aroundCase(machine, async ({ sandbox }) => {
+    const { channel } = await sandbox();
+    await channel.writeFile("large", Buffer.alloc(1024 * 1024, 1));
+    const opened = await Promise.all(
+      Array.from({ length: 8 }, async () => await channel.readFile("large")),
+    );
+    try {
+      expect(await outcomeOf(channel.stat("large"))).toBe("done");
+      expect(await outcomeOf(channel.writeFile("small", Buffer.from("x")))).toBe("done");
+    } finally {
+      for (const { body } of opened) await body.cancel();
+    }
+    expect(await outcomeOf(channel.stat("large"))).toBe("done");
+  });
+});

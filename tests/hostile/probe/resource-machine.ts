@@ -1,0 +1,79 @@
+/** A machine for cases that use up resources: an attacker, and a neighbour that must not notice. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { SandboxLimits, SandboxSpec } from "@sandkasten/daemon";
+import { aroundCase, warmUp } from "../../support/oracles/around-case.ts";
+import type { LeakOptions } from "../../support/oracles/no-leak.ts";
+import { whileNeighbourAnswers } from "../../support/oracles/host-healthy.ts";
+import { SandboxMachine, TEST_LIMITS } from "../../support/sandbox-machine.ts";
+import type { TestSandbox } from "../../support/sandbox-machine.ts";
+import { arm, buildProbes } from "./build-probes.ts";
+import type { Attacker, Probes } from "./build-probes.ts";
+import type { RuntimeUnderTest } from "./runtimes-under-test.ts";
+
+export interface Arena {
+  readonly attacker: Attacker;
+  readonly neighbour: TestSandbox;
+  /** Another sandbox with the programs in it. */
+  readonly another: (limits?: Partial<SandboxLimits>) => Promise<Attacker>;
+  /** Oracle H around a part of the case. */
+  readonly healthily: <T>(attack: () => Promise<T>) => Promise<T>;
+}
+
+export class ResourceMachine implements AsyncDisposable {
+  readonly machine: SandboxMachine;
+  readonly #neighbour: TestSandbox;
+  readonly #probes: Probes;
+
+  private constructor(machine: SandboxMachine, neighbour: TestSandbox, probes: Probes) {
+    this.machine = machine;
+    this.#neighbour = neighbour;
+    this.#probes = probes;
+  }
+
+  static async start(runtime: RuntimeUnderTest): Promise<ResourceMachine> {
+    const probes = await buildProbes();
+    const machine = await SandboxMachine.start({ runtime });
+    await warmUp(machine);
+    const neighbour = await machine.sandbox();
+    // Connected from now on, so that its socket is part of every snapshot.
+    await neighbour.channel.ping();
+    return new ResourceMachine(machine, neighbour, probes);
+  }
+
+  /** One case, with an attacker of these limits and oracles L and S around it. */
+  async attacked(
+    limits: Partial<SandboxLimits>,
+    attack: (arena: Arena) => Promise<void>,
+    options: LeakOptions = {},
+  ): Promise<void> {
+    const spec = (more: Partial<SandboxLimits> = {}): Partial<SandboxSpec> => ({
+      limits: { ...TEST_LIMITS, ...more },
+    });
+    await aroundCase(
+      this.machine,
+      async ({ sandbox }) =>
+        attack({
+          attacker: await arm(await sandbox(spec(limits)), this.#probes),
+          neighbour: this.#neighbour,
+          another: async (more) => arm(await sandbox(spec(more)), this.#probes),
+          healthily: async (part) => (await whileNeighbourAnswers(this.#neighbour, part)).result,
+        }),
+      options,
+    );
+  }
+
+  /** A file of one of the sandbox's cgroups, as the kernel has it now. */
+  async cgroupFile(id: string, controller: string, file: string): Promise<string> {
+    const text = await readFile(
+      join(this.machine.dataDir, "sandboxes", id, "sandbox.json"),
+      "utf8",
+    );
+    const { cgroups } = JSON.parse(text) as { cgroups: Record<string, string> };
+    return await readFile(join(cgroups[controller] ?? cgroups["unified"] ?? "", file), "utf8");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.machine[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,176 @@
+/** Threats B20, B21, B25, B26 and B28: disks filled, and trees and files of absurd shapes. */
+import { statfs } from "node:fs/promises";
+import type { Channel } from "@sandkasten/daemon";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AcknowledgedLog } from "../support/oracles/nothing-lost.ts";
+import { MIB } from "../support/sandbox-machine.ts";
+import { ResourceMachine } from "./probe/resource-machine.ts";
+import { skipUnlessUsable } from "./probe/runtimes-under-test.ts";
+
+const ENOSPC = 28;
+const TIB = 1024 ** 4;
+
+describe("a sandbox that abuses its disk", () => {
+  const reason = skipUnlessUsable("crun");
+  let arena: ResourceMachine;
+  beforeAll(async () => {
+    if (reason === undefined) arena = await ResourceMachine.start("crun");
+  });
+  afterAll(async () => {
+    await arena?.[Symbol.asyncDispose]();
+  });
+
+  test("fills it inside only, and has it back after removing (B20)", () =>
+    arena.attacked({ diskBytes: 64 * MIB }, async ({ attacker, neighbour, healthily }) => {
+      const { attack, sh, channel } = attacker;
+      const log = new AcknowledgedLog();
+      await log.write(channel, "/workspace/precious", "acknowledged before the disk was full");
+      const freeBefore = await freeBytes(arena.machine.dataDir);
+      await healthily(async () => {
+        const [, bytes, errno] = numbers((await attack("fill", "/workspace")).stdout);
+        expect(errno).toBe(ENOSPC);
+        expect(bytes).toBeLessThan(64 * MIB);
+      });
+      // Less by the sandbox's disk at most; other work of the machine has some room too.
+      expect(freeBefore - (await freeBytes(arena.machine.dataDir))).toBeLessThan(256 * MIB);
+      const { diskBytes } = await arena.machine.backend.stats(attacker.id);
+      expect(diskBytes).toBeLessThanOrEqual(64 * MIB);
+
+      // Full: commands run, writes are refused with the right word, and what was there is whole.
+      await expect(channel.writeFile("/workspace/more", Buffer.alloc(MIB))).rejects.toMatchObject({
+        code: "STORAGE_FULL",
+      });
+      await expect(
+        channel.writeFile("/workspace/precious", Buffer.alloc(MIB)),
+      ).rejects.toMatchObject({ code: "STORAGE_FULL" });
+      expect(await sh("echo running")).toMatchObject({ stdout: "running\n", exitCode: 0 });
+      await log.verify(channel);
+      expect(
+        (await channel.listDirectory("/workspace")).entries.map(({ name }) => name),
+      ).not.toContain("more");
+      expect(
+        await neighbour.sh("head -c 8M /dev/zero > mine && wc -c < mine && rm mine"),
+      ).toMatchObject({ stdout: `${8 * MIB}\n` });
+
+      await sh("rm /workspace/fill-*");
+      await log.write(channel, "/workspace/more", Buffer.alloc(MIB));
+      await log.verify(channel);
+    }));
+
+  test("uses up its inodes inside only, and has them back after removing (B21)", () =>
+    arena.attacked({ diskInodes: 2_048 }, async ({ attacker, neighbour, healthily }) => {
+      const { attack, sh, channel } = attacker;
+      await healthily(async () => {
+        const [, count, errno] = numbers(
+          (await attack("files", "100000", "/workspace/many")).stdout,
+        );
+        expect(errno).toBe(ENOSPC);
+        expect(count).toBeLessThanOrEqual(2_048);
+      });
+      await expect(channel.writeFile("/workspace/more", Buffer.from("x"))).rejects.toMatchObject({
+        code: "STORAGE_FULL",
+      });
+      expect(await sh("echo running")).toMatchObject({ stdout: "running\n", exitCode: 0 });
+      expect(await neighbour.sh("touch mine && rm mine")).toMatchObject({ exitCode: 0 });
+      await channel.remove("/workspace/many", { recursive: true });
+      await channel.writeFile("/workspace/more", Buffer.from("x"));
+    }));
+
+  test("makes 5,000 directories in one another, which can be listed, packed and removed (B25)", () =>
+    arena.attacked({ diskBytes: 128 * MIB }, async ({ attacker }) => {
+      const { attack, channel } = attacker;
+      expect((await attack("deep", "5000", "/workspace/deep")).stdout).toBe("deep 5000 0\n");
+      expect((await channel.listDirectory("/workspace/deep")).entries).toHaveLength(1);
+      // Farther down than any path can be opened by its name; every page costs more than the last.
+      expect(await countEntries(channel, "/workspace/deep", 2_500)).toBeGreaterThanOrEqual(2_500);
+      const tar = await channel.createTar("/workspace/deep");
+      let tarBytes = 0;
+      for await (const bytes of tar) tarBytes += bytes.byteLength;
+      expect(tarBytes).toBeGreaterThan(5_000 * 512);
+      await channel.remove("/workspace/deep", { recursive: true });
+      await expect(channel.stat("/workspace/deep")).rejects.toMatchObject({
+        code: "FILE_NOT_FOUND",
+      });
+      // And once more, for the sandbox's destruction to cope with.
+      expect((await attack("deep", "5000", "/workspace/deep")).stdout).toBe("deep 5000 0\n");
+    }));
+
+  test("has a file of 10 TB, of which a reader gets what it asks for and no archive is made (B26)", () =>
+    arena.attacked({}, async ({ attacker: { sh, channel } }) => {
+      await sh("mkdir big && truncate -s 10T big/sparse");
+      const { size, body } = await channel.readFile("/workspace/big/sparse", {
+        offset: 5 * TIB,
+        length: MIB,
+      });
+      expect(size).toBe(10 * TIB);
+      expect(await countBytes(body)).toBe(MIB);
+      // Without a range it does not end; whoever has enough can leave.
+      const whole = (await channel.readFile("/workspace/big/sparse")).body.getReader();
+      for (let i = 0; i < 16; i++)
+        expect((await whole.read()).value?.byteLength).toBeGreaterThan(0);
+      await whole.cancel();
+      for (const path of ["/workspace/big/sparse", "/workspace/big"])
+        await expect(channel.createTar(path).then(countBytes)).rejects.toMatchObject({
+          code: "PAYLOAD_TOO_LARGE",
+        });
+      expect(await sh("echo running")).toMatchObject({ stdout: "running\n" });
+    }));
+
+  test("has a directory of very many entries, which is listed in pages and little memory (B28)", () =>
+    arena.attacked(
+      { diskBytes: 256 * MIB, diskInodes: 40_000 },
+      async ({ attacker, healthily }) => {
+        const { attack, channel } = attacker;
+        const entries = 30_000;
+        expect((await attack("files", String(entries), "/workspace/many")).stdout).toBe(
+          `files ${entries} 0\n`,
+        );
+        const before = await channel.ping();
+        await healthily(async () => {
+          expect(await countEntries(channel, "/workspace/many")).toBe(entries);
+        });
+        const after = await channel.ping();
+        expect(after.rssBytes - before.rssBytes).toBeLessThan(8 * MIB);
+        await channel.remove("/workspace/many", { recursive: true });
+      },
+    ));
+});
+
+function numbers(text: string): number[] {
+  return text.trim().split(" ").map(Number);
+}
+
+async function freeBytes(path: string): Promise<number> {
+  const { bavail, bsize } = await statfs(path);
+  return bavail * bsize;
+}
+
+async function countBytes(body: ReadableStream<Uint8Array>): Promise<number> {
+  let count = 0;
+  for await (const bytes of body) count += bytes.byteLength;
+  return count;
+}
+
+/** Page by page, of a whole tree until so many were seen. Each page is bounded, and no entry comes twice. */
+async function countEntries(channel: Channel, path: string, treeEntries?: number): Promise<number> {
+  const recursive = treeEntries !== undefined;
+  let count = 0;
+  let disorder = 0;
+  let last = "";
+  let cursor: string | undefined;
+  do {
+    const page = await channel.listDirectory(path, {
+      recursive,
+      ...(cursor !== undefined && { cursor }),
+    });
+    expect(page.entries.length).toBeLessThanOrEqual(1_000);
+    for (const entry of page.entries) {
+      if (entry.path <= last) disorder += 1;
+      last = entry.path;
+    }
+    count += page.entries.length;
+    cursor = page.nextCursor;
+  } while (cursor !== undefined && count < (treeEntries ?? Number.POSITIVE_INFINITY));
+  expect(disorder).toBe(0);
+  return count;
+}

@@ -1,0 +1,98 @@
+/** Threat B22: output without end costs the reader no memory. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { MIB } from "../support/sandbox-machine.ts";
+import { ResourceMachine } from "./probe/resource-machine.ts";
+import { skipUnlessUsable } from "./probe/runtimes-under-test.ts";
+
+const SIGKILL = 9;
+const MAX_GROWTH_BYTES = 32 * MIB;
+const FLOOD_BYTES = 2 * 1024 * MIB;
+/** A slow machine need not read all of it. */
+const FLOOD_MS = 5_000;
+
+describe("a command that prints without end", () => {
+  const reason = skipUnlessUsable("crun");
+  let arena: ResourceMachine;
+  beforeAll(async () => {
+    if (reason === undefined) arena = await ResourceMachine.start("crun");
+  });
+  afterAll(async () => {
+    await arena?.[Symbol.asyncDispose]();
+  });
+
+  test("costs a reader that keeps up no memory (B22)", () =>
+    arena.attacked({}, async ({ attacker: { channel }, healthily }) => {
+      const rss = new RssWatch();
+      let bytesRead = 0;
+      await healthily(async () => {
+        const stream = await channel.exec(
+          { kind: "shell", text: `yes | head -c ${FLOOD_BYTES}` },
+          { execId: "flood" },
+        );
+        const started = performance.now();
+        for await (const { bytes } of stream) {
+          bytesRead += bytes.byteLength;
+          rss.look();
+          if (performance.now() - started > FLOOD_MS) break;
+        }
+        await channel.signal("flood", SIGKILL, { tree: true });
+        stream.detach();
+      });
+      expect(bytesRead).toBeGreaterThan(64 * MIB);
+      expect((await channel.ping()).rssBytes).toBeLessThan(16 * MIB);
+      expect(rss.grownBytes / MIB).toBeLessThan(MAX_GROWTH_BYTES / MIB);
+    }));
+
+  test("waits for a reader that does not keep up, at no cost to either (B22)", () =>
+    arena.attacked({}, async ({ attacker: { channel, run }, healthily }) => {
+      const rss = new RssWatch();
+      const stream = await channel.exec({ kind: "process", argv: ["yes"] }, { execId: "flood" });
+      const reader = stream[Symbol.asyncIterator]();
+      let bytesRead = 0;
+      await healthily(async () => {
+        for (let i = 0; i < 8; i++) {
+          bytesRead += (await reader.next()).value?.bytes.byteLength ?? 0;
+          rss.look();
+          await sleep(150);
+        }
+      });
+      const [flood] = (await channel.listExecs()).filter(({ execId }) => execId === "flood");
+      // What was not read waits in the sandbox: a spool of 1 MiB, the credit, and a pipe.
+      expect((flood?.stdoutBytes ?? 0) - bytesRead).toBeLessThan(2 * MIB);
+      expect(await run(["echo", "beside"])).toMatchObject({ stdout: "beside\n" });
+      expect((await channel.ping()).rssBytes).toBeLessThan(16 * MIB);
+      expect(rss.grownBytes / MIB).toBeLessThan(MAX_GROWTH_BYTES / MIB);
+      await channel.signal("flood", SIGKILL);
+      await reader.return?.();
+      stream.detach();
+    }));
+
+  test("fills only its own bounded spool while nobody reads (B22)", () =>
+    arena.attacked({}, async ({ attacker: { channel, sh } }) => {
+      const rss = new RssWatch();
+      const stream = await channel.exec({ kind: "process", argv: ["yes"] }, { execId: "unread" });
+      stream.detach();
+      // A background process prints on after its command has ended.
+      expect(await sh("yes & disown; echo started")).toMatchObject({ exitCode: 0 });
+      await sleep(1_000);
+      rss.look();
+      expect((await channel.ping()).rssBytes).toBeLessThan(16 * MIB);
+      expect(rss.grownBytes / MIB).toBeLessThan(MAX_GROWTH_BYTES / MIB);
+      expect(await sh("echo running")).toMatchObject({ stdout: "running\n" });
+    }));
+});
+
+/** How far this process's memory has grown at most. */
+class RssWatch {
+  readonly #before = process.memoryUsage.rss();
+  #most = this.#before;
+
+  look(): void {
+    this.#most = Math.max(this.#most, process.memoryUsage.rss());
+  }
+
+  get grownBytes(): number {
+    return this.#most - this.#before;
+  }
+}

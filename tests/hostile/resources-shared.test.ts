@@ -1,0 +1,41 @@
+/**
+ * Things that the kernel counts for a user of the machine, not for a sandbox. Every user namespace
+ * is charged to whoever made it as well, so what one sandbox takes may be missing in all others.
+ */
+import { watch } from "node:fs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ResourceMachine } from "./probe/resource-machine.ts";
+import { RUNTIMES, skipUnlessUsable } from "./probe/runtimes-under-test.ts";
+
+describe.each(RUNTIMES)("under %s, a sandbox that takes all there is to take", (runtime) => {
+  const reason = skipUnlessUsable(runtime);
+  let arena: ResourceMachine;
+  beforeAll(async () => {
+    if (reason !== undefined) return;
+    arena = await ResourceMachine.start(runtime);
+    // The first watch of a process makes a descriptor that Node keeps; it is no leak of ours.
+    watch(arena.machine.dataDir, () => undefined).close();
+  });
+  afterAll(async () => {
+    await arena?.[Symbol.asyncDispose]();
+  });
+
+  test("leaves inotify instances to its neighbours and to the machine", () =>
+    arena.attacked({}, async ({ attacker, neighbour }) => {
+      const [word, count] = (await attacker.attackAndHold("inotify", "1000")).split(" ");
+      expect([word, Number(count) > 0]).toEqual(["taken", true]);
+      const stop = new AbortController();
+      await neighbour.channel.watch("/workspace", {}, stop.signal);
+      stop.abort();
+      watch(arena.machine.dataDir, () => undefined).close();
+    }));
+
+  test("leaves POSIX message queues to its neighbours", () =>
+    arena.attacked({}, async ({ attacker, another }) => {
+      const free = await another();
+      const before = await free.attackAndHold("queues");
+      await arena.machine.destroy(free.id);
+      expect(await attacker.attackAndHold("queues")).toBe(before);
+      expect(await (await another()).attackAndHold("queues")).toBe(before);
+    }));
+});

@@ -1,0 +1,181 @@
+/** Threats B16–B19 and B23: processes, memory, processor time and descriptors used up on purpose. */
+import { readFile } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { MIB } from "../support/sandbox-machine.ts";
+import { ResourceMachine } from "./probe/resource-machine.ts";
+import { skipUnlessUsable } from "./probe/runtimes-under-test.ts";
+
+const ENOSPC = 28;
+const EMFILE = 24;
+const SIGKILL = 9;
+const FAR_TOO_MUCH = String(10 * 1024 * MIB);
+const FORK_BOMB = ":(){ :|:& };:";
+/** The threat list's bound for the destruction of a fork bomb. */
+const DESTROY_MS = 2_000;
+
+describe.each(["crun", "runc"] as const)("under %s, a sandbox that wants too much", (runtime) => {
+  const reason = skipUnlessUsable(runtime);
+  let arena: ResourceMachine;
+  beforeAll(async () => {
+    if (reason === undefined) arena = await ResourceMachine.start(runtime);
+  });
+  afterAll(async () => {
+    await arena?.[Symbol.asyncDispose]();
+  });
+
+  test("has no more processes than allowed, and goes at once all the same (B16)", () =>
+    arena.attacked({ pids: 100 }, async ({ attacker, another, healthily }) => {
+      const { machine } = arena;
+      const plain = await another();
+      const plainMs = await timed(() => machine.destroy(plain.id));
+      await attacker.sh("cd /tmp; kept=before");
+      await healthily(async () => {
+        await attacker.channel.exec(
+          { kind: "process", argv: ["bash", "-c", FORK_BOMB] },
+          { execId: "bomb" },
+        );
+        while (!(await refusedForks(arena, attacker.id))) await sleep(20);
+        await sleep(1_000);
+      });
+      const { pids } = await machine.backend.stats(attacker.id);
+      expect(pids).toBeLessThanOrEqual(100);
+      expect(pids).toBeGreaterThan(50);
+      // The session survives, and can end the bomb itself.
+      expect(await attacker.channel.ping()).toMatchObject({ tracking: "cgroup" });
+      expect(await attacker.channel.signal("bomb", SIGKILL, { tree: true })).toBeGreaterThan(50);
+      expect(await attacker.sh("echo $kept; pwd")).toMatchObject({ stdout: "before\n/tmp\n" });
+
+      await attacker.channel.exec(
+        { kind: "process", argv: ["bash", "-c", FORK_BOMB] },
+        { execId: "again" },
+      );
+      while ((await machine.backend.stats(attacker.id)).pids < 90) await sleep(20);
+      const bombMs = await timed(() => machine.destroy(attacker.id));
+      expect(bombMs).toBeLessThan(Math.max(DESTROY_MS, 20 * plainMs));
+    }));
+
+  test("loses the process that takes too much memory, and nothing else (B17)", () =>
+    arena.attacked({ memoryBytes: 128 * MIB }, async ({ attacker, healthily }) => {
+      const { attack, sh, channel } = attacker;
+      await sh("cd /tmp; kept=before; sleep 600 & job=$!");
+      await healthily(async () => {
+        for (let i = 0; i < 3; i++)
+          expect(await attack("hog", FAR_TOO_MUCH)).toMatchObject({ exitCode: 137, reason: "oom" });
+        expect(await sh(`~/attack hog ${FAR_TOO_MUCH}`)).toMatchObject({
+          exitCode: 137,
+          reason: "oom",
+        });
+      });
+      expect(await sh("echo $kept; pwd; kill -0 $job && echo running")).toMatchObject({
+        stdout: "before\n/tmp\nrunning\n",
+        shellRestarted: false,
+      });
+      const { oomKills } = await arena.machine.backend.stats(attacker.id);
+      expect(oomKills).toBeGreaterThanOrEqual(4);
+      expect((await channel.ping()).uptimeMs).toBeGreaterThan(0);
+    }));
+
+  test("loses its shell when the shell itself takes too much, and gets a new one (B17)", () =>
+    arena.attacked({ memoryBytes: 64 * MIB }, async ({ attacker: { sh } }) => {
+      await sh("cd /tmp");
+      const ended = await sh("kept=$(head -c 200M /dev/zero | tr '\\0' x)");
+      expect(ended).toMatchObject({ exitCode: 137, reason: "oom" });
+      expect(await sh("pwd")).toMatchObject({ stdout: "/tmp\n", shellRestarted: true });
+    }));
+
+  test("fills its memory-backed directories, and its runner lives on (B18)", () =>
+    arena.attacked({ memoryBytes: 128 * MIB }, async ({ attacker, healthily }) => {
+      const { attack, sh, channel } = attacker;
+      const before = await channel.ping();
+      await healthily(async () => {
+        const filled = [];
+        for (const directory of ["/dev/shm", "/tmp"]) {
+          const [, bytes, errno] = (await attack("fill", directory)).stdout
+            .trim()
+            .split(" ")
+            .map(Number);
+          expect(errno).toBe(ENOSPC);
+          filled.push(bytes ?? Number.NaN);
+        }
+        // What outlives its writer leaves the other half to the living.
+        expect(filled.reduce((sum, bytes) => sum + bytes)).toBeLessThanOrEqual(64 * MIB);
+        for (let i = 0; i < 3; i++)
+          expect(await attack("hog", FAR_TOO_MUCH)).toMatchObject({ exitCode: 137, reason: "oom" });
+      });
+      const after = await channel.ping();
+      expect(after.uptimeMs).toBeGreaterThan(before.uptimeMs);
+      expect(await sh("rm /tmp/fill* /dev/shm/fill* && echo freed")).toMatchObject({
+        stdout: "freed\n",
+      });
+    }));
+
+  test("gets its share of the processors and no more (B19)", (context) => {
+    if (runtime !== "crun")
+      context.skip("the kernel does this alone, and it takes long: crun will do");
+    return arena.attacked({ cpuMillicores: 250 }, async ({ attacker, healthily }) => {
+      const usage = async (): Promise<{
+        atMs: number;
+        cpuMs: number;
+        idle: number;
+        all: number;
+      }> => {
+        const { cpuUsageUsec } = await arena.machine.backend.stats(attacker.id);
+        return {
+          atMs: performance.now(),
+          cpuMs: cpuUsageUsec / 1_000,
+          ...(await processorTimes()),
+        };
+      };
+      expect(await attacker.attackAndHold("spin", "4", "60")).toBe("spinning");
+      await healthily(async () => {
+        // The first periods still hold what was saved up before.
+        await sleep(500);
+        const from = await usage();
+        await sleep(4_000);
+        const to = await usage();
+        const share = (to.cpuMs - from.cpuMs) / (to.atMs - from.atMs);
+        expect(share).toBeLessThanOrEqual(0.25 * 1.05);
+        const idleShare = (to.idle - from.idle) / (to.all - from.all);
+        // With nothing left to give, a quota is only the most that one may get.
+        if (idleShare < 0.15)
+          console.log(
+            `the lower bound of B19 was not tried: the machine was ${Math.round(100 * idleShare)} % idle`,
+          );
+        else expect(share).toBeGreaterThanOrEqual(0.25 * 0.95);
+      });
+    });
+  });
+
+  test("runs out of descriptors, and the next command has new ones (B23)", () =>
+    arena.attacked({}, async ({ attacker: { attack, sh, run } }) => {
+      const [, count, errno] = (await attack("descriptors")).stdout.trim().split(" ").map(Number);
+      expect(errno).toBe(EMFILE);
+      expect(count).toBeGreaterThan(1_000);
+      expect(await run(["echo", "next"])).toMatchObject({ stdout: "next\n" });
+      // The shell's own, all of them, kept open.
+      await sh("kept=before; while exec {fd}< /dev/null; do :; done 2> /dev/null");
+      expect(await sh("echo $kept; cat /etc/hostname > /dev/null && echo next")).toMatchObject({
+        stdout: "before\nnext\n",
+      });
+      expect(await run(["echo", "next"])).toMatchObject({ stdout: "next\n" });
+    }));
+});
+
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const started = performance.now();
+  await work();
+  return performance.now() - started;
+}
+
+async function refusedForks(arena: ResourceMachine, id: string): Promise<boolean> {
+  const events = await arena.cgroupFile(id, "pids", "pids.events");
+  return Number(/^max (\d+)$/mu.exec(events)?.[1] ?? 0) > 0;
+}
+
+/** Of the whole machine, in ticks. */
+async function processorTimes(): Promise<{ idle: number; all: number }> {
+  const [line = ""] = (await readFile("/proc/stat", "utf8")).split("\n");
+  const ticks = line.trim().split(/\s+/u).slice(1, 9).map(Number);
+  return { idle: ticks[3] ?? 0, all: ticks.reduce((sum, tick) => sum + tick, 0) };
+}

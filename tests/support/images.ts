@@ -1,0 +1,95 @@
+/** Small root filesystems for tests, made from programs of this machine. */
+import { execFile } from "node:child_process";
+import { chmod, copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { promisify } from "node:util";
+import type { Embedded } from "@sandkasten/daemon";
+
+const run = promisify(execFile);
+
+/**
+ * `busybox`: one static program that is also `sh`. `dash`: no bash. `bare`: no shell at all.
+ * `musl`: busybox, and a program that needs the loader of musl.
+ */
+type SmallImage = "busybox" | "dash" | "bare" | "musl";
+
+const APPLETS = ["cat", "echo", "env", "id", "kill", "ls", "mkdir", "printf", "ps", "rm", "setsid"];
+const MORE_APPLETS = [
+  "sha256sum",
+  "sleep",
+  "true",
+  "false",
+  "wc",
+  "head",
+  "tail",
+  "tr",
+  "yes",
+  "dd",
+];
+
+/** Imports the image and gives the reference that sandboxes are made with. */
+export async function importSmallImage(embedded: Embedded, image: SmallImage): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), "sandkasten-image-"));
+  try {
+    const root = join(directory, "root");
+    await mkdir(join(root, "bin"), { recursive: true });
+    await fill(root, image);
+    const tarball = join(directory, "rootfs.tar");
+    await run("tar", [
+      "--numeric-owner",
+      "--owner=0",
+      "--group=0",
+      "-C",
+      root,
+      "-cf",
+      tarball,
+      ".",
+    ]);
+    const reference = `test-${image}:latest`;
+    await embedded.images.importRootfs(reference, tarball);
+    return (await embedded.images.resolve(reference)).reference;
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+async function fill(root: string, image: SmallImage): Promise<void> {
+  if (image === "bare") {
+    // The program under its own name only: there is no `sh` to be found.
+    await install("/bin/busybox", join(root, "bin/busybox"));
+    return;
+  }
+  await install("/bin/busybox", join(root, "bin/busybox"));
+  for (const applet of [...APPLETS, ...MORE_APPLETS])
+    await symlink("busybox", join(root, "bin", applet));
+  if (image === "busybox" || image === "musl") {
+    await symlink("busybox", join(root, "bin/sh"));
+    if (image === "musl") await installMuslProgram(root);
+    return;
+  }
+  await install("/bin/dash", join(root, "bin/sh"));
+  const { stdout } = await run("ldd", ["/bin/dash"]);
+  for (const [library] of stdout.matchAll(/\/\S+/gu)) {
+    // The loader is asked for by its own path, the rest is looked for in /lib.
+    const place = basename(library).startsWith("ld-") ? library : join("/lib", basename(library));
+    await install(library, join(root, place));
+  }
+}
+
+async function installMuslProgram(root: string): Promise<void> {
+  const source = join(root, "hello.c");
+  await writeFile(source, '#include <stdio.h>\nint main(void) { puts("hello from musl"); }\n');
+  await run("musl-gcc", ["-o", join(root, "bin/hello"), source]);
+  const { stdout } = await run("readelf", ["-p", ".interp", join(root, "bin/hello")]);
+  const loader = /\/lib\/ld-musl-\S+/u.exec(stdout)?.[0];
+  if (loader === undefined) throw new Error(`musl-gcc made no program of musl: ${stdout}`);
+  await install(loader, join(root, loader));
+  await rm(source);
+}
+
+async function install(from: string, to: string): Promise<void> {
+  await mkdir(dirname(to), { recursive: true });
+  await copyFile(from, to);
+  await chmod(to, 0o755);
+}

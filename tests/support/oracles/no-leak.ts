@@ -1,0 +1,88 @@
+/** Oracle L: after a case, the host is as it was before. */
+import { readdir, readlink } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { SandboxMachine } from "../sandbox-machine.ts";
+import { scopeOf, tracesOf } from "./machine-traces.ts";
+import type { Scope, Traces } from "./machine-traces.ts";
+
+const MIB = 1024 * 1024;
+/** The kernel frees loop devices, cgroups and namespaces a little after their last user has gone. */
+const SETTLE_MS = 2_000;
+const POLL_MS = 25;
+
+export interface LeakOptions {
+  /** By how much this process's memory may grow; its heap is not collected on command. */
+  readonly rssToleranceBytes?: number;
+  readonly settleMs?: number;
+}
+
+/** The state of the host, as far as one machine under test is concerned. */
+export class HostSnapshot {
+  readonly #machine: SandboxMachine;
+  readonly #scope: Scope;
+  readonly #traces: Traces;
+  readonly #rssBytes: number;
+
+  private constructor(machine: SandboxMachine, scope: Scope, traces: Traces) {
+    this.#machine = machine;
+    this.#scope = scope;
+    this.#traces = traces;
+    this.#rssBytes = process.memoryUsage.rss();
+  }
+
+  /** What a machine makes once and keeps (images, directories) must be there already: make a sandbox first. */
+  static async take(machine: SandboxMachine): Promise<HostSnapshot> {
+    const scope = await scopeOf(machine);
+    return new HostSnapshot(machine, scope, await allTraces(machine, scope));
+  }
+
+  /** Throws with the differences, if there are any that do not go away by themselves. */
+  async expectUnchanged(options: LeakOptions = {}): Promise<void> {
+    const deadline = performance.now() + (options.settleMs ?? SETTLE_MS);
+    for (;;) {
+      const lines = differences(this.#traces, await allTraces(this.#machine, this.#scope));
+      const grownBytes = process.memoryUsage.rss() - this.#rssBytes;
+      if (grownBytes > (options.rssToleranceBytes ?? 96 * MIB))
+        lines.push(`memory of this process: + ${Math.round(grownBytes / MIB)} MiB`);
+      if (lines.length === 0) return;
+      if (performance.now() > deadline)
+        throw new Error(`The host is not as it was before:\n  ${lines.join("\n  ")}`);
+      await sleep(POLL_MS);
+    }
+  }
+}
+
+async function allTraces(machine: SandboxMachine, scope: Scope): Promise<Traces> {
+  const listed = await machine.backend.list();
+  return {
+    ...(await tracesOf(scope)),
+    sandboxes: listed.map(({ id, state }) => `${id} ${state}`).toSorted(),
+    "descriptors of this process": await openDescriptors(),
+  };
+}
+
+/** Sockets and pipes have numbers that change; how many there are does not. */
+async function openDescriptors(): Promise<string[]> {
+  const counts = new Map<string, number>();
+  for (const fd of await readdir("/proc/self/fd")) {
+    // The descriptor that lists the others is gone by now.
+    const target = await readlink(`/proc/self/fd/${fd}`).catch(() => undefined);
+    if (target === undefined) continue;
+    const kind = target.replace(/:\[\d+\]$/u, "");
+    counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  }
+  return [...counts].flatMap(([kind, count]) =>
+    Array.from({ length: count }, (_, index) => `${kind} (${index + 1})`),
+  );
+}
+
+function differences(before: Traces, after: Traces): string[] {
+  return Object.keys(before).flatMap((kind) => {
+    const old = new Set(before[kind]);
+    const now = new Set(after[kind]);
+    return [
+      ...[...now.difference(old)].map((line) => `${kind}: + ${line}`),
+      ...[...old.difference(now)].map((line) => `${kind}: - ${line}`),
+    ];
+  });
+}

@@ -1,0 +1,55 @@
+/** Threat 61: a create that fails, or is killed, after any of its steps leaves a whole sandbox or nothing. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { fileURLToPath } from "node:url";
+import { Launcher } from "../../packages/daemon/src/backends/oci/launcher.ts";
+import type { LauncherCreate } from "../../packages/daemon/src/backends/oci/launcher.ts";
+import { warmUp } from "../support/oracles/around-case.ts";
+import { HostSnapshot } from "../support/oracles/no-leak.ts";
+import { newSandboxId, SandboxMachine } from "../support/sandbox-machine.ts";
+
+const launcher = new Launcher(fileURLToPath(new URL("../../native/bin/launcher", import.meta.url)));
+
+type Fault = Pick<LauncherCreate, "fail_after"> | Pick<LauncherCreate, "die_after">;
+
+let machine: SandboxMachine;
+let fault: Fault;
+beforeAll(async () => {
+  fault = {};
+  machine = await SandboxMachine.start({
+    runtime: "crun",
+    adjustCreate: (request) => ({ ...request, ...fault }),
+  });
+  await warmUp(machine);
+});
+afterAll(() => machine[Symbol.asyncDispose]());
+
+describe.each(await launcher.steps())("after the step %s", (step) => {
+  test("a failure of create leaves nothing", async () => {
+    fault = {};
+    const before = await HostSnapshot.take(machine);
+    fault = { fail_after: step };
+    await expect(machine.sandbox()).rejects.toThrow(step);
+    await before.expectUnchanged();
+  });
+
+  test("a death of the launcher leaves nothing that destroy does not take away", async () => {
+    fault = {};
+    const before = await HostSnapshot.take(machine);
+    fault = { die_after: step };
+    const id = newSandboxId();
+    await expect(machine.sandbox({ id })).rejects.toThrow();
+    const left = (await machine.backend.list()).filter((listed) => listed.id === id);
+    // What is left is found again, and by another process as well.
+    const other = await SandboxMachine.start({ runtime: "crun", dataDir: machine.dataDir });
+    expect((await other.backend.list()).filter((listed) => listed.id === id)).toEqual(left);
+    await other.backend.destroy(id);
+    await before.expectUnchanged();
+    // It can be destroyed again, and made again.
+    await machine.backend.destroy(id);
+    fault = {};
+    const { sh } = await machine.sandbox({ id });
+    expect(await sh("echo whole")).toMatchObject({ stdout: "whole\n" });
+    await machine.destroy(id);
+    await before.expectUnchanged();
+  });
+});
