@@ -1,0 +1,114 @@
+/** Sandboxes to measure: one data directory and runtime, and nothing left afterwards. */
+import { randomBytes } from "node:crypto";
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { composeEmbedded } from "@sandkasten/daemon";
+import type {
+  Backend,
+  Channel,
+  ExecCommand,
+  ExecEnd,
+  OutputChunk,
+  SandboxLimits,
+} from "@sandkasten/daemon";
+
+export const MIB = 1024 * 1024;
+
+export const RUNTIMES = ["crun", "runc"] as const;
+export type BenchRuntime = (typeof RUNTIMES)[number];
+
+const LIMITS: SandboxLimits = {
+  memoryBytes: 512 * MIB,
+  cpuMillicores: 2000,
+  pids: 128,
+  diskBytes: 512 * MIB,
+  diskInodes: 16_384,
+};
+
+export interface BenchMachineOptions {
+  readonly dataDir: string;
+  readonly runtime: BenchRuntime;
+  /** Where the two native programs are. */
+  readonly nativeDir: string;
+}
+
+export interface BenchSandbox {
+  readonly id: string;
+  readonly channel: Channel;
+}
+
+export class BenchMachine implements AsyncDisposable {
+  readonly backend: Backend;
+  readonly #dataDir: string;
+
+  private constructor(dataDir: string, backend: Backend) {
+    this.#dataDir = dataDir;
+    this.backend = backend;
+  }
+
+  /** Starts with one sandbox made and destroyed, so that its image and disk template are there. */
+  static async start(options: BenchMachineOptions): Promise<BenchMachine> {
+    const { dataDir, runtime, nativeDir } = options;
+    await mkdir(dataDir, { mode: 0o700 });
+    const { backend } = await composeEmbedded({ dataDir, runtime, nativeDir });
+    const machine = new BenchMachine(dataDir, backend);
+    try {
+      await machine.destroy(await machine.create());
+      return machine;
+    } catch (error) {
+      await machine[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  /** Answers when the sandbox's runner has answered a ping. */
+  async create(): Promise<BenchSandbox> {
+    const id = `sbx_${randomBytes(8).toString("hex")}`;
+    await this.backend.create({
+      id,
+      image: "host",
+      limits: LIMITS,
+      profile: "restricted",
+      env: {},
+    });
+    return { id, channel: await this.backend.open(id) };
+  }
+
+  async destroy({ id }: BenchSandbox): Promise<void> {
+    await this.backend.destroy(id);
+  }
+
+  /** Where the sandbox's memory is counted. */
+  async memoryCgroup(sandbox: BenchSandbox): Promise<string> {
+    const { memory, unified } = await this.#cgroups(sandbox);
+    const directory = memory ?? unified;
+    if (directory === undefined) throw new Error(`no cgroup counts the memory of ${sandbox.id}`);
+    return directory;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { id } of await this.backend.list()) await this.backend.destroy(id);
+  }
+
+  /** By controller, from the launcher's notes. */
+  async #cgroups({ id }: BenchSandbox): Promise<Readonly<Record<string, string>>> {
+    const notes = await readFile(join(this.#dataDir, "sandboxes", id, "sandbox.json"), "utf8");
+    return (JSON.parse(notes) as { cgroups: Record<string, string> }).cgroups;
+  }
+}
+
+/** Runs a command to its end, which must be good; its output is looked at and let go. */
+export async function run(
+  channel: Channel,
+  command: ExecCommand,
+  onOutput?: (chunk: OutputChunk) => void,
+): Promise<ExecEnd> {
+  const stream = await channel.exec(command, { execId: `exec_${randomBytes(8).toString("hex")}` });
+  for await (const chunk of stream) onOutput?.(chunk);
+  const end = await stream.ended;
+  if (end.reason !== "exited" || end.exitCode !== 0)
+    throw new Error(`a measured command ended with ${end.reason} ${String(end.exitCode)}`);
+  return end;
+}
+
+export const TRUE_IN_SHELL: ExecCommand = { kind: "shell", text: "true" };

@@ -1,0 +1,48 @@
+import { expect, test } from "vitest";
+import { BUDGETS, judge } from "./budgets.ts";
+import type { Budget } from "./budgets.ts";
+import type { Series } from "./series.ts";
+
+const series = (name: string, ...samples: number[]): Series => ({
+  scenario: "race",
+  name,
+  unit: "us",
+  samples,
+});
+
+const budget: Budget = {
+  what: "ours at most half of theirs",
+  subject: "race/ours",
+  share: 0.5,
+  against: { series: "race/theirs" },
+  atMost: 0.5,
+};
+
+test("judge() keeps a budget up to its limit and not beyond", () => {
+  const theirs = series("theirs", 100, 200, 300);
+  expect(judge([budget], [series("ours", 1, 100, 999), theirs])).toEqual([
+    { budget, kept: true, ratio: 0.5 },
+  ]);
+  expect(judge([budget], [series("ours", 101), theirs])).toEqual([
+    { budget, kept: false, ratio: 0.505 },
+  ]);
+});
+
+test("judge() compares the worst sample when the whole share is asked for", () => {
+  const memory: Budget = { ...budget, share: 1, against: { bytes: 100 }, atMost: 1 };
+  expect(judge([memory], [series("ours", 10, 250)])).toMatchObject([{ kept: false, ratio: 2.5 }]);
+});
+
+test("judge() names the series that a budget misses and does not call it kept", () => {
+  expect(judge([budget], [series("ours", 1)])).toEqual([
+    { budget, kept: undefined, missing: "race/theirs" },
+  ]);
+  expect(judge([budget], [series("ours"), series("theirs", 1)])).toEqual([
+    { budget, kept: undefined, missing: "race/ours" },
+  ]);
+});
+
+test("no two budgets judge the same series against the same thing", () => {
+  const pairs = BUDGETS.map(({ subject, against }) => JSON.stringify([subject, against]));
+  expect(new Set(pairs).size).toBe(BUDGETS.length);
+});

@@ -1,0 +1,43 @@
+import { expect, test } from "vitest";
+import { everyRounds, interleave } from "./interleave.ts";
+
+const never = new AbortController().signal;
+
+test("interleave() takes turns and leaves the warm-up out", async () => {
+  const order: string[] = [];
+  const contestant = (name: string) => () => {
+    order.push(name);
+    return Promise.resolve(order.length);
+  };
+  const series = await interleave(
+    { a: contestant("a"), b: contestant("b") },
+    { scenario: "race", rounds: 2, warmUpRounds: 1, signal: never },
+  );
+  expect(order.join("")).toBe("ababab");
+  expect(series).toEqual([
+    { scenario: "race", name: "a", unit: "us", samples: [3, 5] },
+    { scenario: "race", name: "b", unit: "us", samples: [4, 6] },
+  ]);
+});
+
+test("interleave() does not count a contestant in rounds that it sits out", async () => {
+  const slow = everyRounds(3, () => Promise.resolve(1));
+  const [series] = await interleave(
+    { slow },
+    { scenario: "race", rounds: 7, warmUpRounds: 0, signal: never },
+  );
+  expect(series?.samples).toEqual([1, 1, 1]);
+});
+
+test("interleave() stops at once when it is aborted", async () => {
+  const abort = new AbortController();
+  let taken = 0;
+  const contestant = (): Promise<number> => {
+    taken += 1;
+    abort.abort(new Error("enough"));
+    return Promise.resolve(1);
+  };
+  const options = { scenario: "race", rounds: 9, warmUpRounds: 0, signal: abort.signal };
+  await expect(interleave({ contestant }, options)).rejects.toThrow("enough");
+  expect(taken).toBe(1);
+});

@@ -1,0 +1,166 @@
+/**
+ * Measures everything side by side in one run and prints ratios against the budgets:
+ * `node bench/run.ts [--quick] [--docker] [--idle N] [--only NAME] [--json FILE]`.
+ */
+import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { cpus, loadavg, release, tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { SandboxError } from "@sandkasten/protocol";
+import { BenchMachine, RUNTIMES } from "./bench-machine.ts";
+import type { BenchRuntime } from "./bench-machine.ts";
+import { BUDGETS, judge } from "./budgets.ts";
+import type { BenchContext, Scenario } from "./context.ts";
+import { DockerEngine } from "./docker-engine.ts";
+import { jsonReport, renderReport } from "./report.ts";
+import { coldCreate } from "./scenarios/cold-create.ts";
+import { destroy } from "./scenarios/destroy.ts";
+import { execTrue } from "./scenarios/exec-true.ts";
+import { idleMemory } from "./scenarios/idle-memory.ts";
+import { largeFile } from "./scenarios/large-file.ts";
+import { smallFile } from "./scenarios/small-file.ts";
+import { stdoutFlood } from "./scenarios/stdout-flood.ts";
+import type { Series } from "./series.ts";
+import { SpawnTimer } from "./spawn-timer.ts";
+
+const NATIVE_DIR = join(import.meta.dirname, "../native/bin");
+
+/** The two that look at this process's memory come first, while it is still small. */
+const SCENARIOS: readonly Scenario[] = [
+  idleMemory,
+  stdoutFlood,
+  coldCreate,
+  execTrue,
+  smallFile,
+  largeFile,
+  destroy,
+];
+
+const USAGE = `usage: node bench/run.ts [--quick] [--docker] [--idle N] [--only NAME] [--json FILE]
+
+  --quick      fewer rounds: a look, not a verdict
+  --docker     start a private dockerd and compare with it
+  --idle N     how many idle sandboxes to measure the memory of (20)
+  --only NAME  one scenario, more with more of these: ${SCENARIOS.map(({ name }) => `"${name}"`).join(", ")}
+  --json FILE  write every sample and verdict there, too`;
+
+interface Wanted {
+  readonly quick: boolean;
+  readonly docker: boolean;
+  readonly idleSandboxes: number;
+  readonly scenarios: readonly Scenario[];
+  readonly jsonPath: string | undefined;
+}
+
+function parse(args: readonly string[]): Wanted {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      quick: { type: "boolean", default: false },
+      docker: { type: "boolean", default: false },
+      idle: { type: "string", default: "20" },
+      only: { type: "string", multiple: true, default: [] },
+      json: { type: "string" },
+    },
+  });
+  const idleSandboxes = Number(values.idle);
+  if (!Number.isInteger(idleSandboxes) || idleSandboxes < 1)
+    throw new TypeError(`--idle takes a number of sandboxes, not ${values.idle}`);
+  const unknown = values.only.find((name) => !SCENARIOS.some((scenario) => scenario.name === name));
+  if (unknown !== undefined) throw new TypeError(`there is no scenario ${JSON.stringify(unknown)}`);
+  const scenarios = SCENARIOS.filter(
+    ({ name }) => values.only.length === 0 || values.only.includes(name),
+  );
+  const { quick, docker, json: jsonPath } = values;
+  return { quick, docker, idleSandboxes, scenarios, jsonPath };
+}
+
+function say(text: string): void {
+  // On a terminal the line is written over, in a log every state has one of its own.
+  if (process.stderr.isTTY) process.stderr.write(`\r\u001B[K${text}`);
+  else process.stderr.write(`${text}\n`);
+}
+
+async function measureAll(wanted: Wanted, signal: AbortSignal): Promise<Series[]> {
+  await using stack = new AsyncDisposableStack();
+  const scratchDir = await mkdtemp(join(tmpdir(), "sandkasten-bench-"));
+  stack.defer(() => rm(scratchDir, { recursive: true, force: true }));
+  say("preparing");
+  const spawnTimer = stack.use(await SpawnTimer.start(scratchDir));
+  // A copy, so that the whole run measures the same programs, whatever is built meanwhile.
+  const nativeDir = join(scratchDir, "native");
+  await cp(NATIVE_DIR, nativeDir, { recursive: true });
+  const machines = new Map<BenchRuntime, BenchMachine>();
+  for (const runtime of RUNTIMES) {
+    const options = { dataDir: join(scratchDir, runtime), runtime, nativeDir };
+    try {
+      machines.set(runtime, stack.use(await BenchMachine.start(options)));
+    } catch (error) {
+      if (!(error instanceof SandboxError)) throw error;
+      process.stderr.write(`without ${runtime}: ${error.message}\n`);
+    }
+  }
+  const machine = machines.values().next().value;
+  if (machine === undefined) throw new Error("no runtime of this machine makes sandboxes");
+  const docker = wanted.docker
+    ? stack.use(await DockerEngine.start(join(scratchDir, "docker"), signal))
+    : undefined;
+  const measured: Series[] = [];
+  for (const scenario of wanted.scenarios) {
+    const context: BenchContext = {
+      quick: wanted.quick,
+      idleSandboxes: wanted.idleSandboxes,
+      signal,
+      machines,
+      machine,
+      spawnTimer,
+      docker,
+      scratchDir,
+      progress: (text) => say(`${scenario.name}: ${text}`),
+    };
+    say(`${scenario.name}: ${scenario.what}`);
+    measured.push(...(await scenario.run(context)));
+  }
+  say("cleaning up");
+  return measured;
+}
+
+async function main(): Promise<number> {
+  let wanted: Wanted;
+  try {
+    wanted = parse(process.argv.slice(2));
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    process.stderr.write(`${error.message}\n${USAGE}\n`);
+    return 2;
+  }
+  const interrupted = new AbortController();
+  for (const name of ["SIGINT", "SIGTERM"] as const)
+    process.once(name, () => {
+      say(`stopping after ${name}\n`);
+      interrupted.abort(new Error(`stopped by ${name}`));
+    });
+  const facts = {
+    node: process.version,
+    kernel: release(),
+    processors: cpus().length,
+    loadBefore: loadavg()[0],
+    quick: wanted.quick,
+  };
+  let measured: Series[];
+  try {
+    measured = await measureAll(wanted, interrupted.signal);
+  } catch (error) {
+    if (!interrupted.signal.aborted) throw error;
+    return 130;
+  }
+  say("");
+  const verdicts = judge(BUDGETS, measured);
+  const styled = process.stdout.isTTY && process.env["NO_COLOR"] === undefined;
+  process.stdout.write(`${renderReport(measured, verdicts, { styled })}\n`);
+  if (wanted.jsonPath !== undefined)
+    await writeFile(wanted.jsonPath, jsonReport(facts, measured, verdicts));
+  return 0;
+}
+
+process.exitCode = await main();

@@ -1,0 +1,18 @@
+/** What a scenario hands back: named series of samples, all of them costs (less is better). */
+
+export type Unit = "us" | "bytes";
+
+export interface Series {
+  readonly scenario: string;
+  /** Who was measured: `crun`, `docker run`, … */
+  readonly name: string;
+  readonly unit: Unit;
+  readonly samples: readonly number[];
+  /** What one sample moved, for series that are also a throughput. */
+  readonly bytesMoved?: number;
+}
+
+/** How budgets and reports name a series. */
+export function seriesKey({ scenario, name }: Pick<Series, "scenario" | "name">): string {
+  return `${scenario}/${name}`;
+}
