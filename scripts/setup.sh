@@ -81,7 +81,7 @@ allow_service_starts() {
 
 apt_install() {
   quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install --yes --no-install-recommends "$@"
+    apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
 }
 
 install_packages() {
@@ -102,7 +102,8 @@ install_packages() {
 
   say "installing packages: $(xargs <<<"$required $optional")"
   forbid_service_starts
-  quietly "${as_root[@]}" apt-get update || fail "apt-get update failed, so these are missing: $required"
+  quietly "${as_root[@]}" apt-get update ||
+    { [ -z "$required" ] || fail "apt-get update failed, so these are missing: $required"; }
   if [ -n "$required" ]; then
     # shellcheck disable=SC2086 # A list of names, meant to be split.
     apt_install $required || fail "apt-get could not install: $required"
@@ -158,7 +159,9 @@ install_dependencies() {
 
 # A binary that asks for an interpreter is dynamic, and would not start in an image without glibc.
 require_static() {
-  if readelf --program-headers --wide "$1" | grep --quiet INTERP; then
+  local headers
+  headers=$(readelf --program-headers --wide "$1") || fail "$1 is no program."
+  if grep --quiet INTERP <<<"$headers"; then
     fail "$1 is not static, so it would not run in every image: see native/.cargo/config.toml."
   fi
 }

@@ -17,13 +17,18 @@ try {
   const { sh } = testSandbox(id, channel);
   await sh("cd /tmp; KEPT=yes");
   await channel.writeFile("file", Buffer.from("content"));
+  const count = async (): Promise<string> =>
+    (await sh("grep -lz '^sleep' /proc/[0-9]*/cmdline 2>/dev/null | wc -l")).stdout.trim();
+  await sh("sleep 3999 &");
+  const jobs = await count();
   const late = await sh("setsid sleep 4000 & (setsid sleep 4001 &); sleep 4002", {
     timeoutMs: 300,
   });
   const told = {
     shell: (await sh("echo $KEPT; pwd; cat /workspace/file")).stdout,
     timeout: late.reason,
-    survivors: (await sh("ps ax | grep -c '[s]leep 400'")).stdout.trim(),
+    jobs,
+    survivors: await count(),
     network: (await sh("cat /proc/net/dev | grep -c :")).stdout.trim(),
     isolation: await backend.isolation(id),
   };

@@ -78,6 +78,7 @@ describe("without root", () => {
       const told = JSON.parse(stdout) as {
         shell: string;
         timeout: string;
+        jobs: string;
         survivors: string;
         network: string;
         isolation: IsolationReport;
@@ -86,7 +87,9 @@ describe("without root", () => {
       expect(told).toMatchObject({
         shell: "yes\n/tmp\ncontent",
         timeout: "timeout",
-        survivors: "0",
+        jobs: "1",
+        // The job from before is alive, what the command started is not.
+        survivors: "1",
         network: "1",
         left: [],
       });

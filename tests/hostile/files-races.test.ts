@@ -1,10 +1,9 @@
 /** Threats 31 and 32: links that are swapped while the file API looks give away nothing. */
-import { execFile } from "node:child_process";
 import { chmod, copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { importTree } from "../support/images.ts";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { SandboxMachine } from "../support/sandbox-machine.ts";
@@ -40,19 +39,7 @@ async function importImageWithSecret({ embedded }: SandboxMachine): Promise<stri
       await chmod(join(root, "secret", name, "key"), 0o600);
       await chmod(join(root, "secret", name), mode);
     }
-    const tarball = join(directory, "rootfs.tar");
-    await promisify(execFile)("tar", [
-      "--numeric-owner",
-      "--owner=0",
-      "--group=0",
-      "-C",
-      root,
-      "-cf",
-      tarball,
-      ".",
-    ]);
-    await embedded.images.importRootfs("test-secret:latest", tarball);
-    return (await embedded.images.resolve("test-secret:latest")).reference;
+    return await importTree(embedded, "test-secret:latest", root);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

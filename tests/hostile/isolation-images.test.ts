@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { importTree } from "../support/images.ts";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { HostSnapshot } from "../support/oracles/no-leak.ts";
 import { Sentinel } from "../support/oracles/sentinel.ts";
@@ -57,20 +58,8 @@ describe.each(RUNTIMES)("a hostile image under %s", (runtime) => {
     // No two images are the same.
     await writeFile(join(root, "number"), String(images));
     await fill(root);
-    const tarball = join(scratch, `${images}.tar`);
-    await run("tar", [
-      "--numeric-owner",
-      "--owner=0",
-      "--group=0",
-      "-C",
-      root,
-      "-cf",
-      tarball,
-      ".",
-    ]);
+    const reference = await importTree(machine.embedded, `hostile-${images}:latest`, root);
     const { images: store } = machine.embedded;
-    await store.importRootfs(`hostile-${images}:latest`, tarball);
-    const { reference } = await store.resolve(`hostile-${images}:latest`);
     return { reference, root: (await store.rootfs(reference)).path };
   }
 

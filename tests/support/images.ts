@@ -35,23 +35,23 @@ export async function importSmallImage(embedded: Embedded, image: SmallImage): P
     const root = join(directory, "root");
     await mkdir(join(root, "bin"), { recursive: true });
     await fill(root, image);
-    const tarball = join(directory, "rootfs.tar");
-    await run("tar", [
-      "--numeric-owner",
-      "--owner=0",
-      "--group=0",
-      "-C",
-      root,
-      "-cf",
-      tarball,
-      ".",
-    ]);
-    const reference = `test-${image}:latest`;
-    await embedded.images.importRootfs(reference, tarball);
-    return (await embedded.images.resolve(reference)).reference;
+    return await importTree(embedded, `test-${image}:latest`, root);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
+}
+
+/** Packs a directory, everything in it root's, and imports it as an image. */
+export async function importTree(
+  { images }: Embedded,
+  name: string,
+  root: string,
+): Promise<string> {
+  const tarball = `${root}.tar`;
+  const owners = ["--numeric-owner", "--owner=0", "--group=0"];
+  await run("tar", [...owners, "-C", root, "-cf", tarball, "."]);
+  await images.importRootfs(name, tarball);
+  return (await images.resolve(name)).reference;
 }
 
 async function fill(root: string, image: SmallImage): Promise<void> {

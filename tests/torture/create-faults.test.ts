@@ -9,15 +9,23 @@ import { newSandboxId, SandboxMachine } from "../support/sandbox-machine.ts";
 
 const launcher = new Launcher(fileURLToPath(new URL("../../native/bin/launcher", import.meta.url)));
 
-type Fault = Pick<LauncherCreate, "fail_after"> | Pick<LauncherCreate, "die_after">;
+interface Fault extends Pick<LauncherCreate, "fail_after" | "die_after"> {
+  readonly onRequest?: (request: LauncherCreate) => void;
+}
 
+let asked: LauncherCreate | undefined;
 let machine: SandboxMachine;
 let fault: Fault;
 beforeAll(async () => {
   fault = {};
   machine = await SandboxMachine.start({
     runtime: "crun",
-    adjustCreate: (request) => ({ ...request, ...fault }),
+    adjustCreate: (request) => {
+      const { onRequest, ...hooks } = fault;
+      const adjusted = { ...request, ...hooks };
+      onRequest?.(adjusted);
+      return adjusted;
+    },
   });
   await warmUp(machine);
 });
@@ -35,10 +43,15 @@ describe.each(await launcher.steps())("after the step %s", (step) => {
   test("a death of the launcher leaves nothing that destroy does not take away", async () => {
     fault = {};
     const before = await HostSnapshot.take(machine);
-    fault = { die_after: step };
     const id = newSandboxId();
+    // The backend itself cleans up at once. Asked without it, the launcher leaves what it leaves.
+    fault = { die_after: step, onRequest: (request) => void (asked = request) };
     await expect(machine.sandbox({ id })).rejects.toThrow();
+    await before.expectUnchanged();
+    if (asked === undefined) throw new Error("the launcher was not asked");
+    await expect(launcher.create(asked)).rejects.toThrow("no answer");
     const left = (await machine.backend.list()).filter((listed) => listed.id === id);
+    expect(left).toHaveLength(1);
     // What is left is found again, and by another process as well.
     const other = await SandboxMachine.start({ runtime: "crun", dataDir: machine.dataDir });
     expect((await other.backend.list()).filter((listed) => listed.id === id)).toEqual(left);

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::fault::{Fault, Outcome};
 use crate::mounts;
+use crate::spec::check_path;
 use crate::sys;
 
 /// One mount that the configuration asks for, its source already filled in.
@@ -48,7 +49,7 @@ pub fn verify(root: BorrowedFd<'_>, config: &serde_json::Map<String, Value>) -> 
 fn read_planned(mount: &Value) -> Outcome<Planned> {
     let text = |key: &str| mount.get(key).and_then(Value::as_str).unwrap_or_default();
     let destination = PathBuf::from(text("destination"));
-    require_plain("the mount destination", &destination)?;
+    check_path("the mount destination", &destination)?;
     let bound = mount
         .get("options")
         .and_then(Value::as_array)
@@ -63,19 +64,6 @@ fn read_planned(mount: &Value) -> Outcome<Planned> {
         kind: kind.to_owned(),
         source: PathBuf::from(text("source")),
     })
-}
-
-fn require_plain(what: &str, path: &Path) -> Outcome<()> {
-    let plain = path
-        .components()
-        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-    if path.is_absolute() && plain {
-        return Ok(());
-    }
-    Err(Fault::new(format!(
-        "{what} {} is not an absolute path without . and ..",
-        path.display()
-    )))
 }
 
 /// The latest of the earlier mounts that `path` lies on, with the path below it.
@@ -106,7 +94,7 @@ fn verify_destination(root: BorrowedFd<'_>, earlier: &[Planned], planned: &Plann
 /// The working directory is entered after all mounts are made; only places that cannot hold a link
 /// or a door to elsewhere (as `/proc/self/fd/7` is one) will do.
 fn verify_cwd(root: BorrowedFd<'_>, mounts: &[Planned], cwd: &Path) -> Outcome<()> {
-    require_plain("the working directory", cwd)?;
+    check_path("the working directory", cwd)?;
     let found = match covering(mounts, cwd) {
         None => kind_in_root(root, cwd),
         Some((mount, rest)) if mount.is_bind() => kind_below(&mount.source, rest),

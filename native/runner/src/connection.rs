@@ -14,6 +14,7 @@ use std::sync::Arc;
 pub const OUT_LIMIT: usize = 4 << 20;
 /// With so much unsent, command output waits in its spool.
 pub const OUT_BUSY: usize = 1 << 20;
+const READ_BYTES: usize = 256 * 1024;
 /// Streams that one connection may have open.
 pub const MAX_STREAMS: usize = 1024;
 
@@ -141,9 +142,9 @@ impl Connection {
     }
 
     /// Reads once; `Ok(0)` is the end.
-    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = sys::read(self.fd.as_raw_fd(), buffer)?;
-        self.decoder.push(&buffer[..n]);
+    pub fn receive(&mut self) -> io::Result<usize> {
+        let n = sys::read(self.fd.as_raw_fd(), self.decoder.space(READ_BYTES))?;
+        self.decoder.filled(n);
         Ok(n)
     }
 }

@@ -143,12 +143,17 @@ impl Server {
         self.flush_dial(id);
     }
 
-    pub fn credit_dial(&mut self, id: u32, bytes: u64) {
+    /// False when the peer credits more than it got.
+    pub fn credit_dial(&mut self, id: u32, bytes: u64) -> bool {
         if let Some(dial) = self.dials.get_mut(&id) {
             dial.credit += bytes;
+            if dial.credit > INITIAL_CREDIT {
+                return false;
+            }
         }
         self.read_dial(id);
         self.flush_dial(id);
+        true
     }
 
     fn flush_dial(&mut self, id: u32) {

@@ -53,10 +53,10 @@ impl Server {
                 self.take_end(address);
                 Ok(())
             }
-            Kind::Credit => {
-                self.take_credit(address, u64::from(frame.credit()));
-                Ok(())
-            }
+            Kind::Credit => match self.take_credit(address, u64::from(frame.credit())) {
+                true => Ok(()),
+                false => Err(FrameError::BadPayload(Kind::Credit)),
+            },
             Kind::Cancel => {
                 self.take_cancel(address);
                 Ok(())
@@ -227,23 +227,24 @@ impl Server {
         }
     }
 
-    fn take_credit(&mut self, address: Address, bytes: u64) {
+    /// False when more is acknowledged than was sent.
+    fn take_credit(&mut self, address: Address, bytes: u64) -> bool {
         let open = self
             .connections
             .get(&address.connection)
             .and_then(|c| c.streams.get(&address.stream));
-        let Some(open) = open else { return };
+        let Some(open) = open else { return true };
         match &open.stream {
             Stream::Work(mailbox) => mailbox.add_credit(bytes),
             Stream::Exec { serial, .. } => {
                 let serial = *serial;
-                self.acknowledge(serial, address, bytes);
+                self.acknowledge(serial, address, bytes)
             }
             Stream::Dial(dial) => {
                 let dial = *dial;
-                self.credit_dial(dial, bytes);
+                self.credit_dial(dial, bytes)
             }
-            Stream::Collecting { .. } => {}
+            Stream::Collecting { .. } => true,
         }
     }
 

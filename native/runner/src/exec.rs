@@ -1,6 +1,7 @@
 //! What the runner knows of each command, and the table of them.
 
 use crate::message::{ExecEnd, ExecListing, ExecRequest, Mode, Until};
+use crate::proc_tree;
 use crate::spool::Spool;
 use crate::tracker::Group;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -137,6 +138,17 @@ impl Exec {
             shell_restarted: false,
             end: None,
         }
+    }
+
+    /// Takes note of the moment at which the command begins.
+    pub fn begin(&mut self, now: Instant, oom_kills: u64, group: Group) {
+        self.state = State::Running;
+        self.started = Instant::now();
+        self.started_at = now;
+        self.last_output = now;
+        self.started_ticks = proc_tree::ticks_now();
+        self.oom_kills_before = oom_kills;
+        self.group = Some(group);
     }
 
     pub fn in_shell(&self) -> bool {

@@ -3,7 +3,7 @@
 use crate::connection::OUT_BUSY;
 use crate::error::Failure;
 use crate::exec::{Address, Serial};
-use crate::frame::{self, Kind};
+use crate::frame::{self, INITIAL_CREDIT, Kind};
 use crate::message::Until;
 use crate::server::{Server, Token};
 use crate::spool::PIECE;
@@ -180,15 +180,18 @@ impl Server {
         }
     }
 
-    /// A reader has consumed so many bytes.
-    pub fn acknowledge(&mut self, serial: Serial, address: Address, mut bytes: u64) {
+    /// A reader has consumed so many bytes; false when it got fewer than that.
+    pub fn acknowledge(&mut self, serial: Serial, address: Address, mut bytes: u64) -> bool {
         let Some(exec) = self.execs.get_mut(serial) else {
-            return;
+            return true;
         };
         let Some(reader) = exec.readers.iter_mut().find(|r| r.address == address) else {
-            return;
+            return true;
         };
         reader.credit += bytes;
+        if reader.credit > INITIAL_CREDIT {
+            return false;
+        }
         while let Some((end, length)) = reader.unacknowledged.front_mut() {
             if bytes < *length {
                 *length -= bytes;
@@ -201,6 +204,7 @@ impl Server {
         }
         self.after_acknowledgement(serial);
         self.pump(serial);
+        true
     }
 
     pub fn after_acknowledgement(&mut self, serial: Serial) {

@@ -83,23 +83,43 @@ impl fmt::Display for FrameError {
 #[derive(Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
+    /// What lies between the two is received and not yet given.
     read: usize,
+    filled: usize,
 }
 
 impl Decoder {
-    pub fn push(&mut self, bytes: &[u8]) {
-        if self.read == self.buffer.len() {
-            self.buffer.clear();
-            self.read = 0;
-        } else if self.read > 64 * 1024 {
-            self.buffer.drain(..self.read);
+    /// Room for at least so many bytes to be received into; `filled` says how many were.
+    pub fn space(&mut self, bytes: usize) -> &mut [u8] {
+        if self.read > 0 {
+            self.buffer.copy_within(self.read..self.filled, 0);
+            self.filled -= self.read;
             self.read = 0;
         }
-        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() < self.filled + bytes {
+            self.buffer.resize(self.filled + bytes, 0);
+        }
+        &mut self.buffer[self.filled..]
+    }
+
+    pub fn filled(&mut self, bytes: usize) {
+        self.filled += bytes;
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.space(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        self.filled(bytes.len());
+    }
+
+    /// Gives back memory that an idle connection does not need.
+    pub fn release(&mut self) {
+        if self.read == self.filled {
+            *self = Decoder::default();
+        }
     }
 
     pub fn take(&mut self) -> Result<Option<Frame>, FrameError> {
-        let rest = &self.buffer[self.read..];
+        let rest = &self.buffer[self.read..self.filled];
         if rest.len() < HEADER_BYTES {
             return Ok(None);
         }
@@ -126,11 +146,6 @@ impl Decoder {
         }
         let payload = rest[HEADER_BYTES..HEADER_BYTES + length].to_vec();
         self.read += HEADER_BYTES + length;
-        if self.read == self.buffer.len() && self.buffer.capacity() > 256 * 1024 {
-            // An idle connection keeps no large buffer.
-            self.buffer = Vec::new();
-            self.read = 0;
-        }
         Ok(Some(Frame {
             kind,
             stream,

@@ -24,6 +24,9 @@ pub fn run() -> Value {
         "kernel": kernel_release(),
         "interfaces": interfaces(),
         "root_read_only": root_is_read_only(),
+        "workspace_bytes": file_system("/workspace").map_or(0, |found| {
+            found.f_blocks * found.f_frsize
+        }),
         "sys_visible": fs::read_dir("/sys").is_ok_and(|mut entries| entries.next().is_some()),
         "pid_one": pid_one(),
         "unshare_user": attempt(|| {

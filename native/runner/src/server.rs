@@ -236,12 +236,10 @@ impl Server {
     }
 
     fn receive(&mut self, id: u32) {
-        let mut buffer = std::mem::take(&mut self.buffer);
         let received = match self.connections.get_mut(&id) {
-            Some(connection) => connection.receive(&mut buffer),
+            Some(connection) => connection.receive(),
             None => Err(io::Error::from(io::ErrorKind::NotConnected)),
         };
-        self.buffer = buffer;
         match received {
             Ok(n) if n > 0 => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -259,12 +257,17 @@ impl Server {
                         return self.close_connection(id);
                     }
                 }
-                Ok(None) => return,
+                Ok(None) => break,
                 Err(violation) => {
                     eprintln!("runner: connection closed: {violation}");
                     return self.close_connection(id);
                 }
             }
+        }
+        if let Some(connection) = self.connections.get_mut(&id)
+            && connection.streams.is_empty()
+        {
+            connection.decoder.release();
         }
     }
 

@@ -32,7 +32,7 @@ impl Server {
         self.epoll
             .add(report.as_raw_fd(), libc::EPOLLIN, Token::Report.pack())
             .map_err(failed)?;
-        let oom_kills_before = self.oom_kills();
+        let oom_kills = self.oom_kills();
         let now = self.now();
         let tracking = self.tracker.name();
         let waits = self.shell.shell.as_ref().is_some_and(|s| s.wake.is_some());
@@ -53,13 +53,7 @@ impl Server {
             self.run_dir.path(&format!("report-{tag}")).display()
         );
         exec.pid = shell.pid;
-        exec.group = Some(shell.group);
-        exec.state = State::Running;
-        exec.started = std::time::Instant::now();
-        exec.started_at = now;
-        exec.last_output = now;
-        exec.started_ticks = proc_tree::ticks_now();
-        exec.oom_kills_before = oom_kills_before;
+        exec.begin(now, oom_kills, shell.group);
         exec.shell_restarted = std::mem::take(&mut self.shell.replaced);
         shell.feed(&[&line, &report_line, &idle]);
         self.shell.current = Some(Current {

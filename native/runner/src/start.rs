@@ -1,6 +1,6 @@
 //! Starting a command that is a process of its own.
 
-use crate::exec::{Serial, State};
+use crate::exec::Serial;
 use crate::finish::Outcome;
 use crate::message::ExecRequest;
 use crate::proc_tree;
@@ -19,17 +19,11 @@ struct Plumbing {
 
 impl Server {
     pub fn start_process(&mut self, serial: Serial) {
-        let oom_kills_before = self.oom_kills();
+        let oom_kills = self.oom_kills();
         let now = self.now();
         let group = self.tracker.begin();
         if let Some(exec) = self.execs.get_mut(serial) {
-            exec.state = State::Running;
-            exec.started = std::time::Instant::now();
-            exec.started_at = now;
-            exec.last_output = now;
-            exec.started_ticks = proc_tree::ticks_now();
-            exec.oom_kills_before = oom_kills_before;
-            exec.group = Some(group);
+            exec.begin(now, oom_kills, group);
         }
         match self.try_start(serial) {
             Ok(()) => {

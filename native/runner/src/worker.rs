@@ -77,6 +77,8 @@ pub struct Mailbox {
     outbox: Arc<Outbox>,
     /// Becomes readable on cancellation, for work that waits in poll.
     cancel: Mutex<Option<Arc<OwnedFd>>>,
+    /// Let go of after the answer.
+    held: Mutex<Option<OwnedFd>>,
 }
 
 impl Mailbox {
@@ -92,6 +94,7 @@ impl Mailbox {
             changed: Condvar::new(),
             outbox,
             cancel: Mutex::new(None),
+            held: Mutex::new(None),
         }
     }
 
@@ -107,9 +110,12 @@ impl Mailbox {
         self.changed.notify_one();
     }
 
-    pub fn add_credit(&self, bytes: u64) {
-        lock(&self.inbox).credit += bytes;
+    /// False when that is more than was ever sent.
+    pub fn add_credit(&self, bytes: u64) -> bool {
+        let mut inbox = lock(&self.inbox);
+        inbox.credit += bytes;
         self.changed.notify_one();
+        inbox.credit <= INITIAL_CREDIT
     }
 
     pub fn cancel(&self) {
@@ -130,6 +136,12 @@ impl Mailbox {
             let _ = sys::write(fd.as_raw_fd(), &1u64.to_ne_bytes());
         }
         Ok(fd)
+    }
+
+    /// Keeps a file open until the answer is given, for closing the last descriptor of a large
+    /// file that was replaced takes its time.
+    pub fn hold(&self, file: OwnedFd) {
+        *lock(&self.held) = Some(file);
     }
 
     pub fn cancelled(&self) -> bool {
@@ -225,6 +237,7 @@ impl Mailbox {
             last: true,
             ..self.parcel(frame)
         });
+        drop(lock(&self.held).take());
     }
 }
 

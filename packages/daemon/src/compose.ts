@@ -1,6 +1,6 @@
 /** Builds the concrete parts and joins them; the only place that does. */
 import { access, constants, readFile, stat } from "node:fs/promises";
-import { delimiter, join } from "node:path";
+import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
 import { OciBackend } from "./backends/oci/oci-backend.ts";
@@ -19,6 +19,7 @@ export interface EmbeddedOptions {
   readonly nativeDir?: string;
   /** Where the machine's sandboxes note the host ids they hold. */
   readonly idsDir?: string;
+  /** For tests that make the launcher fail. */
   readonly adjustCreate?: OciBackendOptions["adjustCreate"];
 }
 
@@ -36,11 +37,11 @@ const TOOL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 /** Sandboxes on this machine, with nothing else running. */
 export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const nativeDir = options.nativeDir ?? NATIVE_DIR;
-  const [launcher, runner] = await Promise.all(
-    ["launcher", "runner"].map((name) => requireProgram(join(nativeDir, name))),
-  );
+  const launcher = await requireProgram(join(nativeDir, "launcher"));
+  const runner = await requireProgram(join(nativeDir, "runner"));
+  const dataDir = resolve(options.dataDir);
   const images = await LocalImageStore.open({
-    dataDir: options.dataDir,
+    dataDir,
     policy: options.images ?? { allowedImages: [] },
     tools: {
       skopeo: (await findProgram("skopeo")) ?? "skopeo",
@@ -51,10 +52,10 @@ export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedde
     nowMs: () => Date.now(),
   });
   const backend = await OciBackend.open({
-    dataDir: options.dataDir,
+    dataDir,
     images,
-    launcher: launcher ?? "",
-    runner: runner ?? "",
+    launcher,
+    runner,
     idsDir: options.idsDir ?? IDS_DIR,
     maxOpenFiles: await hardOpenFileLimit(),
     cgroupNamespace: await onlyUnifiedCgroups(),

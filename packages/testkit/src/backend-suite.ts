@@ -127,6 +127,55 @@ export function backendSuite(
         expect(await backend.list()).toEqual(before);
       });
 
+      it.each([
+        ["memoryBytes", 0],
+        ["pids", -1],
+        ["cpuMillicores", 0.5],
+        ["diskBytes", Number.NaN],
+        ["diskInodes", 0],
+      ] as const)(
+        "refuses the limit %s of %d, and leaves alone what has that id",
+        async (name, value) => {
+          const { backend } = fixture;
+          const spec = newSpec();
+          await backend.create(spec);
+          const wrong = { ...spec, limits: { ...LIMITS, [name]: value } };
+          await expect(backend.create(wrong)).rejects.toMatchObject(withCode("INVALID_REQUEST"));
+          const channel = await backend.open(spec.id);
+          expect((await run(channel, "echo alive")).stdout).toBe("alive\n");
+          channel.close();
+        },
+      );
+
+      it.each([0, 5, 20, 60])("destroyed %d ms into its making, a sandbox is gone", async (ms) => {
+        const { backend } = fixture;
+        const spec = newSpec();
+        const making = backend.create(spec).then(
+          () => "made",
+          (error: unknown) => error,
+        );
+        if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
+        await backend.destroy(spec.id);
+        const outcome = await making;
+        if (outcome !== "made") expect(outcome).toMatchObject(withCode("CANCELLED"));
+        expect((await backend.list()).some((listed) => listed.id === spec.id)).toBe(false);
+      });
+
+      it("is opened and resumed by a backend started anew after it was paused", async () => {
+        const { backend, reopen } = fixture;
+        const spec = newSpec();
+        await backend.create(spec);
+        await backend.pause(spec.id);
+        await expect(backend.isolation(spec.id)).rejects.toMatchObject(withCode("CONFLICT"));
+        const second = await reopen();
+        const channel = await second.open(spec.id);
+        await second.resume(spec.id);
+        expect((await run(channel, "echo resumed")).stdout).toBe("resumed\n");
+        channel.close();
+        // The first learns of it by itself.
+        expect((await backend.isolation(spec.id)).facts.length).toBeGreaterThan(0);
+      });
+
       it("keeps sandboxes apart", async () => {
         const { backend } = fixture;
         const [one, two] = [newSpec(), newSpec()];

@@ -1,6 +1,6 @@
 //! Writing a file: readers see the old content or the new, never a part.
 
-use super::{is_kind, open_named_directory, shown, stat_at, tree};
+use super::{is_kind, open_itself, open_named_directory, shown, stat_at, tree};
 use crate::error::Failure;
 use crate::sys;
 use crate::worker::Mailbox;
@@ -36,6 +36,9 @@ pub fn write(
     while let Some(data) = mailbox.receive()? {
         temporary.append(&data)?;
         size += data.len() as u64;
+    }
+    if let Ok(replaced) = open_itself(&target) {
+        mailbox.hold(replaced);
     }
     temporary.become_file(&target, overwrite)?;
     Ok(json!({ "path": shown(path), "size": size }))

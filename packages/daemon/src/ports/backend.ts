@@ -27,6 +27,8 @@ export interface SandboxSpec {
 export interface SandboxHandle {
   readonly id: string;
   readonly image: string;
+  /** What garbage collection of images must leave alone while the sandbox lives. */
+  readonly imageDigest: string;
   readonly profile: SandboxProfile;
   readonly limits: SandboxLimits;
   readonly createdAtMs: number;
@@ -59,7 +61,7 @@ export interface IsolationFact {
 }
 
 export interface IsolationReport {
-  /** `strong`: own kernel (gVisor). `standard`: namespaces, user namespace and seccomp. `weak`: something of that is missing. */
+  /** `strong`: own kernel (gVisor). `standard`: namespaces, limits, user namespace and seccomp. `weak`: something of that is missing. */
   readonly tier: "strong" | "standard" | "weak";
   readonly runtime: string;
   readonly facts: readonly IsolationFact[];

@@ -46,7 +46,7 @@ export interface ImageStore {
   list(): Promise<ImageInfo[]>;
   inspect(reference: string): Promise<ImageInfo>;
   remove(reference: string): Promise<void>;
-  /** Removes what no reference and no living sandbox needs; tells the bytes freed. */
+  /** Removes what no reference and no living sandbox needs (by `SandboxHandle.imageDigest`); tells the bytes freed. */
   collectGarbage(
     inUse: ReadonlySet<string>,
   ): Promise<{ readonly removed: number; readonly freedBytes: number }>;

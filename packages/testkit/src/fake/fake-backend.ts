@@ -40,6 +40,8 @@ export class FakeBackend implements Backend {
       throw new SandboxError("CANCELLED", "given up by its caller", { cause: signal.reason });
     if (!/^sbx_[a-z0-9]{2,48}$/.test(spec.id))
       throw new SandboxError("INVALID_REQUEST", `${spec.id} is no id of a sandbox`);
+    if (Object.values(spec.limits).some((limit) => !Number.isSafeInteger(limit) || limit <= 0))
+      throw new SandboxError("INVALID_REQUEST", "every limit is a whole number above 0");
     if (this.#machine.sandboxes.has(spec.id))
       throw new SandboxError("CONFLICT", `a sandbox ${spec.id} exists already`);
     if (!this.#machine.images.has(spec.image))
@@ -47,12 +49,17 @@ export class FakeBackend implements Backend {
     const handle: SandboxHandle = {
       id: spec.id,
       image: spec.image,
+      imageDigest: `fake:${spec.image}`,
       profile: spec.profile,
       limits: { ...spec.limits },
       createdAtMs: Date.now(),
     };
     this.#machine.sandboxes.set(spec.id, { handle, sandbox: new FakeSandbox(spec.env) });
-    return Promise.resolve(handle);
+    // A moment in which it may be destroyed, as every real one has.
+    await Promise.resolve();
+    if (!this.#machine.sandboxes.has(spec.id))
+      throw new SandboxError("CANCELLED", "the sandbox was destroyed while it was made");
+    return handle;
   }
 
   async adopt(id: string): Promise<SandboxHandle> {
@@ -101,7 +108,8 @@ export class FakeBackend implements Backend {
   }
 
   async isolation(id: string): Promise<IsolationReport> {
-    this.#find(id);
+    if (this.#find(id).sandbox.paused)
+      throw new SandboxError("CONFLICT", `the sandbox ${id} is paused; resume it to look inside`);
     const facts = [
       { name: "memory", enforced: false, measured: "an object in the test's own process" },
     ];

@@ -3,6 +3,7 @@ import { readFile, readlink } from "node:fs/promises";
 import { release } from "node:os";
 import type { IsolationFact, IsolationReport } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
+import { SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 import { readCpuMillicores, readUsage } from "./cgroups.ts";
 import { RUNNER_PATH } from "./config/mounts.ts";
@@ -20,6 +21,7 @@ const probeSchema = z.object({
   sys_visible: z.boolean(),
   unshare_user: z.string(),
   mount: z.string(),
+  workspace_bytes: z.number(),
   kill_init: z.string(),
 });
 
@@ -29,6 +31,7 @@ type Probe = z.infer<typeof probeSchema>;
 const FIRST_SANDBOX_ID = 1_000_000;
 const NAMESPACES = ["user", "pid", "mnt", "net", "ipc", "uts"] as const;
 const MAX_PROBE_BYTES = 64 * 1024;
+const PROBE_TIMEOUT_MS = 10_000;
 
 /**
  * The inside view is a claim of the sandbox; where the outside can see the same (ids, namespaces,
@@ -45,7 +48,7 @@ export async function measureIsolation(
     ...(await namespaceFacts(record)),
     ...(await identityFacts(record, inside)),
     ...insideFacts(record, inside),
-    ...(await limitFacts(record)),
+    ...(await limitFacts(record, inside)),
     {
       name: "own_kernel",
       enforced: record.runtime.kind === "runsc" && inside.kernel !== release(),
@@ -64,9 +67,19 @@ function tierOf(record: SandboxRecord, facts: readonly IsolationFact[]): Isolati
   const holds = (name: string): boolean =>
     facts.some((fact) => fact.name === name && fact.enforced);
   // With a kernel of its own between it and the host, the walls of the host's kernel come second.
-  if (record.runtime.kind === "runsc" && holds("own_kernel") && holds("user_namespace"))
+  if (record.runtime.kind === "runsc" && holds("own_kernel") && holds("memory_limit"))
     return "strong";
-  const walls = ["user_namespace", "seccomp", "no_new_privileges", "code_capabilities"];
+  const walls = [
+    ...NAMESPACES.map(namespaceFactName),
+    "seccomp",
+    "no_new_privileges",
+    "code_capabilities",
+    "no_network",
+    "memory_limit",
+    "pids_limit",
+    "cpu_limit",
+    "disk_quota",
+  ];
   // Without a user of its own, code can reach the runner; root inside is allowed to.
   if (record.meta.profile === "restricted") walls.push("code_user", "init_protected");
   return walls.every(holds) ? "standard" : "weak";
@@ -75,16 +88,28 @@ function tierOf(record: SandboxRecord, facts: readonly IsolationFact[]): Isolati
 async function probeInside(channel: Channel, execId: string): Promise<Probe> {
   const stream = await channel.exec(
     { kind: "process", argv: [RUNNER_PATH, "probe"] },
-    { execId, timeoutMs: 10_000 },
+    { execId, timeoutMs: PROBE_TIMEOUT_MS },
+    // The sandbox's own timeout is a claim like everything else it does.
+    AbortSignal.timeout(PROBE_TIMEOUT_MS + 5_000),
   );
   let text = "";
   const decoder = new TextDecoder();
-  for await (const chunk of stream)
-    if (chunk.stream === "stdout" && text.length < MAX_PROBE_BYTES)
-      text += decoder.decode(chunk.bytes, { stream: true });
-  await stream.ended;
-  await channel.forgetExec(execId);
-  return probeSchema.parse(JSON.parse(text));
+  for await (const chunk of stream) {
+    if (chunk.stream === "stdout") text += decoder.decode(chunk.bytes, { stream: true });
+    if (text.length > MAX_PROBE_BYTES) break;
+  }
+  stream.detach();
+  try {
+    return probeSchema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new SandboxError("SANDBOX_UNREACHABLE", "the sandbox did not tell how it is held", {
+      cause,
+    });
+  }
+}
+
+function namespaceFactName(name: (typeof NAMESPACES)[number]): string {
+  return `${name === "mnt" ? "mount" : name === "net" ? "network" : name}_namespace`;
 }
 
 async function namespaceFacts(record: SandboxRecord): Promise<IsolationFact[]> {
@@ -95,7 +120,7 @@ async function namespaceFacts(record: SandboxRecord): Promise<IsolationFact[]> {
         readlink(`/proc/self/ns/${name}`),
       ]);
       return {
-        name: `${name === "mnt" ? "mount" : name === "net" ? "network" : name}_namespace`,
+        name: namespaceFactName(name),
         enforced: theirs !== ours,
         measured: theirs,
       };
@@ -173,7 +198,7 @@ function insideFacts(record: SandboxRecord, inside: Probe): IsolationFact[] {
 }
 
 /** What the kernel says it enforces, not what was asked for. */
-async function limitFacts(record: SandboxRecord): Promise<IsolationFact[]> {
+async function limitFacts(record: SandboxRecord, inside: Probe): Promise<IsolationFact[]> {
   const usage = await readUsage(record.cgroups);
   const cpuMillicores = await readCpuMillicores(record.cgroups);
   const wanted = record.meta.limits;
@@ -202,10 +227,8 @@ async function limitFacts(record: SandboxRecord): Promise<IsolationFact[]> {
     },
     {
       name: "disk_quota",
-      enforced: !record.not_enforced.includes("disk_quota"),
-      measured: record.not_enforced.includes("disk_quota")
-        ? "a plain directory of the host"
-        : `a disk of ${wanted.diskBytes} bytes of its own`,
+      enforced: inside.workspace_bytes <= wanted.diskBytes,
+      measured: `the workspace is on a disk of ${inside.workspace_bytes} bytes`,
     },
   ];
 }

@@ -12,11 +12,16 @@ export interface LauncherRuntime {
   readonly args?: readonly string[];
 }
 
-export interface LauncherCreate {
+/** Which sandbox a request is about, and where its traces are. */
+export interface LauncherIdentity {
   readonly id: string;
   readonly state_dir: string;
   readonly ids_dir: string;
+  readonly cgroup_parent: string;
   readonly runtime: LauncherRuntime;
+}
+
+export interface LauncherCreate extends LauncherIdentity {
   readonly rootfs: {
     readonly path: string;
     readonly binds: readonly { readonly from: string; readonly to: string }[];
@@ -33,7 +38,6 @@ export interface LauncherCreate {
     readonly cpu_millicores: number;
     readonly pids: number;
   };
-  readonly cgroup_parent: string;
   readonly config: OciConfig;
   readonly meta: Readonly<Record<string, unknown>>;
   /** For tests: fail, or die, right after this step. */
@@ -41,13 +45,8 @@ export interface LauncherCreate {
   readonly die_after?: string;
 }
 
-export interface LauncherDestroy {
-  readonly id: string;
-  readonly state_dir: string;
-  readonly ids_dir: string;
-  readonly cgroup_parent: string;
-  readonly runtime: LauncherRuntime;
-}
+/** Without a runtime the one in the launcher's own notes counts. */
+export type LauncherDestroy = Omit<LauncherIdentity, "runtime"> & Partial<LauncherIdentity>;
 
 const failureSchema = z.object({ error: z.object({ step: z.string(), message: z.string() }) });
 
@@ -165,6 +164,10 @@ function launcherError(step: string, message: string): SandboxError {
       `no space left to make the sandbox: ${message}; destroy sandboxes or free disk space`,
       { details },
     );
+  if (step === "spec")
+    return new SandboxError("INVALID_REQUEST", `the sandbox cannot be made: ${message}`, {
+      details,
+    });
   if (step === "mount_rootfs")
     return new SandboxError("INVALID_IMAGE", `the image cannot be used: ${message}`, { details });
   return new SandboxError("INTERNAL_ERROR", `the launcher failed at ${step}: ${message}`, {

@@ -1,6 +1,6 @@
 /** The embedded backend: sandboxes on this machine, made by the launcher with crun, runc or runsc. */
 import { createHash } from "node:crypto";
-import { mkdir, realpath, stat } from "node:fs/promises";
+import { access, mkdir, realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { RunnerChannel } from "../../channel/runner-channel.ts";
@@ -21,13 +21,15 @@ import { fitForGvisor } from "./config/gvisor.ts";
 import type { OciConfig } from "./config/oci-spec.ts";
 import { measureIsolation } from "./isolation.ts";
 import { Launcher } from "./launcher.ts";
-import type { LauncherCreate, LauncherDestroy } from "./launcher.ts";
+import { checkLimits } from "./limits.ts";
+import type { LauncherCreate, LauncherIdentity } from "./launcher.ts";
 import { relayToRunner } from "./runner-relay.ts";
 import { dialRunner } from "./runner-socket.ts";
 import { findRuntimes, pickRuntime } from "./runtimes.ts";
 import type { Runtime, RuntimeKind } from "./runtimes.ts";
 import { handleOf, isAlive, isMissing, readRecord } from "./sandbox-record.ts";
 import type { SandboxRecord } from "./sandbox-record.ts";
+import { Turns } from "./turns.ts";
 
 export interface OciBackendOptions {
   readonly dataDir: string;
@@ -54,6 +56,13 @@ function throwIfCancelled(signal: AbortSignal | undefined): void {
     });
 }
 
+async function exists(path: string): Promise<boolean> {
+  return await access(path).then(
+    () => true,
+    () => false,
+  );
+}
+
 const ID_FORM = /^sbx_[a-z0-9]{2,48}$/u;
 
 export class OciBackend implements Backend {
@@ -62,7 +71,11 @@ export class OciBackend implements Backend {
   readonly #launcher: Launcher;
   readonly #runtime: Runtime;
   readonly #cgroupParent: string;
+  /** For channels, which cannot ask the disk whether silence is to be expected. */
   readonly #paused = new Set<string>();
+  readonly #turns = new Turns();
+  /** Creates under way, to be given up when their sandbox is destroyed. */
+  readonly #creating = new Map<string, AbortController>();
   #probes = 0;
 
   private constructor(options: OciBackendOptions, runtime: Runtime, cgroupParent: string) {
@@ -82,70 +95,96 @@ export class OciBackend implements Backend {
     return new OciBackend({ ...options, dataDir }, runtime, `sandkasten-${instance}`);
   }
 
-  get runtime(): Runtime {
-    return this.#runtime;
-  }
-
   async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
     this.#checkId(spec.id);
+    checkLimits(spec.limits);
     throwIfCancelled(signal);
+    return await this.#turns.take(spec.id, async () => {
+      const destroyed = new AbortController();
+      this.#creating.set(spec.id, destroyed);
+      try {
+        const given = signal === undefined ? [] : [signal];
+        return await this.#create(spec, AbortSignal.any([destroyed.signal, ...given]));
+      } finally {
+        this.#creating.delete(spec.id);
+      }
+    });
+  }
+
+  /** In its turn: nothing else happens to this id meanwhile. */
+  async #create(spec: SandboxSpec, signal: AbortSignal): Promise<SandboxHandle> {
+    if (await exists(this.#stateDir(spec.id)))
+      throw new SandboxError("CONFLICT", `the sandbox ${spec.id} exists already`);
     const request = await this.#createRequest(spec);
+    throwIfCancelled(signal);
     try {
       await this.#launcher.create(this.#options.adjustCreate?.(request) ?? request);
       throwIfCancelled(signal);
-      const handle = await this.adopt(spec.id);
-      const channel = this.#channel(spec.id);
+      const record = await this.#living(spec.id);
+      const channel = this.#channel(record);
       await channel.ping().finally(() => channel.close());
-      return handle;
+      throwIfCancelled(signal);
+      return handleOf(record);
     } catch (error) {
-      // A launcher that was killed leaves its work half done. What was there before is not ours.
-      if (!(error instanceof SandboxError && error.code === "CONFLICT"))
-        await this.destroy(spec.id);
+      // A launcher that was killed, or a sandbox that does not answer, leaves things behind.
+      await this.#destroy(spec.id);
       throw error;
     }
   }
 
   async adopt(id: string): Promise<SandboxHandle> {
-    const record = await this.#living(id);
-    if (await isFrozen(record.cgroups)) this.#paused.add(id);
-    return handleOf(record);
+    return handleOf(await this.#living(id));
   }
 
   async open(id: string): Promise<Channel> {
-    await this.#living(id);
-    return this.#channel(id);
+    return this.#channel(await this.#living(id));
   }
 
-  #channel(id: string): RunnerChannel {
+  /** By the runtime that the sandbox was made with, which may not be the one that is picked now. */
+  #channel({ id, runtime }: SandboxRecord): RunnerChannel {
     return new RunnerChannel({
       connect: (signal) =>
-        this.#runtime.kind === "runsc"
-          ? relayToRunner(this.#destroyRequest(id).runtime, id, signal)
+        runtime.kind === "runsc"
+          ? relayToRunner(runtime, id, signal)
           : dialRunner(this.#stateDir(id), signal),
       silenceExpected: () => this.#paused.has(id),
     });
   }
 
   async pause(id: string): Promise<void> {
-    const record = await this.#living(id);
-    this.#paused.add(id);
-    try {
-      await freeze(record.cgroups);
-    } catch (error) {
-      this.#paused.delete(id);
-      throw error;
-    }
+    this.#checkId(id);
+    await this.#turns.take(id, async () => {
+      const record = await this.#living(id);
+      this.#paused.add(id);
+      try {
+        await freeze(record.cgroups);
+        await this.#living(id);
+      } catch (error) {
+        this.#paused.delete(id);
+        throw error;
+      }
+    });
   }
 
   async resume(id: string): Promise<void> {
-    const record = await this.#living(id);
-    await thaw(record.cgroups);
-    this.#paused.delete(id);
+    this.#checkId(id);
+    await this.#turns.take(id, async () => {
+      await thaw((await this.#living(id)).cgroups);
+      this.#paused.delete(id);
+    });
   }
 
   async destroy(id: string): Promise<void> {
     this.#checkId(id);
-    await this.#launcher.destroy(this.#destroyRequest(id));
+    this.#creating.get(id)?.abort(new Error("the sandbox was destroyed while it was made"));
+    await this.#turns.take(id, () => this.#destroy(id));
+  }
+
+  async #destroy(id: string): Promise<void> {
+    // The runtime is the one in the launcher's own notes; ours is only for a sandbox without any.
+    const noted = await exists(join(this.#stateDir(id), "intent.json"));
+    const { runtime, ...request } = this.#identity(id);
+    await this.#launcher.destroy({ ...request, ...(!noted && { runtime }) });
     this.#paused.delete(id);
   }
 
@@ -163,18 +202,20 @@ export class OciBackend implements Backend {
     const usage = await readUsage(record.cgroups);
     return {
       ...usage,
-      diskBytes: await this.#diskBytes(id, await isFrozen(record.cgroups)),
+      diskBytes: await this.#diskBytes(record),
       diskLimitBytes: record.meta.limits.diskBytes,
     };
   }
 
   async isolation(id: string): Promise<IsolationReport> {
     const record = await this.#living(id);
+    if (this.#paused.has(id))
+      throw new SandboxError("CONFLICT", `the sandbox ${id} is paused; resume it to look inside`);
     this.#probes += 1;
     const execId = `probe-${process.pid}-${this.#probes}`;
-    const channel = this.#channel(id);
+    const channel = this.#channel(record);
     try {
-      return await measureIsolation(record, this.#runtime, channel, execId);
+      return await measureIsolation(record, await this.#runtimeOf(record), channel, execId);
     } finally {
       channel.close();
     }
@@ -206,7 +247,7 @@ export class OciBackend implements Backend {
     const rootfs = await this.#options.images.rootfs(spec.image);
     const { limits } = spec;
     return {
-      ...this.#destroyRequest(spec.id),
+      ...this.#identity(spec.id),
       ids_dir: idsDir,
       rootfs: { path: rootfs.path, binds: rootfs.binds, writable: spec.profile === "root" },
       runner,
@@ -247,7 +288,7 @@ export class OciBackend implements Backend {
     return this.#runtime.kind === "runsc" ? fitForGvisor(config) : config;
   }
 
-  #destroyRequest(id: string): LauncherDestroy {
+  #identity(id: string): LauncherIdentity {
     return {
       id,
       state_dir: this.#stateDir(id),
@@ -261,6 +302,13 @@ export class OciBackend implements Backend {
         ...(this.#runtime.kind === "runsc" && { args: ["--network=none", "--platform=ptrace"] }),
       },
     };
+  }
+
+  /** What is known of the runtime that a sandbox was made with. */
+  async #runtimeOf(record: SandboxRecord): Promise<Runtime> {
+    const { kind, path } = record.runtime;
+    const found = (await findRuntimes()).find((runtime) => runtime.kind === kind);
+    return found ?? { kind, path, version: "unknown", current: false };
   }
 
   /** SECURITY: ids become paths; nothing but their plain form goes further (threat 37). */
@@ -281,7 +329,12 @@ export class OciBackend implements Backend {
     const record = await readRecord(this.#stateDir(id));
     if (record === undefined)
       throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
-    if (await isAlive(record)) return record;
+    if (await isAlive(record)) {
+      // Somebody else may have paused or resumed it.
+      if (await isFrozen(record.cgroups)) this.#paused.add(id);
+      else this.#paused.delete(id);
+      return record;
+    }
     throw new SandboxError(
       "SANDBOX_UNREACHABLE",
       `the sandbox ${id} has died; destroy it and make a new one`,
@@ -289,14 +342,14 @@ export class OciBackend implements Backend {
   }
 
   /** What the sandbox's files take up. A paused sandbox cannot say; then it is what was written back. */
-  async #diskBytes(id: string, paused: boolean): Promise<number> {
-    if (!paused) {
-      const channel = this.#channel(id);
+  async #diskBytes(record: SandboxRecord): Promise<number> {
+    if (!this.#paused.has(record.id)) {
+      const channel = this.#channel(record);
       const { diskUsedBytes } = await channel.ping().finally(() => channel.close());
       if (diskUsedBytes !== undefined) return diskUsedBytes;
     }
     try {
-      const { blocks } = await stat(join(this.#stateDir(id), "disk.img"));
+      const { blocks } = await stat(join(this.#stateDir(record.id), "disk.img"));
       return blocks * 512;
     } catch (error) {
       if (isMissing(error)) return 0;

@@ -30,6 +30,7 @@ const CURRENT_FROM: Readonly<Record<RuntimeKind, readonly number[]>> = {
 const DIRECTORIES = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 const run = promisify(execFile);
+const BROKEN = "does not run";
 
 /** All runtimes that are there, the one to be picked first. */
 export async function findRuntimes(): Promise<Runtime[]> {
@@ -37,13 +38,13 @@ export async function findRuntimes(): Promise<Runtime[]> {
   const present = found.filter((runtime) => runtime !== undefined);
   // gVisor is the strong tier and only by choice: it is slower and not every program runs on it.
   const rank = (runtime: Runtime): number =>
-    runtime.kind === "runsc" ? 2 : runtime.current ? 0 : 1;
+    runtime.version === BROKEN ? 3 : runtime.kind === "runsc" ? 2 : runtime.current ? 0 : 1;
   return present.toSorted((a, b) => rank(a) - rank(b));
 }
 
 /** The runtime that is asked for, or the best one. */
 export async function pickRuntime(wanted?: RuntimeKind): Promise<Runtime> {
-  const runtimes = await findRuntimes();
+  const runtimes = (await findRuntimes()).filter(({ version }) => version !== BROKEN);
   const picked =
     wanted === undefined
       ? runtimes.find((runtime) => runtime.kind !== "runsc")
@@ -63,7 +64,12 @@ async function findRuntime(kind: RuntimeKind): Promise<Runtime | undefined> {
       () => false,
     );
     if (!executable) continue;
-    const { stdout } = await run(path, ["--version"], { timeout: 10_000 });
+    // One that is broken must not keep the others from being used.
+    const stdout = await run(path, ["--version"], { timeout: 10_000 }).then(
+      (answer) => answer.stdout,
+      () => "",
+    );
+    if (stdout === "") return { kind, path, version: BROKEN, current: false };
     const version = /version\s+(?:release-)?(\S+)/u.exec(stdout)?.[1] ?? "unknown";
     return { kind, path, version, current: atLeast(version, CURRENT_FROM[kind]) };
   }

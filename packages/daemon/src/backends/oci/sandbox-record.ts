@@ -22,7 +22,12 @@ const recordSchema = z.object({
   mode: z.enum(["root", "rootless"]),
   not_enforced: z.array(z.string()),
   created_at_ms: z.number(),
-  runtime: z.object({ kind: z.enum(["crun", "runc", "runsc"]), path: z.string() }),
+  runtime: z.object({
+    kind: z.enum(["crun", "runc", "runsc"]),
+    path: z.string(),
+    root: z.string(),
+    args: z.array(z.string()).default([]),
+  }),
   meta: z.object({
     image: z.string(),
     image_digest: z.string(),
@@ -43,9 +48,14 @@ export async function readRecord(stateDir: string): Promise<SandboxRecord | unde
     if (isMissing(error)) return undefined;
     throw error;
   }
-  const parsed = recordSchema.safeParse(JSON.parse(text));
-  if (parsed.success) return parsed.data;
-  throw new SandboxError("INTERNAL_ERROR", `${path} is damaged`, { cause: parsed.error });
+  try {
+    return recordSchema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new SandboxError("INTERNAL_ERROR", `the notes of a sandbox are damaged; destroy it`, {
+      cause,
+      details: { path },
+    });
+  }
 }
 
 /** A pid alone may have been given to another process meanwhile; with its start time it is one. */
@@ -64,6 +74,7 @@ export function handleOf(record: SandboxRecord): SandboxHandle {
   return {
     id: record.id,
     image: record.meta.image,
+    imageDigest: record.meta.image_digest,
     profile: record.meta.profile,
     limits: record.meta.limits,
     createdAtMs: record.created_at_ms,
