@@ -1,6 +1,6 @@
 /**
  * What needs no sandbox runs side by side, what makes sandboxes runs one by one, and what attacks
- * file calls and the runner runs a second time on another runtime.
+ * the disk, file calls and the runner, or interrupts create, runs a second time on another runtime.
  */
 import { configDefaults, defineConfig } from "vitest/config";
 import { reportPathVariable, TallyReporter } from "./scripts/tally-reporter.ts";
@@ -45,7 +45,11 @@ export default defineConfig({
       {
         test: {
           name: "sandbox on runc",
-          include: ["tests/hostile/{files,runner}-*.test.ts"],
+          include: [
+            "tests/hostile/{files,runner}-*.test.ts",
+            "tests/hostile/resources-{disk,output}.test.ts",
+            "tests/torture/create-faults.test.ts",
+          ],
           provide: { runtime: "runc" },
           testTimeout: 120_000,
           hookTimeout: 120_000,

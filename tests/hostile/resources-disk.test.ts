@@ -4,6 +4,7 @@ import type { Channel } from "@sandkasten/daemon";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AcknowledgedLog } from "../support/oracles/nothing-lost.ts";
 import { MIB } from "../support/sandbox-machine.ts";
+import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { ResourceMachine } from "./probe/resource-machine.ts";
 import { skipUnlessUsable } from "./probe/runtimes-under-test.ts";
 
@@ -14,7 +15,7 @@ describe("a sandbox that abuses its disk", () => {
   const reason = skipUnlessUsable("crun");
   let arena: ResourceMachine;
   beforeAll(async () => {
-    if (reason === undefined) arena = await ResourceMachine.start("crun");
+    if (reason === undefined) arena = await ResourceMachine.start(runtimeUnderTest());
   });
   afterAll(async () => {
     await arena?.[Symbol.asyncDispose]();

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { MIB } from "../support/sandbox-machine.ts";
+import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { ResourceMachine } from "./probe/resource-machine.ts";
 import { skipUnlessUsable } from "./probe/runtimes-under-test.ts";
 
@@ -15,7 +16,7 @@ describe("a command that prints without end", () => {
   const reason = skipUnlessUsable("crun");
   let arena: ResourceMachine;
   beforeAll(async () => {
-    if (reason === undefined) arena = await ResourceMachine.start("crun");
+    if (reason === undefined) arena = await ResourceMachine.start(runtimeUnderTest());
   });
   afterAll(async () => {
     await arena?.[Symbol.asyncDispose]();

@@ -5,6 +5,7 @@ import { Launcher } from "../../packages/daemon/src/backends/oci/launcher.ts";
 import type { LauncherCreate } from "../../packages/daemon/src/backends/oci/launcher.ts";
 import { warmUp } from "../support/oracles/around-case.ts";
 import { HostSnapshot } from "../support/oracles/no-leak.ts";
+import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { newSandboxId, SandboxMachine } from "../support/sandbox-machine.ts";
 
 const launcher = new Launcher(fileURLToPath(new URL("../../native/bin/launcher", import.meta.url)));
@@ -19,7 +20,7 @@ let fault: Fault;
 beforeAll(async () => {
   fault = {};
   machine = await SandboxMachine.start({
-    runtime: "crun",
+    runtime: runtimeUnderTest(),
     adjustCreate: (request) => {
       const { onRequest, ...hooks } = fault;
       const adjusted = { ...request, ...hooks };
@@ -53,7 +54,10 @@ describe.each(await launcher.steps())("after the step %s", (step) => {
     const left = (await machine.backend.list()).filter((listed) => listed.id === id);
     expect(left).toHaveLength(1);
     // What is left is found again, and by another process as well.
-    const other = await SandboxMachine.start({ runtime: "crun", dataDir: machine.dataDir });
+    const other = await SandboxMachine.start({
+      runtime: runtimeUnderTest(),
+      dataDir: machine.dataDir,
+    });
     expect((await other.backend.list()).filter((listed) => listed.id === id)).toEqual(left);
     await other.backend.destroy(id);
     await before.expectUnchanged();

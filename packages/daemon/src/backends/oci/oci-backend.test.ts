@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { backendSuite, channelSuite } from "@sandkasten/testkit";
 import { describe } from "vitest";
 import { composeEmbedded } from "../../compose.ts";
-import { atLeast } from "./runtimes.ts";
+import { atLeast, findRuntimes, pickRuntime } from "./runtimes.ts";
 import { expect, test } from "vitest";
 
 const LIMITS = {
@@ -54,6 +54,16 @@ describe.each(["crun", "runc"] as const)("with %s", (runtime) => {
       },
     };
   });
+});
+
+test("the best runtime is picked, and another one when it is asked for", async () => {
+  const found = await findRuntimes();
+  expect(await pickRuntime()).toEqual(found[0]);
+  expect(found[0]?.kind).not.toBe("runsc");
+  expect(await pickRuntime("runc")).toMatchObject({ kind: "runc" });
+  // What is not current comes after what is.
+  const ordinary = found.filter(({ kind }) => kind !== "runsc").map(({ current }) => current);
+  expect(ordinary).toEqual(ordinary.toSorted((a, b) => Number(b) - Number(a)));
 });
 
 test.each([
