@@ -14,7 +14,9 @@ use std::sync::Arc;
 pub const OUT_LIMIT: usize = 4 << 20;
 /// With so much unsent, command output waits in its spool.
 pub const OUT_BUSY: usize = 1 << 20;
-const READ_BYTES: usize = 256 * 1024;
+/// What is read at once: little for requests, more once a peer fills it with data.
+const READ_BYTES: usize = 16 * 1024;
+const MAX_READ_BYTES: usize = 256 * 1024;
 /// Streams that one connection may have open.
 pub const MAX_STREAMS: usize = 1024;
 
@@ -61,6 +63,7 @@ pub struct Connection {
     pub out_bytes: usize,
     /// What epoll is asked for now.
     pub interest: i32,
+    read_bytes: usize,
 }
 
 impl Connection {
@@ -74,6 +77,7 @@ impl Connection {
             out_sent: 0,
             out_bytes: 0,
             interest: libc::EPOLLIN,
+            read_bytes: READ_BYTES,
         }
     }
 
@@ -143,8 +147,22 @@ impl Connection {
 
     /// Reads once; `Ok(0)` is the end.
     pub fn receive(&mut self) -> io::Result<usize> {
-        let n = sys::read(self.fd.as_raw_fd(), self.decoder.space(READ_BYTES))?;
+        let space = self.decoder.space(self.read_bytes);
+        let room = space.len();
+        let n = sys::read(self.fd.as_raw_fd(), space)?;
         self.decoder.filled(n);
+        if n == room {
+            self.read_bytes = (self.read_bytes * 4).min(MAX_READ_BYTES);
+        }
         Ok(n)
+    }
+
+    /// Without streams there is nothing large to come.
+    pub fn rest(&mut self) {
+        if self.read_bytes > READ_BYTES {
+            self.read_bytes = READ_BYTES;
+            self.decoder.release();
+            sys::give_back_memory();
+        }
     }
 }

@@ -111,6 +111,11 @@ fn harden() {
         // Outside a pid namespace of its own, orphans come here all the same.
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         libc::umask(0o022);
+        // One heap for all threads, from which frames are taken again and again while there is
+        // work; when it is done, `sys::give_back_memory` makes the runner small again.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 4 << 20);
+        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 

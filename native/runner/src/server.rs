@@ -267,7 +267,7 @@ impl Server {
         if let Some(connection) = self.connections.get_mut(&id)
             && connection.streams.is_empty()
         {
-            connection.decoder.release();
+            connection.rest();
         }
     }
 

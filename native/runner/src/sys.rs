@@ -207,6 +207,12 @@ pub fn as_fs_user<T>(uid: u32, gid: u32, act: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Returns what is free of the heap to the kernel.
+pub fn give_back_memory() {
+    // SAFETY: plain library call.
+    unsafe { libc::malloc_trim(0) };
+}
+
 /// Readiness of descriptors.
 pub struct Epoll(OwnedFd);
 

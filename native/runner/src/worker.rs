@@ -346,6 +346,8 @@ fn serve(shared: &Shared) {
             queue.idle -= 1;
             if timeout.timed_out() && queue.jobs.is_empty() {
                 queue.threads -= 1;
+                drop(queue);
+                sys::give_back_memory();
                 return;
             }
         }
