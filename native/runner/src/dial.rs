@@ -23,6 +23,7 @@ pub struct Dial {
     credit: u64,
     input_ended: bool,
     output_ended: bool,
+    watched: bool,
 }
 
 impl Server {
@@ -48,6 +49,7 @@ impl Server {
                 credit: INITIAL_CREDIT,
                 input_ended: false,
                 output_ended: false,
+                watched: true,
             },
         );
         self.open(address, Stream::Dial(id));
@@ -197,7 +199,18 @@ impl Server {
         if dial.credit > 0 && !dial.output_ended {
             interest |= libc::EPOLLIN;
         }
-        let watching = self.epoll.modify(fd, interest, Token::Dial(id).pack());
+        // Without interest its end would be told again and again.
+        let token = Token::Dial(id).pack();
+        let watching = match (dial.watched, interest) {
+            (true, 0) => {
+                self.epoll.remove(fd);
+                Ok(())
+            }
+            (true, _) => self.epoll.modify(fd, interest, token),
+            (false, 0) => Ok(()),
+            (false, _) => self.epoll.add(fd, interest, token),
+        };
+        dial.watched = interest != 0;
         self.grant(address, written);
         if over || watching.is_err() {
             self.drop_dial(id);

@@ -97,7 +97,12 @@ impl Server {
                 Ok(())
             }
             Request::Execs {} => {
-                let execs: Vec<_> = self.execs.iter().map(|(_, exec)| exec.listing()).collect();
+                let execs: Vec<_> = self
+                    .execs
+                    .iter()
+                    .filter(|(_, exec)| !exec.forgotten)
+                    .map(|(_, exec)| exec.listing())
+                    .collect();
                 self.answer(address, Kind::Response, &json!({ "execs": execs }));
                 Ok(())
             }

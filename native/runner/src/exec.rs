@@ -76,6 +76,8 @@ pub struct Stdin {
     pub queue: VecDeque<Vec<u8>>,
     /// Bytes in the queue.
     pub waiting: usize,
+    /// Bytes in the queue that an earlier source sent; nobody gets credit for them.
+    pub stale: usize,
     /// The command holds its end; what is put into the pipe before that could be lost.
     pub taken: bool,
     /// Close when the queue is empty.
@@ -105,6 +107,8 @@ pub struct Exec {
     pub readers: Vec<Reader>,
     pub group: Option<Group>,
     pub ending: Option<Ending>,
+    /// Nobody can ask for it any more; it is only kept so that what it left running can write.
+    pub forgotten: bool,
     /// Its readers were told that it has begun.
     pub announced: bool,
     pub oom_kills_before: u64,
@@ -133,6 +137,7 @@ impl Exec {
             readers: Vec::new(),
             group: None,
             ending: None,
+            forgotten: false,
             announced: false,
             oom_kills_before: 0,
             shell_restarted: false,
@@ -164,7 +169,8 @@ impl Exec {
             age_ms: self.created.elapsed().as_millis() as u64,
             stdout_bytes: self.spool.stdout_bytes,
             stderr_bytes: self.spool.stderr_bytes,
-            result: self.end.clone(),
+            // A directory can be long, and there may be many; the answer to attach has it.
+            result: self.end.clone().map(|end| ExecEnd { cwd: None, ..end }),
         }
     }
 
@@ -213,16 +219,24 @@ impl ExecTable {
     }
 
     pub fn remove(&mut self, serial: Serial) -> Option<Exec> {
-        let exec = self.execs.remove(&serial)?;
-        self.by_id.remove(&exec.request.exec_id);
-        Some(exec)
+        self.unname(serial);
+        self.execs.remove(&serial)
+    }
+
+    /// Makes the id free again; the command itself stays.
+    pub fn unname(&mut self, serial: Serial) {
+        if let Some(exec) = self.execs.get(&serial)
+            && self.by_id.get(&exec.request.exec_id) == Some(&serial)
+        {
+            self.by_id.remove(&exec.request.exec_id);
+        }
     }
 
     /// Finished commands that are too many or hold too much, oldest first.
     pub fn surplus(&self) -> Vec<Serial> {
         let finished: Vec<(Serial, u64)> = self
             .iter()
-            .filter(|(_, exec)| exec.state == State::Done)
+            .filter(|(_, exec)| exec.state == State::Done && !exec.forgotten)
             .map(|(serial, exec)| (serial, exec.spool.kept()))
             .collect();
         let mut bytes: u64 = finished.iter().map(|(_, kept)| kept).sum();

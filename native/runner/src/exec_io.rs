@@ -21,7 +21,7 @@ impl Server {
             if let Some(fd) = fd {
                 let token = Token::Output(serial, which as u8).pack();
                 if let Err(error) = self.epoll.add(fd.as_raw_fd(), libc::EPOLLIN, token) {
-                    eprintln!("runner: cannot watch output: {error}");
+                    sys::log(&format!("cannot watch output: {error}"));
                 }
             }
         }
@@ -35,6 +35,13 @@ impl Server {
             self.read_output(serial, other, usize::MAX);
         }
         self.read_output(serial, which, usize::MAX);
+        if let Some(exec) = self.execs.get_mut(serial)
+            && exec.forgotten
+        {
+            exec.spool.discard_to(u64::MAX);
+            self.drop_if_over(serial);
+            return;
+        }
         self.pause_output(serial);
         self.pump(serial);
     }
@@ -121,15 +128,20 @@ impl Server {
             let Some(connection) = self.connections.get_mut(&reader.address.connection) else {
                 continue;
             };
-            while !reader.answered && reader.credit > 0 && connection.out_bytes < OUT_BUSY {
-                if reader.until == Until::Done
-                    && exec.spool.done_at().is_some_and(|end| reader.next >= end)
-                {
-                    break;
-                }
-                let Some(chunk) = exec.spool.at(reader.next) else {
+            let done_at = exec.spool.done_at();
+            let mut at_end = false;
+            while !reader.answered {
+                let chunk = exec.spool.at(reader.next).filter(|chunk| {
+                    // What came after the end is for those who follow it.
+                    reader.until == Until::Closed || done_at.is_none_or(|end| chunk.offset < end)
+                });
+                let Some(chunk) = chunk else {
+                    at_end = true;
                     break;
                 };
+                if reader.credit == 0 || connection.out_bytes >= OUT_BUSY {
+                    break;
+                }
                 let start = reader.next.max(chunk.offset);
                 let data = &chunk.data[(start - chunk.offset) as usize..];
                 let length = data.len().min(PIECE).min(reader.credit as usize);
@@ -147,12 +159,11 @@ impl Server {
                     .push_back((reader.next, length as u64));
             }
             let Some(end) = &exec.end else { continue };
-            let complete = match reader.until {
-                Until::Done => exec.spool.done_at().is_some_and(|at| reader.next >= at),
-                Until::Closed => {
-                    exec.output.iter().all(Option::is_none) && reader.next >= exec.spool.end()
-                }
-            };
+            let complete = at_end
+                && match reader.until {
+                    Until::Done => done_at.is_some(),
+                    Until::Closed => exec.output.iter().all(Option::is_none),
+                };
             if complete && !reader.answered {
                 reader.answered = true;
                 answered = true;
@@ -243,5 +254,8 @@ impl Server {
         } else {
             self.answer(address, Kind::Error, &Failure::cancelled());
         }
+        // The one that left may have been what the command waited for.
+        self.after_acknowledgement(serial);
+        self.pump(serial);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::connection::Stream;
 use crate::error::Failure;
-use crate::exec::{Address, Exec, Reader, State};
+use crate::exec::{Address, Exec, Reader};
 use crate::frame::{INITIAL_CREDIT, Kind};
 use crate::message::{AttachRequest, ExecRequest, Mode, Until};
 use crate::server::Server;
@@ -59,11 +59,15 @@ impl Server {
         let Some(exec) = self.execs.get_mut(serial) else {
             return Err(unknown(&request.exec_id));
         };
-        let started = exec.state != State::Queued;
+        if request.offset > exec.spool.end() {
+            return Err(Failure::invalid("the offset is beyond the output"));
+        }
+        let started = exec.announced;
         exec.readers
             .push(reader(address, request.offset, request.until));
         if request.stdin {
             exec.stdin.source = Some(address);
+            exec.stdin.stale = exec.stdin.waiting;
         }
         let pid = exec.pid;
         let stream = Stream::Exec {

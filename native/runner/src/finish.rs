@@ -16,9 +16,19 @@ pub struct Outcome {
     pub cwd: Option<String>,
 }
 
+const TERMINAL_TRIES: u32 = 10;
+const TERMINAL_BYTES: usize = 256 * 1024;
+
 impl Server {
     /// The command has ended: takes what is in its pipes and answers its readers.
     pub fn finish(&mut self, serial: Serial, outcome: Outcome) {
+        if self
+            .execs
+            .get(serial)
+            .is_some_and(|exec| exec.request.pty.is_some())
+        {
+            self.drain_terminal(serial);
+        }
         for which in [0, 1] {
             let waiting = self
                 .execs
@@ -72,20 +82,50 @@ impl Server {
         }
     }
 
+    /// What was written to a terminal reaches its other side a moment later, and nothing tells
+    /// how much is on the way: it is read until it ends or stays quiet.
+    fn drain_terminal(&mut self, serial: Serial) {
+        for _ in 0..TERMINAL_TRIES {
+            let before = self.execs.get(serial).map_or(0, |exec| exec.spool.end());
+            self.read_output(serial, 0, TERMINAL_BYTES);
+            let Some(exec) = self.execs.get(serial) else {
+                return;
+            };
+            if exec.output[0].is_none() || exec.spool.end() - before >= TERMINAL_BYTES as u64 {
+                return;
+            }
+            crate::reap::pause_ms(2);
+        }
+    }
+
+    /// Frees a finished command and its id. What it left running must not lose its pipes: it
+    /// would be killed by its next word.
     pub fn forget(&mut self, serial: Serial) {
-        let Some(exec) = self.execs.remove(serial) else {
+        self.execs.unname(serial);
+        let Some(exec) = self.execs.get_mut(serial) else {
             return;
         };
-        for fd in exec.output.iter().flatten() {
-            self.epoll.remove(fd.as_raw_fd());
-        }
-        for reader in exec.readers {
+        exec.forgotten = true;
+        exec.spool.discard_to(u64::MAX);
+        for reader in std::mem::take(&mut exec.readers) {
             if reader.answered {
                 self.end_stream(reader.address);
             } else {
                 let failure = Failure::new("not_found", "the command was forgotten");
                 self.answer(reader.address, Kind::Error, &failure);
             }
+        }
+        self.drop_if_over(serial);
+    }
+
+    /// Lets go of a forgotten command once nobody holds its pipes.
+    pub fn drop_if_over(&mut self, serial: Serial) {
+        let over = self
+            .execs
+            .get(serial)
+            .is_some_and(|exec| exec.forgotten && exec.output.iter().all(Option::is_none));
+        if over {
+            self.execs.remove(serial);
         }
     }
 }

@@ -75,6 +75,7 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
         .unwrap_or(own);
     let options = Options {
         listener,
+        open_files: sys::raise_open_files(),
         cgroup_dir: arguments.cgroup_fd.and_then(inherited_directory),
         memory_events: arguments.memory_fd.and_then(|fd| inherited(fd).ok()),
         uid,
@@ -85,7 +86,8 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
     };
     let signals = sys::signal_fd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     let mut server = Server::new(options, run_dir, signals)?;
-    println!("{{\"type\":\"ready\",\"ready\":true}}");
+    // Nobody has to read it.
+    let _ = sys::write(1, b"{\"type\":\"ready\",\"ready\":true}\n");
     server.prestart_shell();
     server.run()
 }

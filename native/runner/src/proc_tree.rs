@@ -21,6 +21,21 @@ pub struct Origin<'a> {
     pub in_shell: bool,
     /// Boot-time clock ticks at which the command began.
     pub since: u64,
+    /// First processes of other commands, and the shell: neither they nor theirs belong to it.
+    pub others: Vec<i32>,
+}
+
+impl Origin<'_> {
+    /// For where the group says it all.
+    pub fn of_group(root: i32) -> Origin<'static> {
+        Origin {
+            exec_id: "",
+            root,
+            in_shell: false,
+            since: 0,
+            others: Vec::new(),
+        }
+    }
 }
 
 /// Clock ticks since boot, as /proc/PID/stat counts them.
@@ -70,7 +85,13 @@ fn belongs(
     // No marker to be read: the environment was emptied. Go by the ancestors.
     let mut child_started = process.started;
     let mut parent = process.parent;
+    if origin.others.contains(&pid) {
+        return false;
+    }
     for _ in 0..4096 {
+        if origin.others.contains(&parent) {
+            return false;
+        }
         if parent == origin.root {
             return !origin.in_shell || child_started >= origin.since;
         }

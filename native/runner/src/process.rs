@@ -11,6 +11,7 @@ pub struct Launch<'a> {
     pub cwd: &'a str,
     pub uid: u32,
     pub gid: u32,
+    pub open_files: libc::rlimit,
     /// Whether a root user keeps the capabilities of the sandbox's own root.
     pub privileged: bool,
     /// stdin, stdout, stderr.
@@ -154,6 +155,7 @@ unsafe fn become_program(
             libc::write(oom, b"1000".as_ptr().cast(), 4);
             libc::close(oom);
         }
+        libc::setrlimit(libc::RLIMIT_NOFILE, &request.open_files);
         if let Some(entrance) = request.entrance
             && libc::write(entrance, b"0".as_ptr().cast(), 1) < 0
         {

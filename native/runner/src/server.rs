@@ -1,6 +1,6 @@
 //! The event loop: one thread that owns all state and waits for whatever happens next.
 
-use crate::connection::{Connection, Stream};
+use crate::connection::{Connection, OUT_BUSY, Stream};
 use crate::dial::Dial;
 use crate::exec::{Address, ExecTable, Serial};
 use crate::frame::{self, Kind};
@@ -25,6 +25,8 @@ const FROZEN: Duration = Duration::from_secs(1);
 /// How the runner was started.
 pub struct Options {
     pub listener: OwnedFd,
+    /// What commands may have; the runner itself holds pipes of them all.
+    pub open_files: libc::rlimit,
     pub cgroup_dir: Option<OwnedFd>,
     /// Tells how often the kernel has killed for want of memory.
     pub memory_events: Option<OwnedFd>,
@@ -184,6 +186,7 @@ impl Server {
         if timeout_ms < 0 {
             return;
         }
+        // Waits are short while there are deadlines, so that hardly any time is lost here.
         let asked = Duration::from_millis(timeout_ms as u64);
         let took = before.elapsed();
         if took > asked + FROZEN {
@@ -253,13 +256,13 @@ impl Server {
             match next {
                 Ok(Some(frame)) => {
                     if let Err(violation) = self.take_frame(id, frame) {
-                        eprintln!("runner: connection closed: {violation}");
+                        sys::log(&format!("connection closed: {violation}"));
                         return self.close_connection(id);
                     }
                 }
                 Ok(None) => break,
                 Err(violation) => {
-                    eprintln!("runner: connection closed: {violation}");
+                    sys::log(&format!("connection closed: {violation}"));
                     return self.close_connection(id);
                 }
             }
@@ -284,8 +287,13 @@ impl Server {
             }
         }
         // Commands go on; their unacknowledged output waits for the next reader.
-        for (_, exec) in self.execs.iter_mut() {
+        let mut left = Vec::new();
+        for (serial, exec) in self.execs.iter_mut() {
+            let before = exec.readers.len();
             exec.readers.retain(|r| r.address.connection != id);
+            if exec.readers.len() < before {
+                left.push(serial);
+            }
             if exec
                 .stdin
                 .source
@@ -293,6 +301,11 @@ impl Server {
             {
                 exec.stdin.source = None;
             }
+        }
+        // The reader that left may have been what the command waited for.
+        for serial in left {
+            self.after_acknowledgement(serial);
+            self.pump(serial);
         }
     }
 
@@ -324,7 +337,7 @@ impl Server {
             let Some(connection) = self.connections.get_mut(&parcel.address.connection) else {
                 continue;
             };
-            if parcel.droppable && connection.out_bytes > crate::connection::OUT_BUSY {
+            if parcel.droppable && connection.out_bytes > OUT_BUSY {
                 continue;
             }
             connection.queue(parcel.frame);
@@ -340,10 +353,15 @@ impl Server {
     /// Sends what the sockets take.
     pub fn flush(&mut self) {
         let mut broken = Vec::new();
+        let mut freed = Vec::new();
         for (id, connection) in &mut self.connections {
+            let was_busy = connection.out_bytes >= OUT_BUSY;
             if connection.flush().is_err() {
                 broken.push(*id);
                 continue;
+            }
+            if was_busy && connection.out_bytes < OUT_BUSY {
+                freed.push(*id);
             }
             let interest = connection.wanted_interest();
             if interest != connection.interest {
@@ -360,6 +378,27 @@ impl Server {
         }
         for id in broken {
             self.close_connection(id);
+        }
+        // What waited for room goes out now; nothing else would wake it.
+        for id in freed {
+            self.pump_connection(id);
+            self.want_to_write(id);
+        }
+    }
+
+    /// Has epoll tell when a connection takes more, if there is more.
+    fn want_to_write(&mut self, id: u32) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let interest = connection.wanted_interest();
+        if interest != connection.interest {
+            connection.interest = interest;
+            let token = Token::Connection(id).pack();
+            let fd = connection.fd.as_raw_fd();
+            if self.epoll.modify(fd, interest, token).is_err() {
+                self.close_connection(id);
+            }
         }
     }
 

@@ -125,7 +125,7 @@ impl Server {
             && self.shell.shell.is_none()
             && let Err(failure) = self.start_shell()
         {
-            eprintln!("runner: shell: {}", failure.message);
+            sys::log(&format!("shell: {}", failure.message));
         }
     }
 
@@ -165,6 +165,7 @@ impl Server {
             uid: self.options.uid,
             gid: self.options.gid,
             stdio: [input_read.as_raw_fd(), null.as_raw_fd(), null.as_raw_fd()],
+            open_files: self.options.open_files,
             privileged: self.options.allow_user,
             terminal: false,
             entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),
@@ -251,10 +252,8 @@ impl Server {
             return;
         };
         let origin = Origin {
-            exec_id: "",
-            root: shell.pid,
             in_shell: true,
-            since: 0,
+            ..Origin::of_group(shell.pid)
         };
         let group = shell.group;
         if group == Group::Processes {
@@ -300,6 +299,7 @@ impl Server {
         if let Some(shell) = self.shell.shell.take() {
             begun = sys::bytes_waiting(shell.input.as_raw_fd()) < shell.fed;
             self.take_farewell(&shell);
+            self.kill_with_shell(&shell);
             self.tracker.end(shell.group);
         }
         self.shell.replaced = true;
@@ -325,6 +325,17 @@ impl Server {
         self.run_next_in_shell();
     }
 
+    /// A command that was being ended may have gone on in the group that the shell was moved to.
+    fn kill_with_shell(&self, shell: &Shell) {
+        let ended = (self.shell.current.as_ref())
+            .and_then(|current| self.execs.get(current.serial))
+            .is_some_and(|exec| exec.ending.is_some());
+        if ended && shell.group != Group::Processes {
+            let origin = Origin::of_group(shell.pid);
+            self.tracker.kill(shell.group, &origin);
+        }
+    }
+
     /// Where the shell was when it ended, if it had time to say so.
     fn take_farewell(&mut self, shell: &Shell) {
         let mut text = [0u8; FAREWELL_BYTES];
@@ -336,7 +347,7 @@ impl Server {
     }
 
     pub fn remember_cwd(&mut self, cwd: &str) {
-        if cwd.starts_with('/') {
+        if cwd.starts_with('/') && cwd.len() <= libc::PATH_MAX as usize {
             self.shell.cwd = cwd.to_string();
         }
     }

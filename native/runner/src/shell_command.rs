@@ -70,13 +70,17 @@ impl Server {
 
     /// Puts a command back to where it was before it was fed in.
     pub fn unstart(&mut self, current: &Current) {
+        self.epoll.remove(current.report.as_raw_fd());
         self.remove_files(&current.tag);
         if let Some(exec) = self.execs.get_mut(current.serial) {
             for fd in exec.output.iter().flatten() {
                 self.epoll.remove(fd.as_raw_fd());
             }
             exec.output = [None, None];
-            exec.stdin.fd = None;
+            if let Some(fd) = exec.stdin.fd.take() {
+                self.epoll.remove(fd.as_raw_fd());
+            }
+            exec.stdin.watched = false;
             exec.state = State::Queued;
         }
     }
@@ -147,19 +151,17 @@ impl Server {
             }
             return;
         }
-        let Ok(exit_code) = status.parse() else {
+        let Ok(exit_code) = status.parse::<u8>() else {
             return;
         };
-        if record.len() < RECORD_LIMIT {
-            self.remember_cwd(cwd);
-        }
+        self.remember_cwd(cwd);
         self.shell.failures = 0;
         if let Some(current) = self.shell.current.take() {
             let ended_by_us = self
                 .execs
                 .get(current.serial)
                 .is_some_and(|exec| exec.ending.is_some());
-            self.end_in_shell(&current, exit_code, None);
+            self.end_in_shell(&current, i32::from(exit_code), None);
             if !ended_by_us {
                 // The answer does not wait for the shell's move to another cgroup, which takes
                 // time; only where something must be dead first it does.
@@ -171,6 +173,7 @@ impl Server {
     }
 
     pub fn end_in_shell(&mut self, current: &Current, exit_code: i32, signal: Option<i32>) {
+        self.epoll.remove(current.report.as_raw_fd());
         self.remove_files(&current.tag);
         self.finish(
             current.serial,

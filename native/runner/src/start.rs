@@ -9,6 +9,7 @@ use crate::server::{Server, Token};
 use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 
 /// A command's ends of its pipes and ours.
 struct Plumbing {
@@ -47,9 +48,16 @@ impl Server {
         };
         match process::progress(&report) {
             Progress::Pending => exec.launching = Some(report),
-            Progress::Running => self.announce(serial),
+            // A child that was stopped on its way shares the pipe, and would keep it watched.
+            Progress::Running => {
+                self.epoll.remove(report.as_raw_fd());
+                self.announce(serial);
+            }
             // Its own end, which follows, is then nobody's.
-            Progress::Failed(problem) => self.end_unstarted(serial, &problem),
+            Progress::Failed(problem) => {
+                self.epoll.remove(report.as_raw_fd());
+                self.end_unstarted(serial, &problem);
+            }
         }
     }
 
@@ -68,14 +76,19 @@ impl Server {
         for (name, value) in &exec.request.env {
             set(&mut env, name, value);
         }
+        // A relative one is taken from the workspace, as everywhere else.
+        let wanted = exec.request.cwd.as_deref().unwrap_or_default();
+        let cwd = Path::new(&self.options.workdir).join(wanted);
+        let cwd = cwd.to_string_lossy().into_owned();
         let entrance = exec.group.and_then(|group| self.tracker.entrance(group));
         let launched = process::launch(&Launch {
             argv: &exec.request.argv,
             env: &env,
-            cwd: exec.request.cwd.as_deref().unwrap_or(&self.options.workdir),
+            cwd: &cwd,
             uid: run_uid,
             gid: run_gid,
             stdio: [0, 1, 2].map(|i: usize| plumbing.theirs[i].as_raw_fd()),
+            open_files: self.options.open_files,
             privileged: self.options.allow_user,
             terminal: exec.request.pty.is_some(),
             entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),

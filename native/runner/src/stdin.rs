@@ -27,8 +27,14 @@ impl Server {
     }
 
     pub fn close_stdin(&mut self, serial: Serial) {
-        if let Some(exec) = self.execs.get_mut(serial) {
+        if let Some(exec) = self.execs.get_mut(serial)
+            && !exec.stdin.closing
+        {
             exec.stdin.closing = true;
+            if exec.request.pty.is_some() {
+                // The end of input on a terminal is a character.
+                exec.stdin.queue.push_back(vec![4]);
+            }
         }
         self.feed_stdin(serial);
     }
@@ -70,22 +76,19 @@ impl Server {
         }
         stdin.waiting -= written.min(stdin.waiting);
         let token = Token::Stdin(serial).pack();
-        let is_terminal = exec.request.pty.is_some();
-        if blocked && !stdin.watched && !is_terminal {
+        if blocked && !stdin.watched {
             stdin.watched = self.epoll.add(fd, libc::EPOLLOUT, token).is_ok();
         } else if !blocked && stdin.watched {
             self.epoll.remove(fd);
             stdin.watched = false;
         }
         if stdin.closing && stdin.queue.is_empty() {
-            if is_terminal {
-                // The end of input on a terminal is a character.
-                let _ = sys::write(fd, &[4]);
-            }
             stdin.fd = None;
         }
+        let stale = written.min(stdin.stale);
+        stdin.stale -= stale;
         if let Some(source) = stdin.source {
-            self.grant(source, written);
+            self.grant(source, written - stale);
         }
     }
 }

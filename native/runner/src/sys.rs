@@ -207,6 +207,30 @@ pub fn as_fs_user<T>(uid: u32, gid: u32, act: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Says something on the console. Whoever should read it may be gone or full; that is no reason
+/// to end, as the usual macros would.
+pub fn log(message: &str) {
+    let _ = write(2, format!("runner: {message}\n").as_bytes());
+}
+
+/// Lets this process have as many open files as it may; gives the limit that it had.
+pub fn raise_open_files() -> libc::rlimit {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: limit is valid for reading and writing.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        let raised = libc::rlimit {
+            rlim_cur: limit.rlim_max,
+            ..limit
+        };
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raised);
+    }
+    limit
+}
+
 /// Returns what is free of the heap to the kernel.
 pub fn give_back_memory() {
     // SAFETY: plain library call.

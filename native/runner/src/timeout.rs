@@ -8,8 +8,18 @@ use crate::server::Server;
 use crate::sys;
 use std::time::{Duration, Instant};
 
+/// The signals that a command which has not begun does not survive.
+const ENDING_SIGNALS: [i32; 5] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGKILL,
+    libc::SIGTERM,
+];
 /// What an interrupted command gets to finish in, and a killed one to vanish in.
 const GRACE: Duration = Duration::from_millis(500);
+/// A longer wait is cut, so that a freeze in it can be told from time that passed.
+const MAX_WAIT_MS: u128 = 500;
 /// How often a kill is repeated that had no effect yet.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -30,7 +40,7 @@ impl Server {
                 .saturating_duration_since(now)
                 .as_millis()
                 .saturating_add(1)
-                .min(60_000) as i32,
+                .min(MAX_WAIT_MS) as i32,
         }
     }
 
@@ -137,6 +147,7 @@ impl Server {
             return Ok(0);
         };
         match state {
+            State::Queued if !ENDING_SIGNALS.contains(&signal) => Ok(1),
             State::Queued => {
                 self.finish(
                     serial,
@@ -188,11 +199,23 @@ impl Server {
 
     pub fn origin(&self, serial: Serial) -> Option<Origin<'_>> {
         let exec = self.execs.get(serial)?;
+        let others = self
+            .execs
+            .iter()
+            .filter(|(other, exec)| *other != serial && exec.state == State::Running)
+            .map(|(_, exec)| exec.pid)
+            .chain(self.shell.pid())
+            .filter(|pid| *pid != exec.pid);
         Some(Origin {
             exec_id: &exec.request.exec_id,
-            root: exec.pid,
+            // The pid of one that has ended may be somebody else's by now.
+            root: match exec.state {
+                State::Done if !exec.in_shell() => 0,
+                _ => exec.pid,
+            },
             in_shell: exec.in_shell(),
             since: exec.started_ticks,
+            others: others.collect(),
         })
     }
 
