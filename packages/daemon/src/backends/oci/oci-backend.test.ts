@@ -2,10 +2,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { backendSuite, channelSuite } from "@sandkasten/testkit";
-import { describe } from "vitest";
 import { composeEmbedded } from "../../compose.ts";
 import { atLeast, findRuntimes, pickRuntime } from "./runtimes.ts";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 
 const LIMITS = {
   memoryBytes: 256 * 1024 * 1024,
@@ -40,7 +39,12 @@ describe.each(["crun", "runc"] as const)("with %s", (runtime) => {
     const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
     const { backend } = await composeEmbedded({ dataDir, runtime });
     const id = "sbx_channelsuite";
-    await backend.create({ id, image: "host", limits: LIMITS, profile: "restricted", env: {} });
+    try {
+      await backend.create({ id, image: "host", limits: LIMITS, profile: "restricted", env: {} });
+    } catch (error) {
+      await rm(dataDir, { recursive: true, force: true });
+      throw error;
+    }
     return {
       channel: await backend.open(id),
       reopen: () => backend.open(id),
