@@ -5,9 +5,10 @@ use crate::error::Failure;
 use crate::exec::{Address, Serial};
 use crate::frame::{self, INITIAL_CREDIT, Kind};
 use crate::message::Until;
-use crate::server::{Server, Token};
+use crate::server::Server;
 use crate::spool::PIECE;
 use crate::sys;
+use crate::token::Token;
 use std::io;
 use std::os::fd::AsRawFd;
 

@@ -30,5 +30,6 @@ mod start;
 mod stdin;
 mod sys;
 mod timeout;
+mod token;
 mod tracker;
 mod worker;

@@ -2,12 +2,13 @@
 
 use crate::connection::{Connection, OUT_BUSY, Stream};
 use crate::dial::Dial;
-use crate::exec::{Address, ExecTable, Serial};
+use crate::exec::{Address, ExecTable};
 use crate::frame::{self, Kind};
 use crate::message::ServerHello;
 use crate::run_dir::RunDir;
 use crate::shell::ShellState;
 use crate::sys::{self, Epoll};
+use crate::token::Token;
 use crate::tracker::Tracker;
 use crate::worker::{Outbox, Pool};
 use serde::Serialize;
@@ -35,51 +36,6 @@ pub struct Options {
     pub allow_user: bool,
     pub workdir: String,
     pub env: Vec<(String, String)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Token {
-    Listener,
-    Signals,
-    Wake,
-    Report,
-    Connection(u32),
-    Output(Serial, u8),
-    Stdin(Serial),
-    Dial(u32),
-    Launch(Serial),
-}
-
-impl Token {
-    pub fn pack(self) -> u64 {
-        let (kind, index, sub) = match self {
-            Token::Listener => (0, 0, 0),
-            Token::Signals => (1, 0, 0),
-            Token::Wake => (2, 0, 0),
-            Token::Report => (3, 0, 0),
-            Token::Connection(id) => (4, id, 0),
-            Token::Output(serial, which) => (5, serial, which),
-            Token::Stdin(serial) => (6, serial, 0),
-            Token::Dial(id) => (7, id, 0),
-            Token::Launch(serial) => (8, serial, 0),
-        };
-        u64::from(kind as u8) << 48 | u64::from(index) << 8 | u64::from(sub)
-    }
-
-    fn unpack(packed: u64) -> Token {
-        let index = (packed >> 8) as u32;
-        match packed >> 48 {
-            0 => Token::Listener,
-            1 => Token::Signals,
-            2 => Token::Wake,
-            3 => Token::Report,
-            4 => Token::Connection(index),
-            5 => Token::Output(index, packed as u8),
-            6 => Token::Stdin(index),
-            7 => Token::Dial(index),
-            _ => Token::Launch(index),
-        }
-    }
 }
 
 pub struct Server {
@@ -352,42 +308,26 @@ impl Server {
 
     /// Sends what the sockets take.
     pub fn flush(&mut self) {
-        let mut broken = Vec::new();
-        let mut freed = Vec::new();
-        for (id, connection) in &mut self.connections {
+        let ids: Vec<u32> = self.connections.keys().copied().collect();
+        for id in ids {
+            let Some(connection) = self.connections.get_mut(&id) else {
+                continue;
+            };
             let was_busy = connection.out_bytes >= OUT_BUSY;
             if connection.flush().is_err() {
-                broken.push(*id);
+                self.close_connection(id);
                 continue;
             }
             if was_busy && connection.out_bytes < OUT_BUSY {
-                freed.push(*id);
+                // What waited for room goes out now; nothing else would wake it.
+                self.pump_connection(id);
             }
-            let interest = connection.wanted_interest();
-            if interest != connection.interest {
-                connection.interest = interest;
-                let token = Token::Connection(*id).pack();
-                if self
-                    .epoll
-                    .modify(connection.fd.as_raw_fd(), interest, token)
-                    .is_err()
-                {
-                    broken.push(*id);
-                }
-            }
-        }
-        for id in broken {
-            self.close_connection(id);
-        }
-        // What waited for room goes out now; nothing else would wake it.
-        for id in freed {
-            self.pump_connection(id);
-            self.want_to_write(id);
+            self.update_interest(id);
         }
     }
 
     /// Has epoll tell when a connection takes more, if there is more.
-    fn want_to_write(&mut self, id: u32) {
+    fn update_interest(&mut self, id: u32) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
@@ -413,28 +353,5 @@ impl Server {
             .lines()
             .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
             .unwrap_or(0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Token;
-
-    #[test]
-    fn tokens_survive_packing() {
-        for token in [
-            Token::Listener,
-            Token::Signals,
-            Token::Wake,
-            Token::Report,
-            Token::Connection(u32::MAX),
-            Token::Output(7, 1),
-            Token::Output(u32::MAX, 2),
-            Token::Stdin(9),
-            Token::Dial(0),
-            Token::Launch(3),
-        ] {
-            assert_eq!(Token::unpack(token.pack()), token);
-        }
     }
 }

@@ -1,8 +1,9 @@
 //! A command's input, as its writer sends it and the command takes it.
 
 use crate::exec::{Address, Serial, State};
-use crate::server::{Server, Token};
+use crate::server::Server;
 use crate::sys;
+use crate::token::Token;
 use std::io;
 use std::os::fd::AsRawFd;
 
