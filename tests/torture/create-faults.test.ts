@@ -1,4 +1,7 @@
-/** Threat 61: a create that fails, or is killed, after any of its steps leaves a whole sandbox or nothing. */
+/**
+ * Threat 61: a create that fails, or is killed, after any of its steps leaves a whole sandbox or
+ * nothing, and the workspace that it was to have as it was.
+ */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { fileURLToPath } from "node:url";
 import { Launcher } from "../../packages/daemon/src/backends/oci/launcher.ts";
@@ -6,13 +9,15 @@ import type { LauncherCreate } from "../../packages/daemon/src/backends/oci/laun
 import { warmUp } from "../support/oracles/around-case.ts";
 import { HostSnapshot } from "../support/oracles/no-leak.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
-import { newSandboxId, SandboxMachine } from "../support/sandbox-machine.ts";
+import { MIB, newSandboxId, SandboxMachine } from "../support/sandbox-machine.ts";
 
 const launcher = new Launcher(fileURLToPath(new URL("../../native/bin/launcher", import.meta.url)));
 
 interface Fault extends Pick<LauncherCreate, "fail_after" | "die_after"> {
   readonly onRequest?: (request: LauncherCreate) => void;
 }
+
+const workspace = { id: "wsp_faults", diskBytes: 32 * MIB, diskInodes: 1_024 };
 
 let asked: LauncherCreate | undefined;
 let machine: SandboxMachine;
@@ -29,6 +34,9 @@ beforeAll(async () => {
     },
   });
   await warmUp(machine);
+  const { id, channel } = await machine.sandbox({ workspace });
+  await channel.writeFile("kept", Buffer.from("kept"));
+  await machine.destroy(id);
 });
 afterAll(() => machine[Symbol.asyncDispose]());
 
@@ -37,7 +45,7 @@ describe.each(await launcher.steps())("after the step %s", (step) => {
     fault = {};
     const before = await HostSnapshot.take(machine);
     fault = { fail_after: step };
-    await expect(machine.sandbox()).rejects.toThrow(step);
+    await expect(machine.sandbox({ workspace })).rejects.toThrow(step);
     await before.expectUnchanged();
   });
 
@@ -47,7 +55,7 @@ describe.each(await launcher.steps())("after the step %s", (step) => {
     const id = newSandboxId();
     // The backend itself cleans up at once. Asked without it, the launcher leaves what it leaves.
     fault = { die_after: step, onRequest: (request) => void (asked = request) };
-    await expect(machine.sandbox({ id })).rejects.toThrow();
+    await expect(machine.sandbox({ id, workspace })).rejects.toThrow();
     await before.expectUnchanged();
     if (asked === undefined) throw new Error("the launcher was not asked");
     await expect(launcher.create(asked)).rejects.toThrow("no answer");
@@ -64,8 +72,8 @@ describe.each(await launcher.steps())("after the step %s", (step) => {
     // It can be destroyed again, and made again.
     await machine.backend.destroy(id);
     fault = {};
-    const { sh } = await machine.sandbox({ id });
-    expect(await sh("echo whole")).toMatchObject({ stdout: "whole\n" });
+    const { sh } = await machine.sandbox({ id, workspace });
+    expect(await sh("echo whole; cat kept")).toMatchObject({ stdout: "whole\nkept" });
     await machine.destroy(id);
     await before.expectUnchanged();
   });

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::fault::{Context, Fault, Outcome};
 use crate::hierarchy::Hierarchies;
 use crate::ids::{IdRange, RANGE_SIZE};
-use crate::{child, disk, mounts, rootless, sys, user_namespace};
+use crate::{child, disk, loops, mounts, rootless, sys, user_namespace};
 
 /// One thing to find out: its name, how, and what to do when the answer is no.
 struct Check {
@@ -158,7 +158,7 @@ fn overlay() -> Outcome<String> {
 fn loop_device() -> Outcome<String> {
     let image =
         sys::bounded_memory_file(c"check", 1 << 20).context(|| "making a file in memory".into())?;
-    let device = disk::attach_loop(&File::from(image), Path::new("check"))?;
+    let device = loops::attach_loop(&File::from(image), Path::new("check"))?;
     Ok(format!("{} was free and worked", device.path.display()))
 }
 

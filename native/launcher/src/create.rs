@@ -14,17 +14,19 @@ use crate::record::Record;
 use crate::rlimits::Rlimit;
 use crate::runtime::ReservedFds;
 use crate::spec::CreateSpec;
-use crate::{destroy, rootless, sys, warm_up};
+use crate::{destroy, rootless, sys, warm_up, workspace};
 
 type Step = (&'static str, fn(&mut Creation) -> Outcome<()>);
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 14] = [
     ("state_dir", Creation::state_dir),
     ("ids", Creation::ids),
     ("disk", Creation::disk),
+    ("workspace", Creation::workspace),
     ("mount_namespace", Creation::mount_namespace),
     ("user_namespace", Creation::user_namespace),
     ("mount_disk", Creation::mount_disk),
+    ("mount_workspace", Creation::mount_workspace),
     ("mount_rootfs", Creation::mount_rootfs),
     ("cgroups", Creation::cgroups),
     ("socket", Creation::socket),
@@ -58,6 +60,7 @@ pub struct Creation {
     /// Maps the owners of mounts; the runtime joins it where it can.
     pub user_namespace: Option<OwnedFd>,
     pub image: Option<File>,
+    pub workspace: Option<workspace::Held>,
     pub cgroups: Made,
     pub listener: Option<UnixListener>,
     pub rlimits: Vec<Rlimit>,
@@ -106,6 +109,7 @@ impl Creation {
             rootless: None,
             user_namespace: None,
             image: None,
+            workspace: None,
             cgroups: Made::default(),
             listener: None,
             rlimits: Vec::new(),
@@ -146,6 +150,7 @@ impl Creation {
     /// Lets go of all mounts, which end with the namespace, and of what keeps the disk in use.
     fn return_to_host(&mut self) -> Outcome<()> {
         self.image = None;
+        self.workspace = None;
         self.listener = None;
         self.cgroups = Made::default();
         match (&self.host_mounts, &self.rootless) {

@@ -12,11 +12,14 @@ use crate::hierarchy::Hierarchies;
 use crate::record::{self, Record};
 use crate::remove::remove_tree;
 use crate::spec::{DestroyRequest, Runtime};
-use crate::{disk, ids, process, rootless, runtime, sys};
+use crate::{ids, loops, process, rootless, runtime, sys};
 
-/// A create holds its lock for at most its runtime's deadline and a little.
-const LOCK_WAIT: Duration = Duration::from_secs(30);
-const DEATH_WAIT: Duration = Duration::from_secs(5);
+/// A create holds its lock for at most its runtime's deadline and a little, a destroy until all that
+/// it kills is dead.
+const LOCK_WAIT: Duration = Duration::from_secs(90);
+/// The last process to end lets go of the disks, and what is in memory of their files, as much as the
+/// sandbox had, is written to the host's disk before it is gone.
+const DEATH_WAIT: Duration = Duration::from_secs(60);
 const BUSY_WAIT: Duration = Duration::from_secs(2);
 /// Processes that `cgroup.kill` has not ended by then are killed one by one.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -257,14 +260,14 @@ fn release_loops(image: &Path) -> Outcome<()> {
     }
     let deadline = Instant::now() + BUSY_WAIT;
     loop {
-        let devices = disk::loops_of(image)?;
+        let devices = loops::loops_of(image)?;
         if devices.is_empty() {
             return Ok(());
         }
         if Instant::now() > deadline {
             return devices
                 .iter()
-                .try_for_each(|device| disk::detach_loop(device));
+                .try_for_each(|device| loops::detach_loop(device));
         }
         sleep(Duration::from_millis(2));
     }

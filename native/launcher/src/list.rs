@@ -38,7 +38,7 @@ pub fn list(request: &ListRequest) -> Outcome<Value> {
     Ok(json!({ "sandboxes": sandboxes }))
 }
 
-fn directory_names(path: &Path) -> Outcome<BTreeSet<String>> {
+pub fn directory_names(path: &Path) -> Outcome<BTreeSet<String>> {
     let reading = || format!("reading {}", path.display());
     let mut names = BTreeSet::new();
     let listing = match fs::read_dir(path) {

@@ -9,11 +9,13 @@ mod create;
 mod destroy;
 mod devices;
 mod disk;
+mod disk_mounts;
 mod fault;
 mod hierarchy;
 mod ids;
 mod limits;
 mod list;
+mod loops;
 mod mount_points;
 mod mounts;
 mod process;
@@ -27,6 +29,8 @@ mod steps;
 mod sys;
 mod user_namespace;
 mod warm_up;
+mod workspace;
+mod workspaces;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -35,7 +39,7 @@ use serde_json::{Value, json};
 
 use fault::Fault;
 
-const USAGE: &str = "usage: launcher create|destroy|list|check|steps|version (create, destroy and list read JSON from stdin)";
+const USAGE: &str = "usage: launcher create|destroy|list|list-workspaces|destroy-workspace|check|steps|version (all but the last three read JSON from stdin)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +58,14 @@ fn main() -> ExitCode {
         "list" => plain(
             "list",
             spec::read_request().and_then(|request| list::list(&request)),
+        ),
+        "list-workspaces" => plain(
+            "list-workspaces",
+            spec::read_request().and_then(|request| workspaces::list(&request)),
+        ),
+        "destroy-workspace" => plain(
+            "destroy-workspace",
+            spec::read_request().and_then(|request| workspaces::destroy(&request)),
         ),
         "check" => Ok(check::check()),
         "steps" => Ok(json!(create::step_names())),

@@ -3,26 +3,22 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{self, LoopDevice};
+use crate::disk;
 use crate::fault::{Context, Fault, Outcome};
 use crate::spec::{Bind, Rootfs};
-use crate::sys::{
-    self, FsOption, MOUNT_ATTR_NOATIME, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY,
-};
+use crate::sys::{self, FsOption, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 /// Where the private namespace keeps its mounts. The runtime enters them with the sandbox's own
 /// rights, so every directory above must be open to all, which the state directory must not be.
 /// This one is made by the kernel on every machine and is of no use to a runtime.
 const SCRATCH: &str = "/sys/firmware";
 
-const EXT4_MAGIC: i64 = 0xEF53;
-
 /// SECURITY: whatever the image or the sandbox puts there, no device node and no set-id bit on these
 /// mounts has an effect (threat 11).
-const HARMLESS: u64 = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
+pub const HARMLESS: u64 = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
 
 pub fn disk_path() -> PathBuf {
     Path::new(SCRATCH).join("disk")
@@ -34,6 +30,16 @@ pub fn rootfs_path() -> PathBuf {
 
 pub fn runner_path() -> PathBuf {
     Path::new(SCRATCH).join("runner")
+}
+
+/// The directory of the sandbox's own disk that becomes its /workspace, or is covered by one.
+pub fn workspace_path() -> PathBuf {
+    disk_path().join("workspace")
+}
+
+/// Where the disk of a persistent workspace is as a whole.
+pub fn workspace_disk_path() -> PathBuf {
+    Path::new(SCRATCH).join("workspace-disk")
 }
 
 fn lower_path() -> PathBuf {
@@ -51,7 +57,12 @@ pub fn enter_private_namespace() -> Outcome<()> {
     sys::mount_tmpfs(scratch, c"mode=0755,size=64k,nr_inodes=32")
         .context(|| format!("mounting a tmpfs at {SCRATCH}"))?;
     let prepared = (|| -> io::Result<()> {
-        for directory in [disk_path(), rootfs_path(), lower_path()] {
+        for directory in [
+            disk_path(),
+            workspace_disk_path(),
+            rootfs_path(),
+            lower_path(),
+        ] {
             fs::create_dir(directory)?;
         }
         fs::OpenOptions::new()
@@ -69,66 +80,7 @@ pub fn leave_scratch() -> io::Result<()> {
     sys::detach_mount(Path::new(SCRATCH))
 }
 
-/// Mounts the disk of a loop device with the sandbox's owners.
-///
-/// SECURITY: fails closed: what is at the mount point afterwards must be an ext4 other than the
-/// host's, else the sandbox would write to the host's disk without a limit (threats 20 and 21;
-/// guarded by `a_full_disk_is_full_inside_only`).
-pub fn mount_disk(
-    device: &LoopDevice,
-    bytes: u64,
-    idmap: BorrowedFd<'_>,
-    state_dir: &Path,
-) -> Outcome<()> {
-    let source = device.path.as_os_str().as_encoded_bytes();
-    let options = [
-        FsOption::Value("source", source),
-        // Inode tables are holes in the image and read as zeros; zeroing them would only fill it.
-        FsOption::Flag("noinit_itable"),
-        // SECURITY: a damaged disk turns read-only; it never panics the host.
-        FsOption::Value("errors", b"remount-ro"),
-    ];
-    let mount = sys::new_mount("ext4", &options, 0)
-        .context(|| format!("mounting the disk on {}", device.path.display()))?;
-    sys::set_mount_attributes(
-        mount.as_fd(),
-        HARMLESS | MOUNT_ATTR_NOATIME,
-        Some(idmap),
-        false,
-    )
-    .context(|| "mapping the owners of the disk".into())?;
-    let at = disk_path();
-    sys::attach_mount(mount.as_fd(), &at)
-        .context(|| format!("attaching the disk at {}", at.display()))?;
-    verify_disk(&at, bytes, state_dir)
-}
-
-fn verify_disk(at: &Path, bytes: u64, state_dir: &Path) -> Outcome<()> {
-    let looking = || format!("looking at the mounted disk {}", at.display());
-    let kind = sys::filesystem_type(at).context(looking)?;
-    let device = fs::metadata(at).context(looking)?.dev();
-    let host = fs::metadata(state_dir).context(looking)?.dev();
-    let scratch = fs::metadata(SCRATCH).context(looking)?.dev();
-    if kind != EXT4_MAGIC || device == host || device == scratch {
-        return Err(Fault::new(
-            "the disk was mounted, but something else is at its mount point",
-        ));
-    }
-    let total = sys::filesystem_bytes(at).context(looking)?;
-    if total > bytes {
-        return Err(Fault::new(format!(
-            "the mounted disk has {total} bytes, more than the {bytes} allowed"
-        )));
-    }
-    Ok(())
-}
-
-/// Uses a plain directory in place of a disk; it has no limit of its own.
-pub fn bind_disk(directory: &Path, owner: Owner<'_>) -> Outcome<()> {
-    attach_clone(directory, &disk_path(), HARMLESS, owner.idmap(), false)
-}
-
-fn attach_clone(
+pub fn attach_clone(
     from: &Path,
     to: &Path,
     attributes: u64,
@@ -168,7 +120,7 @@ pub enum Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    fn idmap(self) -> Option<BorrowedFd<'a>> {
+    pub fn idmap(self) -> Option<BorrowedFd<'a>> {
         match self {
             Owner::Range { idmap, .. } => Some(idmap),
             Owner::Ourselves => None,
@@ -212,7 +164,7 @@ pub fn mount_rootfs(rootfs: &Rootfs, owner: Owner<'_>) -> Outcome<()> {
 
 /// Tries an overlay on the scratch place itself.
 pub fn try_overlay() -> Outcome<()> {
-    disk::fill(&disk_path(), disk::Owners::Root)
+    disk::fill(&disk_path(), disk::Purpose::Sandbox, disk::Owners::Root)
         .context(|| "making directories for an overlay".into())?;
     new_overlay(&lower_path(), Owner::Ourselves).map(drop)
 }

@@ -26,7 +26,17 @@ pub struct Record {
     pub not_enforced: Vec<String>,
     pub created_at_ms: u64,
     pub runtime: Runtime,
+    /// The persistent workspace that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceNote>,
     pub meta: Map<String, Value>,
+}
+
+/// A persistent workspace as it is, whatever size was asked for.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WorkspaceNote {
+    pub id: String,
+    pub bytes: u64,
 }
 
 /// The part of the intent that a teardown needs.
@@ -70,4 +80,10 @@ pub fn read_record(state_dir: &Path) -> Option<Record> {
 
 pub fn read_intent(state_dir: &Path) -> Option<Intent> {
     read(&intent_path(state_dir))
+}
+
+/// The persistent workspace that a sandbox has or is about to take: the intent is there before.
+pub fn intended_workspace(state_dir: &Path) -> Option<String> {
+    let intent: Value = read(&intent_path(state_dir))?;
+    intent["workspace"]["id"].as_str().map(str::to_owned)
 }

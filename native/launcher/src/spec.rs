@@ -57,6 +57,17 @@ pub struct Disk {
     pub templates_dir: PathBuf,
 }
 
+/// A persistent disk for /workspace, which may be in several sandboxes at once.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workspace {
+    pub id: String,
+    /// Where all workspaces are, each in a directory of its name.
+    pub workspaces_dir: PathBuf,
+    /// How to make it when there is none.
+    pub disk: Disk,
+}
+
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -75,6 +86,8 @@ pub struct CreateSpec {
     pub rootfs: Rootfs,
     pub runner: PathBuf,
     pub disk: Option<Disk>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Workspace>,
     pub limits: Limits,
     pub cgroup_parent: String,
     /// The OCI configuration; not part of what is written down as the intent.
@@ -110,6 +123,21 @@ pub struct ListRequest {
     pub cgroup_parent: String,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListWorkspacesRequest {
+    pub workspaces_dir: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DestroyWorkspaceRequest {
+    pub id: String,
+    pub workspaces_dir: PathBuf,
+    /// Where the sandboxes are whose notes tell which workspaces they have.
+    pub sandboxes_dir: PathBuf,
+}
+
 /// Reads one request from stdin.
 pub fn read_request<T: DeserializeOwned>() -> Outcome<T> {
     let mut text = Vec::new();
@@ -137,6 +165,18 @@ pub fn check_id(id: &str) -> Outcome<()> {
     Err(Fault::new(format!(
         "the id {id:?} is not 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit"
     )))
+}
+
+/// SECURITY: as for ids; the name of a workspace becomes that of a directory (threat 37; guarded by
+/// `odd_names_of_workspaces_are_refused`).
+pub fn check_workspace_id(id: &str) -> Outcome<()> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    match id.strip_prefix("wsp_") {
+        Some(rest) if (2..=48).contains(&rest.len()) && rest.bytes().all(plain) => Ok(()),
+        _ => Err(Fault::new(format!(
+            "the workspace id {id:?} is not wsp_ and 2 to 48 of a-z and 0-9"
+        ))),
+    }
 }
 
 /// SECURITY: as for ids; a parent may be a path of several plain names, never one that climbs.
@@ -174,6 +214,18 @@ pub fn check_path(name: &str, path: &Path) -> Outcome<()> {
     )))
 }
 
+impl Disk {
+    fn check(&self, name: &str, least_mebibytes: u64) -> Outcome<()> {
+        check_path(&format!("{name}.templates_dir"), &self.templates_dir)?;
+        if self.bytes < least_mebibytes << 20 || self.inodes < 64 {
+            return Err(Fault::new(format!(
+                "{name} needs at least {least_mebibytes} MiB and 64 inodes"
+            )));
+        }
+        Ok(())
+    }
+}
+
 impl CreateSpec {
     pub fn check(&self, steps: &[&str]) -> Outcome<()> {
         self.destroy_request().check()?;
@@ -190,10 +242,13 @@ impl CreateSpec {
             check_path("rootfs.binds.to", &bind.to)?;
         }
         if let Some(disk) = &self.disk {
-            check_path("disk.templates_dir", &disk.templates_dir)?;
-            if disk.bytes < 4 << 20 || disk.inodes < 64 {
-                return Err(Fault::new("a disk needs at least 4 MiB and 64 inodes"));
-            }
+            disk.check("disk", 4)?;
+        }
+        if let Some(workspace) = &self.workspace {
+            check_workspace_id(&workspace.id)?;
+            check_path("workspace.workspaces_dir", &workspace.workspaces_dir)?;
+            // A quarter of the least is the journal.
+            workspace.disk.check("workspace.disk", 16)?;
         }
         if self.limits.memory_bytes == 0 || self.limits.pids == 0 || self.limits.cpu_millicores < 10
         {
@@ -243,5 +298,19 @@ impl ListRequest {
         check_cgroup_parent(&self.cgroup_parent)?;
         check_path("sandboxes_dir", &self.sandboxes_dir)?;
         check_path("ids_dir", &self.ids_dir)
+    }
+}
+
+impl ListWorkspacesRequest {
+    pub fn check(&self) -> Outcome<()> {
+        check_path("workspaces_dir", &self.workspaces_dir)
+    }
+}
+
+impl DestroyWorkspaceRequest {
+    pub fn check(&self) -> Outcome<()> {
+        check_workspace_id(&self.id)?;
+        check_path("workspaces_dir", &self.workspaces_dir)?;
+        check_path("sandboxes_dir", &self.sandboxes_dir)
     }
 }

@@ -9,14 +9,15 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::create::Creation;
+use crate::disk::{self, Owners, Purpose};
 use crate::fault::{Context, Fault, Outcome};
 use crate::hierarchy::Hierarchies;
 use crate::mounts::Owner;
 use crate::record::{self, Record};
 use crate::runtime::{self, Start};
 use crate::{
-    bundle, cgroup, cgroup_cover, devices, disk, ids, mount_points, mounts, process, rlimits,
-    rootless, sys, user_namespace,
+    bundle, cgroup, cgroup_cover, devices, disk_mounts, ids, loops, mount_points, mounts, process,
+    rlimits, rootless, sys, user_namespace, workspace,
 };
 
 impl Creation {
@@ -67,7 +68,8 @@ impl Creation {
     pub fn disk(&mut self) -> Outcome<()> {
         match (&self.spec.disk, self.range) {
             (Some(disk), Some(_)) => {
-                self.image = Some(disk::make_image(disk, &self.image_path())?);
+                let image = disk::make_image(disk, Purpose::Sandbox, &self.image_path())?;
+                self.image = Some(image);
             }
             _ => {
                 self.make_plain_disk()?;
@@ -83,24 +85,35 @@ impl Creation {
 
     fn make_plain_disk(&self) -> Outcome<()> {
         let path = self.spec.state_dir.join("disk");
-        let single = self.is_single();
         let made = fs::create_dir(&path)
             .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)))
-            .and_then(|()| {
-                disk::fill(
-                    &path,
-                    if single {
-                        disk::Owners::Root
-                    } else {
-                        disk::Owners::AsListed
-                    },
-                )
-            });
+            .and_then(|()| disk::fill(&path, Purpose::Sandbox, self.disk_owners()));
         made.context(|| format!("making the directories of {}", path.display()))
     }
 
     fn is_single(&self) -> bool {
         self.rootless.is_some_and(rootless::Identity::is_single)
+    }
+
+    fn disk_owners(&self) -> Owners {
+        if self.is_single() {
+            Owners::Root
+        } else {
+            Owners::AsListed
+        }
+    }
+
+    /// What was made of a workspace stays when a later step fails: whole, and empty if it is new.
+    pub fn workspace(&mut self) -> Outcome<()> {
+        let Some(wanted) = &self.spec.workspace else {
+            return Ok(());
+        };
+        let form = match self.rootless {
+            None => workspace::Form::Image,
+            Some(_) => workspace::Form::Directory(self.disk_owners()),
+        };
+        self.workspace = Some(workspace::obtain(wanted, form)?);
+        Ok(())
     }
 
     pub fn mount_namespace(&mut self) -> Outcome<()> {
@@ -132,10 +145,20 @@ impl Creation {
     pub fn mount_disk(&mut self) -> Outcome<()> {
         match (&self.image, &self.spec.disk, self.owner()) {
             (Some(image), Some(disk), Owner::Range { idmap, .. }) => {
-                let device = disk::attach_loop(image, &self.image_path())?;
-                mounts::mount_disk(&device, disk.bytes, idmap, &self.spec.state_dir)
+                let device = loops::attach_loop(image, &self.image_path())?;
+                disk_mounts::mount_disk(&device, disk.bytes, idmap, &self.spec.state_dir)
             }
-            (_, _, owner) => mounts::bind_disk(&self.spec.state_dir.join("disk"), owner),
+            (_, _, owner) => disk_mounts::bind_disk(&self.spec.state_dir.join("disk"), owner),
+        }
+    }
+
+    pub fn mount_workspace(&mut self) -> Outcome<()> {
+        match (&self.workspace, self.owner()) {
+            (None, _) => Ok(()),
+            (Some(workspace), Owner::Range { idmap, .. }) => {
+                workspace.mount(idmap, &self.spec.state_dir)
+            }
+            (Some(workspace), Owner::Ourselves) => workspace.bind(),
         }
     }
 
@@ -278,6 +301,7 @@ impl Creation {
             not_enforced: std::mem::take(&mut self.not_enforced),
             created_at_ms: now,
             runtime: self.spec.runtime.clone(),
+            workspace: self.workspace.as_ref().map(workspace::Held::note),
             meta: std::mem::take(&mut self.spec.meta),
         };
         let text = serde_json::to_vec(&record).context(|| "writing the record as JSON".into())?;

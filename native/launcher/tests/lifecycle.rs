@@ -5,28 +5,10 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{Caller, World};
-
-fn steps() -> Vec<String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_launcher"))
-        .arg("steps")
-        .output()
-        .unwrap();
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not so after 10 s: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
+use support::{Caller, World, steps, wait_until};
 
 fn create_and_destroy(runtime: &str, not_enforced: Value, adapt: impl Fn(&mut Value)) {
     let world = world_or_skip!(runtime);

@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Backend, SandboxLimits, SandboxSpec } from "./ports.ts";
 import { contentOf, run, withCode } from "./suites/run-command.ts";
+import { workspaceSuite } from "./suites/workspaces.ts";
 
 export interface BackendFixture {
   readonly backend: Backend;
@@ -283,6 +284,12 @@ export function backendSuite(
         expect(report.facts.length).toBeGreaterThan(0);
         for (const fact of report.facts) expect([fact.name, fact.measured]).not.toContain("");
         expect(await backend.health()).toMatchObject({ usable: true });
+      });
+
+      workspaceSuite({
+        backend: () => fixture.backend,
+        reopen: () => fixture.reopen(),
+        newSpec,
       });
     },
   );

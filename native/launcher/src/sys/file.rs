@@ -152,6 +152,12 @@ pub fn lock(fd: BorrowedFd<'_>) -> io::Result<()> {
     checked(unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX) } as c_long).map(drop)
 }
 
+/// Gives back the lock of an open file or directory, also when a child has the descriptor too.
+pub fn unlock(fd: BorrowedFd<'_>) {
+    // SAFETY: a valid descriptor and a plain flag, with which this cannot fail.
+    unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_UN) };
+}
+
 /// A file in memory of exactly `size` bytes: it takes no byte beyond them, ever.
 pub fn bounded_memory_file(name: &CStr, size: u64) -> io::Result<OwnedFd> {
     // SAFETY: a NUL-terminated string and plain flags.

@@ -12,6 +12,7 @@ use super::{checked, cpath};
 const LOOP_CTL_GET_FREE: c_ulong = 0x4C82;
 const LOOP_CONFIGURE: c_ulong = 0x4C0A;
 const LOOP_CLR_FD: c_ulong = 0x4C01;
+const LOOP_GET_STATUS64: c_ulong = 0x4C05;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 
 /// `/dev/loopN` is block device 7:N.
@@ -59,6 +60,15 @@ pub fn configure_loop(device: BorrowedFd<'_>, file: BorrowedFd<'_>, name: &[u8])
     config.info.file_name[..length].copy_from_slice(&name[..length]);
     // SAFETY: the struct has the kernel's layout and lives through the call.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &config) } as c_long).map(drop)
+}
+
+/// The device and inode numbers of the file behind a loop device; ENXIO when there is none.
+pub fn loop_backing(device: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    // SAFETY: all-zero is a valid place for the answer.
+    let mut info: LoopInfo64 = unsafe { mem::zeroed() };
+    // SAFETY: the struct has the kernel's layout and lives through the call.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &mut info) } as c_long)?;
+    Ok((info.device, info.inode))
 }
 
 /// Detaches a loop device now, or when its last user lets go of it.

@@ -81,7 +81,13 @@ impl World {
         let base = std::env::temp_dir().join(&name).join(suffix);
         fs::create_dir_all(base.join("sandboxes")).unwrap();
         let launcher = base.join("launcher");
-        fs::copy(env!("CARGO_BIN_EXE_launcher"), &launcher).unwrap();
+        // By another process: a child that is forked while we have the copy open for writing would
+        // keep it so, and what is open for writing cannot be run.
+        let copied = Command::new("cp")
+            .args([Path::new(env!("CARGO_BIN_EXE_launcher")), &launcher])
+            .status()
+            .unwrap();
+        assert!(copied.success());
         let world = World {
             base,
             cgroup_parent: name,
@@ -120,7 +126,8 @@ impl World {
         fs::copy("/bin/busybox", image.join("bin/busybox")).unwrap();
         fs::set_permissions(image.join("bin/busybox"), fs::Permissions::from_mode(0o755)).unwrap();
         for applet in [
-            "sh", "sleep", "ls", "cat", "id", "dd", "env", "touch", "stat", "mkdir",
+            "sh", "sleep", "ls", "cat", "id", "dd", "env", "touch", "stat", "mkdir", "cp", "chmod",
+            "wc",
         ] {
             symlink("busybox", image.join("bin").join(applet)).unwrap();
         }
@@ -149,6 +156,44 @@ impl World {
             "config": config(script),
             "meta": { "image": "busybox" },
         })
+    }
+
+    /// The same with a workspace of 16 MiB, to be made if there is none.
+    pub fn with_workspace(&self, mut spec: Value, id: &str) -> Value {
+        spec["workspace"] = json!({
+            "id": id,
+            "workspaces_dir": self.base.join("workspaces"),
+            "disk": { "bytes": 16 << 20, "inodes": 1024, "templates_dir": self.base.join("templates") },
+        });
+        spec
+    }
+
+    pub fn workspace_dir(&self, id: &str) -> PathBuf {
+        self.base.join("workspaces").join(id)
+    }
+
+    /// All workspaces, as (id, bytes).
+    pub fn workspaces(&self) -> Vec<(String, u64)> {
+        let request = json!({ "workspaces_dir": self.base.join("workspaces") });
+        let answer = self.run("list-workspaces", &request).unwrap();
+        let found = answer["workspaces"].as_array().unwrap().iter();
+        found
+            .map(|entry| {
+                let id = entry["id"].as_str().unwrap().to_owned();
+                (id, entry["bytes"].as_u64().unwrap())
+            })
+            .collect()
+    }
+
+    pub fn destroy_workspace(&self, id: &str) -> Result<Value, String> {
+        self.run(
+            "destroy-workspace",
+            &json!({
+                "id": id,
+                "workspaces_dir": self.base.join("workspaces"),
+                "sandboxes_dir": self.base.join("sandboxes"),
+            }),
+        )
     }
 
     pub fn run(&self, command: &str, request: &Value) -> Result<Value, String> {
@@ -295,6 +340,23 @@ impl World {
             sleep(Duration::from_millis(5));
         }
     }
+}
+
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not so after 10 s: {what}");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// The names of the steps of a create, in order.
+pub fn steps() -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_launcher"))
+        .arg("steps")
+        .output()
+        .unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 impl Drop for World {

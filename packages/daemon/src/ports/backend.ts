@@ -5,7 +5,7 @@ export interface SandboxLimits {
   readonly memoryBytes: number;
   readonly cpuMillicores: number;
   readonly pids: number;
-  /** Size of the writable disk (workspace and home together). */
+  /** Size of the writable disk: home, and the workspace unless it is a persistent one. */
   readonly diskBytes: number;
   readonly diskInodes: number;
 }
@@ -21,6 +21,21 @@ export interface SandboxSpec {
   readonly limits: SandboxLimits;
   readonly profile: SandboxProfile;
   readonly env: Readonly<Record<string, string>>;
+  /** A persistent disk to have at /workspace. It is made when there is none, and may be in several sandboxes at once. */
+  readonly workspace?: WorkspaceSpec;
+}
+
+export interface WorkspaceSpec {
+  /** `wsp_` and 2–48 of `a–z 0–9`; unique for ever. */
+  readonly id: string;
+  /** How large to make it when there is none; one that exists keeps its size. */
+  readonly diskBytes: number;
+  readonly diskInodes: number;
+}
+
+export interface WorkspaceListing {
+  readonly id: string;
+  readonly diskLimitBytes: number;
 }
 
 /** A sandbox that exists. Plain data: it survives the process that made it. */
@@ -31,6 +46,8 @@ export interface SandboxHandle {
   readonly imageDigest: string;
   readonly profile: SandboxProfile;
   readonly limits: SandboxLimits;
+  /** The persistent disk that it has at /workspace. */
+  readonly workspaceId?: string;
   readonly createdAtMs: number;
 }
 
@@ -47,6 +64,7 @@ export interface SandboxStats {
   readonly cpuUsageUsec: number;
   readonly pids: number;
   readonly pidsLimit: number;
+  /** Of the sandbox's own disk; a persistent workspace is another. */
   readonly diskBytes: number;
   readonly diskLimitBytes: number;
   /** How often the kernel has killed a process here for want of memory. */
@@ -100,4 +118,8 @@ export interface Backend {
   /** Looks, from inside and outside, at what really holds. */
   isolation(id: string): Promise<IsolationReport>;
   health(): Promise<BackendHealth>;
+  /** The persistent workspaces of this backend. */
+  listWorkspaces(): Promise<WorkspaceListing[]>;
+  /** Removes a workspace and all files in it. Idempotent. CONFLICT while a sandbox has it. */
+  destroyWorkspace(id: string): Promise<void>;
 }

@@ -120,7 +120,7 @@ export interface ChannelHealth {
   readonly rssBytes: number;
   readonly shell: "bash" | "sh" | "none";
   readonly tracking: "cgroup" | "processes";
-  /** What is used of the disk that the workspace is on; a claim. */
+  /** What is used of the disk that the workspace is on, be it the sandbox's own or a persistent one; a claim. */
   readonly diskUsedBytes?: number;
 }
 

@@ -9,15 +9,22 @@ import type {
   SandboxListing,
   SandboxSpec,
   SandboxStats,
+  WorkspaceListing,
+  WorkspaceSpec,
 } from "../ports.ts";
 import { FakeChannel } from "./fake-channel.ts";
 import { FakeSandbox } from "./fake-sandbox.ts";
+import { MemoryDisk } from "./memory-disk.ts";
 
-/** What outlives a backend: the sandboxes themselves. */
+/** What outlives a backend: the sandboxes themselves, and the workspaces, which outlive these too. */
 export class FakeMachine {
   readonly sandboxes = new Map<
     string,
     { readonly handle: SandboxHandle; readonly sandbox: FakeSandbox }
+  >();
+  readonly workspaces = new Map<
+    string,
+    { readonly diskLimitBytes: number; readonly disk: MemoryDisk }
   >();
   /** Images that may be used. */
   readonly images: ReadonlySet<string>;
@@ -42,6 +49,7 @@ export class FakeBackend implements Backend {
       throw new SandboxError("INVALID_REQUEST", `${spec.id} is no id of a sandbox`);
     if (Object.values(spec.limits).some((limit) => !Number.isSafeInteger(limit) || limit <= 0))
       throw new SandboxError("INVALID_REQUEST", "every limit is a whole number above 0");
+    if (spec.workspace !== undefined) checkWorkspace(spec.workspace);
     if (this.#machine.sandboxes.has(spec.id))
       throw new SandboxError("CONFLICT", `a sandbox ${spec.id} exists already`);
     if (!this.#machine.images.has(spec.image))
@@ -52,9 +60,11 @@ export class FakeBackend implements Backend {
       imageDigest: `fake:${spec.image}`,
       profile: spec.profile,
       limits: { ...spec.limits },
+      ...(spec.workspace !== undefined && { workspaceId: spec.workspace.id }),
       createdAtMs: Date.now(),
     };
-    this.#machine.sandboxes.set(spec.id, { handle, sandbox: new FakeSandbox(spec.env) });
+    const disk = spec.workspace === undefined ? undefined : this.#workspaceDisk(spec.workspace);
+    this.#machine.sandboxes.set(spec.id, { handle, sandbox: new FakeSandbox(spec.env, disk) });
     // A moment in which it may be destroyed, as every real one has.
     await Promise.resolve();
     if (!this.#machine.sandboxes.has(spec.id))
@@ -123,10 +133,46 @@ export class FakeBackend implements Backend {
     });
   }
 
+  listWorkspaces(): Promise<WorkspaceListing[]> {
+    const found = [...this.#machine.workspaces];
+    return Promise.resolve(found.map(([id, { diskLimitBytes }]) => ({ id, diskLimitBytes })));
+  }
+
+  async destroyWorkspace(id: string): Promise<void> {
+    checkWorkspaceId(id);
+    const users = [...this.#machine.sandboxes.values()].filter(
+      ({ handle }) => handle.workspaceId === id,
+    );
+    if (users.length > 0)
+      throw new SandboxError("CONFLICT", `the workspace ${id} is in use; destroy its sandboxes`);
+    this.#machine.workspaces.delete(id);
+    return Promise.resolve();
+  }
+
+  /** The one that is there, or a new one. */
+  #workspaceDisk({ id, diskBytes }: WorkspaceSpec): MemoryDisk {
+    const found = this.#machine.workspaces.get(id);
+    if (found !== undefined) return found.disk;
+    const disk = new MemoryDisk();
+    this.#machine.workspaces.set(id, { diskLimitBytes: diskBytes, disk });
+    return disk;
+  }
+
   #find(id: string): { readonly handle: SandboxHandle; readonly sandbox: FakeSandbox } {
     const found = this.#machine.sandboxes.get(id);
     if (found === undefined)
       throw new SandboxError("SANDBOX_NOT_FOUND", `no sandbox has the id ${id}`);
     return found;
   }
+}
+
+function checkWorkspace({ id, diskBytes, diskInodes }: WorkspaceSpec): void {
+  checkWorkspaceId(id);
+  if ([diskBytes, diskInodes].some((limit) => !Number.isSafeInteger(limit) || limit <= 0))
+    throw new SandboxError("INVALID_REQUEST", "the size of a workspace is a whole number above 0");
+}
+
+function checkWorkspaceId(id: string): void {
+  if (!/^wsp_[a-z0-9]{2,48}$/.test(id))
+    throw new SandboxError("INVALID_REQUEST", `${id} is no id of a workspace`);
 }

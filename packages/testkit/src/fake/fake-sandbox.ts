@@ -5,6 +5,7 @@ import { parseCommandLine, SyntaxProblem } from "./command-line.ts";
 import type { AndList, SimpleCommand } from "./command-line.ts";
 import { FakeExec } from "./fake-exec.ts";
 import { runProgram } from "./fake-programs.ts";
+import type { MemoryDisk } from "./memory-disk.ts";
 import { MemoryFiles } from "./memory-files.ts";
 
 export const FAKE_WORKSPACE = "/workspace";
@@ -18,7 +19,7 @@ interface ShellState {
 }
 
 export class FakeSandbox {
-  readonly files = new MemoryFiles(FAKE_WORKSPACE);
+  readonly files: MemoryFiles;
   readonly execs = new Map<string, FakeExec>();
   readonly ports = new Set<number>();
   readonly startedAtMs = performance.now();
@@ -29,7 +30,8 @@ export class FakeSandbox {
   #shellQueue: Promise<void> = Promise.resolve();
   #paused: PromiseWithResolvers<void> | undefined;
 
-  constructor(env: Readonly<Record<string, string>> = {}) {
+  constructor(env: Readonly<Record<string, string>> = {}, workspaceDisk?: MemoryDisk) {
+    this.files = new MemoryFiles(FAKE_WORKSPACE, workspaceDisk);
     this.#env = new Map(Object.entries(env));
     this.#shell = { cwd: FAKE_WORKSPACE, env: new Map(this.#env), restarted: false };
   }

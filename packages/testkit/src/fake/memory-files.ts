@@ -3,31 +3,26 @@ import { posix } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import type { FileEntry } from "@sandkasten/protocol";
 import type { FileChange } from "../ports.ts";
-
-export interface MemoryNode {
-  type: "file" | "dir" | "symlink";
-  mode: number;
-  mtimeMs: number;
-  bytes: Buffer;
-  target?: string;
-}
+import { MountedDisks } from "./memory-disk.ts";
+import type { MemoryDisk, MemoryNode } from "./memory-disk.ts";
 
 export class MemoryFiles {
   readonly workspace: string;
-  readonly #nodes = new Map<string, MemoryNode>();
-  readonly #watchers = new Set<(change: FileChange) => void>();
+  readonly #nodes: MountedDisks;
 
-  constructor(workspace: string) {
+  constructor(workspace: string, workspaceDisk?: MemoryDisk) {
     this.workspace = workspace;
+    this.#nodes = new MountedDisks(workspace, workspaceDisk);
     for (let path = workspace; path !== "/"; path = posix.dirname(path))
-      this.#nodes.set(path, directory());
+      if (!this.#nodes.has(path)) this.#nodes.set(path, directory());
     this.#nodes.set("/", directory());
     this.#nodes.set("/tmp", directory());
   }
 
+  /** Of the own disk. */
   get totalBytes(): number {
     let bytes = 0;
-    for (const node of this.#nodes.values()) bytes += node.bytes.byteLength;
+    for (const node of this.#nodes.own.nodes.values()) bytes += node.bytes.byteLength;
     return bytes;
   }
 
@@ -134,13 +129,16 @@ export class MemoryFiles {
   }
 
   watch(tell: (change: FileChange) => void): () => void {
-    this.#watchers.add(tell);
-    return () => this.#watchers.delete(tell);
+    const disks = this.#nodes.all;
+    for (const disk of disks) disk.watchers.add(tell);
+    return () => {
+      for (const disk of disks) disk.watchers.delete(tell);
+    };
   }
 
   #below(path: string): string[] {
     const prefix = path === "/" ? "/" : `${path}/`;
-    return [...this.#nodes.keys()].filter((key) => key !== "/" && key.startsWith(prefix));
+    return this.#nodes.paths().filter((key) => key !== "/" && key.startsWith(prefix));
   }
 
   #requireParent(path: string, make: boolean): void {
@@ -154,7 +152,7 @@ export class MemoryFiles {
   }
 
   #tell(kind: FileChange["kind"], path: string): void {
-    for (const tell of this.#watchers) tell({ kind, path });
+    for (const tell of this.#nodes.of(path).watchers) tell({ kind, path });
   }
 }
 

@@ -225,10 +225,26 @@ async function limitFacts(record: SandboxRecord, inside: Probe): Promise<Isolati
         ? "inotify instances and message queues count for the daemon's user too"
         : "inotify instances and message queues count for the sandbox's own ids",
     },
-    {
-      name: "disk_quota",
-      enforced: inside.workspace_bytes <= wanted.diskBytes,
-      measured: `the workspace is on a disk of ${inside.workspace_bytes} bytes`,
-    },
+    diskFact(record, inside),
   ];
+}
+
+/**
+ * From inside, the disk that the workspace is on can be seen. When that is a persistent one, the own
+ * disk is another, which the launcher has looked at as it mounted it.
+ */
+function diskFact(record: SandboxRecord, inside: Probe): IsolationFact {
+  const { workspace } = record;
+  const ownHolds = !record.not_enforced.includes("disk_quota");
+  return {
+    name: "disk_quota",
+    enforced:
+      workspace === undefined
+        ? inside.workspace_bytes <= record.meta.limits.diskBytes
+        : inside.workspace_bytes <= workspace.bytes && ownHolds,
+    measured:
+      workspace === undefined
+        ? `the workspace is on a disk of ${inside.workspace_bytes} bytes`
+        : `the persistent workspace is on a disk of ${inside.workspace_bytes} bytes, the rest ${ownHolds ? "on one of its own" : "without a limit"}`,
+  };
 }

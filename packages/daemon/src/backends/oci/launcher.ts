@@ -21,6 +21,13 @@ export interface LauncherIdentity {
   readonly runtime: LauncherRuntime;
 }
 
+/** How to make a disk. */
+export interface LauncherDisk {
+  readonly bytes: number;
+  readonly inodes: number;
+  readonly templates_dir: string;
+}
+
 export interface LauncherCreate extends LauncherIdentity {
   readonly rootfs: {
     readonly path: string;
@@ -28,10 +35,12 @@ export interface LauncherCreate extends LauncherIdentity {
     readonly writable: boolean;
   };
   readonly runner: string;
-  readonly disk: {
-    readonly bytes: number;
-    readonly inodes: number;
-    readonly templates_dir: string;
+  readonly disk: LauncherDisk;
+  readonly workspace?: {
+    readonly id: string;
+    readonly workspaces_dir: string;
+    /** For when there is none. */
+    readonly disk: LauncherDisk;
   };
   readonly limits: {
     readonly memory_bytes: number;
@@ -56,6 +65,15 @@ const listSchema = z.object({
   ),
 });
 
+const workspacesSchema = z.object({
+  workspaces: z.array(z.object({ id: z.string(), bytes: z.number() })),
+});
+
+const destroyedWorkspaceSchema = z.discriminatedUnion("destroyed", [
+  z.object({ destroyed: z.literal(true) }),
+  z.object({ destroyed: z.literal(false), in_use_by: z.array(z.string()) }),
+]);
+
 const checksSchema = z.array(
   z.object({
     name: z.string(),
@@ -70,6 +88,8 @@ const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
 export type LauncherChecks = z.infer<typeof checksSchema>;
 export type LauncherListing = z.infer<typeof listSchema>["sandboxes"][number];
+export type LauncherWorkspace = z.infer<typeof workspacesSchema>["workspaces"][number];
+export type DestroyedWorkspace = z.infer<typeof destroyedWorkspaceSchema>;
 
 export class Launcher {
   readonly #program: string;
@@ -92,6 +112,19 @@ export class Launcher {
     readonly cgroup_parent: string;
   }): Promise<LauncherListing[]> {
     return listSchema.parse(await this.#run("list", request)).sandboxes;
+  }
+
+  async listWorkspaces(request: { readonly workspaces_dir: string }): Promise<LauncherWorkspace[]> {
+    return workspacesSchema.parse(await this.#run("list-workspaces", request)).workspaces;
+  }
+
+  /** Says who has it when it cannot be removed. */
+  async destroyWorkspace(request: {
+    readonly id: string;
+    readonly workspaces_dir: string;
+    readonly sandboxes_dir: string;
+  }): Promise<DestroyedWorkspace> {
+    return destroyedWorkspaceSchema.parse(await this.#run("destroy-workspace", request));
   }
 
   async check(): Promise<LauncherChecks> {
@@ -166,6 +199,10 @@ function launcherError(step: string, message: string): SandboxError {
     );
   if (step === "spec")
     return new SandboxError("INVALID_REQUEST", `the sandbox cannot be made: ${message}`, {
+      details,
+    });
+  if (step === "workspace" && message.includes("was made with"))
+    return new SandboxError("UNSUPPORTED", `${message}; run the daemon as before, or destroy it`, {
       details,
     });
   if (step === "mount_rootfs")

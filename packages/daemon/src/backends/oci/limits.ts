@@ -1,9 +1,11 @@
-/** Which limits a sandbox can have. */
+/** Which limits a sandbox and its workspace can have. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { SandboxLimits } from "../../ports/backend.ts";
+import type { SandboxLimits, WorkspaceSpec } from "../../ports/backend.ts";
+
+type Range = readonly [least: number, most: number];
 
 /** Least and most of each; less than the least and not even the runner and a shell would start. */
-const RANGES: Readonly<Record<keyof SandboxLimits, readonly [number, number]>> = {
+const RANGES: Readonly<Record<keyof SandboxLimits, Range>> = {
   memoryBytes: [16 * 2 ** 20, 2 ** 43],
   cpuMillicores: [10, 1_000_000],
   pids: [16, 4_000_000],
@@ -11,14 +13,27 @@ const RANGES: Readonly<Record<keyof SandboxLimits, readonly [number, number]>> =
   diskInodes: [64, 2 ** 31],
 };
 
+/** Below 16 MiB there is no room for a journal, without which a disk that is kept would not be safe. */
+const WORKSPACE_RANGES: Readonly<Record<keyof Omit<WorkspaceSpec, "id">, Range>> = {
+  diskBytes: [16 * 2 ** 20, 2 ** 43],
+  diskInodes: [64, 2 ** 31],
+};
+
 export function checkLimits(limits: SandboxLimits): void {
-  for (const [name, [least, most]] of Object.entries(RANGES)) {
-    const value = limits[name as keyof SandboxLimits];
-    if (Number.isSafeInteger(value) && value >= least && value <= most) continue;
-    throw new SandboxError(
-      "INVALID_REQUEST",
-      `the limit ${name} must be a whole number from ${least} to ${most}, not ${value}`,
-      { details: { limit: name, least, most } },
-    );
-  }
+  for (const [name, range] of Object.entries(RANGES))
+    checkLimit("limit", name, limits[name as keyof SandboxLimits], range);
+}
+
+export function checkWorkspaceLimits(workspace: WorkspaceSpec): void {
+  for (const [name, range] of Object.entries(WORKSPACE_RANGES))
+    checkLimit("workspace's", name, workspace[name as keyof typeof WORKSPACE_RANGES], range);
+}
+
+function checkLimit(whose: string, name: string, value: number, [least, most]: Range): void {
+  if (Number.isSafeInteger(value) && value >= least && value <= most) return;
+  throw new SandboxError(
+    "INVALID_REQUEST",
+    `the ${whose} ${name} must be a whole number from ${least} to ${most}, not ${value}`,
+    { details: { limit: name, least, most } },
+  );
 }

@@ -60,6 +60,32 @@ describe.each(["crun", "runc"] as const)("with %s", (runtime) => {
   });
 });
 
+test("a workspace larger than the sandbox's own disk is held to its own size", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
+  const { backend } = await composeEmbedded({ dataDir });
+  const id = "sbx_largeworkspace";
+  try {
+    await backend.create({
+      id,
+      image: "host",
+      limits: LIMITS,
+      profile: "restricted",
+      env: {},
+      workspace: { id: "wsp_large", diskBytes: 2 * LIMITS.diskBytes, diskInodes: 1_024 },
+    });
+    const { tier, facts } = await backend.isolation(id);
+    expect(tier).toBe("standard");
+    const fact = facts.find(({ name }) => name === "disk_quota");
+    expect(fact).toMatchObject({ enforced: true });
+    const bytes = Number(/(\d+) bytes/u.exec(fact?.measured ?? "")?.[1]);
+    expect(bytes).toBeGreaterThan(LIMITS.diskBytes);
+    expect(bytes).toBeLessThanOrEqual(2 * LIMITS.diskBytes);
+  } finally {
+    await backend.destroy(id);
+    await rm(dataDir, { recursive: true, force: true });
+  }
+});
+
 test("the best runtime is picked, and another one when it is asked for", async () => {
   const found = await findRuntimes();
   expect(await pickRuntime()).toEqual(found[0]);

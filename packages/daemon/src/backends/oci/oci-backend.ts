@@ -12,6 +12,7 @@ import type {
   SandboxListing,
   SandboxSpec,
   SandboxStats,
+  WorkspaceListing,
 } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
 import type { ImageStore } from "../../ports/image-store.ts";
@@ -30,6 +31,7 @@ import type { Runtime, RuntimeKind } from "./runtimes.ts";
 import { handleOf, isAlive, isMissing, readRecord } from "./sandbox-record.ts";
 import type { SandboxRecord } from "./sandbox-record.ts";
 import { Turns } from "./turns.ts";
+import { Workspaces } from "./workspaces.ts";
 
 export interface OciBackendOptions {
   readonly dataDir: string;
@@ -71,6 +73,7 @@ export class OciBackend implements Backend {
   readonly #launcher: Launcher;
   readonly #runtime: Runtime;
   readonly #cgroupParent: string;
+  readonly #workspaces: Workspaces;
   /** For channels, which cannot ask the disk whether silence is to be expected. */
   readonly #paused = new Set<string>();
   readonly #turns = new Turns();
@@ -83,10 +86,15 @@ export class OciBackend implements Backend {
     this.#launcher = new Launcher(options.launcher);
     this.#runtime = runtime;
     this.#cgroupParent = cgroupParent;
+    this.#workspaces = new Workspaces(this.#launcher, {
+      workspacesDir: join(options.dataDir, "workspaces"),
+      sandboxesDir: join(options.dataDir, "sandboxes"),
+      templatesDir: join(options.dataDir, "templates"),
+    });
   }
 
   static async open(options: OciBackendOptions): Promise<OciBackend> {
-    for (const name of ["", "sandboxes", "runtime", "templates"])
+    for (const name of ["", "sandboxes", "runtime", "templates", "workspaces"])
       await mkdir(join(options.dataDir, name), { recursive: true, mode: 0o700 });
     const dataDir = await realpath(options.dataDir);
     // Named after the data directory: a daemon finds its own sandboxes and never another's.
@@ -98,6 +106,7 @@ export class OciBackend implements Backend {
   async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
     this.#checkId(spec.id);
     checkLimits(spec.limits);
+    if (spec.workspace !== undefined) this.#workspaces.check(spec.workspace);
     throwIfCancelled(signal);
     return await this.#turns.take(spec.id, async () => {
       const destroyed = new AbortController();
@@ -242,10 +251,18 @@ export class OciBackend implements Backend {
     return { usable: checks.every((check) => check.ok || !needed.has(check.name)), checks };
   }
 
+  async listWorkspaces(): Promise<WorkspaceListing[]> {
+    return await this.#workspaces.list();
+  }
+
+  async destroyWorkspace(id: string): Promise<void> {
+    await this.#workspaces.destroy(id);
+  }
+
   async #createRequest(spec: SandboxSpec): Promise<LauncherCreate> {
     const { dataDir, idsDir, runner } = this.#options;
     const rootfs = await this.#options.images.rootfs(spec.image);
-    const { limits } = spec;
+    const { limits, workspace } = spec;
     return {
       ...this.#identity(spec.id),
       ids_dir: idsDir,
@@ -256,6 +273,7 @@ export class OciBackend implements Backend {
         inodes: limits.diskInodes,
         templates_dir: join(dataDir, "templates"),
       },
+      ...(workspace !== undefined && { workspace: this.#workspaces.request(workspace) }),
       limits: {
         memory_bytes: limits.memoryBytes,
         cpu_millicores: limits.cpuMillicores,
@@ -341,9 +359,12 @@ export class OciBackend implements Backend {
     );
   }
 
-  /** What the sandbox's files take up. A paused sandbox cannot say; then it is what was written back. */
+  /**
+   * What the sandbox's files take up on its own disk. A paused sandbox cannot say, and one with a
+   * persistent workspace speaks of that one's disk; then it is what was written back.
+   */
   async #diskBytes(record: SandboxRecord): Promise<number> {
-    if (!this.#paused.has(record.id)) {
+    if (!this.#paused.has(record.id) && record.workspace === undefined) {
       const channel = this.#channel(record);
       const { diskUsedBytes } = await channel.ping().finally(() => channel.close());
       if (diskUsedBytes !== undefined) return diskUsedBytes;

@@ -28,6 +28,7 @@ const recordSchema = z.object({
     root: z.string(),
     args: z.array(z.string()).default([]),
   }),
+  workspace: z.object({ id: z.string(), bytes: z.number() }).optional(),
   meta: z.object({
     image: z.string(),
     image_digest: z.string(),
@@ -77,6 +78,7 @@ export function handleOf(record: SandboxRecord): SandboxHandle {
     imageDigest: record.meta.image_digest,
     profile: record.meta.profile,
     limits: record.meta.limits,
+    ...(record.workspace !== undefined && { workspaceId: record.workspace.id }),
     createdAtMs: record.created_at_ms,
   };
 }

@@ -1,0 +1,175 @@
+//! Loop devices: images attached as disks, each by one device only, and found again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::fault::{Context, Fault, Outcome};
+use crate::sys;
+
+/// Between GET_FREE and CONFIGURE another may take the device; each loss shows that someone won.
+const LOOP_ATTEMPTS: u32 = 64;
+
+/// A loop device in use by us. It lets go of its file when it is dropped and no mount uses it.
+pub struct LoopDevice {
+    pub path: PathBuf,
+    device: File,
+}
+
+impl LoopDevice {
+    /// What files on a filesystem of this device say that they are on.
+    pub fn number(&self) -> io::Result<u64> {
+        self.device.metadata().map(|found| found.rdev())
+    }
+}
+
+/// Attaches an image to a free loop device, to be detached by the kernel after its last user.
+pub fn attach_loop(image: &File, name: &Path) -> Outcome<LoopDevice> {
+    let control = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/loop-control")
+        .context(|| "opening /dev/loop-control (is the loop module loaded?)".into())?;
+    for _ in 0..LOOP_ATTEMPTS {
+        let number = sys::free_loop_number(control.as_fd())
+            .context(|| "asking for a free loop device".into())?;
+        let path = PathBuf::from(format!("/dev/loop{number}"));
+        let device = open_loop(&path, OpenOptions::new().read(true).write(true))
+            .context(|| format!("opening {}", path.display()))?;
+        match sys::configure_loop(device.as_fd(), image.as_fd(), name.as_os_str().as_bytes()) {
+            Ok(()) => {
+                return Ok(LoopDevice { path, device });
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+            Err(error) => {
+                return Err(error).context(|| format!("attaching the disk to {}", path.display()));
+            }
+        }
+    }
+    Err(Fault::new(format!(
+        "no loop device was to be had in {LOOP_ATTEMPTS} attempts"
+    )))
+}
+
+fn open_loop(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let digits = path.as_os_str().as_bytes().strip_prefix(b"/dev/loop");
+            let number = digits.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+            let number = number.ok_or(error)?;
+            // Without devtmpfs nobody else makes the node.
+            match sys::make_block_node(path, sys::LOOP_MAJOR, number) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            options.open(path)
+        }
+        other => other,
+    }
+}
+
+/// The loop device that has `image`, which is at `path`, as its file; attached now if there is none.
+/// Only for one who holds a lock that all others who attach this image take too.
+///
+/// SECURITY: two devices on one file are two caches that know nothing of each other, and destroy the
+/// filesystem between them. Through one device all mounts are one filesystem (oracle N; guarded by
+/// `creates_at_once_share_one_loop_device`).
+pub fn attach_shared(image: &File, path: &Path) -> Outcome<LoopDevice> {
+    match attached(image, path)? {
+        Some(device) => Ok(device),
+        None => attach_loop(image, path),
+    }
+}
+
+/// The loop device that has `image`, which is at `path`, as its file. While we hold the device open
+/// the kernel does not detach it, whoever else lets go of it.
+pub fn attached(image: &File, path: &Path) -> Outcome<Option<LoopDevice>> {
+    let looking = || format!("looking for the loop device of {}", path.display());
+    let wanted = image.metadata().context(looking)?;
+    // The same file may have another path where it was attached from, in a container for instance,
+    // but its own name and that of its directory, which no other has, are the same everywhere.
+    let Some(own_names) = last_two(path) else {
+        return Err(Fault::new(format!("{} is no image", path.display())));
+    };
+    for path in loops_with(|backing| backing.ends_with(own_names))? {
+        // Not for writing: kernels may refuse that for what is mounted.
+        let device = match open_loop(&path, OpenOptions::new().read(true)) {
+            Ok(device) => device,
+            // Detached in the meantime.
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => continue,
+            Err(error) => return Err(error).context(|| format!("opening {}", path.display())),
+        };
+        match sys::loop_backing(device.as_fd()) {
+            Ok(backing) if backing == (wanted.dev(), wanted.ino()) => {
+                return Ok(Some(LoopDevice { path, device }));
+            }
+            // Of another who has a workspace of this name, or detached in the meantime.
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {}
+            Err(error) => return Err(error).context(|| format!("asking {}", path.display())),
+        }
+    }
+    Ok(None)
+}
+
+/// `/name/file` at the end of a path.
+fn last_two(path: &Path) -> Option<&[u8]> {
+    let bytes = path.as_os_str().as_bytes();
+    let mut slashes = bytes
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, byte)| **byte == b'/');
+    slashes.nth(1).map(|(at, _)| &bytes[at..])
+}
+
+/// The loop devices that have the file at `image`.
+pub fn loops_of(image: &Path) -> Outcome<Vec<PathBuf>> {
+    loops_with(|backing| backing == image.as_os_str().as_bytes())
+}
+
+/// The loop devices whose file has a path like that.
+fn loops_with(is_like: impl Fn(&[u8]) -> bool) -> Outcome<Vec<PathBuf>> {
+    let reading = || "reading /sys/block".to_string();
+    let mut found = Vec::new();
+    let listing = match fs::read_dir("/sys/block") {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(error).context(reading),
+    };
+    for entry in listing {
+        let name = entry.context(reading)?.file_name();
+        if !name.as_bytes().starts_with(b"loop") {
+            continue;
+        }
+        let attribute = Path::new("/sys/block")
+            .join(&name)
+            .join("loop/backing_file");
+        // The attribute is there only while the device is attached.
+        let Ok(backing) = fs::read(&attribute) else {
+            continue;
+        };
+        let backing = backing.strip_suffix(b"\n").unwrap_or(&backing);
+        let backing = backing.strip_suffix(b" (deleted)").unwrap_or(backing);
+        if is_like(backing) {
+            found.push(Path::new("/dev").join(&name));
+        }
+    }
+    Ok(found)
+}
+
+pub fn detach_loop(device: &Path) -> Outcome<()> {
+    let file = match File::open(device) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).context(|| format!("opening {}", device.display())),
+    };
+    match sys::clear_loop(file.as_fd()) {
+        // Detached by itself in the meantime.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(()),
+        other => other.context(|| format!("detaching {}", device.display())),
+    }
+}

@@ -1,0 +1,72 @@
+/** Persistent workspaces of the embedded backend: disks that the launcher makes, shares and removes. */
+import { SandboxError } from "@sandkasten/protocol";
+import type { WorkspaceListing, WorkspaceSpec } from "../../ports/backend.ts";
+import type { Launcher, LauncherCreate } from "./launcher.ts";
+import { checkWorkspaceLimits } from "./limits.ts";
+
+export interface WorkspaceDirectories {
+  readonly workspacesDir: string;
+  readonly sandboxesDir: string;
+  readonly templatesDir: string;
+}
+
+const ID_FORM = /^wsp_[a-z0-9]{2,48}$/u;
+
+export class Workspaces {
+  readonly #launcher: Launcher;
+  readonly #directories: WorkspaceDirectories;
+
+  constructor(launcher: Launcher, directories: WorkspaceDirectories) {
+    this.#launcher = launcher;
+    this.#directories = directories;
+  }
+
+  /** @throws SandboxError `INVALID_REQUEST` when no such workspace can be. */
+  check(workspace: WorkspaceSpec): void {
+    checkId(workspace.id);
+    checkWorkspaceLimits(workspace);
+  }
+
+  /** What the launcher is told of a workspace that a sandbox is to have. */
+  request({ id, diskBytes, diskInodes }: WorkspaceSpec): NonNullable<LauncherCreate["workspace"]> {
+    const { workspacesDir, templatesDir } = this.#directories;
+    return {
+      id,
+      workspaces_dir: workspacesDir,
+      disk: { bytes: diskBytes, inodes: diskInodes, templates_dir: templatesDir },
+    };
+  }
+
+  async list(): Promise<WorkspaceListing[]> {
+    const { workspacesDir } = this.#directories;
+    const found = await this.#launcher.listWorkspaces({ workspaces_dir: workspacesDir });
+    return found.map(({ id, bytes }) => ({ id, diskLimitBytes: bytes }));
+  }
+
+  async destroy(id: string): Promise<void> {
+    checkId(id);
+    const answer = await this.#launcher.destroyWorkspace({
+      id,
+      workspaces_dir: this.#directories.workspacesDir,
+      sandboxes_dir: this.#directories.sandboxesDir,
+    });
+    if (answer.destroyed) return;
+    const users = answer.in_use_by;
+    throw new SandboxError(
+      "CONFLICT",
+      users.length === 0
+        ? `the disk of the workspace ${id} is attached, by no sandbox of this daemon; detach it first`
+        : `the workspace ${id} is in use by ${users.join(", ")}; destroy these sandboxes first`,
+      { details: { sandboxes: users } },
+    );
+  }
+}
+
+/** SECURITY: ids become paths; nothing but their plain form goes further (threat 37; guarded by the suite of backends). */
+function checkId(id: string): void {
+  if (!ID_FORM.test(id))
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      `${JSON.stringify(id.slice(0, 64))} is no workspace id`,
+    );
+}
