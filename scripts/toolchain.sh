@@ -18,3 +18,5 @@ fi
 # the home directory, which shells that are not log-in shells do not know.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 export PATH
+# What Node has compiled once it need not compile again; below the project, where nobody else writes.
+export NODE_COMPILE_CACHE=$toolchain/compile-cache

@@ -3,11 +3,22 @@ import { access, constants, readFile, stat } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
+import type { FastifyInstance } from "fastify";
+import type { Logger } from "pino";
 import { OciBackend } from "./backends/oci/oci-backend.ts";
 import type { OciBackendOptions } from "./backends/oci/oci-backend.ts";
+import type { ApiKey, Config } from "./config/config.ts";
+import { buildHttpApp } from "./http/build-http-app.ts";
 import { LocalImageStore } from "./images/local-image-store.ts";
 import type { ImagePolicy } from "./images/local-image-store.ts";
+import { FileExecJournal } from "./journal/file-exec-journal.ts";
 import type { ImageStore } from "./ports/image-store.ts";
+import type { SessionStore } from "./ports/session-store.ts";
+import { SessionCore } from "./sessions/core.ts";
+import type { SessionSettings } from "./sessions/settings.ts";
+import { SqliteSessionStore } from "./store/sqlite-session-store.ts";
+import { systemClock } from "./system-clock.ts";
+import { VERSION } from "./version.ts";
 
 export interface EmbeddedOptions {
   /** Where images and sandboxes are kept. */
@@ -33,6 +44,78 @@ const NATIVE_DIR = fileURLToPath(new URL("../../../native/bin", import.meta.url)
 const IDS_DIR = "/run/sandkasten/ids";
 /** What tools of the machine get to see of the environment. */
 const TOOL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/** All that makes up a daemon, not yet started. */
+export interface DaemonParts {
+  readonly core: SessionCore;
+  readonly store: SessionStore;
+  readonly app: FastifyInstance;
+}
+
+export async function composeDaemon(
+  config: Config,
+  apiKeys: readonly ApiKey[],
+  log: Logger,
+): Promise<DaemonParts> {
+  const { backend, images } = await composeEmbedded(embeddedOptions(config));
+  const { maxBytesPerExec, maxBytesPerSession } = config.journal;
+  const journal = await FileExecJournal.open({
+    directory: join(config.dataDir, "journal"),
+    maxBytesPerExec,
+    maxBytesPerSession,
+    log,
+  });
+  const store = await SqliteSessionStore.open({ path: config.dbPath, log });
+  try {
+    const settings = sessionSettings(config);
+    const clock = systemClock();
+    const core = new SessionCore({ backend, images, store, journal, clock, log, settings });
+    const callers = apiKeys.map(({ key, name, maxSessions, maxRunningExecs }) => ({
+      key,
+      caller: { owner: name, maxSessions, maxRunningExecs },
+    }));
+    const app = await buildHttpApp({
+      services: core,
+      images,
+      callers,
+      log,
+      version: VERSION,
+      backend: backend.name,
+      limits: config.http,
+      allowedHosts: [config.listen.host, ...config.http.allowedHosts],
+      allowedOrigins: config.http.allowedOrigins,
+      uploadDir: join(config.dataDir, "uploads"),
+    });
+    return { core, store, app };
+  } catch (error) {
+    store.close();
+    throw error;
+  }
+}
+
+export function embeddedOptions(config: Config): EmbeddedOptions {
+  const { dataDir, images, runtime } = config;
+  return { dataDir, images, ...(runtime !== "auto" && { runtime }) };
+}
+
+function sessionSettings(config: Config): SessionSettings {
+  return {
+    defaultImage: config.defaultImage,
+    defaultProfile: config.defaults.profile,
+    allowRootProfile: config.allowRootProfile,
+    defaultTtlMs: config.sessionTtlMs,
+    maxLifetimeMs: config.maxSessionLifetimeMs,
+    defaultLimits: config.defaults.limits,
+    maxLimits: config.maxLimits,
+    maxExecTimeoutMs: config.defaults.maxExecTimeoutMs,
+    outputBudgetBytes: config.outputBudgetBytes,
+    pool: config.pool,
+    workspaceDisk: config.workspace,
+    // It has all that the runner needs, and is there without a download.
+    workspaceImage: "host",
+    retentionMs: config.journal.retentionMs,
+  };
+}
 
 /** Sandboxes on this machine, with nothing else running. */
 export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedded> {

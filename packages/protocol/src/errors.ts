@@ -36,6 +36,11 @@ export const ERROR_CATALOGUE = {
     retryable: false,
     meaning: "The sandbox's user, or the policy, does not allow this.",
   },
+  ROUTE_NOT_FOUND: {
+    status: 404,
+    retryable: false,
+    meaning: "The API has nothing at this path for this method.",
+  },
   SESSION_NOT_FOUND: { status: 404, retryable: false, meaning: "No session has this id." },
   SANDBOX_NOT_FOUND: {
     status: 404,

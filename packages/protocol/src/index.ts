@@ -1,4 +1,5 @@
 /** What daemon, SDK and tests share: the frames and messages of the wire, and the catalogue of errors. No I/O. */
+export * from "./api/index.ts";
 export * from "./errors.ts";
 export * from "./frame-decoder.ts";
 export * from "./frames.ts";

@@ -6,4 +6,5 @@ export * from "./fake/fake-backend.ts";
 export * from "./fake/fake-channel.ts";
 export * from "./fake/fake-sandbox.ts";
 export * from "./scripted-runner.ts";
+export * from "./store-suite.ts";
 export * from "./tar-archive.ts";

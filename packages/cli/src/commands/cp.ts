@@ -1,0 +1,97 @@
+/** `sandkasten cp`: files and directories into a session, out of it, and between sessions. */
+import type { SandboxClient } from "@sandkasten/sdk";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import type { CopySource, CopyTarget } from "../copy/endpoint.ts";
+import { localSource, localTarget } from "../copy/local-end.ts";
+import { parsePlace, type Place } from "../copy/parse-place.ts";
+import { sessionSource, sessionTarget } from "../copy/session-end.ts";
+import { inputSource, outputTarget } from "../copy/stdio-end.ts";
+import { UsageFailure } from "../failure.ts";
+import { plainJson } from "../output/plain-text.ts";
+import { makeProgress, type Progress } from "../output/progress.ts";
+
+export function addCpCommand(program: Command, cli: Cli): void {
+  program
+    .command("cp")
+    .summary("copy files into and out of sessions")
+    .description(
+      "Copies a file, or a directory with all that is in it. A path in a session is written as " +
+        "SESSION:path; relative ones start at /workspace. As a name, - is the input or the output: " +
+        "the bytes of a file, or of a directory as a tar archive. As with cp -r, what is copied into " +
+        "a directory that exists keeps its name; `dir/.` is what is in it.",
+    )
+    .usage("[options] <source> <target>")
+    .argument("<source>", "SESSION:path, a path on this machine, or -")
+    .argument("<target>", "SESSION:path, a path on this machine, or -")
+    .action(async (source: string, target: string) => {
+      const from = parsePlace(source);
+      const to = parsePlace(target);
+      if (from.kind !== "session" && to.kind !== "session")
+        throw new UsageFailure(
+          "Neither side is in a session.",
+          "Write one of them as SESSION:path, as in `sandkasten cp notes.txt SESSION:notes.txt`.",
+        );
+      const client = await cli.connect();
+      const copied = await copy(
+        cli,
+        await openSource(cli, client, from),
+        await openTarget(cli, client, to),
+      );
+      if (cli.wantsJson() && to.kind !== "stdio") await cli.out.line(plainJson(copied, 2));
+    });
+}
+
+async function openSource(cli: Cli, client: SandboxClient, place: Place): Promise<CopySource> {
+  if (place.kind === "stdio") return inputSource(cli.host.stdin);
+  if (place.kind === "local") return localSource(place.path, cli.host.workingDirectory);
+  const { signal } = cli.interrupts;
+  const session = await client.getSession(place.session, { signal });
+  return sessionSource(session.files, place.path, signal);
+}
+
+async function openTarget(cli: Cli, client: SandboxClient, place: Place): Promise<CopyTarget> {
+  if (place.kind === "stdio") return outputTarget(cli.out);
+  if (place.kind === "local") return localTarget(place.path, cli.host.workingDirectory);
+  const { signal } = cli.interrupts;
+  const session = await client.getSession(place.session, { signal });
+  return sessionTarget(session.files, place.path, signal);
+}
+
+interface Copied {
+  readonly from: string;
+  readonly to: string;
+  readonly kind: "file" | "directory";
+  readonly bytes: number;
+}
+
+async function copy(cli: Cli, source: CopySource, target: CopyTarget): Promise<Copied> {
+  const thing = await source.look();
+  const placed = await target.place(thing);
+  await using progress = makeProgress(cli.err, !cli.wantsJson());
+  const counted = new CountedBytes(progress, source.shown, thing.sizeBytes);
+  if (thing.kind === "directory") await placed.writeTree(counted.pass(await source.readTree()));
+  else await placed.writeFile(counted.pass(await source.readFile()));
+  return { from: source.shown, to: placed.shown, kind: thing.kind, bytes: counted.bytes };
+}
+
+class CountedBytes {
+  bytes = 0;
+  readonly #progress: Progress;
+  readonly #label: string;
+  readonly #total: number | undefined;
+
+  constructor(progress: Progress, label: string, total: number | undefined) {
+    this.#progress = progress;
+    this.#label = label;
+    this.#total = total;
+  }
+
+  async *pass(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, undefined> {
+    for await (const piece of source) {
+      this.bytes += piece.byteLength;
+      await this.#progress.show(this.#label, this.bytes, this.#total);
+      yield piece;
+    }
+  }
+}

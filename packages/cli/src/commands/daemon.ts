@@ -1,0 +1,35 @@
+/** `sandkasten daemon`: the daemon in the foreground, until it is told to stop. */
+import { once } from "node:events";
+import type { Command } from "commander";
+import { bringUp } from "../bring-up.ts";
+import type { Cli } from "../cli.ts";
+import { addConfigOptions, type ConfigOptions, loadLocalConfig } from "../local-config.ts";
+import { plainJson } from "../output/plain-text.ts";
+
+export function addDaemonCommand(program: Command, cli: Cli): void {
+  const command = program
+    .command("daemon")
+    .summary("start the daemon in the foreground")
+    .description(
+      "Starts the daemon and prints where it listens. Ctrl-C or SIGTERM lets it finish what it is " +
+        "about and stop; a second one ends it at once.",
+    );
+  addConfigOptions(command).action(async (options: ConfigOptions) => {
+    const config = await loadLocalConfig(cli, options);
+    // A start that is interrupted is finished first: only then everything is there to be stopped.
+    const daemon = await bringUp(config);
+    try {
+      if (cli.wantsJson()) await cli.out.line(plainJson({ type: "listening", url: daemon.url }));
+      else await cli.out.line(`Sandkasten listens on ${daemon.url}`);
+      await interrupted(cli);
+    } finally {
+      await daemon.stop();
+    }
+    if (!cli.wantsJson()) await cli.out.line("Sandkasten has stopped.");
+  });
+}
+
+/** Being told to stop is how a daemon ends, and no failure. */
+export async function interrupted(cli: Cli): Promise<void> {
+  if (!cli.interrupts.signal.aborted) await once(cli.interrupts.signal, "abort");
+}

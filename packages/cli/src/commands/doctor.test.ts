@@ -1,0 +1,38 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { runTestCli } from "../testing/test-host.ts";
+
+let scratch: string;
+beforeEach(async () => {
+  scratch = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
+});
+afterEach(async () => {
+  await rm(scratch, { recursive: true, force: true });
+});
+
+describe("doctor", () => {
+  it("exits with 1 and says what to mend when the configuration cannot be used", async () => {
+    const options = { cwd: scratch, columns: 100, env: { NO_COLOR: "1" } };
+    const { code, stdout } = await runTestCli(["doctor", "--set", "log_level=loud"], options);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/✓ node Node \d+/);
+    expect(stdout).toMatch(/✗ configuration .*loud.*\n {2}→ Correct the file/);
+    expect(stdout).toContain("✗ Sandboxes cannot run here yet.");
+  });
+
+  it("says the same to programs", async () => {
+    const args = ["doctor", "--json", "--set", "log_level=loud"];
+    const { code, stdout } = await runTestCli(args, { cwd: scratch });
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      usable: false,
+      machine: [
+        { name: "node", ok: true },
+        { name: "configuration", ok: false },
+      ],
+      daemon: { ok: false },
+    });
+  });
+});

@@ -1,0 +1,80 @@
+/** `sandkasten exec`: a command in a session that is there already. */
+import type { Exec } from "@sandkasten/sdk";
+import { type Command, Option } from "commander";
+import type { Cli } from "../cli.ts";
+import {
+  addExecOptions,
+  type ExecOptions,
+  passesInput,
+  sandboxCommand,
+  startOptions,
+} from "../exec-options.ts";
+import type { Interruption } from "../failure.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+import { exitCodeOfCommand, streamCommand } from "../stream-command.ts";
+
+interface Options extends ExecOptions {
+  readonly detach?: boolean;
+}
+
+export function addExecCommand(program: Command, cli: Cli): void {
+  const command = program
+    .command("exec")
+    .summary("run a command in a session")
+    .description(
+      "Runs a command in a session and shows its output as it comes. One word is text for the shell " +
+        "of the session, which remembers directory, variables and background jobs; several words are " +
+        "a program with its arguments, run beside the shell in /workspace. Ctrl-C goes to the command; " +
+        "a second one kills it. Exits as the command did, with 124 when its time was up.",
+    )
+    .usage("[options] <session> -- <command...>")
+    .argument("<session>", "id of the session")
+    .argument("<command...>", "command; `--` before it keeps its options its own")
+    .option("-d, --detach", "print the command's id instead of waiting for it")
+    .addOption(
+      new Option("--fresh", "run text in a new shell beside the one that remembers").conflicts(
+        "argv",
+      ),
+    );
+  addExecOptions(command).action(async (id: string, words: readonly string[], options: Options) => {
+    const sandbox = sandboxCommand(words, options);
+    const client = await cli.connect();
+    const session = await client.getSession(id, { signal: cli.interrupts.signal });
+    const input = options.detach !== true && passesInput(cli, options);
+    const exec = await session.start(sandbox, {
+      ...startOptions(cli, options),
+      stdinOpen: input,
+      signal: cli.interrupts.signal,
+    });
+    if (options.detach === true) return printStarted(cli, exec, id);
+    cli.exitWith(await watch(cli, exec, id, input));
+  });
+}
+
+async function printStarted(cli: Cli, exec: Exec, sessionId: string): Promise<void> {
+  const json = { type: "started", sessionId, execId: exec.id };
+  await cli.out.line(cli.wantsJson() ? plainJson(json) : plainText(exec.id));
+}
+
+async function watch(cli: Cli, exec: Exec, sessionId: string, input: boolean): Promise<number> {
+  if (cli.wantsJson()) await printStarted(cli, exec, sessionId);
+  using _ = cli.interrupts.divert(passOn(cli, exec));
+  const info = await streamCommand(cli, exec, { input });
+  if (cli.wantsJson()) await cli.out.line(plainJson({ type: "ended", ...info }));
+  return exitCodeOfCommand(info);
+}
+
+/** The first signal goes to the command, the second kills it, the third ends only ourselves. */
+function passOn(cli: Cli, exec: Exec): (by: Interruption) => void {
+  let count = 0;
+  return (by) => {
+    count++;
+    const gentle = by.kind === "signal" ? by.signal : "SIGTERM";
+    const signal = count === 1 ? gentle : "SIGKILL";
+    const sent = count > 2 ? undefined : exec.signal(signal, { tree: true });
+    // Without a reader there is nothing to wait for, and a command that cannot be reached will not end.
+    if (sent === undefined || by.kind === "closed-pipe")
+      void (sent ?? Promise.resolve()).catch(() => {}).then(() => cli.interrupts.unwind(by));
+    else sent.catch(() => cli.interrupts.unwind(by));
+  };
+}

@@ -1,0 +1,164 @@
+/** `sandkasten image`: what sandboxes can be made of. */
+import { createReadStream } from "node:fs";
+import { resolve } from "node:path";
+import type { ImageInfo } from "@sandkasten/sdk";
+import { type Command, Option } from "commander";
+import type { Cli } from "../cli.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+import { makeProgress } from "../output/progress.ts";
+import { type Column, printTable } from "../output/table.ts";
+import { formatBytes, formatMoment } from "../output/units.ts";
+
+export function addImageCommand(program: Command, cli: Cli): void {
+  const image = program
+    .command("image")
+    .summary("list, fetch and remove images")
+    .description("Images: the root filesystems that sandboxes are made of.");
+  addList(image, cli);
+  addPull(image, cli);
+  addImport(image, cli);
+  addRemove(image, cli);
+  addCollect(image, cli);
+}
+
+function addList(image: Command, cli: Cli): void {
+  image
+    .command("ls")
+    .summary("list images")
+    .description("Lists the images that are here.")
+    .action(async () => {
+      const client = await cli.connect();
+      const images = await client.images.list({ signal: cli.interrupts.signal });
+      if (cli.wantsJson()) return cli.out.line(plainJson(images, 2));
+      await printTable(cli.out, columns(Date.now()), images);
+    });
+}
+
+function addPull(image: Command, cli: Cli): void {
+  image
+    .command("pull")
+    .summary("fetch an image from a registry")
+    .description("Fetches an image from a registry and unpacks it.")
+    .argument("<reference>", "name of the image, as in python:3.12-slim")
+    .action(async (reference: string) => {
+      const client = await cli.connect();
+      await showImport(cli, reference, (onProgress) =>
+        client.images.pull(reference, { onProgress, signal: cli.interrupts.signal }),
+      );
+    });
+}
+
+function addImport(image: Command, cli: Cli): void {
+  image
+    .command("import")
+    .summary("make an image of an archive")
+    .description("Makes an image of a tar archive on this machine, or of the input.")
+    .argument("<reference>", "name to give to the image")
+    .argument("<archive>", "tar archive, plain or compressed; - for the input")
+    .addOption(
+      new Option(
+        "--format <format>",
+        "`rootfs`: the files themselves. `oci-archive`: as written by skopeo, podman and docker buildx",
+      )
+        .choices(["rootfs", "oci-archive"])
+        .default("rootfs"),
+    )
+    .action(
+      async (
+        reference: string,
+        archive: string,
+        { format }: { readonly format: "rootfs" | "oci-archive" },
+      ) => {
+        const client = await cli.connect();
+        const source =
+          archive === "-"
+            ? cli.host.stdin
+            : createReadStream(resolve(cli.host.workingDirectory, archive));
+        await showImport(cli, reference, (onProgress) =>
+          client.images.import(reference, source, {
+            format,
+            onProgress,
+            signal: cli.interrupts.signal,
+          }),
+        );
+      },
+    );
+}
+
+function addRemove(image: Command, cli: Cli): void {
+  image
+    .command("rm")
+    .summary("remove images")
+    .description("Removes images by name; `gc` then frees their disk space.")
+    .argument("<reference...>", "names of the images")
+    .action(async (references: readonly string[]) => {
+      const client = await cli.connect();
+      for (const reference of references) {
+        await client.images.remove(reference, { signal: cli.interrupts.signal });
+        if (!cli.wantsJson()) await cli.out.line(plainText(reference));
+      }
+      if (cli.wantsJson()) await cli.out.line(plainJson(references, 2));
+    });
+}
+
+function addCollect(image: Command, cli: Cli): void {
+  image
+    .command("gc")
+    .summary("free the disk space of unused images")
+    .description("Frees the disk space of what no image and no living sandbox needs.")
+    .action(async () => {
+      const client = await cli.connect();
+      const collected = await client.images.collectGarbage({ signal: cli.interrupts.signal });
+      if (cli.wantsJson()) return cli.out.line(plainJson(collected, 2));
+      const { removed, freedBytes } = collected;
+      await cli.out.line(
+        cli.out.isTerminal
+          ? `Removed ${removed}, freed ${formatBytes(freedBytes)}.`
+          : `${removed}\t${freedBytes}`,
+      );
+    });
+}
+
+async function showImport(
+  cli: Cli,
+  reference: string,
+  act: (
+    onProgress: (progress: {
+      readonly phase: string;
+      readonly done: number;
+      readonly total?: number | undefined;
+    }) => void,
+  ) => Promise<ImageInfo>,
+): Promise<void> {
+  let info: ImageInfo;
+  {
+    await using progress = makeProgress(cli.err, !cli.wantsJson());
+    info = await act(({ phase, done, total }) => {
+      void progress.show(`${phase} ${reference}`, done, total);
+    });
+  }
+  if (cli.wantsJson()) return cli.out.line(plainJson(info, 2));
+  await cli.out.line(`${plainText(info.reference)}\t${plainText(info.digest)}`);
+}
+
+function columns(nowMs: number): readonly Column<ImageInfo>[] {
+  return [
+    { head: "IMAGE", value: ({ reference }) => reference, elastic: true },
+    { head: "SOURCE", value: ({ source }) => source },
+    {
+      head: "SIZE",
+      value: ({ sizeBytes }) => String(sizeBytes),
+      shown: ({ sizeBytes }) => formatBytes(sizeBytes),
+    },
+    {
+      head: "CREATED",
+      value: ({ createdAt }) => createdAt,
+      shown: ({ createdAt }) => formatMoment(createdAt, nowMs),
+    },
+    {
+      head: "DIGEST",
+      value: ({ digest }) => digest,
+      shown: ({ digest }) => digest.slice(0, "sha256:".length + 12),
+    },
+  ];
+}

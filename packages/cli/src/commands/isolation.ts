@@ -1,0 +1,41 @@
+/** `sandkasten isolation`: what really holds a session in, by looking. */
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+import { printTable } from "../output/table.ts";
+
+export function addIsolationCommand(program: Command, cli: Cli): void {
+  program
+    .command("isolation")
+    .summary("show what isolates a session")
+    .description(
+      "Shows each property of a session's isolation as it was measured just now, from inside and " +
+        "outside, never as it was configured.",
+    )
+    .argument("<session>", "id of the session")
+    .action(async (id: string) => {
+      const client = await cli.connect();
+      const session = await client.getSession(id, { signal: cli.interrupts.signal });
+      const report = await session.isolation();
+      if (cli.wantsJson()) return cli.out.line(plainJson(report, 2));
+      const { style } = cli.out;
+      if (cli.out.isTerminal)
+        await cli.out.line(
+          `${style.bold(plainText(report.tier))} isolation by ${plainText(report.runtime)}\n`,
+        );
+      await printTable(
+        cli.out,
+        [
+          {
+            head: "",
+            value: ({ enforced }) => (enforced ? "enforced" : "missing"),
+            shown: ({ enforced }) => (enforced ? "✓" : "✗"),
+            paint: (text, { enforced }) => (enforced ? style.green(text) : style.red(text)),
+          },
+          { head: "PROPERTY", value: ({ name }) => name },
+          { head: "MEASURED", value: ({ measured }) => measured, elastic: true },
+        ],
+        report.facts,
+      );
+    });
+}

@@ -1,0 +1,78 @@
+/** `sandkasten logs`: what commands printed, also after their sandbox is gone. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { ExecInfo, Session } from "@sandkasten/sdk";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { plainText } from "../output/plain-text.ts";
+import { showChunk, showGap, showOutput } from "../stream-command.ts";
+import { commandText } from "./ps.ts";
+
+interface Options {
+  readonly follow?: boolean;
+}
+
+const LOOK_AGAIN_MS = 500;
+const PAGE_BYTES = 1 << 20;
+const ENDED = new Set(["destroyed", "expired", "crashed", "failed"]);
+
+export function addLogsCommand(program: Command, cli: Cli): void {
+  program
+    .command("logs")
+    .summary("show what commands printed")
+    .description(
+      "Shows the output of one command, or of all commands of a session in their order, also after " +
+        "the session has ended. stdout and stderr stay apart.",
+    )
+    .argument("<session>", "id of the session")
+    .argument("[command]", "id of the command, as `ps` shows it")
+    .option("-f, --follow", "go on as more comes; without a command, until the session ends")
+    .action(async (id: string, execId: string | undefined, options: Options) => {
+      const client = await cli.connect();
+      const session = await client.getSession(id, { signal: cli.interrupts.signal });
+      if (execId !== undefined) await showOne(cli, session, execId, options.follow === true);
+      else await showAll(cli, session, options.follow === true);
+    });
+}
+
+async function showOne(cli: Cli, session: Session, execId: string, follow: boolean): Promise<void> {
+  const exec = session.getExec(execId);
+  const { signal } = cli.interrupts;
+  if (follow) {
+    await showOutput(cli, exec);
+    return;
+  }
+  // What is there now; a page may be short without being the last.
+  let cursor = 0;
+  for (;;) {
+    const page = await exec.read({ cursor, maxBytes: PAGE_BYTES, signal });
+    if (page.skippedBytes > 0 && !cli.wantsJson()) await showGap(cli, page.skippedBytes);
+    for (const chunk of page.chunks) await showChunk(cli, execId, chunk);
+    if (page.nextCursor === cursor) return;
+    cursor = page.nextCursor;
+  }
+}
+
+async function showAll(cli: Cli, session: Session, follow: boolean): Promise<void> {
+  const { signal } = cli.interrupts;
+  const shown = new Set<string>();
+  for (;;) {
+    await session.refresh();
+    // Looked at before the commands: what was started until the end is then among them.
+    const ended = ENDED.has(session.info.status);
+    const execs = await Array.fromAsync(session.execs({ signal }));
+    for (const exec of execs.reverse()) {
+      if (shown.has(exec.execId)) continue;
+      shown.add(exec.execId);
+      await showTitle(cli, exec);
+      await showOne(cli, session, exec.execId, follow);
+    }
+    if (!follow || ended) return;
+    await sleep(LOOK_AGAIN_MS, undefined, { signal });
+  }
+}
+
+/** For people only, and beside the output, which stays as it was. */
+async function showTitle(cli: Cli, exec: ExecInfo): Promise<void> {
+  if (cli.wantsJson() || !cli.err.isTerminal) return;
+  await cli.err.line(cli.err.style.dim(`$ ${plainText(commandText(exec.cmd))}`));
+}

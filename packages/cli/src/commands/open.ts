@@ -1,0 +1,41 @@
+/** `sandkasten open`: a session for later commands. */
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+import {
+  addEnvironmentOption,
+  addSessionOptions,
+  type SessionOptions,
+  sessionRequest,
+  variables,
+} from "../session-options.ts";
+
+interface OpenOptions extends SessionOptions {
+  readonly env?: readonly string[];
+  readonly key?: string;
+}
+
+export function addOpenCommand(program: Command, cli: Cli): void {
+  const command = program
+    .command("open")
+    .summary("open a session and print its id")
+    .description(
+      "Opens a session and prints its id, for `exec`, `shell`, `cp` and the others. It lives until " +
+        "`rm`, or until it was not used for its time to live.",
+    )
+    .option(
+      "--key <key>",
+      "get or create: answers the living session of this key (namespace:id:name) if there is one",
+    );
+  addSessionOptions(addEnvironmentOption(command)).action(async (options: OpenOptions) => {
+    const client = await cli.connect();
+    const env = variables(cli, options.env);
+    const session = await client.createSession({
+      ...sessionRequest(options),
+      ...(env !== undefined && { env }),
+      ...(options.key !== undefined && { key: options.key }),
+      signal: cli.interrupts.signal,
+    });
+    await cli.out.line(cli.wantsJson() ? plainJson(session.info, 2) : plainText(session.id));
+  });
+}

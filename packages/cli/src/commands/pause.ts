@@ -1,0 +1,35 @@
+/** `sandkasten pause` and `sandkasten resume`: a session stands still and goes on. */
+import type { Session } from "@sandkasten/sdk";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+
+export function addPauseCommand(program: Command, cli: Cli): void {
+  add(program, cli, "pause", "stop all processes of a session where they are", (session) =>
+    session.pause(),
+  );
+}
+
+export function addResumeCommand(program: Command, cli: Cli): void {
+  add(program, cli, "resume", "let a paused session go on", (session) => session.resume());
+}
+
+function add(
+  program: Command,
+  cli: Cli,
+  name: string,
+  what: string,
+  act: (session: Session) => Promise<unknown>,
+): void {
+  program
+    .command(name)
+    .summary(what)
+    .description(`${what.charAt(0).toUpperCase()}${what.slice(1)}, and print its id.`)
+    .argument("<session>", "id of the session")
+    .action(async (id: string) => {
+      const client = await cli.connect();
+      const session = await client.getSession(id, { signal: cli.interrupts.signal });
+      await act(session);
+      await cli.out.line(cli.wantsJson() ? plainJson(session.info, 2) : plainText(id));
+    });
+}

@@ -1,0 +1,66 @@
+/** `sandkasten rm`: ends sessions. */
+import type { SandboxClient } from "@sandkasten/sdk";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { UsageFailure } from "../failure.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+import { describeFailure, printFailure } from "../report-failure.ts";
+import { find } from "./ls.ts";
+
+/** Ending one takes the daemon's time, not ours. */
+const AT_ONCE = 8;
+
+export function addRmCommand(program: Command, cli: Cli): void {
+  program
+    .command("rm")
+    .summary("destroy sessions")
+    .description(
+      "Destroys sessions with all that runs and lies in them. Workspaces stay, and so does what " +
+        "`logs` and `ps` show. Prints the id of each that is gone.",
+    )
+    .argument("[session...]", "ids of the sessions")
+    .option("--all", "every session that has not ended")
+    .action(async (given: readonly string[], { all }: { readonly all?: boolean }) => {
+      if ((all === true) === given.length > 0)
+        throw new UsageFailure(
+          all === true ? "--all and ids do not go together." : "No session was given.",
+          "Name the sessions to destroy, or give --all for every one.",
+        );
+      const client = await cli.connect();
+      const ids = all === true ? await living(cli, client) : given;
+      const destroyed = await destroyAll(cli, client, ids);
+      if (cli.wantsJson()) await cli.out.line(plainJson(destroyed, 2));
+    });
+}
+
+async function living(cli: Cli, client: SandboxClient): Promise<readonly string[]> {
+  const sessions = await find(client, {}, cli.interrupts.signal);
+  return sessions.map(({ id }) => id);
+}
+
+/** One that fails does not keep the others from going. */
+async function destroyAll(
+  cli: Cli,
+  client: SandboxClient,
+  ids: readonly string[],
+): Promise<readonly string[]> {
+  const destroyed: string[] = [];
+  const waiting = [...ids];
+  const worker = async (): Promise<void> => {
+    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
+      cli.interrupts.signal.throwIfAborted();
+      try {
+        const session = await client.getSession(id);
+        await session.destroy();
+      } catch (error) {
+        await printFailure(cli.err, describeFailure(error), cli.wantsJson());
+        cli.exitWith(1);
+        continue;
+      }
+      destroyed.push(id);
+      if (!cli.wantsJson()) await cli.out.line(plainText(id));
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  return destroyed;
+}

@@ -1,0 +1,97 @@
+import { PassThrough } from "node:stream";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { TestDaemon } from "../testing/test-daemon.ts";
+
+let daemon: TestDaemon;
+beforeAll(async () => {
+  daemon = await TestDaemon.start();
+});
+afterAll(async () => {
+  await daemon[Symbol.asyncDispose]();
+});
+
+async function living(): Promise<string> {
+  return (await daemon.run(["ls"])).stdout;
+}
+
+describe("run", () => {
+  it("keeps stdout and stderr apart, passes the exit code on and leaves no session", async () => {
+    const args = ["run", "--", "echo out; echo err >&2; exit 7"];
+    const { code, stdout, stderr } = await daemon.run(args);
+    expect([code, stdout, stderr]).toEqual([7, "out\n", "err\n"]);
+    expect(await living()).toBe("");
+  });
+
+  it("runs several words as a program", async () => {
+    const { stdout } = await daemon.run(["run", "--", "echo", "a  b", "$HOME"]);
+    expect(stdout).toBe("a  b $HOME\n");
+  });
+
+  it("gives the command its variables and what is piped into it", async () => {
+    const options = { stdin: "from the pipe", env: { HERE: "local" } };
+    expect((await daemon.run(["run", "--", "cat"], options)).stdout).toBe("from the pipe");
+    const args = ["run", "-e", "A=b=c", "-e", "HERE", "--", "printenv A && printenv HERE"];
+    expect((await daemon.run(args, options)).stdout).toBe("b=c\nlocal\n");
+  });
+
+  it("passes bytes through unchanged", async () => {
+    const bytes = Buffer.from(Array.from({ length: 512 }, (_, i) => i % 256));
+    const { stdoutBytes } = await daemon.run(["run", "--", "cat"], { stdin: bytes });
+    expect(stdoutBytes.equals(bytes)).toBe(true);
+  });
+
+  it("gives no input with --no-stdin", async () => {
+    const { stdout, code } = await daemon.run(["run", "--no-stdin", "--", "cat"], { stdin: "x" });
+    expect([stdout, code]).toEqual(["", 0]);
+  });
+
+  it("does not wait for input that a command which has ended does not want", async () => {
+    const endless = new PassThrough();
+    const { stdout, code } = await daemon.run(["run", "--", "echo done"], { stdin: endless });
+    expect([stdout, code]).toEqual(["done\n", 0]);
+  });
+
+  it("exits with 124 when the time was up, and says so", async () => {
+    const { code, stderr } = await daemon.run(["run", "--timeout", "50ms", "--", "sleep 60"]);
+    expect([code, stderr]).toEqual([
+      124,
+      expect.stringMatching(/longer than allowed.*\n.*--timeout/),
+    ]);
+    expect(await living()).toBe("");
+  });
+
+  it("destroys the session on Ctrl-C and exits with 130", async () => {
+    const running = daemon.start(["run", "--", "echo up; sleep 60"]);
+    await running.seen(/up/);
+    running.signal("SIGINT");
+    const { code, stderr } = await running.done;
+    expect([code, stderr]).toEqual([130, ""]);
+    expect(await living()).toBe("");
+  });
+
+  it("destroys the session when Ctrl-C comes while it is being opened", async () => {
+    const running = daemon.start(["run", "--", "sleep 60"]);
+    running.signal("SIGINT");
+    expect((await running.done).code).toBe(130);
+    expect(await living()).toBe("");
+  });
+
+  it("prints one JSON object for each event with --json", async () => {
+    const { stdout, code } = await daemon.run(["run", "--json", "--", "echo hi; exit 3"]);
+    const events = stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as unknown);
+    expect(events).toEqual([
+      { type: "started", sessionId: expect.any(String), execId: expect.any(String) },
+      expect.objectContaining({ type: "output", stream: "stdout", text: "hi\n" }),
+      expect.objectContaining({ type: "ended", exitCode: 3, endReason: "exited" }),
+    ]);
+    expect(code).toBe(3);
+  });
+
+  it("explains how to pass options to the command", async () => {
+    const { code, stderr } = await daemon.run(["run", "ls", "-la"]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining("Put `--` before")]);
+  });
+});

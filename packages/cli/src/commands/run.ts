@@ -1,0 +1,55 @@
+/** `sandkasten run`: one command in a sandbox of its own, which is gone afterwards. */
+import type { Session } from "@sandkasten/sdk";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import {
+  addExecOptions,
+  type ExecOptions,
+  passesInput,
+  sandboxCommand,
+  startOptions,
+} from "../exec-options.ts";
+import { plainJson } from "../output/plain-text.ts";
+import { addSessionOptions, type SessionOptions, sessionRequest } from "../session-options.ts";
+import { exitCodeOfCommand, streamCommand } from "../stream-command.ts";
+import { withOwnSession } from "../own-session.ts";
+
+export function addRunCommand(program: Command, cli: Cli): void {
+  const command = program
+    .command("run")
+    .summary("run a command in a sandbox of its own")
+    .description(
+      "Opens a session, runs a command in it, shows its output as it comes, and destroys the session, " +
+        "also after Ctrl-C. Exits as the command did, with 124 when its time was up. One word is text " +
+        "for the shell; several are a program with its arguments.",
+    )
+    .usage("[options] -- <command...>")
+    .argument("<command...>", "command; `--` before it keeps its options its own");
+  addSessionOptions(command);
+  addExecOptions(command).action(
+    async (words: readonly string[], options: SessionOptions & ExecOptions) => {
+      const sandbox = sandboxCommand(words, options);
+      const client = await cli.connect();
+      await withOwnSession(cli, client, sessionRequest(options), async (session) => {
+        cli.exitWith(await runIn(cli, session, sandbox, options));
+      });
+    },
+  );
+}
+
+async function runIn(
+  cli: Cli,
+  session: Session,
+  command: string | readonly string[],
+  options: ExecOptions,
+): Promise<number> {
+  const exec = await session.start(command, {
+    ...startOptions(cli, options),
+    signal: cli.interrupts.signal,
+  });
+  if (cli.wantsJson())
+    await cli.out.line(plainJson({ type: "started", sessionId: session.id, execId: exec.id }));
+  const info = await streamCommand(cli, exec, { input: passesInput(cli, options) });
+  if (cli.wantsJson()) await cli.out.line(plainJson({ type: "ended", ...info }));
+  return exitCodeOfCommand(info);
+}

@@ -1,0 +1,151 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { TestDaemon } from "../testing/test-daemon.ts";
+
+let daemon: TestDaemon;
+beforeAll(async () => {
+  daemon = await TestDaemon.start();
+});
+afterAll(async () => {
+  await daemon[Symbol.asyncDispose]();
+});
+
+describe("open", () => {
+  it("prints the id of a session that lives on", async () => {
+    const id = await daemon.open("--ttl", "1m", "--metadata", "owner=me", "--env", "COLOUR=blue");
+    const { stdout } = await daemon.run(["exec", id, "--", "printenv COLOUR"]);
+    expect(stdout).toBe("blue\n");
+    const { stdout: listed } = await daemon.run(["ls", "--json", "--metadata", "owner=me"]);
+    expect(JSON.parse(listed)).toMatchObject([{ id, ttlSeconds: 60, metadata: { owner: "me" } }]);
+  });
+
+  it("answers the living session of a key", async () => {
+    const first = await daemon.open("--key", "user:me:work");
+    expect(await daemon.open("--key", "user:me:work")).toBe(first);
+  });
+
+  it("says which image there is not, and what to do", async () => {
+    const { code, stderr, stdout } = await daemon.run(["open", "--image", "nowhere"]);
+    expect([code, stdout]).toEqual([1, ""]);
+    const [what, todo] = stderr.split("\n");
+    expect(what).toMatch(/^✗ .*nowhere/);
+    expect(todo).toMatch(/^→ .*sandkasten image ls/);
+  });
+
+  it.each([
+    ["--metadata", "novalue"],
+    ["--ttl", "soon"],
+    ["--cpus", "many"],
+    ["--profile", "god"],
+  ])("refuses %s %s as wrong usage", async (...args) => {
+    const { code, stderr } = await daemon.run(["open", ...args]);
+    expect(code).toBe(2);
+    expect(stderr.trimEnd().split("\n")).toHaveLength(2);
+  });
+});
+
+describe("ls", () => {
+  it("shows only what lives, and with --all everything, newest first", async () => {
+    const gone = await daemon.open();
+    await daemon.run(["rm", gone]);
+    const here = await daemon.open();
+    const ids = async (...args: string[]): Promise<readonly string[]> => {
+      const { stdout } = await daemon.run(["ls", ...args]);
+      return stdout
+        .trimEnd()
+        .split("\n")
+        .map((line) => line.split("\t")[0] ?? "");
+    };
+    expect(await ids()).toContain(here);
+    expect(await ids()).not.toContain(gone);
+    expect((await ids("--all")).slice(0, 2)).toEqual([here, gone]);
+    expect(await ids("--status", "destroyed")).toContain(gone);
+  });
+
+  it("prints tab-separated fields without a heading when piped", async () => {
+    const id = await daemon.open();
+    const { stdout } = await daemon.run(["ls"]);
+    const line = stdout.split("\n").find((one) => one.startsWith(id));
+    expect(line?.split("\t")).toEqual([
+      id,
+      "running",
+      "host",
+      expect.stringMatching(/^\d{4}-.*Z$/),
+      expect.stringMatching(/^\d{4}-.*Z$/),
+      "",
+      "",
+    ]);
+  });
+
+  it("prints a table with a heading on a terminal, without colours when there shall be none", async () => {
+    await daemon.open();
+    const { stdout } = await daemon.run(["ls"], { columns: 120, env: { NO_COLOR: "1" } });
+    expect(stdout.split("\n")[0]).toMatch(
+      /^SESSION +STATUS +IMAGE +CREATED +ENDS +WORKSPACE +KEY$/,
+    );
+    expect(stdout).not.toContain("\u001b");
+    const coloured = await daemon.run(["ls"], { columns: 120 });
+    expect(coloured.stdout).toContain("\u001b[32mrunning");
+  });
+});
+
+describe("rm", () => {
+  it("destroys what it can, reports the rest and exits with 1", async () => {
+    const id = await daemon.open();
+    const { code, stdout, stderr } = await daemon.run(["rm", "no-such-session", id]);
+    expect([code, stdout]).toEqual([1, `${id}\n`]);
+    expect(stderr).toContain("no-such-session");
+  });
+
+  it("destroys all with --all, and wants to be told which otherwise", async () => {
+    const id = await daemon.open();
+    const { stdout, code } = await daemon.run(["rm", "--all", "--json"]);
+    expect(JSON.parse(stdout)).toContain(id);
+    expect(code).toBe(0);
+    expect((await daemon.run(["ls"])).stdout).toBe("");
+    expect((await daemon.run(["rm"])).code).toBe(2);
+    expect((await daemon.run(["rm", "--all", id])).code).toBe(2);
+  });
+});
+
+describe("pause, resume, stats and isolation", () => {
+  it("stop a session, let it go on, and show what it uses and what holds it", async () => {
+    const id = await daemon.open();
+    expect((await daemon.run(["pause", id])).stdout).toBe(`${id}\n`);
+    expect((await daemon.run(["ls", "--status", "paused"])).stdout).toContain(id);
+    const paused = await daemon.run(["exec", id, "--", "true"]);
+    expect([paused.code, paused.stderr]).toEqual([1, expect.stringContaining("paused")]);
+    const resumed = await daemon.run(["resume", id, "--json"]);
+    expect(JSON.parse(resumed.stdout)).toMatchObject({ id, status: "running" });
+    const stats = await daemon.run(["stats", id]);
+    expect(stats.stdout).toMatch(/^memory\t\d+\t\d+$/m);
+    const isolation = await daemon.run(["isolation", id]);
+    expect(isolation.stdout).toBe("missing\tmemory\tan object in the test's own process\n");
+  });
+});
+
+describe("workspace", () => {
+  it("lists workspaces, refuses to remove one in use, and removes it afterwards", async () => {
+    const id = await daemon.open("--workspace", "my-project");
+    const { stdout } = await daemon.run(["workspace", "ls"]);
+    expect(stdout).toMatch(new RegExp(`^my-project\t.*\t${id}$`, "m"));
+    const refused = await daemon.run(["workspace", "rm", "my-project"]);
+    expect(refused.code).toBe(1);
+    await daemon.run(["rm", id]);
+    expect(await daemon.run(["workspace", "rm", "my-project"])).toMatchObject({
+      code: 0,
+      stdout: "my-project\n",
+    });
+  });
+});
+
+describe("image", () => {
+  it("lists images with their sizes in bytes for programs", async () => {
+    const { stdout } = await daemon.run(["image", "ls"]);
+    expect(stdout).toMatch(/^host\trootfs\t1\t.*\tfake:host$/m);
+  });
+
+  it("reports what the daemon refuses", async () => {
+    const { code, stderr } = await daemon.run(["image", "pull", "python:3"]);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^✗ .+\n→ .+\n$/)]);
+  });
+});

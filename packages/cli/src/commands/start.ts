@@ -1,0 +1,140 @@
+/** `sandkasten start`: the daemon, proved to work by a first sandbox. */
+import { relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Daemon } from "@sandkasten/daemon";
+import type { Config } from "@sandkasten/daemon/config";
+import { SandboxClient } from "@sandkasten/sdk";
+import type { Command } from "commander";
+import { bringUp } from "../bring-up.ts";
+import type { Cli } from "../cli.ts";
+import { quoted } from "../exec-options.ts";
+import { CliFailure } from "../failure.ts";
+import { addConfigOptions, type ConfigOptions, loadLocalConfig } from "../local-config.ts";
+import { plainText } from "../output/plain-text.ts";
+import { Stages } from "../output/stages.ts";
+import { interrupted } from "./daemon.ts";
+
+export function addStartCommand(program: Command, cli: Cli): void {
+  const command = program
+    .command("start")
+    .summary("start the daemon and prove that sandboxes work")
+    .description(
+      "Starts the daemon, opens a sandbox, runs a command in it and destroys it, showing each step. " +
+        "Then prints the address, the key and a first request, and stays until Ctrl-C.",
+    );
+  addConfigOptions(command).action((options: ConfigOptions) => start(cli, options));
+}
+
+async function start(cli: Cli, options: ConfigOptions): Promise<void> {
+  const stages = new Stages(cli);
+  const config = await stages.run("Read the configuration", async (say) => {
+    const loaded = await loadLocalConfig(cli, options);
+    say(loaded.file ?? "no file, all defaults");
+    return loaded;
+  });
+  for (const warning of config.warnings) await stages.warn(warning);
+  const { checkMachine } = await import("@sandkasten/daemon");
+  await stages.run("Check the machine", async (say) => {
+    const { usable, checks } = await checkMachine(config);
+    const failed = checks.filter(({ ok }) => !ok);
+    if (!usable)
+      throw new CliFailure(
+        `This machine cannot run sandboxes: ${failed.map(({ name, detail }) => `${name}: ${detail}`).join("; ")}`,
+        { hint: "`sandkasten doctor` says how to mend it.", code: "UNSUPPORTED" },
+      );
+    say(
+      failed.length === 0
+        ? "all is there"
+        : `works without ${failed.map(({ name }) => name).join(", ")}`,
+    );
+  });
+  const daemon = await stages.run("Start the daemon", async (say) => {
+    const started = await bringUp(quiet(config), say);
+    say(started.url);
+    return started;
+  });
+  try {
+    await prove(cli, stages, new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey }));
+    await stages.finish({ url: daemon.url, apiKey: daemon.apiKey }, greeting(cli, config, daemon));
+    await interrupted(cli);
+  } finally {
+    await daemon.stop();
+  }
+}
+
+/** Lines of a log would stand between the steps, unless someone asked for them. */
+function quiet(config: Config): Config {
+  const level = config.settings.find(({ key }) => key === "log_level");
+  return {
+    ...config,
+    ...(level?.source.kind === "default" && { logLevel: "warn" }),
+    // They were shown already.
+    warnings: [],
+  };
+}
+
+const PROOF = "it works";
+
+/** Whatever is said to work has been seen to work. */
+async function prove(cli: Cli, stages: Stages, client: SandboxClient): Promise<void> {
+  const session = await stages.run("Open a sandbox", async (say) => {
+    const opened = await client.createSession();
+    say(`${plainText(opened.id)} of the image ${plainText(opened.info.image)}`);
+    return opened;
+  });
+  try {
+    await cli.interrupts.race(() =>
+      stages.run("Run a command in it", async (say) => {
+        const { exitCode, stdout } = await session.exec(`echo ${PROOF}`);
+        if (exitCode !== 0 || stdout.trim() !== PROOF)
+          throw new CliFailure(
+            `The first command did not do what it should: exit code ${exitCode ?? "unknown"}, output "${stdout.trim()}".`,
+            { hint: "`sandkasten doctor` checks the machine.", code: "PROOF_FAILED" },
+          );
+        say(`echo said: ${PROOF}`);
+      }),
+    );
+  } finally {
+    await stages.run("Destroy it", async (say) => {
+      await session.destroy();
+      say("nothing is left of it");
+    });
+  }
+}
+
+function greeting(cli: Cli, config: Config, daemon: Daemon): readonly string[] {
+  const { bold, cyan, dim } = cli.out.style;
+  const { url, apiKey } = daemon;
+  return [
+    "",
+    `${bold("URL")}  ${cyan(url)}`,
+    `${bold("Key")}  ${cyan(apiKey)}`,
+    "",
+    dim("A session by curl:"),
+    firstRequest(url, apiKey),
+    "",
+    dim("A command in a sandbox, from another terminal:"),
+    `${address(config, daemon)}${ownPath(cli)} run -- echo hello`,
+    "",
+    dim("Ctrl-C stops the daemon."),
+  ];
+}
+
+/** Another terminal knows the defaults and the file, but not our flags and variables. */
+function address({ settings }: Config, { url, apiKey }: Daemon): string {
+  const findable = settings
+    .filter(({ key }) => ["listen", "data_dir", "api_key", "api_keys"].includes(key))
+    .every(({ source }) => source.kind === "default" || source.kind === "file");
+  return findable ? "" : `SANDKASTEN_URL=${url} SANDKASTEN_API_KEY=${quoted(apiKey)} `;
+}
+
+/** A clone has no `sandkasten` in the PATH. */
+function ownPath(cli: Cli): string {
+  const program = fileURLToPath(new URL("../../bin/sandkasten", import.meta.url));
+  const near = relative(cli.host.workingDirectory, program);
+  return near.startsWith("..") ? program : near;
+}
+
+export function firstRequest(url: string, apiKey: string): string {
+  return `curl -s ${url}/v1/sessions -H ${quoted(`Authorization: Bearer ${apiKey}`)} -d '{}'`;
+}

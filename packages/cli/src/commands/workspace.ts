@@ -1,0 +1,54 @@
+/** `sandkasten workspace`: the directories that outlive sessions. */
+import type { WorkspaceInfo } from "@sandkasten/sdk";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+import { type Column, printTable } from "../output/table.ts";
+import { formatMoment } from "../output/units.ts";
+
+export function addWorkspaceCommand(program: Command, cli: Cli): void {
+  const workspace = program
+    .command("workspace")
+    .summary("list and remove persistent workspaces")
+    .description("Persistent workspaces: directories that outlive sessions.");
+  workspace
+    .command("ls")
+    .summary("list workspaces")
+    .description("Lists the persistent workspaces and the living sessions that have them.")
+    .action(async () => {
+      const client = await cli.connect();
+      const workspaces = await client.workspaces.list({ signal: cli.interrupts.signal });
+      if (cli.wantsJson()) return cli.out.line(plainJson(workspaces, 2));
+      await printTable(cli.out, columns(Date.now()), workspaces);
+    });
+  workspace
+    .command("rm")
+    .summary("remove workspaces")
+    .description("Removes workspaces with all their files. Refused while a session has one.")
+    .argument("<workspace...>", "ids of the workspaces")
+    .action(async (ids: readonly string[]) => {
+      const client = await cli.connect();
+      for (const id of ids) {
+        await client.workspaces.delete(id, { signal: cli.interrupts.signal });
+        if (!cli.wantsJson()) await cli.out.line(plainText(id));
+      }
+      if (cli.wantsJson()) await cli.out.line(plainJson(ids, 2));
+    });
+}
+
+function columns(nowMs: number): readonly Column<WorkspaceInfo>[] {
+  return [
+    { head: "WORKSPACE", value: ({ id }) => id },
+    {
+      head: "CREATED",
+      value: ({ createdAt }) => createdAt,
+      shown: ({ createdAt }) => formatMoment(createdAt, nowMs),
+    },
+    {
+      head: "USED",
+      value: ({ lastUsedAt }) => lastUsedAt,
+      shown: ({ lastUsedAt }) => formatMoment(lastUsedAt, nowMs),
+    },
+    { head: "SESSIONS", value: ({ sessions }) => sessions.join(","), elastic: true },
+  ];
+}

@@ -1,0 +1,42 @@
+import { describe, expect, it } from "vitest";
+import { runTestCli } from "./testing/test-host.ts";
+
+async function complete(...words: readonly string[]): Promise<readonly string[]> {
+  const { stdout, code } = await runTestCli(["complete", "bash", "--", ...words]);
+  expect(code).toBe(0);
+  return stdout.split("\n").filter((line) => line !== "");
+}
+
+describe("completion", () => {
+  it("offers the commands that begin so", async () => {
+    expect(await complete("re")).toEqual(["resume"]);
+    expect(await complete("")).toEqual(expect.arrayContaining(["run", "exec", "doctor", "ls"]));
+  });
+
+  it("does not offer what is hidden", async () => {
+    expect(await complete("comple")).toEqual(["completion"]);
+  });
+
+  it("goes into commands of commands", async () => {
+    expect(await complete("image", "")).toEqual(["ls", "pull", "import", "rm", "gc", "help"]);
+  });
+
+  it("offers the options of the command and those of all", async () => {
+    expect(await complete("ls", "--")).toEqual(
+      expect.arrayContaining(["--all", "--status", "--json", "--url"]),
+    );
+  });
+
+  it("offers the values that an option or argument may have", async () => {
+    expect(await complete("ls", "--status", "p")).toEqual(["paused"]);
+    expect(await complete("completion", "")).toEqual(["bash", "zsh", "fish"]);
+  });
+
+  it("does not take the value of an option for an argument", async () => {
+    expect(await complete("--url", "http://x", "pau")).toEqual(["pause"]);
+  });
+
+  it("says nothing about the command after `--`", async () => {
+    expect(await complete("run", "--", "l")).toEqual([]);
+  });
+});

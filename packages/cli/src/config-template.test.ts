@@ -1,0 +1,52 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { configKeys, loadConfig } from "@sandkasten/daemon/config";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { configTemplate } from "./config-template.ts";
+
+let scratch: string;
+beforeEach(async () => {
+  scratch = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
+});
+afterEach(async () => {
+  await rm(scratch, { recursive: true, force: true });
+});
+
+async function load(text: string) {
+  const file = join(scratch, "sandkasten.yaml");
+  await writeFile(file, text, { mode: 0o600 });
+  return await loadConfig({ env: {}, cwd: scratch, home: scratch, isRoot: false, file });
+}
+
+it("a template is a configuration of nothing but defaults", async () => {
+  const { settings, warnings } = await load(configTemplate(configKeys(), new Map()));
+  expect(settings.filter(({ source }) => source.kind !== "default")).toEqual([]);
+  expect(warnings).toEqual([]);
+});
+
+it("every key stands in it, and with its comment sign taken away it has its default", async () => {
+  const template = configTemplate(configKeys(), new Map());
+  const names = new Set(configKeys().flatMap(({ path }) => path));
+  const withoutDefault = new Set(["api_key", "data_dir"]);
+  const bare = template.split("\n").flatMap((line) => {
+    const [, key, name = ""] = /^# ( *([a-z_]+):.*)$/.exec(line) ?? [];
+    return key !== undefined && names.has(name) && !withoutDefault.has(name) ? [key] : [];
+  });
+  const { settings } = await load(bare.join("\n"));
+  const left = settings.filter(({ source }) => source.kind === "default").map(({ key }) => key);
+  expect(left).toEqual([...withoutDefault]);
+  const standard = await load("");
+  const values = (all: typeof settings) => all.map(({ key, value }) => [key, value]);
+  expect(values(settings)).toEqual(values(standard.settings));
+});
+
+it("what was chosen is in force, also within a group", async () => {
+  const chosen = new Map<string, unknown>([
+    ["listen", "127.0.0.1:9000"],
+    ["defaults.mem_limit_mb", 1024],
+  ]);
+  const config = await load(configTemplate(configKeys(), chosen));
+  expect(config.listen).toEqual({ host: "127.0.0.1", port: 9000 });
+  expect(config.defaults.limits.memoryBytes).toBe(1024 * 1024 * 1024);
+});

@@ -1,0 +1,15 @@
+/** Tells a path in a session from one on this machine. */
+
+export type Place =
+  | { readonly kind: "session"; readonly session: string; readonly path: string }
+  | { readonly kind: "local"; readonly path: string }
+  | { readonly kind: "stdio" };
+
+/** `SESSION:path`, `-`, or a local path; one with a colon in its first part is written as `./a:b`. */
+export function parsePlace(text: string): Place {
+  if (text === "-") return { kind: "stdio" };
+  const match = /^([A-Za-z0-9_-]{1,128}):(.*)$/s.exec(text);
+  if (match === null) return { kind: "local", path: text };
+  const path = match[2] ?? "";
+  return { kind: "session", session: match[1] ?? "", path: path === "" ? "/workspace" : path };
+}

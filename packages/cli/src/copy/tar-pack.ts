@@ -1,0 +1,75 @@
+/** Packs a local directory into a tar stream. Links are stored as links, never followed. */
+import type { Stats } from "node:fs";
+import { lstat, open, opendir, readlink } from "node:fs/promises";
+import { join } from "node:path";
+import { BLOCK_BYTES, encodeHeader, padding, type TarHeader } from "./tar-header.ts";
+
+const PIECE_BYTES = 256 * 1024;
+
+/** How many bytes of content a directory holds, for showing progress. */
+export async function contentBytes(root: string): Promise<number> {
+  let total = 0;
+  for await (const { stats } of walk(root, "")) if (stats.isFile()) total += stats.size;
+  return total;
+}
+
+export async function* packDirectory(root: string): AsyncGenerator<Uint8Array, void, undefined> {
+  for await (const { path, stats } of walk(root, "")) {
+    const header = {
+      path,
+      mode: stats.mode & 0o777,
+      size: 0,
+      mtimeSeconds: stats.mtimeMs / 1000,
+      target: "",
+    };
+    if (stats.isDirectory()) yield encodeHeader({ ...header, kind: "directory", path: `${path}/` });
+    else if (stats.isSymbolicLink())
+      yield encodeHeader({
+        ...header,
+        kind: "symlink",
+        mode: 0o777,
+        target: await readlink(join(root, path)),
+      });
+    // Sockets, pipes and devices have no content to carry.
+    else if (stats.isFile()) yield* packFile(join(root, path), header);
+  }
+  yield Buffer.alloc(2 * BLOCK_BYTES);
+}
+
+/** A file may grow or shrink meanwhile: the archive holds as much as its header said. */
+async function* packFile(
+  file: string,
+  header: Omit<TarHeader, "kind">,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  await using handle = await open(file, "r");
+  const { size } = await handle.stat();
+  yield encodeHeader({ ...header, kind: "file", size });
+  let rest = size;
+  while (rest > 0) {
+    const { bytesRead, buffer } = await handle.read(
+      Buffer.allocUnsafe(Math.min(rest, PIECE_BYTES)),
+    );
+    if (bytesRead === 0) throw new Error(`${file} became shorter while it was read`);
+    yield buffer.subarray(0, bytesRead);
+    rest -= bytesRead;
+  }
+  yield padding(size);
+}
+
+/** Everything below a directory, parents before their children. */
+async function* walk(
+  root: string,
+  below: string,
+): AsyncGenerator<{
+  readonly path: string;
+  readonly stats: Stats;
+}> {
+  const names: string[] = [];
+  for await (const entry of await opendir(join(root, below))) names.push(entry.name);
+  for (const name of names.sort()) {
+    const path = below === "" ? name : `${below}/${name}`;
+    const stats = await lstat(join(root, path));
+    yield { path, stats };
+    if (stats.isDirectory()) yield* walk(root, path);
+  }
+}

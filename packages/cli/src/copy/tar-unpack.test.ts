@@ -1,0 +1,157 @@
+import assert from "node:assert/strict";
+import {
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TarEntry, writeTar } from "@sandkasten/testkit";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { encodeHeader, type TarHeader } from "./tar-header.ts";
+import { unpackArchive } from "./tar-unpack.ts";
+
+let scratch: string;
+let root: string;
+let outside: string;
+beforeEach(async () => {
+  scratch = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
+  root = join(scratch, "root");
+  outside = join(scratch, "outside");
+  await mkdir(outside);
+  await writeFile(join(outside, "secret"), "untouched");
+});
+afterEach(async () => {
+  // Whatever a test was about, nothing outside may have changed.
+  assert.equal(await readFile(join(outside, "secret"), "utf8"), "untouched");
+  assert.deepEqual(await readdir(outside), ["secret"]);
+  await rm(scratch, { recursive: true, force: true });
+});
+
+async function* inPieces(archive: Uint8Array, size: number): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < archive.length; at += size)
+    yield await Promise.resolve(archive.subarray(at, at + size));
+}
+
+function unpack(entries: Iterable<TarEntry>): ReturnType<typeof unpackArchive> {
+  return unpackArchive(inPieces(writeTar(entries), 4096), root);
+}
+
+function header(path: string, rest: Partial<TarHeader> = {}): Buffer {
+  const plain = { path, kind: "file", mode: 0o644, size: 0, mtimeSeconds: 0, target: "" } as const;
+  return encodeHeader({ ...plain, ...rest });
+}
+
+const END = Buffer.alloc(1024);
+const file = (path: string, text = "evil"): TarEntry => ({
+  path,
+  type: "file",
+  bytes: Buffer.from(text),
+});
+
+describe("unpackArchive() stays inside the directory", () => {
+  it.each(["../outside/secret", "a/../../outside/secret", "/etc/passwd", ".."])(
+    "refuses the path %s",
+    async (path) => {
+      await expect(unpack([file(path)])).rejects.toThrow(/leads out of the directory/);
+    },
+  );
+
+  it("refuses to write through a link that the archive made", async () => {
+    const entries = [{ path: "a", type: "symlink", target: outside } as const, file("a/secret")];
+    // The file comes first into being, and the link then finds a directory in its place.
+    await expect(unpack(entries)).rejects.toThrow(/is no directory, and here is one/);
+    expect((await lstat(join(root, "a"))).isDirectory()).toBe(true);
+  });
+
+  it("refuses to go through a link that was there before", async () => {
+    await mkdir(root);
+    await symlink(outside, join(root, "a"));
+    await expect(unpack([file("a/secret")])).rejects.toThrow(/is a directory, and here is none/);
+  });
+
+  it("replaces a link of the same name instead of writing to where it leads", async () => {
+    await mkdir(root);
+    await symlink(join(outside, "secret"), join(root, "a"));
+    await unpack([file("a", "new")]);
+    expect((await lstat(join(root, "a"))).isFile()).toBe(true);
+    expect(await readFile(join(root, "a"), "utf8")).toBe("new");
+  });
+
+  it("refuses a link below a link", async () => {
+    const entries = [
+      { path: "a", type: "symlink", target: outside } as const,
+      { path: "a/b", type: "symlink", target: "x" } as const,
+    ];
+    await expect(unpack(entries)).rejects.toThrow(/is a directory, and here is none/);
+  });
+
+  it("refuses a hard link to a file outside", async () => {
+    const archive = Buffer.concat([
+      header("a", { kind: "hardlink", target: "../outside/secret" }),
+      END,
+    ]);
+    await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(/leads out/);
+  });
+
+  it("refuses a hard link through a link that was there before", async () => {
+    await mkdir(root);
+    await symlink(outside, join(root, "l"));
+    const archive = Buffer.concat([header("a", { kind: "hardlink", target: "l/secret" }), END]);
+    await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(/here is none/);
+  });
+
+  it("keeps a link that leads out as a link, without following it", async () => {
+    await unpack([{ path: "l", type: "symlink", target: outside }]);
+    expect(await readlink(join(root, "l"))).toBe(outside);
+  });
+
+  it("leaves out devices and set-user-id bits", async () => {
+    await unpack([
+      { path: "dev", type: "device" },
+      { ...file("suid"), mode: 0o4755 },
+    ]);
+    expect(await readdir(root)).toEqual(["suid"]);
+    expect((await lstat(join(root, "suid"))).mode & 0o7000).toBe(0);
+  });
+});
+
+describe("unpackArchive()", () => {
+  it("takes an archive in pieces of any size", async () => {
+    const archive = writeTar([file("a/b", "x".repeat(1500)), file("c", "y")]);
+    expect(await unpackArchive(inPieces(archive, 7), root)).toEqual({ entries: 2, bytes: 1501 });
+    expect(await readFile(join(root, "a/b"), "utf8")).toBe("x".repeat(1500));
+  });
+
+  it("makes a hard link to a file of the archive", async () => {
+    const archive = Buffer.concat([
+      header("a", { size: 3 }),
+      Buffer.from("abc".padEnd(512, "\0")),
+      header("b", { kind: "hardlink", target: "a" }),
+      END,
+    ]);
+    await unpackArchive(inPieces(archive, 512), root);
+    expect(await readFile(join(root, "b"), "utf8")).toBe("abc");
+  });
+
+  it("fills a directory that nobody may write to", async () => {
+    await unpack([{ path: "d", type: "dir", mode: 0o555 }, file("d/f", "in")]);
+    expect(await readFile(join(root, "d/f"), "utf8")).toBe("in");
+    expect((await lstat(join(root, "d"))).mode & 0o777).toBe(0o555);
+  });
+
+  it.each([
+    ["is cut short in a header", writeTar([file("a")]).subarray(0, 300)],
+    ["is cut short in a file", writeTar([file("a")]).subarray(0, 514)],
+    ["has no end", writeTar([file("a")]).subarray(0, 1024)],
+    ["is something else", Buffer.alloc(1024, "x")],
+  ])("says that an archive is damaged which %s", async (_, archive) => {
+    await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(/is damaged/);
+  });
+});

@@ -1,0 +1,149 @@
+/**
+ * Unpacks a tar stream below a local directory, and nowhere else.
+ *
+ * SECURITY: the archive is made by a sandbox, and what it holds must not leave the directory that the
+ * user named (threats 34, 35; guarded by tar-unpack.test.ts). Every parent of an entry is a real
+ * directory, looked at without following links; files are made new and never opened through what
+ * stands there; links are made last, with nothing written after them; set-user-id bits, devices and
+ * other special files are left out.
+ */
+import type { Stats } from "node:fs";
+import { chmod, link, lstat, mkdir, open, rm, symlink } from "node:fs/promises";
+import { join } from "node:path";
+import { CliFailure } from "../failure.ts";
+import { TarDamaged, type TarHeader } from "./tar-header.ts";
+import { readTar } from "./tar-read.ts";
+
+export interface Unpacked {
+  readonly entries: number;
+  readonly bytes: number;
+}
+
+export async function unpackArchive(
+  archive: AsyncIterable<Uint8Array>,
+  root: string,
+): Promise<Unpacked> {
+  await mkdir(root, { recursive: true });
+  const tree = new LocalTree(root);
+  let entries = 0;
+  let bytes = 0;
+  try {
+    for await (const { header, content } of readTar(archive)) {
+      const path = components(header.path);
+      if (path.length === 0) continue;
+      entries++;
+      if (header.kind === "directory") await tree.directory(path, header.mode);
+      else if (header.kind === "file") {
+        await tree.file(path, header, content);
+        bytes += header.size;
+      } else if (header.kind === "hardlink") await tree.hardLink(path, components(header.target));
+      else if (header.kind === "symlink") tree.deferLink(path, header.target);
+    }
+    await tree.finish();
+  } catch (error) {
+    if (!(error instanceof TarDamaged)) throw error;
+    throw new CliFailure(`The archive from the sandbox is damaged: ${error.message}.`, {
+      hint: "Copy it again; what was unpacked so far is left as it is.",
+      code: "ARCHIVE_DAMAGED",
+      cause: error,
+    });
+  }
+  return { entries, bytes };
+}
+
+/** The parts of a path inside the archive. */
+function components(path: string): readonly string[] {
+  const parts = path.split("/").filter((part) => part !== "" && part !== ".");
+  if (path.startsWith("/") || parts.includes("..") || path.includes("\0"))
+    throw refused(path, "leads out of the directory");
+  return parts;
+}
+
+function refused(path: string, why: string): CliFailure {
+  return new CliFailure(`The archive from the sandbox was refused: its entry "${path}" ${why}.`, {
+    hint: "Do not trust what made it; copy single files, or look at the archive with `cp SESSION:path -`.",
+    code: "ARCHIVE_REFUSED",
+  });
+}
+
+class LocalTree {
+  readonly #root: string;
+  /** Directories that this unpacking has seen to be real ones. */
+  readonly #checked = new Set<string>();
+  readonly #links: { readonly path: readonly string[]; readonly target: string }[] = [];
+  readonly #modes = new Map<string, number>();
+
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  async directory(path: readonly string[], mode: number): Promise<void> {
+    await this.#descend(path);
+    // One that cannot be written to would refuse its own content: it gets its mode at the end.
+    this.#modes.set(this.#at(path), mode & 0o777);
+  }
+
+  async file(
+    path: readonly string[],
+    header: TarHeader,
+    content: AsyncIterable<Uint8Array>,
+  ): Promise<void> {
+    const target = await this.#clear(path);
+    await using handle = await open(target, "wx", header.mode & 0o777);
+    for await (const piece of content) await handle.writeFile(piece);
+    await handle.utimes(header.mtimeSeconds, header.mtimeSeconds);
+  }
+
+  async hardLink(path: readonly string[], to: readonly string[]): Promise<void> {
+    const shown = path.join("/");
+    await this.#descend(to.slice(0, -1));
+    const existing = await this.#look(this.#at(to));
+    if (existing?.isFile() !== true) throw refused(shown, "is a link to no file of the archive");
+    await link(this.#at(to), await this.#clear(path));
+  }
+
+  deferLink(path: readonly string[], target: string): void {
+    this.#links.push({ path, target });
+  }
+
+  async finish(): Promise<void> {
+    for (const { path, target } of this.#links) await symlink(target, await this.#clear(path));
+    for (const [path, mode] of [...this.#modes].reverse())
+      if ((await this.#look(path))?.isDirectory() === true) await chmod(path, mode);
+  }
+
+  #at(path: readonly string[]): string {
+    return join(this.#root, ...path);
+  }
+
+  async #look(path: string): Promise<Stats | undefined> {
+    return await lstat(path).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") return undefined;
+      throw error;
+    });
+  }
+
+  /** Makes the directories on the way, and refuses to go through anything else. */
+  async #descend(path: readonly string[]): Promise<void> {
+    for (let depth = 1; depth <= path.length; depth++) {
+      const directory = this.#at(path.slice(0, depth));
+      if (this.#checked.has(directory)) continue;
+      const found = await this.#look(directory);
+      if (found === undefined) await mkdir(directory, 0o755);
+      else if (!found.isDirectory())
+        throw refused(path.slice(0, depth).join("/"), "is a directory, and here is none");
+      this.#checked.add(directory);
+    }
+  }
+
+  /** Takes away what stands where something is to be made. */
+  async #clear(path: readonly string[]): Promise<string> {
+    await this.#descend(path.slice(0, -1));
+    const target = this.#at(path);
+    const found = await this.#look(target);
+    if (found?.isDirectory() === true)
+      throw refused(path.join("/"), "is no directory, and here is one");
+    if (found !== undefined) await rm(target);
+    return target;
+  }
+}

@@ -1,0 +1,57 @@
+/** Finds the daemon to talk to, and the key for it. */
+import { access, constants } from "node:fs/promises";
+import { join } from "node:path";
+import type { Config } from "@sandkasten/daemon/config";
+import type { Cli } from "./cli.ts";
+import { CliFailure } from "./failure.ts";
+import { loadLocalConfig, localUrl } from "./local-config.ts";
+
+export interface DaemonAddress {
+  readonly url: string;
+  readonly apiKey?: string;
+}
+
+/** Flags before variables before the local configuration. */
+export async function findDaemon(cli: Cli): Promise<DaemonAddress> {
+  const { environment } = cli.host;
+  const options = cli.options();
+  const url = options.url ?? environment.url;
+  const apiKey = options.apiKey ?? environment.apiKey;
+  if (url !== undefined) checkUrl(url);
+  if (url !== undefined && apiKey !== undefined) return { url, apiKey };
+  // SECURITY: the key in the data directory opens this machine's daemon. It goes to that one only,
+  // never to an address that was named (threat 49; guarded by daemon-address.test.ts).
+  if (url !== undefined) return { url };
+  const config = await loadLocalConfig(cli);
+  const local = apiKey ?? (await localKey(config));
+  return { url: localUrl(config), ...(local !== undefined && { apiKey: local }) };
+}
+
+function checkUrl(url: string): void {
+  const parsed = URL.parse(url);
+  if (parsed !== null && /^https?:$/.test(parsed.protocol)) return;
+  throw new CliFailure(`"${url}" is no address of a daemon.`, {
+    hint: "Write it as in http://127.0.0.1:8080.",
+    code: "USAGE",
+    exitCode: 2,
+  });
+}
+
+/** The configured key, or the one that the daemon made; none when it never ran. Never makes one. */
+async function localKey(config: Config): Promise<string | undefined> {
+  const [configured] = config.apiKeys;
+  if (configured !== undefined) return configured.key;
+  const path = join(config.dataDir, "api-key");
+  try {
+    await access(path, constants.R_OK);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw new CliFailure(`The local daemon's key in ${path} cannot be read by this user.`, {
+      hint: "Set SANDKASTEN_API_KEY, or run this as the user that the daemon runs as.",
+      code: "KEY_UNREADABLE",
+      cause,
+    });
+  }
+  const { ensureApiKey } = await import("@sandkasten/daemon/config");
+  return (await ensureApiKey(config)).key;
+}

@@ -1,0 +1,49 @@
+/** What the command line takes from the environment; the one place of it that looks there. */
+import { statSync } from "node:fs";
+import { homedir } from "node:os";
+import { isAbsolute, join } from "node:path";
+
+export interface Environment {
+  /** Which daemon to talk to, and with which key. */
+  readonly url?: string;
+  readonly apiKey?: string;
+  /** Whether a terminal may be given colours. */
+  readonly colours: boolean;
+  readonly home: string;
+  readonly isRoot: boolean;
+  /** All variables, for the daemon's own configuration. */
+  readonly variables: Readonly<Record<string, string | undefined>>;
+}
+
+export function readEnvironment(
+  variables: Readonly<Record<string, string | undefined>> = process.env,
+): Environment {
+  const { SANDKASTEN_URL: url, SANDKASTEN_API_KEY: apiKey } = variables;
+  const noColour = variables["NO_COLOR"] ?? "";
+  return {
+    ...(url !== undefined && url !== "" && { url }),
+    ...(apiKey !== undefined && apiKey !== "" && { apiKey }),
+    colours: noColour === "" && variables["TERM"] !== "dumb",
+    home: variables["HOME"] ?? homedir(),
+    isRoot: process.geteuid?.() === 0,
+    variables,
+  };
+}
+
+/**
+ * Where Node keeps the compiled form of this program between runs; undefined for nowhere.
+ *
+ * SECURITY: whoever can write there runs code as us. Hence not the shared /tmp that Node would take,
+ * and no home directory of another user, as `sudo` may leave it in HOME (threat 14 from the other
+ * side: nothing foreign gets in; guarded by environment.test.ts).
+ */
+export function compileCacheDirectory(
+  variables: Readonly<Record<string, string | undefined>> = process.env,
+): string | undefined {
+  const xdg = variables["XDG_CACHE_HOME"] ?? "";
+  const home = variables["HOME"] ?? "";
+  const base = isAbsolute(xdg) ? xdg : isAbsolute(home) ? join(home, ".cache") : undefined;
+  if (base === undefined) return undefined;
+  const owner = statSync(isAbsolute(xdg) ? xdg : home, { throwIfNoEntry: false })?.uid;
+  return owner === process.geteuid?.() ? join(base, "sandkasten", "compiled") : undefined;
+}

@@ -1,0 +1,82 @@
+/** The options with which `run` and `exec` say how a command shall run. */
+import type { Command as SandboxCommand, StartOptions } from "@sandkasten/sdk";
+import { type Command, Option } from "commander";
+import type { Cli } from "./cli.ts";
+import { UsageFailure } from "./failure.ts";
+import { parseDurationMs } from "./output/units.ts";
+import { addEnvironmentOption, variables } from "./session-options.ts";
+
+export interface ExecOptions {
+  readonly timeout?: number;
+  readonly idleTimeout?: number;
+  readonly cwd?: string;
+  readonly env?: readonly string[];
+  readonly user?: string;
+  readonly merge?: boolean;
+  readonly stdin?: boolean;
+  readonly shell?: boolean;
+  readonly argv?: boolean;
+  readonly fresh?: boolean;
+}
+
+export function addExecOptions(command: Command): Command {
+  return addEnvironmentOption(command)
+    .option("--timeout <duration>", "end the command after so long, exit code 124", parseDurationMs)
+    .option(
+      "--idle-timeout <duration>",
+      "end the command when it prints nothing for so long, exit code 124",
+      parseDurationMs,
+    )
+    .option("--cwd <path>", "directory to run in")
+    .option("--user <uid[:gid]>", "user to run as, by number")
+    .option("--merge", "one stream for stdout and stderr, in their exact order")
+    .option("-i, --stdin", "pass the input on also when it is a terminal; piped input always is")
+    .option("--no-stdin", "pass no input on, as in a loop that reads lines")
+    .addOption(
+      new Option("--shell", "quote several words and run them in the shell").conflicts("argv"),
+    )
+    .addOption(
+      new Option("--argv", "run also a single word as a program, without any shell").conflicts([
+        "shell",
+        "fresh",
+      ]),
+    );
+}
+
+/**
+ * One word is text for the shell, several are a program and its arguments: what the user's own shell
+ * has taken apart must not be put together again by guessing.
+ */
+export function sandboxCommand(words: readonly string[], options: ExecOptions): SandboxCommand {
+  const [first] = words;
+  if (first === undefined)
+    throw new UsageFailure("No command was given.", "Put it after `--`, as in `-- ls -la`.");
+  if (options.argv === true) return words;
+  if (words.length === 1) return first;
+  return options.shell === true || options.fresh === true ? words.map(quoted).join(" ") : words;
+}
+
+/** As one word of a shell. */
+export function quoted(word: string): string {
+  return /^[A-Za-z0-9_./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+export function startOptions(cli: Cli, options: ExecOptions): StartOptions {
+  const env = variables(cli, options.env);
+  return {
+    ...(options.timeout !== undefined && { timeoutMs: options.timeout }),
+    ...(options.idleTimeout !== undefined && { idleTimeoutMs: options.idleTimeout }),
+    ...(options.cwd !== undefined && { cwd: options.cwd }),
+    ...(env !== undefined && { env }),
+    ...(options.user !== undefined && { user: options.user }),
+    ...(options.merge === true && { merge: true }),
+    ...(options.fresh === true && { stateful: false }),
+    ...(passesInput(cli, options) && { stdinOpen: true }),
+  };
+}
+
+export function passesInput(cli: Cli, options: ExecOptions): boolean {
+  if (options.stdin === false) return false;
+  const { stdinKind } = cli.host;
+  return stdinKind === "piped" || (options.stdin === true && stdinKind === "terminal");
+}

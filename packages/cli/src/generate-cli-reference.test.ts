@@ -1,0 +1,18 @@
+import { readFile } from "node:fs/promises";
+import { describe, expect, it } from "vitest";
+import { cliReference } from "./generate-cli-reference.ts";
+
+describe("docs/reference/cli.md", () => {
+  it("is what the definitions of the commands say; generate-cli-reference.ts makes it anew", async () => {
+    const page = new URL("../../../docs/reference/cli.md", import.meta.url);
+    expect(await readFile(page, "utf8")).toBe(cliReference());
+  });
+
+  it("names every command and option, and none that is hidden", () => {
+    const page = cliReference();
+    for (const name of ["run", "exec", "shell", "cp", "image pull", "workspace rm", "doctor"])
+      expect(page).toContain(`# sandkasten ${name}\n`);
+    expect(page).toContain("`--idle-timeout <duration>`");
+    expect(page).not.toContain("# sandkasten complete\n");
+  });
+});

@@ -1,0 +1,109 @@
+/**
+ * Prints `docs/reference/cli.md`, made from the definitions of the commands:
+ *
+ *     node packages/cli/src/generate-cli-reference.ts > docs/reference/cli.md
+ *
+ * A test fails while the page is not what this prints.
+ */
+import type { Argument, Command, Option } from "commander";
+import { assemble } from "./assemble.ts";
+import { processHost } from "./host.ts";
+
+const INTRODUCTION = `# The command line
+
+Made from the definitions in \`packages/cli/src/commands\`; change them there.
+
+In a clone of the project the program is \`packages/cli/bin/sandkasten\`, which finds the right Node by itself.
+
+**Which daemon.** \`--url\` and \`--api-key\`, else \`SANDKASTEN_URL\` and \`SANDKASTEN_API_KEY\`, else the daemon of the local configuration: its address, and its key from the file \`api-key\` in its data directory. That key is sent to the local daemon only, never to an address that was named. A key on the command line can be seen by other users of the machine; a variable cannot.
+
+**Output.** On a terminal there are tables, colours (unless \`NO_COLOR\` is set) and progress bars. Elsewhere a list is one line for each row, its fields separated by tabs, without a heading, with times in ISO 8601 and sizes in bytes. Control characters in names are shown as \`\\x1b\`; only the output of commands is passed on as it is. With \`--json\` there is one JSON document, or, where things happen one after the other (\`run\`, \`exec\`, \`logs\`, \`start\`, \`daemon\`), one JSON object on each line with a \`type\`; fields have the names that the SDK gives them. Output that is not UTF-8 comes as \`base64\`, too.
+
+**Commands of sandboxes.** In \`run\` and \`exec\`, one word after \`--\` is text for the shell: \`sandkasten exec ID -- 'cd src && make'\`. Several words are a program and its arguments, which no shell looks at again: \`sandkasten exec ID -- ls -la 'a file'\`. \`--shell\` quotes several words for the shell; \`--argv\` runs a single one as a program.
+
+**Failures** are two lines on stderr: what happened, and what to do. With \`--json\` they are an object \`{"error":{"code","message","hint"}}\` there.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | it failed, or \`doctor\` found that sandboxes cannot run here |
+| 2 | the command was not given as it must be |
+| 124 | \`run\`, \`exec\`: the time of the command was up |
+| 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM; \`daemon\` and \`start\` stop in order and exit with 0 |
+| 141 | nobody reads the output any more |
+| any other | \`run\`, \`exec\`, \`shell\`: that of the command |
+`;
+
+/** The whole page. */
+export function cliReference(): string {
+  const { program } = assemble(processHost());
+  const parts = [
+    INTRODUCTION,
+    "## Options of every command\n",
+    optionTable(program.options),
+    ...program.commands.flatMap((command) => commandSection(command, "##")),
+  ];
+  return `${parts.join("\n").trimEnd()}\n`;
+}
+
+/** A command and those below it; hidden ones are for programs. */
+function commandSection(command: Command, level: string): string[] {
+  const shown = command.parent?.createHelp().visibleCommands(command.parent) ?? [];
+  if (!shown.includes(command)) return [];
+  const inner = command.commands.flatMap((one) => commandSection(one, `${level}#`));
+  return [
+    `${level} ${fullName(command)}\n`,
+    ...(inner.length > 0 ? [] : [`    ${fullName(command)} ${command.usage()}\n`]),
+    `${escapeHtml(command.description())}\n`,
+    ...argumentTable(command.registeredArguments),
+    ...(command.options.length > 0 ? [optionTable(command.options)] : []),
+    ...inner,
+  ];
+}
+
+function fullName(command: Command): string {
+  return command.parent === null ? command.name() : `${fullName(command.parent)} ${command.name()}`;
+}
+
+function argumentTable(all: readonly Argument[]): string[] {
+  if (all.length === 0) return [];
+  const rows = all.map((argument) => [
+    `\`${argument.name()}${argument.variadic ? "..." : ""}\``,
+    about(argument.description, argument.argChoices),
+  ]);
+  return [table(["argument", "meaning"], rows)];
+}
+
+function optionTable(all: readonly Option[]): string {
+  const rows = all
+    .filter(({ hidden }) => !hidden)
+    .map((option) => [
+      `\`${option.flags}\``,
+      about(option.description, option.argChoices, option.defaultValue),
+    ]);
+  return table(["option", "meaning"], rows);
+}
+
+function about(description: string, choices?: readonly string[], standard?: unknown): string {
+  const one = choices?.map((choice) => `\`${choice}\``).join(", ");
+  return [
+    escapeHtml(description),
+    ...(one === undefined ? [] : [`one of ${one}`]),
+    ...(typeof standard === "string" ? [`\`${standard}\` when absent`] : []),
+  ].join("; ");
+}
+
+/** Outside of code, Markdown takes `<name>` for markup. */
+function escapeHtml(text: string): string {
+  const parts = text.split("`");
+  return parts.map((part, at) => (at % 2 === 0 ? part.replaceAll("<", "&lt;") : part)).join("`");
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  const rule = `|${head.map(() => "---").join("|")}|`;
+  return `${[line(head), rule, ...rows.map(line)].join("\n")}\n`;
+}
+
+if (import.meta.main) process.stdout.write(cliReference());

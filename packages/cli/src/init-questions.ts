@@ -1,0 +1,70 @@
+/** Asks on the terminal for the settings that matter first. */
+import { cancel, intro, isCancel, text } from "@clack/prompts";
+import type { ConfigKey } from "@sandkasten/daemon/config";
+import type { Cli } from "./cli.ts";
+import { CliFailure } from "./failure.ts";
+
+interface Question {
+  readonly key: string;
+  readonly message: string;
+  readonly isNumber?: boolean;
+}
+
+const QUESTIONS: readonly Question[] = [
+  { key: "listen", message: "On which address shall the daemon listen?" },
+  { key: "default_image", message: "Which image do sandboxes have that ask for none?" },
+  {
+    key: "defaults.mem_limit_mb",
+    message: "How much memory does a sandbox get, in MiB?",
+    isNumber: true,
+  },
+  {
+    key: "session_ttl_seconds",
+    message: "After how many seconds without use does a session end?",
+    isNumber: true,
+  },
+];
+
+/** Answers that differ from the defaults, by the names of keys. */
+export async function askSettings(
+  cli: Cli,
+  keys: readonly ConfigKey[],
+): Promise<ReadonlyMap<string, unknown>> {
+  const streams = { input: cli.host.stdin, output: cli.host.stdout };
+  intro("A configuration for Sandkasten", streams);
+  const answers = new Map<string, unknown>();
+  for (const question of QUESTIONS) {
+    const key = keys.find(({ name }) => name === question.key);
+    if (key === undefined) continue;
+    const standard: unknown = key.schema.parse(undefined);
+    const shown = String(standard);
+    const answer = await text({
+      message: question.message,
+      placeholder: shown,
+      defaultValue: shown,
+      validate: (given) => problem(key, valueOf(question, given ?? "")),
+      ...streams,
+    });
+    if (isCancel(answer)) {
+      cancel("Nothing was written.", streams);
+      throw new CliFailure("The questions were not answered.", {
+        hint: "Run it again, or give --yes for the defaults.",
+        code: "CANCELLED",
+      });
+    }
+    const value = valueOf(question, answer);
+    if (value !== standard) answers.set(key.name, value);
+  }
+  return answers;
+}
+
+/** What is left empty is the default. */
+function valueOf({ isNumber }: Question, given: string): unknown {
+  if (given === "") return undefined;
+  return isNumber === true ? Number(given) : given;
+}
+
+function problem(key: ConfigKey, value: unknown): string | undefined {
+  const result = key.schema.safeParse(value);
+  return result.success ? undefined : `It ${result.error.issues[0]?.message ?? "is not allowed"}.`;
+}

@@ -1,0 +1,36 @@
+import { describe, expect, it } from "vitest";
+import { plainJson, plainText } from "./plain-text.ts";
+
+describe("plainText()", () => {
+  it("leaves ordinary text of any language alone", () => {
+    expect(plainText("Grüße, 世界! 🙂 a\\b")).toBe("Grüße, 世界! 🙂 a\\b");
+  });
+
+  it.each([
+    ["\u001b[2J", "\\x1b[2J"],
+    ["\u001b]0;title\u0007", "\\x1b]0;title\\x07"],
+    ["a\nb\rc\td", "a\\nb\\rc\\td"],
+    ["\u009b31m", "\\x9b31m"],
+    ["\u007f", "\\x7f"],
+    ["photo\u202Egpj.exe", "photo\\u{202e}gpj.exe"],
+    ["a\u200bb", "a\\u{200b}b"],
+    ["a\u2028b", "a\\u{2028}b"],
+    ["\u{e0041}", "\\u{e0041}"],
+    ["\ud800", "\\u{d800}"],
+  ])("shows %j as %s", (hostile, shown) => {
+    expect(plainText(hostile)).toBe(shown);
+  });
+});
+
+describe("plainJson()", () => {
+  it("escapes what a terminal acts on and still says the same", () => {
+    const value = { name: "\u001b[2J\u009b\u202e\u007f\u{e0041}\n" };
+    const json = plainJson(value);
+    expect(json).toMatch(/^[\x20-\x7e]*$/);
+    expect(JSON.parse(json)).toEqual(value);
+  });
+
+  it("keeps the line breaks of its own indentation", () => {
+    expect(plainJson({ a: "1\n2" }, 2)).toBe('{\n  "a": "1\\n2"\n}');
+  });
+});

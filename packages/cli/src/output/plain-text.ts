@@ -1,0 +1,32 @@
+/**
+ * Makes text from elsewhere harmless to show.
+ *
+ * SECURITY: names, paths, commands and messages may come from code in a sandbox, and a terminal acts
+ * on control characters in them (threat 48; guarded by plain-text.test.ts and exec.test.ts). Only a
+ * command's own output is passed on as it is, as every shell does.
+ */
+
+/** Control characters, what changes the direction of text or cannot be seen, line separators, lone surrogates. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+
+const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+
+export function plainText(text: string): string {
+  return text.replaceAll(UNPRINTABLE, (character) => {
+    const code = character.codePointAt(0) ?? 0;
+    const digits = code.toString(16);
+    return SHORT[character] ?? (code < 0x100 ? `\\x${digits.padStart(2, "0")}` : `\\u{${digits}}`);
+  });
+}
+
+/** JSON on one line, or indented, whose text a terminal does not act on either. */
+export function plainJson(value: unknown, indent = 0): string {
+  const json = JSON.stringify(value, undefined, indent);
+  return json.replaceAll(UNPRINTABLE, (character) =>
+    character === "\n" ? character : character.split("").map(escaped).join(""),
+  );
+}
+
+function escaped(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}

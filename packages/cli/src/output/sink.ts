@@ -1,0 +1,43 @@
+/** Standard output or standard error: writing waits for the reader, and says when there is none. */
+import type { HostOutput } from "../host.ts";
+import { makeStyle, type Style } from "./style.ts";
+
+export class Sink {
+  readonly stream: HostOutput;
+  readonly style: Style;
+  readonly isTerminal: boolean;
+
+  /** @param onClosed - Called when nobody reads any more. */
+  constructor(stream: HostOutput, colours: boolean, onClosed: () => void) {
+    this.stream = stream;
+    this.isTerminal = stream.isTTY === true;
+    this.style = makeStyle(colours && this.isTerminal);
+    stream.on("error", (error: NodeJS.ErrnoException) => {
+      if (isClosedPipe(error)) onClosed();
+    });
+  }
+
+  get columns(): number {
+    return this.stream.columns ?? 80;
+  }
+
+  /** Resolves when it was taken; rejects when it cannot be. */
+  write(data: string | Uint8Array): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.stream.write(data, (error) => {
+        if (error === null || error === undefined) resolve();
+        else reject(error);
+      });
+    });
+  }
+
+  line(text = ""): Promise<void> {
+    return this.write(`${text}\n`);
+  }
+}
+
+function isClosedPipe(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const code = (error as NodeJS.ErrnoException).code;
+  return code === "EPIPE" || code === "ERR_STREAM_DESTROYED";
+}

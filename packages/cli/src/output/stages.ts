@@ -1,0 +1,57 @@
+/** Shows what is being done, step by step, and how each step went. */
+import type { Cli } from "../cli.ts";
+import { plainJson, plainText } from "./plain-text.ts";
+import { formatDuration } from "./units.ts";
+
+const ERASE_LINE = "\r\u001b[2K";
+
+export class Stages {
+  readonly #cli: Cli;
+
+  constructor(cli: Cli) {
+    this.#cli = cli;
+  }
+
+  /** @param work - Is given a function that takes what to show beside the step, now and when it is done. */
+  async run<T>(name: string, work: (say: (detail: string) => void) => Promise<T>): Promise<T> {
+    const { out } = this.#cli;
+    const live = out.isTerminal && !this.#cli.wantsJson();
+    let detail = "";
+    const startedMs = performance.now();
+    if (live) await out.write(out.style.dim(`… ${name}`));
+    try {
+      const result = await work((said) => {
+        detail = said;
+        if (live) out.stream.write(`${ERASE_LINE}${out.style.dim(`… ${name} ${plainText(said)}`)}`);
+      });
+      const tookMs = performance.now() - startedMs;
+      await this.#done(name, detail, tookMs, live);
+      return result;
+    } catch (error) {
+      if (live) await out.write(`${ERASE_LINE}${out.style.red("✗")} ${name}\n`);
+      throw error;
+    }
+  }
+
+  async warn(text: string): Promise<void> {
+    await this.#cli.err.line(`${this.#cli.err.style.yellow("!")} ${plainText(text)}`);
+  }
+
+  async finish(json: Readonly<Record<string, unknown>>, lines: readonly string[]): Promise<void> {
+    const { out } = this.#cli;
+    if (this.#cli.wantsJson()) await out.line(plainJson({ type: "ready", ...json }));
+    else await out.line(lines.join("\n"));
+  }
+
+  async #done(name: string, detail: string, tookMs: number, live: boolean): Promise<void> {
+    const { out } = this.#cli;
+    if (this.#cli.wantsJson()) {
+      const durationMs = Math.round(tookMs);
+      return out.line(plainJson({ type: "stage", name, detail, durationMs }));
+    }
+    const note = out.style.dim(
+      `${detail === "" ? "" : `${plainText(detail)}, `}${formatDuration(tookMs)}`,
+    );
+    await out.line(`${live ? ERASE_LINE : ""}${out.style.green("✓")} ${name} ${note}`);
+  }
+}

@@ -1,0 +1,38 @@
+/** A session that belongs to one run of the command line and does not outlive it. */
+import type { CreateSessionOptions, SandboxClient, Session } from "@sandkasten/sdk";
+import type { Cli } from "./cli.ts";
+import { describeFailure, printFailure } from "./report-failure.ts";
+
+export async function withOwnSession(
+  cli: Cli,
+  client: SandboxClient,
+  request: CreateSessionOptions,
+  use: (session: Session) => Promise<void>,
+): Promise<void> {
+  // Creation is not given up half-way: the daemon might have made what nobody then would destroy.
+  const session = await client.createSession(request);
+  try {
+    await cli.interrupts.race(() => use(session));
+  } finally {
+    await destroy(cli, session);
+  }
+}
+
+/** What the command did stands, even if cleaning up after it fails. */
+async function destroy(cli: Cli, session: Session): Promise<void> {
+  try {
+    await session.destroy();
+  } catch (error) {
+    const report = describeFailure(error);
+    await printFailure(
+      cli.err,
+      {
+        ...report,
+        message: `The session ${session.id} could not be destroyed: ${report.message}`,
+        hint: `Try \`sandkasten rm ${session.id}\`; otherwise it ends when its time is up.`,
+      },
+      cli.wantsJson(),
+    );
+    cli.exitWith(1);
+  }
+}

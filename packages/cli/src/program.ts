@@ -1,0 +1,83 @@
+/** Every command and option of the command line, as commander knows them. */
+import { Command } from "commander";
+import type { Cli } from "./cli.ts";
+import { addCompletionCommand } from "./commands/completion.ts";
+import { addConfigCommand } from "./commands/config.ts";
+import { addCpCommand } from "./commands/cp.ts";
+import { addDaemonCommand } from "./commands/daemon.ts";
+import { addDoctorCommand } from "./commands/doctor.ts";
+import { addExecCommand } from "./commands/exec.ts";
+import { addImageCommand } from "./commands/image.ts";
+import { addInitCommand } from "./commands/init.ts";
+import { addIsolationCommand } from "./commands/isolation.ts";
+import { addLogsCommand } from "./commands/logs.ts";
+import { addLsCommand } from "./commands/ls.ts";
+import { addOpenCommand } from "./commands/open.ts";
+import { addPauseCommand, addResumeCommand } from "./commands/pause.ts";
+import { addPsCommand } from "./commands/ps.ts";
+import { addRmCommand } from "./commands/rm.ts";
+import { addSweepCommand } from "./commands/sweep.ts";
+import { addRunCommand } from "./commands/run.ts";
+import { addShellCommand } from "./commands/shell.ts";
+import { addStartCommand } from "./commands/start.ts";
+import { addStatsCommand } from "./commands/stats.ts";
+import { addVersionCommand } from "./commands/version.ts";
+import { addWorkspaceCommand } from "./commands/workspace.ts";
+import { cliVersion } from "./version.ts";
+
+const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli) => void)[]])[] = [
+  [
+    "Daemon:",
+    [addStartCommand, addDaemonCommand, addDoctorCommand, addInitCommand, addConfigCommand],
+  ],
+  [
+    "Commands in sandboxes:",
+    [addRunCommand, addExecCommand, addShellCommand, addPsCommand, addLogsCommand],
+  ],
+  [
+    "Sessions:",
+    [
+      addOpenCommand,
+      addLsCommand,
+      addCpCommand,
+      addPauseCommand,
+      addResumeCommand,
+      addStatsCommand,
+      addIsolationCommand,
+      addRmCommand,
+      addSweepCommand,
+    ],
+  ],
+  ["More:", [addWorkspaceCommand, addImageCommand, addCompletionCommand, addVersionCommand]],
+];
+
+export function buildProgram(cli: Cli): Command {
+  const program = new Command("sandkasten")
+    .description("Linux sandboxes that AI agents and their people can trust.")
+    .version(cliVersion(), "-V, --version", "show the version")
+    .option("--url <url>", "daemon to talk to, else SANDKASTEN_URL, else the local one")
+    .option("--api-key <key>", "key for it, else SANDKASTEN_API_KEY, else the local daemon's")
+    .option("--config <file>", "configuration file of the local daemon")
+    .option("--data-dir <dir>", "data directory of the local daemon")
+    .option("--json", "print JSON: one document, or one line for each event")
+    .helpOption("-h, --help", "show this help")
+    .helpCommand("help [command]", "show the help of a command")
+    .configureHelp({ showGlobalOptions: true })
+    .showSuggestionAfterError(true)
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => void cli.out.write(text),
+      writeErr: (text) => void cli.err.write(text),
+      // The one who runs the program reports failures, in one form for all.
+      outputError: () => {},
+      getOutHelpWidth: () => cli.out.columns,
+      getErrHelpWidth: () => cli.err.columns,
+      getOutHasColors: () => false,
+      getErrHasColors: () => false,
+    });
+  for (const [heading, commands] of GROUPS) {
+    program.commandsGroup(heading);
+    for (const add of commands) add(program, cli);
+  }
+  return program;
+}

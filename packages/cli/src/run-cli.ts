@@ -1,0 +1,28 @@
+/** Runs the command line once and answers its exit code. */
+import { CommanderError } from "commander";
+import { assemble } from "./assemble.ts";
+import { exitCodeOf } from "./failure.ts";
+import type { Host } from "./host.ts";
+import { describeFailure, printFailure } from "./report-failure.ts";
+
+/** @param args - Without the names of the interpreter and the script. */
+export async function runCli(args: readonly string[], host: Host): Promise<number> {
+  const { cli, program, exitCode } = assemble(host);
+  host.onSignal((signal) => cli.interrupts.interrupt({ kind: "signal", signal }));
+  try {
+    await program.parseAsync(args, { from: "user" });
+    return exitCode();
+  } catch (error) {
+    const { interruption } = cli.interrupts;
+    if (interruption !== undefined) return exitCodeOf(interruption);
+    if (error instanceof CommanderError && isHelp(error)) return error.exitCode === 0 ? 0 : 2;
+    const report = describeFailure(error);
+    await printFailure(cli.err, report, cli.wantsJson());
+    return report.exitCode;
+  }
+}
+
+/** Help and version were printed already, asked for or for want of a command. */
+function isHelp({ code }: CommanderError): boolean {
+  return ["commander.help", "commander.helpDisplayed", "commander.version"].includes(code);
+}

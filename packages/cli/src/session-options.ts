@@ -1,0 +1,104 @@
+/** The options with which `run`, `open` and `shell` say what kind of session they want. */
+import type { CreateSessionOptions } from "@sandkasten/sdk";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import type { Cli } from "./cli.ts";
+import { UsageFailure } from "./failure.ts";
+import { parseDurationMs, parseMebibytes } from "./output/units.ts";
+
+export interface SessionOptions {
+  readonly image?: string;
+  readonly ttl?: number;
+  readonly workspace?: string;
+  readonly memory?: number;
+  readonly cpus?: number;
+  readonly pids?: number;
+  readonly disk?: number;
+  readonly profile?: "restricted" | "root";
+  readonly metadata?: readonly string[];
+}
+
+export function addSessionOptions(command: Command): Command {
+  return command
+    .option("--image <name>", "image of the sandbox; the daemon's default when absent")
+    .option(
+      "--workspace <id>",
+      "persistent workspace to have at /workspace; made when there is none",
+    )
+    .option("--ttl <duration>", "how long the session lives without use", parseDurationMs)
+    .option("--memory <size>", "memory, as in 512m or 2g", parseMebibytes)
+    .option("--cpus <number>", "share of the processors, as in 0.5 or 2", parseNumber)
+    .option("--pids <number>", "how many processes at once", parseNumber)
+    .option("--disk <size>", "writable disk, as in 512m or 2g", parseMebibytes)
+    .addOption(
+      new Option(
+        "--profile <name>",
+        "`restricted`: code is an ordinary user on a read-only system. `root`: it is root on a writable one",
+      ).choices(["restricted", "root"]),
+    )
+    .option("--metadata <name=value>", "note to find the session by; may be repeated", collect);
+}
+
+/** Variables for the sandbox: `NAME=value`, or `NAME` for the value it has here. */
+export function addEnvironmentOption(command: Command): Command {
+  return command.option(
+    "-e, --env <name=value>",
+    "variable; NAME alone takes the value it has here; may be repeated",
+    collect,
+  );
+}
+
+export function collect(value: string, earlier: readonly string[] = []): readonly string[] {
+  return [...earlier, value];
+}
+
+export function parseNumber(text: string): number {
+  const value = Number(text);
+  if (text.trim() === "" || !Number.isFinite(value) || value < 0)
+    throw new InvalidArgumentError("Write a number.");
+  return value;
+}
+
+export function sessionRequest(options: SessionOptions): CreateSessionOptions {
+  const limits = {
+    ...(options.memory !== undefined && { memoryMb: options.memory }),
+    ...(options.cpus !== undefined && { cpuMillicores: Math.round(options.cpus * 1000) }),
+    ...(options.pids !== undefined && { pids: options.pids }),
+    ...(options.disk !== undefined && { diskMb: options.disk }),
+  };
+  return {
+    ...(options.image !== undefined && { image: options.image }),
+    ...(options.ttl !== undefined && { ttlSeconds: Math.ceil(options.ttl / 1000) }),
+    ...(options.workspace !== undefined && { workspaceId: options.workspace }),
+    ...(Object.keys(limits).length > 0 && { limits }),
+    ...(options.profile !== undefined && { profile: options.profile }),
+    ...(options.metadata !== undefined && { metadata: pairs("--metadata", options.metadata) }),
+  };
+}
+
+export function variables(
+  cli: Cli,
+  given: readonly string[] | undefined,
+): Readonly<Record<string, string>> | undefined {
+  if (given === undefined) return undefined;
+  return pairs("--env", given, (name) => cli.host.environment.variables[name] ?? "");
+}
+
+/** `name=value` of an option that may be repeated. */
+export function pairs(
+  option: string,
+  given: readonly string[],
+  missing?: (name: string) => string,
+): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    given.map((text) => {
+      const at = text.indexOf("=");
+      if (at > 0) return [text.slice(0, at), text.slice(at + 1)];
+      if (at === 0 || missing === undefined)
+        throw new UsageFailure(
+          `${option} does not understand "${text}".`,
+          `Write it as in ${option} NAME=value.`,
+        );
+      return [text, missing(text)];
+    }),
+  );
+}

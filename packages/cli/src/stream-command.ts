@@ -1,0 +1,101 @@
+/** Shows a command's output as it comes, feeds it its input, and makes an exit code of its end. */
+import type { Exec, ExecInfo, OutputChunk } from "@sandkasten/sdk";
+import type { Cli } from "./cli.ts";
+import { CliFailure } from "./failure.ts";
+import { plainJson } from "./output/plain-text.ts";
+import { formatBytes } from "./output/units.ts";
+
+/** @param input - Whether the command's input was left open, to be fed from ours. */
+export async function streamCommand(
+  cli: Cli,
+  exec: Exec,
+  { input }: { readonly input: boolean },
+): Promise<ExecInfo> {
+  const ended = new AbortController();
+  const fed = input ? feedInput(cli, exec, ended.signal) : Promise.resolve();
+  // A failure to feed ends the following; one that comes after the command's end is none.
+  const failed = Promise.withResolvers<never>();
+  fed.catch((error: unknown) => {
+    if (!ended.signal.aborted) failed.reject(error);
+  });
+  try {
+    return await Promise.race([showOutput(cli, exec), failed.promise]);
+  } finally {
+    ended.abort();
+  }
+}
+
+/** All output until the command's end. */
+export async function showOutput(cli: Cli, exec: Exec): Promise<ExecInfo> {
+  const output = exec.follow({ signal: cli.interrupts.signal });
+  for (;;) {
+    const next = await output.next();
+    if (next.done === true) return next.value;
+    await showChunk(cli, exec.id, next.value);
+  }
+}
+
+/** Output is passed on as the bytes it is; with --json as one line for each piece of it. */
+export async function showChunk(cli: Cli, execId: string, chunk: OutputChunk): Promise<void> {
+  const { bytes, ...shown } = chunk;
+  if (cli.wantsJson()) {
+    const exact = Buffer.from(bytes);
+    const base64 = exact.equals(Buffer.from(chunk.text)) ? undefined : exact.toString("base64");
+    return cli.out.line(plainJson({ type: "output", execId, ...shown, base64 }));
+  }
+  if (chunk.skippedBytes > 0) await showGap(cli, chunk.skippedBytes);
+  await (chunk.stream === "stderr" ? cli.err : cli.out).write(bytes);
+}
+
+export async function showGap(cli: Cli, bytes: number): Promise<void> {
+  await cli.err.line(cli.err.style.yellow(`[${formatBytes(bytes)} of output were not kept]`));
+}
+
+async function feedInput(cli: Cli, exec: Exec, ended: AbortSignal): Promise<void> {
+  const { stdin } = cli.host;
+  const stop = (): void => {
+    stdin.destroy();
+  };
+  ended.addEventListener("abort", stop, { once: true });
+  try {
+    for await (const chunk of stdin) await exec.writeStdin(chunk as Uint8Array);
+    await exec.closeStdin();
+  } catch (error) {
+    // A command may end before it has read everything; while it runs, its input must be whole.
+    if ((await exec.info()).status !== "done") throw error;
+  }
+}
+
+const TIMEOUT_EXIT_CODE = 124;
+
+/** The command's own exit code where it has one; a failure to report where it has none. */
+export function exitCodeOfCommand(info: ExecInfo): number {
+  switch (info.endReason) {
+    case "timeout":
+    case "idle_timeout":
+      throw new CliFailure(
+        info.endReason === "timeout"
+          ? "The command ran longer than allowed and was ended."
+          : "The command printed nothing for longer than allowed and was ended.",
+        {
+          hint: "Give it more time with --timeout or --idle-timeout; the daemon's max_exec_timeout_ms is the most.",
+          code: "COMMAND_TIMEOUT",
+          exitCode: TIMEOUT_EXIT_CODE,
+        },
+      );
+    case "oom":
+      throw new CliFailure("The command was ended because the sandbox ran out of memory.", {
+        hint: "Give it more with --memory when the session is opened.",
+        code: "OUT_OF_MEMORY",
+        exitCode: info.exitCode ?? 137,
+      });
+    case "sandbox_gone":
+    case "unknown":
+      throw new CliFailure("Nobody knows how the command ended: its sandbox is gone.", {
+        hint: "`sandkasten ls --all` says why; `sandkasten logs` has the output there was.",
+        code: "SANDBOX_GONE",
+      });
+    default:
+      return info.exitCode ?? 1;
+  }
+}

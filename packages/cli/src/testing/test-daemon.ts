@@ -1,0 +1,38 @@
+/** The real HTTP API and core on sandboxes in memory, and the command line talking to it. */
+import { ALICES_KEY, HttpFixture } from "../../../daemon/src/http/testing/http-fixture.ts";
+import { TestCli, type TestHostOptions, type TestRun } from "./test-host.ts";
+
+export class TestDaemon implements AsyncDisposable {
+  readonly #http: HttpFixture;
+
+  private constructor(http: HttpFixture) {
+    this.#http = http;
+  }
+
+  static async start(): Promise<TestDaemon> {
+    return new TestDaemon(await HttpFixture.start());
+  }
+
+  /** The command line while it runs, as a user of this daemon has it. */
+  start(args: readonly string[], options: TestHostOptions = {}): TestCli {
+    // The daemon's clock stands still, and what happens later shall have a later time.
+    this.#http.core.clock.pass(1);
+    const env = { SANDKASTEN_URL: this.#http.url, SANDKASTEN_API_KEY: ALICES_KEY };
+    return new TestCli(args, { ...options, env: { ...env, ...options.env } });
+  }
+
+  run(args: readonly string[], options?: TestHostOptions): Promise<TestRun> {
+    return this.start(args, options).done;
+  }
+
+  /** Opens a session and gives its id. */
+  async open(...args: readonly string[]): Promise<string> {
+    const { code, stdout, stderr } = await this.run(["open", ...args]);
+    if (code !== 0) throw new Error(stderr);
+    return stdout.trimEnd();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#http[Symbol.asyncDispose]();
+  }
+}

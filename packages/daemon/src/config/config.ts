@@ -1,0 +1,170 @@
+/** The configuration as the daemon's parts use it: in their units, complete, frozen. */
+import { isAbsolute, join, resolve } from "node:path";
+import type { ImagePolicy } from "../images/local-image-store.ts";
+import type { SandboxLimits, SandboxProfile } from "../ports/backend.ts";
+import { parseListenAddress } from "./listen-address.ts";
+import type { ListenAddress } from "./listen-address.ts";
+import type { ConfigValues } from "./schema.ts";
+import type { Source } from "./settings.ts";
+
+/** A key and what its owner may have. */
+export interface ApiKey {
+  /** The owner's name. */
+  readonly name: string;
+  readonly key: string;
+  readonly maxSessions: number;
+  readonly maxRunningExecs: number;
+}
+
+/** A value under the name it has in the file, for showing; secrets are `***`. */
+export interface ShownSetting {
+  readonly key: string;
+  readonly value: unknown;
+  readonly source: Source;
+}
+
+export interface Config {
+  readonly listen: ListenAddress;
+  /** All that are configured, that of `api_key` first; none when the daemon shall make one. */
+  readonly apiKeys: readonly ApiKey[];
+  /** Absolute. */
+  readonly dataDir: string;
+  /** Absolute. */
+  readonly dbPath: string;
+  readonly defaultImage: string;
+  readonly images: ImagePolicy;
+  readonly backend: ConfigValues["backend"];
+  readonly runtime: ConfigValues["runtime"];
+  readonly sessionTtlMs: number;
+  readonly maxSessionLifetimeMs: number;
+  readonly defaults: {
+    readonly limits: SandboxLimits;
+    readonly maxExecTimeoutMs: number;
+    readonly profile: SandboxProfile;
+    readonly networkMode: string;
+  };
+  /** What a request may ask for at most. */
+  readonly maxLimits: SandboxLimits;
+  readonly allowRootProfile: boolean;
+  readonly pool: readonly {
+    readonly image: string;
+    readonly size: number;
+    readonly profile: SandboxProfile;
+  }[];
+  /** Of each key that has none of its own. */
+  readonly quotas: { readonly maxSessions: number; readonly maxRunningExecs: number };
+  readonly shutdown: ConfigValues["shutdown"];
+  readonly workspace: { readonly diskBytes: number; readonly diskInodes: number };
+  readonly journal: {
+    readonly maxBytesPerExec: number;
+    readonly maxBytesPerSession: number;
+    readonly retentionMs: number;
+  };
+  readonly http: {
+    readonly maxBodyBytes: number;
+    readonly maxUploadBytes: number;
+    readonly allowedHosts: readonly string[];
+    readonly allowedOrigins: readonly string[];
+  };
+  readonly outputBudgetBytes: number;
+  readonly logLevel: ConfigValues["log_level"];
+  /** The file that was read, if any. */
+  readonly file?: string;
+  /** What the operator should know and the daemon can live with; log each. */
+  readonly warnings: readonly string[];
+  /** Every key with its value and where that came from. */
+  readonly settings: readonly ShownSetting[];
+}
+
+/** The owner of `api_key`, and of the key that the daemon makes. */
+export const DEFAULT_OWNER = "default";
+const MIB = 2 ** 20;
+
+/** `dataDir` is already absolute. */
+export function shapeConfig(
+  values: ConfigValues,
+  dataDir: string,
+): Omit<Config, "file" | "warnings" | "settings"> {
+  const { defaults, quotas, workspace, journal, http } = values;
+  const profile = defaults.readonly_rootfs ? "restricted" : "root";
+  return {
+    listen: parseListenAddress(values.listen) ?? unchecked("listen"),
+    apiKeys: apiKeysOf(values),
+    dataDir,
+    dbPath: isAbsolute(values.db_path) ? resolve(values.db_path) : join(dataDir, values.db_path),
+    defaultImage: values.default_image,
+    images: imagePolicy(values),
+    backend: values.backend,
+    runtime: values.runtime,
+    sessionTtlMs: values.session_ttl_seconds * 1000,
+    maxSessionLifetimeMs: values.max_session_lifetime_seconds * 1000,
+    defaults: {
+      limits: limitsOf(defaults),
+      maxExecTimeoutMs: defaults.max_exec_timeout_ms,
+      profile,
+      networkMode: defaults.network_mode,
+    },
+    maxLimits: limitsOf(values.max_limits),
+    allowRootProfile: values.allow_root_profile,
+    pool: values.pool.map((entry) => ({ ...entry, profile: entry.profile ?? profile })),
+    quotas: { maxSessions: quotas.max_sessions, maxRunningExecs: quotas.max_running_execs },
+    shutdown: values.shutdown,
+    workspace: {
+      diskBytes: workspace.disk_limit_mb * MIB,
+      diskInodes: workspace.disk_inodes,
+    },
+    journal: {
+      maxBytesPerExec: journal.max_bytes_per_exec,
+      maxBytesPerSession: journal.max_bytes_per_session,
+      retentionMs: journal.retention_seconds * 1000,
+    },
+    http: {
+      maxBodyBytes: http.max_body_bytes,
+      maxUploadBytes: http.max_upload_bytes,
+      allowedHosts: http.allowed_hosts,
+      allowedOrigins: http.allowed_origins,
+    },
+    outputBudgetBytes: values.output_budget_bytes,
+    logLevel: values.log_level,
+  };
+}
+
+function apiKeysOf({ api_key, api_keys, quotas }: ConfigValues): ApiKey[] {
+  const first = api_key === undefined ? [] : [{ name: DEFAULT_OWNER, key: api_key }];
+  const all: ConfigValues["api_keys"] = [...first, ...api_keys];
+  return all.map(({ name, key, max_sessions, max_running_execs }) => ({
+    name,
+    key,
+    maxSessions: max_sessions ?? quotas.max_sessions,
+    maxRunningExecs: max_running_execs ?? quotas.max_running_execs,
+  }));
+}
+
+function imagePolicy({ allowed_images, images }: ConfigValues): ImagePolicy {
+  return {
+    allowedImages: allowed_images,
+    insecureRegistries: images.insecure_registries,
+    pullTimeoutMs: images.pull_timeout_seconds * 1000,
+    limits: {
+      totalBytes: images.max_unpacked_bytes,
+      archiveBytes: images.max_archive_bytes,
+      fileBytes: images.max_file_bytes,
+      entries: images.max_entries,
+      layers: images.max_layers,
+    },
+  };
+}
+
+function limitsOf(limits: ConfigValues["max_limits"]): SandboxLimits {
+  return {
+    memoryBytes: limits.mem_limit_mb * MIB,
+    cpuMillicores: Math.round(limits.cpu_limit * 1000),
+    pids: limits.pids_limit,
+    diskBytes: limits.disk_limit_mb * MIB,
+    diskInodes: limits.disk_inodes,
+  };
+}
+
+function unchecked(key: string): never {
+  throw new TypeError(`${key} was used without having been checked`);
+}

@@ -1,0 +1,111 @@
+/**
+ * Prints `docs/reference/config.md`, made from the declarations of the keys:
+ *
+ *     node packages/daemon/src/config/generate-config-page.ts > docs/reference/config.md
+ *
+ * A test fails while the page is not what this prints.
+ */
+import { z } from "zod";
+import { configKeys, innerSchema } from "./keys.ts";
+import type { ConfigKey } from "./keys.ts";
+import { LEGACY_VARIABLES } from "./legacy-variables.ts";
+import { configSchema } from "./schema.ts";
+
+const INTRODUCTION = `# Configuration
+
+Made from the declarations in \`packages/daemon/src/config/schema.ts\`; change them there.
+
+A value comes from, each overruling the one before:
+
+1. the default,
+2. \`sandkasten.yaml\`: the file that \`--config\` or \`SANDKASTEN_CONFIG\` names and that must exist, else the one in the current directory, else, for root, \`/etc/sandkasten/sandkasten.yaml\`. One that merely lies in the current directory must belong to the user (or root) and not be writable by everybody,
+3. the environment: \`SANDKASTEN_\` and the key in capitals, its parts joined by \`_\`,
+4. flags: \`--defaults.mem-limit-mb 1024\`; dots, dashes and underscores are the same.
+
+A name that is not known is refused with the nearest one that is, and a value that is not allowed with what is; all faults are reported at once, those of the file with line and column.
+
+In variables and flags, lists have commas, times may be durations (\`90s\`, \`30m\`, \`1h30m\`) and sizes may have a unit (\`8MiB\`, \`2GiB\`). An empty variable counts as not set. A relative \`data_dir\` starts at the file that has it, else at the current directory; \`~/\` is the home directory.
+
+\`\`\`yaml
+listen: "127.0.0.1:8080"
+api_key: "sk-sandbox-your-own-secret"
+default_image: "sandbox-runtime:base"
+allowed_images:
+  - "sandbox-runtime:base"
+  - "sandbox-runtime:python"
+  - "sandbox-runtime:node"
+db_path: "./sandkasten.db"
+session_ttl_seconds: 1800
+defaults:
+  cpu_limit: 1.0
+  mem_limit_mb: 512
+  pids_limit: 256
+  max_exec_timeout_ms: 120000
+  network_mode: "none"
+  readonly_rootfs: true
+pool:
+  - image: "sandbox-runtime:python"
+    size: 2
+api_keys:
+  - name: "ci"
+    key: "sk-sandbox-another-secret"
+    max_sessions: 20
+\`\`\`
+
+A file with keys should have mode 600; the daemon warns when others can read it.
+
+## Keys
+`;
+
+const OLDER = `## Older variables
+
+These are read, too, when the variable with \`SANDKASTEN_\` is not set. They overrule the file. Other variables with these prefixes belong to other programs and are left alone.
+`;
+
+/** The whole page. */
+export function configPage(): string {
+  const keys = configKeys().map((key) => [
+    `\`${key.name}\``,
+    `\`${key.variable}\``,
+    defaultOf(key),
+    [key.description, ...allowed(key)].join(". "),
+  ]);
+  const older = LEGACY_VARIABLES.map(({ names, key, note }) => [
+    names.map((name) => `\`${name}\``).join(" or "),
+    `\`${key}\``,
+    note,
+  ]);
+  return [
+    INTRODUCTION,
+    table(["key", "variable", "default", "meaning"], keys),
+    OLDER,
+    table(["variable", "key", "form"], older),
+  ].join("\n");
+}
+
+function defaultOf({ path, unset }: ConfigKey): string {
+  if (unset !== undefined) return unset;
+  let value: unknown = configSchema.parse({});
+  for (const name of path) value = (value as Record<string, unknown>)[name];
+  if (Array.isArray(value) && value.length === 0) return "none";
+  return `\`${String(value)}\``;
+}
+
+/** What the schema allows, where it can be said in a few words. */
+function allowed({ schema }: ConfigKey): string[] {
+  const inner = innerSchema(schema);
+  if (inner instanceof z.ZodEnum) {
+    return [`One of ${inner.options.map((option) => `\`${option}\``).join(", ")}`];
+  }
+  if (inner instanceof z.ZodNumber) return [`${inner.minValue} to ${inner.maxValue}`];
+  return [];
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  const rule = `|${head.map(() => "---").join("|")}|`;
+  return `${[line(head), rule, ...rows.map(line)].join("\n")}\n`;
+}
+
+if (import.meta.main) process.stdout.write(configPage());

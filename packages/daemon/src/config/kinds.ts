@@ -1,0 +1,88 @@
+/** The kinds of value that configuration keys have, each saying what it allows. */
+import { z } from "zod";
+import { ImageAllowlist } from "../images/allowlist.ts";
+import { parseReference } from "../images/reference.ts";
+import { LISTEN_FORM, parseListenAddress } from "./listen-address.ts";
+
+export function wholeNumber(least: number, most: number) {
+  const error = `must be a whole number from ${least} to ${most}`;
+  return z.int({ error }).min(least, { error }).max(most, { error });
+}
+
+export function anyNumber(least: number, most: number) {
+  const error = `must be a number from ${least} to ${most}`;
+  return z.number({ error }).min(least, { error }).max(most, { error });
+}
+
+export function oneOf<const Values extends readonly [string, ...string[]]>(...values: Values) {
+  return z.enum(values, {
+    error: values.length === 1 ? `must be ${values[0]}` : `must be one of ${values.join(", ")}`,
+  });
+}
+
+export const yesOrNo = () => z.boolean({ error: "must be true or false" });
+
+export function text(error: string, fits: (value: string) => boolean) {
+  return z.string({ error }).refine(fits, { error });
+}
+
+export function listOf<Element extends z.ZodType>(element: Element) {
+  return z.array(element, { error: "must be a list" });
+}
+
+/** An element of a list; what it must look like is said by its fields. */
+export function mapping<Shape extends z.ZodRawShape>(shape: Shape) {
+  return z.strictObject(shape, {
+    error: `must be a mapping with ${Object.keys(shape).join(", ")}`,
+  });
+}
+
+export const listenAddress = () =>
+  text(LISTEN_FORM, (value) => parseListenAddress(value) !== undefined);
+
+export const path = () =>
+  text("must be a path", (value) => value.length > 0 && !value.includes("\0"));
+
+/** It travels in a header, hence no white space and nothing but ASCII. */
+export const apiKey = () =>
+  text("must have 8 to 512 characters, all of them visible ASCII", (value) =>
+    /^[\x21-\x7e]{8,512}$/.test(value),
+  );
+
+export const ownerName = () =>
+  text("must be 1 to 64 of A–Z a–z 0–9 _ . -", (value) => /^[A-Za-z0-9_.-]{1,64}$/.test(value));
+
+export const imageName = () =>
+  text(
+    'must be an image: a short name (python), "host", or [registry/]name[:tag][@sha256:digest] in lower case',
+    (value) => accepted(() => parseReference(value)),
+  );
+
+export const imagePattern = () =>
+  text(
+    "must be an image, or a pattern of images with * (within a path segment) and ** (across them)",
+    (value) => value.length > 0 && accepted(() => new ImageAllowlist([value])),
+  );
+
+export const hostAndPort = () =>
+  text("must be a host, or host:port", (value) =>
+    /^(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/.test(
+      value,
+    ),
+  );
+
+/** `*` is none: a page of any site could then use a key that it got hold of. */
+export const webOrigin = () =>
+  text("must be an origin such as https://app.example.com:8443, without a path", (value) => {
+    const url = URL.parse(value);
+    return url !== null && /^https?:$/.test(url.protocol) && url.origin === value;
+  });
+
+function accepted(parse: () => unknown): boolean {
+  try {
+    parse();
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,93 @@
+/** Variables of older programs that mean something to a key of ours. */
+import type { ConfigKey } from "./keys.ts";
+import type { Layer, Setting } from "./settings.ts";
+import { valueFromText } from "./values-from-text.ts";
+
+export interface LegacyVariable {
+  /** The first that is set counts. */
+  readonly names: readonly string[];
+  /** Name of the key that it sets. */
+  readonly key: string;
+  readonly note: string;
+  /** Turns its text into that of the key; undefined when it says nothing that can be followed. */
+  readonly translate?: (text: string) => string | undefined;
+}
+
+/** Both prefixes of one variable. */
+const station = (name: string): readonly string[] => [
+  `STATION_SANDBOX_${name}`,
+  `STN_SANDBOX_${name}`,
+];
+
+export const LEGACY_VARIABLES: readonly LegacyVariable[] = [
+  {
+    names: ["SANDBOX_SESSION_IDLE_TIMEOUT"],
+    key: "session_ttl_seconds",
+    note: "a duration such as `30m`",
+  },
+  {
+    names: ["SANDBOX_SESSION_MAX_LIFETIME"],
+    key: "max_session_lifetime_seconds",
+    note: "a duration such as `4h`",
+  },
+  { names: station("ALLOWED_IMAGES"), key: "allowed_images", note: "a list with commas" },
+  { names: station("DIR"), key: "data_dir", note: "a path" },
+  {
+    names: station("DEFAULT_TIMEOUT_SECONDS"),
+    key: "defaults.max_exec_timeout_ms",
+    note: "in seconds",
+    translate: (text) => (/^\d+(?:\.\d+)?$/.test(text.trim()) ? `${text.trim()}s` : text),
+  },
+  {
+    names: station("MAX_STDOUT_BYTES"),
+    key: "output_budget_bytes",
+    note: "the larger of this and the next",
+  },
+  {
+    names: station("MAX_STDERR_BYTES"),
+    key: "output_budget_bytes",
+    note: "the larger of this and the one before",
+  },
+  {
+    names: station("ALLOW_NETWORK_DEFAULT"),
+    key: "defaults.network_mode",
+    note: "`false` is `none`; `true` is refused, as there is no network to give",
+    translate: (text) => (/^(?:false|no|off|0)$/i.test(text.trim()) ? "none" : text),
+  },
+  {
+    names: station("ENGINE_MODE"),
+    key: "backend",
+    note: "`docker_socket`, `sidecar` and `remote` name engines that this daemon does not have: it says so at the start and uses its own",
+    translate: (text) => (/^(?:docker_socket|sidecar|remote)$/.test(text) ? undefined : text),
+  },
+];
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What older variables say about keys that have no value from a variable of ours. */
+export function legacySettings(
+  env: Environment,
+  keys: readonly ConfigKey[],
+  isSet: (key: ConfigKey) => boolean,
+): Layer {
+  const found = new Map<string, Setting>();
+  const warnings: string[] = [];
+  for (const { names, key: keyName, translate } of LEGACY_VARIABLES) {
+    const key = keys.find(({ name }) => name === keyName);
+    const variable = names.find((name) => (env[name] ?? "") !== "");
+    if (key === undefined || variable === undefined || isSet(key)) continue;
+    const written = env[variable] ?? "";
+    const text = translate === undefined ? written : translate(written);
+    if (text === undefined) {
+      warnings.push(
+        `${variable} is ${JSON.stringify(written)}, which this daemon has no ${keyName} for; it uses its own`,
+      );
+      continue;
+    }
+    const value = valueFromText(key, text);
+    const before = found.get(keyName)?.value;
+    if (typeof before === "number" && typeof value === "number" && before >= value) continue;
+    found.set(keyName, { key, value, written, source: { kind: "env", name: variable } });
+  }
+  return { settings: [...found.values()], problems: [], warnings };
+}

@@ -1,0 +1,300 @@
+import { chmod } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { configKeys } from "./keys.ts";
+import { makePlace } from "./testing/load-fixture.ts";
+
+const KEY = "sk-sandbox-0123456789";
+
+describe("loadConfig() without any configuration", () => {
+  it("has the documented defaults in the units of the daemon", async () => {
+    const { load } = await makePlace();
+    const config = await load();
+    expect(config).toMatchObject({
+      listen: { host: "127.0.0.1", port: 8080 },
+      apiKeys: [],
+      dataDir: "/home/me/.local/share/sandkasten",
+      dbPath: "/home/me/.local/share/sandkasten/sandkasten.db",
+      defaultImage: "host",
+      backend: "auto",
+      runtime: "auto",
+      sessionTtlMs: 1_800_000,
+      maxSessionLifetimeMs: 86_400_000,
+      defaults: {
+        limits: {
+          memoryBytes: 512 * 2 ** 20,
+          cpuMillicores: 1000,
+          pids: 256,
+          diskBytes: 2 ** 30,
+          diskInodes: 65_536,
+        },
+        maxExecTimeoutMs: 120_000,
+        profile: "restricted",
+        networkMode: "none",
+      },
+      maxLimits: { memoryBytes: 2 ** 34, cpuMillicores: 16_000, pids: 16_384 },
+      allowRootProfile: true,
+      pool: [],
+      quotas: { maxSessions: 1000, maxRunningExecs: 256 },
+      shutdown: "keep",
+      workspace: { diskBytes: 2 ** 30, diskInodes: 65_536 },
+      journal: { maxBytesPerExec: 2 ** 28, maxBytesPerSession: 2 ** 30, retentionMs: 86_400_000 },
+      http: { maxBodyBytes: 2 ** 23, maxUploadBytes: 10 * 2 ** 30 },
+      outputBudgetBytes: 2 ** 20,
+      logLevel: "info",
+      warnings: [],
+    });
+    expect(config.images.allowedImages).toEqual([]);
+  });
+
+  it("keeps root's data in /var/lib and others' where XDG_DATA_HOME says", async () => {
+    const { load } = await makePlace();
+    const env = { XDG_DATA_HOME: "/data" };
+    const place = await makePlace("log_level: warn\n");
+    expect((await place.load({ isRoot: true, env })).dataDir).toBe("/var/lib/sandkasten");
+    expect((await load({ env })).dataDir).toBe("/data/sandkasten");
+    expect((await load({ env: { XDG_DATA_HOME: "relative" } })).dataDir).toBe(
+      "/home/me/.local/share/sandkasten",
+    );
+  });
+
+  it("is frozen through and through", async () => {
+    const { load } = await makePlace("pool: [{ image: host, size: 1 }]\n");
+    const config = await load();
+    const thaw = (value: unknown): unknown[] =>
+      typeof value !== "object" || value === null
+        ? []
+        : [...(Object.isFrozen(value) ? [] : [value]), ...Object.values(value).flatMap(thaw)];
+    expect(thaw(config)).toEqual([]);
+    expect(config.pool).toHaveLength(1);
+  });
+});
+
+describe("loadConfig() with several sources", () => {
+  it("lets flags overrule variables, these the file, and it the defaults", async () => {
+    const { load } = await makePlace(
+      "log_level: debug\nsession_ttl_seconds: 60\noutput_budget_bytes: 1\n",
+    );
+    const config = await load({
+      env: { SANDKASTEN_SESSION_TTL_SECONDS: "120", SANDKASTEN_OUTPUT_BUDGET_BYTES: "2" },
+      flags: { "output-budget-bytes": "3" },
+    });
+    expect(config.logLevel).toBe("debug");
+    expect(config.sessionTtlMs).toBe(120_000);
+    expect(config.outputBudgetBytes).toBe(3);
+    expect(config.shutdown).toBe("keep");
+  });
+
+  it("merges groups key by key, and replaces lists as a whole", async () => {
+    const { load } = await makePlace(
+      "defaults: { pids_limit: 100, mem_limit_mb: 100 }\nhttp: { allowed_hosts: [a, b] }\n",
+    );
+    const { defaults, http } = await load({
+      env: { SANDKASTEN_DEFAULTS_MEM_LIMIT_MB: "200", SANDKASTEN_HTTP_ALLOWED_HOSTS: "c, d:80," },
+    });
+    expect(defaults.limits).toMatchObject({ pids: 100, memoryBytes: 200 * 2 ** 20 });
+    expect(http.allowedHosts).toEqual(["c", "d:80"]);
+  });
+
+  it("reads every key from a variable and from a flag of its name", async () => {
+    const { load } = await makePlace();
+    const texts: Record<string, string> = {
+      listen: "127.0.0.1:1",
+      api_key: KEY,
+      api_keys: "ci=abcdefgh=,me=ijklmnop",
+      data_dir: "/d",
+      db_path: "x.db",
+      default_image: "python",
+      allowed_images: "python,ubuntu:*",
+      backend: "oci",
+      runtime: "runc",
+      pool: "python=2",
+      shutdown: "destroy",
+      log_level: "error",
+      "defaults.network_mode": "none",
+      "images.insecure_registries": "r.test:5000",
+      "http.allowed_hosts": "h.test",
+      "http.allowed_origins": "https://o.test",
+    };
+    const textOf = (name: string): string =>
+      texts[name] ?? (/readonly|allow_/.test(name) ? "true" : "70000");
+    const fits = (name: string): string =>
+      ({
+        "defaults.cpu_limit": "2",
+        "max_limits.cpu_limit": "3",
+        "defaults.mem_limit_mb": "70",
+        "defaults.pids_limit": "70",
+        "defaults.disk_limit_mb": "70",
+        "images.max_layers": "70",
+        "images.max_unpacked_bytes": "2MiB",
+        "images.max_archive_bytes": "2MiB",
+        "images.max_file_bytes": "2MiB",
+      })[name] ?? textOf(name);
+    const keys = configKeys();
+    const byVariable = await load({
+      env: Object.fromEntries(keys.map((key) => [key.variable, fits(key.name)])),
+    });
+    const byFlag = await load({
+      flags: Object.fromEntries(keys.map((key) => [key.flag.slice(2), fits(key.name)])),
+    });
+    expect(byVariable.settings.map(({ source }) => source.name)).toEqual(
+      keys.map(({ variable }) => variable),
+    );
+    expect(byFlag.settings.map(({ source }) => source.name)).toEqual(keys.map(({ flag }) => flag));
+    expect({ ...byFlag, settings: [] }).toEqual({ ...byVariable, settings: [] });
+    expect(byVariable).toMatchObject({
+      apiKeys: [
+        { name: "default", key: KEY, maxSessions: 70_000 },
+        { name: "ci", key: "abcdefgh=" },
+        { name: "me", key: "ijklmnop" },
+      ],
+      dbPath: "/d/x.db",
+      pool: [{ image: "python", size: 2, profile: "restricted" }],
+      images: { limits: { totalBytes: 2 ** 21, layers: 70 } },
+    });
+  });
+
+  it("starts a relative data_dir at the file that has it, and knows the home directory", async () => {
+    const { load, directory } = await makePlace("data_dir: ./data\n");
+    expect((await load({ file: "sandkasten.yaml" })).dataDir).toBe(join(directory, "data"));
+    expect((await load({ env: { SANDKASTEN_DATA_DIR: "~/d" } })).dataDir).toBe("/home/me/d");
+    expect((await load({ flags: { "data-dir": "x" }, cwd: directory })).dataDir).toBe(
+      join(directory, "x"),
+    );
+    expect((await load({ flags: { "db-path": "/db/x.db" } })).dbPath).toBe("/db/x.db");
+  });
+
+  it("makes root the usual profile when the root filesystem shall be writable", async () => {
+    const { load } = await makePlace(
+      "defaults: { readonly_rootfs: false }\npool: [{ image: host, size: 1 }]\n",
+    );
+    const config = await load();
+    expect(config.defaults.profile).toBe("root");
+    expect(config.pool[0]?.profile).toBe("root");
+  });
+
+  it("gives each key its own quotas, else the general ones", async () => {
+    const { load } = await makePlace(
+      `api_keys:\n  - { name: ci, key: ${KEY}, max_sessions: 2 }\nquotas: { max_running_execs: 7 }\n`,
+    );
+    expect((await load()).apiKeys).toEqual([
+      { name: "ci", key: KEY, maxSessions: 2, maxRunningExecs: 7 },
+    ]);
+  });
+});
+
+describe("loadConfig() on a faulty configuration", () => {
+  it("reports every problem at once, of all sources and between them", async () => {
+    const { problems, file } = await makePlace(
+      "lisen: x\nsession_ttl_seconds: 0\ndefaults:\n  mem_limit_mb: 20000\n",
+    );
+    expect(
+      await problems({
+        env: { SANDKASTEN_LOG_LEVEL: "loud", SANDKASTEN_LISTEN: "0.0.0.0:80" },
+        flags: { backend: "vm", runtme: "runc" },
+      }),
+    ).toEqual([
+      `${file}:1:1: lisen is not known; the nearest known name is listen`,
+      "--runtme is not known; the nearest known flag is --runtime",
+      `${file}:2:22: session_ttl_seconds is 0; it must be a whole number from 1 to 86400`,
+      'SANDKASTEN_LOG_LEVEL is "loud"; it must be one of trace, debug, info, warn, error, fatal, silent',
+      '--backend is "vm"; it must be one of auto, oci',
+      'listen (SANDKASTEN_LISTEN) is "0.0.0.0:80", which is reachable from other machines, and no key is configured; set api_key (SANDKASTEN_API_KEY) or api_keys, or listen on 127.0.0.1:80',
+      `defaults.mem_limit_mb (${file}:4:17) is 20000, more than the 16384 of max_limits.mem_limit_mb (by default); lower the one or raise the other`,
+    ]);
+  });
+
+  it("never repeats a key", async () => {
+    const secret = "hush-hush";
+    const { problems } = await makePlace(
+      `api_key: "${secret} "\napi_keys:\n  - ${secret}\n  - { name: a, key: "${secret}\\t" }\n  - { name: a, key: [${secret}] }\n`,
+    );
+    const all = await problems({
+      env: { SANDKASTEN_API_KEY: ` ${secret}`, SANDKASTEN_API_KEYS: `${secret},b=hush` },
+      flags: { "api-key": `${secret}\n` },
+    });
+    expect(all).toHaveLength(8);
+    expect(all.join("\n")).not.toContain("hush");
+    expect(all).toContainEqual(
+      "SANDKASTEN_API_KEYS: api_keys[1].key must have 8 to 512 characters, all of them visible ASCII",
+    );
+    const twice = await makePlace(
+      `api_key: ${secret}\napi_keys:\n  - { name: a, key: ${secret} }\n  - { name: a, key: other-key }\n  - { name: default, key: third-key }\n`,
+    );
+    expect(await twice.problems()).toEqual([
+      expect.stringContaining('gives "a" a key that another name has'),
+      expect.stringContaining('uses the name "a" again'),
+      expect.stringContaining('uses the name "default" (which is the name of api_key\'s owner)'),
+    ]);
+  });
+
+  it("refuses a network, which no backend can give", async () => {
+    const { problems, file } = await makePlace("defaults:\n  network_mode: bridge\n");
+    expect(await problems()).toEqual([
+      `${file}:2:17: defaults.network_mode is "bridge"; it must be none: no backend of this daemon gives sandboxes a network yet`,
+    ]);
+  });
+
+  it("refuses the profile root where it is not allowed", async () => {
+    const { problems } = await makePlace(
+      "allow_root_profile: false\ndefaults: { readonly_rootfs: false }\npool: [{ image: host, size: 1, profile: root }]\n",
+    );
+    expect(await problems()).toHaveLength(2);
+  });
+
+  it("refuses images that allowed_images leaves out, where somebody chose them", async () => {
+    const list = "allowed_images: ['python:*']\n";
+    const { load } = await makePlace(list);
+    expect((await load()).warnings).toEqual([
+      expect.stringContaining("sessions that name no image will be refused"),
+    ]);
+    const chosen = await makePlace(
+      `${list}default_image: node\npool: [{ image: "ubuntu:1", size: 1 }, { image: python, size: 1 }, { image: python, size: 2 }]\n`,
+    );
+    expect(await chosen.problems()).toEqual([
+      expect.stringContaining('has "ubuntu:1", which is not among allowed_images'),
+      expect.stringContaining('has "python" again'),
+      expect.stringContaining("default_image"),
+    ]);
+    const fallback = await makePlace("allowed_images: [host]\ndefault_image: node\n");
+    expect((await fallback.load()).defaultImage).toBe("node");
+  });
+
+  it("does not let a stray comma empty a list", async () => {
+    const { problems } = await makePlace("allowed_images: [host]\n");
+    expect(await problems({ env: { SANDKASTEN_ALLOWED_IMAGES: " , " } })).toEqual([
+      'SANDKASTEN_ALLOWED_IMAGES is " , "; it must be a list',
+    ]);
+  });
+});
+
+describe("loadConfig() and who can reach the API", () => {
+  it.each(["0.0.0.0:80", "[::]:80", "192.0.2.1:80", "sandbox.test:80"])(
+    "listens on %s only with a configured key",
+    async (listen) => {
+      const { load, problems } = await makePlace();
+      expect(await problems({ env: { SANDKASTEN_LISTEN: listen } })).toHaveLength(1);
+      for (const keys of [{ SANDKASTEN_API_KEY: KEY }, { SANDKASTEN_API_KEYS: `ci=${KEY}` }]) {
+        const config = await load({ env: { SANDKASTEN_LISTEN: listen, ...keys } });
+        expect(config.listen.port).toBe(80);
+      }
+    },
+  );
+
+  it("warns of a file with keys that others can read, and of no other", async () => {
+    const { load, file } = await makePlace(`api_key: ${KEY}\n`);
+    expect((await load()).warnings).toEqual([]);
+    await chmod(file, 0o640);
+    expect((await load()).warnings).toEqual([
+      `${file} holds keys and others can read it (mode 640); run chmod 600 on it`,
+    ]);
+    const harmless = await makePlace("log_level: warn\n");
+    await chmod(harmless.file, 0o644);
+    expect((await harmless.load()).warnings).toEqual([]);
+  });
+
+  it("warns of the key that stands in examples", async () => {
+    const { load } = await makePlace('api_key: "sk-sandbox-..."\n');
+    expect((await load()).warnings).toEqual([expect.stringContaining("which everybody knows")]);
+  });
+});

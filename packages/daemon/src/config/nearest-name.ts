@@ -1,0 +1,66 @@
+/** Finds the known name that a mistyped one is nearest to. */
+
+export interface Candidate {
+  /** What the given name is held against. */
+  readonly compared: string;
+  /** What is suggested. */
+  readonly shown: string;
+  /** Added to the distance, for names that belong elsewhere. */
+  readonly penalty?: number;
+}
+
+/** The nearest of the candidates, the first one among equals. */
+export function nearestName(name: string, candidates: readonly Candidate[]): string {
+  let best = { shown: "", distance: Number.POSITIVE_INFINITY };
+  for (const { compared, shown, penalty = 0 } of candidates) {
+    const distance = editDistance(plain(name), plain(compared)) + penalty;
+    if (distance < best.distance) best = { shown, distance };
+  }
+  return best.shown;
+}
+
+/** Names by their whole and, a little further away, by their last part alone. */
+export function byWholeOrLastPart(
+  names: readonly { readonly path: readonly string[]; readonly shown: string }[],
+): Candidate[] {
+  return names.flatMap(({ path, shown }) => [
+    { compared: path.join("_"), shown },
+    { compared: path.at(-1) ?? "", shown, penalty: 1 },
+  ]);
+}
+
+/** camelCase, dashes and dots are slips, not other names. */
+function plain(name: string): string {
+  return name
+    .slice(0, 128)
+    .replace(/[^A-Za-z0-9]/g, "")
+    .toLowerCase();
+}
+
+/** How many letters to insert, remove, replace or swap with their neighbour. */
+function editDistance(a: string, b: string): number {
+  let beforeLast: number[] = [];
+  let last = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= a.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column++) {
+      const same = a[row - 1] === b[column - 1];
+      let cost = Math.min(
+        at(last, column) + 1,
+        at(current, column - 1) + 1,
+        at(last, column - 1) + (same ? 0 : 1),
+      );
+      if (a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]) {
+        cost = Math.min(cost, at(beforeLast, column - 2) + 1);
+      }
+      current.push(cost);
+    }
+    beforeLast = last;
+    last = current;
+  }
+  return at(last, b.length);
+}
+
+function at(costs: readonly number[], index: number): number {
+  return costs[index] ?? Number.POSITIVE_INFINITY;
+}

@@ -1,0 +1,148 @@
+/** Rules that hold between keys: each value is fine by itself, but not beside the others. */
+import { ImageAllowlist } from "../images/allowlist.ts";
+import { HOST_REFERENCE, parseReference } from "../images/reference.ts";
+import { DEFAULT_OWNER } from "./config.ts";
+import { exposureProblem, parseListenAddress } from "./listen-address.ts";
+import type { ConfigValues } from "./schema.ts";
+import type { Source } from "./settings.ts";
+
+export interface Verdict {
+  readonly problems: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+interface Rule {
+  /** What it looks at; with a fault in one of them it has nothing to say. */
+  readonly keys: readonly (keyof ConfigValues)[];
+  readonly judge: (values: ConfigValues, sourceOf: SourceOf) => Partial<Verdict>;
+}
+
+/** Where the value of a key, by its name, came from. */
+export type SourceOf = (key: string) => Source;
+
+const RULES: readonly Rule[] = [
+  { keys: ["listen", "api_key", "api_keys"], judge: judgeListen },
+  { keys: ["api_key", "api_keys"], judge: judgeKeys },
+  { keys: ["defaults", "max_limits"], judge: judgeLimits },
+  { keys: ["defaults", "allow_root_profile", "pool"], judge: judgeProfiles },
+  { keys: ["pool", "allowed_images"], judge: judgePool },
+  { keys: ["default_image", "allowed_images"], judge: judgeDefaultImage },
+];
+
+/** `isFaulty` tells of a key or group in which a fault was found already. */
+export function judge(
+  values: ConfigValues,
+  sourceOf: SourceOf,
+  isFaulty: (key: string) => boolean,
+): Verdict {
+  const verdicts = RULES.filter(({ keys }) => !keys.some(isFaulty)).map((rule) =>
+    rule.judge(values, sourceOf),
+  );
+  return {
+    problems: verdicts.flatMap(({ problems = [] }) => problems),
+    warnings: verdicts.flatMap(({ warnings = [] }) => warnings),
+  };
+}
+
+/** A key with its source, as in `listen (SANDKASTEN_LISTEN)`. */
+function named(key: string, sourceOf: SourceOf): string {
+  const { kind, name } = sourceOf(key);
+  return kind === "default" ? `${key} (by default)` : `${key} (${name})`;
+}
+
+function judgeListen(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
+  const { listen, api_key, api_keys } = values;
+  const address = parseListenAddress(listen);
+  const keys = [...(api_key === undefined ? [] : [api_key]), ...api_keys];
+  const problem = address === undefined ? undefined : exposureProblem(address, keys);
+  if (problem === undefined) return {};
+  return { problems: [`${named("listen", sourceOf)} is "${listen}", which ${problem}`] };
+}
+
+/** The key that examples print, and that people copy. */
+const PLACEHOLDER = "sk-sandbox-...";
+
+function judgeKeys({ api_key, api_keys }: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
+  const where = named("api_keys", sourceOf);
+  const problems: string[] = [];
+  const names = new Set(api_key === undefined ? [] : [DEFAULT_OWNER]);
+  const keys = new Set(api_key === undefined ? [] : [api_key]);
+  for (const { name, key } of api_keys) {
+    if (names.has(name)) {
+      const note = name === DEFAULT_OWNER ? " (which is the name of api_key's owner)" : "";
+      problems.push(`${where} uses the name "${name}"${note} again; each key needs its own`);
+    }
+    if (keys.has(key)) problems.push(`${where} gives "${name}" a key that another name has`);
+    names.add(name);
+    keys.add(key);
+  }
+  const holder = named(api_key === PLACEHOLDER ? "api_key" : "api_keys", sourceOf);
+  const warnings = keys.has(PLACEHOLDER)
+    ? [`${holder} holds the key that stands in examples, which everybody knows; choose another`]
+    : [];
+  return { problems, warnings };
+}
+
+function judgeLimits(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
+  const { defaults, max_limits } = values;
+  const limits = Object.keys(max_limits) as (keyof ConfigValues["max_limits"])[];
+  const problems = limits
+    .filter((limit) => defaults[limit] > max_limits[limit])
+    .map((limit) => {
+      const [given, most] = [`defaults.${limit}`, `max_limits.${limit}`];
+      return `${named(given, sourceOf)} is ${defaults[limit]}, more than the ${max_limits[limit]} of ${named(most, sourceOf)}; lower the one or raise the other`;
+    });
+  return { problems };
+}
+
+function judgeProfiles(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
+  const { allow_root_profile, defaults, pool } = values;
+  if (allow_root_profile) return {};
+  const forbidden = `but ${named("allow_root_profile", sourceOf)} is false`;
+  const rootfs = named("defaults.readonly_rootfs", sourceOf);
+  const problems = pool
+    .filter(({ profile }) => profile === "root")
+    .map(({ image }) => `${named("pool", sourceOf)} has "${image}" as root, ${forbidden}`);
+  if (!defaults.readonly_rootfs) {
+    problems.push(`${rootfs} is false, which makes root the usual profile, ${forbidden}`);
+  }
+  return { problems };
+}
+
+function judgePool({ pool, allowed_images }: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
+  const where = named("pool", sourceOf);
+  const allowlist = new ImageAllowlist(allowed_images);
+  const problems = pool
+    .filter(({ image }) => !mayBeAllowed(allowlist, image))
+    .map(({ image }) => `${where} has "${image}", ${notAllowed(allowlist, sourceOf)}`);
+  for (const [at, { image, profile }] of pool.entries()) {
+    const first = pool.findIndex((other) => other.image === image && other.profile === profile);
+    if (first < at) problems.push(`${where} has "${image}" again; add up the sizes`);
+  }
+  return { problems };
+}
+
+/** Nobody chose the default default image, so that a list without it is no contradiction. */
+function judgeDefaultImage(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
+  const { default_image, allowed_images } = values;
+  const allowlist = new ImageAllowlist(allowed_images);
+  if (mayBeAllowed(allowlist, default_image)) return {};
+  const fault = `${named("default_image", sourceOf)} is "${default_image}", ${notAllowed(allowlist, sourceOf)}`;
+  return sourceOf("default_image").kind === "default"
+    ? { warnings: [`${fault}; sessions that name no image will be refused`] }
+    : { problems: [`${fault}; add it there or choose another`] };
+}
+
+function notAllowed(allowlist: ImageAllowlist, sourceOf: SourceOf): string {
+  return `which is not among ${named("allowed_images", sourceOf)}: ${allowlist.describe()}`;
+}
+
+/** As the image store decides; what only the store's content tells is given the benefit of the doubt. */
+function mayBeAllowed(allowlist: ImageAllowlist, image: string): boolean {
+  const { canonical, digest, shortcut } = parseReference(image);
+  return (
+    allowlist.allows(canonical) ||
+    digest !== undefined ||
+    (shortcut && allowlist.allows(HOST_REFERENCE))
+  );
+}

@@ -1,0 +1,244 @@
+/**
+ * Every key of the configuration: its form, its default and its meaning.
+ * `docs/reference/config.md` is made from this file.
+ */
+import { z } from "zod";
+import { DEFAULT_UNPACK_LIMITS } from "../images/unpack-budget.ts";
+import {
+  anyNumber,
+  apiKey,
+  hostAndPort,
+  imageName,
+  imagePattern,
+  listenAddress,
+  listOf,
+  mapping,
+  oneOf,
+  ownerName,
+  path,
+  text,
+  webOrigin,
+  wholeNumber,
+  yesOrNo,
+} from "./kinds.ts";
+
+const MIB = 2 ** 20;
+const GIB = 2 ** 30;
+const MAX_BYTES = 2 ** 43;
+const DAY_SECONDS = 86_400;
+const YEAR_SECONDS = 365 * DAY_SECONDS;
+
+const cpus = () => anyNumber(0.01, 1000);
+const memoryMb = () => wholeNumber(16, MAX_BYTES / MIB);
+const processes = () => wholeNumber(16, 4_000_000);
+const diskMb = () => wholeNumber(4, MAX_BYTES / MIB);
+const inodes = () => wholeNumber(64, 2 ** 31);
+const amount = () => wholeNumber(1, 1_000_000);
+const bytes = (least: number) => wholeNumber(least, MAX_BYTES);
+
+/** A key that only holds others. */
+const group = <Shape extends z.ZodRawShape>(shape: Shape) => z.strictObject(shape);
+
+const sessionDefaults = group({
+  cpu_limit: cpus().default(1).meta({ description: "CPUs that a sandbox may use" }),
+  mem_limit_mb: memoryMb().default(512).meta({ description: "Memory of a sandbox, in MiB" }),
+  pids_limit: processes().default(256).meta({
+    description: "Processes and threads that a sandbox may have",
+  }),
+  disk_limit_mb: diskMb().default(1024).meta({
+    description: "Writable disk of a sandbox, in MiB",
+  }),
+  disk_inodes: inodes().default(65_536).meta({
+    description: "Files and directories that this disk can hold",
+  }),
+  max_exec_timeout_ms: wholeNumber(1, DAY_SECONDS * 1000)
+    .default(120_000)
+    .meta({
+      description:
+        "How long a command may run, in milliseconds; requests that ask for more, or for nothing, get this",
+    }),
+  network_mode: text(
+    "must be none: no backend of this daemon gives sandboxes a network yet",
+    (value) => value === "none",
+  )
+    .default("none")
+    .meta({ description: "Network of a sandbox; only `none`, which is a loopback of its own" }),
+  readonly_rootfs: yesOrNo().default(true).meta({
+    description:
+      "Whether the image is read-only and code runs as uid 1000 (profile `restricted`); `false` makes `root` the profile of requests that name none",
+  }),
+});
+
+const maxLimits = group({
+  cpu_limit: cpus().default(16).meta({ description: "CPUs that a request may ask for" }),
+  mem_limit_mb: memoryMb().default(16_384).meta({
+    description: "Memory that a request may ask for, in MiB",
+  }),
+  pids_limit: processes().default(16_384).meta({
+    description: "Processes that a request may ask for",
+  }),
+  disk_limit_mb: diskMb().default(65_536).meta({
+    description: "Disk that a request may ask for, in MiB",
+  }),
+  disk_inodes: inodes().default(4_194_304).meta({
+    description: "Files and directories that a request may ask for",
+  }),
+});
+
+const images = group({
+  insecure_registries: listOf(hostAndPort()).default([]).meta({
+    description: "Registries (`host:port`) that are spoken to without TLS",
+  }),
+  pull_timeout_seconds: wholeNumber(1, DAY_SECONDS).default(1800).meta({
+    description: "How long a download of an image may take",
+  }),
+  max_unpacked_bytes: bytes(MIB).default(DEFAULT_UNPACK_LIMITS.totalBytes).meta({
+    description: "Size of one image after decompression",
+  }),
+  max_archive_bytes: bytes(MIB).default(DEFAULT_UNPACK_LIMITS.archiveBytes).meta({
+    description: "Size of a download or an archive before decompression",
+  }),
+  max_file_bytes: bytes(MIB).default(DEFAULT_UNPACK_LIMITS.fileBytes).meta({
+    description: "Size of one file in an image",
+  }),
+  max_entries: wholeNumber(1, 100_000_000).default(DEFAULT_UNPACK_LIMITS.entries).meta({
+    description: "Files and directories of one image, all layers together",
+  }),
+  max_layers: wholeNumber(1, 1000).default(DEFAULT_UNPACK_LIMITS.layers).meta({
+    description: "Layers of one image",
+  }),
+});
+
+export const configSchema = group({
+  listen: listenAddress().default("127.0.0.1:8080").meta({
+    description:
+      "Address of the HTTP API, `host:port`; port 0 takes one that is free. Beyond loopback only with a configured key",
+  }),
+  api_key: apiKey().optional().meta({
+    description: "The key that clients send. It is the owner `default`",
+    secret: true,
+    unset: "made at the first start, in `api-key` below `data_dir`",
+  }),
+  api_keys: listOf(
+    mapping({
+      name: ownerName(),
+      key: apiKey(),
+      max_sessions: amount().optional(),
+      max_running_execs: amount().optional(),
+    }),
+  )
+    .default([])
+    .meta({
+      description:
+        "Further keys: a list of `name`, `key` and, where they differ from `quotas`, `max_sessions` and `max_running_execs`. Each is an owner of its own, whose sessions do not exist for the others. As a variable: `name=key,name=key`",
+      secret: true,
+    }),
+  data_dir: path().optional().meta({
+    description: "Where sandboxes, images, output and the database are kept",
+    unset:
+      "`/var/lib/sandkasten` for root, else `sandkasten` below `$XDG_DATA_HOME` or `~/.local/share`",
+  }),
+  db_path: path().default("sandkasten.db").meta({
+    description: "The database; relative to `data_dir`",
+  }),
+  default_image: imageName().default("host").meta({
+    description: "Image of sessions that name none",
+  }),
+  allowed_images: listOf(imagePattern()).default([]).meta({
+    description:
+      "Images that may be used: names, or patterns with `*` (within a path segment) and `**` (across them). Empty allows all",
+  }),
+  images: images.prefault({}),
+  backend: oneOf("auto", "oci").default("auto").meta({ description: "What makes sandboxes" }),
+  runtime: oneOf("auto", "crun", "runc", "runsc").default("auto").meta({
+    description: "The OCI runtime; `auto` picks by version, `runsc` (gVisor) only by choice",
+  }),
+  session_ttl_seconds: wholeNumber(1, DAY_SECONDS).default(1800).meta({
+    description: "How long a session lives without use, unless it asks otherwise",
+  }),
+  max_session_lifetime_seconds: wholeNumber(1, YEAR_SECONDS).default(DAY_SECONDS).meta({
+    description: "How long a session lives in any case, used or not",
+  }),
+  defaults: sessionDefaults.prefault({}),
+  max_limits: maxLimits.prefault({}),
+  allow_root_profile: yesOrNo().default(true).meta({
+    description: "Whether requests may ask for the profile `root` (root inside, writable image)",
+  }),
+  pool: listOf(
+    mapping({
+      image: imageName(),
+      size: wholeNumber(0, 1000),
+      profile: oneOf("restricted", "root").optional(),
+    }),
+  )
+    .default([])
+    .meta({
+      description:
+        "Sandboxes that are kept ready: a list of `image`, `size` and optionally `profile`. As a variable: `image=size,image=size`",
+    }),
+  quotas: group({
+    max_sessions: amount().default(1000).meta({
+      description: "Living sessions that one key may have",
+    }),
+    max_running_execs: amount().default(256).meta({
+      description: "Commands that one key may have running",
+    }),
+  }).prefault({}),
+  shutdown: oneOf("keep", "destroy").default("keep").meta({
+    description:
+      "What becomes of sandboxes when the daemon stops: `keep` leaves them running for the next start",
+  }),
+  workspace: group({
+    disk_limit_mb: wholeNumber(16, MAX_BYTES / MIB)
+      .default(1024)
+      .meta({
+        description: "Disk of a new persistent workspace, in MiB",
+      }),
+    disk_inodes: inodes().default(65_536).meta({
+      description: "Files and directories that it can hold",
+    }),
+  }).prefault({}),
+  journal: group({
+    max_bytes_per_exec: bytes(65_536)
+      .default(256 * MIB)
+      .meta({
+        description: "Output that is kept of one command; beyond it the middle is dropped",
+      }),
+    max_bytes_per_session: bytes(65_536).default(GIB).meta({
+      description: "Output that is kept of one session",
+    }),
+    retention_seconds: wholeNumber(0, YEAR_SECONDS).default(DAY_SECONDS).meta({
+      description: "How long output is kept after its session has ended",
+    }),
+  }).prefault({}),
+  http: group({
+    max_body_bytes: wholeNumber(1024, GIB)
+      .default(8 * MIB)
+      .meta({
+        description: "Size of a JSON request",
+      }),
+    max_upload_bytes: bytes(1024)
+      .default(10 * GIB)
+      .meta({
+        description: "Size of an uploaded file or archive",
+      }),
+    allowed_hosts: listOf(hostAndPort()).default([]).meta({
+      description: "Further names, `name` or `name:port`, that a request's Host header may have",
+    }),
+    allowed_origins: listOf(webOrigin()).default([]).meta({
+      description:
+        "Origins of web pages whose scripts may call the API, as `https://app.example.com`",
+    }),
+  }).prefault({}),
+  output_budget_bytes: wholeNumber(0, 16 * MIB)
+    .default(MIB)
+    .meta({
+      description: "How much output an answer holds, head and tail; the rest is read by cursor",
+    }),
+  log_level: oneOf("trace", "debug", "info", "warn", "error", "fatal", "silent")
+    .default("info")
+    .meta({ description: "The least that is logged" }),
+});
+
+/** All values, merged and checked, under the names that the file has. */
+export type ConfigValues = z.output<typeof configSchema>;

@@ -1,0 +1,101 @@
+/** The daemon as a whole: brought up stage by stage, and taken down in the reverse order. */
+import { mkdir } from "node:fs/promises";
+import { SandboxError } from "@sandkasten/protocol";
+import { pino } from "pino";
+import type { Logger } from "pino";
+import { composeDaemon, composeEmbedded, embeddedOptions } from "./compose.ts";
+import type { DaemonParts } from "./compose.ts";
+import type { Config } from "./config/config.ts";
+import { lockDataDir } from "./data-dir-lock.ts";
+import { ensureApiKey } from "./config/ensure-api-key.ts";
+import type { BackendHealth } from "./ports/backend.ts";
+
+export interface StartOptions {
+  /** Told of every stage as it begins. */
+  readonly onProgress?: (stage: string) => void;
+  /** Where the daemon's log goes; stderr when absent. */
+  readonly log?: Logger;
+}
+
+export interface Daemon {
+  readonly url: string;
+  /** A key that it accepts. */
+  readonly apiKey: string;
+  /** Lets requests end, then keeps or destroys the sandboxes, as configured. */
+  stop(): Promise<void>;
+}
+
+export async function startDaemon(config: Config, options: StartOptions = {}): Promise<Daemon> {
+  const log = options.log ?? pino({ level: config.logLevel }, pino.destination(2));
+  const stage = options.onProgress ?? ((): void => undefined);
+  for (const warning of config.warnings) log.warn(warning);
+  const stack = new AsyncDisposableStack();
+  try {
+    stage("data directory");
+    await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+    stack.use(lockDataDir(config.dataDir));
+    const { key: apiKey, apiKeys } = await ensureApiKey(config);
+    stage("sandboxes and images");
+    const parts = await composeDaemon(config, apiKeys, log);
+    stack.defer(() => parts.store.close());
+    stage("earlier sessions");
+    const reconciled = await parts.core.start();
+    stage("listener");
+    const url = await listen(parts, config);
+    log.info({ url, ...reconciled }, "listening");
+    return { url, apiKey, stop: async () => await stop(parts, config, stack, log) };
+  } catch (error) {
+    await stack.disposeAsync();
+    throw error;
+  }
+}
+
+/** What the machine can do, for `sandkasten doctor`; never rejects for what the machine lacks. */
+export async function checkMachine(config: Config): Promise<BackendHealth> {
+  try {
+    await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+    const { backend } = await composeEmbedded(embeddedOptions(config));
+    return await backend.health();
+  } catch (error) {
+    const detail = error instanceof Error ? error.message : String(error);
+    return { usable: false, checks: [{ name: "start", ok: false, detail }] };
+  }
+}
+
+/** Destroys every sandbox in the data directory, whose daemon must not run; tells which. */
+export async function sweep(config: Config): Promise<readonly string[]> {
+  using _lock = lockDataDir(config.dataDir);
+  const { backend } = await composeEmbedded(embeddedOptions(config));
+  const found = await backend.list();
+  for (const { id } of found) await backend.destroy(id);
+  return found.map(({ id }) => id);
+}
+
+async function listen({ app }: DaemonParts, { listen: { host, port } }: Config): Promise<string> {
+  try {
+    return await app.listen({ host, port });
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code !== "EADDRINUSE" && code !== "EACCES" && code !== "EADDRNOTAVAIL") throw cause;
+    const why = { EADDRINUSE: "is in use", EACCES: "is not allowed", EADDRNOTAVAIL: "is not here" };
+    throw new SandboxError(
+      "CONFLICT",
+      `the address ${host}:${port} ${why[code]}; listen elsewhere with SANDKASTEN_LISTEN or --listen`,
+      { cause },
+    );
+  }
+}
+
+/** No new requests; those under way end, or are told that the daemon stops. */
+async function stop(
+  { app, core }: DaemonParts,
+  config: Config,
+  stack: AsyncDisposableStack,
+  log: Logger,
+): Promise<void> {
+  const closed = app.close();
+  await core.stop(config.shutdown);
+  await closed;
+  await stack.disposeAsync();
+  log.info("stopped");
+}

@@ -1,0 +1,111 @@
+/** What a request asks to be run, in the core's terms. */
+import { SandboxError } from "@sandkasten/protocol";
+import type { ExecRequestBody } from "@sandkasten/protocol";
+import type { ExecCommand } from "../../ports/channel.ts";
+import type { StartExecOptions } from "../../sessions/services.ts";
+
+/** Linux takes no longer argument. */
+const MAX_ARGUMENT_BYTES = 131_071;
+
+export interface StartDefaults {
+  readonly outputBudgetBytes?: number | undefined;
+  readonly idempotencyKey?: string | undefined;
+}
+
+export function startOptions(body: ExecRequestBody, defaults: StartDefaults): StartExecOptions {
+  const cwd = synonym(body.cwd, body.workdir, "cwd", "workdir");
+  const stdin = stdinOf(body);
+  const outputBudgetBytes = body.output_budget_bytes ?? defaults.outputBudgetBytes;
+  const timeoutMs = body.timeout_ms ?? secondsToMs(body.timeout_seconds);
+  return {
+    command: commandOf(body),
+    ...(cwd !== undefined && { cwd }),
+    ...(body.env !== undefined && { env: body.env }),
+    ...(stdin !== undefined && { stdin }),
+    ...(body.merge !== undefined && { merge: body.merge }),
+    ...(timeoutMs !== undefined && { timeoutMs }),
+    ...(body.idle_timeout_ms !== undefined && { idleTimeoutMs: body.idle_timeout_ms }),
+    ...(outputBudgetBytes !== undefined && { outputBudgetBytes }),
+    ...(defaults.idempotencyKey !== undefined && { idempotencyKey: defaults.idempotencyKey }),
+  };
+}
+
+function commandOf(body: ExecRequestBody): ExecCommand {
+  const command = synonym(body.cmd, body.command, "cmd", "command");
+  if (command === undefined)
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      "the body has no `cmd`; give shell text or a list of arguments",
+    );
+  const { user, pty } = body;
+  const stateful = body.stateful ?? typeof command === "string";
+  if (stateful) {
+    if (user !== undefined || pty !== undefined)
+      throw new SandboxError(
+        "INVALID_REQUEST",
+        `the shell that remembers has its own user and no terminal; with \`${user === undefined ? "pty" : "user"}\` give a list of arguments, or \`stateful\`: false`,
+      );
+    return {
+      kind: "shell",
+      text: typeof command === "string" ? command : command.map(quoted).join(" "),
+    };
+  }
+  return {
+    kind: "process",
+    argv: typeof command === "string" ? freshShell(command) : command,
+    ...(user !== undefined && { user }),
+    ...(pty !== undefined && { pty }),
+  };
+}
+
+/** Text in a shell of its own: bash where there is one, else sh, as with the shell that remembers. */
+export function freshShell(text: string): readonly string[] {
+  if (Buffer.byteLength(text) > MAX_ARGUMENT_BYTES)
+    throw new SandboxError(
+      "PAYLOAD_TOO_LARGE",
+      `a fresh shell takes at most ${MAX_ARGUMENT_BYTES} bytes of text; write it to a file and run that`,
+    );
+  const script = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else eval "$1"; fi';
+  return ["/bin/sh", "-c", script, "sh", text];
+}
+
+/** A shell to sit at. */
+export function loginShell(): readonly string[] {
+  const script = "if command -v bash >/dev/null 2>&1; then exec bash -l; else exec sh -l; fi";
+  return ["/bin/sh", "-c", script];
+}
+
+function quoted(argument: string): string {
+  return `'${argument.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+function stdinOf(body: ExecRequestBody): Uint8Array | "open" | undefined {
+  const given = [body.stdin, body.stdin_base64, body.stdin_open === true ? true : undefined];
+  if (given.filter((value) => value !== undefined).length > 1)
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      "give one of `stdin`, `stdin_base64` and `stdin_open`, not several",
+    );
+  if (body.stdin_open === true) return "open";
+  if (body.stdin !== undefined) return Buffer.from(body.stdin);
+  return body.stdin_base64 === undefined ? undefined : Buffer.from(body.stdin_base64, "base64");
+}
+
+function secondsToMs(seconds: number | undefined): number | undefined {
+  return seconds === undefined ? undefined : Math.ceil(seconds * 1000);
+}
+
+/** Two names for one thing may both be given, but not for two different things. */
+function synonym<T extends string | readonly string[]>(
+  one: T | undefined,
+  other: T | undefined,
+  name: string,
+  otherName: string,
+): T | undefined {
+  if (one !== undefined && other !== undefined && JSON.stringify(one) !== JSON.stringify(other))
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      `\`${name}\` and \`${otherName}\` are two names for one thing and must not differ; give one`,
+    );
+  return one ?? other;
+}

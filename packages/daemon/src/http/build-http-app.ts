@@ -1,0 +1,110 @@
+/** Puts the HTTP layer together: it parses, calls the services and serialises, nothing else. */
+import { mkdir, readdir, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { FastifyInstance } from "fastify";
+import type { Logger } from "pino";
+import type { ImageStore } from "../ports/image-store.ts";
+import type { Services } from "../sessions/services.ts";
+import type { App, HttpContext, HttpLimits } from "./context.ts";
+import { ErrorAnswers } from "./error-answer.ts";
+import { Gate } from "./gate.ts";
+import { readJsonBodies } from "./json-body.ts";
+import { KeyRing } from "./keys.ts";
+import type { KeyHolder } from "./keys.ts";
+import { describeApi } from "./openapi.ts";
+import { KnownHosts } from "./origins.ts";
+import { RequestLife } from "./request-life.ts";
+import { RequestMetrics } from "./request-metrics.ts";
+import { IMPORT_PREFIX } from "./routes/image-import.ts";
+import { registerRoutes } from "./routes/register-routes.ts";
+import { createServer } from "./server.ts";
+import { Shutdown } from "./shutdown.ts";
+
+export interface HttpAppOptions {
+  readonly services: Services;
+  readonly images: ImageStore;
+  readonly callers: readonly KeyHolder[];
+  readonly log: Logger;
+  readonly version: string;
+  /** Name of the backend, to be shown. */
+  readonly backend: string;
+  readonly limits: HttpLimits;
+  /** Names under which the daemon may be spoken to, beside those of loopback and the address it is reached at. */
+  readonly allowedHosts: readonly string[];
+  /** Origins of pages that may use the daemon, as `https://example.org`. */
+  readonly allowedOrigins: readonly string[];
+  /** Where images are kept while they arrive; what earlier daemons left there is swept. */
+  readonly uploadDir: string;
+  /** Directories of the host whose paths no answer may name; the one that `uploadDir` is in when absent. */
+  readonly hostPaths?: readonly string[];
+  /** The core's own when absent. */
+  readonly outputBudgetBytes?: number;
+  /** Whether sandboxes can be made; always when absent. */
+  readonly ready?: () => boolean;
+  /** How long a client may take to go on reading or writing. */
+  readonly stallTimeoutMs?: number;
+  /** How often quiet streams and sockets are pinged. */
+  readonly pingIntervalMs?: number;
+  /** How long the head of a request may take. */
+  readonly headersTimeoutMs?: number;
+}
+
+const DEFAULT_STALL_TIMEOUT_MS = 60_000;
+const DEFAULT_PING_INTERVAL_MS = 15_000;
+/** Transfers that are under way when the daemon stops may take so long to end. */
+const CLOSING_GRACE_MS = 5_000;
+
+export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInstance> {
+  const { uploadDir, limits } = options;
+  await sweep(uploadDir);
+  const context: HttpContext = {
+    services: options.services,
+    images: options.images,
+    limits,
+    version: options.version,
+    backend: options.backend,
+    ...(options.outputBudgetBytes !== undefined && {
+      outputBudgetBytes: options.outputBudgetBytes,
+    }),
+    uploadDir,
+    stallTimeoutMs: options.stallTimeoutMs ?? DEFAULT_STALL_TIMEOUT_MS,
+    pingIntervalMs: options.pingIntervalMs ?? DEFAULT_PING_INTERVAL_MS,
+    ready: options.ready ?? ((): boolean => true),
+    shutdown: new Shutdown(),
+    answers: new ErrorAnswers(options.hostPaths ?? [dirname(uploadDir)]),
+    metrics: new RequestMetrics(),
+  };
+  const gate = new Gate({
+    keys: new KeyRing(options.callers),
+    hosts: new KnownHosts(options.allowedHosts),
+    allowedOrigins: new Set(options.allowedOrigins),
+  });
+  const life = new RequestLife(context, gate);
+  const app = createServer({
+    log: options.log,
+    onUnroutable: (error, request, reply) => life.unroutable(error, request, reply),
+    ...(options.headersTimeoutMs !== undefined && { headersTimeoutMs: options.headersTimeoutMs }),
+  });
+  life.attach(app);
+  readJsonBodies(app, limits.maxBodyBytes, context.stallTimeoutMs);
+  await describeApi(app, options.version);
+  await registerRoutes(app, context);
+  closeInTime(app, context.shutdown);
+  return app as unknown as FastifyInstance;
+}
+
+/** What lasts long is told to end, and what does not end is cut off after a while. */
+function closeInTime(app: App, shutdown: Shutdown): void {
+  app.addHook("preClose", (done) => {
+    shutdown.begin();
+    setTimeout(() => app.server.closeAllConnections(), CLOSING_GRACE_MS).unref();
+    done();
+  });
+}
+
+/** What a killed daemon left of images on their way is of no use to anybody. */
+async function sweep(directory: string): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const left = (await readdir(directory)).filter((name) => name.startsWith(IMPORT_PREFIX));
+  for (const name of left) await rm(join(directory, name), { recursive: true, force: true });
+}

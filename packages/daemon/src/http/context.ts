@@ -1,0 +1,59 @@
+/** What the parts of the HTTP layer share, and what they add to Fastify's types. */
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { FastifyInstance } from "fastify";
+import type { ZodTypeProvider } from "fastify-type-provider-zod";
+import type { Logger } from "pino";
+import type { ImageStore } from "../ports/image-store.ts";
+import type { Caller, Services } from "../sessions/services.ts";
+import type { ErrorAnswers } from "./error-answer.ts";
+import type { RequestMetrics } from "./request-metrics.ts";
+import type { Shutdown } from "./shutdown.ts";
+
+/** `open` needs no key; `browser` also takes the key as password of HTTP Basic; `socket` also as a subprotocol. */
+export type RouteAccess = "open" | "browser" | "socket";
+
+/** How a route reads its body: as JSON whatever its type is called, as bytes, or as a form. */
+export type RouteBody = "json" | "bytes" | "form";
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** Who asks; set before any handler runs, except on open routes. */
+    caller: Caller;
+  }
+  interface FastifyContextConfig {
+    /** A key in the Authorization header when absent. */
+    readonly access?: RouteAccess;
+    /** JSON when absent. */
+    readonly body?: RouteBody;
+    /** Its answers last as long as somebody listens, so that their durations say nothing. */
+    readonly stream?: boolean;
+  }
+}
+
+export type App = FastifyInstance<Server, IncomingMessage, ServerResponse, Logger, ZodTypeProvider>;
+
+export interface HttpLimits {
+  /** Of a JSON body. */
+  readonly maxBodyBytes: number;
+  /** Of a file, an archive or an image. */
+  readonly maxUploadBytes: number;
+}
+
+export interface HttpContext {
+  readonly services: Services;
+  readonly images: ImageStore;
+  readonly limits: HttpLimits;
+  readonly version: string;
+  readonly backend: string;
+  /** How much output a result holds when the request does not say; the core's own when absent. */
+  readonly outputBudgetBytes?: number;
+  /** Where images are kept while they arrive. */
+  readonly uploadDir: string;
+  /** How long a client may take to go on reading or writing. */
+  readonly stallTimeoutMs: number;
+  readonly pingIntervalMs: number;
+  readonly ready: () => boolean;
+  readonly shutdown: Shutdown;
+  readonly answers: ErrorAnswers;
+  readonly metrics: RequestMetrics;
+}

@@ -1,0 +1,42 @@
+/** Tells callers by their keys. */
+import { hash, timingSafeEqual } from "node:crypto";
+import type { Caller } from "../sessions/services.ts";
+
+export interface KeyHolder {
+  readonly key: string;
+  readonly caller: Caller;
+}
+
+/** As `timingSafeEqual`: takes buffers of one length. */
+export type CompareDigests = (one: Buffer, other: Buffer) => boolean;
+
+export class KeyRing {
+  readonly #compare: CompareDigests;
+  readonly #entries: readonly { readonly digest: Buffer; readonly caller: Caller }[];
+
+  constructor(holders: readonly KeyHolder[], compare: CompareDigests = timingSafeEqual) {
+    this.#compare = compare;
+    if (holders.length === 0 || holders.some(({ key }) => key === ""))
+      throw new Error("the API needs at least one key, and no key may be empty");
+    this.#entries = holders.map(({ key, caller }) => ({ digest: digestOf(key), caller }));
+  }
+
+  /**
+   * Who has this key.
+   *
+   * SECURITY: digests of equal length are compared in constant time, and all of them, so that the
+   * time tells neither how much of a key was right nor whose it nearly was (threat 50). Guarded by
+   * keys.test.ts.
+   */
+  find(key: string): Caller | undefined {
+    const digest = digestOf(key);
+    let found: Caller | undefined;
+    for (const entry of this.#entries)
+      if (this.#compare(entry.digest, digest)) found = entry.caller;
+    return found;
+  }
+}
+
+function digestOf(key: string): Buffer {
+  return hash("sha256", key, "buffer");
+}

@@ -1,0 +1,15 @@
+/** Names requests, so that an answer can be found in the log. */
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+
+/** The client's own name where it is plain enough for logs and headers, else a new one. */
+export function requestIdOf(request: IncomingMessage): string {
+  const given = request.headers["x-request-id"];
+  return typeof given === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(given)
+    ? given
+    : newRequestId();
+}
+
+export function newRequestId(): string {
+  return randomUUID();
+}

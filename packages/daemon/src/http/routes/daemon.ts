@@ -1,0 +1,111 @@
+/** The daemon itself: whether it is well, which version it is, and what it has done. */
+import { healthSchema, SandboxError, versionSchema } from "@sandkasten/protocol";
+import { answerOf, errors, onlyErrors } from "../answers.ts";
+import type { App, HttpContext } from "../context.ts";
+import { DOCS_POLICY, docsPage } from "../docs-page.ts";
+import { openApiDocument } from "../openapi.ts";
+
+const tags = ["daemon"];
+
+export function healthRoutes(app: App, { ready, shutdown }: HttpContext): void {
+  app.get(
+    "/healthz",
+    {
+      exposeHeadRoute: true,
+      config: { access: "open" },
+      schema: { tags, summary: "The daemon answers", response: { 200: healthSchema } },
+    },
+    () => ({ status: "ok" as const }),
+  );
+
+  app.get(
+    "/readyz",
+    {
+      exposeHeadRoute: true,
+      config: { access: "open" },
+      schema: {
+        tags,
+        summary: "The daemon can make sandboxes",
+        response: {
+          200: healthSchema,
+          ...onlyErrors("SANDBOX_UNREACHABLE"),
+        },
+      },
+    },
+    () => {
+      if (!ready() || shutdown.begun)
+        throw new SandboxError("SANDBOX_UNREACHABLE", "the daemon is starting or stopping");
+      return { status: "ok" as const };
+    },
+  );
+}
+
+export function versionRoutes(
+  app: App,
+  { version, backend, services, metrics }: HttpContext,
+): void {
+  app.get(
+    "/version",
+    { schema: { tags, summary: "Versions", response: { 200: versionSchema, ...errors() } } },
+    () => ({ version, backend, node: process.version }),
+  );
+
+  app.get(
+    "/metrics",
+    {
+      schema: {
+        tags,
+        summary: "Counts and durations for Prometheus",
+        response: {
+          ...answerOf(200, "text/plain", "Metrics in Prometheus' text format"),
+          ...errors(),
+        },
+      },
+    },
+    (_request, reply) =>
+      reply
+        .type("text/plain; version=0.0.4; charset=utf-8")
+        .send(metrics.render(services.counts())),
+  );
+}
+
+export function documentRoutes(app: App): void {
+  let document: string | undefined;
+  let page: string | undefined;
+
+  app.get(
+    "/openapi.json",
+    {
+      config: { access: "browser" },
+      schema: {
+        tags,
+        summary: "This API as an OpenAPI 3.1 document",
+        response: { ...answerOf(200, "application/json", "The document"), ...errors() },
+      },
+    },
+    (_request, reply) => {
+      document ??= JSON.stringify(openApiDocument(app));
+      return reply.type("application/json; charset=utf-8").send(document);
+    },
+  );
+
+  app.get(
+    "/docs",
+    {
+      config: { access: "browser" },
+      schema: {
+        tags,
+        summary: "This API as a page to read",
+        response: { ...answerOf(200, "text/html", "The page"), ...errors() },
+      },
+    },
+    (_request, reply) => {
+      page ??= docsPage(openApiDocument(app));
+      return reply
+        .header("Content-Security-Policy", DOCS_POLICY)
+        .header("Referrer-Policy", "no-referrer")
+        .type("text/html; charset=utf-8")
+        .send(page);
+    },
+  );
+}

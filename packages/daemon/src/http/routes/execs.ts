@@ -1,0 +1,137 @@
+/** Commands: run, started, read by cursor, waited for, signalled and fed. */
+import {
+  execInfoSchema,
+  execPageSchema,
+  execRequestSchema,
+  execResultSchema,
+  listExecsQuery,
+} from "@sandkasten/protocol";
+import type { ExecInfoBody } from "@sandkasten/protocol";
+import type { ExecRow } from "../../ports/session-store.ts";
+import type { Caller } from "../../sessions/services.ts";
+import {
+  errors,
+  EXEC_ERRORS,
+  idempotencyHeaders,
+  KNOWN_EXEC_ERRORS,
+  LIVING_ERRORS,
+} from "../answers.ts";
+import { endError, execInfoBody, execResultBody } from "../bodies/exec-body.ts";
+import { startOptions } from "../bodies/exec-request.ts";
+import { outputPageBody } from "../bodies/output-page.ts";
+import { signalNumber } from "../bodies/signal-number.ts";
+import type { App, HttpContext } from "../context.ts";
+import { execParams, sessionParams } from "./params.ts";
+
+const tags = ["commands"];
+const DEFAULT_PAGE_BYTES = 1_048_576;
+
+/** Where the shell is, for commands that do not know; looked up only then. */
+export async function execInfo(
+  { services }: HttpContext,
+  caller: Caller,
+  row: ExecRow,
+): Promise<ExecInfoBody> {
+  const cwd = row.cwd ?? (await services.sessions.get(caller, row.sessionId)).cwd;
+  return execInfoBody(row, cwd);
+}
+
+export function execRoutes(app: App, context: HttpContext): void {
+  const { services, shutdown, outputBudgetBytes } = context;
+  const { execs } = services;
+
+  app.post(
+    "/sessions/:id/exec",
+    {
+      schema: {
+        tags,
+        summary: "Run a command and wait for its end",
+        description:
+          "A command that exits with an error is a result, not an error. One whose client leaves goes on.",
+        headers: idempotencyHeaders,
+        params: sessionParams,
+        body: execRequestSchema,
+        response: { 200: execResultSchema, ...errors(EXEC_ERRORS, "COMMAND_TIMEOUT") },
+      },
+    },
+    async (request) => {
+      const { body, caller, params } = request;
+      const options = startOptions(body, {
+        outputBudgetBytes,
+        idempotencyKey: request.headers["idempotency-key"],
+      });
+      const started = await execs.start(caller, params.id, options);
+      const row = await shutdown.orStop(
+        execs.wait(caller, params.id, started.id),
+        `the command ${started.id}`,
+      );
+      const collected = await execs.collect(caller, params.id, row.id);
+      const info = await execInfo(context, caller, row);
+      const result = execResultBody(info, collected, body.raw_output === true);
+      const error = endError(row, result);
+      if (error !== undefined) throw error;
+      return result;
+    },
+  );
+
+  app.post(
+    "/sessions/:id/execs",
+    {
+      schema: {
+        tags,
+        summary: "Start a command without waiting for it",
+        headers: idempotencyHeaders,
+        params: sessionParams,
+        body: execRequestSchema,
+        response: { 202: execInfoSchema, ...errors(EXEC_ERRORS) },
+      },
+    },
+    async (request, reply) => {
+      const options = startOptions(request.body, {
+        outputBudgetBytes,
+        idempotencyKey: request.headers["idempotency-key"],
+      });
+      const row = await execs.start(request.caller, request.params.id, options);
+      reply.code(202);
+      return await execInfo(context, request.caller, row);
+    },
+  );
+
+  app.get(
+    "/sessions/:id/execs",
+    {
+      schema: {
+        tags,
+        summary: "List a session's commands, newest first",
+        params: sessionParams,
+        querystring: listExecsQuery,
+        response: { 200: execPageSchema, ...errors("SESSION_NOT_FOUND") },
+      },
+    },
+    async ({ caller, params, query }) => {
+      const page = await execs.list(caller, params.id, {
+        ...(query.limit !== undefined && { limit: query.limit }),
+        ...(query.cursor !== undefined && { cursor: query.cursor }),
+      });
+      const { cwd } = await services.sessions.get(caller, params.id);
+      return {
+        execs: page.rows.map((row) => execInfoBody(row, cwd)),
+        ...(page.nextCursor !== undefined && { next_cursor: page.nextCursor }),
+      };
+    },
+  );
+
+  app.get(
+    "/sessions/:id/execs/:eid",
+    {
+      schema: {
+        tags,
+        summary: "Look at a command",
+        params: execParams,
+        response: { 200: execInfoSchema, ...errors(KNOWN_EXEC_ERRORS) },
+      },
+    },
+    async ({ caller, params }) =>
+      await execInfo(context, caller, await execs.get(caller, params.id, params.eid)),
+  );
+}

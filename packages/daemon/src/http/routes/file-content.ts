@@ -1,0 +1,132 @@
+/** Files as bytes: downloaded whole or in part, and uploaded as a body. */
+import { filePathQuery, putFileQuery, writtenFileSchema } from "@sandkasten/protocol";
+import { z } from "zod";
+import type { FileRead } from "../../ports/channel.ts";
+import { answerOf, errors, FILE_ERRORS, WRITE_ERRORS } from "../answers.ts";
+import { bodyBytes } from "../byte-body.ts";
+import { attachment } from "../content-disposition.ts";
+import type { App, HttpContext } from "../context.ts";
+import { sendDownload } from "../download.ts";
+import type { FileSpace } from "../file-space.ts";
+import { etagOf, openSlice, peek } from "../file-slice.ts";
+
+const rangeHeaders = z.looseObject({
+  range: z
+    .string()
+    .optional()
+    .meta({ description: "`bytes=first-last`, `bytes=first-` or `bytes=-suffix`" }),
+  "if-range": z
+    .string()
+    .optional()
+    .meta({ description: "The ETag of what is there already; another file is sent whole" }),
+});
+
+export function downloadRoutes(app: App, space: FileSpace, context: HttpContext): void {
+  const { prefix, params } = space;
+  const tags = [space.tag];
+
+  app.get(
+    `${prefix}/fs/file`,
+    {
+      exposeHeadRoute: false,
+      config: { stream: true },
+      schema: {
+        tags,
+        summary: "Download a file, or a range of it",
+        params,
+        headers: rangeHeaders,
+        querystring: filePathQuery,
+        response: {
+          ...answerOf(200, "application/octet-stream", "The whole file"),
+          ...answerOf(206, "application/octet-stream", "The range"),
+          ...answerOf(416, "application/octet-stream", "The file ends before the range begins"),
+          ...errors(FILE_ERRORS),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { path } = request.query;
+      using visit = await space.enter(request.caller, request.params.id);
+      const { read, range } = await openSlice(visit.channel, path, request.raw.headers);
+      if (range?.length === 0) {
+        await read.body.cancel();
+        return await reply.code(416).header("Content-Range", `bytes */${read.size}`).send();
+      }
+      await sendDownload(reply, {
+        status: range === undefined ? 200 : 206,
+        headers: { ...fileHeaders(path, read), ...(range && contentRange(range, read.size)) },
+        body: read.body,
+        length: range?.length ?? read.size,
+        stallTimeoutMs: context.stallTimeoutMs,
+      });
+      return undefined;
+    },
+  );
+
+  app.head(
+    `${prefix}/fs/file`,
+    {
+      schema: {
+        tags,
+        summary: "Size and version of a file",
+        params,
+        querystring: filePathQuery,
+        response: {
+          ...answerOf(200, "application/octet-stream", "No body"),
+          ...errors(FILE_ERRORS),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { path } = request.query;
+      using visit = await space.enter(request.caller, request.params.id);
+      const file = await peek(visit.channel, path);
+      reply.headers(fileHeaders(path, file)).header("Content-Length", file.size);
+      return await reply.type("application/octet-stream").send();
+    },
+  );
+}
+
+/** The scope's bodies must be left unread. */
+export function fileUploadRoutes(app: App, space: FileSpace, context: HttpContext): void {
+  const { limits, stallTimeoutMs } = context;
+  app.put(
+    `${space.prefix}/fs/file`,
+    {
+      config: { body: "bytes" },
+      schema: {
+        tags: [space.tag],
+        summary: "Upload a file as the body; readers see the old one or the new one, never a part",
+        consumes: ["application/octet-stream"],
+        params: space.params,
+        querystring: putFileQuery,
+        response: { 200: writtenFileSchema, ...errors(WRITE_ERRORS) },
+      },
+    },
+    async (request) => {
+      const { path: target, mode, overwrite } = request.query;
+      const bytes = bodyBytes(request.body, { maxBytes: limits.maxUploadBytes, stallTimeoutMs });
+      using visit = await space.enterToWrite(request.caller, request.params.id);
+      const { path, size } = await visit.channel.writeFile(target, bytes, {
+        ...(mode !== undefined && { mode }),
+        ...(overwrite !== undefined && { overwrite }),
+      });
+      return { ok: true as const, path, size, size_bytes: size };
+    },
+  );
+}
+
+function fileHeaders(path: string, file: FileRead): Record<string, string> {
+  return {
+    "Accept-Ranges": "bytes",
+    ETag: etagOf(file),
+    "Content-Disposition": attachment(path),
+  };
+}
+
+function contentRange(
+  { first, length }: { readonly first: number; readonly length: number },
+  size: number,
+): Record<string, string> {
+  return { "Content-Range": `bytes ${first}-${first + length - 1}/${size}` };
+}

@@ -1,0 +1,104 @@
+/** Images: listed, pulled, removed and swept. */
+import {
+  collectedSchema,
+  imageListSchema,
+  imageReferenceQuery,
+  imageSchema,
+  okSchema,
+  pullImageSchema,
+} from "@sandkasten/protocol";
+import type { FastifyReply } from "fastify";
+import type { ImageInfo, ImageProgress } from "../../ports/image-store.ts";
+import { errors } from "../answers.ts";
+import { imageBody, progressBody } from "../bodies/image-body.ts";
+import type { App, HttpContext } from "../context.ts";
+import { EventStream } from "../event-stream.ts";
+import { Latest } from "../latest.ts";
+
+const tags = ["images"];
+
+export function imageRoutes(app: App, context: HttpContext): void {
+  const { images, services } = context;
+
+  app.get(
+    "/images",
+    {
+      schema: {
+        tags,
+        summary: "List the images that are present",
+        response: { 200: imageListSchema, ...errors() },
+      },
+    },
+    async () => ({ images: (await images.list()).map(imageBody) }),
+  );
+
+  app.post(
+    "/images/pull",
+    {
+      schema: {
+        tags,
+        summary: "Get an image from a registry",
+        description:
+          "With `Accept: text/event-stream` the answer is events: `progress` with `phase`, `done` and `total`, then `done` with the image or `error`. A pull goes on when its client leaves.",
+        body: pullImageSchema,
+        response: { 200: imageSchema, ...errors("INVALID_IMAGE", "STORAGE_FULL", "UNSUPPORTED") },
+      },
+    },
+    async (request, reply) => {
+      const { reference } = request.body;
+      if (!wantsEvents(request.headers.accept)) return imageBody(await images.pull(reference));
+      await pullWithProgress(reply, reference);
+      return undefined;
+    },
+  );
+
+  app.delete(
+    "/images",
+    {
+      schema: {
+        tags,
+        summary: "Remove an image by its reference; sandboxes that use it go on",
+        querystring: imageReferenceQuery,
+        response: { 200: okSchema, ...errors("INVALID_IMAGE") },
+      },
+    },
+    async ({ query }) => {
+      await images.remove(query.reference);
+      return { ok: true as const };
+    },
+  );
+
+  app.post(
+    "/images/gc",
+    {
+      schema: {
+        tags,
+        summary: "Free the space of images that nothing needs any more",
+        response: { 200: collectedSchema, ...errors() },
+      },
+    },
+    async () => {
+      const { removed, freedBytes } = await images.collectGarbage(
+        await services.sessions.imagesInUse(),
+      );
+      return { ok: true as const, removed, freed_bytes: freedBytes };
+    },
+  );
+
+  async function pullWithProgress(reply: FastifyReply, reference: string): Promise<void> {
+    await EventStream.serve(reply, context, async (stream) => {
+      const progress = new Latest<ImageProgress>();
+      const pulled: Promise<ImageInfo> = images
+        .pull(reference, (news) => progress.set(news))
+        .finally(() => progress.end());
+      // The loop may end first, by a client that leaves; a failure is told below in any case.
+      pulled.catch(() => undefined);
+      for await (const news of progress) await stream.send("progress", progressBody(news));
+      await stream.send("done", imageBody(await pulled));
+    });
+  }
+}
+
+function wantsEvents(accept: string | undefined): boolean {
+  return accept?.includes("text/event-stream") === true;
+}

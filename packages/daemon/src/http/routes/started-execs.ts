@@ -1,0 +1,146 @@
+/** Commands that were started: read by cursor, waited for, signalled and fed. */
+import {
+  execResultSchema,
+  okSchema,
+  outputPageSchema,
+  readOutputQuery,
+  resizeExecSchema,
+  SandboxError,
+  signalExecSchema,
+  signalledBodySchema,
+  waitExecSchema,
+  writeStdinSchema,
+} from "@sandkasten/protocol";
+import { errors, KNOWN_EXEC_ERRORS, LIVING_ERRORS } from "../answers.ts";
+import { execResultBody } from "../bodies/exec-body.ts";
+import { outputPageBody } from "../bodies/output-page.ts";
+import { signalNumber } from "../bodies/signal-number.ts";
+import type { App, HttpContext } from "../context.ts";
+import { execInfo } from "./execs.ts";
+import { execParams } from "./params.ts";
+
+const tags = ["commands"];
+const DEFAULT_PAGE_BYTES = 1_048_576;
+
+export function startedExecRoutes(app: App, context: HttpContext): void {
+  const { services, shutdown } = context;
+  const { execs } = services;
+
+  app.get(
+    "/sessions/:id/execs/:eid/output",
+    {
+      schema: {
+        tags,
+        summary: "Read a command's output from a cursor on, waiting for some if wanted",
+        params: execParams,
+        querystring: readOutputQuery,
+        response: { 200: outputPageSchema, ...errors(KNOWN_EXEC_ERRORS) },
+      },
+    },
+    async ({ caller, params, query }, reply) => {
+      const cursor = query.cursor ?? 0;
+      const gone = new AbortController();
+      reply.raw.once("close", () => gone.abort());
+      const found = await shutdown.orStop(
+        execs.read(caller, params.id, params.eid, {
+          offset: cursor,
+          maxBytes: query.max_bytes ?? DEFAULT_PAGE_BYTES,
+          ...(query.wait_ms !== undefined && { waitMs: query.wait_ms, signal: gone.signal }),
+        }),
+        `the command ${params.eid}`,
+      );
+      const info = await execInfo(context, caller, found.exec);
+      return outputPageBody(cursor, found.page, info, {
+        done: found.done,
+        raw: query.raw === true,
+      });
+    },
+  );
+
+  app.post(
+    "/sessions/:id/execs/:eid/wait",
+    {
+      schema: {
+        tags,
+        summary: "Wait for a command's end, or until a time is up",
+        description:
+          "Look at `status`: a command that still runs is answered with what it printed so far.",
+        params: execParams,
+        body: waitExecSchema,
+        response: { 200: execResultSchema, ...errors(KNOWN_EXEC_ERRORS) },
+      },
+    },
+    async ({ caller, params, body }) => {
+      const row = await shutdown.orStop(
+        execs.wait(caller, params.id, params.eid, body.timeout_ms),
+        `the command ${params.eid}`,
+      );
+      const collected = await execs.collect(caller, params.id, row.id, body.output_budget_bytes);
+      const info = await execInfo(context, caller, row);
+      return execResultBody(info, collected, body.raw_output === true);
+    },
+  );
+
+  app.post(
+    "/sessions/:id/execs/:eid/signal",
+    {
+      schema: {
+        tags,
+        summary: "Send a signal to a command",
+        params: execParams,
+        body: signalExecSchema,
+        response: { 200: signalledBodySchema, ...errors(LIVING_ERRORS, "EXEC_NOT_FOUND") },
+      },
+    },
+    async ({ caller, params, body }) => {
+      const number = signalNumber(body.signal ?? "TERM");
+      const options = body.tree === undefined ? {} : { tree: body.tree };
+      const delivered = await execs.signal(caller, params.id, params.eid, number, options);
+      return { ok: true as const, delivered };
+    },
+  );
+
+  app.post(
+    "/sessions/:id/execs/:eid/stdin",
+    {
+      schema: {
+        tags,
+        summary: "Write to a command's input, and close it if wanted",
+        params: execParams,
+        body: writeStdinSchema,
+        response: {
+          200: okSchema,
+          ...errors(LIVING_ERRORS, "EXEC_NOT_FOUND", "PAYLOAD_TOO_LARGE"),
+        },
+      },
+    },
+    async ({ caller, params, body }) => {
+      const { text, content_base64: base64, close } = body;
+      if (text !== undefined && base64 !== undefined)
+        throw new SandboxError("INVALID_REQUEST", "give `text` or `content_base64`, not both");
+      if (text === undefined && base64 === undefined && close !== true)
+        throw new SandboxError("INVALID_REQUEST", "give `text`, `content_base64` or `close`: true");
+      const bytes = text === undefined ? Buffer.from(base64 ?? "", "base64") : Buffer.from(text);
+      if (bytes.length > 0) await execs.writeStdin(caller, params.id, params.eid, bytes);
+      if (close === true) await execs.closeStdin(caller, params.id, params.eid);
+      return { ok: true as const };
+    },
+  );
+
+  app.post(
+    "/sessions/:id/execs/:eid/resize",
+    {
+      schema: {
+        tags,
+        summary: "Resize a command's terminal",
+        params: execParams,
+        body: resizeExecSchema,
+        response: { 200: okSchema, ...errors(LIVING_ERRORS, "EXEC_NOT_FOUND") },
+      },
+    },
+    async ({ caller, params, body }) => {
+      await execs.resize(caller, params.id, params.eid, body);
+      return { ok: true as const };
+    },
+  );
+}

@@ -1,0 +1,42 @@
+/** Changes of files as events. */
+import { watchQuery } from "@sandkasten/protocol";
+import { answerOf, errors, FILE_ERRORS } from "../answers.ts";
+import { WORKSPACE } from "../bodies/file-body.ts";
+import type { App, HttpContext } from "../context.ts";
+import { EventStream } from "../event-stream.ts";
+import type { FileSpace } from "../file-space.ts";
+
+export function watchRoutes(app: App, space: FileSpace, context: HttpContext): void {
+  app.get(
+    `${space.prefix}/fs/watch`,
+    {
+      exposeHeadRoute: false,
+      config: { stream: true },
+      schema: {
+        tags: [space.tag],
+        summary: "Get told of changes below a directory as they happen",
+        description:
+          "`change` events have `kind` and `path`; after the kind `overflow` some are missing, so look again. The last event, if any, is `error`.",
+        params: space.params,
+        querystring: watchQuery,
+        response: {
+          ...answerOf(200, "text/event-stream", "Changes as they happen"),
+          ...errors(FILE_ERRORS),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { path = WORKSPACE, recursive } = request.query;
+      const options = recursive === undefined ? {} : { recursive };
+      const gone = new AbortController();
+      reply.raw.once("close", () => gone.abort());
+      using visit = await space.enter(request.caller, request.params.id);
+      const changes = await visit.channel.watch(path, options, gone.signal);
+      await EventStream.serve(reply, context, async (stream) => {
+        stream.signal.addEventListener("abort", () => gone.abort(), { once: true });
+        for await (const { kind, path: changed } of changes)
+          await stream.send("change", { kind, path: changed });
+      });
+    },
+  );
+}

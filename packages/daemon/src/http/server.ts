@@ -1,0 +1,63 @@
+/** The server itself: what it takes for a request, and how long it waits for one. */
+import fastify, { LogController } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { ZodTypeProvider } from "fastify-type-provider-zod";
+import type { Logger } from "pino";
+import { answerClientError } from "./client-error.ts";
+import type { App } from "./context.ts";
+import { requestIdOf } from "./request-id.ts";
+import { asksForTerminal } from "./routes/pty.ts";
+import { compileValidator } from "./validation.ts";
+
+const DEFAULT_HEADERS_TIMEOUT_MS = 10_000;
+/** Longer than any URL can be, so that ids that are too long get the answer of other bad ids. */
+const MAX_PARAM_LENGTH = 65_536;
+
+export interface ServerOptions {
+  readonly log: Logger;
+  readonly headersTimeoutMs?: number;
+  /** Answers requests whose URL cannot be routed. */
+  readonly onUnroutable: (error: Error, request: FastifyRequest, reply: FastifyReply) => void;
+}
+
+export function createServer(options: ServerOptions): App {
+  const headersTimeout = options.headersTimeoutMs ?? DEFAULT_HEADERS_TIMEOUT_MS;
+  const app = fastify({
+    loggerInstance: options.log,
+    // The one line about a request is written when it is over, without its headers and query.
+    logController: new LogController({
+      disableRequestLogging: true,
+      requestIdLogLabel: "request_id",
+    }),
+    genReqId: requestIdOf,
+    exposeHeadRoutes: false,
+    // A stopping daemon refuses in the API's own format.
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
+    frameworkErrors: (error, request, reply) =>
+      options.onUnroutable(
+        error,
+        request as unknown as FastifyRequest,
+        reply as unknown as FastifyReply,
+      ),
+    clientErrorHandler: answerClientError,
+    http: {
+      // SECURITY: whoever sends the head of a request slowly holds a connection no longer than this
+      // (threat 54); bodies may take any time, as long as they keep coming. Guarded by server.test.ts.
+      headersTimeout,
+      requestTimeout: 0,
+      connectionsCheckingInterval: Math.max(100, headersTimeout / 5),
+      // The gate refuses what names no host, in the API's own format.
+      requireHostHeader: false,
+      keepAlive: true,
+      shouldUpgradeCallback: asksForTerminal,
+    },
+  }).withTypeProvider<ZodTypeProvider>();
+  // What asks for special treatment is routed like all else, so that the key comes first.
+  app.server.on("checkContinue", (request, response) => app.routing(request, response));
+  app.server.on("checkExpectation", (request, response) => app.routing(request, response));
+  app.setValidatorCompiler(compileValidator);
+  // Answers are typed, and tests hold them against their schemas; checking each would cost more than making it.
+  app.setSerializerCompiler(() => JSON.stringify);
+  return app;
+}

@@ -1,0 +1,100 @@
+/** Puts the files of a form into a directory, one after the other, without keeping them in memory. */
+import { randomUUID } from "node:crypto";
+import type { Readable } from "node:stream";
+import { filePath, SandboxError } from "@sandkasten/protocol";
+import type { Channel } from "../ports/channel.ts";
+import { WORKSPACE } from "./bodies/file-body.ts";
+import { bytesOf } from "./byte-body.ts";
+import type { ByteLimits } from "./byte-body.ts";
+
+interface Waiting {
+  readonly temporary: string;
+  readonly name: string;
+}
+
+/**
+ * The directory may be named before the files, which go there at once, or after them: until it is
+ * known they wait in the workspace under names of their own.
+ */
+export class Upload {
+  readonly #channel: Channel;
+  readonly #limits: ByteLimits;
+  readonly #waiting: Waiting[] = [];
+  readonly #paths: string[] = [];
+  #directory: string | undefined;
+  #bytes = 0;
+
+  constructor(channel: Channel, limits: ByteLimits, directory: string | undefined) {
+    this.#channel = channel;
+    this.#limits = limits;
+    this.#directory = directory;
+  }
+
+  setDirectory(value: unknown): void {
+    const parsed = filePath.safeParse(value);
+    if (!parsed.success) throw new SandboxError("INVALID_REQUEST", "the form's `path` is no path");
+    if (this.#directory !== undefined && this.#directory !== parsed.data)
+      throw new SandboxError("INVALID_REQUEST", "`path` is given twice, with different values");
+    this.#directory = parsed.data;
+  }
+
+  async addFile(fileName: string | undefined, content: Readable): Promise<void> {
+    const name = baseName(fileName);
+    if (this.#directory !== undefined) {
+      const { path } = await this.#channel.writeFile(
+        `${this.#directory}/${name}`,
+        this.#count(content),
+      );
+      this.#paths.push(path);
+      return;
+    }
+    const temporary = `${WORKSPACE}/.upload-${randomUUID()}`;
+    this.#waiting.push({ temporary, name });
+    await this.#channel.writeFile(temporary, this.#count(content));
+  }
+
+  /** Where the files are now. */
+  async finish(): Promise<string[]> {
+    const directory = this.#directory ?? WORKSPACE;
+    if (this.#paths.length + this.#waiting.length === 0)
+      throw new SandboxError(
+        "INVALID_REQUEST",
+        "the form has no file; send one as the field `file`",
+      );
+    if (this.#waiting.length > 0) await this.#channel.makeDirectory(directory, { parents: true });
+    for (const { temporary, name } of this.#waiting.splice(0)) {
+      const target = `${directory}/${name}`;
+      this.#paths.push(await this.#channel.move(temporary, target, { overwrite: true }));
+    }
+    return this.#paths;
+  }
+
+  /** Takes away what waits, after a failure. */
+  async abandon(): Promise<void> {
+    for (const { temporary } of this.#waiting.splice(0)) {
+      try {
+        await this.#channel.remove(temporary);
+      } catch (error) {
+        // It never came to be, or the sandbox is gone and it with it.
+        if (!(error instanceof SandboxError)) throw error;
+      }
+    }
+  }
+
+  /** The limit is for all files together. */
+  async *#count(content: Readable): AsyncGenerator<Uint8Array> {
+    const maxBytes = this.#limits.maxBytes - this.#bytes;
+    for await (const bytes of bytesOf(content, { ...this.#limits, maxBytes })) {
+      this.#bytes += bytes.byteLength;
+      yield bytes;
+    }
+  }
+}
+
+/** SECURITY: a file's name comes from the client and must not lead out of the directory (threat 30). Guarded by uploads.test.ts. */
+function baseName(fileName: string | undefined): string {
+  const name = fileName?.split(/[\\/]/).at(-1) ?? "";
+  if (name === "" || name === "." || name === ".." || name.includes("\0"))
+    throw new SandboxError("INVALID_REQUEST", "every file of the form needs a file name");
+  return name;
+}

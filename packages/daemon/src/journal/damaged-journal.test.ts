@@ -1,0 +1,203 @@
+import { mkdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { array, assert, asyncProperty, integer, nat, tuple, uint8Array } from "fast-check";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import {
+  JournalFixture,
+  KIB,
+  patternAt,
+  readAll,
+  RECORD_ROOM as ROOM,
+} from "./testing/journal-fixture.ts";
+
+let fixture: JournalFixture;
+
+beforeEach(async () => (fixture = await JournalFixture.create()));
+
+afterEach(async () => await fixture[Symbol.asyncDispose]());
+
+/** Three segments: in each a record of 1000 bytes, then one that fills it. */
+async function writeThreeSegments(execId = "e"): Promise<readonly string[]> {
+  const writer = await (await fixture.open()).write("s", execId);
+  for (let index = 0; index < 3; index += 1) {
+    await writer.append("stdout", patternAt(writer.endOffset, 1000), 0);
+    await writer.append("stdout", patternAt(writer.endOffset, SECOND), 0);
+  }
+  await writer.close();
+  return await fixture.segments("s", execId);
+}
+
+const SECOND = ROOM - 1000 - 24;
+const IN_SEGMENT = 1000 + SECOND;
+/** Where the second record of a segment begins. */
+const AT = 56 + 24 + 1000;
+
+type Damage = readonly [what: string, damage: (content: Buffer) => unknown];
+
+const badHeaders: readonly Damage[] = [
+  ["another magic", (content) => content.writeUInt32LE(0x1234_5678, 0)],
+  ["another version", (content) => content.writeUInt32LE(2, 4)],
+  ["another first offset than its name says", (content) => content.writeUInt32LE(77, 8)],
+  ["an impossible first offset", (content) => content.writeUInt32LE(0xffff_ffff, 12)],
+  ["counts that do not add up", (content) => content.writeUInt32LE(77, 24)],
+  ["an impossible sequence number", (content) => content.writeUInt32LE(0xffff_ffff, 20)],
+  ["nothing but zeros", (content) => content.fill(0)],
+];
+
+const badRecords: readonly Damage[] = [
+  ["no stream", (content) => content.writeUInt32LE(0, AT)],
+  ["an unknown stream", (content) => content.writeUInt32LE(3, AT)],
+  ["no length", (content) => content.writeUInt32LE(0, AT + 4)],
+  ["a length of 4 GiB", (content) => content.writeUInt32LE(0xffff_ffff, AT + 4)],
+  ["another sequence number", (content) => content.writeUInt32LE(99, AT + 8)],
+  ["a time that is none", (content) => content.writeDoubleLE(Number.NaN, AT + 16)],
+  ["zeros instead of the rest", (content) => content.fill(0, AT)],
+];
+
+async function damageFile(path: string, damage: Damage[1]): Promise<void> {
+  const content = await readFile(path);
+  damage(content);
+  await writeFile(path, content);
+}
+
+describe("a damaged segment in the middle", () => {
+  it.each(badHeaders)("whose header has %s is left out", async (_, damage) => {
+    const [, middle] = await writeThreeSegments();
+    await damageFile(middle!, damage);
+    const { bytes, skippedBytes } = await readAll(await fixture.open(), "s", "e");
+    expect(skippedBytes).toBe(IN_SEGMENT);
+    expect(bytes.equals(patternsOf([0, IN_SEGMENT], [2 * IN_SEGMENT, IN_SEGMENT]))).toBe(true);
+    expect(fixture.warnings).toHaveLength(1);
+  });
+
+  it.each([
+    ...badRecords,
+    [
+      "a length beyond the file",
+      (content: Buffer) => content.writeUInt32LE(15 * 1024 * KIB, AT + 4),
+    ] as const,
+  ])("where a record has %s is left out from there on", async (_, damage) => {
+    const [, middle] = await writeThreeSegments();
+    await damageFile(middle!, damage);
+    const { bytes, skippedBytes } = await readAll(await fixture.open(), "s", "e");
+    expect(skippedBytes).toBe(SECOND);
+    const kept = patternsOf([0, IN_SEGMENT + 1000], [2 * IN_SEGMENT, IN_SEGMENT]);
+    expect(bytes.equals(kept)).toBe(true);
+    expect(fixture.warnings).toMatchObject([{ fields: { path: middle, position: AT } }]);
+  });
+});
+
+describe("a damaged segment at the end", () => {
+  it.each(badRecords)("where a record has %s ends the output there", async (_, damage) => {
+    const [, , last] = await writeThreeSegments();
+    await damageFile(last!, damage);
+    const journal = await fixture.open();
+    const end = 2 * IN_SEGMENT + 1000;
+    for (let attempt = 0; attempt < 2; attempt += 1) {
+      const { bytes, nextOffset } = await readAll(journal, "s", "e");
+      expect([bytes.length, nextOffset]).toEqual([end, end]);
+    }
+    expect(fixture.warnings).toHaveLength(1);
+    const writer = await journal.write("s", "e");
+    expect([writer.endOffset, fixture.warnings.length]).toEqual([end, 2]);
+    await writer.append("stdout", patternAt(end, 10), 0);
+    expect((await readAll(journal, "s", "e")).bytes.equals(patternAt(0, end + 10))).toBe(true);
+    await writer.close();
+  });
+
+  it.each(badHeaders)("whose header has %s is removed by the next writer", async (_, damage) => {
+    const [, , last] = await writeThreeSegments();
+    await damageFile(last!, damage);
+    const journal = await fixture.open();
+    expect((await readAll(journal, "s", "e")).bytes.length).toBe(2 * IN_SEGMENT);
+    const writer = await journal.write("s", "e");
+    expect(writer.endOffset).toBe(2 * IN_SEGMENT);
+    await writer.append("stdout", patternAt(writer.endOffset, 10), 0);
+    const { bytes } = await readAll(journal, "s", "e");
+    expect(bytes.equals(patternAt(0, 2 * IN_SEGMENT + 10))).toBe(true);
+    expect(fixture.warnings).toHaveLength(2);
+    await writer.close();
+  });
+});
+
+describe("whatever the files contain", () => {
+  it("pages come to an end and a writer opens, when bytes were changed", async () => {
+    const [first] = await writeThreeSegments();
+    const content = (await readFile(first!)).subarray(0, AT + 24 + 100);
+    const changes = array(tuple(nat({ max: content.length - 1 }), integer({ min: 0, max: 255 })), {
+      minLength: 1,
+      maxLength: 8,
+    });
+    let run = 0;
+    await assert(
+      asyncProperty(changes, async (bytes) => {
+        const changed = Buffer.from(content);
+        for (const [at, value] of bytes) changed[at] = value;
+        await readAndContinue(`changed-${(run += 1)}`, changed);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it("pages come to an end and a writer opens, when all of it is made up", async () => {
+    let run = 0;
+    await assert(
+      asyncProperty(uint8Array({ maxLength: 300 }), async (bytes) => {
+        await readAndContinue(`random-${(run += 1)}`, bytes);
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  async function readAndContinue(execId: string, content: Uint8Array): Promise<void> {
+    await mkdir(fixture.path("s", execId), { recursive: true });
+    await writeFile(fixture.path("s", execId, `${"0".repeat(16)}.seg`), content);
+    const journal = await fixture.open();
+    const { bytes } = await readAll(journal, "s", execId);
+    expect(bytes.length).toBeLessThanOrEqual(content.length);
+    const writer = await journal.write("s", execId);
+    expect(writer.endOffset).toBe(bytes.length);
+    await writer.append("stdout", Buffer.from("more"), 0);
+    expect((await readAll(journal, "s", execId)).bytes.subarray(-4).toString()).toBe("more");
+    await writer.close();
+  }
+});
+
+describe("what is no file of output", () => {
+  it("is not followed when it is a link", async () => {
+    const [, middle] = await writeThreeSegments();
+    await rename(middle!, fixture.path("elsewhere"));
+    await symlink(fixture.path("elsewhere"), middle!);
+    const journal = await fixture.open();
+    await expect(readAll(journal, "s", "e")).rejects.toMatchObject({ code: "INTERNAL_ERROR" });
+    await expect(journal.write("s", "e")).rejects.toMatchObject({ code: "INTERNAL_ERROR" });
+  });
+
+  it("is a failure to read when it is a directory, and a second try may succeed", async () => {
+    const [, , last] = await writeThreeSegments();
+    const content = await readFile(last!);
+    await rm(last!);
+    await mkdir(last!);
+    const journal = await fixture.open();
+    await expect(readAll(journal, "s", "e")).rejects.toMatchObject({ code: "INTERNAL_ERROR" });
+    await expect(journal.write("s", "e")).rejects.toMatchObject({ code: "INTERNAL_ERROR" });
+    await rm(last!, { recursive: true });
+    await writeFile(last!, content);
+    const writer = await journal.write("s", "e");
+    expect(writer.endOffset).toBe(3 * IN_SEGMENT);
+    await writer.close();
+  });
+
+  it("is passed over when its name is none of ours", async () => {
+    await writeThreeSegments();
+    await writeFile(fixture.path("s", "e", "notes.txt"), "hello");
+    await writeFile(fixture.path("s", "e", "9".repeat(16) + ".seg"), "");
+    await writeFile(fixture.path("not.a.session"), "");
+    const journal = await fixture.open();
+    expect((await readAll(journal, "s", "e")).bytes.length).toBe(3 * IN_SEGMENT);
+    expect(await journal.sessions()).toEqual(["s"]);
+  });
+});
+
+function patternsOf(...ranges: readonly (readonly [offset: number, length: number])[]): Buffer {
+  return Buffer.concat(ranges.map(([offset, length]) => patternAt(offset, length)));
+}

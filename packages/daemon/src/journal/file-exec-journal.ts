@@ -1,0 +1,172 @@
+/**
+ * Keeps what commands print in files: `<directory>/<session>/<command>/<segments>`.
+ *
+ * It survives a kill of the daemon, not a power cut: bytes are in the kernel's hands when an append
+ * resolves. One process at a time may have the directory open.
+ */
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import type { ExecJournal, JournalPage, JournalWriter } from "../ports/exec-journal.ts";
+import type { Log } from "../ports/log.ts";
+import { isMissing, journalFailure } from "./journal-failure.ts";
+import { isJournalId, requireJournalId } from "./journal-id.ts";
+import type { OutputView } from "./output-view.ts";
+import { PageReader } from "./page-reader.ts";
+import { listSegments, namesIn } from "./segment-listing.ts";
+import { MAX_SEGMENTS } from "./segment-row.ts";
+import { SessionJournals } from "./session-journals.ts";
+import { ShortWrites } from "./short-writes.ts";
+
+export interface FileExecJournalOptions {
+  readonly directory: string;
+  /** What one command's output may take of the disk; at least 1 MiB is used. */
+  readonly maxBytesPerExec: number;
+  /**
+   * What all output of a session may take; beyond that the oldest goes when a command begins. What
+   * commands still write is never deleted, so it may be exceeded by them.
+   */
+  readonly maxBytesPerSession: number;
+  readonly log?: Log;
+}
+
+const MIN_SEGMENT_BYTES = 64 * 1024;
+/** How often a page is begun anew because segments were dropped under it. */
+const MAX_ATTEMPTS = 100;
+
+export class FileExecJournal implements ExecJournal {
+  readonly #options: FileExecJournalOptions;
+  readonly #segmentBytes: number;
+  readonly #shortWrites = new ShortWrites(() => performance.now());
+  readonly #pages: PageReader;
+  readonly #sessions = new Map<string, SessionJournals>();
+  readonly #removals = new Map<string, Promise<void>>();
+
+  private constructor(options: FileExecJournalOptions) {
+    this.#options = options;
+    this.#segmentBytes = Math.max(
+      MIN_SEGMENT_BYTES,
+      Math.floor(options.maxBytesPerExec / MAX_SEGMENTS),
+    );
+    this.#pages = new PageReader(options.log);
+  }
+
+  static async open(options: FileExecJournalOptions): Promise<FileExecJournal> {
+    try {
+      await mkdir(options.directory, { recursive: true, mode: 0o700 });
+    } catch (error) {
+      throw journalFailure(error, "making its directory");
+    }
+    return new FileExecJournal(options);
+  }
+
+  /** Rejects with CONFLICT while another writer of the command is open. */
+  async write(
+    sessionId: string,
+    execId: string,
+    beforeDrop?: (upToOffset: number) => Promise<void>,
+  ): Promise<JournalWriter> {
+    requireJournalId("session", sessionId);
+    requireJournalId("command", execId);
+    try {
+      while (this.#removals.has(sessionId)) await this.#removals.get(sessionId);
+      return await this.#session(sessionId).openWriter(execId, beforeDrop);
+    } catch (error) {
+      throw journalFailure(error, "opening output for writing");
+    }
+  }
+
+  async read(
+    sessionId: string,
+    execId: string,
+    offset: number,
+    maxBytes: number,
+  ): Promise<JournalPage> {
+    requireJournalId("session", sessionId);
+    requireJournalId("command", execId);
+    if (!Number.isSafeInteger(offset) || offset < 0 || !(maxBytes >= 1)) {
+      throw new SandboxError(
+        "INVALID_REQUEST",
+        `Output cannot be read from ${offset}, ${maxBytes} bytes at a time. A cursor is 0 or more, a page at least one byte.`,
+      );
+    }
+    try {
+      return await this.#read(sessionId, execId, offset, Math.floor(maxBytes));
+    } catch (error) {
+      throw journalFailure(error, "reading output");
+    }
+  }
+
+  /** Writers that are open reject from then on with CANCELLED. */
+  async remove(sessionId: string): Promise<void> {
+    requireJournalId("session", sessionId);
+    let removal = this.#removals.get(sessionId);
+    if (removal === undefined) {
+      removal = this.#remove(sessionId).finally(() => this.#removals.delete(sessionId));
+      this.#removals.set(sessionId, removal);
+    }
+    try {
+      await removal;
+    } catch (error) {
+      throw journalFailure(error, "removing a session's output");
+    }
+  }
+
+  async sessions(): Promise<readonly string[]> {
+    try {
+      return (await namesIn(this.#options.directory)).filter(isJournalId);
+    } catch (error) {
+      throw journalFailure(error, "listing sessions");
+    }
+  }
+
+  #session(sessionId: string): SessionJournals {
+    let session = this.#sessions.get(sessionId);
+    if (session === undefined) {
+      session = new SessionJournals({
+        directory: join(this.#options.directory, sessionId),
+        segmentBytes: this.#segmentBytes,
+        maxBytes: this.#options.maxBytesPerSession,
+        shortWrites: this.#shortWrites,
+        onDelete: (execId) => this.#pages.forget(`${sessionId}/${execId}/`),
+        log: this.#options.log,
+      });
+      this.#sessions.set(sessionId, session);
+    }
+    return session;
+  }
+
+  async #read(
+    sessionId: string,
+    execId: string,
+    offset: number,
+    maxBytes: number,
+  ): Promise<JournalPage> {
+    for (let attempt = 1; ; attempt += 1) {
+      const view = await this.#view(sessionId, execId);
+      if (view.endOffset !== undefined && offset >= view.endOffset) {
+        return { chunks: [], nextOffset: offset, skippedBytes: 0 };
+      }
+      try {
+        return await this.#pages.read(`${sessionId}/${execId}`, view, offset, maxBytes);
+      } catch (error) {
+        if (!isMissing(error) || attempt === MAX_ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  async #view(sessionId: string, execId: string): Promise<OutputView> {
+    const known = this.#sessions.get(sessionId)?.view(execId);
+    if (known !== undefined) return known;
+    const directory = join(this.#options.directory, sessionId, execId);
+    return { directory, segments: (await listSegments(directory)).map((first) => ({ first })) };
+  }
+
+  async #remove(sessionId: string): Promise<void> {
+    const session = this.#sessions.get(sessionId);
+    this.#sessions.delete(sessionId);
+    await session?.abandon();
+    await rm(join(this.#options.directory, sessionId), { recursive: true, force: true });
+    this.#pages.forget(`${sessionId}/`);
+  }
+}

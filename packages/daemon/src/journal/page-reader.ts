@@ -1,0 +1,168 @@
+/** Reads pages of a command's output from its segments. */
+import { join } from "node:path";
+import type { JournalChunk, JournalPage } from "../ports/exec-journal.ts";
+import type { Log } from "../ports/log.ts";
+import type { OutputView, SegmentView } from "./output-view.ts";
+import { RecentMap } from "./recent-map.ts";
+import { isScanEnd, RecordScan } from "./record-scan.ts";
+import type { RecordPosition, ScanEnd } from "./record-scan.ts";
+import { SEGMENT_HEADER_BYTES, segmentName } from "./segment-format.ts";
+import type { RecordHeader } from "./segment-format.ts";
+import { SegmentReader } from "./segment-reader.ts";
+
+/** More chunks than this a page does not have, so that one-byte chunks do not fill the memory. */
+const MAX_PAGE_CHUNKS = 8192;
+
+/** How many readers' places are remembered, and how many damaged files. */
+const REMEMBERED_PLACES = 1024;
+const REMEMBERED_DAMAGES = 256;
+
+/** Read at once while looking for a place, and at most for a page. */
+const SEEK_BYTES = 256 * 1024;
+const MAX_READ_BYTES = 4 * 1024 * 1024;
+/** Room for the headers of a page's records. */
+const HEADER_ALLOWANCE_BYTES = 4096;
+/** So little is read through the writer's file without a thread: it was written not long ago. */
+const LIVE_READ_BYTES = 64 * 1024;
+
+/** In which segment, and where there, the record lies that contains an offset. */
+interface Place {
+  readonly first: number;
+  readonly record: RecordPosition;
+}
+
+/** A page in the making: bytes that are gone, then chunks without a gap between them. */
+class PageDraft {
+  readonly chunks: JournalChunk[] = [];
+  cursor: number;
+  skippedBytes = 0;
+  bytesLeft: number;
+
+  constructor(offset: number, maxBytes: number) {
+    this.cursor = offset;
+    this.bytesLeft = maxBytes;
+  }
+
+  get isFull(): boolean {
+    return this.bytesLeft === 0 || this.chunks.length === MAX_PAGE_CHUNKS;
+  }
+
+  add(record: RecordHeader, bytes: Uint8Array): void {
+    const { stream, seq, timestampMs } = record;
+    this.chunks.push({ stream, seq, offset: this.cursor, timestampMs, bytes });
+    this.cursor += bytes.length;
+    this.bytesLeft -= bytes.length;
+  }
+
+  /** Answers whether the page can go on there. */
+  skipTo(offset: number): boolean {
+    if (offset <= this.cursor) return true;
+    if (this.chunks.length > 0) return false;
+    this.skippedBytes += offset - this.cursor;
+    this.cursor = offset;
+    return true;
+  }
+}
+
+export class PageReader {
+  readonly #log: Log | undefined;
+  /** By `<owner>/<offset>`: a page that begins where another ended needs no search. */
+  readonly #places = new RecentMap<Place>(REMEMBERED_PLACES);
+  readonly #damages = new RecentMap<true>(REMEMBERED_DAMAGES);
+
+  constructor(log: Log | undefined) {
+    this.#log = log;
+  }
+
+  /** `owner` names the output among all. Fails with ENOENT when a segment was dropped meanwhile. */
+  async read(
+    owner: string,
+    view: OutputView,
+    offset: number,
+    maxBytes: number,
+  ): Promise<JournalPage> {
+    const draft = new PageDraft(offset, maxBytes);
+    const start = view.segments.findLastIndex(({ first }) => first <= offset);
+    for (const segment of view.segments.slice(Math.max(0, start))) {
+      if (draft.isFull || !draft.skipTo(segment.first)) break;
+      await this.#readSegment(owner, view, segment, draft);
+    }
+    // Without chunks up to here, what the writer has counted beyond is lost.
+    if (view.endOffset !== undefined) draft.skipTo(view.endOffset);
+    const { chunks, cursor: nextOffset, skippedBytes } = draft;
+    return { chunks, nextOffset, skippedBytes };
+  }
+
+  /** Of outputs whose names begin so, no place is known any more. */
+  forget(owners: string): void {
+    this.#places.forgetAllOf(owners);
+  }
+
+  async #readSegment(
+    owner: string,
+    view: OutputView,
+    { first, bytes }: SegmentView,
+    draft: PageDraft,
+  ): Promise<void> {
+    const path = join(view.directory, segmentName(first));
+    const segment = new SegmentReader(path, (target, position) =>
+      target.length <= LIVE_READ_BYTES ? view.readNow?.(first, target, position) : undefined,
+    );
+    // What is cut short at the very end may still be being written, by a process that we do not know.
+    const mayBeTorn = bytes === undefined && view.segments.at(-1)?.first === first;
+    try {
+      const limit = bytes ?? (await segment.size());
+      const place = this.#places.get(`${owner}/${draft.cursor}`);
+      const scan =
+        place?.first === first
+          ? new RecordScan(segment, limit, place.record)
+          : await RecordScan.fromStart(segment, first, limit, readAheadBytes(draft, first));
+      if (scan === undefined) {
+        if (!mayBeTorn || limit >= SEGMENT_HEADER_BYTES) this.#noteDamage(path, 0);
+        return;
+      }
+      const end = await fillPage(draft, scan);
+      this.#places.set(`${owner}/${draft.cursor}`, { first, record: scan.next });
+      if (end === "corrupt" || (end === "torn" && !mayBeTorn)) {
+        this.#noteDamage(path, scan.next.position);
+      }
+    } finally {
+      segment.close();
+    }
+  }
+
+  #noteDamage(path: string, position: number): void {
+    if (this.#damages.get(path) === true) return;
+    this.#damages.set(path, true);
+    this.#log?.warn({ path, position }, "a file of output is damaged; its rest is left out");
+  }
+}
+
+/** Takes what belongs to the page, and says why the segment gave no more. */
+async function fillPage(draft: PageDraft, scan: RecordScan): Promise<ScanEnd> {
+  while (!draft.isFull) {
+    const record = scan.peek();
+    if (record === "unread") {
+      await scan.load(readAheadBytes(draft, scan.next.offset));
+      continue;
+    }
+    if (isScanEnd(record)) return record;
+    const from = draft.cursor - scan.next.offset;
+    if (from < record.length) {
+      const length = Math.min(record.length - from, draft.bytesLeft);
+      const bytes = await scan.bytes(from, length, readAheadBytes(draft, scan.next.offset));
+      if (bytes === undefined) return "torn";
+      draft.add(record, bytes);
+      if (from + length < record.length) break;
+    }
+    scan.pass(record);
+  }
+  return "end";
+}
+
+/** All that the page still needs, unless its beginning is far away. */
+function readAheadBytes(draft: PageDraft, offset: number): number {
+  const distance = draft.cursor - offset;
+  if (distance > SEEK_BYTES) return SEEK_BYTES;
+  return Math.min(distance + draft.bytesLeft + HEADER_ALLOWANCE_BYTES, MAX_READ_BYTES);
+}

@@ -1,0 +1,134 @@
+/** Walks over the records of a segment without trusting what they say. */
+import {
+  decodeRecordHeader,
+  decodeSegmentHeader,
+  RECORD_HEADER_BYTES,
+  SEGMENT_HEADER_BYTES,
+} from "./segment-format.ts";
+import type { RecordHeader, SegmentHeader } from "./segment-format.ts";
+import type { SegmentReader } from "./segment-reader.ts";
+
+/** Where a record begins: in the file, in the output, and in the row of records. */
+export interface RecordPosition {
+  readonly position: number;
+  readonly offset: number;
+  readonly seq: number;
+}
+
+/** Why there is no record: nothing follows, less than one, or what cannot be one. */
+export type ScanEnd = "end" | "torn" | "corrupt";
+
+export function isScanEnd(found: unknown): found is ScanEnd {
+  return found === "end" || found === "torn" || found === "corrupt";
+}
+
+/**
+ * SECURITY: a length is believed only as far as the file reaches, so that damaged content costs
+ * neither a crash nor more memory than the file has (threat 41). Guarded by damaged-journal.test.ts.
+ */
+export class RecordScan {
+  readonly #segment: SegmentReader;
+  #limit: number;
+  #block: Buffer = Buffer.alloc(0);
+  #blockPosition = 0;
+  #next: RecordPosition;
+
+  /** Goes from a record's beginning up to a position in the file. */
+  constructor(segment: SegmentReader, limit: number, from: RecordPosition) {
+    this.#segment = segment;
+    this.#limit = limit;
+    this.#next = from;
+  }
+
+  /** Begins with the first record. Undefined when the file has not the header of that segment. */
+  static async fromStart(
+    segment: SegmentReader,
+    first: number,
+    limit: number,
+    readAheadBytes: number,
+  ): Promise<RecordScan | undefined> {
+    const scan = new RecordScan(segment, limit, { position: 0, offset: first, seq: 0 });
+    await scan.#load(0, SEGMENT_HEADER_BYTES, readAheadBytes);
+    if (scan.#block.length < SEGMENT_HEADER_BYTES) return undefined;
+    const header = decodeSegmentHeader(scan.#block, first);
+    if (header === undefined) return undefined;
+    scan.#next = firstRecord(header);
+    return scan;
+  }
+
+  get next(): RecordPosition {
+    return this.#next;
+  }
+
+  /** The next record's header; `unread` when it has to be loaded first. */
+  peek(): RecordHeader | ScanEnd | "unread" {
+    const { position, seq } = this.#next;
+    const left = this.#limit - position;
+    if (left <= 0) return "end";
+    if (left < RECORD_HEADER_BYTES) return "torn";
+    if (!this.#holds(position, RECORD_HEADER_BYTES)) return "unread";
+    const header = decodeRecordHeader(this.#block, position - this.#blockPosition, seq);
+    if (header === undefined) return "corrupt";
+    return header.length > left - RECORD_HEADER_BYTES ? "torn" : header;
+  }
+
+  /** Reads on from the next record, at least its header. */
+  async load(readAheadBytes: number): Promise<void> {
+    await this.#load(this.#next.position, RECORD_HEADER_BYTES, readAheadBytes);
+  }
+
+  /** Bytes of the next record; undefined when the file has become shorter. */
+  async bytes(
+    from: number,
+    length: number,
+    readAheadBytes: number,
+  ): Promise<Uint8Array | undefined> {
+    const position = this.#next.position + RECORD_HEADER_BYTES + from;
+    if (!this.#holds(position, length)) {
+      await this.#load(position, length, readAheadBytes);
+      if (!this.#holds(position, length)) return undefined;
+    }
+    const start = position - this.#blockPosition;
+    return this.#block.subarray(start, start + length);
+  }
+
+  pass(record: RecordHeader): void {
+    const { position, offset, seq } = this.#next;
+    this.#next = {
+      position: position + RECORD_HEADER_BYTES + record.length,
+      offset: offset + record.length,
+      seq: seq + 1,
+    };
+  }
+
+  #holds(position: number, bytes: number): boolean {
+    return (
+      position >= this.#blockPosition &&
+      position + bytes <= this.#blockPosition + this.#block.length
+    );
+  }
+
+  async #load(position: number, bytes: number, readAheadBytes: number): Promise<void> {
+    const size = Math.min(this.#limit - position, Math.max(bytes, readAheadBytes));
+    const block = Buffer.allocUnsafe(size);
+    const length = await this.#segment.readAt(block, position);
+    if (length < size) this.#limit = position + length;
+    this.#block = block.subarray(0, length);
+    this.#blockPosition = position;
+  }
+}
+
+/** Undefined when the file has none, or not that of the segment with this first offset. */
+export async function readSegmentHeader(
+  segment: SegmentReader,
+  first: number,
+): Promise<SegmentHeader | undefined> {
+  const block = Buffer.allocUnsafe(SEGMENT_HEADER_BYTES);
+  const length = await segment.readAt(block, 0);
+  return length === SEGMENT_HEADER_BYTES ? decodeSegmentHeader(block, first) : undefined;
+}
+
+/** Where the first record of a segment is. */
+export function firstRecord(header: SegmentHeader): RecordPosition {
+  return { position: SEGMENT_HEADER_BYTES, offset: header.firstOffset, seq: header.firstSeq };
+}

@@ -1,0 +1,167 @@
+/** The port through which the core remembers sessions, commands and workspaces. */
+import type { ExecEndReason, SessionStatus } from "@sandkasten/protocol";
+import type { SandboxLimits, SandboxProfile } from "./backend.ts";
+
+export interface SessionRow {
+  readonly id: string;
+  /** Name of the API key that it belongs to. */
+  readonly owner: string;
+  readonly status: SessionStatus;
+  /** `namespace:id:name`. At most one living session of an owner has it. */
+  readonly key?: string;
+  /** What was asked for and what is used. */
+  readonly requestedImage: string;
+  readonly image: string;
+  readonly imageDigest?: string;
+  /** The backend's name for it; absent until one was chosen. */
+  readonly sandboxId?: string;
+  readonly profile: SandboxProfile;
+  readonly limits: SandboxLimits;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly workspaceId?: string;
+  readonly acquireSource: "pool" | "cold";
+  readonly cwd: string;
+  readonly ttlMs: number;
+  readonly createdAtMs: number;
+  readonly lastActivityAtMs: number;
+  readonly endedAtMs?: number;
+  readonly endReason?: string;
+  /** The boot, and the time since it, at which the lease ends, and at which it ends in any case. */
+  readonly bootId: string;
+  readonly leaseEndsMs: number;
+  readonly lifetimeEndsMs: number;
+  readonly idempotencyKey?: string;
+  /** Tells a repeated request from another one with the same idempotency key. */
+  readonly requestHash?: string;
+}
+
+export type SessionPatch = Partial<
+  Pick<
+    SessionRow,
+    | "status"
+    | "image"
+    | "imageDigest"
+    | "sandboxId"
+    | "acquireSource"
+    | "cwd"
+    | "ttlMs"
+    | "lastActivityAtMs"
+    | "endedAtMs"
+    | "endReason"
+    | "bootId"
+    | "leaseEndsMs"
+    | "lifetimeEndsMs"
+  >
+>;
+
+export interface SessionFilter {
+  readonly owner: string;
+  readonly status?: SessionStatus;
+  readonly key?: string;
+  readonly metadata?: Readonly<Record<string, string>>;
+  readonly limit: number;
+  /** As given by the page before. */
+  readonly cursor?: string;
+}
+
+export interface Page<T> {
+  readonly rows: readonly T[];
+  readonly nextCursor?: string;
+}
+
+export interface ExecRow {
+  readonly id: string;
+  readonly sessionId: string;
+  readonly owner: string;
+  readonly status: "queued" | "running" | "done";
+  readonly mode: "shell" | "process";
+  /** What to show of the command, shortened. */
+  readonly command: string | readonly string[];
+  readonly startedAtMs: number;
+  readonly endedAtMs?: number;
+  readonly exitCode?: number;
+  readonly signal?: number;
+  readonly endReason?: ExecEndReason;
+  readonly cwd?: string;
+  readonly durationMs?: number;
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  readonly droppedBytes: number;
+  readonly shellRestarted: boolean;
+  readonly idempotencyKey?: string;
+  readonly requestHash?: string;
+}
+
+export type ExecPatch = Partial<
+  Omit<
+    ExecRow,
+    "id" | "sessionId" | "owner" | "mode" | "command" | "idempotencyKey" | "requestHash"
+  >
+>;
+
+export interface WorkspaceRow {
+  /** As its owner calls it. */
+  readonly id: string;
+  readonly owner: string;
+  /** What the backend calls it; unique for ever. */
+  readonly diskId: string;
+  readonly createdAtMs: number;
+  readonly lastUsedAtMs: number;
+}
+
+/** Either the row went in, or this one stands in its way. */
+export type Inserted<T> =
+  | { readonly inserted: true }
+  | { readonly inserted: false; readonly existing: T };
+
+/**
+ * What survives the daemon. When a promise resolves, the change survives a kill -9. Rejects with
+ * `SandboxError`: STORAGE_FULL when the disk is, INTERNAL_ERROR for all else.
+ */
+export interface SessionStore {
+  /** Nothing was here before: the store was made by this opening. */
+  readonly isNew: boolean;
+  /** Refused when a living session of the owner has the key, or any of the owner's has the idempotency key. */
+  insertSession(row: SessionRow): Promise<Inserted<SessionRow>>;
+  getSession(id: string): Promise<SessionRow | undefined>;
+  /** The living session of this key. */
+  findByKey(owner: string, key: string): Promise<SessionRow | undefined>;
+  /** Newest first. */
+  listSessions(filter: SessionFilter): Promise<Page<SessionRow>>;
+  /** All that have not ended: creating, running, paused, destroying. */
+  livingSessions(): Promise<readonly SessionRow[]>;
+  /**
+   * Changes a session, given it is in one of these states; answers it as it is afterwards, or nothing
+   * when it is in another state or unknown. Also works when the disk is full if the new status is
+   * `destroying` or a final one.
+   */
+  updateSession(
+    id: string,
+    from: readonly SessionStatus[],
+    patch: SessionPatch,
+  ): Promise<SessionRow | undefined>;
+  /** Forgets ended sessions, and their commands, that ended before; answers their ids. */
+  forgetSessionsEndedBefore(wallMs: number): Promise<readonly string[]>;
+
+  /** Refused when the session has a command with the idempotency key. */
+  insertExec(row: ExecRow): Promise<Inserted<ExecRow>>;
+  updateExec(id: string, patch: ExecPatch): Promise<void>;
+  getExec(sessionId: string, id: string): Promise<ExecRow | undefined>;
+  /** Newest first. */
+  listExecs(
+    sessionId: string,
+    options: { readonly limit: number; readonly cursor?: string },
+  ): Promise<Page<ExecRow>>;
+  /** All that are queued or running, oldest first. */
+  unfinishedExecs(): Promise<readonly ExecRow[]>;
+
+  insertWorkspace(row: WorkspaceRow): Promise<Inserted<WorkspaceRow>>;
+  touchWorkspace(owner: string, id: string, lastUsedAtMs: number): Promise<void>;
+  getWorkspace(owner: string, id: string): Promise<WorkspaceRow | undefined>;
+  listWorkspaces(owner: string): Promise<readonly WorkspaceRow[]>;
+  /** Of all owners, for cleaning up. */
+  allWorkspaces(): Promise<readonly WorkspaceRow[]>;
+  deleteWorkspace(owner: string, id: string): Promise<void>;
+
+  close(): void;
+}

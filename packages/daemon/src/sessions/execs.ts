@@ -1,0 +1,510 @@
+/** Commands of sessions: started once, recorded on the host, read by cursor during and after. */
+import { MAX_COMMAND_BYTES, SandboxError } from "@sandkasten/protocol";
+import type { ExecCommand, ExecOptions, TerminalSize } from "../ports/channel.ts";
+import type { JournalPage } from "../ports/exec-journal.ts";
+import type { ExecRow, Page } from "../ports/session-store.ts";
+import { FinishedRecordings } from "./finished-recordings.ts";
+import { newExecId } from "./ids.ts";
+import { LateOutput } from "./late-output.ts";
+import type { LiveSession } from "./live-session.ts";
+import { OutputBudget } from "./output-budget.ts";
+import { Recording } from "./recording.ts";
+import type { RecordingParts } from "./recording.ts";
+import type { Caller, CollectedOutput, ExecService, StartExecOptions } from "./services.ts";
+import { hashOf } from "./session-plan.ts";
+import type { SessionTable } from "./session-table.ts";
+import type { Sessions } from "./sessions.ts";
+import type { SessionSettings } from "./settings.ts";
+
+const MAX_SHOWN_COMMAND = 4096;
+/** Time for the sandbox to say whether a command that has ended has printed more since. */
+const LATE_OUTPUT_WAIT_MS = 50;
+const FOLLOW_PAGE_BYTES = 1024 * 1024;
+/** Commands of one session that may wait for the shell. */
+const MAX_QUEUED = 1024;
+
+export interface ExecsParts extends RecordingParts {
+  readonly table: SessionTable;
+  readonly sessions: Sessions;
+  readonly settings: SessionSettings;
+}
+
+export class Execs implements ExecService {
+  readonly #parts: ExecsParts;
+  readonly #finished = new FinishedRecordings();
+  readonly #underWay = new Set<Promise<void>>();
+
+  constructor(parts: ExecsParts) {
+    this.#parts = parts;
+  }
+
+  async start(caller: Caller, sessionId: string, options: StartExecOptions): Promise<ExecRow> {
+    checkCommand(options.command);
+    const { sessions, store, table, settings } = this.#parts;
+    const session = await sessions.enterLive(caller, sessionId);
+    let recording: Recording;
+    try {
+      const row = this.#newRow(session, options);
+      const overQuota = table.runningExecsOf(caller.owner) >= caller.maxRunningExecs;
+      if (overQuota || session.recordings.size >= MAX_QUEUED) throw tooMany(caller);
+      recording = new Recording(
+        row,
+        new OutputBudget(options.outputBudgetBytes ?? settings.outputBudgetBytes),
+        this.#parts,
+      );
+      // Counted before the first wait, so that no number of requests at once gets past the quota.
+      session.recordings.add(recording);
+      const written = await store.insertExec(row).catch((error: unknown) => {
+        session.recordings.delete(recording);
+        throw error;
+      });
+      if (!written.inserted) {
+        session.recordings.delete(recording);
+        await session.leave();
+        return sameRequest(written.existing, row);
+      }
+    } catch (error) {
+      await session.leave();
+      throw error;
+    }
+    this.#keep(this.#run(session, recording, options));
+    return recording.row;
+  }
+
+  /** Goes on with a command that an earlier daemon began. */
+  async adopt(session: LiveSession, row: ExecRow): Promise<void> {
+    const recording = new Recording(row, undefined, this.#parts);
+    session.recordings.add(recording);
+    await session.enter();
+    const resumed = this.#settle(session, recording, async () => {
+      const serial = row.mode === "shell";
+      const leave = serial ? await session.shellLine.enter(recording.queue.signal) : undefined;
+      try {
+        await recording.resume(await session.channel());
+      } finally {
+        leave?.();
+      }
+    });
+    this.#keep(resumed);
+  }
+
+  /** Resolves when nothing is being recorded any more. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#underWay);
+  }
+
+  #keep(work: Promise<void>): void {
+    this.#underWay.add(work);
+    void work.finally(() => this.#underWay.delete(work));
+  }
+
+  async get(caller: Caller, sessionId: string, execId: string): Promise<ExecRow> {
+    return (
+      this.#recording(caller, sessionId, execId)?.row ??
+      (await this.#stored(caller, sessionId, execId))
+    );
+  }
+
+  async list(
+    caller: Caller,
+    sessionId: string,
+    page: { readonly limit?: number; readonly cursor?: string },
+  ): Promise<Page<ExecRow>> {
+    await this.#parts.sessions.get(caller, sessionId);
+    const { rows, ...rest } = await this.#parts.store.listExecs(sessionId, {
+      limit: page.limit ?? 100,
+      ...(page.cursor !== undefined && { cursor: page.cursor }),
+    });
+    const live = (row: ExecRow): ExecRow => this.#recording(caller, sessionId, row.id)?.row ?? row;
+    return { rows: rows.map(live), ...rest };
+  }
+
+  async wait(
+    caller: Caller,
+    sessionId: string,
+    execId: string,
+    timeoutMs?: number,
+    signal?: AbortSignal,
+  ): Promise<ExecRow> {
+    const recording = this.#recording(caller, sessionId, execId);
+    if (recording === undefined) return await this.#stored(caller, sessionId, execId);
+    await within(recording.ended, timeoutMs, signal);
+    return recording.row;
+  }
+
+  async collect(
+    caller: Caller,
+    sessionId: string,
+    execId: string,
+    budgetBytes?: number,
+  ): Promise<CollectedOutput> {
+    const budget = this.#recording(caller, sessionId, execId)?.budget;
+    if (budget !== undefined && (budgetBytes ?? budget.budgetBytes) === budget.budgetBytes)
+      return budget.collect();
+    const row = await this.get(caller, sessionId, execId);
+    return await this.#collectFromJournal(row, budgetBytes);
+  }
+
+  async read(
+    caller: Caller,
+    sessionId: string,
+    execId: string,
+    options: {
+      readonly offset: number;
+      readonly maxBytes: number;
+      readonly waitMs?: number;
+      readonly signal?: AbortSignal;
+    },
+  ): Promise<{ readonly page: JournalPage; readonly exec: ExecRow; readonly done: boolean }> {
+    const { offset, maxBytes, waitMs = 0, signal } = options;
+    const recording = this.#recording(caller, sessionId, execId);
+    const look = async (): Promise<{ page: JournalPage; exec: ExecRow; done: boolean }> => {
+      const exec = recording?.row ?? (await this.#stored(caller, sessionId, execId));
+      const page = await this.#parts.journal.read(sessionId, execId, offset, maxBytes);
+      const done = exec.status === "done" && page.nextOffset >= exec.stdoutBytes + exec.stderrBytes;
+      return { page, exec, done: done || (exec.status === "done" && isEmpty(page)) };
+    };
+    const deadline = this.#parts.clock.monotonicMs() + waitMs;
+    for (;;) {
+      const news = recording?.changed();
+      const found = await look();
+      const restMs = deadline - this.#parts.clock.monotonicMs();
+      if (!isEmpty(found.page)) return found;
+      if (found.exec.status === "done") {
+        const late = await this.#lateOutput(found.exec, restMs, signal);
+        return late ? await look() : found;
+      }
+      recording?.throwIfFailed();
+      if (news === undefined || restMs <= 0) return found;
+      await within(news, restMs, signal);
+    }
+  }
+
+  async *follow(
+    caller: Caller,
+    sessionId: string,
+    execId: string,
+    offset: number,
+    signal?: AbortSignal,
+  ): AsyncIterable<JournalPage> {
+    const recording = this.#recording(caller, sessionId, execId);
+    if (recording === undefined) await this.#stored(caller, sessionId, execId);
+    const follower = recording?.follow(offset);
+    let cursor = offset;
+    try {
+      for (;;) {
+        signal?.throwIfAborted();
+        const news = recording?.changed();
+        const done = recording === undefined || recording.row.status === "done";
+        const page = await this.#parts.journal.read(sessionId, execId, cursor, FOLLOW_PAGE_BYTES);
+        if (!isEmpty(page)) {
+          yield page;
+          cursor = page.nextOffset;
+          if (follower !== undefined) recording?.advance(follower, cursor);
+        } else if (done) return;
+        // A command that was refused, or that a stopping daemon lets go of, ends the stream with its error.
+        else {
+          recording.throwIfFailed();
+          await within(news ?? recording.ended, undefined, signal);
+        }
+      }
+    } finally {
+      if (follower !== undefined) recording?.unfollow(follower);
+    }
+  }
+
+  async signal(
+    caller: Caller,
+    sessionId: string,
+    execId: string,
+    signal: number,
+    options?: { readonly tree?: boolean },
+  ): Promise<number> {
+    const recording = this.#running(caller, sessionId, execId);
+    if (recording?.row.status === "queued") {
+      await recording.abandon("killed");
+      return 1;
+    }
+    return await this.#inside(caller, sessionId, async (session) =>
+      (await session.channel()).signal(execId, signal, options),
+    );
+  }
+
+  async writeStdin(
+    caller: Caller,
+    sessionId: string,
+    execId: string,
+    bytes: Uint8Array,
+  ): Promise<void> {
+    await this.#inside(caller, sessionId, async () => {
+      await (await this.#input(caller, sessionId, execId)).writeStdin(bytes);
+    });
+  }
+
+  async closeStdin(caller: Caller, sessionId: string, execId: string): Promise<void> {
+    await this.#inside(caller, sessionId, async () => {
+      await (await this.#input(caller, sessionId, execId)).closeStdin();
+    });
+  }
+
+  async resize(
+    caller: Caller,
+    sessionId: string,
+    execId: string,
+    size: TerminalSize,
+  ): Promise<void> {
+    await this.#inside(caller, sessionId, async (session) =>
+      (await session.channel()).resize(execId, size),
+    );
+  }
+
+  async #run(session: LiveSession, recording: Recording, options: StartExecOptions): Promise<void> {
+    await this.#settle(session, recording, async () => {
+      const serial = options.command.kind === "shell";
+      const leave = serial ? await session.shellLine.enter(recording.queue.signal) : undefined;
+      try {
+        const channel = await session.channel();
+        const running = recording.run(
+          channel,
+          options.command,
+          this.#execOptions(recording, options),
+        );
+        if (options.stdin instanceof Uint8Array) void this.#feed(recording, options.stdin);
+        await running;
+      } finally {
+        leave?.();
+      }
+    });
+  }
+
+  /** Whatever happens to a command, it ends up done, and its session is left. */
+  async #settle(
+    session: LiveSession,
+    recording: Recording,
+    work: () => Promise<void>,
+  ): Promise<void> {
+    const { log, sessions } = this.#parts;
+    try {
+      await work();
+    } catch (error) {
+      if (!recording.queue.signal.aborted) {
+        log.error({ err: error, exec: recording.row.id }, "a command could not be run");
+        await recording.fail(error);
+      }
+    }
+    session.recordings.delete(recording);
+    this.#finished.add(recording);
+    const { endReason, cwd } = recording.row;
+    try {
+      await session.leave(cwd);
+    } catch (error) {
+      log.error({ err: error, session: session.row.id }, "cannot renew a lease");
+    }
+    if (endReason === "sandbox_gone" || endReason === "unknown") await sessions.lookAfter(session);
+  }
+
+  /** Everything the command gets as its input; it may end before it has read it all. */
+  async #feed(recording: Recording, bytes: Uint8Array): Promise<void> {
+    try {
+      const stream = await recording.begun;
+      await stream.writeStdin(bytes);
+      await stream.closeStdin();
+    } catch (error) {
+      this.#parts.log.info(
+        { err: error, exec: recording.row.id },
+        "a command did not take all input",
+      );
+    }
+  }
+
+  #execOptions(recording: Recording, options: StartExecOptions): ExecOptions {
+    const { maxExecTimeoutMs } = this.#parts.settings;
+    const asked = options.timeoutMs ?? 0;
+    const isTerminal = options.command.kind === "process" && options.command.pty !== undefined;
+    const timeoutMs = asked === 0 ? maxExecTimeoutMs : Math.min(asked, maxExecTimeoutMs);
+    return {
+      execId: recording.row.id,
+      // Somebody sits at a terminal: it lives as long as the session does, unless they say otherwise.
+      ...(!(isTerminal && asked === 0) && { timeoutMs }),
+      ...(options.cwd !== undefined && { cwd: options.cwd }),
+      ...(options.env !== undefined && { env: options.env }),
+      ...(options.stdin !== undefined && { stdin: true }),
+      ...(options.merge !== undefined && { merge: options.merge }),
+      ...(options.idleTimeoutMs !== undefined &&
+        options.idleTimeoutMs > 0 && { idleTimeoutMs: options.idleTimeoutMs }),
+    };
+  }
+
+  #newRow(session: LiveSession, options: StartExecOptions): ExecRow {
+    const { command, idempotencyKey } = options;
+    const waits = command.kind === "shell" && !session.shellLine.free;
+    return {
+      id: newExecId(),
+      sessionId: session.row.id,
+      owner: session.row.owner,
+      status: waits ? "queued" : "running",
+      mode: command.kind,
+      command: shownCommand(command),
+      startedAtMs: this.#parts.clock.nowMs(),
+      stdoutBytes: 0,
+      stderrBytes: 0,
+      droppedBytes: 0,
+      shellRestarted: false,
+      ...(idempotencyKey !== undefined && { idempotencyKey, requestHash: hashOf(options) }),
+    };
+  }
+
+  async #collectFromJournal(row: ExecRow, budgetBytes?: number): Promise<CollectedOutput> {
+    const room = budgetBytes ?? this.#parts.settings.outputBudgetBytes;
+    const total = row.stdoutBytes + row.stderrBytes;
+    const budget = new OutputBudget(room);
+    const headEnd = Math.min(total, Math.ceil(room / 2));
+    const tailStart = Math.max(headEnd, total - (room - headEnd));
+    await this.#pour(row, budget, 0, headEnd);
+    budget.addMissing(tailStart - headEnd);
+    await this.#pour(row, budget, tailStart, total);
+    return budget.collect();
+  }
+
+  /** Output between two offsets, as far as it is kept. */
+  async #pour(row: ExecRow, budget: OutputBudget, from: number, to: number): Promise<void> {
+    let cursor = from;
+    while (cursor < to) {
+      const maxBytes = Math.min(to - cursor, FOLLOW_PAGE_BYTES);
+      const page = await this.#parts.journal.read(row.sessionId, row.id, cursor, maxBytes);
+      if (isEmpty(page)) break;
+      budget.addMissing(Math.min(page.skippedBytes, to - cursor));
+      if (page.skippedBytes > 0 && cursor + page.skippedBytes >= to) return;
+      for (const { stream, bytes } of page.chunks) budget.add(stream, bytes);
+      cursor = page.nextOffset;
+    }
+    budget.addMissing(Math.max(0, to - cursor));
+  }
+
+  /** Looks whether what a command left in the background has printed more; true when there is some. */
+  async #lateOutput(row: ExecRow, waitMs: number, signal?: AbortSignal): Promise<boolean> {
+    const session = this.#parts.table.get(row.sessionId);
+    if (session?.row.status !== "running" || session.ending !== undefined) return false;
+    const channel = await session.channel();
+    const late = session.lateOutputs.get(row.id) ?? new LateOutput(channel, row, this.#parts);
+    session.lateOutputs.set(row.id, late);
+    const before = late.bytes;
+    await within(late.changed(), Math.max(waitMs, LATE_OUTPUT_WAIT_MS), signal);
+    return late.bytes > before;
+  }
+
+  async #inside<T>(
+    caller: Caller,
+    sessionId: string,
+    work: (session: LiveSession) => Promise<T>,
+  ): Promise<T> {
+    const session = await this.#parts.sessions.enterLive(caller, sessionId);
+    try {
+      return await work(session);
+    } finally {
+      await session.leave();
+    }
+  }
+
+  async #input(caller: Caller, sessionId: string, execId: string) {
+    const recording = this.#running(caller, sessionId, execId);
+    if (recording === undefined) {
+      await this.#stored(caller, sessionId, execId);
+      throw new SandboxError("CONFLICT", `the command ${execId} has ended and takes no input`);
+    }
+    return await recording.begun;
+  }
+
+  /** Of a command that runs. */
+  #running(caller: Caller, sessionId: string, execId: string): Recording | undefined {
+    const session = this.#parts.table.get(sessionId);
+    if (session?.row.owner !== caller.owner) return undefined;
+    return [...session.recordings].find(({ row }) => row.id === execId);
+  }
+
+  /** Of a command that runs or has just ended. */
+  #recording(caller: Caller, sessionId: string, execId: string): Recording | undefined {
+    const found = this.#running(caller, sessionId, execId) ?? this.#finished.get(execId);
+    const { row } = found ?? {};
+    return row?.owner === caller.owner && row.sessionId === sessionId ? found : undefined;
+  }
+
+  async #stored(caller: Caller, sessionId: string, execId: string): Promise<ExecRow> {
+    const row = await this.#parts.store.getExec(sessionId, execId);
+    if (row !== undefined && row.owner === caller.owner) return row;
+    await this.#parts.sessions.get(caller, sessionId);
+    throw new SandboxError(
+      "EXEC_NOT_FOUND",
+      `the session ${sessionId} has no command ${execId}; list its commands to see which it has`,
+    );
+  }
+}
+
+function isEmpty(page: JournalPage): boolean {
+  return page.chunks.length === 0 && page.skippedBytes === 0;
+}
+
+function shownCommand(command: ExecCommand): string | readonly string[] {
+  if (command.kind === "shell")
+    return Buffer.from(command.text).toString("utf8").slice(0, MAX_SHOWN_COMMAND);
+  let room = MAX_SHOWN_COMMAND;
+  return command.argv
+    .map((argument) => {
+      const shown = argument.slice(0, room);
+      room -= shown.length;
+      return shown;
+    })
+    .filter((argument, index) => argument !== "" || command.argv[index] === "");
+}
+
+function checkCommand(command: ExecCommand): void {
+  const parts = command.kind === "shell" ? [command.text] : command.argv;
+  const bytes = parts.reduce((sum, part) => sum + Buffer.byteLength(part), 0);
+  if (bytes > MAX_COMMAND_BYTES)
+    throw new SandboxError(
+      "PAYLOAD_TOO_LARGE",
+      `the command has ${bytes} bytes, ${MAX_COMMAND_BYTES} are allowed; write it to a file and run that`,
+    );
+  if (parts.some((part) => (typeof part === "string" ? part.includes("\0") : part.includes(0))))
+    throw new SandboxError("INVALID_REQUEST", "the command contains a NUL, which no shell takes");
+}
+
+function sameRequest(existing: ExecRow, asked: ExecRow): ExecRow {
+  if (existing.requestHash === asked.requestHash) return existing;
+  throw new SandboxError(
+    "CONFLICT",
+    "this idempotency key was used for another command; use a new key for every new command",
+    { details: { exec_id: existing.id } },
+  );
+}
+
+function tooMany(caller: Caller): SandboxError {
+  return new SandboxError(
+    "QUOTA_EXCEEDED",
+    `${caller.maxRunningExecs} commands may run at once; wait for some to end`,
+    { details: { max_running_execs: caller.maxRunningExecs } },
+  );
+}
+
+/** Waits for something, but no longer than a time, and not for a caller who has gone. */
+async function within(
+  event: Promise<unknown>,
+  timeoutMs: number | undefined,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const over = Promise.withResolvers<unknown>();
+  const timer = timeoutMs === undefined ? undefined : setTimeout(over.resolve, timeoutMs);
+  const giveUp = (): void => {
+    const cause: unknown = signal?.reason;
+    over.reject(new SandboxError("CANCELLED", "the caller gave the request up", { cause }));
+  };
+  if (signal?.aborted === true) giveUp();
+  signal?.addEventListener("abort", giveUp, { once: true });
+  event.then(over.resolve, over.reject);
+  try {
+    await over.promise;
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", giveUp);
+  }
+}

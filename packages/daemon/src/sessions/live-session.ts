@@ -1,0 +1,143 @@
+/** A session that has not ended, as the daemon holds it in memory. The store has the same, for the next daemon. */
+import type { Backend } from "../ports/backend.ts";
+import type { Channel } from "../ports/channel.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { SessionPatch, SessionRow, SessionStore } from "../ports/session-store.ts";
+import { isOver, renewedLease } from "./lease.ts";
+import type { LateOutput } from "./late-output.ts";
+import { isLiving } from "./states.ts";
+import type { Recording } from "./recording.ts";
+import { WaitingLine } from "./waiting-line.ts";
+
+/** A lease that was written down within this time is not written again for a little more. */
+const LEASE_WRITE_INTERVAL_MS = 1000;
+
+export interface LiveSessionParts {
+  readonly backend: Backend;
+  readonly store: SessionStore;
+  readonly clock: Clock;
+}
+
+export class LiveSession {
+  /** Commands of the shell that remembers run one after the other. */
+  readonly shellLine = new WaitingLine();
+  /** Pausing and resuming happen one after the other. */
+  readonly lifeLine = new WaitingLine();
+  readonly recordings = new Set<Recording>();
+  /** By command: what processes that it left in the background still print. */
+  readonly lateOutputs = new Map<string, LateOutput>();
+  /** Gives up a creation that nobody wants any more. */
+  readonly creation = new AbortController();
+  /** Settles when the session is no longer being made; rejects when that failed. */
+  readonly made = Promise.withResolvers<void>();
+  /** Set as soon as the end is decided: nobody gets in any more. */
+  ending: Promise<void> | undefined;
+  #row: SessionRow;
+  #visits = 0;
+  #leaseWrittenMs = 0;
+  #channel: Promise<Channel> | undefined;
+  readonly #parts: LiveSessionParts;
+
+  constructor(row: SessionRow, parts: LiveSessionParts) {
+    this.#row = row;
+    this.#parts = parts;
+    this.made.promise.catch(() => undefined);
+    if (row.status !== "creating") this.made.resolve();
+  }
+
+  get row(): SessionRow {
+    return this.#row;
+  }
+
+  get inUse(): boolean {
+    return this.#visits > 0;
+  }
+
+  get isOver(): boolean {
+    return isOver(this.#parts.clock, this.#row, this.inUse);
+  }
+
+  /** Changes the row, in the store first. */
+  async save(patch: SessionPatch): Promise<void> {
+    const from = this.#row.status;
+    const saved = await this.#parts.store.updateSession(this.#row.id, [from], patch);
+    // Only this object changes the row of a living session, so a miss is a fault of ours.
+    if (saved === undefined) throw new Error(`the row of ${this.#row.id} is not ${from} any more`);
+    this.#row = { ...this.#row, ...patch };
+  }
+
+  /** Begins a stay; the session does not end for want of use before `leave`. */
+  async enter(): Promise<void> {
+    this.#visits += 1;
+    try {
+      await this.#renew({});
+    } catch (error) {
+      this.#visits -= 1;
+      throw error;
+    }
+  }
+
+  /** Ends a stay, and notes where the shell is now. */
+  async leave(cwd?: string): Promise<void> {
+    this.#visits -= 1;
+    if (isLiving(this.#row.status) && this.ending === undefined)
+      await this.#renew(cwd === undefined || cwd === this.#row.cwd ? {} : { cwd });
+  }
+
+  async renew(ttlMs?: number): Promise<void> {
+    this.#leaseWrittenMs = 0;
+    if (ttlMs !== undefined) this.#row = { ...this.#row, ttlMs };
+    await this.#renew(ttlMs === undefined ? {} : { ttlMs });
+  }
+
+  /** One channel for all that is done inside. */
+  async channel(): Promise<Channel> {
+    this.#channel ??= this.#open();
+    return await this.#channel;
+  }
+
+  /** Takes over a channel that is open already. */
+  adoptChannel(channel: Channel): void {
+    this.#channel = Promise.resolve(channel);
+  }
+
+  async closeChannel(): Promise<void> {
+    const channel = this.#channel;
+    this.#channel = undefined;
+    await channel?.then(
+      (open) => open.close(),
+      () => undefined, // It never opened; whoever asked for it was told.
+    );
+  }
+
+  /** The daemon stops and the sandbox goes on: whoever waits is told, and the next daemon takes over. */
+  async release(): Promise<void> {
+    await this.made.promise.catch(() => undefined);
+    await this.ending?.catch(() => undefined);
+    for (const recording of this.recordings) recording.release();
+    await this.closeChannel();
+  }
+
+  async #open(): Promise<Channel> {
+    try {
+      return await this.#parts.backend.open(this.#row.sandboxId ?? "");
+    } catch (error) {
+      this.#channel = undefined;
+      throw error;
+    }
+  }
+
+  async #renew(patch: SessionPatch): Promise<void> {
+    const { clock, store } = this.#parts;
+    const lease = {
+      leaseEndsMs: renewedLease(clock, this.#row),
+      lastActivityAtMs: clock.nowMs(),
+    };
+    this.#row = { ...this.#row, ...lease, ...patch };
+    const now = clock.monotonicMs();
+    if (Object.keys(patch).length === 0 && now - this.#leaseWrittenMs < LEASE_WRITE_INTERVAL_MS)
+      return;
+    this.#leaseWrittenMs = now;
+    await store.updateSession(this.#row.id, [this.#row.status], { ...lease, ...patch });
+  }
+}

@@ -1,0 +1,58 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { OutputBudget } from "./output-budget.ts";
+
+const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString("utf8");
+
+describe("OutputBudget", () => {
+  it("gives back everything that fits, whatever the pieces", () => {
+    fc.assert(
+      fc.property(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 10 }), (pieces) => {
+        const budget = new OutputBudget(400);
+        for (const piece of pieces) budget.add("stdout", piece);
+        const { output, truncated } = budget.collect();
+        expect(Buffer.from(output)).toEqual(Buffer.concat(pieces));
+        expect(truncated).toBe(false);
+      }),
+    );
+  });
+
+  it("keeps head and tail, and says how much is missing between them", () => {
+    const budget = new OutputBudget(10);
+    budget.add("stdout", Buffer.from("abcdefg"));
+    budget.add("stdout", Buffer.from("hijklmnop"));
+    const { output, truncated } = budget.collect();
+    expect(text(output)).toBe("abcde\n[… 6 bytes omitted …]\nlmnop");
+    expect(truncated).toBe(true);
+  });
+
+  it("never holds more than its budget", () => {
+    const budget = new OutputBudget(100);
+    for (let i = 0; i < 1000; i++) budget.add("stdout", Buffer.alloc(77, i));
+    expect(budget.keptBytes).toBe(100);
+  });
+
+  it("splits stdout from stderr and keeps their order in the merged view", () => {
+    const budget = new OutputBudget(100);
+    budget.add("stdout", Buffer.from("1"));
+    budget.add("stderr", Buffer.from("2"));
+    budget.add("stdout", Buffer.from("3"));
+    const { output, stdout, stderr } = budget.collect();
+    expect([text(output), text(stdout), text(stderr)]).toEqual(["123", "13", "2"]);
+  });
+
+  it("cuts between characters, not through them", () => {
+    const budget = new OutputBudget(7);
+    budget.add("stdout", Buffer.from("€€€€€€"));
+    const { output } = budget.collect();
+    expect(text(output)).toBe("€\n[… 11 bytes omitted …]\n€");
+  });
+
+  it("copies what it keeps", () => {
+    const budget = new OutputBudget(10);
+    const bytes = Buffer.from("same");
+    budget.add("stdout", bytes);
+    bytes.fill(0);
+    expect(text(budget.collect().output)).toBe("same");
+  });
+});

@@ -1,0 +1,145 @@
+/** Sandboxes made in advance. Each is handed out once, never comes back, and is looked at before it goes. */
+import type { Backend, SandboxHandle, SandboxLimits, SandboxProfile } from "../ports/backend.ts";
+import type { Channel } from "../ports/channel.ts";
+import type { ImageStore } from "../ports/image-store.ts";
+import type { Log } from "../ports/log.ts";
+import { newSandboxId } from "./ids.ts";
+import type { PoolEntry } from "./settings.ts";
+
+export interface PoolParts {
+  readonly backend: Backend;
+  readonly images: ImageStore;
+  readonly log: Log;
+  readonly limits: SandboxLimits;
+}
+
+export interface Pooled {
+  readonly handle: SandboxHandle;
+  readonly channel: Channel;
+}
+
+interface Shelf {
+  readonly entry: PoolEntry;
+  readonly waiting: Pooled[];
+}
+
+export class Pool {
+  readonly #parts: PoolParts;
+  readonly #shelves: readonly Shelf[];
+  #filling: Promise<void> | undefined;
+  #stopped = false;
+
+  constructor(entries: readonly PoolEntry[], parts: PoolParts) {
+    this.#parts = parts;
+    this.#shelves = entries.map((entry) => ({ entry, waiting: [] }));
+  }
+
+  get size(): number {
+    return this.#shelves.reduce((sum, { waiting }) => sum + waiting.length, 0);
+  }
+
+  digests(): readonly string[] {
+    return this.#shelves.flatMap(({ waiting }) => waiting.map(({ handle }) => handle.imageDigest));
+  }
+
+  /** Makes what is missing, in the background. Called at the start, after each hand-out and at every tick of the reaper. */
+  refill(): void {
+    if (this.#stopped || this.#shelves.length === 0) return;
+    this.#filling ??= this.#fill().finally(() => {
+      this.#filling = undefined;
+    });
+  }
+
+  /** Resolves when nothing is being made. */
+  async settled(): Promise<void> {
+    await this.#filling;
+  }
+
+  /** A living sandbox of this image as it is now, if there is one. */
+  async take(reference: string, profile: SandboxProfile): Promise<Pooled | undefined> {
+    for (const shelf of this.#shelves) {
+      if (shelf.entry.profile !== profile) continue;
+      for (;;) {
+        const place = shelf.waiting.findIndex(({ handle }) => handle.image === reference);
+        const [pooled] = place < 0 ? [] : shelf.waiting.splice(place, 1);
+        if (pooled === undefined) break;
+        if (await this.#isGood(pooled)) {
+          this.refill();
+          return pooled;
+        }
+        await this.#discard(pooled);
+      }
+    }
+    this.refill();
+    return undefined;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await this.#filling;
+    for (const { waiting } of this.#shelves)
+      for (const pooled of waiting.splice(0)) await this.#discard(pooled);
+  }
+
+  async #fill(): Promise<void> {
+    for (const { entry, waiting } of this.#shelves) {
+      while (!this.#isStopped() && waiting.length < entry.size) {
+        try {
+          waiting.push(await this.#make(entry));
+        } catch (error) {
+          // Tried again at the next tick; sessions are made cold meanwhile.
+          this.#parts.log.warn(
+            { err: error, image: entry.image },
+            "cannot make a sandbox in advance",
+          );
+          break;
+        }
+      }
+    }
+  }
+
+  #isStopped(): boolean {
+    return this.#stopped;
+  }
+
+  async #make({ image, profile }: PoolEntry): Promise<Pooled> {
+    const { backend, images, limits } = this.#parts;
+    const { reference } = await images.resolve(image);
+    const handle = await backend.create({
+      id: newSandboxId(),
+      image: reference,
+      profile,
+      limits,
+      env: {},
+    });
+    try {
+      return { handle, channel: await backend.open(handle.id) };
+    } catch (error) {
+      await backend.destroy(handle.id);
+      throw error;
+    }
+  }
+
+  /** Alive, and of the image that the name stands for today. */
+  async #isGood({ handle, channel }: Pooled): Promise<boolean> {
+    try {
+      const [info] = await Promise.all([this.#parts.images.inspect(handle.image), channel.ping()]);
+      return info.digest === handle.imageDigest;
+    } catch (error) {
+      this.#parts.log.warn(
+        { err: error, sandbox: handle.id },
+        "a sandbox made in advance is unfit",
+      );
+      return false;
+    }
+  }
+
+  async #discard({ handle, channel }: Pooled): Promise<void> {
+    channel.close();
+    try {
+      await this.#parts.backend.destroy(handle.id);
+    } catch (error) {
+      this.#parts.log.error({ err: error, sandbox: handle.id }, "cannot destroy a pooled sandbox");
+    }
+  }
+}

@@ -1,0 +1,103 @@
+/** Ends what is over, tries again what failed, and tidies up, every half a minute. */
+import type { Backend } from "../ports/backend.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { ExecJournal } from "../ports/exec-journal.ts";
+import type { Log } from "../ports/log.ts";
+import type { SessionStore } from "../ports/session-store.ts";
+import type { LiveSession } from "./live-session.ts";
+import type { Pool } from "./pool.ts";
+import type { SessionTable } from "./session-table.ts";
+import type { Sessions } from "./sessions.ts";
+import type { SessionSettings } from "./settings.ts";
+import type { Workspaces } from "./workspaces.ts";
+
+const REAPER_INTERVAL_MS = 30_000;
+
+export interface ReaperParts {
+  readonly backend: Backend;
+  readonly store: SessionStore;
+  readonly journal: ExecJournal;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly table: SessionTable;
+  readonly sessions: Sessions;
+  readonly workspaces: Workspaces;
+  readonly pool: Pool;
+  readonly settings: SessionSettings;
+}
+
+export class Reaper {
+  readonly #parts: ReaperParts;
+  #timer: NodeJS.Timeout | undefined;
+  #tick: Promise<void> | undefined;
+
+  constructor(parts: ReaperParts) {
+    this.#parts = parts;
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.tick(), REAPER_INTERVAL_MS);
+    this.#timer.unref();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#tick;
+  }
+
+  /** One round; a round that takes long is not overtaken by the next. */
+  async tick(): Promise<void> {
+    this.#tick ??= this.#round().finally(() => {
+      this.#tick = undefined;
+    });
+    await this.#tick;
+  }
+
+  async #round(): Promise<void> {
+    const { pool, workspaces } = this.#parts;
+    await this.endOver();
+    await this.#attempt("looking for dead sandboxes", () => this.#findDead());
+    await this.#attempt("tidying workspaces", () => workspaces.tidy());
+    await this.#attempt("forgetting old sessions", () => this.#forget());
+    pool.refill();
+  }
+
+  /** Ends every session that is over, and tries again those that could not be ended. */
+  async endOver(): Promise<void> {
+    for (const session of this.#parts.table.all())
+      await this.#attempt(`ending the session ${session.row.id}`, () => this.#endIfOver(session));
+  }
+
+  async #endIfOver(session: LiveSession): Promise<void> {
+    const { sessions } = this.#parts;
+    if (session.row.status === "destroying" && session.ending === undefined)
+      await sessions.end(session, "destroyed", session.row.endReason);
+    else if (session.row.status !== "creating" && session.ending === undefined && session.isOver)
+      await sessions.end(session, "expired", "its lease ended");
+  }
+
+  async #findDead(): Promise<void> {
+    const { backend, table, sessions } = this.#parts;
+    const states = new Map((await backend.list()).map(({ id, state }) => [id, state]));
+    for (const session of table.all()) {
+      const { status, sandboxId = "" } = session.row;
+      if (status !== "running" && status !== "paused") continue;
+      const state = states.get(sandboxId);
+      if (state === undefined || state === "dead") await sessions.lookAfter(session);
+    }
+  }
+
+  async #forget(): Promise<void> {
+    const { store, journal, clock, settings } = this.#parts;
+    const forgotten = await store.forgetSessionsEndedBefore(clock.nowMs() - settings.retentionMs);
+    for (const id of forgotten) await journal.remove(id);
+  }
+
+  async #attempt(what: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#parts.log.error({ err: error }, `the reaper failed at ${what} and will try again`);
+    }
+  }
+}

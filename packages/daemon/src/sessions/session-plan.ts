@@ -1,0 +1,84 @@
+/** Turns what a caller asks for into what will be made, or says why it cannot be. */
+import { createHash } from "node:crypto";
+import { SandboxError } from "@sandkasten/protocol";
+import type { SandboxLimits, SandboxProfile } from "../ports/backend.ts";
+import type { ImageStore } from "../ports/image-store.ts";
+import type { CreateSessionOptions } from "./services.ts";
+import type { SessionSettings } from "./settings.ts";
+
+export interface SessionPlan {
+  readonly requestedImage: string;
+  readonly image: string;
+  readonly profile: SandboxProfile;
+  readonly limits: SandboxLimits;
+  readonly ttlMs: number;
+  readonly env: Readonly<Record<string, string>>;
+  /** Nothing about it is special, so that one made in advance will do. */
+  readonly fromPool: boolean;
+  readonly requestHash: string;
+}
+
+export async function planSession(
+  options: CreateSessionOptions,
+  settings: SessionSettings,
+  images: ImageStore,
+): Promise<SessionPlan> {
+  if (options.network === true)
+    throw new SandboxError(
+      "PERMISSION_DENIED",
+      "sandboxes have no network here; leave `network` out, and bring files in with uploads",
+    );
+  const profile = options.profile ?? settings.defaultProfile;
+  if (profile === "root" && !settings.allowRootProfile)
+    throw new SandboxError(
+      "PERMISSION_DENIED",
+      "the profile `root` is not allowed here; leave `profile` out",
+    );
+  const limits = planLimits(options.limits ?? {}, settings);
+  const requestedImage = options.image ?? settings.defaultImage;
+  const { reference } = await images.resolve(requestedImage);
+  const env = options.env ?? {};
+  return {
+    requestedImage,
+    image: reference,
+    profile,
+    limits,
+    ttlMs:
+      options.ttlMs === undefined || options.ttlMs === 0 ? settings.defaultTtlMs : options.ttlMs,
+    env,
+    fromPool:
+      Object.keys(env).length === 0 &&
+      options.workspaceId === undefined &&
+      Object.keys(options.limits ?? {}).length === 0,
+    requestHash: hashOf({ ...options, idempotencyKey: undefined }),
+  };
+}
+
+function planLimits(asked: Partial<SandboxLimits>, settings: SessionSettings): SandboxLimits {
+  for (const [name, value] of Object.entries(asked)) {
+    const most = settings.maxLimits[name as keyof SandboxLimits];
+    if (value > most)
+      throw new SandboxError(
+        "INVALID_REQUEST",
+        `the limit ${name} may be at most ${most} here, not ${value}`,
+        { details: { limit: name, most } },
+      );
+  }
+  return { ...settings.defaultLimits, ...asked };
+}
+
+/** The same for the same request, whatever the order of its fields. */
+export function hashOf(request: object): string {
+  const ordered = (value: unknown): unknown => {
+    if (value instanceof Uint8Array) return Buffer.from(value).toString("base64");
+    if (Array.isArray(value)) return value.map(ordered);
+    if (typeof value !== "object" || value === null) return value;
+    return Object.entries(value)
+      .filter(([, field]) => field !== undefined)
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(([name, field]) => [name, ordered(field)]);
+  };
+  return createHash("sha256")
+    .update(JSON.stringify(ordered(request)))
+    .digest("base64url");
+}

@@ -1,0 +1,430 @@
+import { afterEach, describe, expect, it } from "vitest";
+import type { Backend } from "../ports/backend.ts";
+import { ALICE, BOB, CoreFixture, overriding } from "./testing/core-fixture.ts";
+import type { CoreOptions } from "./testing/core-fixture.ts";
+
+let fixture: CoreFixture;
+afterEach(async () => {
+  await fixture[Symbol.asyncDispose]();
+});
+
+async function start(options?: CoreOptions): Promise<CoreFixture> {
+  fixture = await CoreFixture.start(options);
+  return fixture;
+}
+
+const code = (expected: string) => expect.objectContaining({ code: expected });
+
+describe("create()", () => {
+  it("makes a running session of the default image with the default lease", async () => {
+    const { core, clock } = await start();
+    const { session, created } = await core.sessions.create(ALICE, {});
+    expect(created).toBe(true);
+    expect(session).toMatchObject({
+      status: "running",
+      image: "host",
+      cwd: "/workspace",
+      acquireSource: "cold",
+      expiresAtMs: clock.wallMs + 60_000,
+      maxExpiresAtMs: clock.wallMs + 600_000,
+    });
+  });
+
+  it("answers the living session of a key instead of making another", async () => {
+    const { core, machine } = await start();
+    const first = await core.sessions.create(ALICE, { key: "workflow:run:default" });
+    const second = await core.sessions.create(ALICE, { key: "workflow:run:default" });
+    expect(second).toMatchObject({ created: false, session: { id: first.session.id } });
+    expect(machine.sandboxes.size).toBe(1);
+  });
+
+  it("makes one sandbox for fifty requests of one key at once", async () => {
+    const { core, machine } = await start();
+    const all = await Promise.all(
+      Array.from({ length: 50 }, () => core.sessions.create(ALICE, { key: "workflow:a:b" })),
+    );
+    expect(new Set(all.map(({ session }) => session.id)).size).toBe(1);
+    expect(all.filter(({ created }) => created)).toHaveLength(1);
+    expect(machine.sandboxes.size).toBe(1);
+  });
+
+  it("makes a new session of a key when the old one has expired or was destroyed", async () => {
+    const { core, clock } = await start();
+    const key = "agent:run:default";
+    const first = await core.sessions.create(ALICE, { key });
+    clock.pass(60_001);
+    const second = await core.sessions.create(ALICE, { key });
+    await core.sessions.destroy(ALICE, second.session.id);
+    const third = await core.sessions.create(ALICE, { key });
+    const ids = [first, second, third].map(({ session }) => session.id);
+    expect(new Set(ids).size).toBe(3);
+    expect((await core.sessions.get(ALICE, ids[0] ?? "")).status).toBe("expired");
+  });
+
+  it("refuses a key whose session has another image", async () => {
+    const { core } = await start();
+    await core.sessions.create(ALICE, { key: "user:a:b", image: "host" });
+    await expect(
+      core.sessions.create(ALICE, { key: "user:a:b", image: "python:3" }),
+    ).rejects.toThrow(code("CONFLICT"));
+  });
+
+  it("gives the same key of another owner a session of its own", async () => {
+    const { core } = await start();
+    const key = "user:a:b";
+    const mine = await core.sessions.create(ALICE, { key });
+    const theirs = await core.sessions.create(BOB, { key });
+    expect(theirs.session.id).not.toBe(mine.session.id);
+  });
+
+  it("runs a repeated request once, and refuses its idempotency key for another request", async () => {
+    const { core, machine } = await start();
+    const [first, again] = await Promise.all([
+      core.sessions.create(ALICE, { idempotencyKey: "k1", metadata: { a: "1" } }),
+      core.sessions.create(ALICE, { idempotencyKey: "k1", metadata: { a: "1" } }),
+    ]);
+    expect(again.session.id).toBe(first.session.id);
+    expect(machine.sandboxes.size).toBe(1);
+    await expect(
+      core.sessions.create(ALICE, { idempotencyKey: "k1", metadata: { a: "2" } }),
+    ).rejects.toThrow(code("CONFLICT"));
+  });
+
+  it("lets no number of requests at once get past the quota", async () => {
+    const { core, machine } = await start();
+    const caller = { ...ALICE, maxSessions: 3 };
+    const tries = await Promise.allSettled(
+      Array.from({ length: 10 }, () => core.sessions.create(caller, {})),
+    );
+    expect(tries.filter(({ status }) => status === "fulfilled")).toHaveLength(3);
+    expect(tries.filter(({ status }) => status === "rejected")[0]).toMatchObject({
+      reason: { code: "QUOTA_EXCEEDED" },
+    });
+    expect(machine.sandboxes.size).toBe(3);
+  });
+
+  it("refuses what cannot be had and makes nothing", async () => {
+    const { core, machine } = await start({ settings: { allowRootProfile: false } });
+    const refusals = [
+      [{ image: "nowhere" }, "INVALID_IMAGE"],
+      [{ network: true }, "PERMISSION_DENIED"],
+      [{ profile: "root" }, "PERMISSION_DENIED"],
+      [{ limits: { memoryBytes: 2 ** 40 } }, "INVALID_REQUEST"],
+    ] as const;
+    for (const [options, expected] of refusals)
+      await expect(core.sessions.create(ALICE, options)).rejects.toThrow(code(expected));
+    expect(machine.sandboxes.size).toBe(0);
+    expect((await core.sessions.list(ALICE, {})).rows).toEqual([]);
+  });
+
+  it("leaves a failed session, and nothing else, when the backend fails", async () => {
+    const failing = (backend: Backend): Backend =>
+      overriding(backend, { create: () => Promise.reject(new Error("no")) });
+    const { core } = await start({ wrap: failing });
+    await expect(core.sessions.create(ALICE, {})).rejects.toThrow("no");
+    const { rows } = await core.sessions.list(ALICE, {});
+    expect(rows).toMatchObject([{ status: "failed", endReason: "its sandbox could not be made" }]);
+    expect(core.counts().sessions.creating).toBe(0);
+  });
+});
+
+describe("a session of another owner", () => {
+  it("does not exist for any call", async () => {
+    const { core } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    const { sessions, execs } = core;
+    const { id: exec } = await execs.start(ALICE, id, { command: { kind: "shell", text: "true" } });
+    const calls = [
+      () => sessions.get(BOB, id),
+      () => sessions.destroy(BOB, id),
+      () => sessions.pause(BOB, id),
+      () => sessions.resume(BOB, id),
+      () => sessions.renew(BOB, id),
+      () => sessions.stats(BOB, id),
+      () => sessions.isolation(BOB, id),
+      () => sessions.enter(BOB, id),
+      () => execs.start(BOB, id, { command: { kind: "shell", text: "true" } }),
+      () => execs.get(BOB, id, exec),
+      () => execs.list(BOB, id, {}),
+      () => execs.wait(BOB, id, exec),
+      () => execs.collect(BOB, id, exec),
+      () => execs.read(BOB, id, exec, { offset: 0, maxBytes: 1 }),
+      () => execs.follow(BOB, id, exec, 0)[Symbol.asyncIterator]().next(),
+      () => execs.signal(BOB, id, exec, 9),
+      () => execs.writeStdin(BOB, id, exec, Buffer.from("x")),
+      () => execs.resize(BOB, id, exec, { rows: 1, cols: 1 }),
+    ];
+    for (const call of calls) {
+      const [refused] = await Promise.allSettled([Promise.resolve().then<unknown>(call)]);
+      const reason = code("SESSION_NOT_FOUND");
+      expect({ call: String(call), ...refused }).toMatchObject({ status: "rejected", reason });
+    }
+    expect((await sessions.list(BOB, {})).rows).toEqual([]);
+    expect((await sessions.get(ALICE, id)).status).toBe("running");
+  });
+});
+
+describe("the lease", () => {
+  it("slides with use on the session's own time to live", async () => {
+    const { core, clock } = await start();
+    const { id } = (await core.sessions.create(ALICE, { ttlMs: 10_000 })).session;
+    for (let i = 0; i < 5; i++) {
+      clock.pass(9000);
+      await fixture.run(id, "true");
+    }
+    expect((await core.sessions.get(ALICE, id)).expiresAtMs).toBe(clock.wallMs + 10_000);
+    clock.pass(10_001);
+    await expect(core.sessions.enter(ALICE, id)).rejects.toThrow(code("SESSION_EXPIRED"));
+  });
+
+  it("ends with the lifetime, used or not", async () => {
+    const { core, clock } = await start();
+    const { id } = (await core.sessions.create(ALICE, { ttlMs: 400_000 })).session;
+    clock.pass(399_000);
+    await fixture.run(id, "true");
+    expect((await core.sessions.get(ALICE, id)).expiresAtMs).toBe(clock.wallMs + 201_000);
+    clock.pass(202_000);
+    await expect(fixture.run(id, "true")).rejects.toThrow(code("SESSION_EXPIRED"));
+  });
+
+  it("does not care about jumps of the wall clock", async () => {
+    const { core, clock } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    for (const jump of [3_600_000, -7_200_000, 31_536_000_000, -63_072_000_000]) {
+      clock.wallMs += jump;
+      await core.reaper.tick();
+      expect((await core.sessions.get(ALICE, id)).status).toBe("running");
+      expect((await core.sessions.get(ALICE, id)).expiresAtMs).toBe(clock.wallMs + 60_000);
+    }
+    clock.steadyMs += 60_001;
+    await core.reaper.tick();
+    expect((await core.sessions.get(ALICE, id)).status).toBe("expired");
+  });
+
+  it("can be renewed, also with another time to live", async () => {
+    const { core, clock } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    clock.pass(50_000);
+    const renewed = await core.sessions.renew(ALICE, id, 120_000);
+    expect(renewed.expiresAtMs).toBe(clock.wallMs + 120_000);
+    await fixture.crash();
+    expect((await fixture.core.sessions.get(ALICE, id)).ttlMs).toBe(120_000);
+  });
+});
+
+describe("the reaper", () => {
+  it("destroys expired sessions and calls them expired", async () => {
+    const { core, clock, machine } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    clock.pass(60_001);
+    await core.reaper.tick();
+    expect(machine.sandboxes.size).toBe(0);
+    expect(await core.sessions.get(ALICE, id)).toMatchObject({
+      status: "expired",
+      endReason: "its lease ended",
+    });
+    await expect(fixture.run(id, "true")).rejects.toThrow(code("SESSION_EXPIRED"));
+  });
+
+  it("leaves a session alone while a command runs in it", async () => {
+    const { core, clock } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    const command = { kind: "process", argv: ["cat"] } as const;
+    const exec = await core.execs.start(ALICE, id, { command, stdin: "open" });
+    clock.pass(120_000);
+    await core.reaper.tick();
+    await core.execs.closeStdin(ALICE, id, exec.id);
+    expect(await core.execs.wait(ALICE, id, exec.id)).toMatchObject({ exitCode: 0 });
+    expect((await core.sessions.get(ALICE, id)).expiresAtMs).toBe(clock.wallMs + 60_000);
+  });
+
+  it("ends a command with its session when the lifetime is over", async () => {
+    const { core, clock } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    const exec = await core.execs.start(ALICE, id, {
+      command: { kind: "shell", text: "sleep 100" },
+    });
+    clock.pass(600_001);
+    await core.reaper.tick();
+    expect(await core.execs.wait(ALICE, id, exec.id)).toMatchObject({ endReason: "sandbox_gone" });
+    expect((await core.sessions.get(ALICE, id)).status).toBe("expired");
+  });
+
+  it("calls a session crashed whose sandbox died", async () => {
+    const { core, machine } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    machine.sandboxes.clear();
+    await core.reaper.tick();
+    expect(await core.sessions.get(ALICE, id)).toMatchObject({ status: "crashed" });
+  });
+
+  it("lets a command complete or expires the session, never half of each", async () => {
+    const { core, clock } = await start();
+    const outcomes = new Set<string>();
+    for (let trial = 0; trial < 200; trial++) {
+      const { id } = (await core.sessions.create(ALICE, {})).session;
+      clock.pass(60_000 - 1 + (trial % 2));
+      const [ran] = await Promise.allSettled([fixture.run(id, "echo whole"), core.reaper.tick()]);
+      const { status } = await core.sessions.get(ALICE, id);
+      if (ran.status === "fulfilled") {
+        expect(ran.value).toMatchObject({ exitCode: 0, output: "whole\n" });
+        outcomes.add(`ran, ${status}`);
+      } else {
+        expect(ran.reason).toMatchObject({ code: "SESSION_EXPIRED" });
+        outcomes.add(`refused, ${status}`);
+      }
+      await core.sessions.destroy(ALICE, id);
+    }
+    expect([...outcomes].toSorted()).toEqual(["ran, running", "refused, expired"]);
+  });
+
+  it("tries again to destroy what could not be destroyed", async () => {
+    let broken = true;
+    const wrap = (backend: Backend): Backend =>
+      overriding(backend, {
+        destroy: async (id) => {
+          if (broken) throw new Error("busy");
+          await backend.destroy(id);
+        },
+      });
+    const { core, machine } = await start({ wrap });
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    await expect(core.sessions.destroy(ALICE, id)).rejects.toThrow("busy");
+    expect((await core.sessions.get(ALICE, id)).status).toBe("destroying");
+    broken = false;
+    await core.reaper.tick();
+    expect((await core.sessions.get(ALICE, id)).status).toBe("destroyed");
+    expect(machine.sandboxes.size).toBe(0);
+  });
+
+  it("forgets sessions and their output after the retention", async () => {
+    const { core, clock } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    const { id: exec } = await fixture.run(id, "echo kept");
+    await core.sessions.destroy(ALICE, id);
+    clock.pass(3_599_000);
+    await core.reaper.tick();
+    const { page } = await core.execs.read(ALICE, id, exec, { offset: 0, maxBytes: 100 });
+    expect(page.chunks).toHaveLength(1);
+    clock.pass(2000);
+    await core.reaper.tick();
+    await expect(core.sessions.get(ALICE, id)).rejects.toThrow(code("SESSION_NOT_FOUND"));
+  });
+});
+
+describe("destroy()", () => {
+  it("ends the session, also a second time, and knows nothing of an unknown one", async () => {
+    const { core, machine } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    await Promise.all([core.sessions.destroy(ALICE, id), core.sessions.destroy(ALICE, id)]);
+    await core.sessions.destroy(ALICE, id);
+    expect(machine.sandboxes.size).toBe(0);
+    expect((await core.sessions.get(ALICE, id)).status).toBe("destroyed");
+    await expect(core.sessions.destroy(ALICE, "ses_x")).rejects.toThrow(code("SESSION_NOT_FOUND"));
+    await expect(fixture.run(id, "true")).rejects.toThrow(code("SESSION_NOT_FOUND"));
+  });
+
+  it("gives up a session that is being made", async () => {
+    const making = Promise.withResolvers<string>();
+    const wrap = (backend: Backend): Backend =>
+      overriding(backend, {
+        create: (spec, signal) => {
+          making.resolve(spec.id);
+          return new Promise((_, reject) => {
+            signal?.addEventListener("abort", () => reject(new Error("given up")));
+          });
+        },
+      });
+    const { core } = await start({ wrap });
+    const creating = core.sessions.create(ALICE, { key: "user:a:b" });
+    creating.catch(() => undefined);
+    await making.promise;
+    const [row] = (await core.sessions.list(ALICE, {})).rows;
+    expect(row?.status).toBe("creating");
+    await core.sessions.destroy(ALICE, row?.id ?? "");
+    await expect(creating).rejects.toThrow(code("CONFLICT"));
+    expect((await core.sessions.get(ALICE, row?.id ?? "")).status).toBe("destroyed");
+  });
+
+  it("fails commands that run or wait as gone with the sandbox", async () => {
+    const { core } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    const command = { kind: "shell", text: "sleep 100" } as const;
+    const running = await core.execs.start(ALICE, id, { command });
+    const waiting = await core.execs.start(ALICE, id, { command });
+    expect([running.status, waiting.status]).toEqual(["running", "queued"]);
+    await core.sessions.destroy(ALICE, id);
+    for (const { id: exec } of [running, waiting])
+      expect(await core.execs.wait(ALICE, id, exec)).toMatchObject({
+        status: "done",
+        endReason: "sandbox_gone",
+      });
+  });
+});
+
+describe("pause() and resume()", () => {
+  it("refuse the use of a paused session and go on afterwards", async () => {
+    const { core } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    expect((await core.sessions.pause(ALICE, id)).status).toBe("paused");
+    expect((await core.sessions.pause(ALICE, id)).status).toBe("paused");
+    await expect(fixture.run(id, "true")).rejects.toThrow(code("CONFLICT"));
+    await fixture.crash();
+    expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("paused");
+    expect((await fixture.core.sessions.resume(ALICE, id)).status).toBe("running");
+    expect(await fixture.run(id, "echo on")).toMatchObject({ output: "on\n" });
+  });
+});
+
+describe("the pool", () => {
+  const settings = { pool: [{ image: "host", profile: "restricted" as const, size: 2 }] };
+
+  it("hands out a sandbox once and makes another", async () => {
+    const { core, machine } = await start({ settings });
+    await core.pool.settled();
+    const pooled = new Set(machine.sandboxes.keys());
+    expect(pooled.size).toBe(2);
+    const { session } = await core.sessions.create(ALICE, {});
+    expect(session.acquireSource).toBe("pool");
+    expect(pooled.has(session.sandboxId ?? "")).toBe(true);
+    await core.pool.settled();
+    expect(machine.sandboxes.size).toBe(3);
+    await core.sessions.destroy(ALICE, session.id);
+    expect(core.counts().pooled).toBe(2);
+  });
+
+  it("makes a sandbox cold for what is special about a request", async () => {
+    const { core } = await start({ settings });
+    await core.pool.settled();
+    for (const options of [
+      { env: { A: "1" } },
+      { limits: { pids: 32 } },
+      { image: "python:3" },
+      { profile: "root" as const },
+      { workspaceId: "my-files" },
+    ])
+      expect((await core.sessions.create(ALICE, options)).session.acquireSource).toBe("cold");
+  });
+
+  it("never hands out a dead one, nor one of an image that has changed", async () => {
+    const { core, machine, images } = await start({ settings });
+    await core.pool.settled();
+    const [first] = machine.sandboxes.keys();
+    machine.sandboxes.get(first ?? "")?.sandbox.destroy();
+    machine.sandboxes.delete(first ?? "");
+    const { session } = await core.sessions.create(ALICE, {});
+    expect(session.sandboxId).not.toBe(first);
+    expect(await fixture.run(session.id, "echo alive")).toMatchObject({ output: "alive\n" });
+    await core.pool.settled();
+    images.digests.set("host", "fake:newer");
+    const { session: cold } = await core.sessions.create(ALICE, {});
+    expect(cold.acquireSource).toBe("cold");
+  });
+
+  it("is gone after a stop, and its remains after a crash", async () => {
+    const { core, machine } = await start({ settings });
+    await core.pool.settled();
+    await fixture.crash({});
+    expect(machine.sandboxes.size).toBe(0);
+  });
+});

@@ -1,0 +1,422 @@
+/** Sessions: made, found, used, paused, renewed and ended. */
+import { SandboxError } from "@sandkasten/protocol";
+import type { SessionStatus } from "@sandkasten/protocol";
+import type {
+  Backend,
+  IsolationReport,
+  SandboxHandle,
+  SandboxSpec,
+  SandboxStats,
+} from "../ports/backend.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { ImageStore } from "../ports/image-store.ts";
+import type { Log } from "../ports/log.ts";
+import type { Page, SessionRow, SessionStore } from "../ports/session-store.ts";
+import { newSandboxId, newSessionId } from "./ids.ts";
+import { newLease, viewOf } from "./lease.ts";
+import { LiveSession } from "./live-session.ts";
+import type { Pool } from "./pool.ts";
+import type {
+  Caller,
+  CreateSessionOptions,
+  SessionQuery,
+  SessionService,
+  SessionView,
+  Visit,
+} from "./services.ts";
+import { planSession } from "./session-plan.ts";
+import type { SessionPlan } from "./session-plan.ts";
+import type { SessionTable } from "./session-table.ts";
+import type { SessionSettings } from "./settings.ts";
+import { checkTransition, isLiving, unusable } from "./states.ts";
+import type { Disks } from "./disks.ts";
+
+export interface SessionsParts {
+  readonly backend: Backend;
+  readonly store: SessionStore;
+  readonly images: ImageStore;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly table: SessionTable;
+  readonly pool: Pool;
+  readonly disks: Disks;
+  readonly settings: SessionSettings;
+}
+
+/** How a session may end. */
+export type EndStatus = Extract<SessionStatus, "destroyed" | "expired" | "crashed" | "failed">;
+
+export class Sessions implements SessionService {
+  readonly #parts: SessionsParts;
+  #closed = false;
+
+  constructor(parts: SessionsParts) {
+    this.#parts = parts;
+  }
+
+  async create(
+    caller: Caller,
+    options: CreateSessionOptions,
+  ): Promise<{ readonly session: SessionView; readonly created: boolean }> {
+    const { settings, images, store, table, clock } = this.#parts;
+    if (this.#closed)
+      throw new SandboxError(
+        "SANDBOX_UNREACHABLE",
+        "the daemon is stopping; try again in a moment",
+      );
+    const plan = await planSession(options, settings, images);
+    const existing = await this.#ofKey(caller, options.key);
+    if (existing !== undefined) return await this.#existing(existing, plan, options);
+    const row = this.#newRow(caller, options, plan);
+    const session = new LiveSession(row, this.#parts);
+    if (table.countOf(caller.owner) >= caller.maxSessions) throw tooMany(caller);
+    // Counted before the first wait, so that no number of requests at once gets past the quota.
+    table.add(session);
+    try {
+      // The intent is written down before anything is made: whatever happens, it can be cleaned up.
+      const written = await store.insertSession(row);
+      if (!written.inserted) {
+        table.remove(session);
+        return await this.#existing(written.existing, plan, options);
+      }
+    } catch (error) {
+      table.remove(session);
+      throw error;
+    }
+    await this.#make(session, plan);
+    return { session: viewOf(clock, session.row), created: true };
+  }
+
+  async get(caller: Caller, id: string): Promise<SessionView> {
+    return viewOf(this.#parts.clock, await this.#row(caller, id));
+  }
+
+  async list(caller: Caller, query: SessionQuery): Promise<Page<SessionView>> {
+    const { store, table, clock } = this.#parts;
+    const { rows, ...rest } = await store.listSessions({
+      limit: 100,
+      ...query,
+      owner: caller.owner,
+    });
+    const view = (row: SessionRow): SessionView => viewOf(clock, table.get(row.id)?.row ?? row);
+    return { rows: rows.map(view), ...rest };
+  }
+
+  async destroy(caller: Caller, id: string): Promise<void> {
+    const session = this.#parts.table.get(id);
+    if (session?.row.owner === caller.owner) await this.end(session, "destroyed");
+    else await this.#row(caller, id); // 404 when there never was one; done already otherwise.
+  }
+
+  async pause(caller: Caller, id: string): Promise<SessionView> {
+    return await this.#change(caller, id, "paused", (sandbox) =>
+      this.#parts.backend.pause(sandbox),
+    );
+  }
+
+  async resume(caller: Caller, id: string): Promise<SessionView> {
+    return await this.#change(caller, id, "running", (sandbox) =>
+      this.#parts.backend.resume(sandbox),
+    );
+  }
+
+  async renew(caller: Caller, id: string, ttlMs?: number): Promise<SessionView> {
+    const session = await this.#living(caller, id, ["running", "paused"]);
+    await session.renew(ttlMs);
+    return viewOf(this.#parts.clock, session.row);
+  }
+
+  async stats(caller: Caller, id: string): Promise<SandboxStats> {
+    const session = await this.#living(caller, id, ["running", "paused"]);
+    return await this.#parts.backend.stats(sandboxOf(session));
+  }
+
+  async isolation(caller: Caller, id: string): Promise<IsolationReport> {
+    const session = await this.enterLive(caller, id);
+    try {
+      return await this.#parts.backend.isolation(sandboxOf(session));
+    } finally {
+      await session.leave();
+    }
+  }
+
+  async enter(caller: Caller, id: string): Promise<Visit> {
+    const session = await this.enterLive(caller, id);
+    try {
+      return this.visit(session, await session.channel());
+    } catch (error) {
+      await session.leave();
+      await this.lookAfter(session);
+      throw error;
+    }
+  }
+
+  async imagesInUse(): Promise<ReadonlySet<string>> {
+    const { table, pool } = this.#parts;
+    const used = table.all().flatMap(({ row }) => row.imageDigest ?? []);
+    return Promise.resolve(new Set([...used, ...pool.digests()]));
+  }
+
+  /** The daemon stops: no new sessions. */
+  close(): void {
+    this.#closed = true;
+  }
+
+  /** A running session with its lease renewed, to be left again. */
+  async enterLive(caller: Caller, id: string): Promise<LiveSession> {
+    const session = await this.#living(caller, id, ["running"]);
+    await session.enter();
+    return session;
+  }
+
+  /** A session's own stay, also for workspaces. */
+  visit(session: LiveSession, channel: Visit["channel"]): Visit {
+    let left = false;
+    return {
+      channel,
+      [Symbol.dispose]: () => {
+        if (left) return;
+        left = true;
+        session.leave().catch((error: unknown) => {
+          this.#parts.log.error({ err: error, session: session.row.id }, "cannot renew a lease");
+        });
+      },
+    };
+  }
+
+  /** Ends a session, once; whoever asks again waits for the same end. */
+  async end(session: LiveSession, status: EndStatus, reason?: string): Promise<void> {
+    session.ending ??= this.#end(session, status, reason).catch((error: unknown) => {
+      // Nothing is forgotten: the reaper tries again.
+      session.ending = undefined;
+      throw error;
+    });
+    await session.ending;
+  }
+
+  /** Something went wrong in there: when the sandbox is dead, the session has crashed. */
+  async lookAfter(session: LiveSession): Promise<void> {
+    const { backend, log } = this.#parts;
+    if (session.ending !== undefined || session.row.status === "creating") return;
+    try {
+      await backend.adopt(sandboxOf(session));
+    } catch (error) {
+      if (!isDeath(error) || session.ending !== undefined) return;
+      log.warn({ session: session.row.id }, "a sandbox died");
+      await this.end(session, "crashed", "its sandbox died").catch((failure: unknown) => {
+        log.error({ err: failure, session: session.row.id }, "cannot clean up a dead sandbox");
+      });
+    }
+  }
+
+  async #make(session: LiveSession, plan: SessionPlan): Promise<void> {
+    try {
+      const handle = await this.#acquire(session, plan);
+      await session.save({ status: "running", imageDigest: handle.imageDigest });
+      session.made.resolve();
+    } catch (error) {
+      session.made.reject(error instanceof Error ? error : new Error(String(error)));
+      const given = session.creation.signal.aborted;
+      if (!given) await this.#endFailed(session, error);
+      throw given
+        ? new SandboxError(
+            "CONFLICT",
+            `the session ${session.row.id} was destroyed while it was made`,
+          )
+        : error;
+    }
+  }
+
+  /** The caller hears why it could not be made, also when cleaning up fails too. */
+  async #endFailed(session: LiveSession, error: unknown): Promise<void> {
+    await this.end(session, "failed", failureText(error)).catch((failure: unknown) => {
+      this.#parts.log.error({ err: failure, session: session.row.id }, "cannot clean up a session");
+    });
+  }
+
+  async #acquire(session: LiveSession, plan: SessionPlan): Promise<SandboxHandle> {
+    const { backend, pool } = this.#parts;
+    const pooled = plan.fromPool ? await pool.take(plan.image, plan.profile) : undefined;
+    if (pooled !== undefined) {
+      session.adoptChannel(pooled.channel);
+      await session.save({ sandboxId: pooled.handle.id, acquireSource: "pool" });
+      return pooled.handle;
+    }
+    const spec: SandboxSpec = {
+      id: sandboxOf(session),
+      image: plan.image,
+      limits: plan.limits,
+      profile: plan.profile,
+      env: plan.env,
+    };
+    const { workspaceId, owner } = session.row;
+    const handle = await backend.create(
+      workspaceId === undefined
+        ? spec
+        : { ...spec, workspace: await this.#parts.disks.make(owner, workspaceId) },
+      session.creation.signal,
+    );
+    return handle;
+  }
+
+  /** The session of a key that can still be used. */
+  async #ofKey(caller: Caller, key: string | undefined): Promise<SessionRow | undefined> {
+    if (key === undefined) return undefined;
+    const row = await this.#parts.store.findByKey(caller.owner, key);
+    const session = row && this.#parts.table.get(row.id);
+    if (session === undefined) return undefined;
+    if (session.row.status !== "creating" && session.isOver)
+      await this.end(session, "expired", "its lease ended");
+    if (session.ending === undefined) return session.row;
+    await session.ending;
+    return undefined;
+  }
+
+  async #existing(
+    row: SessionRow,
+    plan: SessionPlan,
+    options: CreateSessionOptions,
+  ): Promise<{ readonly session: SessionView; readonly created: boolean }> {
+    const repeated =
+      options.idempotencyKey !== undefined && row.idempotencyKey === options.idempotencyKey;
+    if (repeated && row.requestHash !== plan.requestHash)
+      throw new SandboxError(
+        "CONFLICT",
+        "this idempotency key was used for another session; use a new key for every new session",
+        { details: { session_id: row.id } },
+      );
+    if (!repeated && options.image !== undefined && row.image !== plan.image)
+      throw new SandboxError(
+        "CONFLICT",
+        `the session of the key ${row.key} has the image ${row.image}, not ${plan.image}; use another key`,
+        { details: { session_id: row.id, image: row.image } },
+      );
+    const session = this.#parts.table.get(row.id);
+    await session?.made.promise;
+    if (session !== undefined && session.ending === undefined && !repeated) await session.renew();
+    return { session: viewOf(this.#parts.clock, session?.row ?? row), created: false };
+  }
+
+  #newRow(caller: Caller, options: CreateSessionOptions, plan: SessionPlan): SessionRow {
+    const { clock, settings } = this.#parts;
+    const { key, workspaceId, idempotencyKey } = options;
+    const now = clock.nowMs();
+    return {
+      id: newSessionId(),
+      owner: caller.owner,
+      status: "creating",
+      requestedImage: plan.requestedImage,
+      image: plan.image,
+      sandboxId: newSandboxId(),
+      profile: plan.profile,
+      limits: plan.limits,
+      metadata: options.metadata ?? {},
+      acquireSource: "cold",
+      cwd: "/workspace",
+      ttlMs: plan.ttlMs,
+      createdAtMs: now,
+      lastActivityAtMs: now,
+      ...newLease(clock, plan.ttlMs, settings.maxLifetimeMs),
+      ...(key !== undefined && { key }),
+      ...(workspaceId !== undefined && { workspaceId }),
+      ...(idempotencyKey !== undefined && { idempotencyKey, requestHash: plan.requestHash }),
+    };
+  }
+
+  async #change(
+    caller: Caller,
+    id: string,
+    to: "paused" | "running",
+    work: (sandbox: string) => Promise<void>,
+  ): Promise<SessionView> {
+    const session = await this.#living(caller, id, ["running", "paused"]);
+    await session.lifeLine.run(async () => {
+      if (session.ending !== undefined) throw unusable(id, "destroyed");
+      if (session.row.status === to) return;
+      checkTransition(id, session.row.status, to);
+      await work(sandboxOf(session));
+      await session.save({ status: to });
+    });
+    await session.renew();
+    return viewOf(this.#parts.clock, session.row);
+  }
+
+  async #end(session: LiveSession, status: EndStatus, reason?: string): Promise<void> {
+    const { backend, table, clock } = this.#parts;
+    session.creation.abort(new Error("the session is ended"));
+    await session.made.promise.catch(() => undefined);
+    // A pause under way first comes to its end.
+    await session.lifeLine.run(async () => {
+      if (session.row.status !== "destroying") await session.save({ status: "destroying" });
+      await backend.destroy(sandboxOf(session));
+      for (const recording of session.recordings) await recording.abandon("sandbox_gone");
+      await session.closeChannel();
+      await session.save({
+        status,
+        endedAtMs: clock.nowMs(),
+        ...(reason !== undefined && { endReason: reason }),
+      });
+      table.remove(session);
+    });
+  }
+
+  /** A session of this caller that is in one of these states and whose lease is not over. */
+  async #living(
+    caller: Caller,
+    id: string,
+    allowed: readonly SessionStatus[],
+  ): Promise<LiveSession> {
+    const session = this.#parts.table.get(id);
+    if (session?.row.owner !== caller.owner) {
+      const row = await this.#row(caller, id);
+      throw unusable(id, row.status, row.endReason);
+    }
+    if (session.ending !== undefined) {
+      await session.ending.catch(() => undefined);
+      throw unusable(id, session.row.status, session.row.endReason);
+    }
+    if (session.row.status !== "creating" && session.isOver) throw unusable(id, "expired");
+    if (!allowed.includes(session.row.status)) throw unusable(id, session.row.status);
+    return session;
+  }
+
+  async #row(caller: Caller, id: string): Promise<SessionRow> {
+    const row = this.#parts.table.get(id)?.row ?? (await this.#parts.store.getSession(id));
+    // SECURITY: what belongs to another does not exist (threat 51). Guarded by "of another owner" in sessions.test.ts.
+    if (row === undefined || row.owner !== caller.owner)
+      throw new SandboxError(
+        "SESSION_NOT_FOUND",
+        `there is no session ${id}; list the sessions to see which there are`,
+      );
+    return row;
+  }
+}
+
+function sandboxOf(session: LiveSession): string {
+  const { sandboxId, id } = session.row;
+  if (sandboxId === undefined || !isLiving(session.row.status))
+    throw new SandboxError("CONFLICT", `the session ${id} has no sandbox`);
+  return sandboxId;
+}
+
+/** Whether the backend says that a sandbox is no more, rather than that it cannot be asked now. */
+function isDeath(error: unknown): boolean {
+  return (
+    error instanceof SandboxError &&
+    (error.code === "SANDBOX_NOT_FOUND" || error.code === "SANDBOX_UNREACHABLE")
+  );
+}
+
+function failureText(error: unknown): string {
+  return error instanceof SandboxError && error.status < 500
+    ? error.message
+    : "its sandbox could not be made";
+}
+
+function tooMany(caller: Caller): SandboxError {
+  return new SandboxError(
+    "QUOTA_EXCEEDED",
+    `${caller.maxSessions} sessions may be open at once; destroy some first`,
+    { details: { max_sessions: caller.maxSessions } },
+  );
+}

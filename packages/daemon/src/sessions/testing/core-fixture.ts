@@ -1,0 +1,231 @@
+/** A core on sandboxes in memory, with a real store and journal and a clock that tests turn. */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import { FakeBackend, FakeMachine } from "@sandkasten/testkit";
+import { FileExecJournal } from "../../journal/file-exec-journal.ts";
+import type { Backend } from "../../ports/backend.ts";
+import type { Clock } from "../../ports/clock.ts";
+import type { ImageInfo, ImageStore } from "../../ports/image-store.ts";
+import type { Log } from "../../ports/log.ts";
+import { SqliteSessionStore } from "../../store/sqlite-session-store.ts";
+import { SessionCore } from "../core.ts";
+import type { Caller, StartExecOptions } from "../services.ts";
+import type { SessionSettings } from "../settings.ts";
+
+const MIB = 1024 * 1024;
+const LIMITS = {
+  memoryBytes: 256 * MIB,
+  cpuMillicores: 1000,
+  pids: 64,
+  diskBytes: 64 * MIB,
+  diskInodes: 4096,
+};
+
+export const SETTINGS: SessionSettings = {
+  defaultImage: "host",
+  defaultProfile: "restricted",
+  allowRootProfile: true,
+  defaultTtlMs: 60_000,
+  maxLifetimeMs: 600_000,
+  defaultLimits: LIMITS,
+  maxLimits: { ...LIMITS, memoryBytes: 1024 * MIB },
+  maxExecTimeoutMs: 60_000,
+  outputBudgetBytes: 64 * 1024,
+  pool: [],
+  workspaceDisk: { diskBytes: 16 * MIB, diskInodes: 1024 },
+  workspaceImage: "host",
+  retentionMs: 3_600_000,
+};
+
+export const ALICE: Caller = { owner: "alice", maxSessions: 100, maxRunningExecs: 100 };
+export const BOB: Caller = { owner: "bob", maxSessions: 100, maxRunningExecs: 100 };
+
+/** Both clocks stand still until they are turned. */
+class TestClock implements Clock {
+  bootId = "boot-1";
+  wallMs = Date.UTC(2026, 0, 1);
+  steadyMs = 1_000_000;
+
+  nowMs(): number {
+    return this.wallMs;
+  }
+
+  monotonicMs(): number {
+    return this.steadyMs;
+  }
+
+  pass(ms: number): void {
+    this.wallMs += ms;
+    this.steadyMs += ms;
+  }
+}
+
+/** Every line that the core logged. */
+class TestLog implements Log {
+  readonly lines: { readonly level: string; readonly message: string; readonly err?: unknown }[] =
+    [];
+
+  info(fields: Readonly<Record<string, unknown>>, message: string): void {
+    this.lines.push({ level: "info", message, ...fields });
+  }
+
+  warn(fields: Readonly<Record<string, unknown>>, message: string): void {
+    this.lines.push({ level: "warn", message, ...fields });
+  }
+
+  error(fields: Readonly<Record<string, unknown>>, message: string): void {
+    this.lines.push({ level: "error", message, ...fields });
+  }
+}
+
+/** Names stand for themselves; digests can be changed, as a new pull does. */
+class TestImages implements ImageStore {
+  readonly #machine: FakeMachine;
+  readonly digests = new Map<string, string>();
+
+  constructor(machine: FakeMachine) {
+    this.#machine = machine;
+  }
+
+  async resolve(name: string): Promise<{ readonly reference: string; readonly requested: string }> {
+    if (!this.#machine.images.has(name))
+      throw new SandboxError("INVALID_IMAGE", `there is no image ${name}`);
+    return Promise.resolve({ reference: name, requested: name });
+  }
+
+  async inspect(reference: string): Promise<ImageInfo> {
+    await this.resolve(reference);
+    return {
+      reference,
+      digest: this.digests.get(reference) ?? `fake:${reference}`,
+      source: "rootfs",
+      sizeBytes: 1,
+      createdAtMs: 0,
+      env: {},
+    };
+  }
+
+  async list(): Promise<ImageInfo[]> {
+    return await Promise.all([...this.#machine.images].map((name) => this.inspect(name)));
+  }
+
+  rootfs = unsupported;
+  importRootfs = unsupported;
+  importOciArchive = unsupported;
+  pull = unsupported;
+  remove = unsupported;
+  collectGarbage = unsupported;
+}
+
+function unsupported(): Promise<never> {
+  return Promise.reject(new SandboxError("UNSUPPORTED", "sandboxes in memory have no images"));
+}
+
+/** The same thing with some of its methods replaced. */
+export function overriding<T extends object>(original: T, replaced: Partial<T>): T {
+  return new Proxy(original, {
+    get: (target, name) => {
+      const own: unknown = Reflect.get(replaced, name) ?? Reflect.get(target, name, target);
+      return typeof own === "function"
+        ? (own as (...args: unknown[]) => unknown).bind(target)
+        : own;
+    },
+  });
+}
+
+export interface CoreOptions {
+  readonly settings?: Partial<SessionSettings>;
+  /** Stands before the backend in memory. */
+  readonly wrap?: (backend: Backend) => Backend;
+}
+
+export class CoreFixture implements AsyncDisposable {
+  readonly directory: string;
+  readonly machine = new FakeMachine(["host", "python:3"]);
+  readonly clock = new TestClock();
+  readonly log = new TestLog();
+  readonly images = new TestImages(this.machine);
+  #options: CoreOptions;
+  #core: SessionCore | undefined;
+  #store: SqliteSessionStore | undefined;
+
+  private constructor(directory: string, options: CoreOptions) {
+    this.directory = directory;
+    this.#options = options;
+  }
+
+  static async start(options: CoreOptions = {}): Promise<CoreFixture> {
+    const fixture = new CoreFixture(await mkdtemp(join(tmpdir(), "sandkasten-core-")), options);
+    await fixture.#open();
+    return fixture;
+  }
+
+  get core(): SessionCore {
+    if (this.#core === undefined) throw new Error("the core is not running");
+    return this.#core;
+  }
+
+  get store(): SqliteSessionStore {
+    if (this.#store === undefined) throw new Error("the store is not open");
+    return this.#store;
+  }
+
+  /** As after kill -9: the old core is simply not there any more. */
+  async crash(options: CoreOptions = this.#options): Promise<void> {
+    this.#options = options;
+    this.#store?.close();
+    await this.#open();
+  }
+
+  async stop(sandboxes: "keep" | "destroy"): Promise<void> {
+    await this.core.stop(sandboxes);
+    this.store.close();
+    this.#core = undefined;
+    this.#store = undefined;
+  }
+
+  async restart(
+    sandboxes: "keep" | "destroy" = "keep",
+    options: CoreOptions = this.#options,
+  ): Promise<void> {
+    await this.stop(sandboxes);
+    this.#options = options;
+    await this.#open();
+  }
+
+  /** Runs to the end and gives what it printed. */
+  async run(sessionId: string, text: string, options: Partial<StartExecOptions> = {}) {
+    const { execs } = this.core;
+    const command = { kind: "shell", text } as const;
+    const { id } = await execs.start(ALICE, sessionId, { command, ...options });
+    const exec = await execs.wait(ALICE, sessionId, id);
+    const { output } = await execs.collect(ALICE, sessionId, id);
+    return { ...exec, output: Buffer.from(output).toString("utf8") };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#core !== undefined) await this.stop("destroy");
+    await rm(this.directory, { recursive: true, force: true });
+  }
+
+  async #open(): Promise<void> {
+    const backend: Backend = new FakeBackend(this.machine);
+    this.#store = await SqliteSessionStore.open({ path: join(this.directory, "sandkasten.db") });
+    this.#core = new SessionCore({
+      backend: this.#options.wrap?.(backend) ?? backend,
+      images: this.images,
+      store: this.#store,
+      journal: await FileExecJournal.open({
+        directory: join(this.directory, "journal"),
+        maxBytesPerExec: 4 * MIB,
+        maxBytesPerSession: 16 * MIB,
+      }),
+      clock: this.clock,
+      log: this.log,
+      settings: { ...SETTINGS, ...this.#options.settings },
+    });
+    await this.#core.start();
+  }
+}

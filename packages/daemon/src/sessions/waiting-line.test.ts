@@ -1,0 +1,40 @@
+import { describe, expect, it } from "vitest";
+import { WaitingLine } from "./waiting-line.ts";
+
+describe("WaitingLine", () => {
+  it("lets one in at a time, in order", async () => {
+    const line = new WaitingLine();
+    const seen: string[] = [];
+    const work = (name: string) =>
+      line.run(async () => {
+        seen.push(`${name} in`);
+        await Promise.resolve();
+        seen.push(`${name} out`);
+      });
+    await Promise.all([work("a"), work("b"), work("c")]);
+    expect(seen).toEqual(["a in", "a out", "b in", "b out", "c in", "c out"]);
+    expect(line.free).toBe(true);
+  });
+
+  it("forgets whoever gives up and serves the next", async () => {
+    const line = new WaitingLine();
+    const leave = await line.enter();
+    const given = new AbortController();
+    const first = line.enter(given.signal);
+    const second = line.enter();
+    given.abort(new Error("no patience"));
+    await expect(first).rejects.toThrow("no patience");
+    leave();
+    const leaveSecond = await second;
+    expect(line.free).toBe(false);
+    leaveSecond();
+    leaveSecond();
+    expect(line.free).toBe(true);
+  });
+
+  it("goes on after work that failed", async () => {
+    const line = new WaitingLine();
+    await expect(line.run(() => Promise.reject(new Error("failed")))).rejects.toThrow("failed");
+    expect(await line.run(() => Promise.resolve("next"))).toBe("next");
+  });
+});

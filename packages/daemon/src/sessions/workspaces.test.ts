@@ -1,0 +1,79 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { Visit } from "./services.ts";
+import { ALICE, BOB, CoreFixture } from "./testing/core-fixture.ts";
+
+let fixture: CoreFixture;
+beforeEach(async () => {
+  fixture = await CoreFixture.start();
+});
+afterEach(async () => {
+  await fixture[Symbol.asyncDispose]();
+});
+
+const code = (expected: string) => expect.objectContaining({ code: expected });
+
+async function read(visit: Visit, path: string) {
+  const { body } = await visit.channel.readFile(path);
+  const parts: Uint8Array[] = [];
+  for await (const bytes of body) parts.push(bytes);
+  return Buffer.concat(parts).toString("utf8");
+}
+
+describe("a workspace", () => {
+  it("keeps its files from one session to the next", async () => {
+    const { sessions } = fixture.core;
+    const first = (await sessions.create(ALICE, { workspaceId: "notes" })).session;
+    await fixture.run(first.id, "echo remember > /workspace/memo");
+    await sessions.destroy(ALICE, first.id);
+    const second = (await sessions.create(ALICE, { workspaceId: "notes" })).session;
+    expect(await fixture.run(second.id, "cat /workspace/memo")).toMatchObject({
+      output: "remember\n",
+    });
+  });
+
+  it("is another for another owner", async () => {
+    const { sessions, workspaces } = fixture.core;
+    const mine = (await sessions.create(ALICE, { workspaceId: "notes" })).session;
+    await fixture.run(mine.id, "echo mine > /workspace/memo");
+    await expect(workspaces.get(BOB, "notes")).rejects.toThrow(code("FILE_NOT_FOUND"));
+    using visit = await workspaces.enter(BOB, "notes", { make: true });
+    await expect(visit.channel.stat("/workspace/memo")).rejects.toThrow(code("FILE_NOT_FOUND"));
+    expect(await workspaces.list(BOB)).toHaveLength(1);
+  });
+
+  it("can be used without a session, through a sandbox that goes when it is idle", async () => {
+    const { workspaces, reaper } = fixture.core;
+    {
+      using visit = await workspaces.enter(ALICE, "notes", { make: true });
+      await visit.channel.writeFile("/workspace/memo", Buffer.from("by file call"));
+      await reaper.tick();
+    }
+    expect(fixture.machine.sandboxes.size).toBe(1);
+    fixture.clock.pass(60_001);
+    await reaper.tick();
+    expect(fixture.machine.sandboxes.size).toBe(0);
+    using again = await workspaces.enter(ALICE, "notes");
+    expect(await read(again, "/workspace/memo")).toBe("by file call");
+  });
+
+  it("is used through the session that has it", async () => {
+    const { sessions, workspaces } = fixture.core;
+    const { id } = (await sessions.create(ALICE, { workspaceId: "notes" })).session;
+    using visit = await workspaces.enter(ALICE, "notes");
+    await visit.channel.writeFile("/workspace/memo", Buffer.from("x"));
+    expect(fixture.machine.sandboxes.size).toBe(1);
+    expect(await workspaces.get(ALICE, "notes")).toMatchObject({ sessionIds: [id] });
+  });
+
+  it("cannot be destroyed while a session has it, and is gone with its files afterwards", async () => {
+    const { sessions, workspaces } = fixture.core;
+    const { id } = (await sessions.create(ALICE, { workspaceId: "notes" })).session;
+    await expect(workspaces.destroy(ALICE, "notes")).rejects.toThrow(code("CONFLICT"));
+    await sessions.destroy(ALICE, id);
+    (await workspaces.enter(ALICE, "notes"))[Symbol.dispose]();
+    await workspaces.destroy(ALICE, "notes");
+    expect(fixture.machine.sandboxes.size).toBe(0);
+    await expect(workspaces.enter(ALICE, "notes")).rejects.toThrow(code("FILE_NOT_FOUND"));
+    await expect(workspaces.destroy(ALICE, "notes")).rejects.toThrow(code("FILE_NOT_FOUND"));
+  });
+});

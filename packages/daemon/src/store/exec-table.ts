@@ -1,0 +1,81 @@
+/** The table of commands. */
+import { endReasonSchema } from "@sandkasten/protocol";
+import { z } from "zod";
+import type { Log } from "../ports/log.ts";
+import type { ExecPatch, ExecRow, Inserted, Page } from "../ports/session-store.ts";
+import { flag, json, number, oneOf, optional, text } from "./columns.ts";
+import { RowMapping } from "./row-mapping.ts";
+import type { SessionDatabase } from "./session-database.ts";
+import { Table } from "./table.ts";
+import type { PageRequest } from "./table.ts";
+
+const mapping = new RowMapping<ExecRow>("execs", {
+  id: text,
+  sessionId: text,
+  owner: text,
+  status: oneOf(["queued", "running", "done"]),
+  mode: oneOf(["shell", "process"]),
+  command: json<ExecRow["command"]>(z.union([z.string(), z.array(z.string())])),
+  startedAtMs: number,
+  endedAtMs: optional(number),
+  exitCode: optional(number),
+  signal: optional(number),
+  endReason: optional(oneOf(endReasonSchema.options)),
+  cwd: optional(text),
+  durationMs: optional(number),
+  stdoutBytes: number,
+  stderrBytes: number,
+  droppedBytes: number,
+  shellRestarted: flag,
+  idempotencyKey: optional(text),
+  requestHash: optional(text),
+});
+
+export class ExecTable {
+  readonly #database: SessionDatabase;
+  readonly #table: Table<ExecRow>;
+
+  constructor(database: SessionDatabase, log: Log | undefined) {
+    this.#database = database;
+    this.#table = new Table(database, mapping, log);
+  }
+
+  insert(row: ExecRow): Inserted<ExecRow> {
+    return this.#database.write("adds", "adding a command", () => {
+      if (this.#table.insert(row)) return { inserted: true };
+      const { sessionId, idempotencyKey = null } = row;
+      const existing = this.#table.first(
+        "session_id = ? AND idempotency_key = ?",
+        sessionId,
+        idempotencyKey,
+      );
+      if (existing === undefined) throw new Error(`the id ${row.id} is taken`);
+      return { inserted: false, existing };
+    });
+  }
+
+  update(id: string, patch: ExecPatch): void {
+    this.#database.write("changes", "changing a command", () => {
+      this.#table.change(patch, "id = ?", id);
+    });
+  }
+
+  get(sessionId: string, id: string): ExecRow | undefined {
+    return this.#database.read("reading a command", () =>
+      this.#table.first("session_id = ? AND id = ?", sessionId, id),
+    );
+  }
+
+  list(sessionId: string, page: PageRequest): Page<ExecRow> {
+    const conditions = [{ sql: "session_id = ?", values: [sessionId] }];
+    return this.#database.read("listing commands", () =>
+      this.#table.page("started_at_ms", conditions, page),
+    );
+  }
+
+  unfinished(): ExecRow[] {
+    return this.#database.read("reading the unfinished commands", () =>
+      this.#table.all("WHERE status <> 'done' ORDER BY started_at_ms, id"),
+    );
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * The forms that the database has had, each as the step that leads to it. A step that was released
+ * is never changed: databases in the field stand on it.
+ */
+
+export interface Migration {
+  /** What `PRAGMA user_version` is afterwards. */
+  readonly version: number;
+  readonly name: string;
+  readonly sql: string;
+}
+
+/**
+ * Databases of the first design carry no version, so this step finds its table there already. Its
+ * times are texts.
+ */
+const sessionsOfTheFirstDesign = `
+  CREATE TABLE IF NOT EXISTS sessions (
+    id            TEXT PRIMARY KEY,
+    image         TEXT NOT NULL,
+    container_id  TEXT NOT NULL,
+    status        TEXT NOT NULL DEFAULT 'running',
+    cwd           TEXT NOT NULL DEFAULT '/workspace',
+    created_at    TEXT NOT NULL,
+    expires_at    TEXT NOT NULL,
+    last_activity TEXT NOT NULL
+  );
+`;
+
+/** Milliseconds of a time in text; what comes behind the seconds may be unknown to SQLite. */
+const msOf = (text: string): string =>
+  `round(1000 * coalesce(unixepoch(${text}, 'subsec'), unixepoch(substr(${text}, 1, 19)), unixepoch('now', 'subsec')))`;
+
+/**
+ * Sessions of the first design become ended ones: their containers are not ours to run. Their owner
+ * is the one of the single key, and their limits are the defaults of that design, with a disk that
+ * it did not limit.
+ */
+const ownersExecsAndWorkspaces = `
+  ALTER TABLE sessions RENAME TO sessions_of_the_first_design;
+
+  CREATE TABLE sessions (
+    id                  TEXT NOT NULL PRIMARY KEY,
+    owner               TEXT NOT NULL,
+    status              TEXT NOT NULL,
+    key                 TEXT,
+    requested_image     TEXT NOT NULL,
+    image               TEXT NOT NULL,
+    image_digest        TEXT,
+    sandbox_id          TEXT,
+    profile             TEXT NOT NULL,
+    limits              TEXT NOT NULL,
+    metadata            TEXT NOT NULL,
+    workspace_id        TEXT,
+    acquire_source      TEXT NOT NULL,
+    cwd                 TEXT NOT NULL,
+    ttl_ms              REAL NOT NULL,
+    created_at_ms       REAL NOT NULL,
+    last_activity_at_ms REAL NOT NULL,
+    ended_at_ms         REAL,
+    end_reason          TEXT,
+    boot_id             TEXT NOT NULL,
+    lease_ends_ms       REAL NOT NULL,
+    lifetime_ends_ms    REAL NOT NULL,
+    idempotency_key     TEXT,
+    request_hash        TEXT
+  ) STRICT;
+  CREATE UNIQUE INDEX sessions_by_key ON sessions (owner, key)
+    WHERE status IN ('creating', 'running', 'paused');
+  CREATE UNIQUE INDEX sessions_by_idempotency_key ON sessions (owner, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+  CREATE INDEX sessions_newest_first ON sessions (owner, created_at_ms DESC, id DESC);
+  CREATE INDEX sessions_ended ON sessions (ended_at_ms)
+    WHERE status IN ('destroyed', 'expired', 'crashed', 'failed');
+
+  CREATE TABLE execs (
+    id              TEXT NOT NULL PRIMARY KEY,
+    session_id      TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    owner           TEXT NOT NULL,
+    status          TEXT NOT NULL,
+    mode            TEXT NOT NULL,
+    command         TEXT NOT NULL,
+    started_at_ms   REAL NOT NULL,
+    ended_at_ms     REAL,
+    exit_code       INTEGER,
+    signal          INTEGER,
+    end_reason      TEXT,
+    cwd             TEXT,
+    duration_ms     REAL,
+    stdout_bytes    INTEGER NOT NULL,
+    stderr_bytes    INTEGER NOT NULL,
+    dropped_bytes   INTEGER NOT NULL,
+    shell_restarted INTEGER NOT NULL,
+    idempotency_key TEXT,
+    request_hash    TEXT
+  ) STRICT;
+  CREATE UNIQUE INDEX execs_by_idempotency_key ON execs (session_id, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+  CREATE INDEX execs_newest_first ON execs (session_id, started_at_ms DESC, id DESC);
+
+  CREATE TABLE workspaces (
+    id              TEXT NOT NULL,
+    owner           TEXT NOT NULL,
+    disk_id         TEXT NOT NULL UNIQUE,
+    created_at_ms   REAL NOT NULL,
+    last_used_at_ms REAL NOT NULL,
+    PRIMARY KEY (owner, id)
+  ) STRICT;
+
+  INSERT INTO sessions (
+    id, owner, status, requested_image, image, profile, limits, metadata, acquire_source, cwd,
+    ttl_ms, created_at_ms, last_activity_at_ms, ended_at_ms, end_reason, boot_id, lease_ends_ms,
+    lifetime_ends_ms
+  )
+  SELECT
+    id,
+    'default',
+    CASE WHEN status IN ('destroyed', 'expired') THEN status ELSE 'crashed' END,
+    image,
+    image,
+    'restricted',
+    '{"memoryBytes":536870912,"cpuMillicores":1000,"pids":256,"diskBytes":1073741824,"diskInodes":65536}',
+    '{}',
+    'cold',
+    cwd,
+    max(0, ${msOf("expires_at")} - ${msOf("last_activity")}),
+    ${msOf("created_at")},
+    ${msOf("last_activity")},
+    CASE status
+      WHEN 'destroyed' THEN ${msOf("last_activity")}
+      WHEN 'expired' THEN ${msOf("expires_at")}
+      ELSE ${msOf("'now'")}
+    END,
+    'made by an earlier version of the daemon, in the container ' || container_id,
+    '',
+    0,
+    0
+  FROM sessions_of_the_first_design;
+
+  DROP TABLE sessions_of_the_first_design;
+`;
+
+export const MIGRATIONS: readonly Migration[] = [
+  { version: 1, name: "sessions of the first design", sql: sessionsOfTheFirstDesign },
+  { version: 2, name: "owners, execs and workspaces", sql: ownersExecsAndWorkspaces },
+];

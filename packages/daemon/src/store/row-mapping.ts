@@ -1,0 +1,81 @@
+/** Carries rows between the port's objects and a table, and makes the SQL that depends on its columns. */
+import type { SQLInputValue, SQLOutputValue } from "node:sqlite";
+import { SandboxError } from "@sandkasten/protocol";
+import type { Column, Columns } from "./columns.ts";
+
+export type StoredRow = Readonly<Record<string, SQLOutputValue>>;
+
+/** Columns that are set, and to what. */
+export interface Assignments {
+  readonly columns: readonly string[];
+  readonly values: readonly SQLInputValue[];
+}
+
+interface Field {
+  readonly property: string;
+  readonly column: string;
+  readonly kind: Column<unknown>;
+}
+
+export class RowMapping<Row extends object> {
+  /** Of the table. */
+  readonly name: string;
+  /** All columns, for SELECT and RETURNING. */
+  readonly columns: string;
+  readonly insertSql: string;
+  readonly #fields: readonly Field[];
+
+  constructor(name: string, columns: Columns<Row>) {
+    this.name = name;
+    this.#fields = Object.entries(columns).map(([property, kind]) => ({
+      property,
+      column: property.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`),
+      kind: kind as Column<unknown>,
+    }));
+    this.columns = this.#fields.map(({ column }) => column).join(", ");
+    const marks = this.#fields.map(() => "?").join(", ");
+    this.insertSql = `INSERT INTO ${name} (${this.columns}) VALUES (${marks}) ON CONFLICT DO NOTHING`;
+  }
+
+  /** In the order of `insertSql`. */
+  values(row: Row): SQLInputValue[] {
+    const properties = row as Readonly<Record<string, unknown>>;
+    return this.#fields.map(({ property, kind }) => {
+      const value = properties[property];
+      return value === undefined ? null : kind.write(value);
+    });
+  }
+
+  /** In the order of the columns, whatever the patch's is: equal sets of properties make equal SQL. */
+  assignments(patch: Partial<Row>): Assignments {
+    const properties = patch as Readonly<Record<string, unknown>>;
+    const columns: string[] = [];
+    const values: SQLInputValue[] = [];
+    for (const { property, column, kind } of this.#fields) {
+      const value = properties[property];
+      if (value === undefined) continue;
+      columns.push(column);
+      values.push(kind.write(value));
+    }
+    return { columns, values };
+  }
+
+  /** Rejects a row that is not as it was written: somebody else had their hands in the file. */
+  read(stored: StoredRow): Row {
+    const row: Record<string, unknown> = {};
+    for (const { property, column, kind } of this.#fields) {
+      const value = stored[column] ?? null;
+      if (value === null && kind.isOptional === true) continue;
+      row[property] = kind.read(value);
+      if (row[property] === undefined) throw this.#unreadable(stored, column);
+    }
+    return row as Row;
+  }
+
+  #unreadable(stored: StoredRow, column: string): SandboxError {
+    return new SandboxError(
+      "INTERNAL_ERROR",
+      `Row ${JSON.stringify(stored["id"])} of the table ${this.name} cannot be read: its ${column} is not what the daemon writes there. Correct or delete that row with sqlite3 while the daemon is stopped.`,
+    );
+  }
+}

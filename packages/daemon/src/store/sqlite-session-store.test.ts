@@ -1,0 +1,131 @@
+/** The store as a session store, and as a file: who may open it, and what it survives. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdir, readdir, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { execRow, sessionRow, storeSuite } from "@sandkasten/testkit";
+import { describe, expect, test } from "vitest";
+import { SqliteSessionStore } from "./sqlite-session-store.ts";
+import { StoreDirectory } from "./testing/store-directory.ts";
+
+storeSuite("SQLite", async () => {
+  const directory = await StoreDirectory.make();
+  const store = await directory.open();
+  return {
+    store,
+    reopen: () => {
+      store.close();
+      return directory.open();
+    },
+    close: () => directory[Symbol.asyncDispose](),
+  };
+});
+
+/** A program of its own that writes a session, changes it, says so, and waits to be killed. */
+const WRITER = `
+import { SqliteSessionStore } from ${JSON.stringify(join(import.meta.dirname, "sqlite-session-store.ts"))};
+const [path, session, exec] = process.argv.slice(1);
+const store = await SqliteSessionStore.open({ path });
+const row = JSON.parse(session);
+await store.insertSession(row);
+await store.insertExec(JSON.parse(exec));
+await store.updateSession(row.id, ["running"], { status: "paused", cwd: "/last" });
+console.log("written");
+setInterval(() => {}, 1_000_000);
+`;
+
+describe("the file", () => {
+  test("belongs to one daemon at a time, and to the next when that was killed", async () => {
+    await using directory = await StoreDirectory.make();
+    const row = sessionRow();
+    const exec = execRow(row.id);
+    const writer = spawn(
+      process.execPath,
+      [
+        "--disable-warning=ExperimentalWarning",
+        "--input-type=module-typescript",
+        "-e",
+        WRITER,
+        "--",
+        directory.path,
+        JSON.stringify(row),
+        JSON.stringify(exec),
+      ],
+      { stdio: ["ignore", "pipe", "inherit"] },
+    );
+    try {
+      await once(writer.stdout, "data");
+      await expect(directory.open()).rejects.toMatchObject({
+        code: "CONFLICT",
+        message: expect.stringContaining(`Another daemon uses ${directory.path}`) as unknown,
+      });
+    } finally {
+      const gone = once(writer, "exit");
+      writer.kill("SIGKILL");
+      await gone;
+    }
+    const store = await directory.open();
+    expect(store.isNew).toBe(false);
+    expect(await store.getSession(row.id)).toEqual({ ...row, status: "paused", cwd: "/last" });
+    expect(await store.unfinishedExecs()).toEqual([exec]);
+  });
+
+  test("is refused to a second store that only wants to read, also after a restart without a write", async () => {
+    await using directory = await StoreDirectory.make();
+    (await directory.open()).close();
+    const store = await directory.open();
+    await expect(directory.open()).rejects.toMatchObject({ code: "CONFLICT" });
+    store.close();
+    await directory.open();
+  });
+
+  test("is for its owner only, with all that stands beside it, even if it was not before", async () => {
+    await using directory = await StoreDirectory.make();
+    await (await directory.open()).insertSession(sessionRow());
+    directory.closeAll();
+    await chmod(directory.path, 0o644);
+    const store = await directory.open();
+    await store.insertSession(sessionRow());
+    const names = await readdir(directory.data);
+    expect(names.sort()).toEqual(["sessions.db", "sessions.db-wal", "sessions.db.reserve"]);
+    for (const name of names)
+      expect((await stat(join(directory.data, name))).mode & 0o777).toBe(0o600);
+    expect((await stat(directory.data)).mode & 0o777).toBe(0o700);
+  });
+
+  test("leaves the mode of a directory that was there before alone", async () => {
+    await using directory = await StoreDirectory.make();
+    await mkdir(directory.data);
+    await chmod(directory.data, 0o755);
+    await directory.open();
+    expect((await stat(directory.data)).mode & 0o777).toBe(0o755);
+  });
+
+  test("counts as new when it is there but empty", async () => {
+    await using directory = await StoreDirectory.make();
+    await mkdir(directory.data);
+    await writeFile(directory.path, "");
+    expect((await directory.open()).isNew).toBe(true);
+  });
+
+  test("stays small while the same rows change again and again", async () => {
+    await using directory = await StoreDirectory.make();
+    const store = await directory.open();
+    const row = sessionRow();
+    await store.insertSession(row);
+    for (let i = 0; i < 3_000; i++)
+      await store.updateSession(row.id, ["running"], { leaseEndsMs: i });
+    expect((await stat(`${directory.path}-wal`)).size).toBeLessThan(5 * 1024 * 1024);
+    store.close();
+    expect((await stat(directory.path)).size).toBeLessThan(256 * 1024);
+    expect(await readdir(directory.data)).not.toContain("sessions.db-wal");
+  });
+
+  test("is none for a store in memory", async () => {
+    const store = await SqliteSessionStore.open({ path: ":memory:" });
+    expect(store.isNew).toBe(true);
+    await store.insertSession(sessionRow({ id: "a" }));
+    expect(await store.getSession("a")).toBeDefined();
+    store.close();
+  });
+});

@@ -1,0 +1,115 @@
+/** A table of the database in terms of the port's rows. */
+import type { SQLInputValue } from "node:sqlite";
+import { SandboxError } from "@sandkasten/protocol";
+import type { Log } from "../ports/log.ts";
+import type { Page } from "../ports/session-store.ts";
+import { decodeCursor, encodeCursor } from "./page-cursor.ts";
+import type { RowMapping, StoredRow } from "./row-mapping.ts";
+import type { SessionDatabase } from "./session-database.ts";
+
+/** SQL with the values for its question marks. */
+export interface Condition {
+  readonly sql: string;
+  readonly values: readonly SQLInputValue[];
+}
+
+export interface PageRequest {
+  readonly limit: number;
+  readonly cursor?: string | undefined;
+}
+
+/** Its methods throw as SQLite does; whoever calls them does so within `read` or `write` of the database. */
+export class Table<Row extends { readonly id: string }> {
+  readonly #database: SessionDatabase;
+  readonly #mapping: RowMapping<Row>;
+  readonly #log: Log | undefined;
+
+  constructor(database: SessionDatabase, mapping: RowMapping<Row>, log: Log | undefined) {
+    this.#database = database;
+    this.#mapping = mapping;
+    this.#log = log;
+  }
+
+  /** False when a unique index does not admit the row. */
+  insert(row: Row): boolean {
+    return this.#database.run(this.#mapping.insertSql, ...this.#mapping.values(row)) > 0;
+  }
+
+  first(where: string, ...values: readonly SQLInputValue[]): Row | undefined {
+    return this.#firstOf(this.#database.rows(this.#select(`WHERE ${where}`), ...values));
+  }
+
+  /** `rest` follows FROM. One row that cannot be read fails them all: what is missing here is taken for gone. */
+  all(rest: string, ...values: readonly SQLInputValue[]): Row[] {
+    return this.#database
+      .rows(this.#select(rest), ...values)
+      .map((stored) => this.#mapping.read(stored));
+  }
+
+  /** Answers the row as it is afterwards. A patch may set nothing. */
+  update(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): Row | undefined {
+    const { columns, values: set } = this.#mapping.assignments(patch);
+    if (columns.length === 0) return this.first(where, ...values);
+    const sql = `${this.#updateSql(columns, where)} RETURNING ${this.#mapping.columns}`;
+    return this.#firstOf(this.#database.rows(sql, ...set, ...values));
+  }
+
+  /** As `update`, for those who do not ask for the row. */
+  change(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): void {
+    const { columns, values: set } = this.#mapping.assignments(patch);
+    if (columns.length === 0) return;
+    this.#database.run(this.#updateSql(columns, where), ...set, ...values);
+  }
+
+  /**
+   * Newest first by a column of times, and by id where that is equal. A cursor names the last row of
+   * its page, so that rows which come and go shift nothing. A row that cannot be read is left out and
+   * logged, lest it hide all others.
+   */
+  page(
+    timeColumn: string,
+    conditions: readonly Condition[],
+    { limit, cursor }: PageRequest,
+  ): Page<Row> {
+    const all = [...conditions];
+    if (cursor !== undefined) {
+      const { atMs, id } = decodeCursor(cursor);
+      all.push({ sql: `(${timeColumn}, id) < (?, ?)`, values: [atMs, id] });
+    }
+    const where = all.map(({ sql }) => sql).join(" AND ");
+    const found = this.#database.rows(
+      this.#select(`WHERE ${where} ORDER BY ${timeColumn} DESC, id DESC LIMIT ?`),
+      ...all.flatMap(({ values }) => values),
+      limit + 1,
+    );
+    const shown = found.slice(0, limit);
+    const last = found.length > limit ? shown.at(-1) : undefined;
+    const rows = shown.flatMap((stored) => this.#readable(stored));
+    if (last === undefined) return { rows };
+    const position = { atMs: Number(last[timeColumn]), id: String(last["id"]) };
+    return { rows, nextCursor: encodeCursor(position) };
+  }
+
+  #select(rest: string): string {
+    return `SELECT ${this.#mapping.columns} FROM ${this.#mapping.name} ${rest}`;
+  }
+
+  #updateSql(columns: readonly string[], where: string): string {
+    const assignments = columns.map((column) => `${column} = ?`).join(", ");
+    return `UPDATE ${this.#mapping.name} SET ${assignments} WHERE ${where}`;
+  }
+
+  #firstOf([stored]: readonly StoredRow[]): Row | undefined {
+    return stored === undefined ? undefined : this.#mapping.read(stored);
+  }
+
+  #readable(stored: StoredRow): Row[] {
+    try {
+      return [this.#mapping.read(stored)];
+    } catch (error) {
+      if (!(error instanceof SandboxError)) throw error;
+      this.#log?.error({ err: error }, "left a row out of a list");
+      return [];
+    }
+  }
+}

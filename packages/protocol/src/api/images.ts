@@ -1,0 +1,41 @@
+/** Images as the HTTP API speaks of them. */
+import { z } from "zod";
+import { count, timestamp } from "./common.ts";
+
+const reference = z.string().min(1).max(512);
+
+export const imageSchema = z
+  .object({
+    reference: z.string(),
+    digest: z.string(),
+    source: z.enum(["host", "rootfs", "oci-archive", "registry"]),
+    size_bytes: count,
+    created_at: timestamp,
+  })
+  .meta({ id: "Image" });
+export type ImageBody = z.output<typeof imageSchema>;
+export const imageListSchema = z.object({ images: z.array(imageSchema) });
+export const pullImageSchema = z.strictObject({ reference });
+export const imageReferenceQuery = z.strictObject({ reference });
+export const importImageQuery = z.strictObject({
+  reference,
+  format: z.enum(["rootfs", "oci-archive"]).optional().meta({ description: "rootfs when absent" }),
+});
+export const imageProgressSchema = z.object({
+  phase: z.enum(["download", "unpack"]),
+  done: count,
+  total: count.optional(),
+});
+export type ImageProgressBody = z.output<typeof imageProgressSchema>;
+export const collectedSchema = z.object({
+  ok: z.literal(true),
+  removed: count,
+  freed_bytes: count,
+});
+
+export const healthSchema = z.object({ status: z.literal("ok") });
+export const versionSchema = z.object({
+  version: z.string(),
+  backend: z.string(),
+  node: z.string(),
+});

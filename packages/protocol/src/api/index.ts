@@ -1,0 +1,6 @@
+/** The bodies, queries and answers of the HTTP API. */
+export * from "./common.ts";
+export * from "./execs.ts";
+export * from "./files.ts";
+export * from "./images.ts";
+export * from "./sessions.ts";

@@ -1,0 +1,163 @@
+/** Sessions as the HTTP API speaks of them. */
+import { z } from "zod";
+import { count, countInQuery, plainText, timestamp, variables } from "./common.ts";
+
+/** A session is in exactly one of these; the last five are final, except that `destroying` leads to `destroyed` or `expired`. */
+export const SESSION_STATUSES = [
+  "creating",
+  "running",
+  "paused",
+  "destroying",
+  "destroyed",
+  "expired",
+  "crashed",
+  "failed",
+] as const;
+export const sessionStatusSchema = z.enum(SESSION_STATUSES);
+export type SessionStatus = z.output<typeof sessionStatusSchema>;
+
+/** `namespace:id:name`, as in `workflow:run_123:default`. Two parts get the name `default`. */
+export const sessionKeySchema = z
+  .string()
+  .max(256)
+  .regex(
+    /^(workflow|agent|user):[A-Za-z0-9_.-]{1,128}(:[A-Za-z0-9_.-]{1,64})?$/,
+    "must be `namespace:id:name` with the namespace workflow, agent or user",
+  )
+  .transform((key) => (key.split(":").length === 2 ? `${key}:default` : key));
+
+export const workspaceIdSchema = z
+  .string()
+  .regex(
+    /^[a-z0-9][a-z0-9-]{0,62}[a-z0-9]$/,
+    "must be 2 to 64 lower-case letters, digits and inner dashes",
+  );
+
+export const limitsSchema = z
+  .strictObject({
+    memory_mb: z.number().int().min(16).max(8_388_608),
+    cpu_millicores: z.number().int().min(10).max(1_000_000),
+    pids: z.number().int().min(16).max(4_000_000),
+    disk_mb: z.number().int().min(4).max(8_388_608),
+    disk_inodes: z.number().int().min(64).max(2_147_483_648),
+  })
+  .meta({ id: "Limits" });
+export type Limits = z.output<typeof limitsSchema>;
+
+const metadata = z
+  .record(
+    z.string().regex(/^[A-Za-z0-9_.-]{1,64}$/, "must be 1 to 64 of A–Z a–z 0–9 _ . -"),
+    plainText(1024),
+  )
+  .refine((all) => Object.keys(all).length <= 32, "must have at most 32 entries");
+
+export const createSessionSchema = z
+  .strictObject({
+    image: z.string().min(1).max(512).optional().meta({
+      description: "Reference or short name of an image; the daemon's default when absent",
+    }),
+    ttl_seconds: z.number().int().min(0).max(86_400).optional().meta({
+      description: "How long the session lives without use; 0 or absent for the daemon's default",
+    }),
+    workspace_id: workspaceIdSchema.optional().meta({
+      description: "A persistent workspace to have at /workspace; made when there is none",
+    }),
+    key: sessionKeySchema.optional().meta({
+      description: "Get-or-create: a living session of this key is answered instead of a new one",
+    }),
+    env: variables.optional(),
+    limits: limitsSchema.partial().optional(),
+    network: z
+      .union([z.boolean(), z.enum(["none", "full"])])
+      .optional()
+      .meta({ description: "Asking for a network is refused unless the daemon can give one" }),
+    profile: z.enum(["restricted", "root"]).optional(),
+    metadata: metadata.optional(),
+  })
+  .meta({ id: "CreateSession" });
+export type CreateSession = z.input<typeof createSessionSchema>;
+
+export const sessionSchema = z
+  .object({
+    id: z.string(),
+    session_id: z.string().meta({ description: "The same as `id`" }),
+    sandbox_id: z.string().meta({ description: "The same as `id`" }),
+    image: z.string().meta({ description: "The image that is used" }),
+    requested_image: z
+      .string()
+      .optional()
+      .meta({ description: "What was asked for, where it differs" }),
+    status: sessionStatusSchema,
+    cwd: z.string(),
+    acquire_source: z.enum(["pool", "cold"]),
+    workspace_id: z.string().optional(),
+    key: z.string().optional(),
+    session_alias: z
+      .string()
+      .optional()
+      .meta({ description: "The key as `{namespace}_{id}_sandbox`" }),
+    profile: z.enum(["restricted", "root"]),
+    network: z.literal("none"),
+    limits: limitsSchema,
+    metadata: z.record(z.string(), z.string()),
+    ttl_seconds: count,
+    created_at: timestamp,
+    expires_at: timestamp.meta({ description: "When it ends unless it is used before" }),
+    max_expires_at: timestamp.meta({ description: "When it ends, used or not" }),
+    last_activity_at: timestamp,
+    ended_at: timestamp.optional(),
+    end_reason: z.string().optional().meta({ description: "Why it ended, for people" }),
+  })
+  .meta({ id: "Session" });
+export type SessionBody = z.output<typeof sessionSchema>;
+
+export const listSessionsQuery = z.strictObject({
+  status: sessionStatusSchema.optional(),
+  key: sessionKeySchema.optional(),
+  limit: countInQuery.pipe(z.number().min(1).max(1000)).optional(),
+  cursor: z.string().max(256).optional(),
+  metadata: z
+    .union([z.string().max(2048), z.array(z.string().max(2048)).max(32)])
+    .optional()
+    .meta({ description: "`name=value`; more than once for several, all of which must fit" }),
+});
+
+export const renewSessionSchema = z.strictObject({
+  ttl_seconds: z.number().int().min(1).max(86_400).optional().meta({
+    description: "A new time to live for this session; the one it has when absent",
+  }),
+});
+
+export const statsSchema = z
+  .object({
+    memory_bytes: count,
+    memory_limit: count,
+    cpu_usage_usec: count,
+    pids: count,
+    pids_limit: count,
+    disk_bytes: count,
+    disk_limit: count,
+    oom_kills: count,
+  })
+  .meta({ id: "Stats" });
+export type StatsBody = z.output<typeof statsSchema>;
+
+export const isolationSchema = z
+  .object({
+    tier: z.enum(["strong", "standard", "weak"]),
+    runtime: z.string(),
+    facts: z.array(z.object({ name: z.string(), enforced: z.boolean(), measured: z.string() })),
+  })
+  .meta({ id: "Isolation" });
+export type IsolationBody = z.output<typeof isolationSchema>;
+
+export const workspaceSchema = z
+  .object({
+    id: z.string(),
+    created_at: timestamp,
+    last_used_at: timestamp,
+    sessions: z.array(z.string()).meta({ description: "Living sessions that have it" }),
+  })
+  .meta({ id: "Workspace" });
+export type WorkspaceBody = z.output<typeof workspaceSchema>;
+export const workspaceListSchema = z.object({ workspaces: z.array(workspaceSchema) });

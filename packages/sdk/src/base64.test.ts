@@ -1,0 +1,26 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { decodeBase64, encodeBase64, encodeBase64Url } from "./base64.ts";
+
+test("all bytes survive, and the text is what everybody else writes", () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
+      const text = encodeBase64(bytes);
+      expect(text).toBe(Buffer.from(bytes).toString("base64"));
+      expect(decodeBase64(text)).toEqual(new Uint8Array(bytes));
+    }),
+  );
+});
+
+test("a megabyte is not too long for it", () => {
+  const bytes = new Uint8Array(1_048_577).map((_, index) => index % 251);
+  expect(Buffer.from(decodeBase64(encodeBase64(bytes))).equals(Buffer.from(bytes))).toBe(true);
+});
+
+test("text for a subprotocol has only letters that may stand there", () => {
+  fc.assert(
+    fc.property(fc.string(), (text) => {
+      expect(encodeBase64Url(text)).toBe(Buffer.from(text).toString("base64url"));
+    }),
+  );
+});

@@ -1,0 +1,58 @@
+/** How a client is made. */
+import type { TransportOptions } from "./transport.ts";
+import type { WebSocketConstructor } from "./web-socket.ts";
+
+const DEFAULT_URL = "http://127.0.0.1:8080";
+const DEFAULT_TIMEOUT_MS = 60_000;
+const DEFAULT_RETRIES = 2;
+const DEFAULT_RETRY_DELAY_MS = 250;
+
+/** Everything has a default. */
+export interface ClientOptions {
+  /** Where the daemon is; `http://127.0.0.1:8080` when absent. A path in it comes before `/v1`. */
+  readonly baseUrl?: string | URL | undefined;
+  /** A key of the daemon. */
+  readonly apiKey?: string | undefined;
+  /** Used instead of the global `fetch`. */
+  readonly fetch?: typeof globalThis.fetch | undefined;
+  /** Used for terminals instead of the global `WebSocket`. */
+  readonly webSocket?: WebSocketConstructor | undefined;
+  /**
+   * How long the daemon may take to answer; 60,000 when absent, 0 for no limit. Calls that wait for
+   * something, such as the end of a command, or that move files, are not bound by it.
+   */
+  readonly timeoutMs?: number | undefined;
+  /** How many times a request is sent again when that is safe and may help; 2 when absent. */
+  readonly maxRetries?: number | undefined;
+  /** The longest pause before the first repetition, which doubles with each; 250 when absent. */
+  readonly retryDelayMs?: number | undefined;
+}
+
+export function toTransportOptions(options: ClientOptions): TransportOptions {
+  const { apiKey } = options;
+  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey)) {
+    throw new TypeError("apiKey must be printable ASCII without spaces, as it is in a header.");
+  }
+  return {
+    baseUrl: checkedUrl(options.baseUrl ?? DEFAULT_URL),
+    apiKey,
+    // Found when it is called, and called as a function of the global object, as browsers insist.
+    fetch: options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
+    webSocket: options.webSocket,
+    timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
+    maxRetries: options.maxRetries ?? DEFAULT_RETRIES,
+    retryDelayMs: options.retryDelayMs ?? DEFAULT_RETRY_DELAY_MS,
+  };
+}
+
+function checkedUrl(given: string | URL): URL {
+  const text = String(given);
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || (url.protocol !== "http:" && url.protocol !== "https:")) {
+    throw new TypeError(`baseUrl must be like ${DEFAULT_URL}, not "${text}".`);
+  }
+  if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") {
+    throw new TypeError("baseUrl must have no user, query or fragment; a key goes into apiKey.");
+  }
+  return url;
+}

@@ -1,0 +1,104 @@
+/** The way in: a client of one daemon. */
+import type { SessionBody } from "@sandkasten/protocol";
+import type { CallOptions } from "./call-options.ts";
+import { type ClientOptions, toTransportOptions } from "./client-options.ts";
+import { Images } from "./images.ts";
+import { Session } from "./session.ts";
+import {
+  type CreateSessionOptions,
+  type ListSessionsOptions,
+  type SessionFilter,
+  type SessionInfo,
+  type SessionPage,
+  toCreateSession,
+  toSessionInfo,
+} from "./session-types.ts";
+import { path, Transport } from "./transport.ts";
+import type { VersionBody } from "./wire-bodies.ts";
+import { Workspaces } from "./workspaces.ts";
+
+/** What a daemon is. */
+export interface DaemonVersion {
+  readonly version: string;
+  readonly backend: string;
+  readonly node: string;
+}
+
+/** Speaks with one daemon. It holds no connection and need not be closed. */
+export class SandboxClient {
+  /** The images that sandboxes are made of. */
+  readonly images: Images;
+  /** Directories that outlive sessions. */
+  readonly workspaces: Workspaces;
+  readonly #transport: Transport;
+
+  constructor(options: ClientOptions = {}) {
+    this.#transport = new Transport(toTransportOptions(options));
+    this.images = new Images(this.#transport);
+    this.workspaces = new Workspaces(this.#transport);
+  }
+
+  /** Makes a session, or answers the living one of the `key`. */
+  async createSession(options: CreateSessionOptions = {}): Promise<Session> {
+    const body = await this.#transport.json<SessionBody>({
+      method: "POST",
+      path: "/v1/sessions",
+      json: toCreateSession(options),
+      idempotencyKey: options.idempotencyKey ?? crypto.randomUUID(),
+      signal: options.signal,
+    });
+    return new Session(this.#transport, toSessionInfo(body));
+  }
+
+  /** The session of an id, also of one that has ended. */
+  async getSession(id: string, options: CallOptions = {}): Promise<Session> {
+    const body = await this.#transport.json<SessionBody>({
+      method: "GET",
+      path: path`/v1/sessions/${id}`,
+      signal: options.signal,
+    });
+    return new Session(this.#transport, toSessionInfo(body));
+  }
+
+  /** One page of sessions, newest first. `sessions` goes over all of them. */
+  async listSessions(options: ListSessionsOptions = {}): Promise<SessionPage> {
+    const { status, key, metadata = {}, limit, cursor, signal } = options;
+    const pairs = Object.entries(metadata).map(([name, value]) => `${name}=${value}`);
+    return this.#transport.send(
+      {
+        method: "GET",
+        path: "/v1/sessions",
+        query: { status, key, limit, cursor, metadata: pairs },
+        signal,
+      },
+      async (response) => {
+        const bodies = (await response.json()) as readonly SessionBody[];
+        const nextCursor = response.headers.get("x-next-cursor") ?? undefined;
+        return Object.assign(bodies.map(toSessionInfo), { nextCursor });
+      },
+    );
+  }
+
+  /** All sessions that fit, newest first, page by page as they are asked for. */
+  async *sessions(
+    filter: SessionFilter & CallOptions = {},
+  ): AsyncGenerator<SessionInfo, void, undefined> {
+    let cursor: string | undefined;
+    do {
+      const page: SessionPage = await this.listSessions({ ...filter, cursor });
+      yield* page;
+      cursor = page.nextCursor;
+    } while (cursor !== undefined);
+  }
+
+  /** Whether the daemon is up. It needs no key. */
+  health(options: CallOptions = {}): Promise<{ readonly status: "ok" }> {
+    return this.#transport.json({ method: "GET", path: "/healthz", signal: options.signal });
+  }
+
+  /** What the daemon is. */
+  version(options: CallOptions = {}): Promise<DaemonVersion> {
+    const call = { method: "GET", path: "/v1/version", signal: options.signal } as const;
+    return this.#transport.json<VersionBody>(call);
+  }
+}

@@ -1,0 +1,251 @@
+/** The SDK against the daemon's own HTTP layer, on sandboxes that live in memory. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ALICES_KEY, HttpFixture } from "../../daemon/src/http/testing/http-fixture.ts";
+import { SandboxClient } from "./client.ts";
+import type { Session } from "./session.ts";
+
+let daemon: HttpFixture;
+let client: SandboxClient;
+let session: Session;
+
+beforeAll(async () => {
+  daemon = await HttpFixture.start();
+  client = new SandboxClient({ baseUrl: daemon.url, apiKey: ALICES_KEY });
+  session = await client.createSession({ metadata: { my_tag: "x" } });
+});
+
+afterAll(async () => {
+  await daemon[Symbol.asyncDispose]();
+});
+
+describe("sessions", () => {
+  test("are made, found, listed, paused, renewed and destroyed", async () => {
+    await using made = await client.createSession({ ttlSeconds: 30, env: { NAME: "value" } });
+    expect(made.info).toMatchObject({ status: "running", ttlSeconds: 30 });
+    expect((await client.getSession(made.id)).info.id).toBe(made.id);
+    const found = await client.listSessions({ metadata: { my_tag: "x" } });
+    expect(found.map(({ id }) => id)).toEqual([session.id]);
+    expect((await made.pause()).status).toBe("paused");
+    expect((await made.resume()).status).toBe("running");
+    expect((await made.renew({ ttlSeconds: 40 })).ttlSeconds).toBe(40);
+    expect((await made.stats()).pidsLimit).toBeGreaterThan(0);
+    expect((await made.isolation()).facts).toBeInstanceOf(Array);
+    await made.destroy();
+    expect((await made.refresh()).status).toBe("destroyed");
+    await expect(made.exec("true")).rejects.toMatchObject({ code: "SESSION_NOT_FOUND" });
+  });
+
+  test("are listed over several pages", async () => {
+    const first = await client.listSessions({ limit: 1 });
+    expect(first).toHaveLength(1);
+    const all = await Array.fromAsync(client.sessions());
+    expect(all.length).toBeGreaterThanOrEqual(2);
+    expect(first.nextCursor).toBeTypeOf("string");
+  });
+
+  test("are made once for one idempotency key", async () => {
+    const [one, other] = await Promise.all([
+      client.createSession({ idempotencyKey: "once" }),
+      client.createSession({ idempotencyKey: "once" }),
+    ]);
+    expect(other.id).toBe(one.id);
+    await one.destroy();
+  });
+
+  test("are refused to those without the key, with a typed error", async () => {
+    const stranger = new SandboxClient({ baseUrl: daemon.url, apiKey: "wrong" });
+    await expect(stranger.listSessions()).rejects.toMatchObject({
+      code: "UNAUTHORIZED",
+      status: 401,
+      requestId: expect.any(String),
+    });
+    expect(await stranger.health()).toEqual({ status: "ok" });
+    expect(await client.version()).toMatchObject({ version: "1.2.3", backend: "fake" });
+  });
+});
+
+describe("commands", () => {
+  test("answer their result, and the shell remembers", async () => {
+    expect(await session.exec("echo hi && cd /tmp", { raw: true })).toMatchObject({
+      exitCode: 0,
+      output: "hi\n",
+      stdout: "hi\n",
+      cwd: "/tmp",
+      truncated: false,
+      endReason: "exited",
+      rawOutput: new TextEncoder().encode("hi\n"),
+    });
+    expect((await session.exec("pwd && false")).exitCode).toBe(1);
+    expect((await session.exec(["printenv", "A"], { env: { A: "b" } })).output).toBe("b\n");
+  });
+
+  test("whose time is up throw, with what they printed", async () => {
+    await expect(session.exec("echo before && sleep 30", { timeoutMs: 50 })).rejects.toMatchObject({
+      code: "COMMAND_TIMEOUT",
+      status: 504,
+      result: { output: "before\n", timedOut: true, endReason: "timeout" },
+    });
+  });
+
+  test("stream their output and then their result", async () => {
+    const stream = session.stream("echo out && echo err >&2");
+    const chunks = await Array.fromAsync(stream);
+    expect(chunks.map(({ stream: name, text }) => `${name} ${text}`)).toEqual([
+      "stdout out\n",
+      "stderr err\n",
+    ]);
+    expect(await stream.result).toMatchObject({ exitCode: 0, stdoutBytes: 4, stderrBytes: 4 });
+    const late = session.stream("echo x && sleep 30", { timeoutMs: 50 });
+    expect((await Array.fromAsync(late)).map(({ text }) => text)).toEqual(["x\n"]);
+    expect(await late.result).toMatchObject({ timedOut: true });
+    expect(await session.stream("echo unread").result).toMatchObject({ outputBytes: 7 });
+  });
+
+  test("are complete over connections that break", async () => {
+    const bytes = new Uint8Array(700_000).map((_, index) => index % 251);
+    await session.write("/workspace/large", bytes);
+    let connections = 0;
+    // Each answer that streams breaks off after a while, in the middle of whatever comes then.
+    const breaking: typeof fetch = async (input, init) => {
+      const response = await fetch(input, init);
+      if (response.body === null || !response.url.includes("stream")) return response;
+      if (++connections > 3) return response;
+      let left = 100_000 * connections;
+      const broken = new TransformStream<Uint8Array, Uint8Array>({
+        transform(piece, controller) {
+          controller.enqueue(piece.subarray(0, left));
+          left -= piece.length;
+          if (left <= 0) controller.error(new TypeError("the network is gone"));
+        },
+      });
+      return new Response(response.body.pipeThrough(broken), response);
+    };
+    const options = { baseUrl: daemon.url, apiKey: ALICES_KEY, fetch: breaking, retryDelayMs: 1 };
+    const flaky = await new SandboxClient(options).getSession(session.id);
+    const before = (await Array.fromAsync(session.execs())).length;
+    const chunks = await Array.fromAsync(flaky.stream(["cat", "/workspace/large"]));
+    expect(Buffer.concat(chunks.map((chunk) => chunk.bytes)).equals(bytes)).toBe(true);
+    expect(connections).toBe(4);
+    expect(await Array.fromAsync(session.execs())).toHaveLength(before + 1);
+  });
+
+  test("are started, fed, read by cursor, followed, waited for and signalled", async () => {
+    const exec = await session.start(["cat"], { stdinOpen: true });
+    await exec.writeStdin("one\n");
+    const page = await exec.read({ waitMs: 10_000 });
+    expect(page).toMatchObject({ nextCursor: 4, done: false, skippedBytes: 0 });
+    expect(page.chunks.map(({ text }) => text).join("")).toBe("one\n");
+    await exec.writeStdin(new Uint8Array([0xff]));
+    await exec.closeStdin();
+    const rest = await Array.fromAsync(exec.follow({ cursor: page.nextCursor }));
+    expect(rest.flatMap(({ bytes }) => [...bytes])).toEqual([0xff]);
+    expect(await exec.wait()).toMatchObject({ status: "done", exitCode: 0, output: "one\n\uFFFD" });
+
+    const sleeper = await session.start(["sleep", "30"]);
+    expect((await sleeper.wait({ timeoutMs: 1 })).status).toBe("running");
+    expect(await sleeper.signal("KILL")).toBeGreaterThan(0);
+    expect(await sleeper.wait()).toMatchObject({ endReason: "killed" });
+    const listed = await Array.fromAsync(session.execs());
+    expect(listed.map(({ execId }) => execId)).toContain(sleeper.id);
+    await expect(session.getExec("exe_none").info()).rejects.toMatchObject({
+      code: "EXEC_NOT_FOUND",
+    });
+  });
+
+  test("on a terminal are typed to, left, and come back to", async () => {
+    const { id: execId } = await session.start(["cat"], {
+      stdinOpen: true,
+      pty: { rows: 24, cols: 80 },
+    });
+    const first = await session.pty({ execId });
+    expect(first.execId).toBe(execId);
+    first.resize({ rows: 10, cols: 40 });
+    first.write("one\n");
+    for await (const bytes of first) {
+      expect(Buffer.from(bytes).toString()).toBe("one\n");
+      break;
+    }
+    first.close();
+
+    const second = await session.pty({ execId, cursor: first.cursor });
+    second.write("two\n");
+    second.eof();
+    expect(Buffer.concat(await Array.fromAsync(second)).toString()).toBe("two\n");
+    expect(await second.exited).toMatchObject({ execId, exitCode: 0 });
+    await expect(session.pty({ execId: "exe_none" })).rejects.toMatchObject({
+      code: "EXEC_NOT_FOUND",
+    });
+  });
+});
+
+describe("files", () => {
+  test("are written, read, listed, moved and removed", async () => {
+    const { files } = session;
+    const bytes = new Uint8Array([0, 0xff, 10]);
+    expect(await files.write("d/a.bin", bytes, { mode: 0o600 })).toEqual({
+      path: "/workspace/d/a.bin",
+      sizeBytes: 3,
+    });
+    expect(await session.read("d/a.bin")).toEqual(bytes);
+    expect(await session.read("d/a.bin", { maxBytes: 2 })).toEqual(bytes.subarray(0, 2));
+    await files.write("d/empty", "");
+    expect(await files.read("d/empty", { maxBytes: 5 })).toEqual(new Uint8Array());
+    expect(await files.stat("d/a.bin")).toMatchObject({ type: "file", sizeBytes: 3, mode: 0o600 });
+    await expect(files.write("d/empty", "x", { overwrite: false })).rejects.toMatchObject({
+      code: "FILE_EXISTS",
+    });
+    await files.move("d/empty", "d/b");
+    await files.mkdir("d/e/f");
+    const names = (await Array.fromAsync(files.list("d"))).map(({ name }) => name);
+    expect(names.toSorted()).toEqual(["a.bin", "b", "e"]);
+    await files.remove("d", { recursive: true });
+    await expect(files.stat("d")).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
+  });
+
+  test("are streamed both ways, in part, as a form and as an archive", async () => {
+    const { files } = session;
+    const bytes = new Uint8Array(300_000).map((_, index) => index % 253);
+    await files.upload("s/large", new Blob([bytes]).stream());
+    const range = { start: 299_990 };
+    const part = await new Response(await files.download("s/large", { range })).bytes();
+    expect(part).toEqual(bytes.subarray(299_990));
+    const form = [new File(["x"], "x.txt"), new File(["y"], "y.txt")];
+    expect(await files.uploadAll("s", form)).toEqual(["/workspace/s/x.txt", "/workspace/s/y.txt"]);
+    const archive = await files.tar("s");
+    expect((await files.untar("t", archive)).entries).toBeGreaterThanOrEqual(3);
+    expect(await files.read("t/large")).toEqual(bytes);
+  });
+
+  test("are watched", async () => {
+    const { files } = session;
+    await files.mkdir("w");
+    const caller = new AbortController();
+    const changes = files.watch("w", { signal: caller.signal });
+    const first = changes.next();
+    // The daemon answers when it watches; only then is there something to write.
+    let size = 0;
+    const writing = setInterval(() => void files.write("w/seen", "x".repeat(++size)), 20);
+    try {
+      expect((await first).value).toMatchObject({ path: "/workspace/w/seen" });
+    } finally {
+      clearInterval(writing);
+    }
+    caller.abort(new Error("enough"));
+    await expect(Array.fromAsync(changes)).rejects.toThrow("enough");
+  });
+
+  test("of a workspace outlive its session", async () => {
+    {
+      await using worker = await client.createSession({ workspaceId: "notes" });
+      await worker.write("/workspace/kept", "still here");
+    }
+    expect((await client.workspaces.list()).map(({ id }) => id)).toContain("notes");
+    expect(await client.workspaces.files("notes").readText("kept")).toBe("still here");
+    await client.workspaces.delete("notes");
+    await expect(client.workspaces.get("notes")).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
+  });
+});
+
+test("images are listed", async () => {
+  expect(await client.images.list()).toBeInstanceOf(Array);
+});

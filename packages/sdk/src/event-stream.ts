@@ -1,0 +1,84 @@
+/** Server-sent events of the daemon: their JSON, and their failures as errors. */
+import type { ExecInfoBody } from "@sandkasten/protocol";
+import { connectionFailed, errorFromBody } from "./errors-from-wire.ts";
+import { canRetry, HELD_MS, pause, pauseMs, type RetryPolicy } from "./retry.ts";
+import type { Reading } from "./response-body.ts";
+import { SandboxError } from "./sandbox-error.ts";
+import { readEvents } from "./sse-parser.ts";
+
+/** An event of which the data was read. It is believed to be what the API says it is. */
+export interface JsonEvent {
+  readonly type: string;
+  readonly data: unknown;
+}
+
+/** What the daemon sends in place of further events. */
+interface ErrorEventBody {
+  /** A sentence. */
+  readonly error?: string;
+  readonly error_code?: string;
+  /** When it is a command that failed and not the stream: what became of it. */
+  readonly exec?: ExecInfoBody;
+}
+
+/**
+ * The events of an answer. One that tells of a failure is thrown, except when it tells how a command
+ * ended, which is `done` like every end.
+ */
+export async function* readJsonEvents(
+  response: Response,
+  { what, signal }: Reading,
+): AsyncGenerator<JsonEvent, void, undefined> {
+  if (response.body === null) return;
+  try {
+    for await (const { type, data } of readEvents(response.body)) {
+      const body: unknown = JSON.parse(data);
+      if (type !== "error") yield { type, data: body };
+      else yield endOfCommand(body as ErrorEventBody);
+    }
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw connectionFailed(what, error);
+  }
+}
+
+function endOfCommand({ error, error_code = "INTERNAL_ERROR", exec }: ErrorEventBody): JsonEvent {
+  if (exec !== undefined) return { type: "done", data: exec };
+  throw errorFromBody({ error_code, message: error });
+}
+
+/** Where events come from, however many connections that takes. */
+export interface ResumableSource extends Reading {
+  /** Connects, or connects again at the place where the last connection broke. */
+  readonly open: () => Promise<Response>;
+  readonly policy: RetryPolicy;
+}
+
+/**
+ * Events over one connection after the other. It ends by being left: a connection that ends is one
+ * that broke. `reconnected` stands between the events of two connections.
+ */
+export async function* resumeEvents(
+  source: ResumableSource,
+): AsyncGenerator<JsonEvent, never, undefined> {
+  let failures = 0;
+  for (let connections = 0; ; connections++) {
+    const response = await source.open();
+    const connectedMs = performance.now();
+    if (connections > 0) yield { type: "reconnected", data: undefined };
+    let failure = new SandboxError("CONNECTION_FAILED", `${source.what}: the connection ended.`);
+    try {
+      for await (const event of readJsonEvents(response, source)) {
+        failures = 0;
+        yield event;
+      }
+    } catch (error) {
+      if (!(error instanceof SandboxError)) throw error;
+      failure = error;
+    }
+    if (performance.now() - connectedMs >= HELD_MS) failures = 0;
+    if (failures >= source.policy.maxRetries || !canRetry(failure)) throw failure;
+    await pause(pauseMs(failures, source.policy, failure.retryAfterMs), source.signal);
+    failures++;
+  }
+}

@@ -1,0 +1,108 @@
+/** The output of a command while it runs. */
+import { Exec } from "./exec.ts";
+import {
+  type Command,
+  type ExecInfo,
+  type ExecOptions,
+  type OutputChunk,
+  toExecRequest,
+} from "./exec-types.ts";
+import { followOutput } from "./follow-output.ts";
+import { pause } from "./retry.ts";
+import { SandboxError } from "./sandbox-error.ts";
+import { type Call, path, type Transport } from "./transport.ts";
+
+/**
+ * A running command. Loop over it for its output: each byte comes once, in order, also when the
+ * connection breaks, and the command waits for a slow reader. `result` says how it ended, with or
+ * without a loop. Leaving the loop does not end the command; `(await stream.exec).signal()` does.
+ */
+export class ExecStream implements AsyncIterable<OutputChunk> {
+  readonly #transport: Transport;
+  readonly #call: Call;
+  readonly #exec: Promise<Exec>;
+  /** The connection that began the command, until somebody reads from it. */
+  #unread: Promise<Response> | undefined;
+  /** What the last loop learned of the end; nothing when it was left early. */
+  #reading: Promise<ExecInfo | undefined> | undefined;
+  #result: Promise<ExecInfo> | undefined;
+
+  /** @internal */
+  constructor(transport: Transport, sessionId: string, cmd: Command, options: ExecOptions) {
+    this.#transport = transport;
+    this.#call = {
+      method: "POST",
+      path: path`/v1/sessions/${sessionId}/exec/stream`,
+      json: toExecRequest(cmd, { ...options, raw: true }),
+      headers: { accept: "text/event-stream" },
+      idempotencyKey: options.idempotencyKey ?? crypto.randomUUID(),
+      signal: options.signal,
+    };
+    this.#unread = transport.open(this.#call);
+    this.#exec = this.#unread.then((response) => {
+      const id = response.headers.get("x-exec-id");
+      if (id !== null) return new Exec(transport, sessionId, id);
+      const message = "The daemon did not say which command this is; is it older than this SDK?";
+      throw new SandboxError("INTERNAL_ERROR", message);
+    });
+    // Whoever loops, or asks for `exec` or `result`, gets the failure. Nobody has to.
+    this.#exec.catch(() => undefined);
+  }
+
+  /** The command, as soon as the daemon has it. */
+  get exec(): Promise<Exec> {
+    return this.#exec;
+  }
+
+  /** What became of the command. A time that was up is part of it, and no error. */
+  get result(): Promise<ExecInfo> {
+    this.#result ??= this.#findResult();
+    return this.#result;
+  }
+
+  /** The output from its beginning on. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<OutputChunk, void, undefined> {
+    const reading = Promise.withResolvers<ExecInfo | undefined>();
+    this.#reading = reading.promise;
+    try {
+      const info = yield* followOutput({
+        open: (cursor) => this.#open(cursor),
+        transport: this.#transport,
+        cursor: 0,
+        signal: this.#call.signal,
+        what: `following ${this.#call.path}`,
+      });
+      reading.resolve(info);
+    } finally {
+      reading.resolve(undefined);
+    }
+  }
+
+  /** Begins on the connection that began the command, and goes on by the command's id: it never runs twice. */
+  async #open(cursor: number): Promise<Response> {
+    const unread = this.#unread;
+    this.#unread = undefined;
+    if (unread !== undefined) return unread;
+    const exec = await this.#exec;
+    return exec.openStream(cursor, this.#call.signal);
+  }
+
+  async #findResult(): Promise<ExecInfo> {
+    // A loop that begins beside this, as in `Promise.all`, shall have the connection.
+    await pause(0, this.#call.signal);
+    const info = await this.#reading;
+    if (info !== undefined) return info;
+    const exec = await this.#exec;
+    await this.#letGo();
+    const { signal } = this.#call;
+    await exec.wait({ outputBudgetBytes: 0, signal });
+    return exec.info({ signal });
+  }
+
+  /** A command waits for those who could read its output; nobody will. */
+  async #letGo(): Promise<void> {
+    const unread = this.#unread;
+    this.#unread = undefined;
+    await (await unread)?.body?.cancel();
+  }
+}

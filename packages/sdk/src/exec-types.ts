@@ -1,0 +1,154 @@
+/** Commands and their output, as the SDK shows them. */
+import type { ExecInfoBody, ExecRequestBody, ExecResultBody } from "@sandkasten/protocol";
+import { decodeBase64, encodeBase64 } from "./base64.ts";
+import { camelKeys } from "./camel-keys.ts";
+import type { EndReason, ExecStatus, OutputStream } from "./wire-names.ts";
+
+/** Text runs in the session's shell, which remembers; a list of arguments runs as a process of its own. */
+export type Command = string | readonly string[];
+
+/** Size of a terminal in characters. */
+export interface TerminalSize {
+  readonly rows: number;
+  readonly cols: number;
+}
+
+/** How a command shall run. */
+export interface ExecOptions {
+  /** The command is ended after so long. 0 or absent for the longest that the daemon allows. */
+  readonly timeoutMs?: number | undefined;
+  /** The command is ended when it prints nothing for so long. */
+  readonly idleTimeoutMs?: number | undefined;
+  /** Where it runs; the shell's directory when absent. */
+  readonly cwd?: string | undefined;
+  /** Variables for this command alone. */
+  readonly env?: Readonly<Record<string, string>> | undefined;
+  /** `uid` or `uid:gid`. */
+  readonly user?: string | undefined;
+  /** All of its input. Without it, it reads the end of input at once. */
+  readonly stdin?: string | Uint8Array | undefined;
+  /** false runs text in a fresh shell beside the one that remembers. */
+  readonly stateful?: boolean | undefined;
+  /** One pipe for stdout and stderr: their order is exact, and all of it is stdout. */
+  readonly merge?: boolean | undefined;
+  /** How much output the result holds: its beginning and its end. */
+  readonly outputBudgetBytes?: number | undefined;
+  /** Adds `rawOutput` to the result: the output as it was, also where it is no text. */
+  readonly raw?: boolean | undefined;
+  /** Two calls with the same key run one command. The SDK makes one for each call. */
+  readonly idempotencyKey?: string | undefined;
+  /** Gives the waiting up. The command goes on; `start` and `signal` end one. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How a command shall run that is not waited for. */
+export interface StartOptions extends ExecOptions {
+  /** Keeps its input open for `writeStdin`. */
+  readonly stdinOpen?: boolean | undefined;
+  /** Runs it on a terminal of this size. */
+  readonly pty?: TerminalSize | undefined;
+}
+
+/** What is known of a command without its output. */
+export interface ExecInfo {
+  readonly execId: string;
+  readonly sessionId: string;
+  readonly status: ExecStatus;
+  /** At most its first 4 KiB. */
+  readonly cmd: string | readonly string[];
+  /** null while it runs, or when it is not known. */
+  readonly exitCode: number | null;
+  /** null while it runs. */
+  readonly endReason: EndReason | null;
+  /** Its time was up, in all or without output. */
+  readonly timedOut: boolean;
+  /** The signal that ended it. */
+  readonly signal?: number | undefined;
+  /** The shell's directory afterwards. */
+  readonly cwd: string;
+  readonly durationMs: number;
+  readonly outputBytes: number;
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  /** Bytes of output that nobody can read any more. */
+  readonly droppedBytes: number;
+  /** The shell ended with it; the next command has a new one. */
+  readonly shellRestarted: boolean;
+  /** ISO 8601, like all times here. */
+  readonly startedAt: string;
+  readonly endedAt?: string | undefined;
+}
+
+/** A command with its output. */
+export interface ExecResult extends ExecInfo {
+  /** stdout and stderr as they came. What is not UTF-8 is replaced. */
+  readonly output: string;
+  readonly stdout: string;
+  readonly stderr: string;
+  /** The middle of the output is missing here; `exec.read` has all of it. */
+  readonly truncated: boolean;
+  /** The output as it was, when `raw` asked for it. */
+  readonly rawOutput?: Uint8Array | undefined;
+}
+
+/** A piece of output. */
+export interface OutputChunk {
+  readonly stream: OutputStream;
+  /** What is not UTF-8 is replaced. A character is in one piece, never in two halves. */
+  readonly text: string;
+  /** Exactly what was written. */
+  readonly bytes: Uint8Array;
+  /** Counts the pieces of a command. */
+  readonly seq: number;
+  /** Milliseconds since 1970. */
+  readonly timestamp: number;
+  /** Where it begins in all that the command wrote, in bytes. */
+  readonly offset: number;
+  /** Bytes before it that nobody can read any more; 0 unless they were left unread for long. */
+  readonly skippedBytes: number;
+}
+
+/** A part of a command's output. */
+export interface OutputPage {
+  readonly execId: string;
+  readonly cursor: number;
+  /** Where to go on reading. */
+  readonly nextCursor: number;
+  readonly chunks: readonly OutputChunk[];
+  /** Bytes between the cursor and the first piece that are gone. */
+  readonly skippedBytes: number;
+  /** The command has ended, and this is the last of its output. */
+  readonly done: boolean;
+  /** The command as it was before the page was read. */
+  readonly exec: ExecInfo;
+}
+
+/** A command as the daemon wants to be asked for it. */
+export function toExecRequest(cmd: Command, options: StartOptions): ExecRequestBody {
+  const { stdin } = options;
+  return {
+    cmd: typeof cmd === "string" ? cmd : [...cmd],
+    timeout_ms: options.timeoutMs,
+    idle_timeout_ms: options.idleTimeoutMs,
+    cwd: options.cwd,
+    env: options.env,
+    user: options.user,
+    stdin: typeof stdin === "string" ? stdin : undefined,
+    stdin_base64: stdin instanceof Uint8Array ? encodeBase64(stdin) : undefined,
+    stdin_open: options.stdinOpen,
+    stateful: options.stateful,
+    merge: options.merge,
+    output_budget_bytes: options.outputBudgetBytes,
+    raw_output: options.raw,
+    pty: options.pty,
+  };
+}
+
+export function toExecInfo(body: ExecInfoBody): ExecInfo {
+  return camelKeys(body);
+}
+
+export function toExecResult(body: ExecResultBody): ExecResult {
+  const { output_base64: raw, ...rest } = body;
+  return { ...camelKeys(rest), ...(raw === undefined ? {} : { rawOutput: decodeBase64(raw) }) };
+}

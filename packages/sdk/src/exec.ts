@@ -1,0 +1,180 @@
+/** A command of a session, by its id. */
+import type { ExecInfoBody, ExecResultBody, OutputPageBody } from "@sandkasten/protocol";
+import { encodeBase64 } from "./base64.ts";
+import type { CallOptions } from "./call-options.ts";
+import {
+  type ExecInfo,
+  type ExecResult,
+  type OutputChunk,
+  type OutputPage,
+  type TerminalSize,
+  toExecInfo,
+  toExecResult,
+} from "./exec-types.ts";
+import { followOutput, toOutputPage } from "./follow-output.ts";
+import { type Call, path, type Transport } from "./transport.ts";
+import type { SignalledBody } from "./wire-bodies.ts";
+
+/** What one request waits for: short enough that nothing on the way takes it for dead. */
+const WAIT_MS = 60_000;
+
+/** Which part of the output to read. */
+export interface ReadOutputOptions extends CallOptions {
+  /** Where to begin, in bytes; the `nextCursor` of the page before. */
+  readonly cursor?: number | undefined;
+  readonly maxBytes?: number | undefined;
+  /** How long to wait for output when there is none yet. */
+  readonly waitMs?: number | undefined;
+}
+
+/** Where to begin. */
+export interface FollowExecOptions extends CallOptions {
+  /** In bytes; the beginning when absent. */
+  readonly cursor?: number | undefined;
+}
+
+/** How to wait for a command. */
+export interface WaitOptions extends CallOptions {
+  /** Answers after so long, ended or not; look at `status`. Until the end when absent. */
+  readonly timeoutMs?: number | undefined;
+  /** How much output the result holds. */
+  readonly outputBudgetBytes?: number | undefined;
+  /** Adds `rawOutput` to the result. */
+  readonly raw?: boolean | undefined;
+}
+
+/** To whom a signal goes. */
+export interface SignalOptions extends CallOptions {
+  /** To all that the command started. */
+  readonly tree?: boolean | undefined;
+}
+
+/** A command that runs, or has run. It goes on when nobody looks. */
+export class Exec {
+  readonly id: string;
+  readonly sessionId: string;
+  readonly #transport: Transport;
+  readonly #base: string;
+
+  /** @internal */
+  constructor(transport: Transport, sessionId: string, id: string) {
+    this.#transport = transport;
+    this.sessionId = sessionId;
+    this.id = id;
+    this.#base = path`/v1/sessions/${sessionId}/execs/${id}`;
+  }
+
+  /** What is known of it now. */
+  async info(options: CallOptions = {}): Promise<ExecInfo> {
+    return toExecInfo(await this.#get<ExecInfoBody>("", {}, options.signal));
+  }
+
+  /** A page of its output, also after its end and after the sandbox's. */
+  async read(options: ReadOutputOptions = {}): Promise<OutputPage> {
+    const { cursor, maxBytes, waitMs, signal } = options;
+    const query = { cursor, max_bytes: maxBytes, wait_ms: waitMs, raw: true };
+    return toOutputPage(
+      await this.#get<OutputPageBody>("/output", query, signal, waitMs !== undefined),
+    );
+  }
+
+  /** Its output as it comes, each byte once, until its end. Broken connections are mended. */
+  async *follow(options: FollowExecOptions = {}): AsyncGenerator<OutputChunk, ExecInfo, undefined> {
+    return yield* followOutput({
+      open: (cursor) => this.openStream(cursor, options.signal),
+      transport: this.#transport,
+      cursor: options.cursor ?? 0,
+      signal: options.signal,
+      what: `following the command ${this.id}`,
+    });
+  }
+
+  /** Waits for its end. A time that was up is part of the result here, and no error. */
+  async wait(options: WaitOptions = {}): Promise<ExecResult> {
+    const { timeoutMs = Number.POSITIVE_INFINITY } = options;
+    const endMs = performance.now() + timeoutMs;
+    for (;;) {
+      const leftMs = Math.max(0, Math.ceil(endMs - performance.now()));
+      const body = await this.#transport.json<ExecResultBody>({
+        ...this.#post("/wait", {
+          timeout_ms: Math.min(leftMs, WAIT_MS),
+          output_budget_bytes: options.outputBudgetBytes,
+          raw_output: options.raw,
+        }),
+        // It only looks.
+        repeatable: true,
+        waits: true,
+        signal: options.signal,
+      });
+      if (body.status === "done" || performance.now() >= endMs) return toExecResult(body);
+    }
+  }
+
+  /** Sends a signal by name or number, `TERM` when absent. Answers how many processes got it. */
+  async signal(signal?: string | number, options: SignalOptions = {}): Promise<number> {
+    const body = await this.#transport.json<SignalledBody>({
+      ...this.#post("/signal", { signal, tree: options.tree }),
+      signal: options.signal,
+    });
+    return body.delivered;
+  }
+
+  /** Writes to its input, which `stdinOpen` kept open. Resolves when the command's side took it. */
+  async writeStdin(data: string | Uint8Array, options: CallOptions = {}): Promise<void> {
+    const content =
+      typeof data === "string" ? { text: data } : { content_base64: encodeBase64(data) };
+    await this.#transport.json({
+      ...this.#post("/stdin", content),
+      waits: true,
+      signal: options.signal,
+    });
+  }
+
+  /** Ends its input. */
+  async closeStdin(options: CallOptions = {}): Promise<void> {
+    await this.#transport.json({
+      ...this.#post("/stdin", { close: true }),
+      signal: options.signal,
+    });
+  }
+
+  /** Tells its terminal a new size. */
+  async resize(size: TerminalSize, options: CallOptions = {}): Promise<void> {
+    await this.#transport.json({
+      ...this.#post("/resize", { rows: size.rows, cols: size.cols }),
+      // The same size twice is the same size.
+      repeatable: true,
+      signal: options.signal,
+    });
+  }
+
+  /** @internal */
+  openStream(cursor: number, signal: AbortSignal | undefined): Promise<Response> {
+    return this.#transport.open({
+      method: "GET",
+      path: `${this.#base}/stream`,
+      query: { cursor, raw: true },
+      headers: { accept: "text/event-stream" },
+      signal,
+    });
+  }
+
+  #get<Body>(
+    suffix: string,
+    query: NonNullable<Call["query"]>,
+    signal: AbortSignal | undefined,
+    waits = false,
+  ): Promise<Body> {
+    return this.#transport.json<Body>({
+      method: "GET",
+      path: `${this.#base}${suffix}`,
+      query,
+      waits,
+      signal,
+    });
+  }
+
+  #post(suffix: string, json: unknown): Call {
+    return { method: "POST", path: `${this.#base}${suffix}`, json };
+  }
+}

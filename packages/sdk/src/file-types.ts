@@ -1,0 +1,52 @@
+/** Files and changes to them, as the SDK shows them. */
+import type { FileChangeBody, FileEntryBody } from "@sandkasten/protocol";
+import { camelKeys } from "./camel-keys.ts";
+import type { FileChangeKind, FileType } from "./wire-names.ts";
+
+/** A file, directory or link in a sandbox. */
+export interface FileEntry {
+  readonly path: string;
+  readonly name: string;
+  readonly type: FileType;
+  readonly isDir: boolean;
+  readonly sizeBytes: number;
+  /** Permission bits, as in `chmod`. */
+  readonly mode: number;
+  /** When it was changed, in seconds since 1970. */
+  readonly mtimeUnix: number;
+  readonly uid: number;
+  readonly gid: number;
+  /** Where a link points. */
+  readonly target?: string | undefined;
+  /** base64 of a path that is not UTF-8. */
+  readonly rawPath?: string | undefined;
+}
+
+/** Something that happened to a file. */
+export interface FileChange {
+  readonly kind: FileChangeKind;
+  readonly path: string;
+}
+
+/** Bytes that come one after the other. They can be sent once only, so that a failure is not retried. */
+export type ByteStream = ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
+
+/** What is sent to the daemon. */
+export type FileSource = string | Uint8Array | ArrayBuffer | Blob | ByteStream;
+
+/** Part of a file. */
+export interface ByteRange {
+  /** The first byte; 0 when absent. */
+  readonly start?: number | undefined;
+  /** The byte after the last; the end of the file when absent. */
+  readonly end?: number | undefined;
+}
+
+export function toFileEntry(body: FileEntryBody): FileEntry {
+  const { size: _, ...rest } = body;
+  return camelKeys(rest);
+}
+
+export function toFileChange(body: FileChangeBody): FileChange {
+  return camelKeys(body);
+}

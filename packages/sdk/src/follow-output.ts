@@ -1,0 +1,105 @@
+/** Follows the output of a command to its end, each byte once, over connections that may break. */
+import type { ExecInfoBody, OutputChunkBody, OutputPageBody } from "@sandkasten/protocol";
+import { decodeBase64 } from "./base64.ts";
+import { resumeEvents } from "./event-stream.ts";
+import { type ExecInfo, type OutputChunk, type OutputPage, toExecInfo } from "./exec-types.ts";
+import type { Transport } from "./transport.ts";
+
+export interface FollowOptions {
+  /** Connects to the output from this byte on. */
+  readonly open: (cursor: number) => Promise<Response>;
+  readonly transport: Transport;
+  readonly cursor: number;
+  readonly signal: AbortSignal | undefined;
+  /** What it is, for messages. */
+  readonly what: string;
+}
+
+/** Returns what is known of the command when all its output was delivered. */
+export async function* followOutput(
+  options: FollowOptions,
+): AsyncGenerator<OutputChunk, ExecInfo, undefined> {
+  const { transport, signal, what } = options;
+  const assembler = new OutputAssembler(options.cursor);
+  const events = resumeEvents({
+    open: () => options.open(assembler.cursor),
+    policy: transport.options,
+    signal,
+    what,
+  });
+  for await (const { type, data } of events) {
+    if (type === "done") {
+      yield* assembler.flush();
+      return toExecInfo(data as ExecInfoBody);
+    }
+    if (type !== "chunk") continue;
+    const chunk = assembler.add(data as OutputChunkBody);
+    if (chunk !== undefined) yield chunk;
+  }
+  throw new Error("unreachable: the events end by being left");
+}
+
+/** Knows how far the output was delivered, and which characters are still halves. */
+class OutputAssembler {
+  readonly #decoders = { stdout: textDecoder(), stderr: textDecoder() };
+  #last: OutputChunk | undefined;
+  #cursor: number;
+
+  constructor(cursor: number) {
+    this.#cursor = cursor;
+  }
+
+  get cursor(): number {
+    return this.#cursor;
+  }
+
+  /** What is new in a piece; undefined when nothing is. */
+  add(body: OutputChunkBody): OutputChunk | undefined {
+    const known = Math.max(0, this.#cursor - body.offset);
+    const bytes = bytesOf(body).subarray(known);
+    if (bytes.length === 0) return undefined;
+    const offset = body.offset + known;
+    const { seq, stream, timestamp } = body;
+    const text = this.#decoders[stream].decode(bytes, { stream: true });
+    const skippedBytes = offset - this.#cursor;
+    this.#cursor = offset + bytes.length;
+    this.#last = { stream, text, bytes, seq, timestamp, offset, skippedBytes };
+    return this.#last;
+  }
+
+  /** The text of characters that never got their end. Their bytes were delivered. */
+  *flush(): Iterable<OutputChunk> {
+    for (const stream of ["stdout", "stderr"] as const) {
+      const text = this.#decoders[stream].decode();
+      if (text === "" || this.#last === undefined) continue;
+      const { seq, timestamp } = this.#last;
+      const bytes = new Uint8Array();
+      yield { stream, text, bytes, seq, timestamp, offset: this.#cursor, skippedBytes: 0 };
+    }
+  }
+}
+
+/** A byte order mark is output like any other. */
+const textDecoder = () => new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** A page of output. A character that is cut by its border is replaced, as nobody knows what comes next. */
+export function toOutputPage(body: OutputPageBody): OutputPage {
+  const assembler = new OutputAssembler(body.cursor);
+  const chunks = body.chunks.map((chunk) => assembler.add(chunk));
+  return {
+    execId: body.exec_id,
+    cursor: body.cursor,
+    nextCursor: body.next_cursor,
+    chunks: [...chunks.filter((chunk) => chunk !== undefined), ...assembler.flush()],
+    skippedBytes: body.skipped_bytes,
+    done: body.done,
+    exec: toExecInfo(body.exec),
+  };
+}
+
+/** Exact where the daemon sent the bytes, which it does when asked. */
+function bytesOf(body: OutputChunkBody): Uint8Array {
+  return body.chunk_base64 === undefined
+    ? new TextEncoder().encode(body.chunk)
+    : decodeBase64(body.chunk_base64);
+}

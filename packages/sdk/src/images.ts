@@ -1,0 +1,103 @@
+/** The images that sandboxes are made of. */
+import type { ImageBody, ImageProgressBody } from "@sandkasten/protocol";
+import type { CallOptions } from "./call-options.ts";
+import { readJsonEvents } from "./event-stream.ts";
+import { readJson } from "./response-body.ts";
+import type { FileSource } from "./file-types.ts";
+import {
+  type CollectedImages,
+  type ImageInfo,
+  type ImageProgress,
+  toImageInfo,
+  toImageProgress,
+} from "./image-types.ts";
+import { SandboxError } from "./sandbox-error.ts";
+import type { Call, Transport } from "./transport.ts";
+import type { CollectedBody, ImageListBody } from "./wire-bodies.ts";
+
+/** How to be told of progress. */
+export interface ProgressOptions extends CallOptions {
+  /** Called now and then while the image is on its way. */
+  readonly onProgress?: ((progress: ImageProgress) => void) | undefined;
+}
+
+/** What is imported. */
+export interface ImportImageOptions extends ProgressOptions {
+  /** A tar of a file system, which it is when absent, or an OCI archive. */
+  readonly format?: "rootfs" | "oci-archive" | undefined;
+}
+
+/** The images of the daemon. */
+export class Images {
+  readonly #transport: Transport;
+
+  /** @internal */
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** All images that are here. */
+  async list(options: CallOptions = {}): Promise<readonly ImageInfo[]> {
+    const { images } = await this.#transport.json<ImageListBody>({
+      method: "GET",
+      path: "/v1/images",
+      signal: options.signal,
+    });
+    return images.map(toImageInfo);
+  }
+
+  /** Gets an image from its registry. */
+  pull(reference: string, options: ProgressOptions = {}): Promise<ImageInfo> {
+    return this.#obtain({ method: "POST", path: "/v1/images/pull", json: { reference } }, options);
+  }
+
+  /** Makes an image of an archive that is sent along. */
+  import(
+    reference: string,
+    archive: FileSource,
+    options: ImportImageOptions = {},
+  ): Promise<ImageInfo> {
+    const { format, ...rest } = options;
+    return this.#obtain(
+      { method: "POST", path: "/v1/images/import", query: { reference, format }, body: archive },
+      rest,
+    );
+  }
+
+  /** Removes an image. */
+  async remove(reference: string, options: CallOptions = {}): Promise<void> {
+    await this.#transport.json({
+      method: "DELETE",
+      path: "/v1/images",
+      query: { reference },
+      doneWhenRepeated: "INVALID_IMAGE",
+      signal: options.signal,
+    });
+  }
+
+  /** Removes what no image and no sandbox needs. */
+  async collectGarbage(options: CallOptions = {}): Promise<CollectedImages> {
+    const body = await this.#transport.json<CollectedBody>({
+      method: "POST",
+      path: "/v1/images/gc",
+      waits: true,
+      signal: options.signal,
+    });
+    return { removed: body.removed, freedBytes: body.freed_bytes };
+  }
+
+  /** The daemon tells of its progress where it can, and else only of the end. */
+  async #obtain(call: Call, { onProgress, signal }: ProgressOptions): Promise<ImageInfo> {
+    const what = `${call.method} ${call.path}`;
+    const headers = { accept: "text/event-stream, application/json;q=0.9" };
+    const response = await this.#transport.open({ ...call, headers, waits: true, signal });
+    if (response.headers.get("content-type")?.startsWith("text/event-stream") !== true) {
+      return toImageInfo(await readJson<ImageBody>(response, { what, signal }));
+    }
+    for await (const { type, data } of readJsonEvents(response, { what, signal })) {
+      if (type === "progress") onProgress?.(toImageProgress(data as ImageProgressBody));
+      if (type === "done") return toImageInfo(data as ImageBody);
+    }
+    throw new SandboxError("CONNECTION_FAILED", `${what}: the connection ended.`);
+  }
+}

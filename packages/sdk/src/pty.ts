@@ -1,0 +1,125 @@
+/** A terminal in a sandbox, over a WebSocket. */
+import { encodeBase64Url } from "./base64.ts";
+import type { CallOptions } from "./call-options.ts";
+import type { ExecInfo, TerminalSize } from "./exec-types.ts";
+import { PtyLink } from "./pty-link.ts";
+import { SandboxError } from "./sandbox-error.ts";
+import { type Call, path, type Transport } from "./transport.ts";
+import type { WebSocketConstructor } from "./web-socket.ts";
+
+const SUBPROTOCOL = "sandkasten.v1";
+const KEY_SUBPROTOCOL = "sandkasten.bearer.";
+/** The daemon takes no message of more than a megabyte. */
+const MESSAGE_BYTES = 65_536;
+
+/** Which terminal to open. */
+export interface PtyOptions extends CallOptions {
+  /** Shell text to run in it; a login shell when absent. */
+  readonly cmd?: string | undefined;
+  readonly cwd?: string | undefined;
+  readonly rows?: number | undefined;
+  readonly cols?: number | undefined;
+  /** Goes back to this terminal instead of opening one. */
+  readonly execId?: string | undefined;
+  /** With `execId`: shows what it printed from this byte on. */
+  readonly cursor?: number | undefined;
+}
+
+/** An open terminal. Loop over it for what it prints; the loop ends with it. */
+export class Pty implements AsyncIterable<Uint8Array>, Disposable {
+  /** The command that runs in it, for `session.getExec` and for going back to it. */
+  readonly execId: string;
+  /** What became of the command. Rejects when the connection ends before it. */
+  readonly exited: Promise<ExecInfo>;
+  readonly #link: PtyLink;
+
+  /** @internal */
+  constructor(link: PtyLink, execId: string) {
+    this.#link = link;
+    this.execId = execId;
+    this.exited = link.exited;
+  }
+
+  /** Up to which byte its output has come here: the `cursor` for going back to it. */
+  get cursor(): number {
+    return this.#link.cursor;
+  }
+
+  /** Types into it. */
+  write(data: string | Uint8Array): void {
+    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : new Uint8Array(data);
+    for (let from = 0; from < bytes.length; from += MESSAGE_BYTES) {
+      this.#link.send(bytes.subarray(from, from + MESSAGE_BYTES));
+    }
+  }
+
+  /** Tells it a new size. */
+  resize(size: TerminalSize): void {
+    this.#link.send({ type: "resize", rows: size.rows, cols: size.cols });
+  }
+
+  /** Sends a signal, by name or number, to what runs in it. */
+  signal(signal: string | number): void {
+    this.#link.send({ type: "signal", signal });
+  }
+
+  /** Ends its input. */
+  eof(): void {
+    this.#link.send({ type: "eof" });
+  }
+
+  /** Leaves it. What runs in it goes on, and `execId` leads back to it. */
+  close(): void {
+    this.#link.close();
+  }
+
+  /** What it prints. */
+  [Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
+    return this.#link.read();
+  }
+
+  /** Leaves it. */
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/** Resolves when the daemon says which command runs in the terminal. */
+export async function openPty(
+  transport: Transport,
+  sessionId: string,
+  options: PtyOptions,
+): Promise<Pty> {
+  const { cmd, cwd, rows, cols, execId, cursor, signal } = options;
+  signal?.throwIfAborted();
+  const call: Call = {
+    method: "GET",
+    path: path`/v1/sessions/${sessionId}/pty`,
+    query: { cmd, cwd, rows, cols, exec_id: execId, cursor },
+    signal,
+  };
+  const url = transport.url(call);
+  url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+  const { webSocket, apiKey } = transport.options;
+  const Socket = webSocket ?? globalWebSocket();
+  // A browser can set no header here, so the key comes as a subprotocol. It is not part of the
+  // address, which ends up in logs.
+  const keys = apiKey === undefined ? [] : [KEY_SUBPROTOCOL + encodeBase64Url(apiKey)];
+  const link = new PtyLink(new Socket(url.href, [SUBPROTOCOL, ...keys]), cursor ?? 0, signal);
+  try {
+    return new Pty(link, await link.started);
+  } catch (error) {
+    signal?.throwIfAborted();
+    // A WebSocket does not say why it was refused. The same request without the upgrade does.
+    if (!link.connected) await transport.json(call);
+    throw error;
+  }
+}
+
+function globalWebSocket(): WebSocketConstructor {
+  if (typeof globalThis.WebSocket === "function") return globalThis.WebSocket;
+  throw new SandboxError(
+    "UNSUPPORTED",
+    "There is no WebSocket here; pass one as the client's `webSocket`.",
+  );
+}

@@ -1,0 +1,189 @@
+/** A session: a sandbox, the shell in it that remembers, and its files. */
+import type {
+  ExecResultBody,
+  ExecInfoBody,
+  IsolationBody,
+  SessionBody,
+  StatsBody,
+} from "@sandkasten/protocol";
+import type { CallOptions } from "./call-options.ts";
+import { Exec } from "./exec.ts";
+import { ExecStream } from "./exec-stream.ts";
+import {
+  type Command,
+  type ExecInfo,
+  type ExecOptions,
+  type ExecResult,
+  type StartOptions,
+  toExecInfo,
+  toExecRequest,
+  toExecResult,
+} from "./exec-types.ts";
+import type { FileSource } from "./file-types.ts";
+import { Files, type ReadFileOptions, type WriteFileOptions, type WrittenFile } from "./files.ts";
+import { openPty, type Pty, type PtyOptions } from "./pty.ts";
+import {
+  type IsolationReport,
+  type SessionInfo,
+  type SessionStats,
+  toIsolationReport,
+  toSessionInfo,
+  toSessionStats,
+} from "./session-types.ts";
+import { type Call, path, type Transport } from "./transport.ts";
+import type { ExecPageBody } from "./wire-bodies.ts";
+
+/** How to renew a lease. */
+export interface RenewOptions extends CallOptions {
+  /** A new time to live for this session; the one it has when absent. */
+  readonly ttlSeconds?: number | undefined;
+}
+
+/** `await using` destroys it at the end of the block. */
+export class Session implements AsyncDisposable {
+  readonly id: string;
+  /** Its files. */
+  readonly files: Files;
+  readonly #transport: Transport;
+  readonly #base: string;
+  #info: SessionInfo;
+
+  /** @internal */
+  constructor(transport: Transport, info: SessionInfo) {
+    this.#transport = transport;
+    this.#info = info;
+    this.id = info.id;
+    this.#base = path`/v1/sessions/${info.id}`;
+    this.files = new Files(transport, this.#base);
+  }
+
+  /** What was known of it when it was last asked for. */
+  get info(): SessionInfo {
+    return this.#info;
+  }
+
+  /** Asks what is known of it now. */
+  refresh(options: CallOptions = {}): Promise<SessionInfo> {
+    return this.#update({ method: "GET", path: this.#base, signal: options.signal });
+  }
+
+  /**
+   * Runs a command to its end. What it exits with is a result and never an error; a command whose
+   * time was up throws `COMMAND_TIMEOUT`, with what it printed in `error.result`.
+   */
+  async exec(cmd: Command, options: ExecOptions = {}): Promise<ExecResult> {
+    const body = await this.#transport.json<ExecResultBody>({
+      ...this.#execCall("/exec", cmd, options),
+      waits: true,
+    });
+    return toExecResult(body);
+  }
+
+  /** Runs a command and shows its output as it comes. */
+  stream(cmd: Command, options: ExecOptions = {}): ExecStream {
+    return new ExecStream(this.#transport, this.id, cmd, options);
+  }
+
+  /** Starts a command without waiting for it. */
+  async start(cmd: Command, options: StartOptions = {}): Promise<Exec> {
+    const body = await this.#transport.json<ExecInfoBody>(this.#execCall("/execs", cmd, options));
+    return this.getExec(body.exec_id);
+  }
+
+  /** The command of an id. Nothing is asked of the daemon yet. */
+  getExec(execId: string): Exec {
+    return new Exec(this.#transport, this.id, execId);
+  }
+
+  /** All commands of the session, newest first, page by page as they are asked for. */
+  async *execs(options: CallOptions = {}): AsyncGenerator<ExecInfo, void, undefined> {
+    let cursor: string | undefined;
+    do {
+      const page: ExecPageBody = await this.#transport.json<ExecPageBody>({
+        method: "GET",
+        path: `${this.#base}/execs`,
+        query: { cursor },
+        signal: options.signal,
+      });
+      yield* page.execs.map(toExecInfo);
+      cursor = page.next_cursor;
+    } while (cursor !== undefined);
+  }
+
+  /** Opens a terminal, or goes back to one. */
+  pty(options: PtyOptions = {}): Promise<Pty> {
+    return openPty(this.#transport, this.id, options);
+  }
+
+  /** Writes a file; the same as `files.write`. */
+  write(path: string, content: FileSource, options?: WriteFileOptions): Promise<WrittenFile> {
+    return this.files.write(path, content, options);
+  }
+
+  /** A file's bytes; the same as `files.read`. */
+  read(path: string, options?: ReadFileOptions): Promise<Uint8Array> {
+    return this.files.read(path, options);
+  }
+
+  /** Freezes all that runs in it, until `resume`. */
+  pause(options: CallOptions = {}): Promise<SessionInfo> {
+    return this.#update(this.#post("/pause", {}, options));
+  }
+
+  /** Lets all that runs in it go on. */
+  resume(options: CallOptions = {}): Promise<SessionInfo> {
+    return this.#update(this.#post("/resume", {}, options));
+  }
+
+  /** Lets the time to live begin anew. Each use of the session does so by itself. */
+  renew(options: RenewOptions = {}): Promise<SessionInfo> {
+    return this.#update(this.#post("/renew", { ttl_seconds: options.ttlSeconds }, options));
+  }
+
+  /** What it uses now. */
+  async stats(options: CallOptions = {}): Promise<SessionStats> {
+    return toSessionStats(await this.#get<StatsBody>("/stats", options));
+  }
+
+  /** How well it is shut off, as measured inside it. */
+  async isolation(options: CallOptions = {}): Promise<IsolationReport> {
+    return toIsolationReport(await this.#get<IsolationBody>("/isolation", options));
+  }
+
+  /** Ends it with all that runs in it. A second time is no error. */
+  async destroy(options: CallOptions = {}): Promise<void> {
+    await this.#transport.json({
+      method: "DELETE",
+      path: this.#base,
+      signal: options.signal,
+    });
+  }
+
+  /** Destroys it. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.destroy();
+  }
+
+  #execCall(suffix: string, cmd: Command, options: StartOptions): Call {
+    return {
+      method: "POST",
+      path: `${this.#base}${suffix}`,
+      json: toExecRequest(cmd, options),
+      idempotencyKey: options.idempotencyKey ?? crypto.randomUUID(),
+      signal: options.signal,
+    };
+  }
+
+  #get<Body>(suffix: string, { signal }: CallOptions): Promise<Body> {
+    return this.#transport.json<Body>({ method: "GET", path: `${this.#base}${suffix}`, signal });
+  }
+
+  #post(suffix: string, json: unknown, { signal }: CallOptions): Call {
+    return { method: "POST", path: `${this.#base}${suffix}`, json, signal };
+  }
+
+  async #update(call: Call): Promise<SessionInfo> {
+    this.#info = toSessionInfo(await this.#transport.json<SessionBody>(call));
+    return this.#info;
+  }
+}

@@ -1,0 +1,98 @@
+/** Reads server-sent events from bytes that may be cut anywhere. */
+
+/** One event. */
+export interface SseEvent {
+  /** `message` when the server named none. */
+  readonly type: string;
+  readonly data: string;
+  /** The last id that the server sent, with this event or before it. */
+  readonly id: string;
+}
+
+/**
+ * Feed it bytes as they come. Lines end with LF, CR or CRLF; an event ends with an empty line; what
+ * has no empty line after it when the connection ends is no event.
+ */
+export class SseParser {
+  /** Keeps characters that are cut in two, and takes a byte order mark away. */
+  readonly #decoder = new TextDecoder();
+  /** Pieces of a line whose end has not come. Joined once, or a long line would cost its square. */
+  #pieces: string[] = [];
+  #afterCarriageReturn = false;
+  #type = "";
+  #data: string[] = [];
+  #id = "";
+
+  /** The events that these bytes complete. */
+  push(bytes: Uint8Array): SseEvent[] {
+    const events: SseEvent[] = [];
+    let text = this.#decoder.decode(bytes, { stream: true });
+    if (text === "") return events;
+    if (this.#afterCarriageReturn && text.startsWith("\n")) text = text.slice(1);
+    this.#afterCarriageReturn = text === "" ? false : text.endsWith("\r");
+
+    let from = 0;
+    for (const { 0: end, index } of text.matchAll(/\r\n|\r|\n/g)) {
+      this.#pieces.push(text.slice(from, index));
+      from = index + end.length;
+      const line = this.#pieces.join("");
+      this.#pieces = [];
+      const event = line === "" ? this.#dispatch() : this.#field(line);
+      if (event !== undefined) events.push(event);
+    }
+    if (from < text.length) this.#pieces.push(text.slice(from));
+    return events;
+  }
+
+  #field(line: string): undefined {
+    const colon = line.indexOf(":");
+    const name = colon === -1 ? line : line.slice(0, colon);
+    const rest = colon === -1 ? "" : line.slice(colon + 1);
+    const value = rest.startsWith(" ") ? rest.slice(1) : rest;
+    // A line that begins with a colon has the empty name: a comment, like every name not known.
+    if (name === "event") this.#type = value;
+    else if (name === "data") this.#data.push(value);
+    else if (name === "id" && !value.includes("\0")) this.#id = value;
+  }
+
+  #dispatch(): SseEvent | undefined {
+    const [type, data] = [this.#type || "message", this.#data];
+    this.#type = "";
+    this.#data = [];
+    return data.length === 0 ? undefined : { type, data: data.join("\n"), id: this.#id };
+  }
+}
+
+/** The daemon says something every few seconds, if only that it is there. */
+const SILENCE_MS = 60_000;
+
+/** The events of a body, one by one. Leaving early gives the connection back; one that is silent for long is dead. */
+export async function* readEvents(
+  body: ReadableStream<Uint8Array>,
+  silenceMs = SILENCE_MS,
+): AsyncGenerator<SseEvent, void, undefined> {
+  const parser = new SseParser();
+  // Not `for await`: not every browser can iterate over a stream.
+  const reader = body.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await withinTime(reader.read(), silenceMs);
+      if (done) return;
+      yield* parser.push(value);
+    }
+  } finally {
+    // Nobody is left to whom a failure to let go could matter.
+    reader.cancel().catch(() => undefined);
+  }
+}
+
+/** What a promise resolves with, or a failure when that takes too long. */
+async function withinTime<Value>(promise: Promise<Value>, ms: number): Promise<Value> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(new Error(`nothing came for ${ms} ms`)), ms);
+  try {
+    return await Promise.race([promise, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

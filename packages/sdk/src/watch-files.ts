@@ -1,0 +1,26 @@
+/** Follows the changes of a directory over connections that may break. */
+import type { FileChangeBody } from "@sandkasten/protocol";
+import { resumeEvents } from "./event-stream.ts";
+import { type FileChange, toFileChange } from "./file-types.ts";
+import type { Call, Transport } from "./transport.ts";
+
+/**
+ * The daemon keeps no changes for those who are not there, so after a broken connection the caller
+ * is told with an `overflow` that some may be missing.
+ */
+export async function* watchFiles(
+  transport: Transport,
+  call: Call,
+  watchedPath: string,
+): AsyncGenerator<FileChange, void, undefined> {
+  const events = resumeEvents({
+    open: () => transport.open(call),
+    policy: transport.options,
+    signal: call.signal,
+    what: `watching ${watchedPath}`,
+  });
+  for await (const { type, data } of events) {
+    if (type === "reconnected") yield { kind: "overflow", path: watchedPath };
+    if (type === "change") yield toFileChange(data as FileChangeBody);
+  }
+}

@@ -1,0 +1,24 @@
+/** Answers of the daemon for which the protocol has a schema but no type of its own. */
+import type {
+  collectedSchema,
+  execPageSchema,
+  extractedSchema,
+  fileListSchema,
+  imageListSchema,
+  signalledBodySchema,
+  uploadedSchema,
+  versionSchema,
+  workspaceListSchema,
+  writtenFileSchema,
+} from "@sandkasten/protocol";
+
+export type CollectedBody = (typeof collectedSchema)["_output"];
+export type ExecPageBody = (typeof execPageSchema)["_output"];
+export type ExtractedBody = (typeof extractedSchema)["_output"];
+export type FileListBody = (typeof fileListSchema)["_output"];
+export type ImageListBody = (typeof imageListSchema)["_output"];
+export type SignalledBody = (typeof signalledBodySchema)["_output"];
+export type UploadedBody = (typeof uploadedSchema)["_output"];
+export type VersionBody = (typeof versionSchema)["_output"];
+export type WorkspaceListBody = (typeof workspaceListSchema)["_output"];
+export type WrittenFileBody = (typeof writtenFileSchema)["_output"];

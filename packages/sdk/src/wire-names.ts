@@ -1,0 +1,80 @@
+/**
+ * The words that SDK and daemon share. They are written out, so that the published types need no
+ * other package; wire-names.test.ts does not compile when they are not the protocol's.
+ */
+
+/** Every code that the daemon answers with. */
+export type ErrorCode =
+  | "INVALID_REQUEST"
+  | "INVALID_IMAGE"
+  | "NOT_A_FILE"
+  | "NOT_A_DIRECTORY"
+  | "UNAUTHORIZED"
+  | "PERMISSION_DENIED"
+  | "ROUTE_NOT_FOUND"
+  | "SESSION_NOT_FOUND"
+  | "SANDBOX_NOT_FOUND"
+  | "EXEC_NOT_FOUND"
+  | "FILE_NOT_FOUND"
+  | "CONFLICT"
+  | "FILE_EXISTS"
+  | "NO_SHELL"
+  | "SESSION_EXPIRED"
+  | "PAYLOAD_TOO_LARGE"
+  | "QUOTA_EXCEEDED"
+  | "CANCELLED"
+  | "INTERNAL_ERROR"
+  | "SANDBOX_IO_ERROR"
+  | "UNSUPPORTED"
+  | "PORT_REFUSED"
+  | "SANDBOX_UNREACHABLE"
+  | "COMMAND_TIMEOUT"
+  | "STORAGE_FULL";
+
+/** A session is in exactly one of these. */
+export type SessionStatus =
+  | "creating"
+  | "running"
+  | "paused"
+  | "destroying"
+  | "destroyed"
+  | "expired"
+  | "crashed"
+  | "failed";
+
+/** Whether a command waits for its turn, runs, or has ended. */
+export type ExecStatus = "queued" | "running" | "done";
+
+/** Why a command ended. */
+export type EndReason =
+  | "exited"
+  | "timeout"
+  | "idle_timeout"
+  | "oom"
+  | "killed"
+  | "sandbox_gone"
+  | "unknown";
+
+/** Where a piece of output was written. */
+export type OutputStream = "stdout" | "stderr";
+
+/** What a path leads to. */
+export type FileType = "file" | "dir" | "symlink" | "other";
+
+/** What happened to a file. After `overflow` some changes are not known: look again. */
+export type FileChangeKind = "create" | "modify" | "remove" | "move" | "overflow";
+
+/** `restricted` runs as an ordinary user, `root` as the sandbox's own root. */
+export type SandboxProfile = "restricted" | "root";
+
+/** Whether a sandbox was ready already. */
+export type AcquireSource = "pool" | "cold";
+
+/** How strong the walls around a sandbox are. */
+export type IsolationTier = "strong" | "standard" | "weak";
+
+/** Where an image came from. */
+export type ImageSource = "host" | "rootfs" | "oci-archive" | "registry";
+
+/** What is being done to get an image. */
+export type ImagePhase = "download" | "unpack";

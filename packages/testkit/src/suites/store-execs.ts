@@ -1,0 +1,84 @@
+/** How commands are written down and changed. */
+import { beforeEach, expect, it } from "vitest";
+import type { SessionStore } from "../ports.ts";
+import { withCode } from "./run-command.ts";
+import type { StoreFixtureOf } from "./store-fixture.ts";
+import { fullExecRow, execRow, sessionRow } from "./store-rows.ts";
+
+export function storeExecSuite(fixture: StoreFixtureOf): void {
+  const store = (): SessionStore => fixture().store;
+
+  beforeEach(async () => {
+    await store().insertSession(sessionRow({ id: "s1" }));
+    await store().insertSession(sessionRow({ id: "s2" }));
+  });
+
+  it.each([
+    ["without what may be absent", execRow("s1")],
+    ["with all that there is", fullExecRow("s1")],
+  ])("gives back a command %s, to its session only", async (_, row) => {
+    expect(await store().insertExec(row)).toEqual({ inserted: true });
+    expect(await store().getExec("s1", row.id)).toStrictEqual(row);
+    expect(await store().getExec("s2", row.id)).toBeUndefined();
+    expect(await store().getExec("s1", "exe_unknown")).toBeUndefined();
+  });
+
+  it("changes what a patch names and nothing else", async () => {
+    const row = execRow("s1", { status: "queued" });
+    const other = execRow("s1");
+    await store().insertExec(row);
+    await store().insertExec(other);
+    const { id: _, sessionId: _s, owner: _o, mode: _m, command: _c, ...all } = fullExecRow("s1");
+    const { idempotencyKey: _i, requestHash: _h, ...patch } = all;
+    await store().updateExec(row.id, patch);
+    expect(await store().getExec("s1", row.id)).toStrictEqual({ ...row, ...patch });
+    await store().updateExec(row.id, { shellRestarted: false, exitCode: 0 });
+    expect(await store().getExec("s1", row.id)).toStrictEqual({
+      ...row,
+      ...patch,
+      shellRestarted: false,
+      exitCode: 0,
+    });
+    expect(await store().getExec("s1", other.id)).toStrictEqual(other);
+  });
+
+  it("takes a patch that sets nothing, and one for a command that is unknown", async () => {
+    const row = execRow("s1");
+    await store().insertExec(row);
+    await store().updateExec(row.id, {});
+    await store().updateExec("exe_unknown", { status: "done" });
+    expect((await store().listExecs("s1", { limit: 10 })).rows).toStrictEqual([row]);
+  });
+
+  it("answers a repeated request with its command, one per session", async () => {
+    const first = execRow("s1", { idempotencyKey: "k", requestHash: "h" });
+    await store().insertExec(first);
+    expect(
+      await store().insertExec(execRow("s1", { idempotencyKey: "k", requestHash: "other" })),
+    ).toStrictEqual({ inserted: false, existing: first });
+    expect(await store().insertExec(execRow("s2", { idempotencyKey: "k" }))).toEqual({
+      inserted: true,
+    });
+    expect(await store().insertExec(execRow("s1"))).toEqual({ inserted: true });
+    expect(await store().insertExec(execRow("s1"))).toEqual({ inserted: true });
+  });
+
+  it("refuses a command of no session, and an id that is taken", async () => {
+    const row = execRow("s1");
+    await store().insertExec(row);
+    for (const refused of [execRow("ses_unknown"), { ...execRow("s2"), id: row.id }])
+      await expect(store().insertExec(refused)).rejects.toMatchObject(withCode("INTERNAL_ERROR"));
+  });
+
+  it("knows all that have not finished, oldest first", async () => {
+    await store().insertExec(execRow("s1", { id: "b", startedAtMs: 2 }));
+    await store().insertExec(execRow("s2", { id: "a", startedAtMs: 1, status: "queued" }));
+    await store().insertExec(execRow("s1", { id: "c", startedAtMs: 3 }));
+    await store().insertExec(fullExecRow("s1", { startedAtMs: 0 }));
+    const ids = async (): Promise<string[]> =>
+      (await store().unfinishedExecs()).map(({ id }) => id);
+    expect(await ids()).toEqual(["a", "b", "c"]);
+    await store().updateExec("b", { status: "done" });
+    expect(await ids()).toEqual(["a", "c"]);
+  });
+}

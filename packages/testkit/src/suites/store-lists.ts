@@ -1,0 +1,142 @@
+/** How sessions and commands are listed: filters, order and cursors. */
+import { expect, it } from "vitest";
+import type { Page, SessionFilter, SessionRow, SessionStore } from "../ports.ts";
+import { withCode } from "./run-command.ts";
+import type { StoreFixtureOf } from "./store-fixture.ts";
+import { execRow, sessionRow } from "./store-rows.ts";
+
+interface Identified {
+  readonly id: string;
+}
+
+/** The ids of all pages, page by page. */
+async function idsOf(
+  page: (cursor: { readonly cursor?: string }) => Promise<Page<Identified>>,
+): Promise<string[][]> {
+  const pages: string[][] = [];
+  let next: string | undefined;
+  do {
+    const { rows, nextCursor } = await page(next === undefined ? {} : { cursor: next });
+    pages.push(rows.map(({ id }) => id));
+    next = nextCursor;
+  } while (next !== undefined);
+  return pages;
+}
+
+export function storeListSuite(fixture: StoreFixtureOf): void {
+  const store = (): SessionStore => fixture().store;
+
+  async function insertAll(rows: readonly Partial<SessionRow>[]): Promise<void> {
+    for (const row of rows) await store().insertSession(sessionRow(row));
+  }
+  const listed = async (filter: Partial<SessionFilter>): Promise<string[]> =>
+    (
+      await idsOf((at) => store().listSessions({ owner: "alice", limit: 100, ...filter, ...at }))
+    ).flat();
+
+  it("lists sessions newest first, and those of one moment by their ids", async () => {
+    await insertAll([
+      { id: "b", createdAtMs: 20 },
+      { id: "a", createdAtMs: 30.5 },
+      { id: "d", createdAtMs: 20 },
+      { id: "c", createdAtMs: 20 },
+      { id: "e", createdAtMs: 10 },
+      { id: "other", createdAtMs: 25, owner: "bob" },
+    ]);
+    const pages = await idsOf((at) => store().listSessions({ owner: "alice", limit: 2, ...at }));
+    expect(pages).toEqual([["a", "d"], ["c", "b"], ["e"]]);
+  });
+
+  it("has no cursor behind the last page, however full that is", async () => {
+    await insertAll([{ id: "a" }, { id: "b" }]);
+    const page = await store().listSessions({ owner: "alice", limit: 2 });
+    expect(page).not.toHaveProperty("nextCursor");
+    expect(await store().listSessions({ owner: "nobody", limit: 2 })).toEqual({ rows: [] });
+  });
+
+  it("neither repeats nor leaves out a session when others come and go between pages", async () => {
+    await insertAll(
+      ["a", "b", "c", "d"].map((id, at) => ({ id, createdAtMs: 100 - at, endedAtMs: at })),
+    );
+    const first = await store().listSessions({ owner: "alice", limit: 2 });
+    expect(first.rows.map(({ id }) => id)).toEqual(["a", "b"]);
+    await insertAll([{ id: "new", createdAtMs: 200 }]);
+    await store().updateSession("b", ["running"], { status: "destroyed", endedAtMs: 0 });
+    expect(await store().forgetSessionsEndedBefore(1)).toEqual(["b"]);
+    const cursor = first.nextCursor ?? "";
+    const second = await store().listSessions({ owner: "alice", limit: 2, cursor });
+    expect(second.rows.map(({ id }) => id)).toEqual(["c", "d"]);
+  });
+
+  it("filters by status and by key", async () => {
+    await insertAll([
+      { id: "a", key: "user:a:default", status: "destroyed" },
+      { id: "b", key: "user:a:default", status: "paused" },
+      { id: "c", key: "user:c:default", status: "paused" },
+    ]);
+    expect(await listed({ status: "paused" })).toEqual(["c", "b"]);
+    expect(await listed({ key: "user:a:default" })).toEqual(["b", "a"]);
+    expect(await listed({ key: "user:a:default", status: "paused" })).toEqual(["b"]);
+    expect(await listed({ status: "failed" })).toEqual([]);
+  });
+
+  it("filters by metadata, all of which must fit", async () => {
+    await insertAll([
+      { id: "a", metadata: { team: "x", stage: "1" } },
+      { id: "b", metadata: { team: "x", stage: "2" } },
+      { id: "c", metadata: { team: "y", "a.b": `it's "quoted"`, $: "%" } },
+      { id: "d" },
+    ]);
+    expect(await listed({ metadata: { team: "x" } })).toEqual(["b", "a"]);
+    expect(await listed({ metadata: { team: "x", stage: "1" } })).toEqual(["a"]);
+    expect(await listed({ metadata: { "a.b": `it's "quoted"`, $: "%" } })).toEqual(["c"]);
+    expect(await listed({ metadata: { team: "X" } })).toEqual([]);
+    expect(await listed({ metadata: { stage: "1", absent: "" } })).toEqual([]);
+    expect(await listed({ metadata: {} })).toEqual(["d", "c", "b", "a"]);
+  });
+
+  it("fills a page with what fits the filter, however rare that is", async () => {
+    await insertAll(
+      Array.from({ length: 60 }, (_, i) => ({
+        id: `s${String(i).padStart(2, "0")}`,
+        createdAtMs: i,
+        metadata: { rare: String(i % 20 === 0) },
+      })),
+    );
+    const pages = await idsOf((at) =>
+      store().listSessions({ owner: "alice", metadata: { rare: "true" }, limit: 2, ...at }),
+    );
+    expect(pages).toEqual([["s40", "s20"], ["s00"]]);
+  });
+
+  it("lists the commands of one session newest first, page by page", async () => {
+    await insertAll([{ id: "s1" }, { id: "s2" }]);
+    for (const [id, startedAtMs] of [
+      ["a", 1],
+      ["c", 3],
+      ["b", 3],
+      ["d", 2],
+    ] as const)
+      await store().insertExec(execRow("s1", { id, startedAtMs }));
+    await store().insertExec(execRow("s2", { id: "x", startedAtMs: 2 }));
+    expect(await idsOf((at) => store().listExecs("s1", { limit: 3, ...at }))).toEqual([
+      ["c", "b", "d"],
+      ["a"],
+    ]);
+    expect(await store().listExecs("s3", { limit: 3 })).toEqual({ rows: [] });
+  });
+
+  it.each([
+    ["empty", ""],
+    ["no base64", "§§§"],
+    ["no JSON", Buffer.from("{").toString("base64url")],
+    ["something else", Buffer.from('{"id":"a"}').toString("base64url")],
+    ["of the wrong types", Buffer.from('["a",1]').toString("base64url")],
+  ])("refuses a cursor that is %s", async (_, cursor) => {
+    const refusal = withCode("INVALID_REQUEST");
+    await expect(store().listSessions({ owner: "alice", limit: 1, cursor })).rejects.toMatchObject(
+      refusal,
+    );
+    await expect(store().listExecs("s", { limit: 1, cursor })).rejects.toMatchObject(refusal);
+  });
+}

@@ -1,0 +1,38 @@
+/** What a store still knows when it is opened anew. */
+import { expect, it } from "vitest";
+import type { StoreFixtureOf } from "./store-fixture.ts";
+import { withCode } from "./run-command.ts";
+import { fullExecRow, fullSessionRow, workspaceRow } from "./store-rows.ts";
+
+export function storeRestartSuite(fixture: StoreFixtureOf): void {
+  it("is new when nothing was there before, and not any more when opened again", async () => {
+    const { store, reopen } = fixture();
+    expect(store.isNew).toBe(true);
+    expect((await reopen()).isNew).toBe(false);
+  });
+
+  it("keeps every row", async () => {
+    const { store, reopen } = fixture();
+    const session = fullSessionRow();
+    const exec = fullExecRow(session.id);
+    const workspace = workspaceRow();
+    await store.insertSession(session);
+    await store.insertExec(exec);
+    await store.insertWorkspace(workspace);
+    await store.updateSession(session.id, ["creating"], { status: "running" });
+    const again = await reopen();
+    expect(await again.getSession(session.id)).toStrictEqual({ ...session, status: "running" });
+    expect(await again.getExec(session.id, exec.id)).toStrictEqual(exec);
+    expect(await again.allWorkspaces()).toStrictEqual([workspace]);
+  });
+
+  it("rejects once it is closed, and may be closed twice", async () => {
+    const { store } = fixture();
+    store.close();
+    store.close();
+    await expect(store.getSession("ses_1")).rejects.toMatchObject(withCode("INTERNAL_ERROR"));
+    await expect(store.insertSession(fullSessionRow())).rejects.toMatchObject(
+      withCode("INTERNAL_ERROR"),
+    );
+  });
+}

@@ -1,0 +1,99 @@
+/** Rows for the suites of stores: small ones, and ones with every property that there is. */
+import { randomUUID } from "node:crypto";
+import type { ExecRow, SessionRow, WorkspaceRow } from "../ports.ts";
+
+export function sessionRow(changes: Partial<SessionRow> = {}): SessionRow {
+  return {
+    id: `ses_${randomUUID()}`,
+    owner: "alice",
+    status: "running",
+    requestedImage: "python",
+    image: "host",
+    profile: "restricted",
+    limits: {
+      memoryBytes: 536_870_912,
+      cpuMillicores: 1_000,
+      pids: 256,
+      diskBytes: 1_073_741_824,
+      diskInodes: 65_536,
+    },
+    metadata: {},
+    acquireSource: "cold",
+    cwd: "/workspace",
+    ttlMs: 1_800_000,
+    createdAtMs: 1_790_000_000_000,
+    lastActivityAtMs: 1_790_000_000_000,
+    bootId: "boot-1",
+    leaseEndsMs: 1_900_000.25,
+    lifetimeEndsMs: 9_000_000.5,
+    ...changes,
+  };
+}
+
+export function fullSessionRow(changes: Partial<SessionRow> = {}): SessionRow {
+  return sessionRow({
+    status: "creating",
+    key: "workflow:run_1:default",
+    imageDigest: `sha256:${"ab".repeat(32)}`,
+    sandboxId: "sbx_1a",
+    profile: "root",
+    metadata: { team: "blau & grün", "dotted.name-1": "'; DROP TABLE sessions; --", empty: "" },
+    workspaceId: "notes",
+    acquireSource: "pool",
+    cwd: "/workspace/a:b\nc",
+    endedAtMs: 1_790_000_000_500,
+    endReason: "it was asked to",
+    idempotencyKey: "create-1",
+    requestHash: "hash-1",
+    ...changes,
+  });
+}
+
+export function execRow(sessionId: string, changes: Partial<ExecRow> = {}): ExecRow {
+  return {
+    id: `exe_${randomUUID()}`,
+    sessionId,
+    owner: "alice",
+    status: "running",
+    mode: "shell",
+    command: "echo 'a\u0007ß' | cat",
+    startedAtMs: 1_790_000_000_000,
+    stdoutBytes: 0,
+    stderrBytes: 0,
+    droppedBytes: 0,
+    shellRestarted: false,
+    ...changes,
+  };
+}
+
+export function fullExecRow(sessionId: string, changes: Partial<ExecRow> = {}): ExecRow {
+  return execRow(sessionId, {
+    status: "done",
+    mode: "process",
+    command: ["printf", "%s", "", 'quotes " and \\'],
+    endedAtMs: 1_790_000_001_000,
+    exitCode: 137,
+    signal: 9,
+    endReason: "oom",
+    cwd: "/tmp",
+    durationMs: 1_000.75,
+    stdoutBytes: 6_000_000_000,
+    stderrBytes: 1,
+    droppedBytes: 5_000_000_000,
+    shellRestarted: true,
+    idempotencyKey: "exec-1",
+    requestHash: "hash-2",
+    ...changes,
+  });
+}
+
+export function workspaceRow(changes: Partial<WorkspaceRow> = {}): WorkspaceRow {
+  return {
+    id: "notes",
+    owner: "alice",
+    diskId: `wsp_${randomUUID()}`,
+    createdAtMs: 1_790_000_000_000,
+    lastUsedAtMs: 1_790_000_000_000,
+    ...changes,
+  };
+}

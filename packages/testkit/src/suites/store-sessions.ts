@@ -1,0 +1,194 @@
+/** How sessions are written down, found and changed. */
+import { expect, it } from "vitest";
+import type { SessionRow, SessionStore } from "../ports.ts";
+import { withCode } from "./run-command.ts";
+import type { StoreFixtureOf } from "./store-fixture.ts";
+import { fullSessionRow, execRow, sessionRow } from "./store-rows.ts";
+
+const LIVING = ["creating", "running", "paused", "destroying"] as const;
+const ENDED = ["destroyed", "expired", "crashed", "failed"] as const;
+
+export function storeSessionSuite(fixture: StoreFixtureOf): void {
+  const store = (): SessionStore => fixture().store;
+
+  async function insert(changes: Partial<SessionRow> = {}): Promise<SessionRow> {
+    const row = sessionRow(changes);
+    expect(await store().insertSession(row)).toEqual({ inserted: true });
+    return row;
+  }
+
+  it.each([
+    ["without what may be absent", sessionRow()],
+    ["with all that there is", fullSessionRow()],
+  ])("gives back a session %s", async (_, row) => {
+    expect(await store().insertSession(row)).toEqual({ inserted: true });
+    expect(await store().getSession(row.id)).toStrictEqual(row);
+    expect(await store().getSession("ses_unknown")).toBeUndefined();
+  });
+
+  it.each(["creating", "running", "paused"] as const)(
+    "refuses a second session of a key while one is %s",
+    async (status) => {
+      const first = await insert({ key: "agent:a:default", status });
+      const second = sessionRow({ key: "agent:a:default", createdAtMs: 1 });
+      expect(await store().insertSession(second)).toStrictEqual({
+        inserted: false,
+        existing: first,
+      });
+      expect(await store().getSession(second.id)).toBeUndefined();
+      expect(await store().findByKey("alice", "agent:a:default")).toStrictEqual(first);
+    },
+  );
+
+  it.each(["destroying", ...ENDED] as const)(
+    "lets a key be used again once its session is %s",
+    async (status) => {
+      await insert({ key: "agent:a:default", status });
+      expect(await store().findByKey("alice", "agent:a:default")).toBeUndefined();
+      const second = await insert({ key: "agent:a:default" });
+      expect(await store().findByKey("alice", "agent:a:default")).toStrictEqual(second);
+    },
+  );
+
+  it("lets a key be used again as soon as its session is changed to destroying", async () => {
+    const first = await insert({ key: "agent:a:default" });
+    await store().updateSession(first.id, ["running"], { status: "destroying" });
+    await insert({ key: "agent:a:default" });
+  });
+
+  it("makes one session of a key for all who ask at once", async () => {
+    const rows = Array.from({ length: 20 }, () => sessionRow({ key: "user:u:default" }));
+    const answers = await Promise.all(rows.map((row) => store().insertSession(row)));
+    const winner = await store().findByKey("alice", "user:u:default");
+    expect(answers.filter(({ inserted }) => inserted)).toHaveLength(1);
+    for (const answer of answers.filter(({ inserted }) => !inserted))
+      expect(answer).toStrictEqual({ inserted: false, existing: winner });
+  });
+
+  it("keeps the keys of different owners apart", async () => {
+    const mine = await insert({ key: "user:u:default", idempotencyKey: "k" });
+    const theirs = await insert({ key: "user:u:default", idempotencyKey: "k", owner: "bob" });
+    expect(await store().findByKey("alice", "user:u:default")).toStrictEqual(mine);
+    expect(await store().findByKey("bob", "user:u:default")).toStrictEqual(theirs);
+    expect(await store().findByKey("carol", "user:u:default")).toBeUndefined();
+  });
+
+  it.each([...LIVING, ...ENDED])(
+    "answers a repeated request with its session, also when that is %s",
+    async (status) => {
+      const first = await insert({ idempotencyKey: "k", requestHash: "h", status });
+      const again = sessionRow({ idempotencyKey: "k", requestHash: "other" });
+      expect(await store().insertSession(again)).toStrictEqual({
+        inserted: false,
+        existing: first,
+      });
+    },
+  );
+
+  it("answers a repeated request with its own session, not with the key's new one", async () => {
+    const first = await insert({ key: "user:u:default", idempotencyKey: "k", status: "destroyed" });
+    await insert({ key: "user:u:default" });
+    const again = sessionRow({ key: "user:u:default", idempotencyKey: "k" });
+    expect(await store().insertSession(again)).toMatchObject({ existing: { id: first.id } });
+  });
+
+  it("refuses an id that is taken", async () => {
+    const { id } = await insert();
+    await expect(store().insertSession(sessionRow({ id }))).rejects.toMatchObject(
+      withCode("INTERNAL_ERROR"),
+    );
+  });
+
+  it("changes what a patch names and nothing else, and answers the session", async () => {
+    const row = await insert({ status: "creating" });
+    const changes = {
+      status: "running",
+      image: "docker.io/library/python:3.12",
+      imageDigest: "sha256:00",
+      sandboxId: "sbx_9z",
+      acquireSource: "pool",
+      cwd: "/workspace/ä",
+      ttlMs: 5,
+      lastActivityAtMs: 1_790_000_000_001,
+      endedAtMs: 1_790_000_000_002,
+      endReason: "why not",
+      bootId: "boot-2",
+      leaseEndsMs: 0,
+      lifetimeEndsMs: 0.5,
+    } as const;
+    const changed = { ...row, ...changes };
+    expect(await store().updateSession(row.id, ["creating"], changes)).toStrictEqual(changed);
+    expect(await store().getSession(row.id)).toStrictEqual(changed);
+    const { leaseEndsMs, ...rest } = changed;
+    expect(await store().updateSession(row.id, ["running"], { leaseEndsMs: 7 })).toStrictEqual({
+      ...rest,
+      leaseEndsMs: leaseEndsMs + 7,
+    });
+  });
+
+  it("changes a session in one of the given states only", async () => {
+    const row = await insert({ status: "paused" });
+    const patch = { status: "running", cwd: "/elsewhere" } as const;
+    for (const from of [["running", "creating"], []] as const)
+      expect(await store().updateSession(row.id, from, patch)).toBeUndefined();
+    expect(await store().updateSession("ses_unknown", ["paused"], patch)).toBeUndefined();
+    expect(await store().getSession(row.id)).toStrictEqual(row);
+    expect(await store().updateSession(row.id, ["running", "paused"], patch)).toMatchObject(patch);
+  });
+
+  it("lets one of those win who change the same state at once", async () => {
+    const { id } = await insert();
+    const changed = await Promise.all(
+      (["destroying", "paused", "crashed"] as const).map((status) =>
+        store().updateSession(id, ["running"], { status }),
+      ),
+    );
+    expect(changed.filter((row) => row !== undefined)).toHaveLength(1);
+  });
+
+  it("answers a patch that sets nothing with the session, if it is in that state", async () => {
+    const row = await insert();
+    expect(await store().updateSession(row.id, ["running"], {})).toStrictEqual(row);
+    expect(await store().updateSession(row.id, ["paused"], {})).toBeUndefined();
+  });
+
+  it("counts those as living that have not ended", async () => {
+    const rows = await Promise.all([...LIVING, ...ENDED].map((status) => insert({ status })));
+    const living = await store().livingSessions();
+    expect(living.map(({ id }) => id).sort()).toEqual(
+      rows
+        .slice(0, LIVING.length)
+        .map(({ id }) => id)
+        .sort(),
+    );
+  });
+
+  it("forgets ended sessions and their commands, and no others", async () => {
+    const old = await Promise.all(ENDED.map((status) => insert({ status, endedAtMs: 999 })));
+    const kept = [
+      await insert({ status: "destroyed", endedAtMs: 1_000 }),
+      await insert({ status: "running", createdAtMs: 1, lastActivityAtMs: 1 }),
+      await insert({ status: "destroying", endedAtMs: 1 }),
+    ];
+    for (const { id } of [...old, ...kept]) await store().insertExec(execRow(id));
+    expect([...(await store().forgetSessionsEndedBefore(1_000))].sort()).toEqual(
+      old.map(({ id }) => id).sort(),
+    );
+    for (const { id } of old) {
+      expect(await store().getSession(id)).toBeUndefined();
+      expect((await store().listExecs(id, { limit: 10 })).rows).toEqual([]);
+    }
+    for (const row of kept) {
+      expect(await store().getSession(row.id)).toStrictEqual(row);
+      expect((await store().listExecs(row.id, { limit: 10 })).rows).toHaveLength(1);
+    }
+    expect(await store().forgetSessionsEndedBefore(1_000)).toEqual([]);
+  });
+
+  it("forgets any number of sessions at once", async () => {
+    const rows = Array.from({ length: 250 }, () => sessionRow({ status: "expired", endedAtMs: 1 }));
+    for (const row of rows) await store().insertSession(row);
+    expect(await store().forgetSessionsEndedBefore(2)).toHaveLength(rows.length);
+    expect((await store().listSessions({ owner: "alice", limit: 1 })).rows).toEqual([]);
+  });
+}

@@ -1,0 +1,157 @@
+/** A real daemon for tests: its own data directory and port, killed and started at will, gone without a trace. */
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { composeEmbedded } from "@sandkasten/daemon";
+
+const PROGRAM = join(import.meta.dirname, "daemon-process.ts");
+
+export interface Answer<T = Record<string, unknown>> {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: T;
+}
+
+export interface TestDaemonOptions {
+  /** SANDKASTEN_* variables without their prefix. */
+  readonly settings?: Readonly<Record<string, string>>;
+  readonly dataDir?: string;
+}
+
+export class TestDaemon implements AsyncDisposable {
+  readonly dataDir: string;
+  readonly #settings: Readonly<Record<string, string>>;
+  #child: ChildProcess | undefined;
+  #url = "";
+  #apiKey = "";
+  #log = "";
+
+  private constructor(dataDir: string, settings: Readonly<Record<string, string>>) {
+    this.dataDir = dataDir;
+    this.#settings = settings;
+  }
+
+  static async start(options: TestDaemonOptions = {}): Promise<TestDaemon> {
+    const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), "sandkasten-daemon-")));
+    const daemon = new TestDaemon(dataDir, options.settings ?? {});
+    await daemon.run();
+    return daemon;
+  }
+
+  get url(): string {
+    return this.#url;
+  }
+
+  get apiKey(): string {
+    return this.#apiKey;
+  }
+
+  get pid(): number {
+    return this.#child?.pid ?? 0;
+  }
+
+  /** What it has logged, to stderr, over all its runs. */
+  get log(): string {
+    return this.#log;
+  }
+
+  /** Starts it (again) on the same data directory. Rejects with its log when it does not come up. */
+  async run(settings: Readonly<Record<string, string>> = {}): Promise<void> {
+    const all: Readonly<Record<string, string>> = {
+      LISTEN: "127.0.0.1:0",
+      DEFAULTS_MEM_LIMIT_MB: "128",
+      DEFAULTS_DISK_LIMIT_MB: "64",
+      ...this.#settings,
+      ...settings,
+      DATA_DIR: this.dataDir,
+    };
+    const env = Object.fromEntries(
+      Object.entries(all).map(([name, value]) => [`SANDKASTEN_${name}`, value]),
+    );
+    const child = spawn(process.execPath, [PROGRAM], {
+      env: {
+        PATH: process.env["PATH"],
+        NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
+        ...env,
+      },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    this.#child = child;
+    child.stderr.setEncoding("utf8");
+    child.stderr.on("data", (text: string) => {
+      this.#log += text;
+    });
+    const line = await Promise.race([
+      once(createInterface(child.stdout), "line") as Promise<[string]>,
+      once(child, "exit").then(() => undefined),
+    ]);
+    if (line === undefined) throw new Error(`the daemon did not start: ${this.#log}`);
+    const started = JSON.parse(line[0]) as { readonly url: string; readonly apiKey: string };
+    this.#url = started.url;
+    this.#apiKey = started.apiKey;
+  }
+
+  async kill(signal: "SIGKILL" | "SIGTERM" = "SIGKILL"): Promise<number | null> {
+    const child = this.#child;
+    this.#child = undefined;
+    if (child === undefined) return null;
+    if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
+    const exited = once(child, "exit") as Promise<[number | null]>;
+    child.kill(signal);
+    return (await exited)[0];
+  }
+
+  /** One request with the key, its answer as JSON. */
+  async call<T = Record<string, unknown>>(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<Answer<T>> {
+    const response = await this.fetch(path, {
+      method,
+      headers: { "content-type": "application/json", ...headers },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: (text === "" ? {} : JSON.parse(text)) as T,
+    };
+  }
+
+  async fetch(path: string, init: RequestInit = {}): Promise<Response> {
+    const headers = new Headers(init.headers);
+    if (!headers.has("authorization")) headers.set("authorization", `Bearer ${this.#apiKey}`);
+    return await fetch(`${this.#url}${path}`, { ...init, headers });
+  }
+
+  /** A new session's id. */
+  async open(body: Readonly<Record<string, unknown>> = {}): Promise<string> {
+    const { status, body: session } = await this.call<{ id: string }>("POST", "/v1/sessions", body);
+    if (status !== 201) throw new Error(`no session: ${status} ${JSON.stringify(session)}`);
+    return session.id;
+  }
+
+  /** Runs a command to its end and gives the answer's body. */
+  async exec(
+    id: string,
+    cmd: string | readonly string[],
+    more: Readonly<Record<string, unknown>> = {},
+  ) {
+    return (await this.call("POST", `/v1/sessions/${id}/exec`, { cmd, ...more })).body;
+  }
+
+  /** Ends the daemon, all its sandboxes and all its files. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+    const { backend } = await composeEmbedded({ dataDir: this.dataDir });
+    for (const { id } of await backend.list()) await backend.destroy(id);
+    await rm(this.dataDir, { recursive: true, force: true });
+  }
+}

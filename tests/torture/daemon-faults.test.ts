@@ -1,0 +1,162 @@
+/** Threats 63, 64, 71: a full disk, a damaged database, a pool that dies. */
+import { execFile } from "node:child_process";
+import {
+  copyFile,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  truncate,
+  writeFile,
+} from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { promisify } from "node:util";
+import { composeEmbedded } from "@sandkasten/daemon";
+import { afterEach, describe, expect, it } from "vitest";
+import { TestDaemon } from "../support/test-daemon.ts";
+
+const run = promisify(execFile);
+let stack = new AsyncDisposableStack();
+afterEach(async () => {
+  await stack.disposeAsync();
+  stack = new AsyncDisposableStack();
+});
+
+async function startDaemon(options: Parameters<typeof TestDaemon.start>[0] = {}) {
+  return stack.use(await TestDaemon.start(options));
+}
+
+describe("a full disk under the data directory", () => {
+  it("is said as 507; reads and destroy go on, and all is well when there is room again", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-full-"));
+    await run("mount", ["-t", "tmpfs", "-o", "size=48m,mode=0700", "tmpfs", dataDir]);
+    stack.defer(async () => {
+      await run("umount", ["--lazy", dataDir]);
+      await rm(dataDir, { recursive: true, force: true });
+    });
+    const daemon = await TestDaemon.start({ dataDir });
+    stack.defer(async () => {
+      await daemon.kill();
+      const { backend } = await composeEmbedded({ dataDir });
+      for (const { id } of await backend.list()) await backend.destroy(id);
+    });
+    const first = await daemon.open();
+    const second = await daemon.open();
+    await daemon.exec(first, "echo before > note");
+    await fill(join(dataDir, "filler"));
+
+    const refused = await daemon.call("POST", "/v1/sessions", {});
+    expect(refused).toMatchObject({ status: 507, body: { error_code: "STORAGE_FULL" } });
+    const read = await daemon.call("GET", `/v1/sessions/${first}/fs/read?path=note`);
+    expect(read).toMatchObject({
+      status: 200,
+      body: { content_base64: Buffer.from("before\n").toString("base64") },
+    });
+    expect(await daemon.call("GET", "/v1/sessions")).toMatchObject({ status: 200 });
+    expect(await daemon.call("DELETE", `/v1/sessions/${second}`)).toMatchObject({ status: 200 });
+    expect((await daemon.call("GET", `/v1/sessions/${second}`)).body).toMatchObject({
+      status: "destroyed",
+    });
+
+    await rm(join(dataDir, "filler"));
+    const third = await daemon.open();
+    expect(await daemon.exec(third, "echo again")).toMatchObject({ output: "again\n" });
+    expect(await daemon.exec(first, "cat note")).toMatchObject({ output: "before\n" });
+    await daemon.kill("SIGTERM");
+    expect(integrity(join(dataDir, "sandkasten.db"))).toBe("ok");
+  });
+});
+
+describe("a damaged database", () => {
+  it("refuses to start, names the file, and leaves living sandboxes alone", async () => {
+    const daemon = await startDaemon();
+    const id = await daemon.open();
+    await daemon.exec(id, "KEPT=yes");
+    await daemon.kill("SIGTERM");
+    const path = join(daemon.dataDir, "sandkasten.db");
+    const backup = `${path}.backup`;
+    await copyFile(path, backup);
+    const [sandbox] = await readdir(join(daemon.dataDir, "sandboxes"));
+    const damages = {
+      "bytes flipped": () => flipBytes(path),
+      "cut in half": async () => truncate(path, Math.floor((await stat(path)).size / 2)),
+      emptied: () => truncate(path, 0),
+      "not a database": () => writeFile(path, "hello, I am a text ".repeat(1000)),
+      gone: () => rm(path),
+    };
+    for (const [what, damage] of Object.entries(damages)) {
+      await copyFile(backup, path);
+      await damage();
+      const started = await daemon.run().then(
+        () => "it started",
+        (error: Error) => error.message,
+      );
+      const sandboxes = await readdir(join(daemon.dataDir, "sandboxes"));
+      expect({ what, started, sandboxes }).toEqual({
+        what,
+        started: expect.stringMatching(/sandkasten\.db|database is new/u) as string,
+        sandboxes: [sandbox],
+      });
+    }
+    await copyFile(backup, path);
+    await daemon.run();
+    expect(await daemon.exec(id, "echo $KEPT")).toMatchObject({ output: "yes\n" });
+  });
+});
+
+describe("the pool", () => {
+  it("replaces a sandbox that died before it was claimed, and never hands it out", async () => {
+    const daemon = await startDaemon({ settings: { POOL: "host=1" } });
+    const pooled = async (): Promise<string> => {
+      for (;;) {
+        const { body } = await daemon.call("GET", "/readyz");
+        expect(body).toBeDefined();
+        for (const name of await readdir(join(daemon.dataDir, "sandboxes"))) {
+          const notes = join(daemon.dataDir, "sandboxes", name, "sandbox.json");
+          const text = await readFile(notes, "utf8").catch(() => "");
+          if (text !== "") return text;
+        }
+      }
+    };
+    const { pid, id: dead } = JSON.parse(await pooled()) as { pid: number; id: string };
+    process.kill(pid, "SIGKILL");
+    const session = await daemon.open();
+    expect(await daemon.exec(session, "echo alive")).toMatchObject({ output: "alive\n" });
+    expect(await readdir(join(daemon.dataDir, "sandboxes"))).not.toContain(dead);
+  });
+});
+
+/** Takes every byte that is left. */
+async function fill(path: string): Promise<void> {
+  const file = await open(path, "w");
+  try {
+    for (const size of [1 << 20, 1 << 12])
+      for (;;) {
+        const { bytesWritten } = await file
+          .write(Buffer.alloc(size))
+          .catch(() => ({ bytesWritten: 0 }));
+        if (bytesWritten < size) break;
+      }
+  } finally {
+    await file.close();
+  }
+}
+
+async function flipBytes(path: string): Promise<void> {
+  const bytes = await readFile(path);
+  for (let i = 100; i < bytes.length; i += 97) bytes[i] = (bytes[i] ?? 0) ^ 0xff;
+  await writeFile(path, bytes);
+}
+
+function integrity(path: string): unknown {
+  const database = new DatabaseSync(path);
+  try {
+    return database.prepare("PRAGMA integrity_check").get()?.["integrity_check"];
+  } finally {
+    database.close();
+  }
+}
