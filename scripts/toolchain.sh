@@ -2,13 +2,13 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 toolchain=$root/.toolchain
-minimum_node_major=24
+minimum_node=24.9
 
 node_is_recent() {
   local version
   version=$("$1" --version 2>/dev/null) || return 1
   version=${version#v}
-  [ "${version%%.*}" -ge "$minimum_node_major" ] 2>/dev/null
+  printf '%s\n' "$minimum_node" "$version" | sort --version-sort --check=quiet
 }
 
 if ! node_is_recent node && node_is_recent "$toolchain/bin/node"; then

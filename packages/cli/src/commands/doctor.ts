@@ -74,15 +74,18 @@ async function machineHealth(config: Config): Promise<BackendHealth> {
   }
 }
 
-const LEAST_NODE = 24;
+const LEAST_NODE = [24, 9] as const;
 
 function nodeCheck(version: string): Check {
-  const ok = Number(version.split(".")[0]) >= LEAST_NODE;
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const ok = major > LEAST_NODE[0] || (major === LEAST_NODE[0] && minor >= LEAST_NODE[1]);
   return {
     name: "node",
     ok,
     detail: `Node ${version}`,
-    ...(!ok && { remedy: `Install Node ${LEAST_NODE} or newer, or run \`npm run setup\`.` }),
+    ...(!ok && {
+      remedy: `Install Node ${LEAST_NODE.join(".")} or newer, or run \`npm run setup\`.`,
+    }),
   };
 }
 

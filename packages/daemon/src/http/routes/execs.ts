@@ -1,4 +1,4 @@
-/** Commands: run, started, read by cursor, waited for, signalled and fed. */
+/** Commands: run, started, listed and looked at. */
 import {
   execInfoSchema,
   execPageSchema,
@@ -9,22 +9,13 @@ import {
 import type { ExecInfoBody } from "@sandkasten/protocol";
 import type { ExecRow } from "../../ports/session-store.ts";
 import type { Caller } from "../../sessions/services.ts";
-import {
-  errors,
-  EXEC_ERRORS,
-  idempotencyHeaders,
-  KNOWN_EXEC_ERRORS,
-  LIVING_ERRORS,
-} from "../answers.ts";
+import { errors, EXEC_ERRORS, idempotencyHeaders, KNOWN_EXEC_ERRORS } from "../answers.ts";
 import { endError, execInfoBody, execResultBody } from "../bodies/exec-body.ts";
 import { startOptions } from "../bodies/exec-request.ts";
-import { outputPageBody } from "../bodies/output-page.ts";
-import { signalNumber } from "../bodies/signal-number.ts";
 import type { App, HttpContext } from "../context.ts";
 import { execParams, sessionParams } from "./params.ts";
 
 const tags = ["commands"];
-const DEFAULT_PAGE_BYTES = 1_048_576;
 
 /** Where the shell is, for commands that do not know; looked up only then. */
 export async function execInfo(

@@ -1,0 +1,50 @@
+/**
+ * Prints `docs/reference/api.md`, made from the OpenAPI document that the daemon serves:
+ *
+ *     node packages/daemon/src/http/generate-api-page.ts > docs/reference/api.md
+ *
+ * A test fails while the page is not what this prints.
+ */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pino } from "pino";
+import { apiPage } from "./api-page/api-page.ts";
+import { buildHttpApp } from "./build-http-app.ts";
+import type { OpenApiDocument } from "./openapi.ts";
+
+const KEY = "a-key-for-one-request";
+/** Stands for what routes call when they are asked; here they are only asked what they are. */
+const uncalled = undefined as never;
+
+/** As a client of the daemon gets it. */
+export async function servedDocument(): Promise<OpenApiDocument> {
+  const uploadDir = await mkdtemp(join(tmpdir(), "sandkasten-api-page-"));
+  try {
+    const app = await buildHttpApp({
+      services: { sessions: uncalled, execs: uncalled, workspaces: uncalled, counts: uncalled },
+      images: uncalled,
+      callers: [{ key: KEY, caller: { owner: "reader", maxSessions: 0, maxRunningExecs: 0 } }],
+      log: pino({ level: "silent" }),
+      version: "",
+      backend: "",
+      limits: { maxBodyBytes: 0, maxUploadBytes: 0 },
+      allowedHosts: [],
+      allowedOrigins: [],
+      uploadDir,
+    });
+    try {
+      const url = await app.listen({ host: "127.0.0.1", port: 0 });
+      const headers = { authorization: `Bearer ${KEY}` };
+      const answer = await fetch(`${url}/openapi.json`, { headers });
+      if (!answer.ok) throw new Error(`the document is not to be had: ${await answer.text()}`);
+      return (await answer.json()) as OpenApiDocument;
+    } finally {
+      await app.close();
+    }
+  } finally {
+    await rm(uploadDir, { recursive: true, force: true });
+  }
+}
+
+if (import.meta.main) process.stdout.write(apiPage(await servedDocument()));
