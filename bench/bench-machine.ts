@@ -1,7 +1,6 @@
 /** Sandboxes to measure: one data directory and runtime, and nothing left afterwards. */
 import { randomBytes } from "node:crypto";
-import { mkdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir } from "node:fs/promises";
 import { composeEmbedded } from "@sandkasten/daemon";
 import type {
   Backend,
@@ -39,10 +38,8 @@ export interface BenchSandbox {
 
 export class BenchMachine implements AsyncDisposable {
   readonly backend: Backend;
-  readonly #dataDir: string;
 
-  private constructor(dataDir: string, backend: Backend) {
-    this.#dataDir = dataDir;
+  private constructor(backend: Backend) {
     this.backend = backend;
   }
 
@@ -51,7 +48,7 @@ export class BenchMachine implements AsyncDisposable {
     const { dataDir, runtime, nativeDir } = options;
     await mkdir(dataDir, { mode: 0o700 });
     const { backend } = await composeEmbedded({ dataDir, runtime, nativeDir });
-    const machine = new BenchMachine(dataDir, backend);
+    const machine = new BenchMachine(backend);
     try {
       await machine.destroy(await machine.create());
       return machine;
@@ -78,22 +75,8 @@ export class BenchMachine implements AsyncDisposable {
     await this.backend.destroy(id);
   }
 
-  /** Where the sandbox's memory is counted. */
-  async memoryCgroup(sandbox: BenchSandbox): Promise<string> {
-    const { memory, unified } = await this.#cgroups(sandbox);
-    const directory = memory ?? unified;
-    if (directory === undefined) throw new Error(`no cgroup counts the memory of ${sandbox.id}`);
-    return directory;
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     for (const { id } of await this.backend.list()) await this.backend.destroy(id);
-  }
-
-  /** By controller, from the launcher's notes. */
-  async #cgroups({ id }: BenchSandbox): Promise<Readonly<Record<string, string>>> {
-    const notes = await readFile(join(this.#dataDir, "sandboxes", id, "sandbox.json"), "utf8");
-    return (JSON.parse(notes) as { cgroups: Record<string, string> }).cgroups;
   }
 }
 

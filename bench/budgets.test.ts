@@ -33,6 +33,12 @@ test("judge() compares the worst sample when the whole share is asked for", () =
   expect(judge([memory], [series("ours", 10, 250)])).toMatchObject([{ kept: false, ratio: 2.5 }]);
 });
 
+test("judge() compares with a fixed time", () => {
+  const inTime: Budget = { ...budget, against: { us: 2000 }, atMost: 1 };
+  expect(judge([inTime], [series("ours", 2000)])).toMatchObject([{ kept: true, ratio: 1 }]);
+  expect(judge([inTime], [series("ours", 2002)])).toMatchObject([{ kept: false, ratio: 1.001 }]);
+});
+
 test("judge() names the series that a budget misses and does not call it kept", () => {
   expect(judge([budget], [series("ours", 1)])).toEqual([
     { budget, kept: undefined, missing: "race/theirs" },

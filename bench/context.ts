@@ -1,4 +1,5 @@
 /** What every scenario is given to work with. */
+import type { BenchDaemon, DaemonSettings } from "./bench-daemon.ts";
 import type { BenchMachine, BenchRuntime } from "./bench-machine.ts";
 import type { DockerEngine } from "./docker-engine.ts";
 import type { Series } from "./series.ts";
@@ -12,11 +13,15 @@ export interface BenchContext {
   readonly machines: ReadonlyMap<BenchRuntime, BenchMachine>;
   /** The one to use where the runtime makes no difference. */
   readonly machine: BenchMachine;
+  /** A new daemon with the same runtime as `machine`; all else is as it comes, or as set. */
+  readonly startDaemon: (settings?: DaemonSettings) => Promise<BenchDaemon>;
   readonly spawnTimer: SpawnTimer;
   /** Present when comparing with Docker was asked for. */
   readonly docker: DockerEngine | undefined;
   /** How many sandboxes sit idle while their memory is measured. */
   readonly idleSandboxes: number;
+  /** How many sandboxes there are at once when many are measured. */
+  readonly densitySandboxes: number;
   readonly scratchDir: string;
   /** Says how far the present scenario is. */
   readonly progress: (text: string) => void;

@@ -1,4 +1,5 @@
-/** Looks at the memory of processes and cgroups. */
+/** Looks at the memory of processes, of cgroups and of the machine. */
+import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setFlagsFromString } from "node:v8";
@@ -14,18 +15,30 @@ export function collectGarbage(): void {
   collect();
 }
 
-/** The highest RSS of this process while something goes on. */
-export async function peakRssDuring(act: () => Promise<unknown>): Promise<number> {
-  let peakBytes = process.memoryUsage.rss();
-  const timer = setInterval(() => {
-    peakBytes = Math.max(peakBytes, process.memoryUsage.rss());
-  }, SAMPLE_EVERY_MS);
+/** What a process has in memory now. */
+export function rssBytes(pid: number): number {
+  return kernelBytes(readFileSync(`/proc/${pid}/status`, "utf8"), "VmRSS");
+}
+
+/** What the machine could still give. */
+export function availableBytes(): number {
+  return kernelBytes(readFileSync("/proc/meminfo", "utf8"), "MemAvailable");
+}
+
+/** The highest RSS of a process while something goes on. */
+export async function peakRssDuring(pid: number, act: () => Promise<unknown>): Promise<number> {
+  let peakBytes = rssBytes(pid);
+  const look = (): void => {
+    peakBytes = Math.max(peakBytes, rssBytes(pid));
+  };
+  const timer = setInterval(look, SAMPLE_EVERY_MS);
   try {
     await act();
   } finally {
     clearInterval(timer);
   }
-  return Math.max(peakBytes, process.memoryUsage.rss());
+  look();
+  return peakBytes;
 }
 
 export interface ProcessMemory {
@@ -38,10 +51,13 @@ export interface ProcessMemory {
 
 export async function processMemory(pid: number): Promise<ProcessMemory> {
   const rollup = await readFile(`/proc/${pid}/smaps_rollup`, "utf8");
-  const bytes = (field: string): number =>
-    Number(new RegExp(`^${field}:\\s+(\\d+) kB`, "mu").exec(rollup)?.[1] ?? 0) * KIB;
   const command = (await readFile(`/proc/${pid}/comm`, "utf8")).trim();
-  return { pid, command, rssBytes: bytes("Rss"), pssBytes: bytes("Pss") };
+  return {
+    pid,
+    command,
+    rssBytes: kernelBytes(rollup, "Rss"),
+    pssBytes: kernelBytes(rollup, "Pss"),
+  };
 }
 
 /** All processes in a cgroup and below. */
@@ -51,4 +67,11 @@ export async function processesIn(cgroup: string): Promise<number[]> {
     .filter((entry) => entry.isDirectory())
     .map((entry) => processesIn(join(cgroup, entry.name)));
   return [...own.map(Number), ...(await Promise.all(below)).flat()];
+}
+
+/** A field of the kernel's, as in `VmRSS:   1234 kB`. */
+function kernelBytes(text: string, field: string): number {
+  const kib = new RegExp(`^${field}:\\s+(\\d+) kB$`, "mu").exec(text)?.[1];
+  if (kib === undefined) throw new Error(`the kernel does not tell ${field}`);
+  return Number(kib) * KIB;
 }

@@ -1,12 +1,13 @@
 /**
  * Measures everything side by side in one run and prints ratios against the budgets:
- * `node bench/run.ts [--quick] [--docker] [--idle N] [--only NAME] [--json FILE]`.
+ * `node bench/run.ts [--quick] [--docker] [--idle N] [--density N] [--only NAME] [--json FILE]`.
  */
 import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { cpus, loadavg, release, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
+import { BenchDaemon } from "./bench-daemon.ts";
 import { BenchMachine, RUNTIMES } from "./bench-machine.ts";
 import type { BenchRuntime } from "./bench-machine.ts";
 import { BUDGETS, judge } from "./budgets.ts";
@@ -14,33 +15,38 @@ import type { BenchContext, Scenario } from "./context.ts";
 import { DockerEngine } from "./docker-engine.ts";
 import { jsonReport, renderReport } from "./report.ts";
 import { coldCreate } from "./scenarios/cold-create.ts";
+import { density } from "./scenarios/density.ts";
 import { destroy } from "./scenarios/destroy.ts";
 import { execTrue } from "./scenarios/exec-true.ts";
 import { idleMemory } from "./scenarios/idle-memory.ts";
 import { largeFile } from "./scenarios/large-file.ts";
 import { smallFile } from "./scenarios/small-file.ts";
 import { stdoutFlood } from "./scenarios/stdout-flood.ts";
+import { warmCreate } from "./scenarios/warm-create.ts";
 import type { Series } from "./series.ts";
 import { SpawnTimer } from "./spawn-timer.ts";
 
 const NATIVE_DIR = join(import.meta.dirname, "../native/bin");
 
-/** The two that look at this process's memory come first, while it is still small. */
+/** The one that looks at this process's memory comes first, while it is still small. */
 const SCENARIOS: readonly Scenario[] = [
-  idleMemory,
   stdoutFlood,
+  idleMemory,
+  warmCreate,
   coldCreate,
   execTrue,
   smallFile,
   largeFile,
   destroy,
+  density,
 ];
 
-const USAGE = `usage: node bench/run.ts [--quick] [--docker] [--idle N] [--only NAME] [--json FILE]
+const USAGE = `usage: node bench/run.ts [--quick] [--docker] [--idle N] [--density N] [--only NAME] [--json FILE]
 
   --quick      fewer rounds: a look, not a verdict
   --docker     start a private dockerd and compare with it
   --idle N     how many idle sandboxes to measure the memory of (20)
+  --density N  how many sandboxes there are at once when many are measured (500, quick: 60)
   --only NAME  one scenario, more with more of these: ${SCENARIOS.map(({ name }) => `"${name}"`).join(", ")}
   --json FILE  write every sample and verdict there, too`;
 
@@ -48,6 +54,7 @@ interface Wanted {
   readonly quick: boolean;
   readonly docker: boolean;
   readonly idleSandboxes: number;
+  readonly densitySandboxes: number;
   readonly scenarios: readonly Scenario[];
   readonly jsonPath: string | undefined;
 }
@@ -59,20 +66,31 @@ function parse(args: readonly string[]): Wanted {
       quick: { type: "boolean", default: false },
       docker: { type: "boolean", default: false },
       idle: { type: "string", default: "20" },
+      density: { type: "string" },
       only: { type: "string", multiple: true, default: [] },
       json: { type: "string" },
     },
   });
-  const idleSandboxes = Number(values.idle);
-  if (!Number.isInteger(idleSandboxes) || idleSandboxes < 1)
-    throw new TypeError(`--idle takes a number of sandboxes, not ${values.idle}`);
+  const idleSandboxes = sandboxCount("--idle", values.idle, 1);
+  const densitySandboxes = sandboxCount(
+    "--density",
+    values.density ?? (values.quick ? "60" : "500"),
+    2,
+  );
   const unknown = values.only.find((name) => !SCENARIOS.some((scenario) => scenario.name === name));
   if (unknown !== undefined) throw new TypeError(`there is no scenario ${JSON.stringify(unknown)}`);
   const scenarios = SCENARIOS.filter(
     ({ name }) => values.only.length === 0 || values.only.includes(name),
   );
   const { quick, docker, json: jsonPath } = values;
-  return { quick, docker, idleSandboxes, scenarios, jsonPath };
+  return { quick, docker, idleSandboxes, densitySandboxes, scenarios, jsonPath };
+}
+
+function sandboxCount(flag: string, text: string, least: number): number {
+  const count = Number(text);
+  if (!Number.isInteger(count) || count < least)
+    throw new TypeError(`${flag} takes a number of sandboxes, at least ${least}, not ${text}`);
+  return count;
 }
 
 function say(text: string): void {
@@ -100,19 +118,25 @@ async function measureAll(wanted: Wanted, signal: AbortSignal): Promise<Series[]
       process.stderr.write(`without ${runtime}: ${error.message}\n`);
     }
   }
-  const machine = machines.values().next().value;
-  if (machine === undefined) throw new Error("no runtime of this machine makes sandboxes");
+  const [preferred] = machines;
+  if (preferred === undefined) throw new Error("no runtime of this machine makes sandboxes");
+  const [runtime, machine] = preferred;
   const docker = wanted.docker
     ? stack.use(await DockerEngine.start(join(scratchDir, "docker"), signal))
     : undefined;
+  let daemons = 0;
+  const startDaemon: BenchContext["startDaemon"] = (settings = {}) =>
+    BenchDaemon.start({ directory: join(scratchDir, `daemon-${++daemons}`), runtime, settings });
   const measured: Series[] = [];
   for (const scenario of wanted.scenarios) {
     const context: BenchContext = {
       quick: wanted.quick,
       idleSandboxes: wanted.idleSandboxes,
+      densitySandboxes: wanted.densitySandboxes,
       signal,
       machines,
       machine,
+      startDaemon,
       spawnTimer,
       docker,
       scratchDir,

@@ -1,8 +1,7 @@
-/** What a sandbox that does nothing takes of the machine's memory, and of everyone's speed. */
-import { run, TRUE_IN_SHELL } from "../bench-machine.ts";
-import type { BenchSandbox } from "../bench-machine.ts";
+/** What a sandbox that does nothing takes of the machine's memory. */
+import type { BenchSession } from "../bench-session.ts";
 import type { BenchContext, Scenario } from "../context.ts";
-import { collectGarbage, processesIn, processMemory } from "../process-memory.ts";
+import { processesIn, processMemory, rssBytes } from "../process-memory.ts";
 import type { Series } from "../series.ts";
 
 /** Sandboxes made and destroyed first, so that code and caches are there before we count. */
@@ -15,48 +14,54 @@ export const idleMemory: Scenario = {
 };
 
 async function measure(context: BenchContext): Promise<Series[]> {
-  const { machine, signal, progress } = context;
+  const { signal, progress } = context;
   const count = context.idleSandboxes;
-  const usedSandbox = async (): Promise<BenchSandbox> => {
+  await using daemon = await context.startDaemon();
+  const usedSession = async (): Promise<BenchSession> => {
     signal.throwIfAborted();
-    const sandbox = await machine.create();
-    await run(sandbox.channel, TRUE_IN_SHELL);
-    return sandbox;
+    const session = await daemon.open();
+    await session.exec("true");
+    return session;
   };
-  for (let made = 0; made < WARM_UP_SANDBOXES; made++) {
-    progress("warming up");
-    await machine.destroy(await usedSandbox());
+  progress("warming up");
+  for (let made = 0; made < WARM_UP_SANDBOXES; made++) await (await usedSession()).destroy();
+  // The first one pays for pages of files that the others share.
+  await usedSession();
+  const [first = ""] = await daemon.memoryCgroups();
+  await daemon.collectGarbage();
+  const beforeBytes = rssBytes(daemon.pid);
+  const sessions: BenchSession[] = [];
+  while (sessions.length < count) {
+    progress(`${sessions.length} of ${count}`);
+    sessions.push(await usedSession());
   }
-  const sandboxes = [await usedSandbox()];
-  collectGarbage();
-  const rssBeforeBytes = process.memoryUsage.rss();
+  await daemon.collectGarbage();
+  const daemonShare = (rssBytes(daemon.pid) - beforeBytes) / count;
+  const charged: number[] = [];
+  for (const session of sessions) charged.push((await session.stats()).memory_bytes);
+  const cgroups = (await daemon.memoryCgroups()).filter((cgroup) => cgroup !== first);
+  return Object.entries({
+    "cgroup (with kernel's share)": charged,
+    ...(await memoryOfProcesses(cgroups)),
+    "daemon's share": [daemonShare],
+    "in all": charged.map((bytes) => bytes + daemonShare),
+  }).map(([name, samples]) => ({ scenario: idleMemory.name, name, unit: "bytes", samples }));
+}
+
+async function memoryOfProcesses(cgroups: readonly string[]): Promise<Record<string, number[]>> {
   const samples: Record<string, number[]> = {
-    "cgroup (with kernel's share)": [],
     "runner RSS": [],
     "runner PSS": [],
     "shell RSS": [],
     "shell PSS": [],
   };
-  while (sandboxes.length <= count) {
-    progress(`${sandboxes.length} of ${count}`);
-    sandboxes.push(await usedSandbox());
-  }
-  collectGarbage();
-  const daemonShare = (process.memoryUsage.rss() - rssBeforeBytes) / count;
-  // The first one paid for pages of files that the others share.
-  for (const sandbox of sandboxes.slice(1)) {
-    const { memoryBytes } = await machine.backend.stats(sandbox.id);
-    samples["cgroup (with kernel's share)"]?.push(memoryBytes);
-    const pids = await processesIn(await machine.memoryCgroup(sandbox));
-    for (const { command, rssBytes, pssBytes } of await Promise.all(pids.map(processMemory))) {
-      const who = command === "bash" || command === "sh" ? "shell" : "runner";
-      samples[`${who} RSS`]?.push(rssBytes);
-      samples[`${who} PSS`]?.push(pssBytes);
+  for (const cgroup of cgroups) {
+    const pids = await processesIn(cgroup);
+    for (const memory of await Promise.all(pids.map(processMemory))) {
+      const who = memory.command === "bash" || memory.command === "sh" ? "shell" : "runner";
+      samples[`${who} RSS`]?.push(memory.rssBytes);
+      samples[`${who} PSS`]?.push(memory.pssBytes);
     }
   }
-  const total = samples["cgroup (with kernel's share)"]?.map((bytes) => bytes + daemonShare) ?? [];
-  await Promise.all(sandboxes.map((sandbox) => machine.destroy(sandbox)));
-  return Object.entries({ ...samples, "daemon's share": [daemonShare], "in all": total }).map(
-    ([name, taken]) => ({ scenario: idleMemory.name, name, unit: "bytes", samples: taken }),
-  );
+  return samples;
 }

@@ -111,6 +111,7 @@ describe("a damaged segment at the end", () => {
     expect((await readAll(journal, "s", "e")).bytes.length).toBe(2 * IN_SEGMENT);
     const writer = await journal.write("s", "e");
     expect(writer.endOffset).toBe(2 * IN_SEGMENT);
+    expect(await fixture.segments("s", "e")).toHaveLength(2);
     await writer.append("stdout", patternAt(writer.endOffset, 10), 0);
     const { bytes } = await readAll(journal, "s", "e");
     expect(bytes.equals(patternAt(0, 2 * IN_SEGMENT + 10))).toBe(true);

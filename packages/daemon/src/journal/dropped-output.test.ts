@@ -115,6 +115,26 @@ describe("output beyond what may be kept", () => {
     await writer.close();
   });
 
+  it.each([
+    ["of the same process", true],
+    ["that knows the files only", false],
+  ])("may go while a reader %s is about to read it", async (_, isSame) => {
+    const reader = isSame ? journal : await fixture.open();
+    const writer = await journal.write("s", "e");
+    await fillSegments(writer, 16);
+    const state = { isWriting: true };
+    const flood = fillSegments(writer, 150).finally(() => (state.isWriting = false));
+    while (state.isWriting) {
+      const { chunks, skippedBytes } = await reader.read("s", "e", 8 * ROOM, 3 * ROOM);
+      expect(chunks[0]!.offset).toBe(8 * ROOM + skippedBytes);
+      for (const { offset, bytes } of chunks) {
+        expect(patternAt(offset, bytes.length).equals(bytes)).toBe(true);
+      }
+    }
+    await flood;
+    await writer.close();
+  });
+
   it("stays when beforeDrop fails, and the append with it", async () => {
     const writer = await journal.write("s", "e", async () => {
       await Promise.reject(new Error("not yet"));

@@ -60,7 +60,7 @@ export class SessionAccount {
     const younger = this.#bytesByExec;
     this.#bytesByExec = new Map();
     this.#totalBytes = 0;
-    for (const { execId, bytes } of found) this.#put(execId, younger.get(execId) ?? bytes);
+    for (const { execId, bytes } of found) this.#put(execId, bytes);
     for (const [execId, bytes] of younger) this.#put(execId, bytes);
     this.#isComplete = true;
   }

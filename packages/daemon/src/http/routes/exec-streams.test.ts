@@ -234,9 +234,11 @@ describe("a stream", () => {
   });
 
   it("waits for a slow reader, and cuts off one who takes nothing", async () => {
-    await using own = await HttpFixture.start({ stallTimeoutMs: 200 });
+    const limits = { maxBodyBytes: 4_194_304, maxUploadBytes: 64_000_000 };
+    await using own = await HttpFixture.start({ stallTimeoutMs: 200, limits });
     const session = await own.createSession();
-    const content = Buffer.alloc(7_000_000, "x");
+    // More than the kernel keeps for a connection that nobody reads from.
+    const content = Buffer.alloc(32_000_000, "x");
     await own.call(`/v1/sessions/${session}/fs/file?path=big`, { method: "PUT", body: content });
     const body = JSON.stringify({ cmd: ["cat", "/workspace/big"] });
     const socket = await own.connect();
