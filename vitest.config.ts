@@ -1,6 +1,7 @@
 /**
- * What needs no sandbox runs side by side, what makes sandboxes runs one by one, and what attacks
- * the disk, file calls and the runner, or interrupts create, runs a second time on another runtime.
+ * What needs no sandbox runs side by side, and so does what asks a daemon of its own; what measures
+ * sandboxes runs one by one, and what attacks the disk, file calls and the runner, or interrupts
+ * create, runs a second time on another runtime.
  */
 import { configDefaults, defineConfig } from "vitest/config";
 import { reportPathVariable, TallyReporter } from "./scripts/tally-reporter.ts";
@@ -10,6 +11,13 @@ const sandboxTests = [
   "packages/daemon/src/backends/**/*.test.ts",
   "packages/daemon/src/images/**/*.test.ts",
   "packages/**/*.serial.test.ts",
+];
+
+const daemonTests = [
+  "tests/e2e/{documentation,http-contract,sdk}.test.ts",
+  "tests/torture/daemon-*.test.ts",
+  "packages/cli/**/*.serial.test.ts",
+  "packages/daemon/src/{store,journal}/**/*.serial.test.ts",
 ];
 
 const reportPath = process.env[reportPathVariable];
@@ -34,12 +42,23 @@ export default defineConfig({
         test: {
           name: "sandbox",
           include: sandboxTests,
+          exclude: [...configDefaults.exclude, ...daemonTests],
           provide: { runtime: "crun" },
           testTimeout: 120_000,
           hookTimeout: 120_000,
           fileParallelism: false,
           maxWorkers: 1,
           sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          name: "daemon",
+          include: daemonTests,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          maxWorkers: 2,
+          sequence: { groupOrder: 3 },
         },
       },
       {

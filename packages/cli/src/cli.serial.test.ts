@@ -177,9 +177,10 @@ describe("shell", () => {
     const terminal = new Terminal(`${PROGRAM} shell; echo "code $?"; stty -a`);
     terminal.type("tty; stty size\r");
     await terminal.shows(/\/dev\/pts\/\d+\r\n30 100\r\n/);
+    // The news of a resize and what is typed come by different ways: who is told waits for it.
+    terminal.type("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.02; done; echo re''sized\r");
     terminal.resize(120, 40);
-    terminal.type("stty size\r");
-    await terminal.shows(/40 120\r\n/);
+    await terminal.shows(/resized/);
     // Ctrl-C is for the program inside: the shell goes on.
     terminal.type("echo a''sleep; sleep 600\r");
     await terminal.shows(/asleep/);

@@ -1,4 +1,5 @@
 /** Turns chunks of bytes into chunks of text, with no character cut in two. */
+import { isUtf8 } from "node:buffer";
 import type { OutputChunkBody, OutputStream } from "@sandkasten/protocol";
 import type { JournalChunk } from "../ports/exec-journal.ts";
 
@@ -16,7 +17,7 @@ export interface TextChunk {
 }
 
 export interface TextChunkOptions {
-  /** Adds the exact bytes. */
+  /** Adds the exact bytes where the text does not say them. */
   readonly raw: boolean;
 }
 
@@ -78,7 +79,8 @@ export class TextChunks {
       seq: chunk.seq,
       stream: chunk.stream,
       offset,
-      ...(this.#raw && { chunk_base64: own.toString("base64") }),
+      // Where the text is exactly the bytes, sending them twice would only cost time.
+      ...(this.#raw && !saysAll(text, own) && { chunk_base64: own.toString("base64") }),
     };
   }
 
@@ -86,6 +88,11 @@ export class TextChunks {
     const { stdout, stderr } = this.#held;
     return Math.min(end, stdout?.offset ?? end, stderr?.offset ?? end);
   }
+}
+
+/** Whether the bytes can be had from the text: the same number of them, and none replaced. */
+function saysAll(text: string, bytes: Buffer): boolean {
+  return isUtf8(bytes) && Buffer.byteLength(text) === bytes.length;
 }
 
 /** How many bytes at the end begin a character without ending it. */

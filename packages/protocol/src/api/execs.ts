@@ -37,7 +37,8 @@ export const execRequestSchema = z
       .optional()
       .meta({ description: "Ends a command that is silent for so long" }),
     raw_output: z.boolean().optional().meta({
-      description: "Adds the exact bytes as base64: `output_base64`, and `chunk_base64` in streams",
+      description:
+        "Adds the exact bytes as base64: `output_base64`, and in streams `chunk_base64` where the text does not say them",
     }),
     cwd: filePath.optional(),
     workdir: filePath.optional().meta({ description: "The same as `cwd`" }),
