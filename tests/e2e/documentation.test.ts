@@ -1,51 +1,214 @@
-import { execFile } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+/** What the documentation says is so: its code runs, its output is what comes, its links lead somewhere. */
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
+import { createInterface } from "node:readline";
 import { promisify } from "node:util";
-import { expect, test } from "vitest";
+import { composeEmbedded, loadConfig } from "@sandkasten/daemon";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { codeBlocks, headingAnchors, localLinks, shownOutput } from "../support/markdown.ts";
+import type { CodeBlock } from "../support/markdown.ts";
+import { runGuide } from "../support/run-guide.ts";
+import { TestDaemon } from "../support/test-daemon.ts";
 
 const run = promisify(execFile);
+/** Has its own test, beside the SDK, that compiles all its code. */
+const SDK_GUIDE = "docs/guides/sdk.md";
 
-test("the README shows the example as it is, and the example runs", async () => {
-  const example = await readFile("examples/embedded.ts", "utf8");
-  expect(await readFile("README.md", "utf8")).toContain(`\`\`\`ts\n${example}\`\`\``);
-  const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
-  try {
-    const { stdout } = await run(process.execPath, ["examples/embedded.ts", dataDir]);
-    expect(stdout).toBe("hello from /tmp\nexit 0, the shell is now in /tmp\n");
-    expect(await readdir(join(dataDir, "sandboxes"))).toEqual([]);
-  } finally {
-    await rm(dataDir, { recursive: true, force: true });
-  }
+let directory: string;
+let daemon: TestDaemon;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "sandkasten-docs-"));
+  daemon = await TestDaemon.start();
+});
+afterAll(async () => {
+  await daemon[Symbol.asyncDispose]();
+  await rm(directory, { recursive: true, force: true });
 });
 
-test("every command that the README names exists", async () => {
-  const readme = await readFile("README.md", "utf8");
-  const { scripts } = JSON.parse(await readFile("package.json", "utf8")) as {
-    scripts: Record<string, string>;
+const read = async (path: string): Promise<string> => await readFile(path, "utf8");
+
+const withCommands: string[] = [];
+for (const document of await allDocuments())
+  if (commandsOf(await read(document)).length > 0) withCommands.push(document);
+
+describe.concurrent("a reader", () => {
+  test.for(withCommands)("can follow %s", async (document) => await follow(document));
+
+  test("sees at `npm start` what the first steps show", async () => {
+    const shown = codeBlocks(await read("docs/guides/first-steps.md"), "text")
+      .map(({ text }) => text)
+      .find((text) => text.includes("Ctrl-C stops"));
+    const place = join(directory, "start");
+    await mkdir(place);
+    const file = join(place, "sandkasten.yaml");
+    const settings = { listen: "127.0.0.1:0", data_dir: join(place, "data"), shutdown: "destroy" };
+    await writeFile(file, JSON.stringify(settings));
+    const arguments_ = ["packages/cli/src/main.ts", "start", "--config", file];
+    const started = spawn(process.execPath, arguments_, { stdio: ["ignore", "pipe", "inherit"] });
+    const exited = once(started, "exit");
+    let printed = "";
+    for await (const line of createInterface(started.stdout)) {
+      printed += `${line}\n`;
+      if (line.startsWith("Ctrl-C stops")) started.kill("SIGINT");
+    }
+    expect(printed).toMatch(shownOutput((shown ?? "").replaceAll("127.0.0.1:8080", "127.0.0.1:…")));
+    expect(await exited).toEqual([0, null]);
+  });
+});
+
+/** Runs the commands of a document one after the other, and compares what they print where that is shown. */
+async function follow(document: string): Promise<void> {
+  const places = {
+    "http://127.0.0.1:8080": daemon.url,
+    "/var/lib/sandkasten": daemon.dataDir,
+    "127.0.0.1:8081": `127.0.0.1:${await freePort()}`,
   };
-  const named = [...readme.matchAll(/^npm (?:run )?(\w+)/gmu)].map(([, name]) => name);
-  expect(named).toEqual(["test", "example", "bench"]);
-  for (const name of named) expect(Object.keys(scripts)).toContain(name);
+  const here = (text: string): string =>
+    Object.entries(places).reduce((moved, [there, place]) => moved.replaceAll(there, place), text);
+  const text = await read(document);
+  const blocks = commandsOf(text);
+  const place = join(directory, document.replaceAll("/", "-"));
+  await mkdir(place);
+  for (const { text: yaml } of codeBlocks(text, "yaml"))
+    await writeFile(join(place, "sandkasten.yaml"), here(yaml), { mode: 0o600 });
+  try {
+    const moved = blocks.map((block) => ({ ...block, text: here(block.text) }));
+    const { runs, exitCode } = await runGuide(moved, place);
+    for (const { block, output } of runs)
+      if (block.output !== undefined)
+        expect(output, `${document}:${block.line}`).toMatch(shownOutput(here(block.output)));
+    const last = runs.at(-1);
+    expect(
+      { exitCode, begun: runs.length },
+      `${document}:${last?.block.line} printed ${last?.output}`,
+    ).toEqual({ exitCode: 0, begun: blocks.length });
+  } finally {
+    await destroySandboxes(join(place, "trial"));
+  }
+}
+
+/** What a guide that failed in the middle has left of a daemon of its own. */
+async function destroySandboxes(dataDir: string): Promise<void> {
+  if (!(await exists(dataDir))) return;
+  const { backend } = await composeEmbedded({ dataDir });
+  for (const { id } of await backend.list()) await backend.destroy(id);
+}
+
+/** Set-up and the tests themselves are left out; that npm knows them is another test. */
+function commandsOf(document: string): readonly CodeBlock[] {
+  const isOfNpm = (line: string): boolean => line === "" || line.startsWith("npm ");
+  return codeBlocks(document, "sh").filter(({ text }) => !text.split("\n").every(isOfNpm));
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+test("every guide that has commands is followed", () => {
+  const guides = ["first-steps", "sandbox", "images", "isolation", "configuration", "operations"];
+  expect(withCommands).toEqual(
+    expect.arrayContaining(["README.md", ...guides.map((name) => `docs/guides/${name}.md`)]),
+  );
+});
+
+test("programs in the documentation are examples, as they are", async () => {
+  const names = await readdir("examples");
+  const examples = await Promise.all(names.map(async (name) => await read(join("examples", name))));
+  const documents = (await allDocuments()).filter((document) => document !== SDK_GUIDE);
+  const texts = await Promise.all(documents.map(read));
+  const programs = texts.flatMap((text) => codeBlocks(text, "ts")).map(({ text }) => text);
+  expect(programs.toSorted()).toEqual(examples.toSorted());
+  expect(codeBlocks(await read("README.md"), "ts").map(({ text }) => text)).toEqual([
+    await read("examples/first-sandbox.ts"),
+  ]);
+});
+
+test("the embedded example runs and leaves nothing behind", async () => {
+  const dataDir = join(directory, "embedded");
+  const { stdout } = await run(process.execPath, ["examples/embedded.ts", dataDir]);
+  expect(stdout).toBe("hello from /tmp\nexit 0, the shell is now in /tmp\n");
+  expect(await readdir(join(dataDir, "sandboxes"))).toEqual([]);
+});
+
+test("the complete configuration file is accepted and has every key", async () => {
+  const [yaml] = codeBlocks(await read("docs/guides/configuration.md"), "yaml");
+  const file = join(directory, "complete.yaml");
+  await writeFile(file, yaml?.text ?? "", { mode: 0o600 });
+  const config = await loadConfig({ env: {}, cwd: directory, file, home: directory, isRoot: true });
+  expect(config.warnings).toEqual([]);
+  expect(config.settings.filter(({ source }) => source.kind !== "file")).toEqual([]);
+  expect(config.apiKeys.map(({ name, maxSessions }) => [name, maxSessions])).toEqual([
+    ["default", 100],
+    ["ci", 20],
+    ["notebook", 100],
+  ]);
+});
+
+test("the data directory holds what the guide says, and nothing else", async () => {
+  await daemon.open();
+  const [section = ""] =
+    /^## The data directory$.*?(?=^## )/ms.exec(await read("docs/guides/operations.md")) ?? [];
+  const named = [...section.matchAll(/^\| `([^`]+)` \|/gm)].map(([, name = ""]) => name);
+  // What SQLite puts beside a file of its own comes and goes.
+  const found = (await readdir(daemon.dataDir)).filter((name) => !/-(?:wal|journal)$/.test(name));
+  expect(named.toSorted()).toEqual(found.toSorted());
+});
+
+test("the program that the service starts is where the unit says", async () => {
+  const [unit] = codeBlocks(await read("docs/guides/operations.md"), "ini");
+  const program = /^ExecStart=\/opt\/sandkasten\/(\S+) daemon --config /m.exec(
+    unit?.text ?? "",
+  )?.[1];
+  expect((await stat(program ?? "")).mode & 0o111).not.toBe(0);
+});
+
+test("every npm command that is named exists", async () => {
+  const { scripts } = JSON.parse(await read("package.json")) as { scripts: object };
+  const known = Object.keys(scripts);
+  const texts = await Promise.all((await allDocuments()).map(read));
+  const named = texts
+    .flatMap((text) => [...text.matchAll(/(?:^|`)npm (?:run )?([a-z-]+)/gm)])
+    .map(([, name]) => name);
+  expect(new Set(named)).toEqual(new Set(["start", "test", "setup", "example", "bench"]));
+  expect(named.filter((name) => !known.includes(name ?? ""))).toEqual([]);
 });
 
 test("links between documents lead somewhere", async () => {
-  const documents = ["README.md", ...(await markdownBelow("docs"))];
-  expect(documents.length).toBeGreaterThan(5);
-  for (const document of documents) {
-    const text = await readFile(document, "utf8");
-    for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#]+)/gu))
-      await expect(
-        readFile(resolve(dirname(document), target ?? "")).catch((error: unknown) =>
-          error instanceof Error && "code" in error && error.code === "EISDIR" ? "a folder" : error,
-        ),
-        `${document} → ${target}`,
-      ).resolves.not.toBeInstanceOf(Error);
-  }
+  const documents = await allDocuments();
+  expect(documents.length).toBeGreaterThan(15);
+  const broken: string[] = [];
+  for (const document of documents)
+    for (const link of localLinks(await read(document)))
+      if (!(await leadsSomewhere(document, link))) broken.push(`${document}: ${link}`);
+  expect(broken).toEqual([]);
 });
 
-async function markdownBelow(folder: string): Promise<string[]> {
-  const names = await readdir(folder, { recursive: true });
-  return names.filter((name) => name.endsWith(".md")).map((name) => join(folder, name));
+async function leadsSomewhere(document: string, link: string): Promise<boolean> {
+  const [path = "", anchor] = link.split("#");
+  const target = path === "" ? document : resolve(dirname(document), path);
+  if (!(await exists(target))) return false;
+  return anchor === undefined || headingAnchors(await read(target)).has(anchor);
+}
+
+async function allDocuments(): Promise<readonly string[]> {
+  const names = await readdir("docs", { recursive: true });
+  const markdown = names.filter((name) => name.endsWith(".md")).toSorted();
+  return ["README.md", ...markdown.map((name) => join("docs", name))];
 }

@@ -1,0 +1,53 @@
+/** Runs the shell commands of a guide as a reader would: in one shell, from the first to the last. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { CodeBlock } from "./markdown.ts";
+
+export interface BlockRun {
+  readonly block: CodeBlock;
+  readonly output: string;
+}
+
+export interface GuideRun {
+  /** One for each block that was begun. */
+  readonly runs: readonly BlockRun[];
+  /** Of the shell, which ends at the first command that fails. */
+  readonly exitCode: number | null;
+}
+
+const ROOT = join(import.meta.dirname, "../..");
+const MARK = "--- block ";
+
+/**
+ * The directory takes the place of a clone: what is in the project by these names is in it, too.
+ * What a guide starts in the background ends with it.
+ */
+export async function runGuide(blocks: readonly CodeBlock[], directory: string): Promise<GuideRun> {
+  await mkdir(directory, { recursive: true });
+  for (const name of ["packages", "examples"])
+    await symlink(join(ROOT, name), join(directory, name));
+  const script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT"];
+  for (const [index, { text }] of blocks.entries()) {
+    const file = join(directory, `.block-${index}`);
+    await writeFile(file, text);
+    script.push(`echo '${MARK}'`, `source ${file}`);
+  }
+  const output = join(directory, ".output");
+  await writeFile(join(directory, ".script"), script.join("\n"));
+  const shell = spawn("bash", ["-c", `exec >> ${output} 2>&1; source .script`], {
+    cwd: directory,
+    stdio: "ignore",
+    env: {
+      PATH: [dirname(process.execPath), join(ROOT, "packages/cli/bin"), process.env["PATH"]].join(
+        ":",
+      ),
+      HOME: process.env["HOME"],
+    },
+  });
+  const [exitCode] = (await once(shell, "exit")) as [number | null];
+  const [, ...parts] = (await readFile(output, "utf8")).split(`${MARK}\n`);
+  const runs = parts.map((part, index) => ({ block: blocks[index]!, output: part }));
+  return { runs, exitCode };
+}
