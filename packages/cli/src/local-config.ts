@@ -27,6 +27,7 @@ export async function loadLocalConfig(cli: Cli, options: ConfigOptions = {}): Pr
   return await loadConfig({
     env: environment.variables,
     flags: flags(cli, options),
+    set: settings(options),
     cwd: workingDirectory,
     home: environment.home,
     isRoot: environment.isRoot,
@@ -36,6 +37,13 @@ export async function loadLocalConfig(cli: Cli, options: ConfigOptions = {}): Pr
 
 function flags(cli: Cli, options: ConfigOptions): Readonly<Record<string, string>> {
   const { dataDir } = cli.options();
+  return {
+    ...(options.listen !== undefined && { listen: options.listen }),
+    ...(dataDir !== undefined && { "data-dir": dataDir }),
+  };
+}
+
+function settings(options: ConfigOptions): Readonly<Record<string, string>> {
   const given = (options.set ?? []).map((text) => {
     const at = text.indexOf("=");
     if (at < 1)
@@ -43,13 +51,9 @@ function flags(cli: Cli, options: ConfigOptions): Readonly<Record<string, string
         `--set does not understand "${text}".`,
         "Write it as in --set session_ttl_seconds=600; `sandkasten config` shows all keys.",
       );
-    return [text.slice(0, at), text.slice(at + 1)];
+    return [text.slice(0, at), text.slice(at + 1)] as const;
   });
-  return {
-    ...Object.fromEntries(given),
-    ...(options.listen !== undefined && { listen: options.listen }),
-    ...(dataDir !== undefined && { "data-dir": dataDir }),
-  };
+  return Object.fromEntries(given);
 }
 
 /** Where a client on this machine reaches a daemon of this configuration. */

@@ -70,9 +70,9 @@ export async function composeDaemon(
     const settings = sessionSettings(config);
     const clock = systemClock();
     const core = new SessionCore({ backend, images, store, journal, clock, log, settings });
-    const callers = apiKeys.map(({ key, name, maxSessions, maxRunningExecs }) => ({
+    const callers = apiKeys.map(({ key, name: owner, ...quotas }) => ({
       key,
-      caller: { owner: name, maxSessions, maxRunningExecs },
+      caller: { owner, ...quotas },
     }));
     const app = await buildHttpApp({
       services: core,

@@ -19,7 +19,7 @@ export interface ExecOptions {
   readonly timeoutMs?: number | undefined;
   /** The command is ended when it prints nothing for so long. */
   readonly idleTimeoutMs?: number | undefined;
-  /** Where it runs; the shell's directory when absent. */
+  /** Where it runs. When absent, text runs in the shell's directory, a list of arguments in /workspace. */
   readonly cwd?: string | undefined;
   /** Variables for this command alone. */
   readonly env?: Readonly<Record<string, string>> | undefined;
@@ -72,7 +72,7 @@ export interface ExecInfo {
   readonly stderrBytes: number;
   /** Bytes of output that nobody can read any more. */
   readonly droppedBytes: number;
-  /** The shell ended with it; the next command has a new one. */
+  /** It got a new shell, because the one before had ended: what that one remembered is gone. */
   readonly shellRestarted: boolean;
   /** ISO 8601, like all times here. */
   readonly startedAt: string;

@@ -40,7 +40,7 @@ describe("config", () => {
     const options = { cwd: scratch, env };
     const { stdout } = await runTestCli(["config", "--set", "defaults.mem_limit_mb=777"], options);
     expect(stdout).toMatch(/^log_level\tdebug\tSANDKASTEN_LOG_LEVEL$/m);
-    expect(stdout).toMatch(/^defaults\.mem_limit_mb\t777\t--defaults\.mem_limit_mb$/m);
+    expect(stdout).toMatch(/^defaults\.mem_limit_mb\t777\t--set defaults\.mem_limit_mb$/m);
     expect(stdout).toMatch(/^api_key\t\*\*\*\tSANDKASTEN_API_KEY$/m);
     const json = await runTestCli(["config", "--json"], options);
     expect(stdout + json.stdout).not.toContain("top-secret-key");
@@ -50,7 +50,7 @@ describe("config", () => {
     const args = ["config", "--set", "listn=x", "--set", "log_level=loud"];
     const { code, stderr } = await runTestCli(args, { cwd: scratch });
     expect(code).toBe(1);
-    expect(stderr).toContain("--listen");
+    expect(stderr).toContain("--set listen");
     expect(stderr).toContain("loud");
   });
 

@@ -5,6 +5,7 @@ import type { Daemon } from "@sandkasten/daemon";
 import type { Config } from "@sandkasten/daemon/config";
 import { SandboxClient } from "@sandkasten/sdk";
 import type { Command } from "commander";
+import { addressForOthers } from "../address-for-others.ts";
 import { bringUp } from "../bring-up.ts";
 import type { Cli } from "../cli.ts";
 import { quoted } from "../exec-options.ts";
@@ -114,18 +115,10 @@ function greeting(cli: Cli, config: Config, daemon: Daemon): readonly string[] {
     firstRequest(url, apiKey),
     "",
     dim("A command in a sandbox, from another terminal:"),
-    `${address(config, daemon)}${ownPath(cli)} run -- echo hello`,
+    `${addressForOthers(cli, config, daemon)}${ownPath(cli)} run -- echo hello`,
     "",
     dim("Ctrl-C stops the daemon."),
   ];
-}
-
-/** Another terminal knows the defaults and the file, but not our flags and variables. */
-function address({ settings }: Config, { url, apiKey }: Daemon): string {
-  const findable = settings
-    .filter(({ key }) => ["listen", "data_dir", "api_key", "api_keys"].includes(key))
-    .every(({ source }) => source.kind === "default" || source.kind === "file");
-  return findable ? "" : `SANDKASTEN_URL=${url} SANDKASTEN_API_KEY=${quoted(apiKey)} `;
 }
 
 /** A clone has no `sandkasten` in the PATH. */

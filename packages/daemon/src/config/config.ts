@@ -14,6 +14,7 @@ export interface ApiKey {
   readonly key: string;
   readonly maxSessions: number;
   readonly maxRunningExecs: number;
+  readonly maxWorkspaces: number;
 }
 
 /** A value under the name it has in the file, for showing; secrets are `***`. */
@@ -52,7 +53,11 @@ export interface Config {
     readonly profile: SandboxProfile;
   }[];
   /** Of each key that has none of its own. */
-  readonly quotas: { readonly maxSessions: number; readonly maxRunningExecs: number };
+  readonly quotas: {
+    readonly maxSessions: number;
+    readonly maxRunningExecs: number;
+    readonly maxWorkspaces: number;
+  };
   readonly shutdown: ConfigValues["shutdown"];
   readonly workspace: { readonly diskBytes: number; readonly diskInodes: number };
   readonly journal: {
@@ -107,7 +112,11 @@ export function shapeConfig(
     maxLimits: limitsOf(values.max_limits),
     allowRootProfile: values.allow_root_profile,
     pool: values.pool.map((entry) => ({ ...entry, profile: entry.profile ?? profile })),
-    quotas: { maxSessions: quotas.max_sessions, maxRunningExecs: quotas.max_running_execs },
+    quotas: {
+      maxSessions: quotas.max_sessions,
+      maxRunningExecs: quotas.max_running_execs,
+      maxWorkspaces: quotas.max_workspaces,
+    },
     shutdown: values.shutdown,
     workspace: {
       diskBytes: workspace.disk_limit_mb * MIB,
@@ -137,6 +146,7 @@ function apiKeysOf({ api_key, api_keys, quotas }: ConfigValues): ApiKey[] {
     key,
     maxSessions: max_sessions ?? quotas.max_sessions,
     maxRunningExecs: max_running_execs ?? quotas.max_running_execs,
+    maxWorkspaces: quotas.max_workspaces,
   }));
 }
 

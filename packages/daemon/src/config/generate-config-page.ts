@@ -20,7 +20,7 @@ A value comes from, each overruling the one before:
 1. the default,
 2. \`sandkasten.yaml\`: the file that \`--config\` or \`SANDKASTEN_CONFIG\` names and that must exist, else the one in the current directory, else, for root, \`/etc/sandkasten/sandkasten.yaml\`. One that merely lies in the current directory must belong to the user (or root) and not be writable by everybody,
 3. the environment: \`SANDKASTEN_\` and the key in capitals, its parts joined by \`_\`,
-4. flags: \`--defaults.mem-limit-mb 1024\`; dots, dashes and underscores are the same.
+4. flags: \`--set defaults.mem_limit_mb=1024\` for any key, \`--listen\` and \`--data-dir\` for theirs.
 
 A name that is not known is refused with the nearest one that is, and a value that is not allowed with what is; all faults are reported at once, those of the file with line and column.
 

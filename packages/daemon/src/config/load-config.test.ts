@@ -35,7 +35,7 @@ describe("loadConfig() without any configuration", () => {
       maxLimits: { memoryBytes: 2 ** 34, cpuMillicores: 16_000, pids: 16_384 },
       allowRootProfile: true,
       pool: [],
-      quotas: { maxSessions: 1000, maxRunningExecs: 256 },
+      quotas: { maxSessions: 1000, maxRunningExecs: 256, maxWorkspaces: 1000 },
       shutdown: "keep",
       workspace: { diskBytes: 2 ** 30, diskInodes: 65_536 },
       journal: { maxBytesPerExec: 2 ** 28, maxBytesPerSession: 2 ** 30, retentionMs: 86_400_000 },
@@ -175,10 +175,10 @@ describe("loadConfig() with several sources", () => {
 
   it("gives each key its own quotas, else the general ones", async () => {
     const { load } = await makePlace(
-      `api_keys:\n  - { name: ci, key: ${KEY}, max_sessions: 2 }\nquotas: { max_running_execs: 7 }\n`,
+      `api_keys:\n  - { name: ci, key: ${KEY}, max_sessions: 2 }\nquotas: { max_running_execs: 7, max_workspaces: 9 }\n`,
     );
     expect((await load()).apiKeys).toEqual([
-      { name: "ci", key: KEY, maxSessions: 2, maxRunningExecs: 7 },
+      { name: "ci", key: KEY, maxSessions: 2, maxRunningExecs: 7, maxWorkspaces: 9 },
     ]);
   });
 });
@@ -233,6 +233,20 @@ describe("loadConfig() on a faulty configuration", () => {
     expect(await problems()).toEqual([
       `${file}:2:17: defaults.network_mode is "bridge"; it must be none: no backend of this daemon gives sandboxes a network yet`,
     ]);
+  });
+
+  it("refuses more files than a disk has room for, and says what fits", async () => {
+    const { problems, file } = await makePlace(
+      "defaults: { disk_limit_mb: 16 }\nworkspace:\n  disk_inodes: 4194304\n",
+    );
+    expect(await problems()).toEqual([
+      `defaults.disk_inodes (by default) is 65536, but a disk of the 16 MiB of defaults.disk_limit_mb (${file}:1:28) has room for 32768; lower the one to 32768 or raise the other to 32`,
+      `workspace.disk_inodes (${file}:3:16) is 4194304, but a disk of the 1024 MiB of workspace.disk_limit_mb (by default) has room for 2097152; lower the one to 2097152 or raise the other to 2048`,
+    ]);
+    const fitting = await makePlace(
+      "defaults: { disk_limit_mb: 32 }\nworkspace: { disk_limit_mb: 16, disk_inodes: 32768 }\n",
+    );
+    expect((await fitting.load()).workspace).toEqual({ diskBytes: 2 ** 24, diskInodes: 32_768 });
   });
 
   it("refuses the profile root where it is not allowed", async () => {

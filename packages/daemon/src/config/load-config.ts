@@ -20,6 +20,8 @@ export interface LoadConfigOptions {
   readonly env: Environment;
   /** By the names of keys with dots or dashes, as in `defaults.mem-limit-mb`. */
   readonly flags?: Readonly<Record<string, string>>;
+  /** As given by `--set`, by the same names. */
+  readonly set?: Readonly<Record<string, string>>;
   readonly cwd: string;
   /** A file that must exist, instead of the one that is looked for. */
   readonly file?: string;
@@ -35,7 +37,7 @@ export async function loadConfig(options: LoadConfigOptions): Promise<Config> {
   const layers: readonly Layer[] = [
     fileLayer(read, keys),
     environmentLayer(options.env, keys),
-    flagLayer(options.flags ?? {}, keys),
+    flagLayer(options.flags ?? {}, options.set ?? {}, keys),
   ];
   const checked = layers.flatMap(({ settings }) =>
     settings.map((setting) => ({ setting, problems: problemsOf(setting) })),

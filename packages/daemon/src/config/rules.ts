@@ -1,6 +1,7 @@
 /** Rules that hold between keys: each value is fine by itself, but not beside the others. */
 import { ImageAllowlist } from "../images/allowlist.ts";
 import { HOST_REFERENCE, parseReference } from "../images/reference.ts";
+import { mostInodes } from "../ports/disk-inodes.ts";
 import { DEFAULT_OWNER } from "./config.ts";
 import { exposureProblem, parseListenAddress } from "./listen-address.ts";
 import type { ConfigValues } from "./schema.ts";
@@ -24,6 +25,8 @@ const RULES: readonly Rule[] = [
   { keys: ["listen", "api_key", "api_keys"], judge: judgeListen },
   { keys: ["api_key", "api_keys"], judge: judgeKeys },
   { keys: ["defaults", "max_limits"], judge: judgeLimits },
+  { keys: ["defaults"], judge: judgeInodes("defaults") },
+  { keys: ["workspace"], judge: judgeInodes("workspace") },
   { keys: ["defaults", "allow_root_profile", "pool"], judge: judgeProfiles },
   { keys: ["pool", "allowed_images"], judge: judgePool },
   { keys: ["default_image", "allowed_images"], judge: judgeDefaultImage },
@@ -93,6 +96,24 @@ function judgeLimits(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict>
       return `${named(given, sourceOf)} is ${defaults[limit]}, more than the ${max_limits[limit]} of ${named(most, sourceOf)}; lower the one or raise the other`;
     });
   return { problems };
+}
+
+const MIB = 2 ** 20;
+
+/** A disk that cannot hold its own tables could never be made. */
+function judgeInodes(group: "defaults" | "workspace"): Rule["judge"] {
+  return (values, sourceOf) => {
+    const { disk_limit_mb: disk, disk_inodes: inodes } = values[group];
+    const most = mostInodes(disk * MIB);
+    if (inodes <= most) return {};
+    const [files, size] = [`${group}.disk_inodes`, `${group}.disk_limit_mb`];
+    const enough = Math.ceil(inodes / mostInodes(MIB));
+    return {
+      problems: [
+        `${named(files, sourceOf)} is ${inodes}, but a disk of the ${disk} MiB of ${named(size, sourceOf)} has room for ${most}; lower the one to ${most} or raise the other to ${enough}`,
+      ],
+    };
+  };
 }
 
 function judgeProfiles(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {

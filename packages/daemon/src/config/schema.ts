@@ -183,6 +183,9 @@ export const configSchema = group({
     max_running_execs: amount().default(256).meta({
       description: "Commands that one key may have running",
     }),
+    max_workspaces: amount().default(1000).meta({
+      description: "Persistent workspaces that one key may have, in use or not",
+    }),
   }).prefault({}),
   shutdown: oneOf("keep", "destroy").default("keep").meta({
     description:

@@ -133,7 +133,9 @@ describe("older variables", () => {
 describe("flagLayer()", () => {
   it("reads names with dots, dashes and underscores alike", () => {
     for (const name of ["defaults.mem-limit-mb", "defaults-mem-limit-mb", "defaults.mem_limit_mb"])
-      expect(outcome(flagLayer({ [name]: "64" }, keys))).toEqual({ "defaults.mem_limit_mb": 64 });
+      expect(outcome(flagLayer({ [name]: "64" }, {}, keys))).toEqual({
+        "defaults.mem_limit_mb": 64,
+      });
   });
 
   it("refuses what is not known, empty, given twice or not allowed", () => {
@@ -144,11 +146,26 @@ describe("flagLayer()", () => {
       db_path: "b",
       pool: "host=many",
     };
-    expect(problemsIn(flagLayer(flags, keys))).toEqual([
+    expect(problemsIn(flagLayer(flags, {}, keys))).toEqual([
       "--mem-limit is not known; the nearest known flag is --defaults.mem-limit-mb",
       "--log-level is empty; give it a value or leave it out",
       "--db_path sets db_path, which another flag sets, too; keep one of them",
       '--pool: pool[0].size is "many"; it must be a whole number from 0 to 1000',
+    ]);
+  });
+
+  it("names what was set as it was written", () => {
+    const set = { "defaults.mem-limit-mb": "64", log_level: "loud", mem_limit: "1", listen: "x" };
+    const layer = flagLayer({ listen: "127.0.0.1:1" }, set, keys);
+    expect(layer.settings.map(({ source }) => source.name)).toEqual([
+      "--listen",
+      "--set defaults.mem-limit-mb",
+      "--set log_level",
+    ]);
+    expect(problemsIn(layer)).toEqual([
+      "--set mem_limit is not known; the nearest known flag is --set defaults.mem_limit_mb",
+      "--set listen sets listen, which another flag sets, too; keep one of them",
+      '--set log_level is "loud"; it must be one of trace, debug, info, warn, error, fatal, silent',
     ]);
   });
 });

@@ -53,25 +53,37 @@ function isOthers(name: string, written: string): boolean {
   );
 }
 
-/** `defaults.mem-limit-mb`, `defaults-mem-limit-mb` and `defaults.mem_limit_mb` are one flag. */
+/**
+ * `defaults.mem-limit-mb`, `defaults-mem-limit-mb` and `defaults.mem_limit_mb` are one flag. Those in
+ * `set` have no flag of their own: they were written as `--set defaults.mem_limit_mb=…`.
+ */
 export function flagLayer(
   flags: Readonly<Record<string, string>>,
+  set: Readonly<Record<string, string>>,
   keys: readonly ConfigKey[],
 ): Layer {
   const settings: Setting[] = [];
   const problems: string[] = [];
-  for (const [name, written] of Object.entries(flags)) {
+  const given = [
+    ...Object.entries(flags).map(([name, written]) => ({ name, written, way: "--" })),
+    ...Object.entries(set).map(([name, written]) => ({ name, written, way: "--set " })),
+  ];
+  for (const { name, written, way } of given) {
     const key = keys.find(({ path }) => path.join("_") === name.replace(/[.-]/g, "_"));
-    const source = { kind: "flag", name: `--${name}` } as const;
+    const flag = `${way}${name}`;
     if (key === undefined) {
-      const known = keys.map(({ path, flag }) => ({ path, shown: flag }));
+      const known = keys.map((one) => ({
+        path: one.path,
+        shown: way === "--" ? one.flag : `${way}${one.name}`,
+      }));
       const nearest = nearestName(name, byWholeOrLastPart(known));
-      problems.push(`--${name} is not known; the nearest known flag is ${nearest}`);
+      problems.push(`${flag} is not known; the nearest known flag is ${nearest}`);
     } else if (written === "") {
-      problems.push(`--${name} is empty; give it a value or leave it out`);
+      problems.push(`${flag} is empty; give it a value or leave it out`);
     } else if (settings.some((setting) => setting.key === key)) {
-      problems.push(`--${name} sets ${key.name}, which another flag sets, too; keep one of them`);
+      problems.push(`${flag} sets ${key.name}, which another flag sets, too; keep one of them`);
     } else {
+      const source = { kind: "flag", name: flag } as const;
       settings.push({ key, value: valueFromText(key, written), written, source });
     }
   }

@@ -24,6 +24,8 @@ export const WRITE_ERRORS: readonly ErrorCode[] = [
   ...FILE_ERRORS,
   "FILE_EXISTS",
   "PAYLOAD_TOO_LARGE",
+  // Writing to a workspace that is not there makes it, and a key may have so many only.
+  "QUOTA_EXCEEDED",
   "STORAGE_FULL",
 ];
 export const EXEC_ERRORS: readonly ErrorCode[] = [

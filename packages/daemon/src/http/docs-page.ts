@@ -16,7 +16,7 @@ h2 { margin-top: 2.5rem; }
 
 /**
  * SECURITY: the page may load and run nothing but this style, so that text in the document, escaped
- * or not, stays text (threat 48). Guarded by openapi.test.ts.
+ * or not, stays text (threat 48). Guarded by "the page of the API" in openapi.test.ts.
  */
 export const DOCS_POLICY = [
   "default-src 'none'",

@@ -1,4 +1,5 @@
 /** Sends bytes as they come out of a sandbox. */
+import { SandboxError } from "@sandkasten/protocol";
 import type { FastifyReply } from "fastify";
 import { failureForLog } from "./error-answer.ts";
 import { ClientGone, ResponseWriter } from "./response-writer.ts";
@@ -13,36 +14,68 @@ export interface Download {
   readonly stallTimeoutMs: number;
 }
 
+type Reader = ReadableStreamDefaultReader<Uint8Array>;
+
 /**
- * Never rejects: the head is out, so what fails later can only be shown by cutting the connection.
- * A file that shrinks or grows meanwhile gives no more bytes than promised, and a cut when fewer.
+ * Rejects with what fails before the first bytes are there: until then the answer can be an error.
+ * What fails later can only be shown by cutting the connection. A file that shrinks or grows
+ * meanwhile gives no more bytes than promised, and a cut when fewer.
  */
 export async function sendDownload(reply: FastifyReply, download: Download): Promise<void> {
-  const { body, length } = download;
-  const reader = body.getReader();
-  sendHead(reply, download.status, {
-    ...download.headers,
-    "Content-Type": "application/octet-stream",
-    ...(length !== undefined && { "Content-Length": length }),
-  });
-  const writer = new ResponseWriter(reply.raw, download.stallTimeoutMs);
+  const reader = download.body.getReader();
   try {
-    let left = length ?? Number.POSITIVE_INFINITY;
-    while (left > 0) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      await writer.write(value.byteLength > left ? value.subarray(0, left) : value);
-      left -= Math.min(left, value.byteLength);
-    }
-    if (length !== undefined && left > 0)
-      throw new Error("the file became shorter while it was sent");
-    reply.raw.end();
-  } catch (error) {
-    if (!(error instanceof ClientGone))
-      reply.log.warn({ err: failureForLog(error) }, "a download was cut off");
-    reply.raw.destroy();
+    const first = await firstBytes(reader, download.length);
+    sendHead(reply, download.status, {
+      ...download.headers,
+      "Content-Type": "application/octet-stream",
+      ...(download.length !== undefined && { "Content-Length": download.length }),
+    });
+    await sendBody(reply, reader, first, download);
   } finally {
     // Also when it was read to its end: then there is nothing to give up, and no harm in saying so.
     await reader.cancel().catch(() => undefined);
   }
+}
+
+/** Nothing when nothing is to be sent. */
+async function firstBytes(
+  reader: Reader,
+  length: number | undefined,
+): Promise<Uint8Array | undefined> {
+  if (length === 0) return undefined;
+  let { value } = await reader.read();
+  while (value?.byteLength === 0) ({ value } = await reader.read());
+  if (value === undefined && length !== undefined) throw becameShorter();
+  return value;
+}
+
+/** Never rejects: the head is out. */
+async function sendBody(
+  reply: FastifyReply,
+  reader: Reader,
+  first: Uint8Array | undefined,
+  { length, stallTimeoutMs }: Download,
+): Promise<void> {
+  const writer = new ResponseWriter(reply.raw, stallTimeoutMs);
+  try {
+    let left = length ?? Number.POSITIVE_INFINITY;
+    let bytes = first;
+    while (bytes !== undefined && left > 0) {
+      await writer.write(bytes.byteLength > left ? bytes.subarray(0, left) : bytes);
+      left -= Math.min(left, bytes.byteLength);
+      if (left > 0) bytes = (await reader.read()).value;
+    }
+    if (length !== undefined && left > 0) throw becameShorter();
+    reply.raw.end();
+  } catch (error) {
+    if (!(error instanceof ClientGone))
+      reply.log.warn({ err: failureForLog(error) }, "a download was cut off");
+    // Node holds what was written back until the end of the turn; the client shall see the head at least.
+    await new Promise(setImmediate);
+    reply.raw.destroy();
+  }
+}
+
+function becameShorter(): SandboxError {
+  return new SandboxError("CONFLICT", "the file became shorter while it was read; try again");
 }

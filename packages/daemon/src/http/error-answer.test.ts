@@ -13,6 +13,7 @@ describe("an answer to an error", () => {
     });
     expect(answers.of(error, "r1")).toEqual({
       status: 404,
+      retryable: false,
       body: {
         error_code: "FILE_NOT_FOUND",
         message: "/workspace/x does not exist",

@@ -5,6 +5,8 @@ import type { ErrorBody, ErrorCode } from "@sandkasten/protocol";
 export interface ErrorAnswer {
   readonly status: number;
   readonly body: ErrorBody;
+  /** The same request may succeed later, unchanged. */
+  readonly retryable: boolean;
   /** The client does not learn the cause, so the log must have it. */
   readonly hidden: boolean;
 }
@@ -35,16 +37,19 @@ export class ErrorAnswers {
     const known = error instanceof SandboxError ? error : fromFramework(error);
     if (known === undefined || HIDDEN_CODES.has(known.code)) {
       const code = known?.code ?? "INTERNAL_ERROR";
-      const message = `${ERROR_CATALOGUE[code].meaning.replace(/\.$/, "")} (${requestId})`;
+      const { status, retryable, meaning } = ERROR_CATALOGUE[code];
+      const message = `${meaning.replace(/\.$/, "")} (${requestId})`;
       return {
-        status: ERROR_CATALOGUE[code].status,
+        status,
+        retryable,
         body: { error_code: code, message, request_id: requestId },
         hidden: true,
       };
     }
-    const { code, message, details, status } = known;
+    const { code, message, details, status, retryable } = known;
     return {
       status,
+      retryable,
       body: {
         error_code: code,
         message: this.#withoutHostPaths(message),

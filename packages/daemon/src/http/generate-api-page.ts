@@ -24,7 +24,12 @@ export async function servedDocument(): Promise<OpenApiDocument> {
     const app = await buildHttpApp({
       services: { sessions: uncalled, execs: uncalled, workspaces: uncalled, counts: uncalled },
       images: uncalled,
-      callers: [{ key: KEY, caller: { owner: "reader", maxSessions: 0, maxRunningExecs: 0 } }],
+      callers: [
+        {
+          key: KEY,
+          caller: { owner: "reader", maxSessions: 0, maxRunningExecs: 0, maxWorkspaces: 0 },
+        },
+      ],
       log: pino({ level: "silent" }),
       version: "",
       backend: "",

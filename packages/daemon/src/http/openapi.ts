@@ -37,7 +37,11 @@ const TAGS = [
   { name: "sessions", description: "Sandboxes that remember: made, kept alive, paused, destroyed" },
   { name: "commands", description: "Run, follow and feed commands" },
   { name: "files", description: "Files of a session" },
-  { name: "workspaces", description: "Directories that outlive sessions, and their files" },
+  {
+    name: "workspaces",
+    description:
+      "Directories that outlive sessions, and their files, whose paths are below /workspace",
+  },
   { name: "images", description: "What sandboxes are made from" },
   { name: "daemon", description: "The daemon itself" },
 ];

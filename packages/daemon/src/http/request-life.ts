@@ -91,11 +91,12 @@ export class RequestLife {
   }
 
   #fail(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-    const { status, body, hidden } = this.#context.answers.of(error, request.id);
+    const { status, body, retryable, hidden } = this.#context.answers.of(error, request.id);
     if (hidden) request.log.error({ err: failureForLog(error) }, "request failed");
     // A client that still sends shall read its answer; it is cut off a little later.
     reply.removeHeader("connection");
-    if (status === 429) reply.header("Retry-After", "1");
+    // What is taken now may be free, and what stops may be back, in a moment.
+    if (retryable && (status === 429 || status === 503)) reply.header("Retry-After", "1");
     // A connection that was to become a socket is of no use for further requests.
     if (asksForTerminal(request.raw))
       reply.raw.once("finish", () => request.raw.socket.destroySoon());

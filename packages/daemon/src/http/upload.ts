@@ -12,22 +12,28 @@ interface Waiting {
   readonly name: string;
 }
 
+interface UploadOptions {
+  /** Called with the first file: a form that has none, or is refused before it, changes nothing. */
+  readonly enter: () => Promise<Channel>;
+  /** Throws for a directory that files may not go to. */
+  readonly checkPath: (path: string) => void;
+  readonly limits: ByteLimits;
+}
+
 /**
  * The directory may be named before the files, which go there at once, or after them: until it is
  * known they wait in the workspace under names of their own.
  */
 export class Upload {
-  readonly #channel: Channel;
-  readonly #limits: ByteLimits;
+  readonly #options: UploadOptions;
   readonly #waiting: Waiting[] = [];
   readonly #paths: string[] = [];
+  #channel: Channel | undefined;
   #directory: string | undefined;
   #bytes = 0;
 
-  constructor(channel: Channel, limits: ByteLimits, directory: string | undefined) {
-    this.#channel = channel;
-    this.#limits = limits;
-    this.#directory = directory;
+  constructor(options: UploadOptions) {
+    this.#options = options;
   }
 
   setDirectory(value: unknown): void {
@@ -35,36 +41,36 @@ export class Upload {
     if (!parsed.success) throw new SandboxError("INVALID_REQUEST", "the form's `path` is no path");
     if (this.#directory !== undefined && this.#directory !== parsed.data)
       throw new SandboxError("INVALID_REQUEST", "`path` is given twice, with different values");
+    this.#options.checkPath(parsed.data);
     this.#directory = parsed.data;
   }
 
   async addFile(fileName: string | undefined, content: Readable): Promise<void> {
     const name = baseName(fileName);
+    const channel = (this.#channel ??= await this.#options.enter());
     if (this.#directory !== undefined) {
-      const { path } = await this.#channel.writeFile(
-        `${this.#directory}/${name}`,
-        this.#count(content),
-      );
+      const { path } = await channel.writeFile(`${this.#directory}/${name}`, this.#count(content));
       this.#paths.push(path);
       return;
     }
     const temporary = `${WORKSPACE}/.upload-${randomUUID()}`;
     this.#waiting.push({ temporary, name });
-    await this.#channel.writeFile(temporary, this.#count(content));
+    await channel.writeFile(temporary, this.#count(content));
   }
 
   /** Where the files are now. */
   async finish(): Promise<string[]> {
     const directory = this.#directory ?? WORKSPACE;
-    if (this.#paths.length + this.#waiting.length === 0)
+    const channel = this.#channel;
+    if (channel === undefined)
       throw new SandboxError(
         "INVALID_REQUEST",
         "the form has no file; send one as the field `file`",
       );
-    if (this.#waiting.length > 0) await this.#channel.makeDirectory(directory, { parents: true });
+    if (this.#waiting.length > 0) await channel.makeDirectory(directory, { parents: true });
     for (const { temporary, name } of this.#waiting.splice(0)) {
       const target = `${directory}/${name}`;
-      this.#paths.push(await this.#channel.move(temporary, target, { overwrite: true }));
+      this.#paths.push(await channel.move(temporary, target, { overwrite: true }));
     }
     return this.#paths;
   }
@@ -73,7 +79,7 @@ export class Upload {
   async abandon(): Promise<void> {
     for (const { temporary } of this.#waiting.splice(0)) {
       try {
-        await this.#channel.remove(temporary);
+        await this.#channel?.remove(temporary);
       } catch (error) {
         // It never came to be, or the sandbox is gone and it with it.
         if (!(error instanceof SandboxError)) throw error;
@@ -83,8 +89,9 @@ export class Upload {
 
   /** The limit is for all files together. */
   async *#count(content: Readable): AsyncGenerator<Uint8Array> {
-    const maxBytes = this.#limits.maxBytes - this.#bytes;
-    for await (const bytes of bytesOf(content, { ...this.#limits, maxBytes })) {
+    const { limits } = this.#options;
+    const maxBytes = limits.maxBytes - this.#bytes;
+    for await (const bytes of bytesOf(content, { ...limits, maxBytes })) {
       this.#bytes += bytes.byteLength;
       yield bytes;
     }

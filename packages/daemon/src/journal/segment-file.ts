@@ -9,7 +9,7 @@ const { O_RDWR, O_APPEND, O_CREAT, O_TRUNC, O_NOFOLLOW } = fs.constants;
 const REOPEN = O_RDWR | O_APPEND | O_NOFOLLOW;
 const CREATE = REOPEN | O_CREAT | O_TRUNC;
 
-/** Uses plain descriptors: a short output costs three system calls and no turn of the event loop. */
+/** Uses plain descriptors: a short output costs a few system calls and no turn of the event loop. */
 export class SegmentFile {
   readonly #path: string;
   readonly #descriptor: number;

@@ -98,6 +98,8 @@ describe("a session's budget", () => {
       await write(journal, "youngest", 100 * KIB);
       const trigger = await journal.write("s", "trigger");
       await expect.poll(execs).toEqual(["big", "other", "youngest"]);
+      expect((await readAll(journal, "s", "big")).bytes.length).toBe(16 * ROOM);
+      expect(await execs()).toEqual(["big", "other", "youngest"]);
       await trigger.close();
     },
   );

@@ -7,7 +7,7 @@ export interface SessionRow {
   /** Name of the API key that it belongs to. */
   readonly owner: string;
   readonly status: SessionStatus;
-  /** `namespace:id:name`. At most one living session of an owner has it. */
+  /** `namespace:id:name`. At most one session of an owner that is creating, running or paused has it. */
   readonly key?: string;
   /** What was asked for and what is used. */
   readonly requestedImage: string;
@@ -119,9 +119,11 @@ export type Inserted<T> =
  * `SandboxError`: STORAGE_FULL when the disk is, INTERNAL_ERROR for all else.
  */
 export interface SessionStore {
-  /** Nothing was here before: the store was made by this opening. */
+  /** Nothing was here before, and no daemon has come up on it yet: `settle` was never called. */
   readonly isNew: boolean;
-  /** Refused when a living session of the owner has the key, or any of the owner's has the idempotency key. */
+  /** A daemon has come up on it: what it does not know of does not exist. */
+  settle(): Promise<void>;
+  /** Refused when a session of the owner that is creating, running or paused has the key, or any that has not failed has the idempotency key. */
   insertSession(row: SessionRow): Promise<Inserted<SessionRow>>;
   getSession(id: string): Promise<SessionRow | undefined>;
   /** The living session of this key. */
@@ -147,6 +149,8 @@ export interface SessionStore {
   insertExec(row: ExecRow): Promise<Inserted<ExecRow>>;
   updateExec(id: string, patch: ExecPatch): Promise<void>;
   getExec(sessionId: string, id: string): Promise<ExecRow | undefined>;
+  /** The session's command that was started with this idempotency key. */
+  findExec(sessionId: string, idempotencyKey: string): Promise<ExecRow | undefined>;
   /** Newest first. */
   listExecs(
     sessionId: string,

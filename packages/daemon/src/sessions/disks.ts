@@ -1,12 +1,14 @@
 /** The disks of persistent workspaces: which owner's workspace is which disk of the backend. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { WorkspaceSpec } from "../ports/backend.ts";
+import type { Backend, WorkspaceSpec } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { SessionStore, WorkspaceRow } from "../ports/session-store.ts";
 import { newDiskId } from "./ids.ts";
+import type { Caller } from "./services.ts";
 import type { SessionSettings } from "./settings.ts";
 
 export interface DisksParts {
+  readonly backend: Backend;
   readonly store: SessionStore;
   readonly clock: Clock;
   readonly settings: SessionSettings;
@@ -15,25 +17,51 @@ export interface DisksParts {
 export class Disks {
   readonly #parts: DisksParts;
   readonly #dying = new Set<string>();
+  /** By disk: how many are about to use it. */
+  readonly #users = new Map<string, number>();
+  /** New ones that nobody has got to use yet. */
+  readonly #unproven = new Set<string>();
 
   constructor(parts: DisksParts) {
     this.#parts = parts;
   }
 
-  /** The disk of a workspace, which is given one when it has none. */
-  async make(owner: string, id: string): Promise<WorkspaceSpec> {
+  /** Works with the disk of a workspace, which is made when there is none; one made for work that fails goes again. */
+  async withDisk<T>(
+    caller: Caller,
+    id: string,
+    work: (disk: WorkspaceSpec) => Promise<T>,
+  ): Promise<T> {
+    const row = await this.make(caller, id);
+    this.#users.set(row.diskId, (this.#users.get(row.diskId) ?? 0) + 1);
+    try {
+      const done = await work(this.specOf(row));
+      this.#unproven.delete(row.diskId);
+      return done;
+    } finally {
+      await this.#release(row);
+    }
+  }
+
+  /** The workspace of this name, written down when there is none. */
+  async make(caller: Caller, id: string): Promise<WorkspaceRow> {
     const { store, clock } = this.#parts;
+    const { owner } = caller;
     const now = clock.nowMs();
     const row = { id, owner, diskId: newDiskId(), createdAtMs: now, lastUsedAtMs: now };
     const written = await store.insertWorkspace(row);
-    if (written.inserted) return this.specOf(row);
+    if (written.inserted) {
+      await this.#checkQuota(caller, row);
+      this.#unproven.add(row.diskId);
+      return row;
+    }
     if (this.#dying.has(written.existing.diskId))
       throw new SandboxError(
         "CONFLICT",
         `the workspace ${id} is being destroyed; try again when it is gone`,
       );
     await store.touchWorkspace(owner, id, now);
-    return this.specOf(written.existing);
+    return written.existing;
   }
 
   /** While a disk is destroyed nobody gets it. */
@@ -48,5 +76,30 @@ export class Disks {
 
   specOf(row: WorkspaceRow): WorkspaceSpec {
     return { id: row.diskId, ...this.#parts.settings.workspaceDisk };
+  }
+
+  async #checkQuota({ owner, maxWorkspaces }: Caller, { id }: WorkspaceRow): Promise<void> {
+    const { store } = this.#parts;
+    if ((await store.listWorkspaces(owner)).length <= maxWorkspaces) return;
+    await store.deleteWorkspace(owner, id);
+    throw new SandboxError(
+      "QUOTA_EXCEEDED",
+      `${maxWorkspaces} workspaces may be kept at once; delete some first`,
+      { details: { max_workspaces: maxWorkspaces } },
+    );
+  }
+
+  async #release({ owner, id, diskId }: WorkspaceRow): Promise<void> {
+    const users = (this.#users.get(diskId) ?? 1) - 1;
+    if (users > 0) {
+      this.#users.set(diskId, users);
+      return;
+    }
+    this.#users.delete(diskId);
+    if (!this.#unproven.delete(diskId)) return;
+    await this.whileDying(diskId, async () => {
+      await this.#parts.backend.destroyWorkspace(diskId);
+      await this.#parts.store.deleteWorkspace(owner, id);
+    });
   }
 }

@@ -67,6 +67,25 @@ describe("start()", () => {
     ).rejects.toThrow(code("CONFLICT"));
   });
 
+  it("answers a repeated request with its command also when the quota is used up", async () => {
+    const { execs } = fixture.core;
+    const caller = { ...ALICE, maxRunningExecs: 1 };
+    const options = { command: shell("sleep 100"), idempotencyKey: "k" };
+    const first = await execs.start(caller, id, options);
+    expect((await execs.start(caller, id, options)).id).toBe(first.id);
+  });
+
+  it("keeps the session in use by a command after a request with a used key was refused", async () => {
+    const { execs, reaper, sessions } = fixture.core;
+    await execs.start(ALICE, id, { command: shell("true"), idempotencyKey: "k" });
+    const other = { command: shell("false"), idempotencyKey: "k" };
+    await expect(execs.start(ALICE, id, other)).rejects.toThrow(code("CONFLICT"));
+    await execs.start(ALICE, id, { command: shell("sleep 100") });
+    fixture.clock.pass(60_001);
+    await reaper.tick();
+    expect((await sessions.get(ALICE, id)).status).toBe("running");
+  });
+
   it("lets no number of requests at once get past the quota", async () => {
     const caller = { ...ALICE, maxRunningExecs: 2 };
     const tries = await Promise.allSettled(
@@ -241,6 +260,31 @@ describe("output", () => {
     const { execs } = fixture.core;
     await expect(execs.get(ALICE, id, "exe_nothing")).rejects.toThrow(code("EXEC_NOT_FOUND"));
     await expect(execs.wait(ALICE, id, "exe_nothing")).rejects.toThrow(code("EXEC_NOT_FOUND"));
+  });
+});
+
+describe("a terminal", () => {
+  it("keeps its session while somebody sits at it, and not for ever afterwards", async () => {
+    const { execs, reaper, sessions } = fixture.core;
+    const command = { kind: "process", argv: ["cat"], pty: { rows: 24, cols: 80 } } as const;
+    const exec = await execs.start(ALICE, id, { command, stdin: "open" });
+    const gone = new AbortController();
+    const sitting = all(execs.follow(ALICE, id, exec.id, 0, gone.signal)).catch(() => undefined);
+    fixture.clock.pass(60_001);
+    await reaper.tick();
+    const { expiresAtMs, status } = await sessions.get(ALICE, id);
+    expect({ expiresAtMs, status }).toEqual({
+      expiresAtMs: fixture.clock.wallMs + 60_000,
+      status: "running",
+    });
+    gone.abort();
+    await sitting;
+    fixture.clock.pass(59_000);
+    await reaper.tick();
+    expect((await sessions.get(ALICE, id)).status).toBe("running");
+    fixture.clock.pass(1001);
+    await reaper.tick();
+    expect((await sessions.get(ALICE, id)).status).toBe("expired");
   });
 });
 

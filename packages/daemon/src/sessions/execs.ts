@@ -19,6 +19,8 @@ import type { SessionSettings } from "./settings.ts";
 const MAX_SHOWN_COMMAND = 4096;
 /** Time for the sandbox to say whether a command that has ended has printed more since. */
 const LATE_OUTPUT_WAIT_MS = 50;
+/** Ended commands of one session whose background is followed; each holds a file open. */
+const MAX_LATE_OUTPUTS = 16;
 const FOLLOW_PAGE_BYTES = 1024 * 1024;
 /** Commands of one session that may wait for the shell. */
 const MAX_QUEUED = 1024;
@@ -40,40 +42,28 @@ export class Execs implements ExecService {
 
   async start(caller: Caller, sessionId: string, options: StartExecOptions): Promise<ExecRow> {
     checkCommand(options.command);
-    const { sessions, store, table, settings } = this.#parts;
-    const session = await sessions.enterLive(caller, sessionId);
-    let recording: Recording;
+    const session = await this.#parts.sessions.enterLive(caller, sessionId);
+    const requestHash = options.idempotencyKey === undefined ? "" : hashOf(options);
+    let begun: Recording | ExecRow;
     try {
-      const row = this.#newRow(session, options);
-      const overQuota = table.runningExecsOf(caller.owner) >= caller.maxRunningExecs;
-      if (overQuota || session.recordings.size >= MAX_QUEUED) throw tooMany(caller);
-      recording = new Recording(
-        row,
-        new OutputBudget(options.outputBudgetBytes ?? settings.outputBudgetBytes),
-        this.#parts,
-      );
-      // Counted before the first wait, so that no number of requests at once gets past the quota.
-      session.recordings.add(recording);
-      const written = await store.insertExec(row).catch((error: unknown) => {
-        session.recordings.delete(recording);
-        throw error;
-      });
-      if (!written.inserted) {
-        session.recordings.delete(recording);
-        await session.leave();
-        return sameRequest(written.existing, row);
-      }
+      begun =
+        (await this.#repeated(session, options.idempotencyKey)) ??
+        (await this.#writeDown(caller, session, options, requestHash));
     } catch (error) {
       await session.leave();
       throw error;
     }
-    this.#keep(this.#run(session, recording, options));
-    return recording.row;
+    if (begun instanceof Recording) {
+      this.#keep(this.#run(session, begun, options));
+      return begun.row;
+    }
+    await session.leave();
+    return sameRequest(begun, requestHash);
   }
 
   /** Goes on with a command that an earlier daemon began. */
   async adopt(session: LiveSession, row: ExecRow): Promise<void> {
-    const recording = new Recording(row, undefined, this.#parts);
+    const recording = new Recording(row, { isTerminal: false }, this.#parts);
     session.recordings.add(recording);
     await session.enter();
     const resumed = this.#settle(session, recording, async () => {
@@ -210,7 +200,14 @@ export class Execs implements ExecService {
       }
     } finally {
       if (follower !== undefined) recording?.unfollow(follower);
+      await this.#wasUsed(sessionId);
     }
+  }
+
+  /** Somebody has read along, which is use, until now. */
+  async #wasUsed(sessionId: string): Promise<void> {
+    const session = this.#parts.table.get(sessionId);
+    if (session?.row.status === "running" && session.ending === undefined) await session.renew();
   }
 
   async signal(
@@ -256,6 +253,38 @@ export class Execs implements ExecService {
     await this.#inside(caller, sessionId, async (session) =>
       (await session.channel()).resize(execId, size),
     );
+  }
+
+  /** The command that the same request started; looked for before any quota is. */
+  async #repeated(session: LiveSession, key: string | undefined): Promise<ExecRow | undefined> {
+    return key === undefined ? undefined : await this.#parts.store.findExec(session.row.id, key);
+  }
+
+  /** A recording to be run, or the row that is in its way. */
+  async #writeDown(
+    caller: Caller,
+    session: LiveSession,
+    options: StartExecOptions,
+    requestHash: string,
+  ): Promise<Recording | ExecRow> {
+    const { store, table, settings } = this.#parts;
+    const overQuota = table.runningExecsOf(caller.owner) >= caller.maxRunningExecs;
+    if (overQuota || session.recordings.size >= MAX_QUEUED) throw tooMany(caller);
+    const row = this.#newRow(session, options, requestHash);
+    const budget = new OutputBudget(options.outputBudgetBytes ?? settings.outputBudgetBytes);
+    const isTerminal = options.command.kind === "process" && options.command.pty !== undefined;
+    const recording = new Recording(row, { budget, isTerminal }, this.#parts);
+    // Counted before the first wait, so that no number of requests at once gets past the quota.
+    session.recordings.add(recording);
+    try {
+      const written = await store.insertExec(row);
+      if (written.inserted) return recording;
+      session.recordings.delete(recording);
+      return written.existing;
+    } catch (error) {
+      session.recordings.delete(recording);
+      throw error;
+    }
   }
 
   async #run(session: LiveSession, recording: Recording, options: StartExecOptions): Promise<void> {
@@ -335,7 +364,7 @@ export class Execs implements ExecService {
     };
   }
 
-  #newRow(session: LiveSession, options: StartExecOptions): ExecRow {
+  #newRow(session: LiveSession, options: StartExecOptions, requestHash: string): ExecRow {
     const { command, idempotencyKey } = options;
     const waits = command.kind === "shell" && !session.shellLine.free;
     return {
@@ -350,7 +379,7 @@ export class Execs implements ExecService {
       stderrBytes: 0,
       droppedBytes: 0,
       shellRestarted: false,
-      ...(idempotencyKey !== undefined && { idempotencyKey, requestHash: hashOf(options) }),
+      ...(idempotencyKey !== undefined && { idempotencyKey, requestHash }),
     };
   }
 
@@ -385,12 +414,25 @@ export class Execs implements ExecService {
   async #lateOutput(row: ExecRow, waitMs: number, signal?: AbortSignal): Promise<boolean> {
     const session = this.#parts.table.get(row.sessionId);
     if (session?.row.status !== "running" || session.ending !== undefined) return false;
-    const channel = await session.channel();
-    const late = session.lateOutputs.get(row.id) ?? new LateOutput(channel, row, this.#parts);
-    session.lateOutputs.set(row.id, late);
+    const late = session.lateOutputs.get(row.id) ?? (await this.#followLate(session, row));
+    if (late === undefined) return false;
     const before = late.bytes;
     await within(late.changed(), Math.max(waitMs, LATE_OUTPUT_WAIT_MS), signal);
     return late.bytes > before;
+  }
+
+  async #followLate(session: LiveSession, row: ExecRow): Promise<LateOutput | undefined> {
+    try {
+      const late = new LateOutput(await session.channel(), row, this.#parts);
+      session.lateOutputs.set(row.id, late);
+      const open = [...session.lateOutputs.values()].filter((other) => !other.closed);
+      for (const oldest of open.slice(0, -MAX_LATE_OUTPUTS)) oldest.stop();
+      return late;
+    } catch (error) {
+      // What is kept can be read all the same.
+      this.#parts.log.warn({ err: error, exec: row.id }, "cannot ask for late output");
+      return undefined;
+    }
   }
 
   async #inside<T>(
@@ -469,8 +511,8 @@ function checkCommand(command: ExecCommand): void {
     throw new SandboxError("INVALID_REQUEST", "the command contains a NUL, which no shell takes");
 }
 
-function sameRequest(existing: ExecRow, asked: ExecRow): ExecRow {
-  if (existing.requestHash === asked.requestHash) return existing;
+function sameRequest(existing: ExecRow, requestHash: string): ExecRow {
+  if (existing.requestHash === requestHash) return existing;
   throw new SandboxError(
     "CONFLICT",
     "this idempotency key was used for another command; use a new key for every new command",

@@ -11,11 +11,11 @@ export class FinishedRecordings {
   add(recording: Recording): void {
     if (recording.budget === undefined) return;
     this.#byId.set(recording.row.id, recording);
-    this.#bytes += recording.budget.keptBytes;
+    this.#bytes += recording.budget.cost;
     for (const [id, oldest] of this.#byId) {
       if (this.#bytes <= MAX_BYTES && this.#byId.size <= MAX_RECORDINGS) return;
       this.#byId.delete(id);
-      this.#bytes -= oldest.budget?.keptBytes ?? 0;
+      this.#bytes -= oldest.budget?.cost ?? 0;
     }
   }
 

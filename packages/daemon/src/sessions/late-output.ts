@@ -1,6 +1,6 @@
 /** What processes print that a command left in the background, after its end; followed once somebody asks. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { Channel } from "../ports/channel.ts";
+import type { Channel, ExecStream } from "../ports/channel.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
@@ -16,6 +16,7 @@ export interface LateOutputParts {
 export class LateOutput {
   #bytes = 0;
   #closed = false;
+  #stream: ExecStream | undefined;
   #news = Promise.withResolvers<void>();
 
   constructor(channel: Channel, row: ExecRow, parts: LateOutputParts) {
@@ -25,6 +26,15 @@ export class LateOutput {
   /** How much came since it is followed. */
   get bytes(): number {
     return this.#bytes;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Follows no longer; what came is kept. */
+  stop(): void {
+    this.#stream?.detach();
   }
 
   /** Resolves when more has come, or nothing will. */
@@ -37,6 +47,7 @@ export class LateOutput {
       const writer = await parts.journal.write(row.sessionId, row.id);
       try {
         const stream = await channel.attach(row.id, { offset: writer.endOffset, until: "closed" });
+        this.#stream = stream;
         for await (const chunk of stream) {
           await writeChunk(writer, chunk, parts.clock.nowMs());
           this.#bytes += chunk.bytes.length;

@@ -49,8 +49,17 @@ export class LiveSession {
     return this.#row;
   }
 
+  /** A paused session is not in use, whatever is frozen in it; nor is a terminal that nobody sits at. */
   get inUse(): boolean {
-    return this.#visits > 0;
+    if (this.#row.status === "paused") return false;
+    const unattended = [...this.recordings].filter((recording) => recording.isUnattended).length;
+    return this.#visits > unattended;
+  }
+
+  /** As it shall be shown: while it is in use its lease does not run. */
+  get shown(): SessionRow {
+    if (!this.inUse) return this.#row;
+    return { ...this.#row, leaseEndsMs: renewedLease(this.#parts.clock, this.#row) };
   }
 
   get isOver(): boolean {
@@ -79,6 +88,7 @@ export class LiveSession {
 
   /** Ends a stay, and notes where the shell is now. */
   async leave(cwd?: string): Promise<void> {
+    if (this.#visits === 0) throw new Error(`${this.#row.id} is left more often than entered`);
     this.#visits -= 1;
     if (isLiving(this.#row.status) && this.ending === undefined)
       await this.#renew(cwd === undefined || cwd === this.#row.cwd ? {} : { cwd });

@@ -32,6 +32,19 @@ describe("OutputBudget", () => {
     expect(budget.keptBytes).toBe(100);
   });
 
+  it("counts what many tiny pieces of both streams cost, and keeps all of one stream's", () => {
+    const alternating = new OutputBudget(1_000_000);
+    for (let i = 0; i < 100_000; i++)
+      alternating.add(i % 2 ? "stdout" : "stderr", Buffer.from("x"));
+    expect(alternating.cost).toBeLessThanOrEqual(1_000_000);
+    expect(alternating.keptBytes).toBeLessThan(20_000);
+    expect(alternating.collect().truncated).toBe(true);
+    const plain = new OutputBudget(200_000);
+    for (let i = 0; i < 100_000; i++) plain.add("stdout", Buffer.from("x"));
+    expect(plain.collect()).toMatchObject({ truncated: false });
+    expect(plain.collect().output).toHaveLength(100_000);
+  });
+
   it("splits stdout from stderr and keeps their order in the merged view", () => {
     const budget = new OutputBudget(100);
     budget.add("stdout", Buffer.from("1"));

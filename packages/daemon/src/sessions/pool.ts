@@ -26,6 +26,8 @@ interface Shelf {
 export class Pool {
   readonly #parts: PoolParts;
   readonly #shelves: readonly Shelf[];
+  /** Those that could not be destroyed yet. */
+  readonly #unwanted = new Set<string>();
   #filling: Promise<void> | undefined;
   #stopped = false;
 
@@ -45,9 +47,11 @@ export class Pool {
   /** Makes what is missing, in the background. Called at the start, after each hand-out and at every tick of the reaper. */
   refill(): void {
     if (this.#stopped || this.#shelves.length === 0) return;
-    this.#filling ??= this.#fill().finally(() => {
-      this.#filling = undefined;
-    });
+    this.#filling ??= this.#destroyUnwanted()
+      .then(() => this.#fill())
+      .finally(() => {
+        this.#filling = undefined;
+      });
   }
 
   /** Resolves when nothing is being made. */
@@ -136,10 +140,19 @@ export class Pool {
 
   async #discard({ handle, channel }: Pooled): Promise<void> {
     channel.close();
-    try {
-      await this.#parts.backend.destroy(handle.id);
-    } catch (error) {
-      this.#parts.log.error({ err: error, sandbox: handle.id }, "cannot destroy a pooled sandbox");
+    this.#unwanted.add(handle.id);
+    await this.#destroyUnwanted();
+  }
+
+  /** What fails is tried again when the pool is next filled. */
+  async #destroyUnwanted(): Promise<void> {
+    for (const id of this.#unwanted) {
+      try {
+        await this.#parts.backend.destroy(id);
+        this.#unwanted.delete(id);
+      } catch (error) {
+        this.#parts.log.error({ err: error, sandbox: id }, "cannot destroy a pooled sandbox");
+      }
     }
   }
 }

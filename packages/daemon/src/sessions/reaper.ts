@@ -11,6 +11,7 @@ import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
 import type { Workspaces } from "./workspaces.ts";
 
+const ENDED_AT_ONCE = 8;
 const REAPER_INTERVAL_MS = 30_000;
 
 export interface ReaperParts {
@@ -64,8 +65,15 @@ export class Reaper {
 
   /** Ends every session that is over, and tries again those that could not be ended. */
   async endOver(): Promise<void> {
-    for (const session of this.#parts.table.all())
-      await this.#attempt(`ending the session ${session.row.id}`, () => this.#endIfOver(session));
+    const left = [...this.#parts.table.all()];
+    const worker = async (): Promise<void> => {
+      for (let session = left.pop(); session !== undefined; session = left.pop()) {
+        const over = session;
+        await this.#attempt(`ending the session ${over.row.id}`, () => this.#endIfOver(over));
+      }
+    };
+    // Several at a time, so that one that hangs does not keep the others alive.
+    await Promise.all(Array.from({ length: ENDED_AT_ONCE }, worker));
   }
 
   async #endIfOver(session: LiveSession): Promise<void> {

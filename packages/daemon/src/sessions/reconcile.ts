@@ -40,6 +40,7 @@ export async function reconcile(parts: ReconcileParts): Promise<Reconciled> {
   for (const id of states.keys()) await removeOrphan(parts, id);
   for (const exec of await store.unfinishedExecs()) await continueExec(parts, exec);
   await removeOldJournals(parts);
+  await store.settle();
   return { adopted, ended: rows.length - adopted, orphans: states.size };
 }
 

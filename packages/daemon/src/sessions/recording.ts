@@ -21,6 +21,12 @@ export interface RecordingParts {
   readonly log: Log;
 }
 
+export interface RecordingOptions {
+  /** Absent when the beginning of the output was not seen. */
+  readonly budget?: OutputBudget;
+  readonly isTerminal: boolean;
+}
+
 /** Somebody who reads along; nothing behind `offset` may be dropped. */
 export interface Follower {
   offset: number;
@@ -32,6 +38,7 @@ export class Recording {
   /** Gives up a command that still waits for its turn. */
   readonly queue = new AbortController();
   readonly #parts: RecordingParts;
+  readonly #isTerminal: boolean;
   readonly #followers = new Set<Follower>();
   readonly #ended = Promise.withResolvers<ExecRow>();
   readonly #begun = Promise.withResolvers<ExecStream>();
@@ -45,9 +52,10 @@ export class Recording {
   #gone = false;
   #released = false;
 
-  constructor(row: ExecRow, budget: OutputBudget | undefined, parts: RecordingParts) {
+  constructor(row: ExecRow, options: RecordingOptions, parts: RecordingParts) {
     this.#row = row;
-    this.budget = budget;
+    this.budget = options.budget;
+    this.#isTerminal = options.isTerminal;
     this.#parts = parts;
     this.#ended.promise.catch(() => undefined);
     this.#begun.promise.catch(() => undefined);
@@ -65,6 +73,11 @@ export class Recording {
     return this.#ended.promise;
   }
 
+  /** A terminal that nobody sits at is no use of its session, however long it stays open. */
+  get isUnattended(): boolean {
+    return this.#isTerminal && this.#followers.size === 0;
+  }
+
   /** Resolves when the sandbox has begun to run it. */
   get begun(): Promise<ExecStream> {
     return this.#begun.promise;
@@ -79,6 +92,7 @@ export class Recording {
   async run(channel: Channel, command: ExecCommand, options: ExecOptions): Promise<void> {
     await this.#record(async () => {
       if (this.#row.status === "queued") await this.#save({ status: "running" });
+      this.queue.signal.throwIfAborted();
       return await channel.exec(command, options);
     });
   }
@@ -216,7 +230,8 @@ export class Recording {
   }
 
   async #refused(error: unknown): Promise<void> {
-    if (!this.#released) {
+    await this.#writer?.close();
+    if (!this.#released && this.#row.status !== "done") {
       await this.#save({
         status: "done",
         endReason: this.#gone ? "sandbox_gone" : "unknown",

@@ -16,6 +16,7 @@ export interface Caller {
   readonly owner: string;
   readonly maxSessions: number;
   readonly maxRunningExecs: number;
+  readonly maxWorkspaces: number;
 }
 
 export interface CreateSessionOptions {

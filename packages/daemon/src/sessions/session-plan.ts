@@ -57,15 +57,33 @@ export async function planSession(
 function planLimits(asked: Partial<SandboxLimits>, settings: SessionSettings): SandboxLimits {
   for (const [name, value] of Object.entries(asked)) {
     const most = settings.maxLimits[name as keyof SandboxLimits];
-    if (value > most)
-      throw new SandboxError(
-        "INVALID_REQUEST",
-        `the limit ${name} may be at most ${most} here, not ${value}`,
-        { details: { limit: name, most } },
-      );
+    if (value <= most) continue;
+    const [limit, unit] = LIMIT_NAMES[name as keyof SandboxLimits];
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      `the limit ${limit} may be at most ${most / unit} here, not ${value / unit}`,
+      { details: { limit, most: most / unit } },
+    );
   }
-  return { ...settings.defaultLimits, ...asked };
+  const { diskInodes } = settings.defaultLimits;
+  // A small disk has no room for the inodes of a large one.
+  const fitting =
+    asked.diskBytes === undefined
+      ? {}
+      : { diskInodes: Math.min(diskInodes, Math.floor(asked.diskBytes / BYTES_PER_INODE)) };
+  return { ...settings.defaultLimits, ...fitting, ...asked };
 }
+
+const BYTES_PER_INODE = 4096;
+
+/** As the API calls and counts them. */
+const LIMIT_NAMES: Readonly<Record<keyof SandboxLimits, readonly [string, number]>> = {
+  memoryBytes: ["memory_mb", 2 ** 20],
+  cpuMillicores: ["cpu_millicores", 1],
+  pids: ["pids", 1],
+  diskBytes: ["disk_mb", 2 ** 20],
+  diskInodes: ["disk_inodes", 1],
+};
 
 /** The same for the same request, whatever the order of its fields. */
 export function hashOf(request: object): string {

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import type { Backend } from "../ports/backend.ts";
-import { ALICE, BOB, CoreFixture, overriding } from "./testing/core-fixture.ts";
+import { ALICE, BOB, CoreFixture, overriding, SETTINGS } from "./testing/core-fixture.ts";
 import type { CoreOptions } from "./testing/core-fixture.ts";
 
 let fixture: CoreFixture;
@@ -125,6 +125,33 @@ describe("create()", () => {
     const { rows } = await core.sessions.list(ALICE, {});
     expect(rows).toMatchObject([{ status: "failed", endReason: "its sandbox could not be made" }]);
     expect(core.counts().sessions.creating).toBe(0);
+  });
+});
+
+describe("create() again", () => {
+  it("makes a session when the first try with this idempotency key failed", async () => {
+    let broken = true;
+    const wrap = (backend: Backend): Backend =>
+      overriding(backend, {
+        create: async (...args) => {
+          if (broken) throw new Error("no");
+          return await backend.create(...args);
+        },
+      });
+    const { core } = await start({ wrap });
+    await expect(core.sessions.create(ALICE, { idempotencyKey: "k" })).rejects.toThrow("no");
+    broken = false;
+    const { session, created } = await core.sessions.create(ALICE, { idempotencyKey: "k" });
+    expect({ status: session.status, created }).toEqual({ status: "running", created: true });
+  });
+
+  it("asks for no more inodes than a small disk can hold", async () => {
+    const { core } = await start({
+      settings: { defaultLimits: { ...SETTINGS.defaultLimits, diskInodes: 65_536 } },
+    });
+    const limits = { diskBytes: 4 * 1024 * 1024 };
+    const { session } = await core.sessions.create(ALICE, { limits });
+    expect(session.limits.diskInodes).toBe(1024);
   });
 });
 
@@ -341,8 +368,12 @@ describe("destroy()", () => {
     await making.promise;
     const [row] = (await core.sessions.list(ALICE, {})).rows;
     expect(row?.status).toBe("creating");
+    const alsoWaiting = core.sessions.create(ALICE, { key: "user:a:b" });
+    alsoWaiting.catch(() => undefined);
+    await new Promise(setImmediate);
     await core.sessions.destroy(ALICE, row?.id ?? "");
     await expect(creating).rejects.toThrow(code("CONFLICT"));
+    await expect(alsoWaiting).rejects.toThrow(code("CONFLICT"));
     expect((await core.sessions.get(ALICE, row?.id ?? "")).status).toBe("destroyed");
   });
 
@@ -373,6 +404,16 @@ describe("pause() and resume()", () => {
     expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("paused");
     expect((await fixture.core.sessions.resume(ALICE, id)).status).toBe("running");
     expect(await fixture.run(id, "echo on")).toMatchObject({ output: "on\n" });
+  });
+
+  it("let a paused session expire, whatever is frozen in it", async () => {
+    const { core, clock } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    await core.execs.start(ALICE, id, { command: { kind: "shell", text: "sleep 100" } });
+    await core.sessions.pause(ALICE, id);
+    clock.pass(60_001);
+    await core.reaper.tick();
+    expect((await core.sessions.get(ALICE, id)).status).toBe("expired");
   });
 });
 

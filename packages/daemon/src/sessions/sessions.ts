@@ -15,7 +15,7 @@ import type { Page, SessionRow, SessionStore } from "../ports/session-store.ts";
 import { newSandboxId, newSessionId } from "./ids.ts";
 import { newLease, viewOf } from "./lease.ts";
 import { LiveSession } from "./live-session.ts";
-import type { Pool } from "./pool.ts";
+import type { Pool, Pooled } from "./pool.ts";
 import type {
   Caller,
   CreateSessionOptions,
@@ -83,12 +83,13 @@ export class Sessions implements SessionService {
       table.remove(session);
       throw error;
     }
-    await this.#make(session, plan);
-    return { session: viewOf(clock, session.row), created: true };
+    await this.#make(caller, session, plan);
+    return { session: viewOf(clock, session.shown), created: true };
   }
 
   async get(caller: Caller, id: string): Promise<SessionView> {
-    return viewOf(this.#parts.clock, await this.#row(caller, id));
+    const row = await this.#row(caller, id);
+    return viewOf(this.#parts.clock, this.#parts.table.get(id)?.shown ?? row);
   }
 
   async list(caller: Caller, query: SessionQuery): Promise<Page<SessionView>> {
@@ -98,7 +99,7 @@ export class Sessions implements SessionService {
       ...query,
       owner: caller.owner,
     });
-    const view = (row: SessionRow): SessionView => viewOf(clock, table.get(row.id)?.row ?? row);
+    const view = (row: SessionRow): SessionView => viewOf(clock, table.get(row.id)?.shown ?? row);
     return { rows: rows.map(view), ...rest };
   }
 
@@ -209,22 +210,23 @@ export class Sessions implements SessionService {
     }
   }
 
-  async #make(session: LiveSession, plan: SessionPlan): Promise<void> {
+  async #make(caller: Caller, session: LiveSession, plan: SessionPlan): Promise<void> {
     try {
-      const handle = await this.#acquire(session, plan);
+      const handle = await this.#acquire(caller, session, plan);
       await session.save({ status: "running", imageDigest: handle.imageDigest });
       session.made.resolve();
     } catch (error) {
-      session.made.reject(error instanceof Error ? error : new Error(String(error)));
-      const given = session.creation.signal.aborted;
-      if (!given) await this.#endFailed(session, error);
-      throw given
-        ? new SandboxError(
-            "CONFLICT",
-            `the session ${session.row.id} was destroyed while it was made`,
-          )
-        : error;
+      const failure = this.#whyNotMade(session, error);
+      session.made.reject(failure);
+      if (!session.creation.signal.aborted) await this.#endFailed(session, failure);
+      throw failure;
     }
+  }
+
+  #whyNotMade({ creation, row }: LiveSession, error: unknown): Error {
+    if (creation.signal.aborted)
+      return new SandboxError("CONFLICT", `the session ${row.id} was destroyed while it was made`);
+    return error instanceof Error ? error : new Error(String(error));
   }
 
   /** The caller hears why it could not be made, also when cleaning up fails too. */
@@ -234,14 +236,10 @@ export class Sessions implements SessionService {
     });
   }
 
-  async #acquire(session: LiveSession, plan: SessionPlan): Promise<SandboxHandle> {
+  async #acquire(caller: Caller, session: LiveSession, plan: SessionPlan): Promise<SandboxHandle> {
     const { backend, pool } = this.#parts;
     const pooled = plan.fromPool ? await pool.take(plan.image, plan.profile) : undefined;
-    if (pooled !== undefined) {
-      session.adoptChannel(pooled.channel);
-      await session.save({ sandboxId: pooled.handle.id, acquireSource: "pool" });
-      return pooled.handle;
-    }
+    if (pooled !== undefined) return await this.#claim(session, pooled);
     const spec: SandboxSpec = {
       id: sandboxOf(session),
       image: plan.image,
@@ -249,14 +247,12 @@ export class Sessions implements SessionService {
       profile: plan.profile,
       env: plan.env,
     };
-    const { workspaceId, owner } = session.row;
-    const handle = await backend.create(
-      workspaceId === undefined
-        ? spec
-        : { ...spec, workspace: await this.#parts.disks.make(owner, workspaceId) },
-      session.creation.signal,
+    const { workspaceId } = session.row;
+    const { signal } = session.creation;
+    if (workspaceId === undefined) return await backend.create(spec, signal);
+    return await this.#parts.disks.withDisk(caller, workspaceId, (workspace) =>
+      backend.create({ ...spec, workspace }, signal),
     );
-    return handle;
   }
 
   /** The session of a key that can still be used. */
@@ -268,8 +264,22 @@ export class Sessions implements SessionService {
     if (session.row.status !== "creating" && session.isOver)
       await this.end(session, "expired", "its lease ended");
     if (session.ending === undefined) return session.row;
-    await session.ending;
+    // Whether or not that works now, it is in nobody's way.
+    await session.ending.catch(() => undefined);
     return undefined;
+  }
+
+  async #claim(session: LiveSession, { handle, channel }: Pooled): Promise<SandboxHandle> {
+    try {
+      await session.save({ sandboxId: handle.id, acquireSource: "pool" });
+    } catch (error) {
+      // Nobody else knows of it.
+      channel.close();
+      await this.#parts.backend.destroy(handle.id);
+      throw error;
+    }
+    session.adoptChannel(channel);
+    return handle;
   }
 
   async #existing(

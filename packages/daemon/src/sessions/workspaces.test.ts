@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Visit } from "./services.ts";
-import { ALICE, BOB, CoreFixture } from "./testing/core-fixture.ts";
+import type { Backend } from "../ports/backend.ts";
+import { ALICE, BOB, CoreFixture, overriding } from "./testing/core-fixture.ts";
 
 let fixture: CoreFixture;
 beforeEach(async () => {
@@ -75,5 +76,67 @@ describe("a workspace", () => {
     expect(fixture.machine.sandboxes.size).toBe(0);
     await expect(workspaces.enter(ALICE, "notes")).rejects.toThrow(code("FILE_NOT_FOUND"));
     await expect(workspaces.destroy(ALICE, "notes")).rejects.toThrow(code("FILE_NOT_FOUND"));
+  });
+
+  it("is made anew by a write that waited for its end, and nothing of it is lost", async () => {
+    const { workspaces } = fixture.core;
+    const first = workspaces.enter(ALICE, "notes", { make: true });
+    await first;
+    const destroying = workspaces.destroy(ALICE, "notes");
+    const writing = (async () => {
+      using visit = await workspaces.enter(ALICE, "notes", { make: true });
+      await visit.channel.writeFile("/workspace/b", Buffer.from("kept"));
+    })();
+    (await first)[Symbol.dispose]();
+    const [, written] = await Promise.allSettled([destroying, writing]);
+    const listed = await workspaces.list(ALICE);
+    if (written.status === "rejected") expect(written.reason).toMatchObject({ code: "CONFLICT" });
+    else {
+      expect(listed).toHaveLength(1);
+      using again = await workspaces.enter(ALICE, "notes");
+      expect(await read(again, "/workspace/b")).toBe("kept");
+    }
+    expect(fixture.machine.workspaces.size).toBe(listed.length);
+  });
+
+  it("can be used while the session that has it is over", async () => {
+    const { sessions, workspaces } = fixture.core;
+    await sessions.create(ALICE, { workspaceId: "notes" });
+    fixture.clock.pass(60_001);
+    using visit = await workspaces.enter(ALICE, "notes");
+    await visit.channel.writeFile("/workspace/memo", Buffer.from("x"));
+  });
+
+  it("is not left behind by a session that could not be made", async () => {
+    const failing = (backend: Backend): Backend =>
+      overriding(backend, { create: () => Promise.reject(new Error("no")) });
+    await fixture.restart("keep", { wrap: failing });
+    const { sessions, workspaces } = fixture.core;
+    await expect(sessions.create(ALICE, { workspaceId: "notes" })).rejects.toThrow("no");
+    await expect(workspaces.enter(ALICE, "notes", { make: true })).rejects.toThrow("no");
+    expect(await workspaces.list(ALICE)).toEqual([]);
+  });
+
+  it("is refused beyond the number that an owner may keep", async () => {
+    const { workspaces } = fixture.core;
+    const caller = { ...ALICE, maxWorkspaces: 2 };
+    for (const id of ["one", "two"])
+      (await workspaces.enter(caller, id, { make: true }))[Symbol.dispose]();
+    await expect(workspaces.enter(caller, "three", { make: true })).rejects.toThrow(
+      code("QUOTA_EXCEEDED"),
+    );
+    expect(await workspaces.list(caller)).toHaveLength(2);
+  });
+
+  it("takes no more sandboxes for file calls than an owner may have, the idle ones first", async () => {
+    const { workspaces } = fixture.core;
+    const enter = (n: number) => workspaces.enter(ALICE, `space-${n}`, { make: true });
+    const held = [];
+    for (let n = 0; n < 16; n++) held.push(await enter(n));
+    await expect(enter(16)).rejects.toThrow(code("QUOTA_EXCEEDED"));
+    held[3]?.[Symbol.dispose]();
+    (await enter(17))[Symbol.dispose]();
+    expect(fixture.machine.sandboxes.size).toBe(16);
+    for (const visit of held) visit[Symbol.dispose]();
   });
 });

@@ -1,6 +1,6 @@
 /** Persistent workspaces: files that outlive sessions, and file calls on them without one. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { Backend } from "../ports/backend.ts";
+import type { Backend, WorkspaceSpec } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
@@ -17,6 +17,10 @@ import { WaitingLine } from "./waiting-line.ts";
 const MIB = 1024 * 1024;
 /** A sandbox that only serves file calls goes when it was not used for so long. */
 const IDLE_MS = 60_000;
+/** How often a call begins anew because its workspace was destroyed meanwhile. */
+const MAX_ATTEMPTS = 5;
+/** So many may be there for one owner at once. */
+const MAX_KEEPERS = 16;
 /** It runs nothing but the runner. */
 const KEEPER_LIMITS = {
   memoryBytes: 128 * MIB,
@@ -39,6 +43,7 @@ export interface WorkspacesParts {
 
 /** A sandbox that has a workspace for the sake of file calls alone. */
 interface Keeper {
+  readonly owner: string;
   readonly sandboxId: string;
   readonly channel: Promise<Channel>;
   visits: number;
@@ -76,21 +81,26 @@ export class Workspaces implements WorkspaceService {
     id: string,
     options: { readonly make?: boolean } = {},
   ): Promise<Visit> {
-    const row = options.make === true ? await this.#made(caller, id) : await this.#row(caller, id);
-    const session = this.#sessionsOf(row).find(({ row: { status } }) => status === "running");
-    if (session !== undefined) return await this.#parts.sessions.enter(caller, session.row.id);
-    return await this.#line(row.diskId).run(() => this.#enterKeeper(row));
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      if (options.make !== true) await this.#row(caller, id);
+      const visit =
+        (await this.#enterSession(caller, id)) ??
+        (await this.#parts.disks.withDisk(caller, id, (disk) =>
+          this.#line(disk.id).run(() => this.#enterKeeper(caller, id, disk)),
+        ));
+      if (visit !== undefined) return visit;
+    }
+    throw new SandboxError("CONFLICT", `the workspace ${id} is destroyed again and again`);
   }
 
   /** Takes away what was not used for a while; the reaper calls it. */
   async tidy(): Promise<void> {
     const now = this.#parts.clock.monotonicMs();
-    for (const [diskId, keeper] of this.#keepers) {
-      if (keeper.visits > 0 || now - keeper.usedMs < IDLE_MS) continue;
-      await this.#line(diskId).run(async () => {
-        if (keeper.visits === 0) await this.#dismiss(diskId);
-      });
-    }
+    for (const [diskId, keeper] of this.#keepers)
+      if (keeper.visits === 0 && now - keeper.usedMs >= IDLE_MS)
+        await this.#dismissIdle(diskId, keeper);
+    for (const [diskId, line] of this.#lines)
+      if (line.free && !this.#keepers.has(diskId)) this.#lines.delete(diskId);
   }
 
   async stop(): Promise<void> {
@@ -111,8 +121,26 @@ export class Workspaces implements WorkspaceService {
     await this.#parts.store.deleteWorkspace(row.owner, row.id);
   }
 
-  async #enterKeeper(row: WorkspaceRow): Promise<Visit> {
-    const keeper = this.#keepers.get(row.diskId) ?? this.#newKeeper(row);
+  /** Through a session that has it, if one can be entered. */
+  async #enterSession(caller: Caller, id: string): Promise<Visit | undefined> {
+    for (const session of this.#sessionsOf({ owner: caller.owner, id })) {
+      const { row, ending, isOver } = session;
+      if (row.status !== "running" || ending !== undefined || isOver) continue;
+      try {
+        return await this.#parts.sessions.enter(caller, row.id);
+      } catch (error) {
+        // It ended meanwhile; the files are there all the same.
+        this.#parts.log.info({ err: error, session: row.id }, "a session of a workspace has ended");
+      }
+    }
+    return undefined;
+  }
+
+  /** In the disk's turn. Undefined when whoever had the turn before has destroyed it. */
+  async #enterKeeper(caller: Caller, id: string, disk: WorkspaceSpec): Promise<Visit | undefined> {
+    const row = await this.#parts.store.getWorkspace(caller.owner, id);
+    if (row?.diskId !== disk.id) return undefined;
+    const keeper = this.#keepers.get(row.diskId) ?? (await this.#newKeeper(row));
     keeper.visits += 1;
     const leave = (): void => {
       keeper.visits -= 1;
@@ -137,13 +165,36 @@ export class Workspaces implements WorkspaceService {
     }
   }
 
-  #newKeeper(row: WorkspaceRow): Keeper {
+  async #newKeeper(row: WorkspaceRow): Promise<Keeper> {
+    await this.#makeRoom(row.owner);
     const sandboxId = newSandboxId();
     const channel = this.#openKeeper(sandboxId, row);
     channel.catch(() => undefined);
-    const keeper = { sandboxId, channel, visits: 0, usedMs: this.#parts.clock.monotonicMs() };
+    const usedMs = this.#parts.clock.monotonicMs();
+    const keeper = { owner: row.owner, sandboxId, channel, visits: 0, usedMs };
     this.#keepers.set(row.diskId, keeper);
     return keeper;
+  }
+
+  /** SECURITY: file calls on many workspaces shall not fill the machine with sandboxes (threat 29). Guarded by workspaces.test.ts. */
+  async #makeRoom(owner: string): Promise<void> {
+    const own = [...this.#keepers].filter(([, keeper]) => keeper.owner === owner);
+    if (own.length < MAX_KEEPERS) return;
+    const idle = own
+      .filter(([, { visits }]) => visits === 0)
+      .toSorted(([, a], [, b]) => a.usedMs - b.usedMs)[0];
+    if (idle === undefined)
+      throw new SandboxError(
+        "QUOTA_EXCEEDED",
+        `${MAX_KEEPERS} workspaces without a session may be worked on at once; try again in a moment`,
+      );
+    await this.#dismissIdle(...idle);
+  }
+
+  async #dismissIdle(diskId: string, keeper: Keeper): Promise<void> {
+    await this.#line(diskId).run(async () => {
+      if (keeper.visits === 0 && this.#keepers.get(diskId) === keeper) await this.#dismiss(diskId);
+    });
   }
 
   async #openKeeper(sandboxId: string, row: WorkspaceRow): Promise<Channel> {
@@ -162,12 +213,12 @@ export class Workspaces implements WorkspaceService {
   async #dismiss(diskId: string): Promise<void> {
     const keeper = this.#keepers.get(diskId);
     if (keeper === undefined) return;
-    this.#keepers.delete(diskId);
     await keeper.channel.then(
       (channel) => channel.close(),
       () => undefined, // It never opened; whoever asked for it was told.
     );
     await this.#parts.backend.destroy(keeper.sandboxId);
+    this.#keepers.delete(diskId);
   }
 
   #line(diskId: string): WaitingLine {
@@ -176,7 +227,7 @@ export class Workspaces implements WorkspaceService {
     return line;
   }
 
-  #sessionsOf(row: WorkspaceRow): readonly LiveSession[] {
+  #sessionsOf(row: Pick<WorkspaceRow, "owner" | "id">): readonly LiveSession[] {
     return this.#parts.table
       .all()
       .filter((session) => session.row.owner === row.owner && session.row.workspaceId === row.id);
@@ -184,11 +235,6 @@ export class Workspaces implements WorkspaceService {
 
   #view(row: WorkspaceRow): WorkspaceView {
     return { ...row, sessionIds: this.#sessionsOf(row).map((session) => session.row.id) };
-  }
-
-  async #made(caller: Caller, id: string): Promise<WorkspaceRow> {
-    await this.#parts.disks.make(caller.owner, id);
-    return await this.#row(caller, id);
   }
 
   async #row(caller: Caller, id: string): Promise<WorkspaceRow> {

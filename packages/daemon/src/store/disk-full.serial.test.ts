@@ -184,7 +184,6 @@ test("a daemon that starts on a full disk finds its sessions, can end them, and 
   await rm(`${disk.path}.reserve`);
   disk.fill();
   const store = await disk.open();
-  expect(store.isNew).toBe(false);
   expect(await store.livingSessions()).toHaveLength(50);
   await expect(store.insertSession(sessionRow())).rejects.toMatchObject({ code: "STORAGE_FULL" });
   disk.free();

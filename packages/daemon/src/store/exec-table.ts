@@ -43,12 +43,7 @@ export class ExecTable {
   insert(row: ExecRow): Inserted<ExecRow> {
     return this.#database.write("adds", "adding a command", () => {
       if (this.#table.insert(row)) return { inserted: true };
-      const { sessionId, idempotencyKey = null } = row;
-      const existing = this.#table.first(
-        "session_id = ? AND idempotency_key = ?",
-        sessionId,
-        idempotencyKey,
-      );
+      const existing = this.#ofIdempotencyKey(row.sessionId, row.idempotencyKey);
       if (existing === undefined) throw new Error(`the id ${row.id} is taken`);
       return { inserted: false, existing };
     });
@@ -66,6 +61,10 @@ export class ExecTable {
     );
   }
 
+  findByIdempotencyKey(sessionId: string, key: string): ExecRow | undefined {
+    return this.#database.read("reading a command", () => this.#ofIdempotencyKey(sessionId, key));
+  }
+
   list(sessionId: string, page: PageRequest): Page<ExecRow> {
     const conditions = [{ sql: "session_id = ?", values: [sessionId] }];
     return this.#database.read("listing commands", () =>
@@ -77,5 +76,10 @@ export class ExecTable {
     return this.#database.read("reading the unfinished commands", () =>
       this.#table.all("WHERE status <> 'done' ORDER BY started_at_ms, id"),
     );
+  }
+
+  #ofIdempotencyKey(sessionId: string, key: string | undefined): ExecRow | undefined {
+    if (key === undefined) return undefined;
+    return this.#table.first("session_id = ? AND idempotency_key = ?", sessionId, key);
   }
 }

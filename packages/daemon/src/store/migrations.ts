@@ -68,7 +68,7 @@ const ownersExecsAndWorkspaces = `
   CREATE UNIQUE INDEX sessions_by_key ON sessions (owner, key)
     WHERE status IN ('creating', 'running', 'paused');
   CREATE UNIQUE INDEX sessions_by_idempotency_key ON sessions (owner, idempotency_key)
-    WHERE idempotency_key IS NOT NULL;
+    WHERE idempotency_key IS NOT NULL AND status <> 'failed';
   CREATE INDEX sessions_newest_first ON sessions (owner, created_at_ms DESC, id DESC);
   CREATE INDEX sessions_ended ON sessions (ended_at_ms)
     WHERE status IN ('destroyed', 'expired', 'crashed', 'failed');

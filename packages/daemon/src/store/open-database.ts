@@ -84,6 +84,13 @@ async function openFile(path: string, isChecked: boolean): Promise<OpenedDatabas
   }
 }
 
+/** Marks a database on which no daemon has come up yet. */
+const UNSETTLED = 0x5361_6e64;
+
+function applicationId(database: DatabaseSync): number {
+  return Number(database.prepare("PRAGMA application_id").get()?.["application_id"]);
+}
+
 function takeOver(database: DatabaseSync): OpenedDatabase {
   // NORMAL survives the end of the process at any instant; only a power cut may lose the last changes.
   database.exec(`
@@ -92,10 +99,10 @@ function takeOver(database: DatabaseSync): OpenedDatabase {
     PRAGMA temp_store = MEMORY;
     PRAGMA trusted_schema = OFF;
   `);
-  const isNew = hasNoSchema(database);
+  if (hasNoSchema(database)) database.exec(`PRAGMA application_id = ${String(UNSETTLED)}`);
   migrate(database, MIGRATIONS);
   database.exec("PRAGMA foreign_keys = ON");
-  return { database, isNew };
+  return { database, isNew: applicationId(database) === UNSETTLED };
 }
 
 /**

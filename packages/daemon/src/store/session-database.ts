@@ -51,6 +51,12 @@ export class SessionDatabase {
     }
   }
 
+  /** From now on it is not new, also when it is opened again. */
+  settle(): void {
+    if (!this.isNew) return;
+    this.write("changes", "settling", () => this.run("PRAGMA application_id = 0"));
+  }
+
   rows(sql: string, ...values: readonly SQLInputValue[]): StoredRow[] {
     // Not get(), which stops at the first row: a change that is answered by RETURNING takes place when
     // the statement has come to its end, and get() swallows that this failed.

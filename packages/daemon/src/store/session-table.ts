@@ -124,7 +124,11 @@ export class SessionTable {
 
   #ofIdempotencyKey({ owner, idempotencyKey }: SessionRow): SessionRow | undefined {
     if (idempotencyKey === undefined) return undefined;
-    return this.#table.first("owner = ? AND idempotency_key = ?", owner, idempotencyKey);
+    return this.#table.first(
+      "owner = ? AND idempotency_key = ? AND status <> 'failed'",
+      owner,
+      idempotencyKey,
+    );
   }
 
   #ofKey(owner: string, key: string | undefined): SessionRow | undefined {

@@ -65,7 +65,6 @@ describe("the file", () => {
       await gone;
     }
     const store = await directory.open();
-    expect(store.isNew).toBe(false);
     expect(await store.getSession(row.id)).toEqual({ ...row, status: "paused", cwd: "/last" });
     expect(await store.unfinishedExecs()).toEqual([exec]);
   });

@@ -54,6 +54,10 @@ export class SqliteSessionStore implements SessionStore {
     return new SqliteSessionStore(await SessionDatabase.open(path, log), log);
   }
 
+  async settle(): Promise<void> {
+    this.#database.settle();
+  }
+
   async insertSession(row: SessionRow): Promise<Inserted<SessionRow>> {
     return this.#sessions.insert(row);
   }
@@ -109,6 +113,10 @@ export class SqliteSessionStore implements SessionStore {
 
   async getExec(sessionId: string, id: string): Promise<ExecRow | undefined> {
     return this.#execs.get(sessionId, id);
+  }
+
+  async findExec(sessionId: string, idempotencyKey: string): Promise<ExecRow | undefined> {
+    return this.#execs.findByIdempotencyKey(sessionId, idempotencyKey);
   }
 
   async listExecs(sessionId: string, options: PageRequest): Promise<Page<ExecRow>> {

@@ -5,9 +5,13 @@ import { withCode } from "./run-command.ts";
 import { fullExecRow, fullSessionRow, workspaceRow } from "./store-rows.ts";
 
 export function storeRestartSuite(fixture: StoreFixtureOf): void {
-  it("is new when nothing was there before, and not any more when opened again", async () => {
+  it("is new until a daemon has come up on it, however often it is opened before", async () => {
     const { store, reopen } = fixture();
     expect(store.isNew).toBe(true);
+    const again = await reopen();
+    expect(again.isNew).toBe(true);
+    await again.settle();
+    again.close();
     expect((await reopen()).isNew).toBe(false);
   });
 

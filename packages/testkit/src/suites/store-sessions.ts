@@ -73,7 +73,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     expect(await store().findByKey("carol", "user:u:default")).toBeUndefined();
   });
 
-  it.each([...LIVING, ...ENDED])(
+  it.each([...LIVING, ...ENDED].filter((status) => status !== "failed"))(
     "answers a repeated request with its session, also when that is %s",
     async (status) => {
       const first = await insert({ idempotencyKey: "k", requestHash: "h", status });
@@ -84,6 +84,12 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
       });
     },
   );
+
+  it("lets a request that failed be repeated", async () => {
+    await insert({ idempotencyKey: "k", status: "failed" });
+    const again = sessionRow({ idempotencyKey: "k" });
+    expect(await store().insertSession(again)).toEqual({ inserted: true });
+  });
 
   it("answers a repeated request with its own session, not with the key's new one", async () => {
     const first = await insert({ key: "user:u:default", idempotencyKey: "k", status: "destroyed" });

@@ -1,6 +1,7 @@
 /** Which limits a sandbox and its workspace can have. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { SandboxLimits, WorkspaceSpec } from "../../ports/backend.ts";
+import { mostInodes } from "../../ports/disk-inodes.ts";
 
 type Range = readonly [least: number, most: number];
 
@@ -22,11 +23,13 @@ const WORKSPACE_RANGES: Readonly<Record<keyof Omit<WorkspaceSpec, "id">, Range>>
 export function checkLimits(limits: SandboxLimits): void {
   for (const [name, range] of Object.entries(RANGES))
     checkLimit("limit", name, limits[name as keyof SandboxLimits], range);
+  checkInodes("limit", limits);
 }
 
 export function checkWorkspaceLimits(workspace: WorkspaceSpec): void {
   for (const [name, range] of Object.entries(WORKSPACE_RANGES))
     checkLimit("workspace's", name, workspace[name as keyof typeof WORKSPACE_RANGES], range);
+  checkInodes("workspace's", workspace);
 }
 
 function checkLimit(whose: string, name: string, value: number, [least, most]: Range): void {
@@ -35,5 +38,19 @@ function checkLimit(whose: string, name: string, value: number, [least, most]: R
     "INVALID_REQUEST",
     `the ${whose} ${name} must be a whole number from ${least} to ${most}, not ${value}`,
     { details: { limit: name, least, most } },
+  );
+}
+
+/** Each is within its range, but a disk has room for so many only. */
+function checkInodes(
+  whose: string,
+  { diskBytes, diskInodes }: Pick<SandboxLimits, "diskBytes" | "diskInodes">,
+): void {
+  const most = mostInodes(diskBytes);
+  if (diskInodes <= most) return;
+  throw new SandboxError(
+    "INVALID_REQUEST",
+    `the ${whose} diskInodes must be at most ${most} on a disk of ${diskBytes} bytes, not ${diskInodes}; ask for fewer, or for a larger disk`,
+    { details: { limit: "diskInodes", most, disk_bytes: diskBytes } },
   );
 }

@@ -27,7 +27,7 @@ export function archiveDownloadRoutes(app: App, space: FileSpace, context: HttpC
     },
     async (request, reply) => {
       const { path = WORKSPACE } = request.query;
-      using visit = await space.enter(request.caller, request.params.id);
+      using visit = await space.enter(request.caller, request.params.id, path);
       await sendDownload(reply, {
         status: 200,
         headers: { "Content-Disposition": attachment(path, ".tar") },
@@ -57,7 +57,7 @@ export function archiveUploadRoutes(app: App, space: FileSpace, context: HttpCon
     async (request) => {
       const { path = WORKSPACE } = request.query;
       const bytes = bodyBytes(request.body, { maxBytes: limits.maxUploadBytes, stallTimeoutMs });
-      using visit = await space.enterToWrite(request.caller, request.params.id);
+      using visit = await space.enterToWrite(request.caller, request.params.id, path);
       const unpacked = await visit.channel.extractTar(path, bytes, {
         maxBytes: limits.maxUploadBytes,
       });

@@ -154,6 +154,19 @@ describe("POST exec", () => {
     });
   });
 
+  it("says when to ask again for a sandbox that did not answer", async () => {
+    await using own = await HttpFixture.start({
+      replace: {
+        sessions: {
+          stats: () => Promise.reject(new SandboxError("SANDBOX_UNREACHABLE", "no answer")),
+        },
+      },
+    });
+    const answer = await own.call(`/v1/sessions/${await own.createSession()}/stats`);
+    expect(answer).toMatchObject({ status: 503, json: { error_code: "SANDBOX_UNREACHABLE" } });
+    expect(answer.headers.get("retry-after")).toBe("1");
+  });
+
   it("passes on what the core refuses", async () => {
     await using own = await HttpFixture.start({
       replace: {
@@ -169,6 +182,7 @@ describe("POST exec", () => {
       json: { error_code: "QUOTA_EXCEEDED", message: "too many commands" },
     });
     expect(answer.headers.get("retry-after")).toBe("1");
+    expect((await run({ cmd: [] })).headers.has("retry-after")).toBe(false);
     const large = await run({ cmd: "x".repeat(1_048_577) });
     expect(large).toMatchObject({ status: 413, json: { error_code: "PAYLOAD_TOO_LARGE" } });
   });

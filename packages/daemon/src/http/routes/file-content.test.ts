@@ -1,3 +1,4 @@
+import { SandboxError } from "@sandkasten/protocol";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ALICES_KEY, HttpFixture, textUntilClose } from "../testing/http-fixture.ts";
 import type { Answer } from "../testing/http-fixture.ts";
@@ -151,11 +152,58 @@ describe("a file as bytes", () => {
     await using shrunk = await lying(10, "1234");
     const path = `/v1/sessions/${await shrunk.createSession()}/fs/file?path=x`;
     await expect(shrunk.call(path)).rejects.toThrow();
+    await using emptied = await lying(10, "");
+    expect(
+      await emptied.call(`/v1/sessions/${await emptied.createSession()}/fs/file?path=x`),
+    ).toMatchObject({ status: 409, json: { error_code: "CONFLICT" } });
     await using grown = await lying(4, "1234567890");
     const answer = await grown.exchange(
       `GET /v1/sessions/${await grown.createSession()}/fs/file?path=x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${ALICES_KEY}\r\nConnection: close\r\n\r\n`,
     );
     expect(answer.split("\r\n\r\n")[1]).toBe("1234");
+  });
+
+  it.each([
+    ["file", 10],
+    ["tar", undefined],
+  ])("fails with an error, not a cut, before the first bytes of a %s", async (kind, size) => {
+    const failing = (pieces: readonly string[]) => {
+      const body = (): ReadableStream<Uint8Array> => {
+        const left = [...pieces];
+        return new ReadableStream({
+          pull(controller) {
+            const piece = left.shift();
+            if (piece === undefined)
+              controller.error(new SandboxError("SANDBOX_UNREACHABLE", "the sandbox is gone"));
+            else controller.enqueue(Buffer.from(piece));
+          },
+        });
+      };
+      return HttpFixture.start({
+        replace: {
+          sessions: {
+            async enter(caller, session) {
+              const visit = await this.enter!(caller, session);
+              const channel = Object.create(visit.channel, {
+                readFile: { value: () => ({ size, mode: 0o644, mtimeMs: 0, body: body() }) },
+                createTar: { value: () => body() },
+              }) as typeof visit.channel;
+              return { channel, [Symbol.dispose]: () => visit[Symbol.dispose]() };
+            },
+          },
+        },
+      });
+    };
+    await using early = await failing([""]);
+    const path = `fs/${kind}?path=x`;
+    expect(await early.call(`/v1/sessions/${await early.createSession()}/${path}`)).toMatchObject({
+      status: 503,
+      json: { error_code: "SANDBOX_UNREACHABLE", message: "the sandbox is gone" },
+    });
+    await using late = await failing(["1234"]);
+    const answer = await late.fetch(`/v1/sessions/${await late.createSession()}/${path}`);
+    expect(answer.status).toBe(200);
+    await expect(answer.text()).rejects.toThrow();
   });
 
   it("is not held for a client that takes nothing of it", async () => {

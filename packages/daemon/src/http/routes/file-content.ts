@@ -46,7 +46,7 @@ export function downloadRoutes(app: App, space: FileSpace, context: HttpContext)
     },
     async (request, reply) => {
       const { path } = request.query;
-      using visit = await space.enter(request.caller, request.params.id);
+      using visit = await space.enter(request.caller, request.params.id, path);
       const { read, range } = await openSlice(visit.channel, path, request.raw.headers);
       if (range?.length === 0) {
         await read.body.cancel();
@@ -79,7 +79,7 @@ export function downloadRoutes(app: App, space: FileSpace, context: HttpContext)
     },
     async (request, reply) => {
       const { path } = request.query;
-      using visit = await space.enter(request.caller, request.params.id);
+      using visit = await space.enter(request.caller, request.params.id, path);
       const file = await peek(visit.channel, path);
       reply.headers(fileHeaders(path, file)).header("Content-Length", file.size);
       return await reply.type("application/octet-stream").send();
@@ -106,7 +106,7 @@ export function fileUploadRoutes(app: App, space: FileSpace, context: HttpContex
     async (request) => {
       const { path: target, mode, overwrite } = request.query;
       const bytes = bodyBytes(request.body, { maxBytes: limits.maxUploadBytes, stallTimeoutMs });
-      using visit = await space.enterToWrite(request.caller, request.params.id);
+      using visit = await space.enterToWrite(request.caller, request.params.id, target);
       const { path, size } = await visit.channel.writeFile(target, bytes, {
         ...(mode !== undefined && { mode }),
         ...(overwrite !== undefined && { overwrite }),

@@ -181,7 +181,62 @@ describe.each(["session", "workspace"] as const)("files of a %s", (kind) => {
   });
 });
 
+describe("a session", () => {
+  it("has files outside of its workspace, too", async () => {
+    const base = `/v1/sessions/${await http.createSession()}/fs`;
+    const written = await http.call(`${base}/write`, { body: { path: "/tmp/x", text: "x" } });
+    expect(written.json).toMatchObject({ path: "/tmp/x" });
+    expect((await http.call(`${base}/stat?path=../tmp/x`)).status).toBe(200);
+  });
+});
+
 describe("a workspace", () => {
+  it("has no files but its own, and is not made by a call that is refused", async () => {
+    await using own = await HttpFixture.start();
+    const fs = "/v1/workspaces/mine/fs";
+    const form = (): FormData => {
+      const made = new FormData();
+      made.append("path", "/tmp");
+      made.append("file", new Blob(["x"]), "x");
+      return made;
+    };
+    const outside: readonly (readonly [string, Call?])[] = [
+      ["/write", { body: { path: "/tmp/x", text: "x" } }],
+      ["/write", { body: { path: "../tmp/x", text: "x" } }],
+      ["/write", { body: { path: "/workspace/../x", text: "x" } }],
+      ["/write", { body: { path: "/workspaces/x", text: "x" } }],
+      ["/mkdir", { body: { path: "/" } }],
+      ["/move", { body: { from: "a", to: "/tmp/a" } }],
+      ["/move", { body: { from: "/etc/passwd", to: "a" } }],
+      ["/file?path=/tmp/x", { method: "PUT", body: "x" }],
+      ["/tar?path=/tmp", { method: "PUT", body: writeTar([]) }],
+      ["/upload?path=/tmp", { body: new FormData() }],
+      ["/upload", { body: form() }],
+      ["/read?path=/etc/passwd"],
+      ["/stat?path=/etc"],
+      ["/file?path=/etc/passwd"],
+      ["/tar?path=/etc"],
+      ["/watch?path=/tmp"],
+      ["?path=/"],
+      ["?path=/tmp/x", { method: "DELETE" }],
+    ];
+    for (const [call, options] of outside)
+      expect([call, await own.call(`${fs}${call}`, options)]).toMatchObject([
+        call,
+        {
+          status: 400,
+          json: {
+            error_code: "INVALID_REQUEST",
+            message: expect.stringContaining("name a path below /workspace") as string,
+          },
+        },
+      ]);
+    expect((await own.call(`${fs}/file?path=/etc/passwd`, { method: "HEAD" })).status).toBe(400);
+    expect((await own.call("/v1/workspaces")).json).toEqual({ workspaces: [] });
+    for (const path of ["/workspace", "/workspace/sub/..", "/work/", "."])
+      expect((await own.call(`${fs}?path=${path}`)).status).toBe(404);
+  });
+
   it("is made by writing, not by reading, and outlives sessions", async () => {
     await using own = await HttpFixture.start();
     for (const path of ["/v1/workspaces/new-one", "/v1/workspaces/new-one/fs"])

@@ -40,7 +40,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     async (request) => {
       const { path: target, mode, overwrite } = request.body;
       const content = contentOf(request.body);
-      using visit = await space.enterToWrite(request.caller, request.params.id);
+      using visit = await space.enterToWrite(request.caller, request.params.id, target);
       const { path, size } = await visit.channel.writeFile(target, content, {
         ...(mode !== undefined && { mode }),
         ...(overwrite !== undefined && { overwrite }),
@@ -63,7 +63,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     async (request) => {
       const { path, max_bytes: asked = 0 } = request.query;
       const length = Math.min(asked === 0 ? DEFAULT_READ_BYTES : asked, MAX_READ_BYTES);
-      using visit = await space.enter(request.caller, request.params.id);
+      using visit = await space.enter(request.caller, request.params.id, path);
       const { size, body } = await visit.channel.readFile(path, { length });
       const content = Buffer.concat(await Array.fromAsync(body));
       return {
@@ -89,7 +89,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     },
     async (request) => {
       const { path = WORKSPACE, recursive, limit, cursor } = request.query;
-      using visit = await space.enter(request.caller, request.params.id);
+      using visit = await space.enter(request.caller, request.params.id, path);
       const page = await visit.channel.listDirectory(path, {
         ...(recursive !== undefined && { recursive }),
         ...(limit !== undefined && { limit }),
@@ -115,8 +115,9 @@ export function fileRoutes(app: App, space: FileSpace): void {
       },
     },
     async (request) => {
-      using visit = await space.enter(request.caller, request.params.id);
-      return fileEntryBody(await visit.channel.stat(request.query.path));
+      const { path } = request.query;
+      using visit = await space.enter(request.caller, request.params.id, path);
+      return fileEntryBody(await visit.channel.stat(path));
     },
   );
 
@@ -133,7 +134,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     },
     async (request) => {
       const { path: target, mode, parents = true } = request.body;
-      using visit = await space.enterToWrite(request.caller, request.params.id);
+      using visit = await space.enterToWrite(request.caller, request.params.id, target);
       const path = await visit.channel.makeDirectory(target, {
         parents,
         ...(mode !== undefined && { mode }),
@@ -155,7 +156,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     },
     async (request) => {
       const { from, to, overwrite } = request.body;
-      using visit = await space.enter(request.caller, request.params.id);
+      using visit = await space.enter(request.caller, request.params.id, from, to);
       const options = overwrite === undefined ? {} : { overwrite };
       return { ok: true as const, path: await visit.channel.move(from, to, options) };
     },
@@ -174,7 +175,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     },
     async (request) => {
       const { path: target, recursive } = request.query;
-      using visit = await space.enter(request.caller, request.params.id);
+      using visit = await space.enter(request.caller, request.params.id, target);
       const options = recursive === undefined ? {} : { recursive };
       const path = await visit.channel.remove(target, options);
       return { ok: true as const, deleted: path, path };

@@ -38,9 +38,14 @@ function uploadRoute(app: App, space: FileSpace, { limits, stallTimeoutMs }: Htt
       },
     },
     async (request) => {
-      using visit = await space.enterToWrite(request.caller, request.params.id);
-      const byteLimits = { maxBytes: limits.maxUploadBytes, stallTimeoutMs };
-      const upload = new Upload(visit.channel, byteLimits, request.query.path);
+      const { caller, params, query } = request;
+      using stay = new DisposableStack();
+      const upload = new Upload({
+        enter: async () => stay.use(await space.enterToWrite(caller, params.id)).channel,
+        checkPath: space.checkPath,
+        limits: { maxBytes: limits.maxUploadBytes, stallTimeoutMs },
+      });
+      if (query.path !== undefined) upload.setDirectory(query.path);
       try {
         for await (const part of request.parts()) await addPart(upload, part);
         return { ok: true as const, paths: await upload.finish() };

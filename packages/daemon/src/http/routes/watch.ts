@@ -30,7 +30,7 @@ export function watchRoutes(app: App, space: FileSpace, context: HttpContext): v
       const options = recursive === undefined ? {} : { recursive };
       const gone = new AbortController();
       reply.raw.once("close", () => gone.abort());
-      using visit = await space.enter(request.caller, request.params.id);
+      using visit = await space.enter(request.caller, request.params.id, path);
       const changes = await visit.channel.watch(path, options, gone.signal);
       await EventStream.serve(reply, context, async (stream) => {
         stream.signal.addEventListener("abort", () => gone.abort(), { once: true });

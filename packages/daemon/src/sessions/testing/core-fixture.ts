@@ -39,8 +39,18 @@ export const SETTINGS: SessionSettings = {
   retentionMs: 3_600_000,
 };
 
-export const ALICE: Caller = { owner: "alice", maxSessions: 100, maxRunningExecs: 100 };
-export const BOB: Caller = { owner: "bob", maxSessions: 100, maxRunningExecs: 100 };
+export const ALICE: Caller = {
+  owner: "alice",
+  maxSessions: 100,
+  maxRunningExecs: 100,
+  maxWorkspaces: 100,
+};
+export const BOB: Caller = {
+  owner: "bob",
+  maxSessions: 100,
+  maxRunningExecs: 100,
+  maxWorkspaces: 100,
+};
 
 /** Both clocks stand still until they are turned. */
 class TestClock implements Clock {

@@ -1,0 +1,47 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { loadConfig } from "@sandkasten/daemon/config";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { addressForOthers } from "./address-for-others.ts";
+
+let scratch: string;
+beforeEach(async () => {
+  scratch = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
+});
+afterEach(async () => {
+  await rm(scratch, { recursive: true, force: true });
+});
+
+const DAEMON = { url: "http://127.0.0.1:8181", apiKey: "sk-it's" };
+const TOLD = String.raw`SANDKASTEN_URL=http://127.0.0.1:8181 SANDKASTEN_API_KEY='sk-it'\''s' `;
+
+/** How a daemon that was started so is to be reached. */
+async function address(
+  name: string,
+  yaml: string,
+  { env = {}, flag }: { env?: Readonly<Record<string, string>>; flag?: string } = {},
+): Promise<string> {
+  await writeFile(join(scratch, name), yaml, { mode: 0o600 });
+  const file = flag === undefined ? {} : { file: flag };
+  const config = await loadConfig({ env, cwd: scratch, home: scratch, isRoot: false, ...file });
+  const options = (): { readonly config?: string } => (flag === undefined ? {} : { config: flag });
+  return addressForOthers({ host: { environment: { variables: env } }, options }, config, DAEMON);
+}
+
+it("a daemon of the file that is looked for is found without being told", async () => {
+  expect(await address("sandkasten.yaml", "listen: 127.0.0.1:8181\n")).toBe("");
+});
+
+it("a daemon of a file that was named is not, by whatever way it was named", async () => {
+  const yaml = "listen: 127.0.0.1:8181\n";
+  expect(await address("mine.yaml", yaml, { flag: "mine.yaml" })).toBe(TOLD);
+  const env = { SANDKASTEN_CONFIG: "mine.yaml" };
+  expect(await address("mine.yaml", yaml, { env })).toBe(TOLD);
+});
+
+it("neither is one of variables, or on a port that was merely free", async () => {
+  const env = { SANDKASTEN_LISTEN: "127.0.0.1:8181" };
+  expect(await address("sandkasten.yaml", "", { env })).toBe(TOLD);
+  expect(await address("sandkasten.yaml", "listen: 127.0.0.1:0\n")).toBe(TOLD);
+});

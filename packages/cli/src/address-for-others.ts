@@ -1,0 +1,36 @@
+/** What a command in another terminal has to be told to reach the daemon that was started here. */
+import type { Daemon } from "@sandkasten/daemon";
+import type { Config } from "@sandkasten/daemon/config";
+import type { GlobalOptions } from "./cli.ts";
+import type { Environment } from "./environment.ts";
+import { quoted } from "./exec-options.ts";
+
+/** How the configuration was found. */
+interface Starter {
+  readonly host: { readonly environment: Pick<Environment, "variables"> };
+  readonly options: () => Pick<GlobalOptions, "config">;
+}
+
+/** What a client needs of the configuration. */
+const NEEDED: ReadonlySet<string> = new Set(["listen", "data_dir", "api_key", "api_keys"]);
+
+/** Variables to put before a command; none when it finds the daemon by itself. */
+export function addressForOthers(
+  starter: Starter,
+  config: Config,
+  { url, apiKey }: Pick<Daemon, "url" | "apiKey">,
+): string {
+  return isFound(starter, config)
+    ? ""
+    : `SANDKASTEN_URL=${url} SANDKASTEN_API_KEY=${quoted(apiKey)} `;
+}
+
+/** Another terminal knows the defaults and the file that is looked for, but not our flags and variables. */
+function isFound({ host, options }: Starter, { listen, settings }: Config): boolean {
+  const { SANDKASTEN_CONFIG: named = "" } = host.environment.variables;
+  // Port 0 became another one, which stands nowhere.
+  if (options().config !== undefined || named !== "" || listen.port === 0) return false;
+  return settings
+    .filter(({ key }) => NEEDED.has(key))
+    .every(({ source }) => source.kind === "default" || source.kind === "file");
+}
