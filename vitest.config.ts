@@ -14,7 +14,7 @@ const sandboxTests = [
 ];
 
 const daemonTests = [
-  "tests/e2e/{documentation,http-contract,sdk}.test.ts",
+  "tests/e2e/{agent-examples,documentation,http-contract,sdk}.test.ts",
   "tests/torture/daemon-*.test.ts",
   "packages/cli/**/*.serial.test.ts",
   "packages/daemon/src/{store,journal}/**/*.serial.test.ts",

@@ -93,10 +93,10 @@ export const BUDGETS: readonly Budget[] = [
     atMost: 1,
   },
   {
-    what: "exec true among many idle sandboxes ≤ 1.5 × that with one",
+    what: "exec true among many idle sandboxes ≤ 1.5 × that beside them, with one",
     subject: "density/exec true, all",
     share: MEDIAN,
-    against: { series: "density/exec true, one" },
+    against: { series: "density/exec true, one beside all" },
     atMost: 1.5,
   },
   {

@@ -53,11 +53,11 @@ async function measureInARow(
   const contestants: Record<string, Contestant> = {
     "fork+exec+wait": () => spawnTimer.timeUs(["/bin/true"]),
     "shell, true": () => timeUs(() => run(channel, TRUE_IN_SHELL)),
+    "HTTP, shell, true": () => timeUs(() => session.exec("true")),
+    "HTTP, healthz": () => timeUs(healthz),
     "shell, /bin/true": () => timeUs(() => run(channel, { kind: "shell", text: "/bin/true" })),
     "process, /bin/true": () => timeUs(() => run(channel, TRUE_AS_PROCESS)),
     ping: () => timeUs(() => channel.ping()),
-    "HTTP, shell, true": () => timeUs(() => session.exec("true")),
-    "HTTP, healthz": () => timeUs(healthz),
   };
   if (docker !== undefined && container !== undefined)
     contestants["docker exec"] = everyRounds(DOCKER_EVERY_ROUNDS, () =>

@@ -1,0 +1,194 @@
+/** A real daemon to measure: a process and a data directory of its own, and nothing left afterwards. */
+import { fork } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
+import { mkdir, readdir, readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { composeEmbedded } from "@sandkasten/daemon";
+import type { CreateSession, SessionBody } from "@sandkasten/protocol";
+import type { BenchRuntime } from "./bench-machine.ts";
+import { BenchSession } from "./bench-session.ts";
+import { HttpClient } from "./http-client.ts";
+import { inParallel } from "./in-parallel.ts";
+
+const PROGRAM = join(import.meta.dirname, "daemon-process.ts");
+const STOP_TIMEOUT_MS = 20_000;
+const LOG_SHOWN = 2000;
+
+/** Without their prefix: `{ POOL: "host=4" }` is SANDKASTEN_POOL=host=4. */
+export type DaemonSettings = Readonly<Record<string, string>>;
+
+/** What the process says to us. */
+export type DaemonMessage =
+  | { readonly url: string; readonly apiKey: string }
+  | { readonly collected: true };
+
+export interface BenchDaemonOptions {
+  /** Of its own; made, and removed in the end. */
+  readonly directory: string;
+  readonly runtime: BenchRuntime;
+  readonly settings: DaemonSettings;
+}
+
+export class BenchDaemon implements AsyncDisposable {
+  readonly #options: BenchDaemonOptions;
+  #child: ChildProcess | undefined;
+  #client: HttpClient | undefined;
+
+  private constructor(options: BenchDaemonOptions) {
+    this.#options = options;
+  }
+
+  /** Starts with one sandbox made and destroyed, so that its image and disk template are there. */
+  static async start(options: BenchDaemonOptions): Promise<BenchDaemon> {
+    await mkdir(options.directory, { mode: 0o700 });
+    const daemon = new BenchDaemon(options);
+    try {
+      await daemon.#run();
+      await (await daemon.open()).destroy();
+      return daemon;
+    } catch (error) {
+      await daemon[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  get pid(): number {
+    return this.#running().pid ?? 0;
+  }
+
+  /** One connection that is kept; another one after a restart. */
+  get client(): HttpClient {
+    if (this.#client === undefined) throw new Error("the daemon does not run");
+    return this.#client;
+  }
+
+  async open(body: CreateSession = {}): Promise<BenchSession> {
+    return new BenchSession(
+      this,
+      await this.client.call<SessionBody>("POST", "/v1/sessions", body),
+    );
+  }
+
+  async pooledSandboxes(): Promise<number> {
+    const metrics = await this.client.text("GET", "/v1/metrics");
+    const pooled = /^sandkasten_pooled_sandboxes (\d+)$/mu.exec(metrics)?.[1];
+    if (pooled === undefined) throw new Error("the daemon's metrics do not count its pool");
+    return Number(pooled);
+  }
+
+  /** So that what it no longer needs does not count as growth. */
+  async collectGarbage(): Promise<void> {
+    const child = this.#running();
+    const collected = this.#message(child);
+    child.send("collect");
+    await collected;
+  }
+
+  /** Kills it without a warning and starts it again; answers the time from its start to listening. */
+  async restart(): Promise<number> {
+    await this.#kill();
+    return await this.#run();
+  }
+
+  /** Where the memory of each of its sandboxes is counted, from the launcher's notes. */
+  async memoryCgroups(): Promise<string[]> {
+    const directory = join(this.#dataDir, "sandboxes");
+    const ids = (await readdir(directory)).filter((name) => name.startsWith("sbx_"));
+    return await Promise.all(
+      ids.map(async (id) => {
+        const notes = await readFile(join(directory, id, "sandbox.json"), "utf8");
+        const { cgroups } = JSON.parse(notes) as { cgroups: Record<string, string> };
+        const cgroup = cgroups["memory"] ?? cgroups["unified"];
+        if (cgroup === undefined) throw new Error(`no cgroup counts the memory of ${id}`);
+        return cgroup;
+      }),
+    );
+  }
+
+  /** Ends the daemon, all its sandboxes and all its files, whatever state they are in. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stop();
+    const { runtime, directory } = this.#options;
+    const { backend } = await composeEmbedded({ dataDir: this.#dataDir, runtime });
+    await inParallel(await backend.list(), ({ id }) => backend.destroy(id));
+    await rm(directory, { recursive: true, force: true });
+  }
+
+  get #dataDir(): string {
+    return join(this.#options.directory, "data");
+  }
+
+  get #logPath(): string {
+    return join(this.#options.directory, "log");
+  }
+
+  #running(): ChildProcess {
+    if (this.#child === undefined) throw new Error("the daemon does not run");
+    return this.#child;
+  }
+
+  async #run(): Promise<number> {
+    const { runtime, settings } = this.#options;
+    const all = { LISTEN: "127.0.0.1:0", ...settings, RUNTIME: runtime, DATA_DIR: this.#dataDir };
+    const env = Object.fromEntries(
+      Object.entries(all).map(([name, value]) => [`SANDKASTEN_${name}`, value]),
+    );
+    const log = openSync(this.#logPath, "a", 0o600);
+    const startedMs = performance.now();
+    // Detached: an interrupt at the terminal is for us, and we end it.
+    const child = fork(PROGRAM, {
+      env: { PATH: process.env["PATH"], ...env },
+      stdio: ["ignore", log, log, "ipc"],
+      detached: true,
+    });
+    closeSync(log);
+    this.#child = child;
+    const message = await this.#message(child);
+    const elapsedMs = performance.now() - startedMs;
+    if (!("url" in message)) throw new Error("the daemon did not say where it listens");
+    this.#client = new HttpClient(message.url, message.apiKey);
+    return elapsedMs * 1000;
+  }
+
+  /** The next thing it says, or why it will never say anything. */
+  async #message(child: ChildProcess): Promise<DaemonMessage> {
+    const ended = new AbortController();
+    const end = once(child, "exit", { signal: ended.signal }).then(async ([code]) => {
+      const log = (await readFile(this.#logPath, "utf8")).slice(-LOG_SHOWN);
+      throw new Error(`the daemon ended with ${String(code)}: ${log}`);
+    });
+    const said = once(child, "message", { signal: ended.signal }) as Promise<[DaemonMessage]>;
+    try {
+      return (await Promise.race([said, end]))[0];
+    } finally {
+      ended.abort();
+      await Promise.allSettled([said, end]);
+    }
+  }
+
+  /** Lets it stop by itself, so that it can also write a profile; kills it when it does not. */
+  async #stop(): Promise<void> {
+    const child = this.#child;
+    if (child?.exitCode === null && child.connected) {
+      const exited = once(child, "exit");
+      this.#client?.close();
+      child.disconnect();
+      await Promise.race([exited, sleep(STOP_TIMEOUT_MS, undefined, { ref: false })]);
+    }
+    await this.#kill();
+  }
+
+  async #kill(): Promise<void> {
+    const child = this.#child;
+    this.#child = undefined;
+    this.#client?.close();
+    this.#client = undefined;
+    if (child?.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, "exit");
+    child.kill("SIGKILL");
+    await exited;
+  }
+}

@@ -1,0 +1,25 @@
+/**
+ * A daemon to measure, in a process of its own and configured by SANDKASTEN_* variables alone. It tells
+ * its parent where it listens, collects its garbage when it is asked to, and stops when it is let go.
+ */
+import { loadConfig, startDaemon } from "@sandkasten/daemon";
+import type { DaemonMessage } from "./bench-daemon.ts";
+import { collectGarbage } from "./process-memory.ts";
+
+const config = await loadConfig({
+  env: process.env,
+  cwd: "/",
+  home: "/nonexistent",
+  isRoot: process.getuid?.() === 0,
+});
+const daemon = await startDaemon(config);
+process.on("message", () => {
+  collectGarbage();
+  tell({ collected: true });
+});
+process.once("disconnect", () => void daemon.stop());
+tell({ url: daemon.url, apiKey: daemon.apiKey });
+
+function tell(message: DaemonMessage): void {
+  process.send?.(message);
+}

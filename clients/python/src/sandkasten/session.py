@@ -1,0 +1,113 @@
+"""A session: a sandbox, the shell in it that remembers, and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+from .exec_stream import ExecStream
+from .results import ExecResult, SessionInfo, from_body
+from .transport import Transport
+
+
+def session_path(session_id: str) -> str:
+    return f"/v1/sessions/{quote(session_id, safe='')}"
+
+
+class Session:
+    """`async with` destroys it at the end of the block."""
+
+    def __init__(self, transport: Transport, info: SessionInfo) -> None:
+        self._transport = transport
+        self._path = session_path(info.id)
+        self.info = info
+        """What was known of it when it was asked for."""
+
+    @property
+    def id(self) -> str:
+        return self.info.id
+
+    async def exec(
+        self,
+        cmd: str | Sequence[str],
+        timeout_ms: int | None = None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        output_budget_bytes: int | None = None,
+    ) -> ExecResult:
+        """Runs a command to its end.
+
+        Text runs in the session's shell, which remembers; a list of arguments runs as a process of
+        its own. What a command exits with is a result and never an error; one whose time was up
+        raises `COMMAND_TIMEOUT`, with what it printed in `error.result`. Cancelling the call does
+        not end the command.
+        """
+        body = _exec_body(cmd, timeout_ms, cwd, env, stdin)
+        if output_budget_bytes is not None:
+            body["output_budget_bytes"] = output_budget_bytes
+        answer = await self._transport.json("POST", f"{self._path}/exec", body=body)
+        return from_body(ExecResult, answer.body)
+
+    def exec_stream(
+        self,
+        cmd: str | Sequence[str],
+        timeout_ms: int | None = None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> ExecStream:
+        """Runs a command, when it is iterated over, and gives its output as it comes."""
+        body = _exec_body(cmd, timeout_ms, cwd, env, stdin)
+        return ExecStream(self._transport, f"{self._path}/exec/stream", body)
+
+    async def write(self, path: str, content: str | bytes) -> None:
+        """Writes a file whole, text as UTF-8. Paths that are not absolute start at /workspace."""
+        data = content.encode() if isinstance(content, str) else content
+        await self._transport.json("PUT", self._file, query={"path": path}, data=data)
+
+    async def read(self, path: str, max_bytes: int | None = None) -> bytes:
+        """A file's bytes: all of them, or the first so many."""
+        if max_bytes is not None and max_bytes < 0:
+            raise ValueError(f"max_bytes must not be negative, and is {max_bytes}")
+        return await self._transport.content(self._file, {"path": path}, max_bytes)
+
+    async def destroy(self) -> None:
+        """Ends it with all that runs in it. A second time is no error."""
+        await self._transport.json("DELETE", self._path)
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.destroy()
+
+    @property
+    def _file(self) -> str:
+        return f"{self._path}/fs/file"
+
+
+def _exec_body(
+    cmd: str | Sequence[str],
+    timeout_ms: int | None,
+    cwd: str | None,
+    env: Mapping[str, str] | None,
+    stdin: str | None,
+) -> dict[str, Any]:
+    asked = {
+        "cmd": cmd if isinstance(cmd, str) else list(cmd),
+        "timeout_ms": timeout_ms,
+        "cwd": cwd,
+        "env": None if env is None else dict(env),
+        "stdin": stdin,
+    }
+    return {name: value for name, value in asked.items() if value is not None}

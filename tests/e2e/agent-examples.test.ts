@@ -1,0 +1,225 @@
+/** Agents in a sandbox: the examples with a scripted model, and the Python client, on a real daemon. */
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { json } from "node:stream/consumers";
+import { promisify } from "node:util";
+import { SandboxClient } from "@sandkasten/sdk";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { agentTools } from "../../examples/agent-tools.ts";
+import { codeBlocks } from "../support/markdown.ts";
+import { TestDaemon } from "../support/test-daemon.ts";
+
+const run = promisify(execFile);
+const SCRIPT = "a, b = 0, 1\nfor _ in range(15):\n    print(a, end=' ')\n    a, b = b, a + b\n";
+const FIBONACCI = "0 1 1 2 3 5 8 13 21 34 55 89 144 233 377 ";
+
+const python = { PYTHONPATH: "clients/python/src", PYTHONDONTWRITEBYTECODE: "1" };
+const hasPythonAgents = await run("python3", ["-c", "from agents import function_tool"]).then(
+  () => true,
+  () => false,
+);
+
+let daemon: TestDaemon;
+beforeAll(async () => {
+  const names = ["typescript", "python", "refused", "client", "guide", "tools"];
+  const keys = names.map((name) => `${name}=key-of-${name}`).join(",");
+  daemon = await TestDaemon.start({ settings: { API_KEYS: keys } });
+});
+afterAll(async () => {
+  await daemon[Symbol.asyncDispose]();
+});
+
+const clientOf = (name: string): SandboxClient =>
+  new SandboxClient({ baseUrl: daemon.url, apiKey: `key-of-${name}` });
+
+async function statusesOf(name: string): Promise<readonly string[]> {
+  const sessions = await Array.fromAsync(clientOf(name).sessions());
+  return sessions.map(({ status }) => status);
+}
+
+/** What an agent is told of its environment; each has a key of its own, so that its sessions are known. */
+const environment = (name: string, more: Readonly<Record<string, string>> = {}) => ({
+  cwd: process.cwd(),
+  env: {
+    PATH: process.env["PATH"],
+    NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
+    SANDKASTEN_URL: daemon.url,
+    SANDKASTEN_API_KEY: `key-of-${name}`,
+    ...more,
+  },
+});
+
+interface ModelRequest {
+  readonly tools: readonly { readonly name: string; readonly strict: boolean }[];
+  readonly input: readonly { readonly type?: string; readonly output?: string }[];
+}
+
+/** Speaks the Responses API. What it says depends on nothing but what the tools answered. */
+class ScriptedModel implements AsyncDisposable {
+  readonly requests: ModelRequest[] = [];
+  readonly #server: Server;
+
+  private constructor(server: Server) {
+    this.#server = server;
+  }
+
+  static async start(isRefusing = false): Promise<ScriptedModel> {
+    const model = new ScriptedModel(
+      createServer((request, response) => {
+        void json(request).then((body) => {
+          model.requests.push(body as ModelRequest);
+          const isAsked = request.url === "/v1/responses" && !isRefusing;
+          response.writeHead(isAsked ? 200 : 400, { "content-type": "application/json" });
+          response.end(
+            JSON.stringify(isAsked ? model.#next() : { error: { message: "not today" } }),
+          );
+        });
+      }),
+    );
+    model.#server.listen(0, "127.0.0.1");
+    await once(model.#server, "listening");
+    return model;
+  }
+
+  get environment(): Readonly<Record<string, string>> {
+    const { port } = this.#server.address() as AddressInfo;
+    return {
+      OPENAI_BASE_URL: `http://127.0.0.1:${port}/v1`,
+      OPENAI_API_KEY: "of-nobody",
+      // The Python SDK reports runs to its maker otherwise.
+      OPENAI_AGENTS_DISABLE_TRACING: "1",
+    };
+  }
+
+  /** What the tools have answered, as the model sees it. */
+  get toolOutputs(): readonly string[] {
+    const items = this.requests.at(-1)?.input ?? [];
+    return items
+      .filter(({ type }) => type === "function_call_output")
+      .map(({ output }) => output ?? "");
+  }
+
+  #next(): object {
+    const answered = this.toolOutputs;
+    const calls = [
+      { name: "write_file", input: { path: "fib.py", content: SCRIPT } },
+      { name: "read_file", input: { path: "/workspace/fib.py" } },
+      { name: "exec", input: { cmd: "cd /tmp && python3 /workspace/fib.py", timeout_ms: 10_000 } },
+    ];
+    const call = calls[answered.length];
+    const item =
+      call === undefined
+        ? {
+            type: "message",
+            role: "assistant",
+            content: [{ type: "output_text", text: `I saw: ${answered.at(-1)}`, annotations: [] }],
+          }
+        : {
+            type: "function_call",
+            call_id: `call_${answered.length}`,
+            name: call.name,
+            arguments: JSON.stringify(call.input),
+          };
+    return {
+      id: `resp_${answered.length}`,
+      object: "response",
+      created_at: 0,
+      status: "completed",
+      model: "scripted",
+      parallel_tool_calls: false,
+      tool_choice: "auto",
+      tools: [],
+      output: [{ id: `item_${answered.length}`, status: "completed", ...item }],
+      usage: {
+        input_tokens: 1,
+        input_tokens_details: { cached_tokens: 0 },
+        output_tokens: 1,
+        output_tokens_details: { reasoning_tokens: 0 },
+        total_tokens: 2,
+      },
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+}
+
+async function runAgent(name: string, program: string, file: string): Promise<void> {
+  await using model = await ScriptedModel.start();
+  const { stdout } = await run(
+    program,
+    [file],
+    environment(name, { ...python, ...model.environment }),
+  );
+  const seen = `exit=0\ncwd=/tmp\n---\n${FIBONACCI}`;
+  expect(stdout).toBe(`I saw: ${seen}\n`);
+  expect(model.toolOutputs).toEqual(["wrote fib.py", SCRIPT, seen]);
+  expect(model.requests[0]?.tools.map(({ name: tool, strict }) => [tool, strict])).toEqual([
+    ["exec", true],
+    ["write_file", true],
+    ["read_file", true],
+  ]);
+  expect(await statusesOf(name)).toEqual(["destroyed"]);
+}
+
+describe.concurrent("an agent", () => {
+  it("of the OpenAI Agents SDK writes a program, runs it in its sandbox and leaves none", async () => {
+    await runAgent("typescript", process.execPath, "examples/openai-agents/agent.ts");
+  });
+
+  it.skipIf(!hasPythonAgents)("of the OpenAI Agents SDK for Python does the same", async () => {
+    await runAgent("python", "python3", "examples/openai-agents/agent.py");
+  });
+
+  it("whose model fails leaves no sandbox either", async () => {
+    await using model = await ScriptedModel.start(true);
+    const file = "examples/openai-agents/agent.ts";
+    const failed = run(process.execPath, [file], environment("refused", model.environment));
+    await expect(failed).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("not today") as string,
+    });
+    expect(await statusesOf("refused")).toEqual(["destroyed"]);
+  });
+
+  it("sees that a command was too slow, and what is wrong with its own call", async () => {
+    await using session = await clientOf("tools").createSession({ image: "host" });
+    const [exec, write] = agentTools(session);
+    expect(await exec?.run({ cmd: "echo begun; sleep 1000", timeout_ms: 300 })).toBe(
+      "exit=timeout\ncwd=/workspace\n---\nbegun\n",
+    );
+    expect(await exec?.run({ cmd: "exit 3", timeout_ms: null })).toBe(
+      "exit=3\ncwd=/workspace\n---\n",
+    );
+    await expect(exec?.run({ cmd: "true", timeout_ms: "1" })).rejects.toThrow('"timeout_ms" must');
+    await expect(write?.run({ path: "x" })).rejects.toThrow('"content" must be text');
+    await expect(write?.run(null)).rejects.toThrow("an object is expected");
+  });
+});
+
+describe.concurrent("the Python client", () => {
+  it("passes its tests", async () => {
+    const tests = ["-W", "error", "-m", "unittest", "discover", "--start", "clients/python/tests"];
+    const { stderr } = await run("python3", tests, environment("client", python));
+    expect(stderr).toMatch(/^Ran [1-9][0-9]+ tests in .*\n\nOK\n$/m);
+    expect(await statusesOf("client")).not.toContain("running");
+  });
+
+  it("does what its guide shows", async () => {
+    const [program] = codeBlocks(await readFile("docs/guides/agents.md", "utf8"), "python");
+    const { stdout } = await run(
+      "python3",
+      ["-c", program?.text ?? ""],
+      environment("guide", python),
+    );
+    expect(stdout).toBe(program?.output ?? "");
+    expect(await statusesOf("guide")).toEqual(["destroyed"]);
+  });
+});
