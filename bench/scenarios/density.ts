@@ -19,12 +19,31 @@ export const density: Scenario = {
 };
 
 async function measure(context: BenchContext): Promise<Series[]> {
-  const { densitySandboxes: count, signal, progress } = context;
+  const { densitySandboxes: count, progress } = context;
   await using small = await context.startDaemon();
   await using daemon = await context.startDaemon({ QUOTAS_MAX_SESSIONS: String(count + 2) });
   const beside = await usedSession(small, 0);
   const first = await usedSession(daemon, 0);
   const before = await measureCommands(context, "one", { "exec true, one": first });
+  const { sessions, series: populating } = await populate(context, daemon, first);
+  const among = await measureCommands(context, "all", {
+    "exec true, one beside all": beside,
+    "exec true, all": first,
+    "exec true, each in turn": sessions,
+  });
+  const restarts = await measureRestarts(context, small, daemon, sessions);
+  progress(`destroying ${count - 1}`);
+  await inParallel(sessions.slice(1), (session) => session.destroy());
+  const after = await measureCommands(context, "one", { "exec true, one": first });
+  return [...joined([...before, ...after]), ...among, ...restarts, ...populating];
+}
+
+/** Makes all the others, and tells how long they took and what they take. */
+async function populate(
+  { densitySandboxes: count, signal, progress }: BenchContext,
+  daemon: BenchDaemon,
+  first: BenchSession,
+): Promise<{ readonly sessions: readonly BenchSession[]; readonly series: readonly Series[] }> {
   await daemon.collectGarbage();
   const rssBefore = rssBytes(daemon.pid);
   const availableBefore = availableBytes();
@@ -32,8 +51,8 @@ async function measure(context: BenchContext): Promise<Series[]> {
   const createUs: number[] = [];
   while (sessions.length < count) {
     signal.throwIfAborted();
-    if (sessions.length % 20 === 0) progress(`${sessions.length} of ${count} made`);
     const number = sessions.length;
+    if (number % 20 === 0) progress(`${number} of ${count} made`);
     createUs.push(
       await timeUs(async () => {
         sessions.push(await usedSession(daemon, number));
@@ -41,34 +60,21 @@ async function measure(context: BenchContext): Promise<Series[]> {
     );
   }
   await daemon.collectGarbage();
+  const tenth = Math.ceil(count / 10);
   const added = count - 1;
-  const memory = {
-    "daemon's share": [(rssBytes(daemon.pid) - rssBefore) / added],
-    "machine, each": [(availableBefore - availableBytes()) / added],
-    "cgroup, each": await chargedBytes(sessions.slice(1)),
+  const daemonShare = (rssBytes(daemon.pid) - rssBefore) / added;
+  const machineShare = (availableBefore - availableBytes()) / added;
+  return {
+    sessions,
+    series: [
+      timed("create + true, first tenth", createUs.slice(0, tenth)),
+      timed("create + true, last tenth", createUs.slice(-tenth)),
+      sized("memory, daemon's share", [daemonShare]),
+      sized("memory, cgroup", await chargedBytes(sessions.slice(1))),
+      // What others on the machine take or give back meanwhile is in it, too.
+      sized("memory, all of the machine", [machineShare]),
+    ],
   };
-  const among = await measureCommands(context, "all", {
-    "exec true, one beside all": beside,
-    "exec true, all": first,
-    "exec true, each in turn": sessions,
-  });
-  const restarts = await measureRestarts(context, small, daemon, sessions);
-  progress(`destroying ${added}`);
-  await inParallel(sessions.slice(1), (session) => session.destroy());
-  const after = await measureCommands(context, "one", { "exec true, one": first });
-  return [
-    ...joined([...before, ...after]),
-    ...among,
-    ...restarts,
-    timed("create + true, first tenth", createUs.slice(0, Math.ceil(count / 10))),
-    timed("create + true, last tenth", createUs.slice(-Math.ceil(count / 10))),
-    ...Object.entries(memory).map(([name, samples]): Series => ({
-      scenario: density.name,
-      name: `memory: ${name}`,
-      unit: "bytes",
-      samples,
-    })),
-  ];
 }
 
 /** A session whose shell remembers which one it is. */
@@ -170,4 +176,8 @@ function joined(series: readonly Series[]): Series[] {
 
 function timed(name: string, samples: readonly number[]): Series {
   return { scenario: density.name, name, unit: "us", samples };
+}
+
+function sized(name: string, samples: readonly number[]): Series {
+  return { scenario: density.name, name, unit: "bytes", samples };
 }
