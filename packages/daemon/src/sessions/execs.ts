@@ -21,7 +21,8 @@ const MAX_SHOWN_COMMAND = 4096;
 const LATE_OUTPUT_WAIT_MS = 50;
 /** Ended commands of one session whose background is followed; each holds a file open. */
 const MAX_LATE_OUTPUTS = 16;
-const FOLLOW_PAGE_BYTES = 1024 * 1024;
+/** Small enough that what is made of a page is soon collected. */
+const FOLLOW_PAGE_BYTES = 128 * 1024;
 /** Commands of one session that may wait for the shell. */
 const MAX_QUEUED = 1024;
 

@@ -26,6 +26,28 @@ describe("OutputBudget", () => {
     expect(truncated).toBe(true);
   });
 
+  it("has the true head and tail, whatever the pieces and however small the budget", () => {
+    const streams = fc.constantFrom("stdout" as const, "stderr" as const);
+    const piece = fc.tuple(streams, fc.uint8Array({ maxLength: 30 }));
+    fc.assert(
+      fc.property(fc.array(piece), fc.integer({ min: 0, max: 60 }), (pieces, room) => {
+        const budget = new OutputBudget(room);
+        for (const [stream, bytes] of pieces) budget.add(stream, bytes);
+        const all = Buffer.concat(pieces.map(([, bytes]) => bytes)).toString("latin1");
+        const { output, truncated } = budget.collect();
+        const text = Buffer.from(output).toString("latin1");
+        expect(truncated).toBe(all.length > room);
+        if (!truncated) expect(text).toBe(all);
+        else {
+          const [head = "", tail = ""] = text.split(/\n\[[^\]]*omitted[^\]]*\]\n/u);
+          expect(all.startsWith(head)).toBe(true);
+          expect(all.endsWith(tail)).toBe(true);
+          expect(head.length + tail.length).toBeGreaterThanOrEqual(room - 6);
+        }
+      }),
+    );
+  });
+
   it("never holds more than its budget", () => {
     const budget = new OutputBudget(100);
     for (let i = 0; i < 1000; i++) budget.add("stdout", Buffer.alloc(77, i));

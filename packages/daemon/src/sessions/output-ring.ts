@@ -1,0 +1,105 @@
+/** The newest output within a budget, in memory that is used over and over: a flood leaves no garbage behind. */
+import type { OutputStream } from "@sandkasten/protocol";
+
+const FIRST_CAPACITY_BYTES = 1024;
+/** What one more change between the streams costs beside the bytes; the first ones are free. */
+const RUN_COST = 64;
+const FREE_RUNS = 1024;
+
+/** So many bytes of one stream, one after the other. */
+interface Run {
+  readonly stream: OutputStream;
+  bytes: number;
+}
+
+export class OutputRing {
+  readonly #budget: number;
+  #ring: Buffer = Buffer.alloc(0);
+  #start = 0;
+  #bytes = 0;
+  #runs: Run[] = [];
+  /** Runs at the front that are gone already. */
+  #gone = 0;
+
+  constructor(budgetBytes: number) {
+    this.#budget = budgetBytes;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** The bytes, and what it takes to know whose they are. */
+  get cost(): number {
+    return this.#bytes + Math.max(0, this.#runs.length - this.#gone - FREE_RUNS) * RUN_COST;
+  }
+
+  /** How much can come before the oldest goes. */
+  get room(): number {
+    return Math.max(0, this.#budget - this.cost);
+  }
+
+  /** Copies the bytes; the oldest make room for them. */
+  add(stream: OutputStream, bytes: Uint8Array): void {
+    const kept = bytes.subarray(Math.max(0, bytes.length - this.#budget));
+    if (kept.length === 0) return;
+    this.#dropFirst(this.#bytes + kept.length - this.#budget);
+    this.#write(kept);
+    const last = this.#runs.length > this.#gone ? this.#runs.at(-1) : undefined;
+    if (last?.stream === stream) last.bytes += kept.length;
+    else this.#runs.push({ stream, bytes: kept.length });
+    while (this.cost > this.#budget) this.#dropFirst(this.cost - this.#budget);
+  }
+
+  /** What is kept, of one stream or of both as they came. */
+  of(stream: OutputStream | undefined): Buffer {
+    const all = Buffer.allocUnsafe(this.#bytes);
+    const toEnd = this.#ring.copy(all, 0, this.#start, this.#start + this.#bytes);
+    this.#ring.copy(all, toEnd, 0, this.#bytes - toEnd);
+    if (stream === undefined) return all;
+    let at = 0;
+    const own: Buffer[] = [];
+    for (const run of this.#runs.slice(this.#gone)) {
+      if (run.stream === stream) own.push(all.subarray(at, at + run.bytes));
+      at += run.bytes;
+    }
+    return Buffer.concat(own);
+  }
+
+  #write(bytes: Uint8Array): void {
+    this.#reserve(this.#bytes + bytes.length);
+    const at = (this.#start + this.#bytes) % this.#ring.length;
+    const first = Math.min(bytes.length, this.#ring.length - at);
+    this.#ring.set(bytes.subarray(0, first), at);
+    this.#ring.set(bytes.subarray(first), 0);
+    this.#bytes += bytes.length;
+  }
+
+  #reserve(bytes: number): void {
+    if (bytes <= this.#ring.length) return;
+    const capacity = Math.max(bytes, FIRST_CAPACITY_BYTES, 2 * this.#ring.length);
+    const larger = Buffer.allocUnsafeSlow(Math.min(this.#budget, capacity));
+    this.of(undefined).copy(larger);
+    this.#ring = larger;
+    this.#start = 0;
+  }
+
+  #dropFirst(bytes: number): void {
+    let left = Math.min(bytes, this.#bytes);
+    if (left <= 0) return;
+    this.#start = (this.#start + left) % this.#ring.length;
+    this.#bytes -= left;
+    while (left > 0) {
+      const first = this.#runs[this.#gone];
+      if (first === undefined) return;
+      const dropped = Math.min(left, first.bytes);
+      first.bytes -= dropped;
+      left -= dropped;
+      if (first.bytes === 0) this.#gone += 1;
+    }
+    if (this.#gone > FREE_RUNS && this.#gone > this.#runs.length / 2) {
+      this.#runs = this.#runs.slice(this.#gone);
+      this.#gone = 0;
+    }
+  }
+}
