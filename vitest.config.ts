@@ -1,7 +1,7 @@
 /**
- * What needs no sandbox runs side by side, and so does what asks a daemon of its own; what measures
- * sandboxes runs one by one, and what attacks the disk, file calls and the runner, or interrupts
- * create, runs a second time on another runtime.
+ * Nearly everything runs side by side, each file with a data directory of its own; what measures the
+ * machine runs alone, and what attacks the disk, file calls and the runner, or interrupts create, runs
+ * a second time on another runtime.
  */
 import { configDefaults, defineConfig } from "vitest/config";
 import { reportPathVariable, TallyReporter } from "./scripts/tally-reporter.ts";
@@ -19,6 +19,9 @@ const daemonTests = [
   "packages/cli/**/*.serial.test.ts",
   "packages/daemon/src/{store,journal}/**/*.serial.test.ts",
 ];
+
+/** What needs the machine for itself, because it looks at shares, times or all of its memory. */
+const measuringTests = ["tests/hostile/resources*.test.ts", "tests/support/oracles/*.test.ts"];
 
 const reportPath = process.env[reportPathVariable];
 
@@ -42,12 +45,11 @@ export default defineConfig({
         test: {
           name: "sandbox",
           include: sandboxTests,
-          exclude: [...configDefaults.exclude, ...daemonTests],
+          exclude: [...configDefaults.exclude, ...daemonTests, ...measuringTests],
           provide: { runtime: "crun" },
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          fileParallelism: false,
-          maxWorkers: 1,
+          maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },
       },
@@ -58,7 +60,7 @@ export default defineConfig({
           testTimeout: 120_000,
           hookTimeout: 120_000,
           maxWorkers: 2,
-          sequence: { groupOrder: 3 },
+          sequence: { groupOrder: 1 },
         },
       },
       {
@@ -66,15 +68,37 @@ export default defineConfig({
           name: "sandbox on runc",
           include: [
             "tests/hostile/{files,runner}-*.test.ts",
-            "tests/hostile/resources-{disk,output}.test.ts",
             "tests/torture/create-faults.test.ts",
           ],
           provide: { runtime: "runc" },
           testTimeout: 120_000,
           hookTimeout: 120_000,
+          maxWorkers: 2,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          name: "measuring",
+          include: measuringTests,
+          provide: { runtime: "crun" },
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           fileParallelism: false,
           maxWorkers: 1,
           sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        test: {
+          name: "measuring on runc",
+          include: ["tests/hostile/resources-{disk,output}.test.ts"],
+          provide: { runtime: "runc" },
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          fileParallelism: false,
+          maxWorkers: 1,
+          sequence: { groupOrder: 3 },
         },
       },
     ],

@@ -55,7 +55,7 @@ export class Execs implements ExecService {
       throw error;
     }
     if (begun instanceof Recording) {
-      this.#keep(this.#run(session, begun, options));
+      this.#keep(begun, this.#run(session, begun, options));
       return begun.row;
     }
     await session.leave();
@@ -76,7 +76,7 @@ export class Execs implements ExecService {
         leave?.();
       }
     });
-    this.#keep(resumed);
+    this.#keep(recording, resumed);
   }
 
   /** Resolves when nothing is being recorded any more. */
@@ -84,7 +84,8 @@ export class Execs implements ExecService {
     await Promise.all(this.#underWay);
   }
 
-  #keep(work: Promise<void>): void {
+  #keep(recording: Recording, work: Promise<void>): void {
+    recording.settled = work;
     this.#underWay.add(work);
     void work.finally(() => this.#underWay.delete(work));
   }
@@ -120,6 +121,9 @@ export class Execs implements ExecService {
     const recording = this.#recording(caller, sessionId, execId);
     if (recording === undefined) return await this.#stored(caller, sessionId, execId);
     await within(recording.ended, timeoutMs, signal);
+    const { endReason } = recording.row;
+    // Whoever hears that the sandbox is gone shall find the session so, too.
+    if (endReason === "sandbox_gone" || endReason === "unknown") await recording.settled;
     return recording.row;
   }
 

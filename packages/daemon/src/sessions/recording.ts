@@ -37,6 +37,8 @@ export class Recording {
   readonly budget: OutputBudget | undefined;
   /** Gives up a command that still waits for its turn. */
   readonly queue = new AbortController();
+  /** Resolves when all that its end brings about has been done. */
+  settled: Promise<void> = Promise.resolve();
   readonly #parts: RecordingParts;
   readonly #isTerminal: boolean;
   readonly #followers = new Set<Follower>();
