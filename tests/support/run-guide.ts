@@ -26,7 +26,7 @@ const MARK = "--- block ";
  */
 export async function runGuide(blocks: readonly CodeBlock[], directory: string): Promise<GuideRun> {
   await mkdir(directory, { recursive: true });
-  for (const name of ["packages", "examples"])
+  for (const name of ["packages", "examples", "scripts", "node_modules"])
     await symlink(join(ROOT, name), join(directory, name));
   const script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT"];
   for (const [index, { text }] of blocks.entries()) {
