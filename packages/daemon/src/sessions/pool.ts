@@ -6,6 +6,8 @@ import type { Log } from "../ports/log.ts";
 import { newSandboxId } from "./ids.ts";
 import type { PoolEntry } from "./settings.ts";
 
+const REFILL_DELAY_MS = 50;
+
 export interface PoolParts {
   readonly backend: Backend;
   readonly images: ImageStore;
@@ -29,6 +31,7 @@ export class Pool {
   /** Those that could not be destroyed yet. */
   readonly #unwanted = new Set<string>();
   #filling: Promise<void> | undefined;
+  #soon: NodeJS.Timeout | undefined;
   #stopped = false;
 
   constructor(entries: readonly PoolEntry[], parts: PoolParts) {
@@ -46,6 +49,8 @@ export class Pool {
 
   /** Makes what is missing, in the background. Called at the start, after each hand-out and at every tick of the reaper. */
   refill(): void {
+    clearTimeout(this.#soon);
+    this.#soon = undefined;
     if (this.#stopped || this.#shelves.length === 0) return;
     this.#filling ??= this.#destroyUnwanted()
       .then(() => this.#fill())
@@ -54,9 +59,15 @@ export class Pool {
       });
   }
 
-  /** Resolves when nothing is being made. */
+  /** Resolves when nothing is being made, nor about to be. */
   async settled(): Promise<void> {
+    if (this.#soon !== undefined) this.refill();
     await this.#filling;
+  }
+
+  /** Making a sandbox takes the machine's time, which the one who just got one shall have first. */
+  #refillSoon(): void {
+    this.#soon ??= setTimeout(() => this.refill(), REFILL_DELAY_MS);
   }
 
   /** A living sandbox of this image as it is now, if there is one. */
@@ -68,7 +79,7 @@ export class Pool {
         const [pooled] = place < 0 ? [] : shelf.waiting.splice(place, 1);
         if (pooled === undefined) break;
         if (await this.#isGood(pooled)) {
-          this.refill();
+          this.#refillSoon();
           return pooled;
         }
         await this.#discard(pooled);
@@ -80,6 +91,7 @@ export class Pool {
 
   async stop(): Promise<void> {
     this.#stopped = true;
+    clearTimeout(this.#soon);
     await this.#filling;
     for (const { waiting } of this.#shelves)
       for (const pooled of waiting.splice(0)) await this.#discard(pooled);
