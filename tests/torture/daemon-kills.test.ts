@@ -1,6 +1,10 @@
 /** Threats 60, 61, 62, 68: a daemon or its sandboxes killed at every moment leave nothing half done. */
+import { once } from "node:events";
 import { readFile, readdir } from "node:fs/promises";
+import { request } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { daemonTraces, expectTraces } from "../support/oracles/daemon-traces.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
@@ -139,9 +143,9 @@ describe("a stop", () => {
     });
     const exec = `/v1/sessions/${id}/execs/${String(body["exec_id"])}`;
     await daemon.call("GET", `${exec}/output?wait_ms=10000`);
-    const waiting = daemon.call("POST", `${exec}/wait`, {});
+    const waiting = await begin(daemon, `${exec}/wait`);
     expect(await daemon.kill("SIGTERM")).toBe(0);
-    expect(await waiting).toMatchObject({
+    expect(await waiting.answer).toMatchObject({
       status: 503,
       body: { error_code: "SANDBOX_UNREACHABLE" },
     });
@@ -180,6 +184,22 @@ describe("many sessions", () => {
     expect(await openFiles(daemon)).toBeLessThanOrEqual(descriptors + 8);
   });
 });
+
+/** Sends a request and resolves when the daemon has begun to serve it, which its 100 Continue says. */
+async function begin({ url, apiKey }: TestDaemon, path: string) {
+  const sent = request(`${url}${path}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${apiKey}`, expect: "100-continue", "content-length": 2 },
+  });
+  const answer = once(sent, "response").then(async ([response]: IncomingMessage[]) => {
+    const body = response === undefined ? "" : await text(response);
+    return { status: response?.statusCode, body: JSON.parse(body) as unknown };
+  });
+  sent.flushHeaders();
+  await once(sent, "continue");
+  sent.end("{}");
+  return { answer };
+}
 
 async function openFiles({ pid }: TestDaemon): Promise<number> {
   return (await readdir(`/proc/${pid}/fd`)).length;
