@@ -1,8 +1,9 @@
 /** Commands of sessions: started once, recorded on the host, read by cursor during and after. */
-import { MAX_COMMAND_BYTES, SandboxError } from "@sandkasten/protocol";
-import type { ExecCommand, ExecOptions, TerminalSize } from "../ports/channel.ts";
+import { SandboxError } from "@sandkasten/protocol";
+import type { ExecOptions, TerminalSize } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow, Page } from "../ports/session-store.ts";
+import { checkCommand, shownCommand } from "./exec-command.ts";
 import { FinishedRecordings } from "./finished-recordings.ts";
 import { newExecId } from "./ids.ts";
 import { LateOutput } from "./late-output.ts";
@@ -15,8 +16,8 @@ import { hashOf } from "./session-plan.ts";
 import type { SessionTable } from "./session-table.ts";
 import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
+import { within } from "./within.ts";
 
-const MAX_SHOWN_COMMAND = 4096;
 /** Time for the sandbox to say whether a command that has ended has printed more since. */
 const LATE_OUTPUT_WAIT_MS = 50;
 /** Ended commands of one session whose background is followed; each holds a file open. */
@@ -491,31 +492,6 @@ function isEmpty(page: JournalPage): boolean {
   return page.chunks.length === 0 && page.skippedBytes === 0;
 }
 
-function shownCommand(command: ExecCommand): string | readonly string[] {
-  if (command.kind === "shell")
-    return Buffer.from(command.text).toString("utf8").slice(0, MAX_SHOWN_COMMAND);
-  let room = MAX_SHOWN_COMMAND;
-  return command.argv
-    .map((argument) => {
-      const shown = argument.slice(0, room);
-      room -= shown.length;
-      return shown;
-    })
-    .filter((argument, index) => argument !== "" || command.argv[index] === "");
-}
-
-function checkCommand(command: ExecCommand): void {
-  const parts = command.kind === "shell" ? [command.text] : command.argv;
-  const bytes = parts.reduce((sum, part) => sum + Buffer.byteLength(part), 0);
-  if (bytes > MAX_COMMAND_BYTES)
-    throw new SandboxError(
-      "PAYLOAD_TOO_LARGE",
-      `the command has ${bytes} bytes, ${MAX_COMMAND_BYTES} are allowed; write it to a file and run that`,
-    );
-  if (parts.some((part) => (typeof part === "string" ? part.includes("\0") : part.includes(0))))
-    throw new SandboxError("INVALID_REQUEST", "the command contains a NUL, which no shell takes");
-}
-
 function sameRequest(existing: ExecRow, requestHash: string): ExecRow {
   if (existing.requestHash === requestHash) return existing;
   throw new SandboxError(
@@ -531,27 +507,4 @@ function tooMany(caller: Caller): SandboxError {
     `${caller.maxRunningExecs} commands may run at once; wait for some to end`,
     { details: { max_running_execs: caller.maxRunningExecs } },
   );
-}
-
-/** Waits for something, but no longer than a time, and not for a caller who has gone. */
-async function within(
-  event: Promise<unknown>,
-  timeoutMs: number | undefined,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const over = Promise.withResolvers<unknown>();
-  const timer = timeoutMs === undefined ? undefined : setTimeout(over.resolve, timeoutMs);
-  const giveUp = (): void => {
-    const cause: unknown = signal?.reason;
-    over.reject(new SandboxError("CANCELLED", "the caller gave the request up", { cause }));
-  };
-  if (signal?.aborted === true) giveUp();
-  signal?.addEventListener("abort", giveUp, { once: true });
-  event.then(over.resolve, over.reject);
-  try {
-    await over.promise;
-  } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener("abort", giveUp);
-  }
 }

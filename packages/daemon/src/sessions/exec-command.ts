@@ -1,0 +1,30 @@
+/** Commands as they are checked, and as they are shown. */
+import { MAX_COMMAND_BYTES, SandboxError } from "@sandkasten/protocol";
+import type { ExecCommand } from "../ports/channel.ts";
+
+const MAX_SHOWN_COMMAND = 4096;
+
+export function shownCommand(command: ExecCommand): string | readonly string[] {
+  if (command.kind === "shell")
+    return Buffer.from(command.text).toString("utf8").slice(0, MAX_SHOWN_COMMAND);
+  let room = MAX_SHOWN_COMMAND;
+  return command.argv
+    .map((argument) => {
+      const shown = argument.slice(0, room);
+      room -= shown.length;
+      return shown;
+    })
+    .filter((argument, index) => argument !== "" || command.argv[index] === "");
+}
+
+export function checkCommand(command: ExecCommand): void {
+  const parts = command.kind === "shell" ? [command.text] : command.argv;
+  const bytes = parts.reduce((sum, part) => sum + Buffer.byteLength(part), 0);
+  if (bytes > MAX_COMMAND_BYTES)
+    throw new SandboxError(
+      "PAYLOAD_TOO_LARGE",
+      `the command has ${bytes} bytes, ${MAX_COMMAND_BYTES} are allowed; write it to a file and run that`,
+    );
+  if (parts.some((part) => (typeof part === "string" ? part.includes("\0") : part.includes(0))))
+    throw new SandboxError("INVALID_REQUEST", "the command contains a NUL, which no shell takes");
+}
