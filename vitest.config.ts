@@ -14,10 +14,16 @@ const sandboxTests = [
 ];
 
 const daemonTests = [
-  "tests/e2e/{agent-examples,documentation,http-contract,sdk}.test.ts",
+  "tests/e2e/{agent-examples,documentation,http-contract,sdk*}.test.ts",
   "tests/torture/daemon-*.test.ts",
   "packages/cli/**/*.serial.test.ts",
   "packages/daemon/src/{store,journal}/**/*.serial.test.ts",
+];
+
+/** Tests that need a Docker engine, which one set-up starts for all of them. */
+const dockerTests = [
+  "packages/daemon/src/backends/docker/**/*.test.ts",
+  "tests/docker/**/*.test.ts",
 ];
 
 /** What needs the machine for itself, because it looks at shares, times or all of its memory. */
@@ -45,7 +51,7 @@ export default defineConfig({
         test: {
           name: "sandbox",
           include: sandboxTests,
-          exclude: [...configDefaults.exclude, ...daemonTests, ...measuringTests],
+          exclude: [...configDefaults.exclude, ...daemonTests, ...dockerTests, ...measuringTests],
           provide: { runtime: "crun" },
           testTimeout: 120_000,
           hookTimeout: 120_000,
@@ -57,6 +63,17 @@ export default defineConfig({
         test: {
           name: "daemon",
           include: daemonTests,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          maxWorkers: 2,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          name: "docker",
+          include: dockerTests,
+          globalSetup: "tests/support/docker-for-run.ts",
           testTimeout: 120_000,
           hookTimeout: 120_000,
           maxWorkers: 2,

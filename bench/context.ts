@@ -1,7 +1,7 @@
 /** What every scenario is given to work with. */
 import type { BenchDaemon, DaemonSettings } from "./bench-daemon.ts";
 import type { BenchMachine, BenchRuntime } from "./bench-machine.ts";
-import type { DockerEngine } from "./docker-engine.ts";
+import type { BenchDocker } from "./bench-docker.ts";
 import type { Series } from "./series.ts";
 import type { SpawnTimer } from "./spawn-timer.ts";
 
@@ -17,7 +17,7 @@ export interface BenchContext {
   readonly startDaemon: (settings?: DaemonSettings) => Promise<BenchDaemon>;
   readonly spawnTimer: SpawnTimer;
   /** Present when comparing with Docker was asked for. */
-  readonly docker: DockerEngine | undefined;
+  readonly docker: BenchDocker | undefined;
   /** How many sandboxes sit idle while their memory is measured. */
   readonly idleSandboxes: number;
   /** How many sandboxes there are at once when many are measured. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { everyRounds, interleave } from "./interleave.ts";
+import { everyRounds, inARow, interleave } from "./interleave.ts";
 
 const never = new AbortController().signal;
 
@@ -27,6 +27,16 @@ test("interleave() does not count a contestant in rounds that it sits out", asyn
     { scenario: "race", rounds: 7, warmUpRounds: 0, signal: never },
   );
   expect(series?.samples).toEqual([1, 1, 1]);
+});
+
+test("interleave() counts every sample of a contestant that takes several in a row", async () => {
+  let taken = 0;
+  const row = inARow(3, () => Promise.resolve(++taken));
+  const [series] = await interleave(
+    { row },
+    { scenario: "race", rounds: 2, warmUpRounds: 1, signal: never },
+  );
+  expect(series?.samples).toEqual([4, 5, 6, 7, 8, 9]);
 });
 
 test("interleave() stops at once when it is aborted", async () => {

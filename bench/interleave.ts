@@ -1,8 +1,8 @@
 /** Measures contestants in turns, so that a busy moment of the machine hits all of them alike. */
 import type { Series } from "./series.ts";
 
-/** Takes one sample, in microseconds, or sits out the round. */
-export type Contestant = () => Promise<number | undefined>;
+/** Takes samples, in microseconds, or sits out the round. */
+export type Contestant = () => Promise<number | readonly number[] | undefined>;
 
 export interface InterleaveOptions {
   readonly scenario: string;
@@ -23,8 +23,8 @@ export async function interleave(
     if (round >= 0) onRound?.(round, rounds);
     for (const [name, measure] of Object.entries(contestants)) {
       signal.throwIfAborted();
-      const sample = await measure();
-      if (round >= 0 && sample !== undefined) samples.get(name)?.push(sample);
+      const taken = await measure();
+      if (round >= 0 && taken !== undefined) samples.get(name)?.push(...[taken].flat());
     }
   }
   return [...samples].map(([name, taken]) => ({ scenario, name, unit: "us", samples: taken }));
@@ -35,6 +35,18 @@ export async function timeUs(act: () => Promise<unknown>): Promise<number> {
   const startedMs = performance.now();
   await act();
   return (performance.now() - startedMs) * 1000;
+}
+
+/**
+ * So many samples in a row, each as that of work which goes on. What takes part once a round mostly
+ * finds the processor's caches full of the others.
+ */
+export function inARow(times: number, measureUs: () => Promise<number>): Contestant {
+  return async () => {
+    const taken: number[] = [];
+    for (let time = 0; time < times; time++) taken.push(await measureUs());
+    return taken;
+  };
 }
 
 /** A slow contestant that takes part in every so many rounds only. */

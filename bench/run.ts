@@ -8,11 +8,12 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
 import { BenchDaemon } from "./bench-daemon.ts";
+import { BenchDocker } from "./bench-docker.ts";
 import { BenchMachine, RUNTIMES } from "./bench-machine.ts";
 import type { BenchRuntime } from "./bench-machine.ts";
 import { BUDGETS, judge } from "./budgets.ts";
 import type { BenchContext, Scenario } from "./context.ts";
-import { DockerEngine } from "./docker-engine.ts";
+
 import { jsonReport, renderReport } from "./report.ts";
 import { coldCreate } from "./scenarios/cold-create.ts";
 import { density } from "./scenarios/density.ts";
@@ -122,7 +123,7 @@ async function measureAll(wanted: Wanted, signal: AbortSignal): Promise<Series[]
   if (preferred === undefined) throw new Error("no runtime of this machine makes sandboxes");
   const [runtime, machine] = preferred;
   const docker = wanted.docker
-    ? stack.use(await DockerEngine.start(join(scratchDir, "docker"), signal))
+    ? stack.use(await BenchDocker.start(join(scratchDir, "docker"), signal))
     : undefined;
   let daemons = 0;
   const startDaemon: BenchContext["startDaemon"] = (settings = {}) =>

@@ -4,12 +4,15 @@ import type { Channel, ExecCommand } from "@sandkasten/daemon";
 import { run, TRUE_IN_SHELL } from "../bench-machine.ts";
 import type { BenchSession } from "../bench-session.ts";
 import type { BenchContext, Scenario } from "../context.ts";
-import { everyRounds, interleave, timeUs } from "../interleave.ts";
+import { everyRounds, inARow, interleave, timeUs } from "../interleave.ts";
 import type { Contestant } from "../interleave.ts";
 import type { Series } from "../series.ts";
 
+/** Commands that follow each other, as those of a script or of an agent at work do. */
+const IN_A_ROW = 10;
 /** `docker exec` takes long; fewer samples of it do. */
 const DOCKER_EVERY_ROUNDS = 20;
+const DOCKER_IN_A_ROW = 3;
 const PAUSE_MS = 100;
 const TRUE_AS_PROCESS: ExecCommand = { kind: "process", argv: ["/bin/true"] };
 
@@ -50,23 +53,26 @@ async function measureInARow(
   { spawnTimer, docker, quick, signal, progress }: BenchContext,
   { channel, session, healthz, container }: Measured,
 ): Promise<Series[]> {
+  const row = (act: () => Promise<unknown>): Contestant => inARow(IN_A_ROW, () => timeUs(act));
   const contestants: Record<string, Contestant> = {
-    "fork+exec+wait": () => spawnTimer.timeUs(["/bin/true"]),
-    "shell, true": () => timeUs(() => run(channel, TRUE_IN_SHELL)),
-    "HTTP, shell, true": () => timeUs(() => session.exec("true")),
-    "HTTP, healthz": () => timeUs(healthz),
-    "shell, /bin/true": () => timeUs(() => run(channel, { kind: "shell", text: "/bin/true" })),
-    "process, /bin/true": () => timeUs(() => run(channel, TRUE_AS_PROCESS)),
-    ping: () => timeUs(() => channel.ping()),
+    "fork+exec+wait": inARow(IN_A_ROW, () => spawnTimer.timeUs(["/bin/true"])),
+    "shell, true": row(() => run(channel, TRUE_IN_SHELL)),
+    "HTTP, shell, true": row(() => session.exec("true")),
+    "HTTP, healthz": row(healthz),
+    "shell, /bin/true": row(() => run(channel, { kind: "shell", text: "/bin/true" })),
+    "process, /bin/true": row(() => run(channel, TRUE_AS_PROCESS)),
+    ping: row(() => channel.ping()),
+    "HTTP, shell, true, alone": () => timeUs(() => session.exec("true")),
   };
   if (docker !== undefined && container !== undefined)
-    contestants["docker exec"] = everyRounds(DOCKER_EVERY_ROUNDS, () =>
-      spawnTimer.timeUs(docker.command("exec", container, "true")),
+    contestants["docker exec"] = everyRounds(
+      DOCKER_EVERY_ROUNDS,
+      inARow(DOCKER_IN_A_ROW, () => spawnTimer.timeUs(docker.command("exec", container, "true"))),
     );
   return await interleave(contestants, {
     scenario: execTrue.name,
-    rounds: quick ? 100 : 600,
-    warmUpRounds: 50,
+    rounds: quick ? 40 : 300,
+    warmUpRounds: 20,
     signal,
     onRound: (round, rounds) => {
       if (round % 50 === 0) progress(`round ${round} of ${rounds}`);

@@ -1,7 +1,7 @@
 /** Threats A1–A11: what code in a sandbox asks of the kernel, and what it gets. */
 import { readFile } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
-import { X86_64_SYSCALLS } from "../../packages/daemon/src/backends/oci/seccomp/syscall-table.generated.ts";
+import { X86_64_SYSCALLS } from "../../packages/daemon/src/backends/container/seccomp/syscall-table.generated.ts";
 import type { Attacker } from "./probe/build-probes.ts";
 import { isolationSuite } from "./probe/isolation-suite.ts";
 import { RUNTIMES } from "./probe/runtimes-under-test.ts";

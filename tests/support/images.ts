@@ -12,7 +12,7 @@ const run = promisify(execFile);
  * `busybox`: one static program that is also `sh`. `dash`: no bash. `bare`: no shell at all.
  * `musl`: busybox, and a program that needs the loader of musl.
  */
-type SmallImage = "busybox" | "dash" | "bare" | "musl";
+export type SmallImage = "busybox" | "dash" | "bare" | "musl";
 
 const APPLETS = ["cat", "echo", "env", "id", "kill", "ls", "mkdir", "printf", "ps", "rm", "setsid"];
 const MORE_APPLETS = [
@@ -33,28 +33,34 @@ export async function importSmallImage(embedded: Embedded, image: SmallImage): P
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-image-"));
   try {
     const root = join(directory, "root");
-    await mkdir(join(root, "bin"), { recursive: true });
-    await fill(root, image);
+    await fillSmallRoot(root, image);
     return await importTree(embedded, `test-${image}:latest`, root);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
 }
 
-/** Packs a directory, everything in it root's, and imports it as an image. */
+/** Imports a directory, everything in it root's, as an image. */
 export async function importTree(
   { images }: Embedded,
   name: string,
   root: string,
 ): Promise<string> {
-  const tarball = `${root}.tar`;
-  const owners = ["--numeric-owner", "--owner=0", "--group=0"];
-  await run("tar", [...owners, "-C", root, "-cf", tarball, "."]);
-  await images.importRootfs(name, tarball);
+  await images.importRootfs(name, await packTree(root));
   return (await images.resolve(name)).reference;
 }
 
-async function fill(root: string, image: SmallImage): Promise<void> {
+/** Packs a directory, everything in it root's, and tells where the archive is. */
+export async function packTree(root: string): Promise<string> {
+  const tarball = `${root}.tar`;
+  const owners = ["--numeric-owner", "--owner=0", "--group=0"];
+  await run("tar", [...owners, "-C", root, "-cf", tarball, "."]);
+  return tarball;
+}
+
+/** Puts the files of a small image below a directory, which is made. */
+export async function fillSmallRoot(root: string, image: SmallImage): Promise<void> {
+  await mkdir(join(root, "bin"), { recursive: true });
   if (image === "bare") {
     // The program under its own name only: there is no `sh` to be found.
     await install("/bin/busybox", join(root, "bin/busybox"));

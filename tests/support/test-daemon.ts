@@ -6,7 +6,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { composeEmbedded } from "@sandkasten/daemon";
+import { loadConfig, sweep } from "@sandkasten/daemon";
 
 const PROGRAM = join(import.meta.dirname, "daemon-process.ts");
 
@@ -38,8 +38,13 @@ export class TestDaemon implements AsyncDisposable {
   static async start(options: TestDaemonOptions = {}): Promise<TestDaemon> {
     const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), "sandkasten-daemon-")));
     const daemon = new TestDaemon(dataDir, options.settings ?? {});
-    await daemon.run();
-    return daemon;
+    try {
+      await daemon.run();
+      return daemon;
+    } catch (error) {
+      if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
+      throw error;
+    }
   }
 
   get url(): string {
@@ -61,22 +66,11 @@ export class TestDaemon implements AsyncDisposable {
 
   /** Starts it (again) on the same data directory. Rejects with its log when it does not come up. */
   async run(settings: Readonly<Record<string, string>> = {}): Promise<void> {
-    const all: Readonly<Record<string, string>> = {
-      LISTEN: "127.0.0.1:0",
-      DEFAULTS_MEM_LIMIT_MB: "128",
-      DEFAULTS_DISK_LIMIT_MB: "64",
-      ...this.#settings,
-      ...settings,
-      DATA_DIR: this.dataDir,
-    };
-    const env = Object.fromEntries(
-      Object.entries(all).map(([name, value]) => [`SANDKASTEN_${name}`, value]),
-    );
     const child = spawn(process.execPath, [PROGRAM], {
       env: {
         PATH: process.env["PATH"],
         NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
-        ...env,
+        ...this.#variables(settings),
       },
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -150,8 +144,22 @@ export class TestDaemon implements AsyncDisposable {
   /** Ends the daemon, all its sandboxes and all its files. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill();
-    const { backend } = await composeEmbedded({ dataDir: this.dataDir });
-    for (const { id } of await backend.list()) await backend.destroy(id);
+    const env = this.#variables();
+    await sweep(await loadConfig({ env, cwd: "/", home: "/nonexistent", isRoot: true }));
     await rm(this.dataDir, { recursive: true, force: true });
+  }
+
+  #variables(settings: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
+    const all: Readonly<Record<string, string>> = {
+      LISTEN: "127.0.0.1:0",
+      DEFAULTS_MEM_LIMIT_MB: "128",
+      DEFAULTS_DISK_LIMIT_MB: "64",
+      ...this.#settings,
+      ...settings,
+      DATA_DIR: this.dataDir,
+    };
+    return Object.fromEntries(
+      Object.entries(all).map(([name, value]) => [`SANDKASTEN_${name}`, value]),
+    );
   }
 }

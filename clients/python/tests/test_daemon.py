@@ -35,6 +35,13 @@ class Daemon(unittest.IsolatedAsyncioTestCase):
         self.assertIn(made.id, [session.id for session in await self.client.list_sessions()])
         self.assertEqual((await self.client.get_session(made.id)).info.status, "destroyed")
 
+    async def test_a_session_is_of_the_backend_that_was_asked_for(self) -> None:
+        usual = self.session.info.backend
+        async with await self.client.create_session(backend=usual) as made:
+            self.assertEqual(made.info.backend, usual)
+        error = await self.failure(self.client.create_session(backend="of-clay"))
+        self.assertEqual((error.code, error.details), ("INVALID_REQUEST", {"backends": [usual]}))
+
     async def test_the_shell_remembers_and_an_exit_code_is_a_result(self) -> None:
         await self.session.exec("cd /tmp && export NAME=world")
         result = await self.session.exec('echo "hello $NAME"; echo oops >&2; exit 3')

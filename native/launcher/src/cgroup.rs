@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::fault::{Context, Fault, Outcome};
 use crate::hierarchy::{Hierarchies, Hierarchy, UNIFIED};
 use crate::spec::{Limits, RuntimeKind};
-use crate::{devices, limits, sys};
+use crate::{devices, limits, sys, warm_up};
 
 const V2_CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 /// Each loss of the parent to the destroy of another sandbox shows that one has ended.
@@ -23,8 +23,7 @@ const MAX_DESCENDANTS: &str = "2048";
 pub struct Made {
     /// Path by controller, for the record.
     pub paths: BTreeMap<String, PathBuf>,
-    /// `cgroup.procs` files; a process that writes 0 to each is in the sandbox's cgroups.
-    pub join: Vec<File>,
+    pub join: Join,
     /// The delegated directory that the runner works in.
     pub runner_dir: Option<OwnedFd>,
     /// The file that counts memory kills.
@@ -32,6 +31,23 @@ pub struct Made {
     /// Held for the change of device rules after the start.
     pub devices: Option<File>,
     pub not_enforced: Vec<&'static str>,
+}
+
+/// The ways into the cgroups of a sandbox.
+///
+/// The kernel lets most moves of a process wait for a grace period, of 6 ms and more. None waits who
+/// is born in a cgroup, and no thread that moves itself alone; a process may do both as long as it
+/// has one thread.
+#[derive(Default)]
+pub struct Join {
+    /// The unified cgroup, to be born in.
+    pub unified: Option<File>,
+    /// Its `cgroup.procs`, for kernels that let nobody be born in a cgroup.
+    pub unified_procs: Option<File>,
+    /// The `tasks` of version 1; a thread that writes 0 to each is in these cgroups.
+    pub tasks: Vec<File>,
+    /// For the next to come in, who have to move.
+    pub own_procs: Option<File>,
 }
 
 /// How to make the cgroups.
@@ -48,6 +64,7 @@ pub struct Plan<'a> {
 
 pub fn make(hierarchies: &Hierarchies, plan: &Plan<'_>) -> Outcome<Made> {
     let mut made = Made::default();
+    made.join.own_procs = warm_up::own_procs(hierarchies);
     for (hierarchy, path) in hierarchies.paths(plan.parent, plan.id) {
         let outcome = make_one(hierarchy, &path, hierarchies.is_pure_v2(), plan, &mut made);
         match outcome {
@@ -106,7 +123,9 @@ fn make_one(
             made.memory_events = Some(open_read(&path.join("memory.events"))?);
         }
         delegate(path, plan.owner)?;
-        made.join.push(open_procs(&path.join("init"))?);
+        let init = path.join("init");
+        made.join.unified = Some(open_read(&init)?);
+        made.join.unified_procs = Some(open_both(&init.join("cgroup.procs"))?);
         // SECURITY: the runner gets a copy of the mount that begins at its own cgroup. With a plain
         // descriptor, `..` would lead it through the hierarchy and out into the host's files
         // (threat 14; guarded by `inherited_descriptors_lead_nowhere`).
@@ -123,7 +142,7 @@ fn make_one(
         devices::restrict(path, plan.runtime)?;
         made.devices = Some(open_read(path)?);
     }
-    made.join.push(open_procs(path)?);
+    made.join.tasks.push(open_both(&path.join("tasks"))?);
     Ok(())
 }
 
@@ -232,12 +251,12 @@ fn open_read(path: &Path) -> Outcome<File> {
     File::open(path).context(|| format!("opening {}", path.display()))
 }
 
-fn open_procs(path: &Path) -> Outcome<File> {
-    let file = path.join("cgroup.procs");
+fn open_both(path: &Path) -> Outcome<File> {
     OpenOptions::new()
+        .read(true)
         .write(true)
-        .open(&file)
-        .context(|| format!("opening {}", file.display()))
+        .open(path)
+        .context(|| format!("opening {}", path.display()))
 }
 
 fn open_dot(tree: &OwnedFd) -> io::Result<OwnedFd> {

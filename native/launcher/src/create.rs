@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
@@ -14,7 +15,7 @@ use crate::record::Record;
 use crate::rlimits::Rlimit;
 use crate::runtime::ReservedFds;
 use crate::spec::CreateSpec;
-use crate::{destroy, rootless, sys, warm_up, workspace};
+use crate::{destroy, rootless, sys, workspace};
 
 type Step = (&'static str, fn(&mut Creation) -> Outcome<()>);
 
@@ -48,6 +49,8 @@ pub struct Failure {
 /// A sandbox in the making.
 pub struct Creation {
     pub spec: CreateSpec,
+    /// The process that asked, if it is one that may be gone before we are done.
+    pub server: Option<u32>,
     /// Becomes true with the first thing that would have to be taken back.
     pub begun: bool,
     /// The host's mount namespace, to return to when something fails.
@@ -60,6 +63,7 @@ pub struct Creation {
     /// Maps the owners of mounts; the runtime joins it where it can.
     pub user_namespace: Option<OwnedFd>,
     pub image: Option<File>,
+    pub loop_device: Option<PathBuf>,
     pub workspace: Option<workspace::Held>,
     pub cgroups: Made,
     pub listener: Option<UnixListener>,
@@ -70,14 +74,13 @@ pub struct Creation {
 }
 
 /// Makes the sandbox and returns its record, or takes everything back and returns why.
-pub fn create(spec: CreateSpec) -> Result<Value, Failure> {
+pub fn create(spec: CreateSpec, server: Option<u32>) -> Result<Value, Failure> {
     spec.check(&step_names()).map_err(|fault| Failure {
         step: "spec",
         fault,
     })?;
     sys::setsid();
-    warm_up::begin();
-    let mut creation = Creation::new(spec);
+    let mut creation = Creation::new(spec, server);
     let mut timings = Map::new();
     for (name, step) in STEPS {
         let started = Instant::now();
@@ -96,10 +99,11 @@ pub fn create(spec: CreateSpec) -> Result<Value, Failure> {
 }
 
 impl Creation {
-    fn new(mut spec: CreateSpec) -> Self {
+    fn new(mut spec: CreateSpec, server: Option<u32>) -> Self {
         let config = std::mem::take(&mut spec.config);
         Creation {
             spec,
+            server,
             config,
             begun: false,
             host_mounts: None,
@@ -109,6 +113,7 @@ impl Creation {
             rootless: None,
             user_namespace: None,
             image: None,
+            loop_device: None,
             workspace: None,
             cgroups: Made::default(),
             listener: None,

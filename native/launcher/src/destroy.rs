@@ -77,7 +77,10 @@ pub fn destroy_locked(request: &DestroyRequest) -> Outcome<()> {
     if let Some(runtime) = &known_runtime {
         remove_runtime_state(runtime, &request.id)?;
     }
-    release_loops(&request.state_dir.join("disk.img"))?;
+    let loop_device = record
+        .as_ref()
+        .and_then(|record| record.loop_device.as_deref());
+    release_loops(&request.state_dir.join("disk.img"), loop_device)?;
     ids::release(
         &request.ids_dir,
         &request.id,
@@ -123,10 +126,16 @@ fn listed_processes(cgroup: &Path) -> Vec<i32> {
 
 fn end_processes(cgroups: &[PathBuf], first: Option<(i32, u64)>) -> Outcome<()> {
     let started = Instant::now();
-    if let Some((pid, start_time)) = first {
-        process::kill_exactly(pid, start_time)?;
-    }
+    let killed = match first {
+        Some((pid, start_time)) => process::kill_exactly(pid, start_time)?,
+        None => None,
+    };
     kill_and_thaw(cgroups);
+    if let Some(killed) = killed {
+        // All others in its pid namespace are dead before it is.
+        sys::wait_readable(killed.as_fd(), PATIENCE.as_millis() as i32)
+            .context(|| "waiting for the sandbox's first process".into())?;
+    }
     let mut pause = Duration::from_micros(500);
     loop {
         let mut living: Vec<i32> = cgroups
@@ -253,14 +262,19 @@ fn remove_runtime_state(runtime: &Runtime, id: &str) -> Outcome<()> {
 }
 
 /// The kernel lets go of a loop device when the last mount of it ends; what it holds longer than
-/// that, for whatever reason, is told to let go.
-fn release_loops(image: &Path) -> Outcome<()> {
+/// that, for whatever reason, is told to let go. `noted`, when known, saves looking through all.
+fn release_loops(image: &Path, noted: Option<&Path>) -> Outcome<()> {
     if !image.exists() {
         return Ok(());
     }
     let deadline = Instant::now() + BUSY_WAIT;
+    let mut pause = Duration::from_micros(200);
     loop {
-        let devices = loops::loops_of(image)?;
+        let devices = match noted {
+            Some(device) if loops::is_backed_by(device, image) => vec![device.to_owned()],
+            Some(_) => Vec::new(),
+            None => loops::loops_of(image)?,
+        };
         if devices.is_empty() {
             return Ok(());
         }
@@ -269,6 +283,7 @@ fn release_loops(image: &Path) -> Outcome<()> {
                 .iter()
                 .try_for_each(|device| loops::detach_loop(device));
         }
-        sleep(Duration::from_millis(2));
+        sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(2));
     }
 }

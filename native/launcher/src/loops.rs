@@ -145,20 +145,28 @@ fn loops_with(is_like: impl Fn(&[u8]) -> bool) -> Outcome<Vec<PathBuf>> {
         if !name.as_bytes().starts_with(b"loop") {
             continue;
         }
-        let attribute = Path::new("/sys/block")
-            .join(&name)
-            .join("loop/backing_file");
-        // The attribute is there only while the device is attached.
-        let Ok(backing) = fs::read(&attribute) else {
-            continue;
-        };
-        let backing = backing.strip_suffix(b"\n").unwrap_or(&backing);
-        let backing = backing.strip_suffix(b" (deleted)").unwrap_or(backing);
-        if is_like(backing) {
-            found.push(Path::new("/dev").join(&name));
+        let device = Path::new("/dev").join(&name);
+        if backing_file(&device).is_some_and(|backing| is_like(&backing)) {
+            found.push(device);
         }
     }
     Ok(found)
+}
+
+/// Whether a loop device has the file at `image`.
+pub fn is_backed_by(device: &Path, image: &Path) -> bool {
+    backing_file(device).is_some_and(|backing| backing == image.as_os_str().as_bytes())
+}
+
+/// The path of the file that a loop device has; none when it is free.
+fn backing_file(device: &Path) -> Option<Vec<u8>> {
+    let attribute = Path::new("/sys/block")
+        .join(device.file_name()?)
+        .join("loop/backing_file");
+    // The attribute is there only while the device is attached.
+    let text = fs::read(attribute).ok()?;
+    let path = text.strip_suffix(b"\n").unwrap_or(&text);
+    Some(path.strip_suffix(b" (deleted)").unwrap_or(path).to_vec())
 }
 
 pub fn detach_loop(device: &Path) -> Outcome<()> {

@@ -1,10 +1,12 @@
-//! The launcher: makes and unmakes sandboxes on the host. One request on stdin, one JSON line on stdout.
+//! The launcher: makes and unmakes sandboxes on the host. One request on stdin, one JSON line on
+//! stdout; or, as a server, any number of them.
 
 mod bundle;
 mod cgroup;
 mod cgroup_cover;
 mod check;
 mod child;
+mod commands;
 mod create;
 mod destroy;
 mod devices;
@@ -24,6 +26,8 @@ mod remove;
 mod rlimits;
 mod rootless;
 mod runtime;
+mod sealed;
+mod serve;
 mod spec;
 mod steps;
 mod sys;
@@ -32,14 +36,15 @@ mod warm_up;
 mod workspace;
 mod workspaces;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use fault::{Context, Outcome};
 
-use fault::Fault;
+const USAGE: &str = "usage: launcher create|destroy|list|list-workspaces|destroy-workspace|check|steps|version (all but the last three read JSON from stdin), or launcher serve";
 
-const USAGE: &str = "usage: launcher create|destroy|list|list-workspaces|destroy-workspace|check|steps|version (all but the last three read JSON from stdin)";
+/// A whole request is a few kilobytes of policy; this is only a bound on nonsense.
+const MAX_REQUEST_BYTES: u64 = 8 << 20;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -47,52 +52,31 @@ fn main() -> ExitCode {
         [command] => command.as_str(),
         _ => "",
     };
-    let outcome = match command {
-        "create" => run_create(),
-        "destroy" => plain(
-            "destroy",
-            spec::read_request()
-                .and_then(|request| destroy::destroy(&request))
-                .map(|()| json!({ "ok": true })),
-        ),
-        "list" => plain(
-            "list",
-            spec::read_request().and_then(|request| list::list(&request)),
-        ),
-        "list-workspaces" => plain(
-            "list-workspaces",
-            spec::read_request().and_then(|request| workspaces::list(&request)),
-        ),
-        "destroy-workspace" => plain(
-            "destroy-workspace",
-            spec::read_request().and_then(|request| workspaces::destroy(&request)),
-        ),
-        "check" => Ok(check::check()),
-        "steps" => Ok(json!(create::step_names())),
-        "version" => Ok(json!({ "launcher": env!("CARGO_PKG_VERSION") })),
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
+    if command == "serve" {
+        return match serve::serve() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(fault) => {
+                eprintln!("{fault}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let Some(outcome) = commands::run(command, read_request, None) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
     };
-    let (answer, code) = match outcome {
-        Ok(answer) => (answer, ExitCode::SUCCESS),
-        Err(error) => (error, ExitCode::FAILURE),
-    };
+    let (Ok(answer) | Err(answer)) = &outcome;
     // Nobody may be there to read any more; what was done stays done, and a sweep finds it.
     let _ = writeln!(std::io::stdout(), "{answer}");
-    code
+    ExitCode::from(u8::from(outcome.is_err()))
 }
 
-fn run_create() -> Result<Value, Value> {
-    let spec = spec::read_request().map_err(|fault| failure("spec", &fault))?;
-    create::create(spec).map_err(|failed| failure(failed.step, &failed.fault))
-}
-
-fn plain(step: &str, outcome: Result<Value, Fault>) -> Result<Value, Value> {
-    outcome.map_err(|fault| failure(step, &fault))
-}
-
-fn failure(step: &str, fault: &Fault) -> Value {
-    json!({ "error": { "step": step, "message": fault.to_string() } })
+fn read_request() -> Outcome<Vec<u8>> {
+    let mut text = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(MAX_REQUEST_BYTES)
+        .read_to_end(&mut text)
+        .context(|| "reading the request from stdin".into())?;
+    Ok(text)
 }

@@ -1,8 +1,7 @@
 //! Processes by pid and start time: a pid alone may have become someone else's.
 
 use std::fs;
-use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use crate::fault::{Context, Fault, Outcome};
@@ -26,34 +25,43 @@ pub fn is_alive(pid: i32, started: u64) -> bool {
     start_time(pid) == Some(started)
 }
 
-/// Kills exactly the process that has this pid and start time; true when there was one.
-pub fn kill_exactly(pid: i32, started: u64) -> Outcome<bool> {
-    let pidfd = match sys::pidfd_open(pid) {
-        Ok(pidfd) => pidfd,
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
-        Err(error) => return Err(error).context(|| format!("taking hold of process {pid}")),
+/// Kills exactly the process that has this pid and start time; the descriptor tells when it is dead.
+/// None when there was no such process.
+pub fn kill_exactly(pid: i32, started: u64) -> Outcome<Option<OwnedFd>> {
+    let Some(pidfd) = take_hold(pid)? else {
+        return Ok(None);
     };
     // Held by descriptor now, the process cannot be swapped for another after this look.
     if !is_alive(pid, started) {
-        return Ok(false);
+        return Ok(None);
     }
-    kill_held(pid, sys::pidfd_kill(pidfd.as_fd()))
+    kill_held(pid, &pidfd)?;
+    Ok(Some(pidfd))
 }
 
 /// Kills a process that was just seen in a cgroup of the sandbox.
 pub fn kill_listed(pid: i32) -> Outcome<()> {
+    match take_hold(pid)? {
+        Some(pidfd) => kill_held(pid, &pidfd),
+        None => Ok(()),
+    }
+}
+
+fn take_hold(pid: i32) -> Outcome<Option<OwnedFd>> {
     match sys::pidfd_open(pid) {
-        Ok(pidfd) => kill_held(pid, sys::pidfd_kill(pidfd.as_fd())).map(drop),
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        Ok(pidfd) => Ok(Some(pidfd)),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
         Err(error) => Err(error).context(|| format!("taking hold of process {pid}")),
     }
 }
 
-fn kill_held(pid: i32, result: io::Result<()>) -> Outcome<bool> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
-        Err(error) => Err(error).context(|| format!("killing process {pid}")),
+/// That it has ended by itself is as good.
+fn kill_held(pid: i32, pidfd: &OwnedFd) -> Outcome<()> {
+    match sys::pidfd_kill(pidfd.as_fd()) {
+        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
+            Err(error).context(|| format!("killing process {pid}"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -26,6 +26,9 @@ pub struct Record {
     pub not_enforced: Vec<String>,
     pub created_at_ms: u64,
     pub runtime: Runtime,
+    /// What its own disk is attached to; none where that is a plain directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_device: Option<PathBuf>,
     /// The persistent workspace that it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceNote>,

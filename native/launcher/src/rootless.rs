@@ -154,7 +154,7 @@ fn enter_with_range(granted: &Granted) -> Outcome<()> {
     drop(ours);
     let status = sys::wait_child(child).context(|| "waiting for newuidmap and newgidmap".into())?;
     entered?;
-    if status == 0 {
+    if status.success() {
         return Ok(());
     }
     Err(Fault::new(

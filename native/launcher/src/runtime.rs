@@ -1,25 +1,29 @@
 //! Runs the OCI runtime: its arguments, the descriptors it passes on, and what it says when it fails.
 
 use std::fs::{self, File};
-use std::io::{self, Seek};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::cgroup::Join;
 use crate::fault::{Context, Fault, Outcome};
 use crate::rlimits::Rlimit;
 use crate::spec::{Runtime, RuntimeKind};
-use crate::sys;
+use crate::sys::{self, Forked};
+use crate::{sealed, warm_up};
 
 const DEADLINE_MS: i32 = 20_000;
 const CONSOLE_BYTES: u64 = 64 << 10;
 /// The socket, the cgroup directory and the memory events are 3, 4 and 5 in the sandbox.
 pub const PASSED_FDS: usize = 3;
 const FIRST_PASSED_FD: RawFd = 3;
+/// As shells say it.
+const EXEC_FAILED: i32 = 127;
 
 /// Keeps the numbers of the passed descriptors free of others until the runtime is started.
 pub struct ReservedFds(#[allow(dead_code)] Vec<OwnedFd>);
@@ -43,8 +47,8 @@ pub struct Start<'a> {
     pub state_dir: &'a Path,
     pub bundle: &'a Path,
     pub pid_file: &'a Path,
-    /// `cgroup.procs` files that the runtime joins before it begins.
-    pub join: &'a [File],
+    /// The cgroups that the runtime is in before it begins.
+    pub join: &'a Join,
     /// What the runtime and all it starts are limited to.
     pub rlimits: Vec<Rlimit>,
     /// In the order of their numbers in the sandbox.
@@ -56,7 +60,8 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
     let console = sys::bounded_memory_file(c"console", CONSOLE_BYTES)
         .context(|| "making the console".into())?;
     let log = start.state_dir.join("runtime.log");
-    let mut command = command(&start, &log);
+    let sealed = sealed::copy(start.runtime);
+    let mut command = command(&start, &log, sealed.as_ref());
     // SECURITY: whoever holds the console could otherwise fill the host's disk through it; this one
     // takes 64 KiB and no byte more (threat 22; guarded by `the_console_is_bounded`).
     let copy = |fd: &OwnedFd| fd.try_clone().context(|| "copying the console".into());
@@ -64,14 +69,39 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
         .stdin(Stdio::null())
         .stdout(copy(&console)?)
         .stderr(copy(&console)?);
-    hand_over(&mut command, &start);
-    let mut child = command.spawn().context(|| {
+    let starting = || {
         format!(
             "starting {} in the sandbox's cgroups",
             start.runtime.path.display()
         )
-    })?;
-    let ended = wait(&mut child);
+    };
+    let (mut refusal, refused) = io::pipe().context(starting)?;
+    let child = match fork(start.join).context(starting)? {
+        Forked::Parent(child) => child,
+        Forked::Child => {
+            let error = match entrances(start.join) {
+                Ok(join) => {
+                    hand_over(&mut command, &start, join);
+                    command.exec()
+                }
+                Err(error) => error,
+            };
+            let _ = write!(&refused, "{error}");
+            std::process::exit(EXEC_FAILED);
+        }
+    };
+    drop(refused);
+    // It comes to its end when the runtime runs.
+    let mut reason = String::new();
+    refusal.read_to_string(&mut reason).context(starting)?;
+    if !reason.is_empty() {
+        sys::wait_child(child).context(starting)?;
+        return Err(Fault::new(format!("{}: {reason}", starting())));
+    }
+    if let Some(own_procs) = &start.join.own_procs {
+        warm_up::begin(own_procs);
+    }
+    let ended = wait(child);
     let said = console_text(console).context(|| "reading the console".into())?;
     let console_file = start.state_dir.join("console.log");
     fs::write(&console_file, &said).context(|| format!("writing {}", console_file.display()))?;
@@ -85,10 +115,14 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
     }
 }
 
-fn command(start: &Start<'_>, log: &Path) -> Command {
+fn command(start: &Start<'_>, log: &Path, sealed: Option<&File>) -> Command {
     let runtime = start.runtime;
-    let mut command = Command::new(&runtime.path);
+    let mut command = match sealed {
+        Some(copy) => Command::new(format!("/proc/self/fd/{}", copy.as_raw_fd())),
+        None => Command::new(&runtime.path),
+    };
     command
+        .arg0(&runtime.path)
         .arg("--root")
         .arg(&runtime.root)
         .arg("--log")
@@ -123,19 +157,46 @@ fn passes_fds(kind: RuntimeKind) -> bool {
     kind != RuntimeKind::Runsc
 }
 
-/// Between fork and exec: joins the cgroups, puts the descriptors where the sandbox expects them and
-/// limits what follows.
-fn hand_over(command: &mut Command, start: &Start<'_>) {
-    let join: Vec<RawFd> = start.join.iter().map(AsRawFd::as_raw_fd).collect();
+/// Forks, into the unified cgroup if the kernel can.
+fn fork(join: &Join) -> io::Result<Forked> {
+    if let Some(unified) = &join.unified {
+        // SAFETY: the launcher has one thread; the child becomes the runtime or ends.
+        if let Ok(forked) = unsafe { sys::fork_into(unified.as_fd()) } {
+            return Ok(forked);
+        }
+    }
+    // SAFETY: as above.
+    unsafe { sys::fork(0) }
+}
+
+/// The files by which this process joins the cgroups that it is not in yet.
+///
+/// SECURITY: whether it was born in the unified one, where all limits may be, is not assumed but read
+/// (threats 16, 17 and 19; guarded by `the_sandbox_is_in_all_its_cgroups`).
+fn entrances(join: &Join) -> io::Result<Vec<RawFd>> {
+    let mut files: Vec<RawFd> = join.tasks.iter().map(AsRawFd::as_raw_fd).collect();
+    if let Some(procs) = &join.unified_procs {
+        let mut members = String::new();
+        { procs }.read_to_string(&mut members)?;
+        let own = std::process::id().to_string();
+        if !members.lines().any(|member| member == own) {
+            files.push(procs.as_raw_fd());
+        }
+    }
+    Ok(files)
+}
+
+/// Before exec: joins the cgroups, puts the descriptors where the sandbox expects them and limits what
+/// follows.
+fn hand_over(command: &mut Command, start: &Start<'_>, join: Vec<RawFd>) {
     let pass: Vec<RawFd> = start.pass.iter().map(AsRawFd::as_raw_fd).collect();
     let passing = passes_fds(start.runtime.kind);
     let rlimits = start.rlimits.clone();
-    // SAFETY: the closure only makes bare system calls on numbers prepared before the fork.
+    // SAFETY: the closure only makes bare system calls on numbers prepared before it runs.
     unsafe {
         command.pre_exec(move || {
-            // All moves at once: only the first pays for the kernel's grace period.
-            for procs in &join {
-                sys::write_once(*procs, b"0")?;
+            for file in &join {
+                sys::write_once(*file, b"0")?;
             }
             let first_closed = if passing {
                 for (fd, number) in pass.iter().zip(FIRST_PASSED_FD..) {
@@ -157,18 +218,18 @@ fn hand_over(command: &mut Command, start: &Start<'_>) {
 }
 
 /// None for success, else how the runtime ended.
-fn wait(child: &mut Child) -> Outcome<Option<String>> {
+fn wait(child: i32) -> Outcome<Option<String>> {
     let waiting = || "waiting for the runtime".to_string();
-    let pidfd = sys::pidfd_open(child.id() as i32).context(waiting)?;
+    let pidfd = sys::pidfd_open(child).context(waiting)?;
     if !sys::wait_readable(pidfd.as_fd(), DEADLINE_MS).context(waiting)? {
-        child.kill().context(waiting)?;
-        child.wait().context(waiting)?;
+        sys::pidfd_kill(pidfd.as_fd()).context(waiting)?;
+        sys::wait_child(child).context(waiting)?;
         return Ok(Some(format!(
             "it had not finished after {} s",
             DEADLINE_MS / 1000
         )));
     }
-    let status = child.wait().context(waiting)?;
+    let status = sys::wait_child(child).context(waiting)?;
     Ok((!status.success()).then(|| status.to_string()))
 }
 

@@ -1,16 +1,11 @@
 //! What the daemon hands over as JSON, checked before anything is done with it.
 
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::fault::{Context, Fault, Outcome};
-
-/// A whole request is a few kilobytes of policy; this is only a bound on nonsense.
-const MAX_REQUEST_BYTES: u64 = 8 << 20;
+use crate::fault::{Fault, Outcome};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -136,17 +131,6 @@ pub struct DestroyWorkspaceRequest {
     pub workspaces_dir: PathBuf,
     /// Where the sandboxes are whose notes tell which workspaces they have.
     pub sandboxes_dir: PathBuf,
-}
-
-/// Reads one request from stdin.
-pub fn read_request<T: DeserializeOwned>() -> Outcome<T> {
-    let mut text = Vec::new();
-    std::io::stdin()
-        .lock()
-        .take(MAX_REQUEST_BYTES)
-        .read_to_end(&mut text)
-        .context(|| "reading the request from stdin".into())?;
-    serde_json::from_slice(&text).context(|| "the request on stdin is not what is expected".into())
 }
 
 /// SECURITY: ids become names of directories and cgroups, so nothing that could lead elsewhere is

@@ -43,10 +43,22 @@ impl Creation {
         let directory = File::open(&path).context(|| format!("opening {}", path.display()))?;
         sys::lock(directory.as_fd()).context(|| format!("locking {}", path.display()))?;
         self.lock = Some(directory);
+        self.check_wanted()?;
         self.reserved = Some(runtime::reserve_fds()?);
         let intent =
             serde_json::to_vec(&self.spec).context(|| "writing the intent as JSON".into())?;
         record::write_atomically(&record::intent_path(&path), &intent)
+    }
+
+    /// Gives up when the server is gone: whoever noticed that has taken down all that there was to
+    /// see of this sandbox. From here on that is its locked directory, for which a teardown waits.
+    fn check_wanted(&self) -> Outcome<()> {
+        match self.server {
+            Some(server) if sys::parent_id() != server => Err(Fault::new(
+                "the server ended, and with it whoever wants this sandbox",
+            )),
+            _ => Ok(()),
+        }
     }
 
     pub fn ids(&mut self) -> Outcome<()> {
@@ -146,7 +158,9 @@ impl Creation {
         match (&self.image, &self.spec.disk, self.owner()) {
             (Some(image), Some(disk), Owner::Range { idmap, .. }) => {
                 let device = loops::attach_loop(image, &self.image_path())?;
-                disk_mounts::mount_disk(&device, disk.bytes, idmap, &self.spec.state_dir)
+                disk_mounts::mount_disk(&device, disk.bytes, idmap, &self.spec.state_dir)?;
+                self.loop_device = Some(device.path);
+                Ok(())
             }
             (_, _, owner) => disk_mounts::bind_disk(&self.spec.state_dir.join("disk"), owner),
         }
@@ -301,6 +315,7 @@ impl Creation {
             not_enforced: std::mem::take(&mut self.not_enforced),
             created_at_ms: now,
             runtime: self.spec.runtime.clone(),
+            loop_device: self.loop_device.take(),
             workspace: self.workspace.as_ref().map(workspace::Held::note),
             meta: std::mem::take(&mut self.spec.meta),
         };

@@ -458,3 +458,31 @@ fn the_check_finds_what_is_needed_and_leaves_nothing() {
     }
     world.assert_no_trace("after a check");
 }
+
+#[test]
+fn the_sandbox_is_in_all_its_cgroups() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let record = world
+            .create(&world.spec("sbx_members", runtime, ""))
+            .unwrap();
+        let joined = fs::read_to_string(format!("/proc/{}/cgroup", record["pid"])).unwrap();
+        for (name, path) in record["cgroups"].as_object().unwrap() {
+            let named = if name == "unified" { "" } else { name };
+            let place = joined
+                .lines()
+                .map(|line| line.split(':').collect::<Vec<_>>())
+                .find(|fields| fields[1].split(',').any(|field| field == named))
+                .unwrap()[2];
+            let own = format!("/{}/sbx_members", world.cgroup_parent);
+            assert!(path.as_str().unwrap().ends_with(&own), "{path}");
+            let expected = if name == "unified" {
+                format!("{own}/init")
+            } else {
+                own
+            };
+            assert!(place.contains(&expected), "{runtime}: {name} is {place}");
+        }
+        world.destroy("sbx_members").unwrap();
+    }
+}

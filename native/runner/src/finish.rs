@@ -40,12 +40,12 @@ impl Server {
                 self.read_output(serial, which as u8, waiting);
             }
         }
-        let oom_kills = self.oom_kills();
+        let killed = outcome.signal == Some(libc::SIGKILL) || outcome.exit_code == 137;
+        let oom_kills = if killed { self.oom_kills() } else { 0 };
         let Some(exec) = self.execs.get_mut(serial) else {
             return;
         };
-        let starved = oom_kills > exec.oom_kills_before
-            && (outcome.signal == Some(libc::SIGKILL) || outcome.exit_code == 137);
+        let starved = oom_kills > exec.oom_kills_before;
         let (end_reason, exit_code) = match &exec.ending {
             Some(ending) if ending.reason == "killed" => ("killed", outcome.exit_code),
             Some(ending) => (ending.reason, 124),

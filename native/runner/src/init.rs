@@ -1,12 +1,13 @@
 //! Becoming PID 1: taking over what was handed in, then serving until told to stop.
 
+use crate::capabilities;
 use crate::run_dir::RunDir;
 use crate::server::{Options, Server};
 use crate::sys;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,8 @@ pub struct Arguments {
     pub user: Option<(u32, u32)>,
     pub allow_user: bool,
     pub workdir: Option<String>,
+    /// Directories that are made the code user's.
+    pub owned: Vec<PathBuf>,
     /// For runners that are not alone in their file system.
     pub run_dir: Option<PathBuf>,
 }
@@ -43,6 +46,7 @@ impl Arguments {
                 "--memory-fd" => parsed.memory_fd = Some(number()?),
                 "--listen" => parsed.socket = Some(value.into()),
                 "--run-dir" => parsed.run_dir = Some(value.into()),
+                "--own" => parsed.owned.push(value.into()),
                 "--workdir" => parsed.workdir = Some(value.clone()),
                 "--user" => {
                     let ids = value
@@ -73,6 +77,9 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
             is_mapped("/proc/self/uid_map", *uid) && is_mapped("/proc/self/gid_map", *gid)
         })
         .unwrap_or(own);
+    if uid != own.0 {
+        give_away(&arguments.owned, uid, gid)?;
+    }
     let options = Options {
         listener,
         open_files: sys::raise_open_files(),
@@ -105,11 +112,9 @@ fn is_mapped(map: &str, id: u32) -> bool {
 }
 
 fn harden() {
+    capabilities::hide_from_tracers();
     // SAFETY: plain system calls with constant arguments.
     unsafe {
-        // SECURITY: nobody of the same uid may look into or trace the runner, and its /proc
-        // files belong to root (threat 46).
-        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
         // Outside a pid namespace of its own, orphans come here all the same.
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         libc::umask(0o022);
@@ -119,6 +124,28 @@ fn harden() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, 4 << 20);
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
+}
+
+/// Makes fresh directories the code user's, where nobody could do that from outside.
+///
+/// SECURITY: the capability for it, and whatever else there is, goes right afterwards, before
+/// there is any code to profit from it (threat 11).
+fn give_away(directories: &[PathBuf], uid: u32, gid: u32) -> io::Result<()> {
+    for path in directories {
+        // What a link leads to is not ours to give.
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let directory = sys::open(&sys::c_path(path)?, flags, 0)?;
+        if std::fs::File::from(directory.try_clone()?)
+            .metadata()?
+            .uid()
+            == uid
+        {
+            continue;
+        }
+        // SAFETY: plain system call on a descriptor that we own.
+        sys::check(unsafe { libc::fchown(directory.as_raw_fd(), uid, gid) })?;
+    }
+    capabilities::keep_only(&capabilities::FOR_LIFE)
 }
 
 /// Takes over a descriptor and sees to it that no command inherits it.

@@ -1,6 +1,8 @@
 //! The runner: PID 1 of every sandbox, and the small clients that talk to it.
 
+pub mod capabilities;
 pub mod client;
+pub mod disk_usage;
 pub mod frame;
 pub mod init;
 pub mod probe;

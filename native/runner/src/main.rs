@@ -3,8 +3,11 @@
 use runner::init::{Arguments, DEFAULT_SOCKET};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-const USAGE: &str = "usage: runner init [options] | --client '<json>' | relay | probe | version";
+const USAGE: &str = "usage: runner init [options] | --client '<json>' | relay | probe | disk-usage DIRECTORY... | version";
+
+const MEASURE_TIME: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,12 +30,13 @@ fn main() -> ExitCode {
                 ExitCode::SUCCESS
             }
         }
-        "relay" => match runner::relay::run(&socket()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&format!("cannot reach the runner: {error}")),
-        },
+        "relay" => relay(),
         "probe" => {
             println!("{}", runner::probe::run());
+            ExitCode::SUCCESS
+        }
+        "disk-usage" => {
+            println!("{}", runner::disk_usage::measure(rest, MEASURE_TIME));
             ExitCode::SUCCESS
         }
         "version" | "--version" => {
@@ -51,6 +55,17 @@ fn init(arguments: &[String]) -> ExitCode {
     match runner::init::run(parsed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("cannot start: {error}")),
+    }
+}
+
+/// SECURITY: an engine starts this inside a hostile sandbox as its root. All it needs is to be the
+/// owner of the socket, so all else goes first (threats 45 and 46).
+fn relay() -> ExitCode {
+    runner::capabilities::hide_from_tracers();
+    let done = runner::capabilities::keep_only(&[]).and_then(|()| runner::relay::run(&socket()));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("cannot reach the runner: {error}")),
     }
 }
 

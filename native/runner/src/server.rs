@@ -344,13 +344,17 @@ impl Server {
 
     /// How often the kernel has killed a process of this sandbox for want of memory.
     pub fn oom_kills(&self) -> u64 {
-        let Some(events) = &self.options.memory_events else {
-            return 0;
+        let text = match &self.options.memory_events {
+            Some(events) => {
+                let mut text = [0u8; 1024];
+                let n = sys::pread(events.as_raw_fd(), &mut text, 0).unwrap_or(0);
+                String::from_utf8_lossy(&text[..n]).into_owned()
+            }
+            // Those of the whole machine: only for a command that was killed does it matter, and
+            // rarely do two sandboxes want for memory at the same moment.
+            None => std::fs::read_to_string("/proc/vmstat").unwrap_or_default(),
         };
-        let mut text = [0u8; 1024];
-        let n = sys::pread(events.as_raw_fd(), &mut text, 0).unwrap_or(0);
-        String::from_utf8_lossy(&text[..n])
-            .lines()
+        text.lines()
             .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
             .unwrap_or(0)
     }

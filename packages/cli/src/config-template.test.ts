@@ -27,11 +27,23 @@ it("a template is a configuration of nothing but defaults", async () => {
 
 it("every key stands in it, and with its comment sign taken away it has its default", async () => {
   const template = configTemplate(configKeys(), new Map());
-  const names = new Set(configKeys().flatMap(({ path }) => path));
-  const withoutDefault = new Set(["api_key", "data_dir"]);
+  const names = new Set(configKeys().flatMap(({ path }) => [path.join("."), path[0] ?? ""]));
+  const withoutDefault = new Set([
+    "api_key",
+    "data_dir",
+    "default_image",
+    "docker.cert_path",
+    "docker.config_dir",
+    "docker.runtime",
+  ]);
+  let group = "";
   const bare = template.split("\n").flatMap((line) => {
-    const [, key, name = ""] = /^# ( *([a-z_]+):.*)$/.exec(line) ?? [];
-    return key !== undefined && names.has(name) && !withoutDefault.has(name) ? [key] : [];
+    const [, key, indent = "", leaf = ""] = /^# (( *)([a-z_]+):.*)$/.exec(line) ?? [];
+    if (key === undefined) return [];
+    const name = indent === "" ? leaf : `${group}.${leaf}`;
+    if (!names.has(name) || withoutDefault.has(name)) return [];
+    if (indent === "") group = leaf;
+    return [key];
   });
   const { settings } = await load(bare.join("\n"));
   const left = settings.filter(({ source }) => source.kind === "default").map(({ key }) => key);

@@ -36,8 +36,8 @@ export async function askSettings(
   for (const question of QUESTIONS) {
     const key = keys.find(({ name }) => name === question.key);
     if (key === undefined) continue;
-    const standard: unknown = key.schema.parse(undefined);
-    const shown = String(standard);
+    const standard = key.schema.parse(undefined) as string | number | undefined;
+    const shown = String(standard ?? "");
     const answer = await text({
       message: question.message,
       placeholder: shown,

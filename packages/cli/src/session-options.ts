@@ -6,6 +6,7 @@ import { UsageFailure } from "./failure.ts";
 import { parseDurationMs, parseMebibytes } from "./output/units.ts";
 
 export interface SessionOptions {
+  readonly backend?: string;
   readonly image?: string;
   readonly ttl?: number;
   readonly workspace?: string;
@@ -19,6 +20,7 @@ export interface SessionOptions {
 
 export function addSessionOptions(command: Command): Command {
   return command
+    .option("--backend <name>", "what makes the sandbox; the daemon's usual one when absent")
     .option("--image <name>", "image of the sandbox; the daemon's default when absent")
     .option(
       "--workspace <id>",
@@ -66,6 +68,7 @@ export function sessionRequest(options: SessionOptions): CreateSessionOptions {
     ...(options.disk !== undefined && { diskMb: options.disk }),
   };
   return {
+    ...(options.backend !== undefined && { backend: options.backend }),
     ...(options.image !== undefined && { image: options.image }),
     ...(options.ttl !== undefined && { ttlSeconds: Math.ceil(options.ttl / 1000) }),
     ...(options.workspace !== undefined && { workspaceId: options.workspace }),

@@ -1,5 +1,6 @@
 /** Builds the concrete parts and joins them; the only place that does. */
-import { access, constants, readFile, stat } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { access, constants, readFile, stat, writeFile } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
@@ -12,9 +13,12 @@ import { buildHttpApp } from "./http/build-http-app.ts";
 import { LocalImageStore } from "./images/local-image-store.ts";
 import type { ImagePolicy } from "./images/local-image-store.ts";
 import { FileExecJournal } from "./journal/file-exec-journal.ts";
-import type { ImageStore } from "./ports/image-store.ts";
+import type { BackendHealth } from "./ports/backend.ts";
+import type { RootfsStore } from "./ports/image-store.ts";
 import type { SessionStore } from "./ports/session-store.ts";
 import { SessionCore } from "./sessions/core.ts";
+import { Providers } from "./sessions/providers.ts";
+import type { Provider } from "./sessions/providers.ts";
 import type { SessionSettings } from "./sessions/settings.ts";
 import { SqliteSessionStore } from "./store/sqlite-session-store.ts";
 import { systemClock } from "./system-clock.ts";
@@ -37,7 +41,7 @@ export interface EmbeddedOptions {
 /** The embedded backend and its images. */
 export interface Embedded {
   readonly backend: OciBackend;
-  readonly images: ImageStore;
+  readonly images: RootfsStore;
 }
 
 const NATIVE_DIR = fileURLToPath(new URL("../../../native/bin", import.meta.url));
@@ -57,7 +61,7 @@ export async function composeDaemon(
   apiKeys: readonly ApiKey[],
   log: Logger,
 ): Promise<DaemonParts> {
-  const { backend, images } = await composeEmbedded(embeddedOptions(config));
+  const providers = await composeProviders(config);
   const { maxBytesPerExec, maxBytesPerSession } = config.journal;
   const journal = await FileExecJournal.open({
     directory: join(config.dataDir, "journal"),
@@ -69,18 +73,17 @@ export async function composeDaemon(
   try {
     const settings = sessionSettings(config);
     const clock = systemClock();
-    const core = new SessionCore({ backend, images, store, journal, clock, log, settings });
+    const core = new SessionCore({ providers, store, journal, clock, log, settings });
     const callers = apiKeys.map(({ key, name: owner, ...quotas }) => ({
       key,
       caller: { owner, ...quotas },
     }));
     const app = await buildHttpApp({
       services: core,
-      images,
       callers,
       log,
       version: VERSION,
-      backend: backend.name,
+      backends: providers.names,
       limits: config.http,
       allowedHosts: [config.listen.host, ...config.http.allowedHosts],
       allowedOrigins: config.http.allowedOrigins,
@@ -93,14 +96,124 @@ export async function composeDaemon(
   }
 }
 
-export function embeddedOptions(config: Config): EmbeddedOptions {
+/** The backends that the configuration names, the usual one first. */
+export async function composeProviders(config: Config): Promise<Providers> {
+  const usual =
+    config.backend === "auto"
+      ? await whatWorks(config)
+      : await composeProvider(config.backend, config);
+  const others = [...new Set(config.backends)].filter((name) => name !== usual.backend.name);
+  return new Providers(
+    usual,
+    await Promise.all(others.map((name) => composeProvider(name, config))),
+  );
+}
+
+export type BackendName = "oci" | "docker";
+
+async function composeProvider(name: BackendName, config: Config): Promise<Provider> {
+  if (name === "docker") return await composeDocker(config);
+  const { backend, images } = await composeEmbedded(embeddedOptions(config));
+  // Workspaces: it has all that the runner needs, and is there without a download.
+  return { backend, images, defaultImage: config.defaultImage ?? "host", workspaceImage: "host" };
+}
+
+/** Sandboxes of this machine's own need no engine, and are quicker. */
+async function whatWorks(config: Config): Promise<Provider> {
+  const embedded = await tryBackend("oci", config);
+  if (embedded.health.usable && embedded.provider !== undefined) return embedded.provider;
+  const docker = await tryBackend("docker", config);
+  if (docker.health.usable && docker.provider !== undefined) return docker.provider;
+  const [failed] = embedded.health.checks.filter(({ ok }) => !ok);
+  throw new SandboxError(
+    "UNSUPPORTED",
+    `no backend works here: sandboxes cannot be made on this machine (${failed?.detail ?? "unknown"}), ` +
+      `and no Docker engine answers at ${config.docker.host}; \`sandkasten doctor\` says how to mend it`,
+  );
+}
+
+/** A backend and what it can do here; never rejects for what is missing. */
+export async function tryBackend(
+  name: BackendName,
+  config: Config,
+): Promise<{ readonly health: BackendHealth; readonly provider?: Provider }> {
+  try {
+    const provider = await composeProvider(name, config);
+    return { provider, health: await provider.backend.health() };
+  } catch (error) {
+    const detail = error instanceof Error ? error.message : String(error);
+    return { health: { usable: false, checks: [{ name: "start", ok: false, detail }] } };
+  }
+}
+
+/** Sandboxes on a Docker engine. Its client takes a while to load, so only who needs it loads it. */
+async function composeDocker(config: Config): Promise<Provider> {
+  const { DockerBackend } = await import("./backends/docker/docker-backend.ts");
+  const { DockerImageStore } = await import("./backends/docker/docker-image-store.ts");
+  const { host, certPath, configDir, pullPolicy, workspace, runtime } = config.docker;
+  const connection = {
+    host,
+    ...(certPath !== undefined && { tls: await readCertificates(certPath) }),
+  };
+  const images = new DockerImageStore({
+    connection,
+    policy: config.images,
+    pullPolicy,
+    dockerConfigDir: configDir,
+    temporaryDir: config.dataDir,
+  });
+  const backend = await DockerBackend.open({
+    connection,
+    instance: await instanceId(config.dataDir),
+    runner: await requireProgram(join(NATIVE_DIR, "runner")),
+    images,
+    workspace,
+    ...(runtime !== undefined && { runtime }),
+  });
+  const defaultImage = config.defaultImage ?? "linux";
+  return { backend, images, defaultImage, workspaceImage: defaultImage };
+}
+
+async function readCertificates(
+  directory: string,
+): Promise<{ readonly ca: string; readonly cert: string; readonly key: string }> {
+  const read = async (name: string): Promise<string> => {
+    try {
+      return await readFile(join(directory, name), "utf8");
+    } catch (cause) {
+      throw new SandboxError(
+        "INVALID_REQUEST",
+        `${join(directory, name)} cannot be read; docker.cert_path needs ca.pem, cert.pem and key.pem`,
+        { cause },
+      );
+    }
+  };
+  return { ca: await read("ca.pem"), cert: await read("cert.pem"), key: await read("key.pem") };
+}
+
+/** Tells this daemon's containers from those of others on the same engine, whatever their paths. */
+async function instanceId(dataDir: string): Promise<string> {
+  const path = join(dataDir, "instance-id");
+  await writeFile(path, `${randomBytes(6).toString("hex")}\n`, { flag: "wx", mode: 0o600 }).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code !== "EEXIST") throw error;
+    },
+  );
+  const id = (await readFile(path, "utf8")).trim();
+  if (/^[0-9a-f]{12}$/u.test(id)) return id;
+  throw new SandboxError(
+    "CONFLICT",
+    `${path} does not hold the id of this daemon; restore it, or remove it once no sandbox is left`,
+  );
+}
+
+function embeddedOptions(config: Config): EmbeddedOptions {
   const { dataDir, images, runtime } = config;
   return { dataDir, images, ...(runtime !== "auto" && { runtime }) };
 }
 
 function sessionSettings(config: Config): SessionSettings {
   return {
-    defaultImage: config.defaultImage,
     defaultProfile: config.defaults.profile,
     allowRootProfile: config.allowRootProfile,
     defaultTtlMs: config.sessionTtlMs,
@@ -111,8 +224,6 @@ function sessionSettings(config: Config): SessionSettings {
     outputBudgetBytes: config.outputBudgetBytes,
     pool: config.pool,
     workspaceDisk: config.workspace,
-    // It has all that the runner needs, and is there without a download.
-    workspaceImage: "host",
     retentionMs: config.journal.retentionMs,
   };
 }

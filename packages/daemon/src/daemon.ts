@@ -3,8 +3,8 @@ import { mkdir } from "node:fs/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import { pino } from "pino";
 import type { Logger } from "pino";
-import { composeDaemon, composeEmbedded, embeddedOptions } from "./compose.ts";
-import type { DaemonParts } from "./compose.ts";
+import { tryBackend, composeDaemon, composeProviders } from "./compose.ts";
+import type { BackendName, DaemonParts } from "./compose.ts";
 import type { Config } from "./config/config.ts";
 import { lockDataDir } from "./data-dir-lock.ts";
 import { ensureApiKey } from "./config/ensure-api-key.ts";
@@ -50,25 +50,54 @@ export async function startDaemon(config: Config, options: StartOptions = {}): P
   }
 }
 
-/** What the machine can do, for `sandkasten doctor`; never rejects for what the machine lacks. */
-export async function checkMachine(config: Config): Promise<BackendHealth> {
-  try {
-    await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
-    const { backend } = await composeEmbedded(embeddedOptions(config));
-    return await backend.health();
-  } catch (error) {
-    const detail = error instanceof Error ? error.message : String(error);
-    return { usable: false, checks: [{ name: "start", ok: false, detail }] };
+/** A backend as it is found here. */
+export interface CheckedBackend extends BackendHealth {
+  readonly name: string;
+  /** It is the usual one, or one that sessions may ask for. */
+  readonly configured: boolean;
+}
+
+export interface CheckedMachine {
+  /** The usual backend works. */
+  readonly usable: boolean;
+  readonly backends: readonly CheckedBackend[];
+}
+
+/** What backends can do here: `all` that there are, or those that are `needed`. Never rejects for what the machine lacks. */
+export async function checkMachine(
+  config: Config,
+  which: "all" | "needed",
+): Promise<CheckedMachine> {
+  await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+  const found = new Map<BackendName, BackendHealth>();
+  let usual = config.backend === "auto" ? undefined : config.backend;
+  for (const name of ["oci", "docker"] as const) {
+    const needed = (usual ?? name) === name || config.backends.includes(name);
+    if (!needed && which === "needed") continue;
+    const { health } = await tryBackend(name, config);
+    found.set(name, health);
+    if (health.usable) usual ??= name;
   }
+  return {
+    usable: usual !== undefined && found.get(usual)?.usable === true,
+    backends: [...found].map(([name, health]) => ({
+      name,
+      configured: name === usual || config.backends.includes(name),
+      ...health,
+    })),
+  };
 }
 
 /** Destroys every sandbox in the data directory, whose daemon must not run; tells which. */
 export async function sweep(config: Config): Promise<readonly string[]> {
   using _lock = lockDataDir(config.dataDir);
-  const { backend } = await composeEmbedded(embeddedOptions(config));
-  const found = await backend.list();
-  for (const { id } of found) await backend.destroy(id);
-  return found.map(({ id }) => id);
+  const swept: string[] = [];
+  for (const { backend } of (await composeProviders(config)).all)
+    for (const { id } of await backend.list()) {
+      await backend.destroy(id);
+      swept.push(id);
+    }
+  return swept;
 }
 
 async function listen({ app }: DaemonParts, { listen: { host, port } }: Config): Promise<string> {

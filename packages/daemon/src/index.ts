@@ -5,7 +5,7 @@ export { describeConfig } from "./config/describe-config.ts";
 export { ensureApiKey } from "./config/ensure-api-key.ts";
 export { loadConfig } from "./config/load-config.ts";
 export { checkMachine, startDaemon, sweep } from "./daemon.ts";
-export type { Daemon, StartOptions } from "./daemon.ts";
+export type { CheckedBackend, CheckedMachine, Daemon, StartOptions } from "./daemon.ts";
 export type { Embedded, EmbeddedOptions } from "./compose.ts";
 export type * from "./ports/backend.ts";
 export type * from "./ports/channel.ts";

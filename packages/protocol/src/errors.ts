@@ -113,6 +113,17 @@ export const ERROR_CATALOGUE = {
     retryable: true,
     meaning: "The sandbox did not answer in time, broke the protocol, or is gone.",
   },
+  ENGINE_UNREACHABLE: {
+    status: 503,
+    retryable: true,
+    meaning:
+      "The container engine does not answer; its sandboxes go on and are there again with it.",
+  },
+  REGISTRY_UNREACHABLE: {
+    status: 503,
+    retryable: true,
+    meaning: "The registry that has the image does not answer, or not now; nothing was changed.",
+  },
   COMMAND_TIMEOUT: {
     status: 504,
     retryable: false,

@@ -179,7 +179,9 @@ describe("the published types", () => {
     const client = new SandboxClient({ baseUrl: "http://localhost:1", webSocket: WebSocket, fetch });
     await using session = await client.createSession({ limits: { memoryMb: 64 } });
     const result: ExecResult = await session.exec(["ls"], { signal: AbortSignal.timeout(1) });
-    const code: number | null = result.exitCode;
+    const code: number | null = result.exitCode ?? result.exit_code;
+    await client.createSession({ ttl_seconds: 60, limits: { memory_mb: 64 } });
+    const ends: string = session.expiresAt + session.expires_at;
     for await (const { bytes } of session.stream("x")) bytes.length.toFixed();
     const body: ReadableStream<Uint8Array> = await session.files.download("a");
     await session.write("b", body);
@@ -210,10 +212,11 @@ describe("the published types", () => {
       import { SandboxClient, type ErrorCode } from "@sandkasten/sdk";
       const session = await new SandboxClient().createSession({ imagee: "host" });
       const result: string = (await session.exec("x")).exitCode;
+      const alias: string = (await session.exec("x", { timeout_ms: "1" })).exit_code;
       const code: ErrorCode = "NO_SUCH_CODE";
     `;
     const said = await check({ "wrong.ts": wrong }, { lib: ["es2022", "dom"], types: [] });
-    expect(said.match(/error TS\d+/g)).toHaveLength(3);
+    expect(said.match(/error TS\d+/g)).toHaveLength(5);
   });
 });
 

@@ -1,4 +1,5 @@
 /** How a client is made. */
+import { camelOptions, type WithSnakeNames } from "./snake-names.ts";
 import type { TransportOptions } from "./transport.ts";
 import type { WebSocketConstructor } from "./web-socket.ts";
 
@@ -7,8 +8,7 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 const DEFAULT_RETRIES = 2;
 const DEFAULT_RETRY_DELAY_MS = 250;
 
-/** Everything has a default. */
-export interface ClientOptions {
+interface ClientOptionFields {
   /** Where the daemon is; `http://127.0.0.1:8080` when absent. A path in it comes before `/v1`. */
   readonly baseUrl?: string | URL | undefined;
   /** A key of the daemon. */
@@ -28,7 +28,11 @@ export interface ClientOptions {
   readonly retryDelayMs?: number | undefined;
 }
 
-export function toTransportOptions(options: ClientOptions): TransportOptions {
+/** Everything has a default. */
+export type ClientOptions = WithSnakeNames<ClientOptionFields>;
+
+export function toTransportOptions(given: ClientOptions): TransportOptions {
+  const options = camelOptions(given);
   const { apiKey } = options;
   if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey)) {
     throw new TypeError("apiKey must be printable ASCII without spaces, as it is in a header.");

@@ -52,6 +52,7 @@ describe("createSession()", () => {
       id: "ses_1",
       image: "host",
       status: "running",
+      backend: "oci",
       cwd: "/workspace",
       acquireSource: "cold",
       workspaceId: "notes",

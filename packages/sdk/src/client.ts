@@ -4,6 +4,7 @@ import type { CallOptions } from "./call-options.ts";
 import { type ClientOptions, toTransportOptions } from "./client-options.ts";
 import { Images } from "./images.ts";
 import { Session } from "./session.ts";
+import { camelOptions, withSnakeNames } from "./snake-names.ts";
 import {
   type CreateSessionOptions,
   type ListSessionsOptions,
@@ -20,7 +21,10 @@ import { Workspaces } from "./workspaces.ts";
 /** What a daemon is. */
 export interface DaemonVersion {
   readonly version: string;
+  /** The usual backend. */
   readonly backend: string;
+  /** All that sessions may ask for. */
+  readonly backends: readonly string[];
   readonly node: string;
 }
 
@@ -40,12 +44,13 @@ export class SandboxClient {
 
   /** Makes a session, or answers the living one of the `key`. */
   async createSession(options: CreateSessionOptions = {}): Promise<Session> {
+    const asked = camelOptions(options);
     const body = await this.#transport.json<SessionBody>({
       method: "POST",
       path: "/v1/sessions",
-      json: toCreateSession(options),
-      idempotencyKey: options.idempotencyKey ?? crypto.randomUUID(),
-      signal: options.signal,
+      json: toCreateSession(asked),
+      idempotencyKey: asked.idempotencyKey ?? crypto.randomUUID(),
+      signal: asked.signal,
     });
     return new Session(this.#transport, toSessionInfo(body));
   }
@@ -74,7 +79,7 @@ export class SandboxClient {
       async (response) => {
         const bodies = (await response.json()) as readonly SessionBody[];
         const nextCursor = response.headers.get("x-next-cursor") ?? undefined;
-        return Object.assign(bodies.map(toSessionInfo), { nextCursor });
+        return withSnakeNames(Object.assign(bodies.map(toSessionInfo), { nextCursor }));
       },
     );
   }

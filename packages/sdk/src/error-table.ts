@@ -33,6 +33,8 @@ export const errorTable: KnownErrors = {
   UNSUPPORTED: { status: 501, retryable: false },
   PORT_REFUSED: { status: 502, retryable: true },
   SANDBOX_UNREACHABLE: { status: 503, retryable: true },
+  ENGINE_UNREACHABLE: { status: 503, retryable: true },
+  REGISTRY_UNREACHABLE: { status: 503, retryable: true },
   COMMAND_TIMEOUT: { status: 504, retryable: false },
   STORAGE_FULL: { status: 507, retryable: false },
 };

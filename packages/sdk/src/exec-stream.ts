@@ -10,6 +10,7 @@ import {
 import { followOutput } from "./follow-output.ts";
 import { pause } from "./retry.ts";
 import { SandboxError } from "./sandbox-error.ts";
+import { camelOptions } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
 
 /**
@@ -28,7 +29,8 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
   #result: Promise<ExecInfo> | undefined;
 
   /** @internal */
-  constructor(transport: Transport, sessionId: string, cmd: Command, options: ExecOptions) {
+  constructor(transport: Transport, sessionId: string, cmd: Command, given: ExecOptions) {
+    const options = camelOptions(given);
     this.#transport = transport;
     this.#call = {
       method: "POST",

@@ -2,6 +2,7 @@
 import type { ExecInfoBody, ExecRequestBody, ExecResultBody } from "@sandkasten/protocol";
 import { decodeBase64, encodeBase64 } from "./base64.ts";
 import { camelKeys } from "./camel-keys.ts";
+import { type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 import type { EndReason, ExecStatus, OutputStream } from "./wire-names.ts";
 
 /** Text runs in the session's shell, which remembers; a list of arguments runs as a process of its own. */
@@ -13,8 +14,7 @@ export interface TerminalSize {
   readonly cols: number;
 }
 
-/** How a command shall run. */
-export interface ExecOptions {
+interface ExecOptionFields {
   /** The command is ended after so long. 0 or absent for the longest that the daemon allows. */
   readonly timeoutMs?: number | undefined;
   /** The command is ended when it prints nothing for so long. */
@@ -41,16 +41,20 @@ export interface ExecOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How a command shall run that is not waited for. */
-export interface StartOptions extends ExecOptions {
+/** How a command shall run. */
+export type ExecOptions = WithSnakeNames<ExecOptionFields>;
+
+interface StartOptionFields extends ExecOptionFields {
   /** Keeps its input open for `writeStdin`. */
   readonly stdinOpen?: boolean | undefined;
   /** Runs it on a terminal of this size. */
   readonly pty?: TerminalSize | undefined;
 }
 
-/** What is known of a command without its output. */
-export interface ExecInfo {
+/** How a command shall run that is not waited for. */
+export type StartOptions = WithSnakeNames<StartOptionFields>;
+
+interface ExecInfoFields {
   readonly execId: string;
   readonly sessionId: string;
   readonly status: ExecStatus;
@@ -79,8 +83,10 @@ export interface ExecInfo {
   readonly endedAt?: string | undefined;
 }
 
-/** A command with its output. */
-export interface ExecResult extends ExecInfo {
+/** What is known of a command without its output. */
+export type ExecInfo = WithSnakeNames<ExecInfoFields>;
+
+interface ExecResultFields extends ExecInfoFields {
   /** stdout and stderr as they came. What is not UTF-8 is replaced. */
   readonly output: string;
   readonly stdout: string;
@@ -91,8 +97,10 @@ export interface ExecResult extends ExecInfo {
   readonly rawOutput?: Uint8Array | undefined;
 }
 
-/** A piece of output. */
-export interface OutputChunk {
+/** A command with its output. */
+export type ExecResult = WithSnakeNames<ExecResultFields>;
+
+interface OutputChunkFields {
   readonly stream: OutputStream;
   /** What is not UTF-8 is replaced. A character is in one piece, never in two halves. */
   readonly text: string;
@@ -108,8 +116,10 @@ export interface OutputChunk {
   readonly skippedBytes: number;
 }
 
-/** A part of a command's output. */
-export interface OutputPage {
+/** A piece of output. */
+export type OutputChunk = WithSnakeNames<OutputChunkFields>;
+
+interface OutputPageFields {
   readonly execId: string;
   readonly cursor: number;
   /** Where to go on reading. */
@@ -122,6 +132,9 @@ export interface OutputPage {
   /** The command as it was before the page was read. */
   readonly exec: ExecInfo;
 }
+
+/** A part of a command's output. */
+export type OutputPage = WithSnakeNames<OutputPageFields>;
 
 /** A command as the daemon wants to be asked for it. */
 export function toExecRequest(cmd: Command, options: StartOptions): ExecRequestBody {
@@ -145,10 +158,13 @@ export function toExecRequest(cmd: Command, options: StartOptions): ExecRequestB
 }
 
 export function toExecInfo(body: ExecInfoBody): ExecInfo {
-  return camelKeys(body);
+  return withSnakeNames(camelKeys(body));
 }
 
 export function toExecResult(body: ExecResultBody): ExecResult {
   const { output_base64: raw, ...rest } = body;
-  return { ...camelKeys(rest), ...(raw === undefined ? {} : { rawOutput: decodeBase64(raw) }) };
+  return withSnakeNames({
+    ...camelKeys(rest),
+    ...(raw === undefined ? {} : { rawOutput: decodeBase64(raw) }),
+  });
 }

@@ -12,14 +12,14 @@ import {
   toExecResult,
 } from "./exec-types.ts";
 import { followOutput, toOutputPage } from "./follow-output.ts";
+import { camelOptions, type WithSnakeNames } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
 import type { SignalledBody } from "./wire-bodies.ts";
 
 /** What one request waits for: short enough that nothing on the way takes it for dead. */
 const WAIT_MS = 60_000;
 
-/** Which part of the output to read. */
-export interface ReadOutputOptions extends CallOptions {
+interface ReadOutputOptionFields extends CallOptions {
   /** Where to begin, in bytes; the `nextCursor` of the page before. */
   readonly cursor?: number | undefined;
   readonly maxBytes?: number | undefined;
@@ -27,14 +27,16 @@ export interface ReadOutputOptions extends CallOptions {
   readonly waitMs?: number | undefined;
 }
 
+/** Which part of the output to read. */
+export type ReadOutputOptions = WithSnakeNames<ReadOutputOptionFields>;
+
 /** Where to begin. */
 export interface FollowExecOptions extends CallOptions {
   /** In bytes; the beginning when absent. */
   readonly cursor?: number | undefined;
 }
 
-/** How to wait for a command. */
-export interface WaitOptions extends CallOptions {
+interface WaitOptionFields extends CallOptions {
   /** Answers after so long, ended or not; look at `status`. Until the end when absent. */
   readonly timeoutMs?: number | undefined;
   /** How much output the result holds. */
@@ -42,6 +44,9 @@ export interface WaitOptions extends CallOptions {
   /** Adds `rawOutput` to the result. */
   readonly raw?: boolean | undefined;
 }
+
+/** How to wait for a command. */
+export type WaitOptions = WithSnakeNames<WaitOptionFields>;
 
 /** To whom a signal goes. */
 export interface SignalOptions extends CallOptions {
@@ -64,6 +69,11 @@ export class Exec {
     this.#base = path`/v1/sessions/${sessionId}/execs/${id}`;
   }
 
+  /** The same as `sessionId`. */
+  get session_id(): string {
+    return this.sessionId;
+  }
+
   /** What is known of it now. */
   async info(options: CallOptions = {}): Promise<ExecInfo> {
     return toExecInfo(await this.#get<ExecInfoBody>("", {}, options.signal));
@@ -71,7 +81,7 @@ export class Exec {
 
   /** A page of its output, also after its end and after the sandbox's. */
   async read(options: ReadOutputOptions = {}): Promise<OutputPage> {
-    const { cursor, maxBytes, waitMs, signal } = options;
+    const { cursor, maxBytes, waitMs, signal } = camelOptions(options);
     const query = { cursor, max_bytes: maxBytes, wait_ms: waitMs, raw: true };
     return toOutputPage(
       await this.#get<OutputPageBody>("/output", query, signal, waitMs !== undefined),
@@ -91,20 +101,20 @@ export class Exec {
 
   /** Waits for its end. A time that was up is part of the result here, and no error. */
   async wait(options: WaitOptions = {}): Promise<ExecResult> {
-    const { timeoutMs = Number.POSITIVE_INFINITY } = options;
+    const { timeoutMs = Infinity, outputBudgetBytes, raw, signal } = camelOptions(options);
     const endMs = performance.now() + timeoutMs;
     for (;;) {
       const leftMs = Math.max(0, Math.ceil(endMs - performance.now()));
       const body = await this.#transport.json<ExecResultBody>({
         ...this.#post("/wait", {
           timeout_ms: Math.min(leftMs, WAIT_MS),
-          output_budget_bytes: options.outputBudgetBytes,
-          raw_output: options.raw,
+          output_budget_bytes: outputBudgetBytes,
+          raw_output: raw,
         }),
         // It only looks.
         repeatable: true,
         waits: true,
-        signal: options.signal,
+        signal,
       });
       if (body.status === "done" || performance.now() >= endMs) return toExecResult(body);
     }

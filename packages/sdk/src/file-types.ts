@@ -1,10 +1,10 @@
 /** Files and changes to them, as the SDK shows them. */
 import type { FileChangeBody, FileEntryBody } from "@sandkasten/protocol";
 import { camelKeys } from "./camel-keys.ts";
+import { type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 import type { FileChangeKind, FileType } from "./wire-names.ts";
 
-/** A file, directory or link in a sandbox. */
-export interface FileEntry {
+interface FileEntryFields {
   readonly path: string;
   readonly name: string;
   readonly type: FileType;
@@ -21,6 +21,9 @@ export interface FileEntry {
   /** base64 of a path that is not UTF-8. */
   readonly rawPath?: string | undefined;
 }
+
+/** A file, directory or link in a sandbox. */
+export type FileEntry = WithSnakeNames<FileEntryFields>;
 
 /** Something that happened to a file. */
 export interface FileChange {
@@ -44,7 +47,7 @@ export interface ByteRange {
 
 export function toFileEntry(body: FileEntryBody): FileEntry {
   const { size: _, ...rest } = body;
-  return camelKeys(rest);
+  return withSnakeNames(camelKeys(rest));
 }
 
 export function toFileChange(body: FileChangeBody): FileChange {

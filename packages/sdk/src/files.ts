@@ -10,15 +10,18 @@ import {
 } from "./file-types.ts";
 import { readBytes } from "./response-body.ts";
 import { SandboxError } from "./sandbox-error.ts";
+import { camelOptions, type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 import type { Call, Transport } from "./transport.ts";
 import { watchFiles } from "./watch-files.ts";
 import type { ExtractedBody, FileListBody, UploadedBody, WrittenFileBody } from "./wire-bodies.ts";
 
-/** How a file shall be read. */
-export interface ReadFileOptions extends CallOptions {
+interface ReadFileOptionFields extends CallOptions {
   /** At most its first so many bytes; all of them when absent. */
   readonly maxBytes?: number | undefined;
 }
+
+/** How a file shall be read. */
+export type ReadFileOptions = WithSnakeNames<ReadFileOptionFields>;
 
 /** How a file shall be written. */
 export interface WriteFileOptions extends CallOptions {
@@ -51,11 +54,13 @@ export interface MoveOptions extends CallOptions {
   readonly overwrite?: boolean | undefined;
 }
 
-/** A file that was written. */
-export interface WrittenFile {
+interface WrittenFileFields {
   readonly path: string;
   readonly sizeBytes: number;
 }
+
+/** A file that was written. */
+export type WrittenFile = WithSnakeNames<WrittenFileFields>;
 
 /** What an archive was unpacked to. */
 export interface ExtractedArchive {
@@ -76,7 +81,7 @@ export class Files {
 
   /** A file's bytes. */
   async read(path: string, options: ReadFileOptions = {}): Promise<Uint8Array> {
-    const { maxBytes, signal } = options;
+    const { maxBytes, signal } = camelOptions(options);
     const whole = this.#file("GET", path, signal);
     if (maxBytes === undefined) return this.#bytes(whole);
     try {
@@ -109,7 +114,7 @@ export class Files {
       // When the answer is lost, the file that a second try finds may be the first try's.
       ...(overwrite === false ? { repeatable: false } : {}),
     });
-    return { path: written.path, sizeBytes: written.size_bytes };
+    return withSnakeNames({ path: written.path, sizeBytes: written.size_bytes });
   }
 
   /** Writes a file from a Blob or a stream; the same as `write`. */

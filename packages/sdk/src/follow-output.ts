@@ -3,6 +3,7 @@ import type { ExecInfoBody, OutputChunkBody, OutputPageBody } from "@sandkasten/
 import { decodeBase64 } from "./base64.ts";
 import { resumeEvents } from "./event-stream.ts";
 import { type ExecInfo, type OutputChunk, type OutputPage, toExecInfo } from "./exec-types.ts";
+import { withSnakeNames } from "./snake-names.ts";
 import type { Transport } from "./transport.ts";
 
 export interface FollowOptions {
@@ -63,7 +64,7 @@ class OutputAssembler {
     const text = this.#decoders[stream].decode(bytes, { stream: true });
     const skippedBytes = offset - this.#cursor;
     this.#cursor = offset + bytes.length;
-    this.#last = { stream, text, bytes, seq, timestamp, offset, skippedBytes };
+    this.#last = withSnakeNames({ stream, text, bytes, seq, timestamp, offset, skippedBytes });
     return this.#last;
   }
 
@@ -73,8 +74,8 @@ class OutputAssembler {
       const text = this.#decoders[stream].decode();
       if (text === "" || this.#last === undefined) continue;
       const { seq, timestamp } = this.#last;
-      const bytes = new Uint8Array();
-      yield { stream, text, bytes, seq, timestamp, offset: this.#cursor, skippedBytes: 0 };
+      const place = { seq, timestamp, offset: this.#cursor, skippedBytes: 0 };
+      yield withSnakeNames({ stream, text, bytes: new Uint8Array(), ...place });
     }
   }
 }
@@ -86,7 +87,7 @@ const textDecoder = () => new TextDecoder("utf-8", { ignoreBOM: true });
 export function toOutputPage(body: OutputPageBody): OutputPage {
   const assembler = new OutputAssembler(body.cursor);
   const chunks = body.chunks.map((chunk) => assembler.add(chunk));
-  return {
+  return withSnakeNames({
     execId: body.exec_id,
     cursor: body.cursor,
     nextCursor: body.next_cursor,
@@ -94,7 +95,7 @@ export function toOutputPage(body: OutputPageBody): OutputPage {
     skippedBytes: body.skipped_bytes,
     done: body.done,
     exec: toExecInfo(body.exec),
-  };
+  });
 }
 
 /** Exact where the daemon sent the bytes, which it does when asked. */

@@ -1,16 +1,19 @@
 /** Images, as the SDK shows them. */
 import type { ImageBody, ImageProgressBody } from "@sandkasten/protocol";
 import { camelKeys } from "./camel-keys.ts";
+import { type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 import type { ImagePhase, ImageSource } from "./wire-names.ts";
 
-/** An image that sandboxes can be made of. */
-export interface ImageInfo {
+interface ImageFields {
   readonly reference: string;
   readonly digest: string;
   readonly source: ImageSource;
   readonly sizeBytes: number;
   readonly createdAt: string;
 }
+
+/** An image that sandboxes can be made of. */
+export type ImageInfo = WithSnakeNames<ImageFields>;
 
 /** How far the getting of an image is, in bytes. */
 export interface ImageProgress {
@@ -19,14 +22,16 @@ export interface ImageProgress {
   readonly total?: number | undefined;
 }
 
-/** What the removal of unused images gained. */
-export interface CollectedImages {
+interface CollectedImagesFields {
   readonly removed: number;
   readonly freedBytes: number;
 }
 
+/** What the removal of unused images gained. */
+export type CollectedImages = WithSnakeNames<CollectedImagesFields>;
+
 export function toImageInfo(body: ImageBody): ImageInfo {
-  return camelKeys(body);
+  return withSnakeNames(camelKeys(body));
 }
 
 export function toImageProgress(body: ImageProgressBody): ImageProgress {

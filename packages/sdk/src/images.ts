@@ -12,14 +12,23 @@ import {
   toImageProgress,
 } from "./image-types.ts";
 import { SandboxError } from "./sandbox-error.ts";
+import { camelOptions, type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 import type { Call, Transport } from "./transport.ts";
 import type { CollectedBody, ImageListBody } from "./wire-bodies.ts";
 
-/** How to be told of progress. */
-export interface ProgressOptions extends CallOptions {
+/** Whose images are meant. */
+export interface ImageOptions extends CallOptions {
+  /** A backend of the daemon; its usual one when absent. */
+  readonly backend?: string | undefined;
+}
+
+interface ProgressOptionFields extends ImageOptions {
   /** Called now and then while the image is on its way. */
   readonly onProgress?: ((progress: ImageProgress) => void) | undefined;
 }
+
+/** How to be told of progress. */
+export type ProgressOptions = WithSnakeNames<ProgressOptionFields>;
 
 /** What is imported. */
 export interface ImportImageOptions extends ProgressOptions {
@@ -37,10 +46,11 @@ export class Images {
   }
 
   /** All images that are here. */
-  async list(options: CallOptions = {}): Promise<readonly ImageInfo[]> {
+  async list(options: ImageOptions = {}): Promise<readonly ImageInfo[]> {
     const { images } = await this.#transport.json<ImageListBody>({
       method: "GET",
       path: "/v1/images",
+      query: { backend: options.backend },
       signal: options.signal,
     });
     return images.map(toImageInfo);
@@ -48,7 +58,8 @@ export class Images {
 
   /** Gets an image from its registry. */
   pull(reference: string, options: ProgressOptions = {}): Promise<ImageInfo> {
-    return this.#obtain({ method: "POST", path: "/v1/images/pull", json: { reference } }, options);
+    const json = { reference, backend: options.backend };
+    return this.#obtain({ method: "POST", path: "/v1/images/pull", json }, options);
   }
 
   /** Makes an image of an archive that is sent along. */
@@ -57,37 +68,40 @@ export class Images {
     archive: FileSource,
     options: ImportImageOptions = {},
   ): Promise<ImageInfo> {
-    const { format, ...rest } = options;
+    const { format, backend } = options;
+    const query = { reference, format, backend };
     return this.#obtain(
-      { method: "POST", path: "/v1/images/import", query: { reference, format }, body: archive },
-      rest,
+      { method: "POST", path: "/v1/images/import", query, body: archive },
+      options,
     );
   }
 
   /** Removes an image. */
-  async remove(reference: string, options: CallOptions = {}): Promise<void> {
+  async remove(reference: string, options: ImageOptions = {}): Promise<void> {
     await this.#transport.json({
       method: "DELETE",
       path: "/v1/images",
-      query: { reference },
+      query: { reference, backend: options.backend },
       doneWhenRepeated: "INVALID_IMAGE",
       signal: options.signal,
     });
   }
 
   /** Removes what no image and no sandbox needs. */
-  async collectGarbage(options: CallOptions = {}): Promise<CollectedImages> {
+  async collectGarbage(options: ImageOptions = {}): Promise<CollectedImages> {
     const body = await this.#transport.json<CollectedBody>({
       method: "POST",
       path: "/v1/images/gc",
+      query: { backend: options.backend },
       waits: true,
       signal: options.signal,
     });
-    return { removed: body.removed, freedBytes: body.freed_bytes };
+    return withSnakeNames({ removed: body.removed, freedBytes: body.freed_bytes });
   }
 
   /** The daemon tells of its progress where it can, and else only of the end. */
-  async #obtain(call: Call, { onProgress, signal }: ProgressOptions): Promise<ImageInfo> {
+  async #obtain(call: Call, options: ProgressOptions): Promise<ImageInfo> {
+    const { onProgress, signal } = camelOptions(options);
     const what = `${call.method} ${call.path}`;
     const headers = { accept: "text/event-stream, application/json;q=0.9" };
     const response = await this.#transport.open({ ...call, headers, waits: true, signal });

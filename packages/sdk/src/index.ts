@@ -63,5 +63,6 @@ export type {
   OutputStream,
   SandboxProfile,
   SessionStatus,
+  ShownStatus,
 } from "./wire-names.ts";
 export type { Workspaces } from "./workspaces.ts";

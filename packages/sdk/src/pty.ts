@@ -4,6 +4,7 @@ import type { CallOptions } from "./call-options.ts";
 import type { ExecInfo, TerminalSize } from "./exec-types.ts";
 import { PtyLink } from "./pty-link.ts";
 import { SandboxError } from "./sandbox-error.ts";
+import { camelOptions, type WithSnakeNames } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
 import type { WebSocketConstructor } from "./web-socket.ts";
 
@@ -12,8 +13,7 @@ const KEY_SUBPROTOCOL = "sandkasten.bearer.";
 /** The daemon takes no message of more than a megabyte. */
 const MESSAGE_BYTES = 65_536;
 
-/** Which terminal to open. */
-export interface PtyOptions extends CallOptions {
+interface PtyOptionFields extends CallOptions {
   /** Shell text to run in it; a login shell when absent. */
   readonly cmd?: string | undefined;
   readonly cwd?: string | undefined;
@@ -24,6 +24,9 @@ export interface PtyOptions extends CallOptions {
   /** With `execId`: shows what it printed from this byte on. */
   readonly cursor?: number | undefined;
 }
+
+/** Which terminal to open. */
+export type PtyOptions = WithSnakeNames<PtyOptionFields>;
 
 /** An open terminal. Loop over it for what it prints; the loop ends with it. */
 export class Pty implements AsyncIterable<Uint8Array>, Disposable {
@@ -38,6 +41,11 @@ export class Pty implements AsyncIterable<Uint8Array>, Disposable {
     this.#link = link;
     this.execId = execId;
     this.exited = link.exited;
+  }
+
+  /** The same as `execId`. */
+  get exec_id(): string {
+    return this.execId;
   }
 
   /** Up to which byte its output has come here: the `cursor` for going back to it. */
@@ -90,7 +98,7 @@ export async function openPty(
   sessionId: string,
   options: PtyOptions,
 ): Promise<Pty> {
-  const { cmd, cwd, rows, cols, execId, cursor, signal } = options;
+  const { cmd, cwd, rows, cols, execId, cursor, signal } = camelOptions(options);
   signal?.throwIfAborted();
   const call: Call = {
     method: "GET",

@@ -52,4 +52,14 @@ export class SandboxError extends Error {
     this.retryAfterMs = options.retryAfterMs;
     this.result = options.result;
   }
+
+  /** The same as `requestId`. */
+  get request_id(): string | undefined {
+    return this.requestId;
+  }
+
+  /** The same as `retryAfterMs`. */
+  get retry_after_ms(): number | undefined {
+    return this.retryAfterMs;
+  }
 }

@@ -7,10 +7,16 @@ import type {
   WorkspaceBody,
 } from "@sandkasten/protocol";
 import { camelKeys } from "./camel-keys.ts";
-import type { AcquireSource, IsolationTier, SandboxProfile, SessionStatus } from "./wire-names.ts";
+import { camelOptions, type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
+import type {
+  AcquireSource,
+  IsolationTier,
+  SandboxProfile,
+  SessionStatus,
+  ShownStatus,
+} from "./wire-names.ts";
 
-/** What a sandbox may use at most. */
-export interface Limits {
+interface LimitFields {
   readonly memoryMb: number;
   readonly cpuMillicores: number;
   readonly pids: number;
@@ -18,8 +24,12 @@ export interface Limits {
   readonly diskInodes: number;
 }
 
-/** What a new session shall be like. The daemon's defaults stand in for what is absent. */
-export interface CreateSessionOptions {
+/** What a sandbox may use at most. */
+export type Limits = WithSnakeNames<LimitFields>;
+
+interface CreateSessionOptionFields {
+  /** Which of the daemon's backends shall make the sandbox. */
+  readonly backend?: string | undefined;
   /** Reference or short name of an image. */
   readonly image?: string | undefined;
   /** How long the session lives without use. */
@@ -41,6 +51,9 @@ export interface CreateSessionOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** What a new session shall be like. The daemon's defaults stand in for what is absent. */
+export type CreateSessionOptions = WithSnakeNames<CreateSessionOptionFields>;
+
 /** Which sessions to list. */
 export interface SessionFilter {
   readonly status?: SessionStatus | undefined;
@@ -58,14 +71,15 @@ export interface ListSessionsOptions extends SessionFilter {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What is known of a session. */
-export interface SessionInfo {
+interface SessionFields {
   readonly id: string;
   /** The image that is used. */
   readonly image: string;
   /** What was asked for, where it differs. */
   readonly requestedImage?: string | undefined;
-  readonly status: SessionStatus;
+  readonly status: ShownStatus;
+  /** The backend that its sandbox is of. */
+  readonly backend: string;
   /** The shell's directory. */
   readonly cwd: string;
   readonly acquireSource: AcquireSource;
@@ -90,14 +104,18 @@ export interface SessionInfo {
   readonly endReason?: string | undefined;
 }
 
-/** A page of sessions, newest first. */
-export interface SessionPage extends ReadonlyArray<SessionInfo> {
+/** What is known of a session. */
+export type SessionInfo = WithSnakeNames<SessionFields>;
+
+interface PageFields {
   /** What to pass as `cursor` for the next page; absent when this is the last. */
   readonly nextCursor?: string | undefined;
 }
 
-/** What a sandbox uses now. */
-export interface SessionStats {
+/** A page of sessions, newest first. */
+export type SessionPage = readonly SessionInfo[] & WithSnakeNames<PageFields>;
+
+interface StatsFields {
   readonly memoryBytes: number;
   readonly memoryLimit: number;
   readonly cpuUsageUsec: number;
@@ -107,6 +125,9 @@ export interface SessionStats {
   readonly diskLimit: number;
   readonly oomKills: number;
 }
+
+/** What a sandbox uses now. */
+export type SessionStats = WithSnakeNames<StatsFields>;
 
 /** One wall of a sandbox. */
 export interface IsolationFact {
@@ -123,18 +144,23 @@ export interface IsolationReport {
   readonly facts: readonly IsolationFact[];
 }
 
-/** What is known of a workspace. */
-export interface WorkspaceInfo {
+interface WorkspaceFields {
   readonly id: string;
   readonly createdAt: string;
   readonly lastUsedAt: string;
+  /** The backend that has its files. */
+  readonly backend: string;
   /** Living sessions that have it. */
   readonly sessions: readonly string[];
 }
 
+/** What is known of a workspace. */
+export type WorkspaceInfo = WithSnakeNames<WorkspaceFields>;
+
 export function toCreateSession(options: CreateSessionOptions): CreateSession {
-  const { limits } = options;
+  const limits = options.limits && camelOptions(options.limits);
   return {
+    backend: options.backend,
     image: options.image,
     ttl_seconds: options.ttlSeconds,
     workspace_id: options.workspaceId,
@@ -155,11 +181,11 @@ export function toCreateSession(options: CreateSessionOptions): CreateSession {
 
 export function toSessionInfo(body: SessionBody): SessionInfo {
   const { session_id: _, sandbox_id: __, limits, ...rest } = body;
-  return { ...camelKeys(rest), limits: camelKeys(limits) };
+  return withSnakeNames({ ...camelKeys(rest), limits: withSnakeNames(camelKeys(limits)) });
 }
 
 export function toSessionStats(body: StatsBody): SessionStats {
-  return camelKeys(body);
+  return withSnakeNames(camelKeys(body));
 }
 
 export function toIsolationReport(body: IsolationBody): IsolationReport {
@@ -167,5 +193,5 @@ export function toIsolationReport(body: IsolationBody): IsolationReport {
 }
 
 export function toWorkspaceInfo(body: WorkspaceBody): WorkspaceInfo {
-  return camelKeys(body);
+  return withSnakeNames(camelKeys(body));
 }

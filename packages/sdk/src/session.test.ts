@@ -196,6 +196,32 @@ describe("a command that was started", () => {
 });
 
 describe("a session", () => {
+  test("carries what is known of it, by both names, as it was last asked for", async () => {
+    const ended = { ...sessionBody, status: "expired", ended_at: "2026-01-31T12:30:00.000Z" };
+    await using server = await ScriptedServer.start(json(200, sessionBody), json(200, ended));
+    const session = await clientOf(server).getSession("ses_1");
+    expect(session).toMatchObject(session.info);
+    expect(session).toMatchObject({ id: "ses_1", workspace_id: "notes", status: "running" });
+    expect(session.ended_at).toBeUndefined();
+    await session.refresh();
+    expect([session.status, session.endedAt, session.ended_at]).toEqual([
+      "expired",
+      ended.ended_at,
+      ended.ended_at,
+    ]);
+    expect(JSON.parse(JSON.stringify(session))).toEqual({ ...session.info, files: {} });
+  });
+
+  test("keeps its methods and files when a newer daemon has a field of that name", async () => {
+    const body = { ...sessionBody, stats: 1, files: 2, info: 3 };
+    const read = json(200, { path: "/workspace", entries: [] });
+    await using server = await ScriptedServer.start(json(200, body), json(200, { pids: 4 }), read);
+    const session = await clientOf(server).getSession("ses_1");
+    expect(await session.stats()).toEqual({ pids: 4 });
+    expect(await Array.fromAsync(session.files.list())).toEqual([]);
+    expect(session.info.id).toBe("ses_1");
+  });
+
   test("is refreshed, paused, resumed and renewed, and knows what it is then", async () => {
     const as = (status: string) => json(200, { ...sessionBody, status });
     await using server = await ScriptedServer.start(

@@ -22,6 +22,7 @@ import {
 import type { FileSource } from "./file-types.ts";
 import { Files, type ReadFileOptions, type WriteFileOptions, type WrittenFile } from "./files.ts";
 import { openPty, type Pty, type PtyOptions } from "./pty.ts";
+import { SessionState } from "./session-state.ts";
 import {
   type IsolationReport,
   type SessionInfo,
@@ -30,36 +31,31 @@ import {
   toSessionInfo,
   toSessionStats,
 } from "./session-types.ts";
+import { camelOptions, type WithSnakeNames } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
 import type { ExecPageBody } from "./wire-bodies.ts";
 
-/** How to renew a lease. */
-export interface RenewOptions extends CallOptions {
+interface RenewOptionFields extends CallOptions {
   /** A new time to live for this session; the one it has when absent. */
   readonly ttlSeconds?: number | undefined;
 }
 
+/** How to renew a lease. */
+export type RenewOptions = WithSnakeNames<RenewOptionFields>;
+
 /** `await using` destroys it at the end of the block. */
-export class Session implements AsyncDisposable {
-  readonly id: string;
+export class Session extends SessionState implements AsyncDisposable {
   /** Its files. */
   readonly files: Files;
   readonly #transport: Transport;
   readonly #base: string;
-  #info: SessionInfo;
 
   /** @internal */
   constructor(transport: Transport, info: SessionInfo) {
+    super(info);
     this.#transport = transport;
-    this.#info = info;
-    this.id = info.id;
     this.#base = path`/v1/sessions/${info.id}`;
     this.files = new Files(transport, this.#base);
-  }
-
-  /** What was known of it when it was last asked for. */
-  get info(): SessionInfo {
-    return this.#info;
   }
 
   /** Asks what is known of it now. */
@@ -136,8 +132,9 @@ export class Session implements AsyncDisposable {
   }
 
   /** Lets the time to live begin anew. Each use of the session does so by itself. */
-  renew(options: RenewOptions = {}): Promise<SessionInfo> {
-    return this.#update(this.#post("/renew", { ttl_seconds: options.ttlSeconds }, options));
+  async renew(options: RenewOptions = {}): Promise<SessionInfo> {
+    const { ttlSeconds, signal } = camelOptions(options);
+    return this.#update(this.#post("/renew", { ttl_seconds: ttlSeconds }, { signal }));
   }
 
   /** What it uses now. */
@@ -164,7 +161,8 @@ export class Session implements AsyncDisposable {
     await this.destroy();
   }
 
-  #execCall(suffix: string, cmd: Command, options: StartOptions): Call {
+  #execCall(suffix: string, cmd: Command, given: StartOptions): Call {
+    const options = camelOptions(given);
     return {
       method: "POST",
       path: `${this.#base}${suffix}`,
@@ -183,7 +181,6 @@ export class Session implements AsyncDisposable {
   }
 
   async #update(call: Call): Promise<SessionInfo> {
-    this.#info = toSessionInfo(await this.#transport.json<SessionBody>(call));
-    return this.#info;
+    return this.learn(toSessionInfo(await this.#transport.json<SessionBody>(call)));
   }
 }

@@ -28,6 +28,8 @@ export type ErrorCode =
   | "UNSUPPORTED"
   | "PORT_REFUSED"
   | "SANDBOX_UNREACHABLE"
+  | "ENGINE_UNREACHABLE"
+  | "REGISTRY_UNREACHABLE"
   | "COMMAND_TIMEOUT"
   | "STORAGE_FULL";
 
@@ -41,6 +43,9 @@ export type SessionStatus =
   | "expired"
   | "crashed"
   | "failed";
+
+/** What is shown of a session; `unreachable` when it is up but its backend does not answer. */
+export type ShownStatus = SessionStatus | "unreachable";
 
 /** Whether a command waits for its turn, runs, or has ended. */
 export type ExecStatus = "queued" | "running" | "done";

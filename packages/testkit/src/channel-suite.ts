@@ -8,26 +8,34 @@ import { outputSuite } from "./suites/output.ts";
 import { shellSuite } from "./suites/shell.ts";
 import { sharingSuite } from "./suites/sharing.ts";
 
-/** `unavailable` says why the sandbox cannot be made here; the suite is then skipped with that reason in its name. */
+const PARTS = {
+  "the shell": shellSuite,
+  commands: execSuite,
+  output: outputSuite,
+  files: fileSuite,
+  archives: archiveSuite,
+  sharing: sharingSuite,
+} as const satisfies Record<string, (fixture: FixtureOf) => void>;
+
+export interface ChannelSuiteOptions {
+  /** All of them when absent. */
+  readonly parts?: readonly (keyof typeof PARTS)[];
+  /** Says why the sandbox cannot be made here; the suite is then skipped with that reason in its name. */
+  readonly unavailable?: string | undefined;
+}
+
 export function channelSuite(
   name: string,
   makeFixture: () => Promise<ChannelFixture>,
-  unavailable?: string,
+  { parts, unavailable }: ChannelSuiteOptions = {},
 ): void {
-  const parts: [string, (fixture: FixtureOf) => void][] = [
-    ["the shell", shellSuite],
-    ["commands", execSuite],
-    ["output", outputSuite],
-    ["files", fileSuite],
-    ["archives", archiveSuite],
-    ["sharing", sharingSuite],
-  ];
+  const wanted = Object.entries(PARTS).filter(([part]) => parts?.some((p) => p === part) ?? true);
   const note = unavailable === undefined ? "" : ` (skipped: ${unavailable})`;
   describe.skipIf(unavailable !== undefined)(
     `${name} as a channel${note}`,
     { timeout: 30_000 },
     () => {
-      describe.each(parts)("%s", (_, part) => {
+      describe.each(wanted)("%s", (_, part) => {
         let fixture: ChannelFixture | undefined;
         beforeAll(async () => {
           fixture = await makeFixture();

@@ -10,7 +10,7 @@ const execFileAsync = promisify(execFile);
 
 const SYSCALL_PROBE = join(
   import.meta.dirname,
-  "../../../packages/daemon/src/backends/oci/seccomp/testdata/probe.c",
+  "../../../packages/daemon/src/backends/container/seccomp/testdata/probe.c",
 );
 const source = (name: string): string => join(import.meta.dirname, name);
 

@@ -18,9 +18,15 @@ class SandboxClient:
         image: str | None = None,
         ttl_seconds: int | None = None,
         workspace_id: str | None = None,
+        backend: str | None = None,
     ) -> Session:
         """Opens a sandbox. What is left out is as the daemon is configured."""
-        asked = {"image": image, "ttl_seconds": ttl_seconds, "workspace_id": workspace_id}
+        asked = {
+            "image": image,
+            "ttl_seconds": ttl_seconds,
+            "workspace_id": workspace_id,
+            "backend": backend,
+        }
         body = {name: value for name, value in asked.items() if value is not None}
         answer = await self._transport.json("POST", "/v1/sessions", body=body)
         return Session(self._transport, from_body(SessionInfo, answer.body))

@@ -16,6 +16,8 @@ class SessionInfo:
     id: str
     image: str
     status: str
+    backend: str
+    """The backend that its sandbox is of."""
     cwd: str
     acquire_source: str
     workspace_id: str | None

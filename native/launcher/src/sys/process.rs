@@ -1,7 +1,10 @@
 //! Processes and namespaces: who we are, whom we make and whom we end.
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use libc::{c_int, c_long, c_uint, c_ulong};
 
@@ -15,6 +18,12 @@ pub fn geteuid() -> u32 {
 pub fn getegid() -> u32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::getegid() }
+}
+
+/// The process that started us, or has inherited us from it.
+pub fn parent_id() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::getppid() as u32 }
 }
 
 pub fn page_size() -> u64 {
@@ -138,15 +147,28 @@ pub fn pidfd_kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Waits until a descriptor is readable (a pidfd: until its process ended); false after the timeout.
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout_ms: i32) -> io::Result<bool> {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    poll(&[fd], timeout_ms).map(|ready| ready[0])
+}
+
+/// Waits until one of several descriptors is readable, and tells which are.
+pub fn wait_readable_any(fds: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
+    poll(fds, -1)
+}
+
+fn poll(fds: &[BorrowedFd<'_>], timeout_ms: i32) -> io::Result<Vec<bool>> {
+    let mut polls: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|fd| libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
     loop {
-        // SAFETY: one live pollfd.
-        match checked(unsafe { libc::poll(&mut poll, 1, timeout_ms) } as c_long) {
-            Ok(ready) => return Ok(ready > 0),
+        let count = polls.len() as libc::nfds_t;
+        // SAFETY: as many live structs as are told.
+        match checked(unsafe { libc::poll(polls.as_mut_ptr(), count, timeout_ms) } as c_long) {
+            Ok(_) => return Ok(polls.iter().map(|poll| poll.revents != 0).collect()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -172,24 +194,51 @@ pub unsafe fn fork(namespaces: c_int) -> io::Result<Forked> {
     }
 }
 
-/// Waits for a child of ours and returns its exit status; a death by signal is 128 + signal.
-pub fn wait_child(pid: i32) -> io::Result<i32> {
+/// libc has it in a type that is too small for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// As `fork`, for a child that is in the cgroup of this directory from the start.
+///
+/// # Safety
+/// As for `fork`.
+pub unsafe fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
+    // SAFETY: all-zero arguments are a plain fork without a signal at its end.
+    let mut arguments: libc::clone_args = unsafe { mem::zeroed() };
+    arguments.flags = CLONE_INTO_CGROUP;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    arguments.cgroup = cgroup.as_raw_fd() as u64;
+    // SAFETY: a live struct and its size; without a stack the child goes on with a copy of ours.
+    match checked(unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &arguments,
+            mem::size_of::<libc::clone_args>(),
+        )
+    })? {
+        0 => Ok(Forked::Child),
+        pid => Ok(Forked::Parent(pid as i32)),
+    }
+}
+
+/// Waits for a child of ours and tells how it ended.
+pub fn wait_child(pid: i32) -> io::Result<ExitStatus> {
     let mut status = 0;
     loop {
         // SAFETY: `pid` is a child of ours and `status` is live.
         if unsafe { libc::waitpid(pid, &mut status, 0) } == pid {
-            break;
+            return Ok(ExitStatus::from_raw(status));
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
     }
-    if libc::WIFEXITED(status) {
-        Ok(libc::WEXITSTATUS(status))
-    } else {
-        Ok(128 + libc::WTERMSIG(status))
-    }
+}
+
+/// Closes every descriptor from `first` on, whoever in this process thinks to own it.
+pub fn close_from(first: c_uint) -> io::Result<()> {
+    // SAFETY: plain numbers. Only for a process that uses none of them any more.
+    checked(unsafe { libc::syscall(libc::SYS_close_range, first, c_uint::MAX, 0) }).map(drop)
 }
 
 /// Marks every descriptor from `first` on to be closed at exec. Safe to call between fork and exec.

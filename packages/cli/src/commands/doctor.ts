@@ -1,5 +1,5 @@
 /** `sandkasten doctor`: whether sandboxes can run here, and what to mend if not. */
-import type { BackendHealth } from "@sandkasten/daemon";
+import type { CheckedBackend, CheckedMachine } from "@sandkasten/daemon";
 import type { Config, ConfigDescription } from "@sandkasten/daemon/config";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -20,6 +20,8 @@ interface Diagnosis {
   /** Sandboxes can run on this machine with this configuration. */
   readonly usable: boolean;
   readonly machine: readonly Check[];
+  /** What can make sandboxes, in use or not. */
+  readonly backends: readonly CheckedBackend[];
   readonly configuration: ConfigDescription | undefined;
   readonly daemon: Check;
 }
@@ -50,27 +52,30 @@ async function examine(cli: Cli, options: ConfigOptions): Promise<Diagnosis> {
     const { message } = describeFailure(error);
     const remedy = "Correct the file, the variable or the flag that is named.";
     const broken = { name: "configuration", ok: false, detail: message, remedy };
-    return { usable: false, machine: [node, broken], configuration: undefined, daemon };
+    const machine = [node, broken];
+    return { usable: false, machine, backends: [], configuration: undefined, daemon };
   }
   const { describeConfig } = await import("@sandkasten/daemon/config");
   const health = await machineHealth(config);
   return {
     usable: node.ok && health.usable,
-    machine: [node, ...health.checks],
+    machine: [node],
+    backends: health.backends,
     configuration: describeConfig(config),
     daemon,
   };
 }
 
 /** What keeps the checks from being made is the first thing to mend. */
-async function machineHealth(config: Config): Promise<BackendHealth> {
+async function machineHealth(config: Config): Promise<CheckedMachine> {
   try {
     const { checkMachine } = await import("@sandkasten/daemon");
-    return await checkMachine(config);
+    return await checkMachine(config, "all");
   } catch (error) {
     const { message, hint } = describeFailure(error);
-    const failed = { name: "checks", ok: false, detail: message, remedy: hint };
-    return { usable: false, checks: [failed] };
+    const checks = [{ name: "checks", ok: false, detail: message, remedy: hint }];
+    const name = config.backend;
+    return { usable: false, backends: [{ name, configured: true, usable: false, checks }] };
   }
 }
 
@@ -110,6 +115,11 @@ async function printForPeople(cli: Cli, diagnosis: Diagnosis): Promise<void> {
   const { bold, green, red } = out.style;
   await out.line(bold("Machine"));
   for (const check of diagnosis.machine) await printCheck(cli, check);
+  for (const { name, configured, usable, checks } of diagnosis.backends) {
+    const use = configured ? "in use" : usable ? "works, not in use" : "not in use";
+    await out.line(`\n${bold(`Backend ${plainText(name)}`)} ${out.style.dim(use)}`);
+    for (const check of checks) await printCheck(cli, check);
+  }
   await out.line(`\n${bold("Daemon")}`);
   await printCheck(cli, diagnosis.daemon);
   if (diagnosis.configuration !== undefined) {
@@ -134,7 +144,10 @@ async function printCheck({ out }: Cli, { name, ok, detail, remedy }: Check): Pr
 
 /** One line for each fact, for programs: kind, name, state or source, detail, remedy. */
 async function printLines({ out }: Cli, diagnosis: Diagnosis): Promise<void> {
-  for (const { name, ok, detail, remedy } of [...diagnosis.machine, diagnosis.daemon])
+  const checks = diagnosis.backends.flatMap((backend) =>
+    backend.checks.map((check) => ({ ...check, name: `${backend.name}.${check.name}` })),
+  );
+  for (const { name, ok, detail, remedy } of [...diagnosis.machine, ...checks, diagnosis.daemon])
     await out.line(["check", name, ok ? "✓" : "✗", detail, remedy ?? ""].map(plainText).join("\t"));
   for (const { key, value, source } of diagnosis.configuration?.settings ?? [])
     await out.line(

@@ -9,6 +9,15 @@ import { makeProgress } from "../output/progress.ts";
 import { type Column, printTable } from "../output/table.ts";
 import { formatBytes, formatMoment } from "../output/units.ts";
 
+interface BackendOption {
+  readonly backend?: string;
+}
+
+/** Every backend has images of its own. */
+function addBackendOption(command: Command): Command {
+  return command.option("--backend <name>", "whose images; the daemon's usual backend when absent");
+}
+
 export function addImageCommand(program: Command, cli: Cli): void {
   const image = program
     .command("image")
@@ -22,34 +31,34 @@ export function addImageCommand(program: Command, cli: Cli): void {
 }
 
 function addList(image: Command, cli: Cli): void {
-  image
+  const command = image
     .command("ls")
     .summary("list images")
-    .description("Lists the images that are here.")
-    .action(async () => {
-      const client = await cli.connect();
-      const images = await client.images.list({ signal: cli.interrupts.signal });
-      if (cli.wantsJson()) return cli.out.line(plainJson(images, 2));
-      await printTable(cli.out, columns(Date.now()), images);
-    });
+    .description("Lists the images that are here.");
+  addBackendOption(command).action(async ({ backend }: BackendOption) => {
+    const client = await cli.connect();
+    const images = await client.images.list({ backend, signal: cli.interrupts.signal });
+    if (cli.wantsJson()) return cli.out.line(plainJson(images, 2));
+    await printTable(cli.out, columns(Date.now()), images);
+  });
 }
 
 function addPull(image: Command, cli: Cli): void {
-  image
+  const command = image
     .command("pull")
     .summary("fetch an image from a registry")
     .description("Fetches an image from a registry and unpacks it.")
-    .argument("<reference>", "name of the image, as in python:3.12-slim")
-    .action(async (reference: string) => {
-      const client = await cli.connect();
-      await showImport(cli, reference, (onProgress) =>
-        client.images.pull(reference, { onProgress, signal: cli.interrupts.signal }),
-      );
-    });
+    .argument("<reference>", "name of the image, as in python:3.12-slim");
+  addBackendOption(command).action(async (reference: string, { backend }: BackendOption) => {
+    const client = await cli.connect();
+    await showImport(cli, reference, (onProgress) =>
+      client.images.pull(reference, { backend, onProgress, signal: cli.interrupts.signal }),
+    );
+  });
 }
 
 function addImport(image: Command, cli: Cli): void {
-  image
+  const command = image
     .command("import")
     .summary("make an image of an archive")
     .description("Makes an image of a tar archive on this machine, or of the input.")
@@ -62,61 +71,67 @@ function addImport(image: Command, cli: Cli): void {
       )
         .choices(["rootfs", "oci-archive"])
         .default("rootfs"),
-    )
-    .action(
-      async (
-        reference: string,
-        archive: string,
-        { format }: { readonly format: "rootfs" | "oci-archive" },
-      ) => {
-        const client = await cli.connect();
-        const source =
-          archive === "-"
-            ? cli.host.stdin
-            : createReadStream(resolve(cli.host.workingDirectory, archive));
-        await showImport(cli, reference, (onProgress) =>
-          client.images.import(reference, source, {
-            format,
-            onProgress,
-            signal: cli.interrupts.signal,
-          }),
-        );
-      },
     );
+  addBackendOption(command).action(
+    async (
+      reference: string,
+      archive: string,
+      { format, backend }: BackendOption & { readonly format: "rootfs" | "oci-archive" },
+    ) => {
+      const client = await cli.connect();
+      const source =
+        archive === "-"
+          ? cli.host.stdin
+          : createReadStream(resolve(cli.host.workingDirectory, archive));
+      await showImport(cli, reference, (onProgress) =>
+        client.images.import(reference, source, {
+          format,
+          backend,
+          onProgress,
+          signal: cli.interrupts.signal,
+        }),
+      );
+    },
+  );
 }
 
 function addRemove(image: Command, cli: Cli): void {
-  image
+  const command = image
     .command("rm")
     .summary("remove images")
     .description("Removes images by name; `gc` then frees their disk space.")
-    .argument("<reference...>", "names of the images")
-    .action(async (references: readonly string[]) => {
+    .argument("<reference...>", "names of the images");
+  addBackendOption(command).action(
+    async (references: readonly string[], { backend }: BackendOption) => {
       const client = await cli.connect();
       for (const reference of references) {
-        await client.images.remove(reference, { signal: cli.interrupts.signal });
+        await client.images.remove(reference, { backend, signal: cli.interrupts.signal });
         if (!cli.wantsJson()) await cli.out.line(plainText(reference));
       }
       if (cli.wantsJson()) await cli.out.line(plainJson(references, 2));
-    });
+    },
+  );
 }
 
 function addCollect(image: Command, cli: Cli): void {
-  image
+  const command = image
     .command("gc")
     .summary("free the disk space of unused images")
-    .description("Frees the disk space of what no image and no living sandbox needs.")
-    .action(async () => {
-      const client = await cli.connect();
-      const collected = await client.images.collectGarbage({ signal: cli.interrupts.signal });
-      if (cli.wantsJson()) return cli.out.line(plainJson(collected, 2));
-      const { removed, freedBytes } = collected;
-      await cli.out.line(
-        cli.out.isTerminal
-          ? `Removed ${removed}, freed ${formatBytes(freedBytes)}.`
-          : `${removed}\t${freedBytes}`,
-      );
+    .description("Frees the disk space of what no image and no living sandbox needs.");
+  addBackendOption(command).action(async ({ backend }: BackendOption) => {
+    const client = await cli.connect();
+    const collected = await client.images.collectGarbage({
+      backend,
+      signal: cli.interrupts.signal,
     });
+    if (cli.wantsJson()) return cli.out.line(plainJson(collected, 2));
+    const { removed, freedBytes } = collected;
+    await cli.out.line(
+      cli.out.isTerminal
+        ? `Removed ${removed}, freed ${formatBytes(freedBytes)}.`
+        : `${removed}\t${freedBytes}`,
+    );
+  });
 }
 
 async function showImport(

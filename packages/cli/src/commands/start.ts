@@ -36,8 +36,8 @@ async function start(cli: Cli, options: ConfigOptions): Promise<void> {
   for (const warning of config.warnings) await stages.warn(warning);
   const { checkMachine } = await import("@sandkasten/daemon");
   await stages.run("Check the machine", async (say) => {
-    const { usable, checks } = await checkMachine(config);
-    const failed = checks.filter(({ ok }) => !ok);
+    const { usable, backends } = await checkMachine(config, "needed");
+    const failed = backends.flatMap(({ checks }) => checks.filter(({ ok }) => !ok));
     if (!usable)
       throw new CliFailure(
         `This machine cannot run sandboxes: ${failed.map(({ name, detail }) => `${name}: ${detail}`).join("; ")}`,
@@ -45,7 +45,7 @@ async function start(cli: Cli, options: ConfigOptions): Promise<void> {
       );
     say(
       failed.length === 0
-        ? "all is there"
+        ? `all is there for ${backends.map(({ name }) => name).join(", ")}`
         : `works without ${failed.map(({ name }) => name).join(", ")}`,
     );
   });

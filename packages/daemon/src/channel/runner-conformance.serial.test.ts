@@ -87,4 +87,4 @@ const missing = !existsSync(RUNNER)
     ? "namespaces need root"
     : undefined;
 
-channelSuite("the runner", startRunner, missing);
+channelSuite("the runner", startRunner, { unavailable: missing });

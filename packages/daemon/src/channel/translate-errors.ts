@@ -44,6 +44,8 @@ export function fromRunnerError(op: RunnerOperation, error: RunnerError): Sandbo
 }
 
 export function fromConnectionFailure(what: string, failure: ConnectionFailure): SandboxError {
+  // Whoever dialled may know better what is wrong: an engine that does not answer, say.
+  if (failure.cause instanceof SandboxError) return failure.cause;
   return new SandboxError("SANDBOX_UNREACHABLE", `${what} got no answer: ${failure.message}`, {
     cause: failure,
     details: { reason: failure.kind },

@@ -24,6 +24,20 @@ export interface ShownSetting {
   readonly source: Source;
 }
 
+export interface DockerConfig {
+  readonly host: string;
+  readonly certPath?: string;
+  readonly configDir: string;
+  readonly pullPolicy: ConfigValues["docker"]["pull_policy"];
+  readonly workspace: {
+    readonly strategy: ConfigValues["docker"]["workspace"];
+    readonly dir: string;
+    readonly sharedVolume: string;
+    readonly sharedDir: string;
+  };
+  readonly runtime?: string;
+}
+
 export interface Config {
   readonly listen: ListenAddress;
   /** All that are configured, that of `api_key` first; none when the daemon shall make one. */
@@ -32,9 +46,14 @@ export interface Config {
   readonly dataDir: string;
   /** Absolute. */
   readonly dbPath: string;
-  readonly defaultImage: string;
+  /** Each backend has one of its own when absent. */
+  readonly defaultImage?: string;
   readonly images: ImagePolicy;
+  /** Of sessions that ask for none. */
   readonly backend: ConfigValues["backend"];
+  /** What sessions may ask for beside it. */
+  readonly backends: ConfigValues["backends"];
+  readonly docker: DockerConfig;
   readonly runtime: ConfigValues["runtime"];
   readonly sessionTtlMs: number;
   readonly maxSessionLifetimeMs: number;
@@ -89,6 +108,7 @@ const MIB = 2 ** 20;
 export function shapeConfig(
   values: ConfigValues,
   dataDir: string,
+  homeDir: string,
 ): Omit<Config, "file" | "warnings" | "settings"> {
   const { defaults, quotas, workspace, journal, http } = values;
   const profile = defaults.readonly_rootfs ? "restricted" : "root";
@@ -97,9 +117,11 @@ export function shapeConfig(
     apiKeys: apiKeysOf(values),
     dataDir,
     dbPath: isAbsolute(values.db_path) ? resolve(values.db_path) : join(dataDir, values.db_path),
-    defaultImage: values.default_image,
+    ...(values.default_image !== undefined && { defaultImage: values.default_image }),
     images: imagePolicy(values),
     backend: values.backend,
+    backends: values.backends,
+    docker: dockerOf(values, homeDir),
     runtime: values.runtime,
     sessionTtlMs: values.session_ttl_seconds * 1000,
     maxSessionLifetimeMs: values.max_session_lifetime_seconds * 1000,
@@ -150,10 +172,27 @@ function apiKeysOf({ api_key, api_keys, quotas }: ConfigValues): ApiKey[] {
   }));
 }
 
+function dockerOf({ docker }: ConfigValues, homeDir: string): DockerConfig {
+  return {
+    host: docker.host,
+    ...(docker.cert_path !== undefined && { certPath: docker.cert_path }),
+    configDir: docker.config_dir ?? join(homeDir, ".docker"),
+    pullPolicy: docker.pull_policy,
+    workspace: {
+      strategy: docker.workspace,
+      dir: docker.workspace_dir,
+      sharedVolume: docker.shared_volume,
+      sharedDir: docker.shared_dir,
+    },
+    ...(docker.runtime !== undefined && { runtime: docker.runtime }),
+  };
+}
+
 function imagePolicy({ allowed_images, images }: ConfigValues): ImagePolicy {
   return {
     allowedImages: allowed_images,
     insecureRegistries: images.insecure_registries,
+    requireDigests: images.require_digests,
     pullTimeoutMs: images.pull_timeout_seconds * 1000,
     limits: {
       totalBytes: images.max_unpacked_bytes,

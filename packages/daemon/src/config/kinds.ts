@@ -1,4 +1,5 @@
 /** The kinds of value that configuration keys have, each saying what it allows. */
+import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { ImageAllowlist } from "../images/allowlist.ts";
 import { parseReference } from "../images/reference.ts";
@@ -42,6 +43,22 @@ export const listenAddress = () =>
 
 export const path = () =>
   text("must be a path", (value) => value.length > 0 && !value.includes("\0"));
+
+export const absolutePath = () =>
+  text("must be an absolute path", (value) => isAbsolute(value) && !value.includes("\0"));
+
+export const engineAddress = () =>
+  text("must be unix:///path, tcp://host:port or ssh://user@host", (value) =>
+    /^(?:unix:\/\/\/.+|tcp:\/\/[^/\s]+:\d{1,5}|ssh:\/\/[^/\s]+)$/.test(value),
+  );
+
+export const volumeName = () =>
+  text("must be 2 to 64 of A–Z a–z 0–9 _ . -, the first a letter or digit", (value) =>
+    /^[A-Za-z0-9][A-Za-z0-9_.-]{1,63}$/.test(value),
+  );
+
+export const runtimeName = () =>
+  text("must be 1 to 64 of A–Z a–z 0–9 _ . -", (value) => /^[A-Za-z0-9_.-]{1,64}$/.test(value));
 
 /** It travels in a header, hence no white space and nothing but ASCII. */
 export const apiKey = () =>

@@ -9,8 +9,8 @@ export interface LegacyVariable {
   /** Name of the key that it sets. */
   readonly key: string;
   readonly note: string;
-  /** Turns its text into that of the key; undefined when it says nothing that can be followed. */
-  readonly translate?: (text: string) => string | undefined;
+  /** Turns its text into that of the key. */
+  readonly translate?: (text: string) => string;
 }
 
 /** Both prefixes of one variable. */
@@ -31,7 +31,14 @@ export const LEGACY_VARIABLES: readonly LegacyVariable[] = [
     note: "a duration such as `4h`",
   },
   { names: station("ALLOWED_IMAGES"), key: "allowed_images", note: "a list with commas" },
-  { names: station("DIR"), key: "data_dir", note: "a path" },
+  { names: station("DIR"), key: "docker.workspace_dir", note: "a path" },
+  { names: ["DOCKER_HOST"], key: "docker.host", note: "as Docker's own programs read it" },
+  { names: ["DOCKER_CONFIG"], key: "docker.config_dir", note: "as Docker's own programs read it" },
+  {
+    names: ["DOCKER_CERT_PATH"],
+    key: "docker.cert_path",
+    note: "as Docker's own programs read it; `DOCKER_TLS_VERIFY` is not looked at, as certificates are always verified",
+  },
   {
     names: station("DEFAULT_TIMEOUT_SECONDS"),
     key: "defaults.max_exec_timeout_ms",
@@ -57,8 +64,8 @@ export const LEGACY_VARIABLES: readonly LegacyVariable[] = [
   {
     names: station("ENGINE_MODE"),
     key: "backend",
-    note: "`docker_socket`, `sidecar` and `remote` name engines that this daemon does not have: it says so at the start and uses its own",
-    translate: (text) => (/^(?:docker_socket|sidecar|remote)$/.test(text) ? undefined : text),
+    note: "`docker_socket`, `sidecar` and `remote` all are `docker`; `docker.host` says where",
+    translate: (text) => (/^(?:docker_socket|sidecar|remote)$/.test(text) ? "docker" : text),
   },
 ];
 
@@ -71,23 +78,16 @@ export function legacySettings(
   isSet: (key: ConfigKey) => boolean,
 ): Layer {
   const found = new Map<string, Setting>();
-  const warnings: string[] = [];
   for (const { names, key: keyName, translate } of LEGACY_VARIABLES) {
     const key = keys.find(({ name }) => name === keyName);
     const variable = names.find((name) => (env[name] ?? "") !== "");
     if (key === undefined || variable === undefined || isSet(key)) continue;
     const written = env[variable] ?? "";
     const text = translate === undefined ? written : translate(written);
-    if (text === undefined) {
-      warnings.push(
-        `${variable} is ${JSON.stringify(written)}, which this daemon has no ${keyName} for; it uses its own`,
-      );
-      continue;
-    }
     const value = valueFromText(key, text);
     const before = found.get(keyName)?.value;
     if (typeof before === "number" && typeof value === "number" && before >= value) continue;
     found.set(keyName, { key, value, written, source: { kind: "env", name: variable } });
   }
-  return { settings: [...found.values()], problems: [], warnings };
+  return { settings: [...found.values()], problems: [], warnings: [] };
 }

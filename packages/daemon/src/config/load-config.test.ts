@@ -15,11 +15,17 @@ describe("loadConfig() without any configuration", () => {
       apiKeys: [],
       dataDir: "/home/me/.local/share/sandkasten",
       dbPath: "/home/me/.local/share/sandkasten/sandkasten.db",
-      defaultImage: "host",
       backend: "auto",
+      backends: [],
+      docker: {
+        host: "unix:///var/run/docker.sock",
+        configDir: "/home/me/.docker",
+        pullPolicy: "missing",
+        workspace: { strategy: "auto", dir: "/tmp/station-sandboxes" },
+      },
       runtime: "auto",
       sessionTtlMs: 1_800_000,
-      maxSessionLifetimeMs: 86_400_000,
+      maxSessionLifetimeMs: 14_400_000,
       defaults: {
         limits: {
           memoryBytes: 512 * 2 ** 20,
@@ -107,6 +113,16 @@ describe("loadConfig() with several sources", () => {
       default_image: "python",
       allowed_images: "python,ubuntu:*",
       backend: "oci",
+      backends: "docker,oci",
+      "docker.host": "tcp://engine.test:2376",
+      "docker.cert_path": "/c",
+      "docker.config_dir": "/e",
+      "docker.pull_policy": "always",
+      "docker.workspace": "shared-volume",
+      "docker.workspace_dir": "/w",
+      "docker.shared_volume": "shared",
+      "docker.shared_dir": "/s",
+      "docker.runtime": "runsc",
       runtime: "runc",
       pool: "python=2",
       shutdown: "destroy",
@@ -117,7 +133,7 @@ describe("loadConfig() with several sources", () => {
       "http.allowed_origins": "https://o.test",
     };
     const textOf = (name: string): string =>
-      texts[name] ?? (/readonly|allow_/.test(name) ? "true" : "70000");
+      texts[name] ?? (/readonly|allow_|require_/.test(name) ? "true" : "70000");
     const fits = (name: string): string =>
       ({
         "defaults.cpu_limit": "2",
@@ -198,7 +214,7 @@ describe("loadConfig() on a faulty configuration", () => {
       "--runtme is not known; the nearest known flag is --runtime",
       `${file}:2:22: session_ttl_seconds is 0; it must be a whole number from 1 to 86400`,
       'SANDKASTEN_LOG_LEVEL is "loud"; it must be one of trace, debug, info, warn, error, fatal, silent',
-      '--backend is "vm"; it must be one of auto, oci',
+      '--backend is "vm"; it must be one of auto, oci, docker',
       'listen (SANDKASTEN_LISTEN) is "0.0.0.0:80", which is reachable from other machines, and no key is configured; set api_key (SANDKASTEN_API_KEY) or api_keys, or listen on 127.0.0.1:80',
       `defaults.mem_limit_mb (${file}:4:17) is 20000, more than the 16384 of max_limits.mem_limit_mb (by default); lower the one or raise the other`,
     ]);

@@ -56,7 +56,7 @@ export async function loadConfig(options: LoadConfigOptions): Promise<Config> {
 
   const dataDir = dataDirectory(values.data_dir, sourceOf("data_dir"), file, options);
   return deepFreeze({
-    ...shapeConfig(values, dataDir),
+    ...shapeConfig(values, dataDir, options.home),
     ...(file !== undefined && { file: file.path }),
     warnings: [
       ...layers.flatMap(({ warnings }) => warnings),

@@ -145,7 +145,7 @@ function judgePool({ pool, allowed_images }: ConfigValues, sourceOf: SourceOf): 
 
 /** Nobody chose the default default image, so that a list without it is no contradiction. */
 function judgeDefaultImage(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
-  const { default_image, allowed_images } = values;
+  const { default_image = HOST_REFERENCE, allowed_images } = values;
   const allowlist = new ImageAllowlist(allowed_images);
   if (mayBeAllowed(allowlist, default_image)) return {};
   const fault = `${named("default_image", sourceOf)} is "${default_image}", ${notAllowed(allowlist, sourceOf)}`;

@@ -5,8 +5,10 @@
 import { z } from "zod";
 import { DEFAULT_UNPACK_LIMITS } from "../images/unpack-budget.ts";
 import {
+  absolutePath,
   anyNumber,
   apiKey,
+  engineAddress,
   hostAndPort,
   imageName,
   imagePattern,
@@ -16,7 +18,9 @@ import {
   oneOf,
   ownerName,
   path,
+  runtimeName,
   text,
+  volumeName,
   webOrigin,
   wholeNumber,
   yesOrNo,
@@ -25,6 +29,7 @@ import {
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;
 const MAX_BYTES = 2 ** 43;
+const HOUR_SECONDS = 3600;
 const DAY_SECONDS = 86_400;
 const YEAR_SECONDS = 365 * DAY_SECONDS;
 
@@ -89,6 +94,9 @@ const images = group({
   insecure_registries: listOf(hostAndPort()).default([]).meta({
     description: "Registries (`host:port`) that are spoken to without TLS",
   }),
+  require_digests: yesOrNo().default(false).meta({
+    description: "Whether images are only fetched by their digest, as in `name@sha256:…`",
+  }),
   pull_timeout_seconds: wholeNumber(1, DAY_SECONDS).default(1800).meta({
     description: "How long a download of an image may take",
   }),
@@ -106,6 +114,42 @@ const images = group({
   }),
   max_layers: wholeNumber(1, 1000).default(DEFAULT_UNPACK_LIMITS.layers).meta({
     description: "Layers of one image",
+  }),
+});
+
+const docker = group({
+  host: engineAddress().default("unix:///var/run/docker.sock").meta({
+    description: "Address of the engine: `unix:///path`, `tcp://host:port` or `ssh://user@host`",
+  }),
+  cert_path: absolutePath().optional().meta({
+    description:
+      "Directory with `ca.pem`, `cert.pem` and `key.pem` for an engine that is spoken to with TLS",
+    unset: "no TLS",
+  }),
+  config_dir: absolutePath().optional().meta({
+    description: "Directory of Docker's `config.json`, which has the credentials for registries",
+    unset: "`~/.docker`",
+  }),
+  pull_policy: oneOf("never", "missing", "always").default("missing").meta({
+    description:
+      "When images are fetched for a session: `never`, only those that are `missing`, or `always` anew",
+  }),
+  workspace: oneOf("auto", "bind", "shared-volume", "volume", "exec").default("auto").meta({
+    description:
+      "Where `/workspace` is kept: a directory of this machine (`bind`), a sub-directory of one volume (`shared-volume`), a volume for each session (`volume`), or the container alone (`exec`); `auto` finds out what works",
+  }),
+  workspace_dir: absolutePath().default("/tmp/station-sandboxes").meta({
+    description: "Where `bind` keeps the directories of sessions",
+  }),
+  shared_volume: volumeName().default("station-sandboxes").meta({
+    description: "The volume of `shared-volume`",
+  }),
+  shared_dir: absolutePath().default("/shared-sandboxes").meta({
+    description: "Where the daemon's own container has that volume",
+  }),
+  runtime: runtimeName().optional().meta({
+    description: "A runtime that the engine knows by name, such as `runsc` or `sysbox-runc`",
+    unset: "the engine's default",
   }),
 });
 
@@ -141,24 +185,34 @@ export const configSchema = group({
   db_path: path().default("sandkasten.db").meta({
     description: "The database; relative to `data_dir`",
   }),
-  default_image: imageName().default("host").meta({
+  default_image: imageName().optional().meta({
     description: "Image of sessions that name none",
+    unset: "`host` on the backend `oci`, `linux` on `docker`",
   }),
   allowed_images: listOf(imagePattern()).default([]).meta({
     description:
       "Images that may be used: names, or patterns with `*` (within a path segment) and `**` (across them). Empty allows all",
   }),
   images: images.prefault({}),
-  backend: oneOf("auto", "oci").default("auto").meta({ description: "What makes sandboxes" }),
+  backend: oneOf("auto", "oci", "docker").default("auto").meta({
+    description:
+      "What makes sandboxes: `oci` on this machine, `docker` on a Docker engine; `auto` is `oci` where it works, else `docker`",
+  }),
+  backends: listOf(oneOf("oci", "docker")).default([]).meta({
+    description: "Further backends that a session may ask for by name",
+  }),
+  docker: docker.prefault({}),
   runtime: oneOf("auto", "crun", "runc", "runsc").default("auto").meta({
     description: "The OCI runtime; `auto` picks by version, `runsc` (gVisor) only by choice",
   }),
   session_ttl_seconds: wholeNumber(1, DAY_SECONDS).default(1800).meta({
     description: "How long a session lives without use, unless it asks otherwise",
   }),
-  max_session_lifetime_seconds: wholeNumber(1, YEAR_SECONDS).default(DAY_SECONDS).meta({
-    description: "How long a session lives in any case, used or not",
-  }),
+  max_session_lifetime_seconds: wholeNumber(1, YEAR_SECONDS)
+    .default(4 * HOUR_SECONDS)
+    .meta({
+      description: "How long a session lives in any case, used or not",
+    }),
   defaults: sessionDefaults.prefault({}),
   max_limits: maxLimits.prefault({}),
   allow_root_profile: yesOrNo().default(true).meta({

@@ -90,7 +90,11 @@ describe("older variables", () => {
     ["STATION_SANDBOX_DEFAULT_TIMEOUT_SECONDS", "120", "defaults.max_exec_timeout_ms", 120_000],
     ["STATION_SANDBOX_MAX_STDOUT_BYTES", "200000", "output_budget_bytes", 200_000],
     ["STATION_SANDBOX_ALLOW_NETWORK_DEFAULT", "false", "defaults.network_mode", "none"],
-    ["STATION_SANDBOX_DIR", "/d", "data_dir", "/d"],
+    ["STATION_SANDBOX_DIR", "/d", "docker.workspace_dir", "/d"],
+    ["STATION_SANDBOX_ENGINE_MODE", "docker_socket", "backend", "docker"],
+    ["DOCKER_HOST", "tcp://engine.test:2376", "docker.host", "tcp://engine.test:2376"],
+    ["DOCKER_CERT_PATH", "/certs", "docker.cert_path", "/certs"],
+    ["DOCKER_CONFIG", "/config", "docker.config_dir", "/config"],
   ])("reads %s=%s", (variable, text, key, value) => {
     expect(outcome(environmentLayer({ [variable]: text }, keys))).toEqual({ [key]: value });
   });
@@ -106,7 +110,7 @@ describe("older variables", () => {
     };
     expect(outcome(environmentLayer(env, keys))).toEqual({
       session_ttl_seconds: 60,
-      data_dir: "/a",
+      "docker.workspace_dir": "/a",
       output_budget_bytes: 3000,
     });
   });
@@ -120,13 +124,6 @@ describe("older variables", () => {
       'SANDBOX_SESSION_IDLE_TIMEOUT (session_ttl_seconds) is "0s"; it must be a whole number from 1 to 86400',
       'STATION_SANDBOX_ALLOW_NETWORK_DEFAULT (defaults.network_mode) is "true"; it must be none: no backend of this daemon gives sandboxes a network yet',
     ]);
-  });
-
-  it("warn of an engine that this daemon does not have", () => {
-    const env = { STATION_SANDBOX_ENGINE_MODE: "docker_socket" };
-    const { settings, problems, warnings } = environmentLayer(env, keys);
-    expect({ settings, problems }).toEqual({ settings: [], problems: [] });
-    expect(warnings).toEqual([expect.stringContaining('is "docker_socket"')]);
   });
 });
 

@@ -3,7 +3,6 @@ import { mkdir, readdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
-import type { ImageStore } from "../ports/image-store.ts";
 import type { Services } from "../sessions/services.ts";
 import type { App, HttpContext, HttpLimits } from "./context.ts";
 import { ErrorAnswers } from "./error-answer.ts";
@@ -22,12 +21,11 @@ import { Shutdown } from "./shutdown.ts";
 
 export interface HttpAppOptions {
   readonly services: Services;
-  readonly images: ImageStore;
   readonly callers: readonly KeyHolder[];
   readonly log: Logger;
   readonly version: string;
-  /** Name of the backend, to be shown. */
-  readonly backend: string;
+  /** Names of the backends, to be shown, the usual one first. */
+  readonly backends: readonly [string, ...string[]];
   readonly limits: HttpLimits;
   /** Names under which the daemon may be spoken to, beside those of loopback and the address it is reached at. */
   readonly allowedHosts: readonly string[];
@@ -39,8 +37,6 @@ export interface HttpAppOptions {
   readonly hostPaths?: readonly string[];
   /** The core's own when absent. */
   readonly outputBudgetBytes?: number;
-  /** Whether sandboxes can be made; always when absent. */
-  readonly ready?: () => boolean;
   /** How long a client may take to go on reading or writing. */
   readonly stallTimeoutMs?: number;
   /** How often quiet streams and sockets are pinged. */
@@ -59,17 +55,15 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
   await sweep(uploadDir);
   const context: HttpContext = {
     services: options.services,
-    images: options.images,
     limits,
     version: options.version,
-    backend: options.backend,
+    backends: options.backends,
     ...(options.outputBudgetBytes !== undefined && {
       outputBudgetBytes: options.outputBudgetBytes,
     }),
     uploadDir,
     stallTimeoutMs: options.stallTimeoutMs ?? DEFAULT_STALL_TIMEOUT_MS,
     pingIntervalMs: options.pingIntervalMs ?? DEFAULT_PING_INTERVAL_MS,
-    ready: options.ready ?? ((): boolean => true),
     shutdown: new Shutdown(),
     answers: new ErrorAnswers(options.hostPaths ?? [dirname(uploadDir)]),
     metrics: new RequestMetrics(),

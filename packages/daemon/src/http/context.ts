@@ -3,7 +3,6 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { FastifyInstance } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Logger } from "pino";
-import type { ImageStore } from "../ports/image-store.ts";
 import type { Caller, Services } from "../sessions/services.ts";
 import type { ErrorAnswers } from "./error-answer.ts";
 import type { RequestMetrics } from "./request-metrics.ts";
@@ -41,10 +40,10 @@ export interface HttpLimits {
 
 export interface HttpContext {
   readonly services: Services;
-  readonly images: ImageStore;
   readonly limits: HttpLimits;
   readonly version: string;
-  readonly backend: string;
+  /** Names of the backends, the usual one first. */
+  readonly backends: readonly [string, ...string[]];
   /** How much output a result holds when the request does not say; the core's own when absent. */
   readonly outputBudgetBytes?: number;
   /** Where images are kept while they arrive. */
@@ -52,7 +51,6 @@ export interface HttpContext {
   /** How long a client may take to go on reading or writing. */
   readonly stallTimeoutMs: number;
   readonly pingIntervalMs: number;
-  readonly ready: () => boolean;
   readonly shutdown: Shutdown;
   readonly answers: ErrorAnswers;
   readonly metrics: RequestMetrics;

@@ -119,6 +119,19 @@ describe("the key", () => {
     }
   });
 
+  it("is not asked for where everybody may look, and only pages of an allowed origin get to read it", async () => {
+    for (const path of open) {
+      const allowed = await send("GET", path, ["Origin: https://app.example"]);
+      expect([allowed.status, allowed.head]).toEqual([
+        200,
+        expect.stringContaining("access-control-allow-origin: https://app.example"),
+      ]);
+      const foreign = await send("GET", path, ["Origin: https://evil.example"]);
+      expect(foreign.status).toBe(200);
+      expect(foreign.head).not.toContain("access-control");
+    }
+  });
+
   it("may be the password of the pages that people open in a browser", async () => {
     const password = (text: string) => [`Authorization: Basic ${btoa(text)}`];
     for (const path of ["/docs", "/openapi.json"]) {

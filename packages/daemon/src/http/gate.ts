@@ -38,8 +38,8 @@ export class Gate {
    */
   admit(request: FastifyRequest, reply: FastifyReply): boolean {
     const { access } = request.routeOptions.config;
-    if (access === "open") return true;
     const { raw } = request;
+    if (access === "open") return this.#admitToOpen(request, reply);
     const repeated = repeatedHeader(raw.rawHeaders);
     if (repeated === "authorization") throw unauthorized(reply, access);
     if (repeated !== undefined || !this.#parts.hosts.includes(raw))
@@ -52,6 +52,13 @@ export class Gate {
     request.caller = caller;
     forgetKey(request);
     return true;
+  }
+
+  /** Everybody may ask, and a page of an allowed origin may read the answer. */
+  #admitToOpen(request: FastifyRequest, reply: FastifyReply): boolean {
+    const { origin } = request.raw.headers;
+    const isAllowed = origin !== undefined && this.#parts.allowedOrigins.has(origin);
+    return !isAllowed || this.#admitOrigin(origin, request, reply);
   }
 
   #admitOrigin(origin: string, request: FastifyRequest, reply: FastifyReply): boolean {

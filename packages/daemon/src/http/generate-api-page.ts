@@ -22,8 +22,14 @@ export async function servedDocument(): Promise<OpenApiDocument> {
   const uploadDir = await mkdtemp(join(tmpdir(), "sandkasten-api-page-"));
   try {
     const app = await buildHttpApp({
-      services: { sessions: uncalled, execs: uncalled, workspaces: uncalled, counts: uncalled },
-      images: uncalled,
+      services: {
+        sessions: uncalled,
+        execs: uncalled,
+        workspaces: uncalled,
+        imagesOf: uncalled,
+        reachable: uncalled,
+        counts: uncalled,
+      },
       callers: [
         {
           key: KEY,
@@ -32,7 +38,7 @@ export async function servedDocument(): Promise<OpenApiDocument> {
       ],
       log: pino({ level: "silent" }),
       version: "",
-      backend: "",
+      backends: [""],
       limits: { maxBodyBytes: 0, maxUploadBytes: 0 },
       allowedHosts: [],
       allowedOrigins: [],

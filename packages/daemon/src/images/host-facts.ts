@@ -1,5 +1,6 @@
 /** Looks at the few things of this machine that the `host` image depends on. */
 import { createHash } from "node:crypto";
+import { lstatSync, readFileSync, readlinkSync } from "node:fs";
 import { lstat, readFile, readdir, readlink } from "node:fs/promises";
 import { join, normalize } from "node:path";
 import { systemCode } from "./image-failure.ts";
@@ -12,6 +13,14 @@ const RECIPE_VERSION = 2;
  */
 const BOOT_ID = "/proc/sys/kernel/random/boot_id";
 const SYSTEM_DIRECTORIES = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+/** What the root is made from, besides names. */
+const STAMPED = [
+  "usr/lib/os-release",
+  "etc/ld.so.cache",
+  "etc/alternatives",
+  "etc/ssl/certs",
+  "etc/ssl/certs/ca-certificates.crt",
+];
 
 export interface HostFacts {
   readonly fingerprint: string;
@@ -23,39 +32,34 @@ export interface HostFacts {
   readonly timezoneTarget: string | undefined;
 }
 
-/** `machine` is "/" except in tests. */
-export async function readHostFacts(machine: string): Promise<HostFacts> {
+/**
+ * `machine` is "/" except in tests.
+ *
+ * Looks at names that the kernel has at hand, and waits for each: all of them together take less time
+ * than one would take to come back from another thread, and every new sandbox asks.
+ */
+export function readHostFacts(machine: string): HostFacts {
   const links = new Map<string, string>();
   const directories: string[] = [];
   for (const name of SYSTEM_DIRECTORIES) {
-    const target = await linkTarget(join(machine, name));
+    const target = linkTarget(join(machine, name));
     if (target !== undefined) {
       if (leadsIntoUsr(target, "/")) links.set(name, target);
-    } else if (await isDirectory(join(machine, name))) {
+    } else if (isDirectory(join(machine, name))) {
       directories.push(name);
     }
   }
   const hasBash =
-    (await stamp(join(machine, "usr/bin/bash"))) !== "" ||
-    (await stamp(join(machine, "bin/bash"))) !== "";
-  const timezone = await linkTarget(join(machine, "etc/localtime"));
+    stamp(join(machine, "usr/bin/bash")) !== "" || stamp(join(machine, "bin/bash")) !== "";
+  const timezone = linkTarget(join(machine, "etc/localtime"));
   const facts = {
     links,
     directories,
     shell: hasBash ? "/bin/bash" : "/bin/sh",
     timezoneTarget: timezone !== undefined && leadsIntoUsr(timezone, "/etc") ? timezone : undefined,
   };
-  const stamps = [];
-  for (const path of [
-    "usr/lib/os-release",
-    "etc/ld.so.cache",
-    "etc/alternatives",
-    "etc/ssl/certs",
-    "etc/ssl/certs/ca-certificates.crt",
-  ]) {
-    stamps.push(await stamp(join(machine, path)));
-  }
-  const bootId = await readFile(BOOT_ID, "utf8");
+  const stamps = STAMPED.map((path) => stamp(join(machine, path)));
+  const bootId = readFileSync(BOOT_ID, "utf8");
   const recipe = [
     RECIPE_VERSION,
     bootId,
@@ -84,7 +88,7 @@ export async function linksIntoUsr(
 ): Promise<Map<string, string>> {
   const all = new Map<string, string>();
   for (const name of await namesIn(join(machine, directory))) {
-    const target = await linkTarget(join(machine, directory, name));
+    const target = await orMissing(readlink(join(machine, directory, name)));
     if (target !== undefined) all.set(name, target);
   }
   const kept = new Map<string, string>();
@@ -102,17 +106,17 @@ function leadsIntoUsr(target: string, from: string): boolean {
 }
 
 /** Changes when the file does; "" when there is none. */
-async function stamp(path: string): Promise<string> {
-  const stats = await orMissing(lstat(path, { bigint: true }));
+function stamp(path: string): string {
+  const stats = orMissingSync(() => lstatSync(path, { bigint: true }));
   return stats === undefined ? "" : `${stats.size}:${stats.mtimeNs}:${stats.ino}`;
 }
 
-async function isDirectory(path: string): Promise<boolean> {
-  return (await orMissing(lstat(path)))?.isDirectory() ?? false;
+function isDirectory(path: string): boolean {
+  return orMissingSync(() => lstatSync(path))?.isDirectory() ?? false;
 }
 
-async function linkTarget(path: string): Promise<string | undefined> {
-  return await orMissing(readlink(path));
+function linkTarget(path: string): string | undefined {
+  return orMissingSync(() => readlinkSync(path));
 }
 
 async function namesIn(path: string): Promise<string[]> {
@@ -125,12 +129,24 @@ export async function regularFileContent(path: string): Promise<Buffer | undefin
   return stats?.isFile() === true ? await orMissing(readFile(path)) : undefined;
 }
 
-/** ENOENT: not there. ENOTDIR: a parent is a file. EINVAL: readlink on something else. */
 async function orMissing<T>(looked: Promise<T>): Promise<T | undefined> {
   try {
     return await looked;
   } catch (error) {
-    if (["ENOENT", "ENOTDIR", "EINVAL"].includes(systemCode(error) ?? "")) return undefined;
-    throw error;
+    return unlessMissing(error);
   }
+}
+
+function orMissingSync<T>(look: () => T): T | undefined {
+  try {
+    return look();
+  } catch (error) {
+    return unlessMissing(error);
+  }
+}
+
+/** ENOENT: not there. ENOTDIR: a parent is a file. EINVAL: readlink on something else. */
+function unlessMissing(error: unknown): undefined {
+  if (["ENOENT", "ENOTDIR", "EINVAL"].includes(systemCode(error) ?? "")) return undefined;
+  throw error;
 }

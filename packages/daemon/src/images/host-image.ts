@@ -37,7 +37,7 @@ distinguished_name = req_distinguished_name
 
 /** The host image as it is now, made or taken from the library. `machine` is "/" except in tests. */
 export async function hostRootfs(machine: string, library: ImageLibrary): Promise<ImageRootfs> {
-  const facts = await readHostFacts(machine);
+  const facts = readHostFacts(machine);
   const record = await library.ensure(facts.fingerprint, async (rootfs) => {
     await mkdir(rootfs, { mode: 0o700 });
     const tree = new ImageTree(rootfs);

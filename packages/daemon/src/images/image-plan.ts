@@ -26,6 +26,8 @@ export interface ImagePlan {
   /** Of the index that the manifest was chosen from; else the same as `digest`. */
   readonly sourceDigest: string;
   readonly env: Readonly<Record<string, string>>;
+  /** The configuration document, whose digest was checked. */
+  readonly config: Buffer;
   /** Lowest first. */
   readonly layers: readonly LayerFile[];
 }
@@ -82,6 +84,7 @@ async function planOciLayout(directory: string, reference: ImageReference): Prom
     digest: chosen.digest,
     sourceDigest,
     env: config.env,
+    config: configText,
     layers: manifest.layers.map(({ digest }) => ({ path: blob(digest), digest })),
   };
 }
@@ -104,7 +107,7 @@ export async function planDownload(
     path: blob(layer.digest),
     digest: layer.digest,
   }));
-  return { digest, env: config.env, layers };
+  return { digest, env: config.env, config: configText, layers };
 }
 
 /** Reads the older form that `docker save` writes: `manifest.json` naming a configuration and layer archives. */
@@ -138,7 +141,7 @@ async function planDockerSave(
     const path = resolveRepeatedLayer(tree, cleanImagePath(layer, limits), limits);
     return { path: join(directory, path), digest: config.diffIds[index] ?? "" };
   });
-  return { digest, sourceDigest: digest, env: config.env, layers };
+  return { digest, sourceDigest: digest, env: config.env, config: configText, layers };
 }
 
 /** A layer that occurs twice is stored once; the second is a link `../<id>/layer.tar`. */

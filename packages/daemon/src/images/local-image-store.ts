@@ -3,7 +3,7 @@ import { mkdir } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import type { SandboxError } from "@sandkasten/protocol";
-import type { ImageInfo, ImageRootfs, ImageStore } from "../ports/image-store.ts";
+import type { ImageInfo, ImageRootfs, RootfsStore } from "../ports/image-store.ts";
 import { ImageAllowlist } from "./allowlist.ts";
 import { hostRootfs } from "./host-image.ts";
 import { readHostFacts } from "./host-facts.ts";
@@ -13,7 +13,7 @@ import { ImageLibrary, infoOf } from "./image-library.ts";
 import type { PresentImage, ProgressHandler, SyncTree, Unpack } from "./image-library.ts";
 import { checkPin, planArchive, planDownload } from "./image-plan.ts";
 import { ProgressReport } from "./progress.ts";
-import { HOST_REFERENCE, parseReference } from "./reference.ts";
+import { HOST_REFERENCE, parseReference, requireDigest } from "./reference.ts";
 import type { ImageReference } from "./reference.ts";
 import { Skopeo } from "./skopeo.ts";
 import { runTool } from "./tool.ts";
@@ -29,6 +29,8 @@ export interface ImagePolicy {
   readonly insecureRegistries?: readonly string[];
   readonly limits?: Partial<UnpackLimits>;
   readonly pullTimeoutMs?: number;
+  /** Only what is named by its digest (`name@sha256:…`) may be pulled. */
+  readonly requireDigests?: boolean;
 }
 
 /** Programs of the machine, best by absolute path. */
@@ -52,11 +54,12 @@ export interface LocalImageStoreOptions {
 const DEFAULT_PULL_TIMEOUT_MS = 30 * 60_000;
 const SYNC_TIMEOUT_MS = 10 * 60_000;
 
-export class LocalImageStore implements ImageStore {
+export class LocalImageStore implements RootfsStore {
   readonly #tools: ImageTools;
   readonly #machine: string;
   readonly #limits: UnpackLimits;
   readonly #allowlist: ImageAllowlist;
+  readonly #requireDigests: boolean;
   readonly #skopeo: Skopeo;
   readonly #library: ImageLibrary;
 
@@ -65,6 +68,7 @@ export class LocalImageStore implements ImageStore {
     this.#machine = machine ?? "/";
     this.#limits = { ...DEFAULT_UNPACK_LIMITS, ...policy.limits };
     this.#allowlist = new ImageAllowlist(policy.allowedImages);
+    this.#requireDigests = policy.requireDigests ?? false;
     this.#library = library;
     this.#skopeo = new Skopeo({
       program: tools.skopeo,
@@ -97,6 +101,11 @@ export class LocalImageStore implements ImageStore {
       this.#requireAllowed(wanted, present);
       throw notPresent(wanted);
     });
+  }
+
+  /** Nothing is pulled without having been asked for. */
+  async ensure(reference: string): Promise<ImageInfo> {
+    return await this.inspect(reference);
   }
 
   async rootfs(reference: string): Promise<ImageRootfs> {
@@ -180,6 +189,7 @@ export class LocalImageStore implements ImageStore {
       const wanted = parseReference(reference);
       this.#requireAllowed(wanted, undefined);
       if (isHost(wanted)) return (await hostRootfs(this.#machine, this.#library)).info;
+      if (this.#requireDigests) requireDigest(wanted);
       const remote = await this.#skopeo.locate(wanted);
       new UnpackBudget(this.#limits).checkLayers(remote.layerCount);
       const { archiveBytes } = this.#limits;
@@ -239,7 +249,7 @@ export class LocalImageStore implements ImageStore {
     inUse: ReadonlySet<string>,
   ): Promise<{ readonly removed: number; readonly freedBytes: number }> {
     return await this.#guard("collecting garbage", async () => {
-      const { fingerprint } = await readHostFacts(this.#machine);
+      const { fingerprint } = readHostFacts(this.#machine);
       return await this.#library.collect(new Set([...inUse, fingerprint]));
     });
   }

@@ -70,6 +70,17 @@ export function parseReference(name: string): ImageReference {
   return { canonical, repository, registry, tag, digest, shortcut: false };
 }
 
+/**
+ * SECURITY: a tag is whatever its registry says today, so a policy may accept content by its digest
+ * only (threat 34). Guarded by registry.test.ts and docker-image-store.test.ts.
+ */
+export function requireDigest(reference: ImageReference): void {
+  if (reference.digest !== undefined) return;
+  throw invalidImage(
+    `${reference.canonical} is not pulled: images are pulled by their digest only here. Write ${reference.canonical}@sha256:….`,
+  );
+}
+
 function splitRegistry(
   path: string,
   name: string,

@@ -109,6 +109,23 @@ describe("pull()", () => {
     });
   });
 
+  test("takes nothing but digests where the policy says so", async () => {
+    const insecureRegistries = [registry.address];
+    await using fixture = await storeFixture({ insecureRegistries, requireDigests: true });
+    const digest = await pushed(fixture, "strict/app:1", [layer("one", "1")]);
+    const name = `${registry.address}/strict/app`;
+    await expect(fixture.store.pull(`${name}:1`)).rejects.toMatchObject({
+      code: "INVALID_IMAGE",
+      message: expect.stringContaining("by their digest only"),
+    });
+    await expect(fixture.store.ensure(`${name}@${digest}`)).rejects.toMatchObject({
+      code: "INVALID_IMAGE",
+      message: expect.stringContaining("is not present"),
+    });
+    await fixture.store.pull(`${name}@${digest}`);
+    expect((await fixture.store.ensure(`${name}@${digest}`)).digest).toBe(digest);
+  });
+
   test("refuses an image that is too large before it downloads", async () => {
     await using fixture = await storeFixture({
       insecureRegistries: [registry.address],

@@ -14,6 +14,8 @@ export interface ToolOptions {
   readonly env: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
   readonly maxStdoutBytes?: number;
+  /** What it finds on its input; nothing when absent. */
+  readonly input?: string;
   readonly signal?: AbortSignal;
 }
 
@@ -26,7 +28,7 @@ export async function runTool(
   options: ToolOptions,
 ): Promise<ToolResult> {
   const child = spawn(program, args, {
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["pipe", "pipe", "pipe"],
     env: { ...options.env },
     cwd: "/",
   });
@@ -37,6 +39,9 @@ export async function runTool(
   const end = (why: NonNullable<ToolResult["ended"]>): void => {
     ended ??= why;
     child.kill("SIGKILL");
+    // Something that it started may go on; nobody waits for that.
+    child.stdout.destroy();
+    child.stderr.destroy();
   };
   const timer = setTimeout(() => end("timeout"), options.timeoutMs);
   const onAbort = (): void => end("aborted");
@@ -49,6 +54,8 @@ export async function runTool(
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     stderr = (stderr + text).slice(-MAX_STDERR_CHARS);
   });
+  // A program that does not care for its input may have closed it.
+  child.stdin.on("error", () => undefined).end(options.input ?? "");
   try {
     const exitCode = await new Promise<number | null>((resolve, reject) => {
       child.once("error", reject);

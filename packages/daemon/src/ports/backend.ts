@@ -118,6 +118,11 @@ export interface Backend {
   /** Looks, from inside and outside, at what really holds. */
   isolation(id: string): Promise<IsolationReport>;
   health(): Promise<BackendHealth>;
+  /**
+   * Whether sandboxes can be asked after now. False while an engine does not answer: then every other
+   * method rejects with ENGINE_UNREACHABLE, and nothing is known of what became of the sandboxes.
+   */
+  reachable(): Promise<boolean>;
   /** The persistent workspaces of this backend. */
   listWorkspaces(): Promise<WorkspaceListing[]>;
   /** Removes a workspace and all files in it. Idempotent. CONFLICT while a sandbox has it. */

@@ -1,4 +1,4 @@
-/** The port through which backends get root filesystems. */
+/** The port to the images that sandboxes can be made of. */
 
 export interface ImageInfo {
   /** Canonical reference: `host`, or the name it was imported or pulled as. */
@@ -27,11 +27,20 @@ export interface ImageProgress {
   readonly total?: number;
 }
 
+export interface EnsureOptions {
+  readonly onProgress?: (progress: ImageProgress) => void;
+  /** Ends this wait with CANCELLED. What is being fetched goes on while somebody else waits for it. */
+  readonly signal?: AbortSignal;
+}
+
 export interface ImageStore {
   /** Maps a name a user gives (alias, reference) to the one that is used, or rejects with INVALID_IMAGE when policy forbids it or it is unknown. */
   resolve(name: string): Promise<{ readonly reference: string; readonly requested: string }>;
-  /** The root filesystem of an image that is present. Rejects with INVALID_IMAGE when it is not. */
-  rootfs(reference: string): Promise<ImageRootfs>;
+  /**
+   * Sees to it that an image which `resolve` named is there, and tells what it is. Whether that may
+   * take a download is the store's policy; INVALID_IMAGE says what to do where it may not.
+   */
+  ensure(reference: string, options?: EnsureOptions): Promise<ImageInfo>;
   importRootfs(
     reference: string,
     tarball: string,
@@ -50,4 +59,10 @@ export interface ImageStore {
   collectGarbage(
     inUse: ReadonlySet<string>,
   ): Promise<{ readonly removed: number; readonly freedBytes: number }>;
+}
+
+/** An image store that also holds the images' root filesystems, for backends that mount them. */
+export interface RootfsStore extends ImageStore {
+  /** The root filesystem of an image that is present. Rejects with INVALID_IMAGE when it is not. */
+  rootfs(reference: string): Promise<ImageRootfs>;
 }

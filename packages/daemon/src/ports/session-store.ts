@@ -13,6 +13,8 @@ export interface SessionRow {
   readonly requestedImage: string;
   readonly image: string;
   readonly imageDigest?: string;
+  /** Name of the backend that its sandbox is of. */
+  readonly backend: string;
   /** The backend's name for it; absent until one was chosen. */
   readonly sandboxId?: string;
   readonly profile: SandboxProfile;
@@ -103,6 +105,8 @@ export interface WorkspaceRow {
   /** As its owner calls it. */
   readonly id: string;
   readonly owner: string;
+  /** Name of the backend that has it. */
+  readonly backend: string;
   /** What the backend calls it; unique for ever. */
   readonly diskId: string;
   readonly createdAtMs: number;

@@ -1,5 +1,4 @@
 /** The core put together: sessions, commands, workspaces, pool, reaper. */
-import type { Backend } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { ImageStore } from "../ports/image-store.ts";
@@ -8,8 +7,9 @@ import type { SessionStore } from "../ports/session-store.ts";
 import { Disks } from "./disks.ts";
 import { Execs } from "./execs.ts";
 import { Pool } from "./pool.ts";
+import type { Providers } from "./providers.ts";
 import { Reaper } from "./reaper.ts";
-import { reconcile } from "./reconcile.ts";
+import { Reconciliation } from "./reconcile.ts";
 import type { Reconciled } from "./reconcile.ts";
 import type { ServiceCounts, Services } from "./services.ts";
 import { SessionTable } from "./session-table.ts";
@@ -18,8 +18,7 @@ import type { SessionSettings } from "./settings.ts";
 import { Workspaces } from "./workspaces.ts";
 
 export interface CoreParts {
-  readonly backend: Backend;
-  readonly images: ImageStore;
+  readonly providers: Providers;
   readonly store: SessionStore;
   readonly journal: ExecJournal;
   readonly clock: Clock;
@@ -49,12 +48,12 @@ export class SessionCore implements Services {
 
   /** Adopts what an earlier daemon left; before this nothing may be asked for. */
   async start(): Promise<Reconciled> {
-    const done = await reconcile({
+    const done = await new Reconciliation({
       ...this.#parts,
       table: this.#table,
       sessions: this.sessions,
       execs: this.execs,
-    });
+    }).run();
     await this.reaper.endOver();
     this.pool.refill();
     this.reaper.start();
@@ -73,6 +72,14 @@ export class SessionCore implements Services {
       else await session.release();
     }
     await this.execs.settled();
+  }
+
+  imagesOf(backend?: string): ImageStore {
+    return this.#parts.providers.choose(backend).images;
+  }
+
+  async reachable(): Promise<boolean> {
+    return await this.#parts.providers.default.backend.reachable();
   }
 
   counts(): ServiceCounts {

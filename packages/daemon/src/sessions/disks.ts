@@ -1,14 +1,15 @@
 /** The disks of persistent workspaces: which owner's workspace is which disk of the backend. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { Backend, WorkspaceSpec } from "../ports/backend.ts";
+import type { WorkspaceSpec } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { SessionStore, WorkspaceRow } from "../ports/session-store.ts";
 import { newDiskId } from "./ids.ts";
+import type { Providers } from "./providers.ts";
 import type { Caller } from "./services.ts";
 import type { SessionSettings } from "./settings.ts";
 
 export interface DisksParts {
-  readonly backend: Backend;
+  readonly providers: Providers;
   readonly store: SessionStore;
   readonly clock: Clock;
   readonly settings: SessionSettings;
@@ -30,9 +31,10 @@ export class Disks {
   async withDisk<T>(
     caller: Caller,
     id: string,
+    backend: string,
     work: (disk: WorkspaceSpec) => Promise<T>,
   ): Promise<T> {
-    const row = await this.make(caller, id);
+    const row = await this.make(caller, id, backend);
     this.#users.set(row.diskId, (this.#users.get(row.diskId) ?? 0) + 1);
     try {
       const done = await work(this.specOf(row));
@@ -43,12 +45,12 @@ export class Disks {
     }
   }
 
-  /** The workspace of this name, written down when there is none. */
-  async make(caller: Caller, id: string): Promise<WorkspaceRow> {
+  /** The workspace of this name on that backend, written down when there is none. */
+  async make(caller: Caller, id: string, backend: string): Promise<WorkspaceRow> {
     const { store, clock } = this.#parts;
     const { owner } = caller;
     const now = clock.nowMs();
-    const row = { id, owner, diskId: newDiskId(), createdAtMs: now, lastUsedAtMs: now };
+    const row = { id, owner, backend, diskId: newDiskId(), createdAtMs: now, lastUsedAtMs: now };
     const written = await store.insertWorkspace(row);
     if (written.inserted) {
       await this.#checkQuota(caller, row);
@@ -59,6 +61,13 @@ export class Disks {
       throw new SandboxError(
         "CONFLICT",
         `the workspace ${id} is being destroyed; try again when it is gone`,
+      );
+    if (written.existing.backend !== backend)
+      throw new SandboxError(
+        "CONFLICT",
+        `the workspace ${id} is on the backend ${written.existing.backend}, not ${backend}; ` +
+          "open the session there, or use another workspace",
+        { details: { backend: written.existing.backend } },
       );
     await store.touchWorkspace(owner, id, now);
     return written.existing;
@@ -89,7 +98,7 @@ export class Disks {
     );
   }
 
-  async #release({ owner, id, diskId }: WorkspaceRow): Promise<void> {
+  async #release({ owner, id, backend, diskId }: WorkspaceRow): Promise<void> {
     const users = (this.#users.get(diskId) ?? 1) - 1;
     if (users > 0) {
       this.#users.set(diskId, users);
@@ -98,7 +107,7 @@ export class Disks {
     this.#users.delete(diskId);
     if (!this.#unproven.delete(diskId)) return;
     await this.whileDying(diskId, async () => {
-      await this.#parts.backend.destroyWorkspace(diskId);
+      await this.#parts.providers.backendOf(backend).destroyWorkspace(diskId);
       await this.#parts.store.deleteWorkspace(owner, id);
     });
   }

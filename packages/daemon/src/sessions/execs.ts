@@ -4,26 +4,27 @@ import type { ExecOptions, TerminalSize } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow, Page } from "../ports/session-store.ts";
 import { checkCommand, shownCommand } from "./exec-command.ts";
+import { ExecOutput } from "./exec-output.ts";
 import { FinishedRecordings } from "./finished-recordings.ts";
 import { newExecId } from "./ids.ts";
-import { LateOutput } from "./late-output.ts";
 import type { LiveSession } from "./live-session.ts";
 import { OutputBudget } from "./output-budget.ts";
 import { Recording } from "./recording.ts";
 import type { RecordingParts } from "./recording.ts";
-import type { Caller, CollectedOutput, ExecService, StartExecOptions } from "./services.ts";
+import type {
+  Caller,
+  CollectedOutput,
+  ExecService,
+  OutputPage,
+  ReadOutputOptions,
+  StartExecOptions,
+} from "./services.ts";
 import { hashOf } from "./session-plan.ts";
 import type { SessionTable } from "./session-table.ts";
 import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
 import { within } from "./within.ts";
 
-/** Time for the sandbox to say whether a command that has ended has printed more since. */
-const LATE_OUTPUT_WAIT_MS = 50;
-/** Ended commands of one session whose background is followed; each holds a file open. */
-const MAX_LATE_OUTPUTS = 16;
-/** Small enough that what is made of a page is soon collected. */
-const FOLLOW_PAGE_BYTES = 128 * 1024;
 /** Commands of one session that may wait for the shell. */
 const MAX_QUEUED = 1024;
 
@@ -35,11 +36,13 @@ export interface ExecsParts extends RecordingParts {
 
 export class Execs implements ExecService {
   readonly #parts: ExecsParts;
+  readonly #output: ExecOutput;
   readonly #finished = new FinishedRecordings();
   readonly #underWay = new Set<Promise<void>>();
 
   constructor(parts: ExecsParts) {
     this.#parts = parts;
+    this.#output = new ExecOutput(parts);
   }
 
   async start(caller: Caller, sessionId: string, options: StartExecOptions): Promise<ExecRow> {
@@ -92,10 +95,8 @@ export class Execs implements ExecService {
   }
 
   async get(caller: Caller, sessionId: string, execId: string): Promise<ExecRow> {
-    return (
-      this.#recording(caller, sessionId, execId)?.row ??
-      (await this.#stored(caller, sessionId, execId))
-    );
+    const exec = await this.#find(caller, sessionId, execId);
+    return exec instanceof Recording ? exec.row : exec;
   }
 
   async list(
@@ -138,42 +139,16 @@ export class Execs implements ExecService {
     if (budget !== undefined && (budgetBytes ?? budget.budgetBytes) === budget.budgetBytes)
       return budget.collect();
     const row = await this.get(caller, sessionId, execId);
-    return await this.#collectFromJournal(row, budgetBytes);
+    return await this.#output.collect(row, budgetBytes ?? this.#parts.settings.outputBudgetBytes);
   }
 
   async read(
     caller: Caller,
     sessionId: string,
     execId: string,
-    options: {
-      readonly offset: number;
-      readonly maxBytes: number;
-      readonly waitMs?: number;
-      readonly signal?: AbortSignal;
-    },
-  ): Promise<{ readonly page: JournalPage; readonly exec: ExecRow; readonly done: boolean }> {
-    const { offset, maxBytes, waitMs = 0, signal } = options;
-    const recording = this.#recording(caller, sessionId, execId);
-    const look = async (): Promise<{ page: JournalPage; exec: ExecRow; done: boolean }> => {
-      const exec = recording?.row ?? (await this.#stored(caller, sessionId, execId));
-      const page = await this.#parts.journal.read(sessionId, execId, offset, maxBytes);
-      const done = exec.status === "done" && page.nextOffset >= exec.stdoutBytes + exec.stderrBytes;
-      return { page, exec, done: done || (exec.status === "done" && isEmpty(page)) };
-    };
-    const deadline = this.#parts.clock.monotonicMs() + waitMs;
-    for (;;) {
-      const news = recording?.changed();
-      const found = await look();
-      const restMs = deadline - this.#parts.clock.monotonicMs();
-      if (!isEmpty(found.page)) return found;
-      if (found.exec.status === "done") {
-        const late = await this.#lateOutput(found.exec, restMs, signal);
-        return late ? await look() : found;
-      }
-      recording?.throwIfFailed();
-      if (news === undefined || restMs <= 0) return found;
-      await within(news, restMs, signal);
-    }
+    options: ReadOutputOptions,
+  ): Promise<OutputPage> {
+    return await this.#output.read(await this.#find(caller, sessionId, execId), options);
   }
 
   async *follow(
@@ -183,37 +158,10 @@ export class Execs implements ExecService {
     offset: number,
     signal?: AbortSignal,
   ): AsyncIterable<JournalPage> {
-    const recording = this.#recording(caller, sessionId, execId);
-    if (recording === undefined) await this.#stored(caller, sessionId, execId);
-    const follower = recording?.follow(offset);
-    let cursor = offset;
-    try {
-      for (;;) {
-        signal?.throwIfAborted();
-        const news = recording?.changed();
-        const done = recording === undefined || recording.row.status === "done";
-        const page = await this.#parts.journal.read(sessionId, execId, cursor, FOLLOW_PAGE_BYTES);
-        if (!isEmpty(page)) {
-          yield page;
-          cursor = page.nextOffset;
-          if (follower !== undefined) recording?.advance(follower, cursor);
-        } else if (done) return;
-        // A command that was refused, or that a stopping daemon lets go of, ends the stream with its error.
-        else {
-          recording.throwIfFailed();
-          await within(news ?? recording.ended, undefined, signal);
-        }
-      }
-    } finally {
-      if (follower !== undefined) recording?.unfollow(follower);
-      await this.#wasUsed(sessionId);
-    }
-  }
-
-  /** Somebody has read along, which is use, until now. */
-  async #wasUsed(sessionId: string): Promise<void> {
-    const session = this.#parts.table.get(sessionId);
-    if (session?.row.status === "running" && session.ending === undefined) await session.renew();
+    // Somebody who follows from now on shall be known of now.
+    const running = this.#recording(caller, sessionId, execId);
+    const exec = running ?? (await this.#stored(caller, sessionId, execId));
+    yield* this.#output.follow(exec, offset, signal);
   }
 
   async signal(
@@ -372,73 +320,22 @@ export class Execs implements ExecService {
 
   #newRow(session: LiveSession, options: StartExecOptions, requestHash: string): ExecRow {
     const { command, idempotencyKey } = options;
+    const now = this.#parts.clock.nowMs();
     const waits = command.kind === "shell" && !session.shellLine.free;
     return {
-      id: newExecId(),
+      id: newExecId(now),
       sessionId: session.row.id,
       owner: session.row.owner,
       status: waits ? "queued" : "running",
       mode: command.kind,
       command: shownCommand(command),
-      startedAtMs: this.#parts.clock.nowMs(),
+      startedAtMs: now,
       stdoutBytes: 0,
       stderrBytes: 0,
       droppedBytes: 0,
       shellRestarted: false,
       ...(idempotencyKey !== undefined && { idempotencyKey, requestHash }),
     };
-  }
-
-  async #collectFromJournal(row: ExecRow, budgetBytes?: number): Promise<CollectedOutput> {
-    const room = budgetBytes ?? this.#parts.settings.outputBudgetBytes;
-    const total = row.stdoutBytes + row.stderrBytes;
-    const budget = new OutputBudget(room);
-    const headEnd = Math.min(total, Math.ceil(room / 2));
-    const tailStart = Math.max(headEnd, total - (room - headEnd));
-    await this.#pour(row, budget, 0, headEnd);
-    budget.addMissing(tailStart - headEnd);
-    await this.#pour(row, budget, tailStart, total);
-    return budget.collect();
-  }
-
-  /** Output between two offsets, as far as it is kept. */
-  async #pour(row: ExecRow, budget: OutputBudget, from: number, to: number): Promise<void> {
-    let cursor = from;
-    while (cursor < to) {
-      const maxBytes = Math.min(to - cursor, FOLLOW_PAGE_BYTES);
-      const page = await this.#parts.journal.read(row.sessionId, row.id, cursor, maxBytes);
-      if (isEmpty(page)) break;
-      budget.addMissing(Math.min(page.skippedBytes, to - cursor));
-      if (page.skippedBytes > 0 && cursor + page.skippedBytes >= to) return;
-      for (const { stream, bytes } of page.chunks) budget.add(stream, bytes);
-      cursor = page.nextOffset;
-    }
-    budget.addMissing(Math.max(0, to - cursor));
-  }
-
-  /** Looks whether what a command left in the background has printed more; true when there is some. */
-  async #lateOutput(row: ExecRow, waitMs: number, signal?: AbortSignal): Promise<boolean> {
-    const session = this.#parts.table.get(row.sessionId);
-    if (session?.row.status !== "running" || session.ending !== undefined) return false;
-    const late = session.lateOutputs.get(row.id) ?? (await this.#followLate(session, row));
-    if (late === undefined) return false;
-    const before = late.bytes;
-    await within(late.changed(), Math.max(waitMs, LATE_OUTPUT_WAIT_MS), signal);
-    return late.bytes > before;
-  }
-
-  async #followLate(session: LiveSession, row: ExecRow): Promise<LateOutput | undefined> {
-    try {
-      const late = new LateOutput(await session.channel(), row, this.#parts);
-      session.lateOutputs.set(row.id, late);
-      const open = [...session.lateOutputs.values()].filter((other) => !other.closed);
-      for (const oldest of open.slice(0, -MAX_LATE_OUTPUTS)) oldest.stop();
-      return late;
-    } catch (error) {
-      // What is kept can be read all the same.
-      this.#parts.log.warn({ err: error, exec: row.id }, "cannot ask for late output");
-      return undefined;
-    }
   }
 
   async #inside<T>(
@@ -477,6 +374,11 @@ export class Execs implements ExecService {
     return row?.owner === caller.owner && row.sessionId === sessionId ? found : undefined;
   }
 
+  async #find(caller: Caller, sessionId: string, execId: string): Promise<Recording | ExecRow> {
+    const recording = this.#recording(caller, sessionId, execId);
+    return recording ?? (await this.#stored(caller, sessionId, execId));
+  }
+
   async #stored(caller: Caller, sessionId: string, execId: string): Promise<ExecRow> {
     const row = await this.#parts.store.getExec(sessionId, execId);
     if (row !== undefined && row.owner === caller.owner) return row;
@@ -486,10 +388,6 @@ export class Execs implements ExecService {
       `the session ${sessionId} has no command ${execId}; list its commands to see which it has`,
     );
   }
-}
-
-function isEmpty(page: JournalPage): boolean {
-  return page.chunks.length === 0 && page.skippedBytes === 0;
 }
 
 function sameRequest(existing: ExecRow, requestHash: string): ExecRow {

@@ -1,9 +1,11 @@
 /** A session that has not ended, as the daemon holds it in memory. The store has the same, for the next daemon. */
+import { SandboxError } from "@sandkasten/protocol";
 import type { Backend } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { SessionPatch, SessionRow, SessionStore } from "../ports/session-store.ts";
 import { isOver, renewedLease } from "./lease.ts";
+import type { Providers } from "./providers.ts";
 import type { LateOutput } from "./late-output.ts";
 import { isLiving } from "./states.ts";
 import type { Recording } from "./recording.ts";
@@ -13,7 +15,7 @@ import { WaitingLine } from "./waiting-line.ts";
 const LEASE_WRITE_INTERVAL_MS = 1000;
 
 export interface LiveSessionParts {
-  readonly backend: Backend;
+  readonly providers: Providers;
   readonly store: SessionStore;
   readonly clock: Clock;
 }
@@ -47,6 +49,11 @@ export class LiveSession {
 
   get row(): SessionRow {
     return this.#row;
+  }
+
+  /** The one that its sandbox is of. */
+  get backend(): Backend {
+    return this.#parts.providers.backendOf(this.#row.backend);
   }
 
   /** A paused session is not in use, whatever is frozen in it; nor is a terminal that nobody sits at. */
@@ -130,10 +137,10 @@ export class LiveSession {
 
   async #open(): Promise<Channel> {
     try {
-      return await this.#parts.backend.open(this.#row.sandboxId ?? "");
+      return await this.backend.open(this.#row.sandboxId ?? "");
     } catch (error) {
       this.#channel = undefined;
-      throw error;
+      throw goneOr(error, this.#row.id);
     }
   }
 
@@ -150,4 +157,20 @@ export class LiveSession {
     this.#leaseWrittenMs = now;
     await store.updateSession(this.#row.id, [this.#row.status], { ...lease, ...patch });
   }
+}
+
+/** The session is there; that its sandbox is not any more is known of in a moment. */
+function goneOr(error: unknown, id: string): unknown {
+  if (!(error instanceof SandboxError) || error.code !== "SANDBOX_NOT_FOUND") return error;
+  return new SandboxError("SANDBOX_UNREACHABLE", `the sandbox of the session ${id} is gone`, {
+    cause: error,
+  });
+}
+
+/** The backend's name for the sandbox of a session that has one. */
+export function sandboxOf(session: LiveSession): string {
+  const { sandboxId, id } = session.row;
+  if (sandboxId === undefined || !isLiving(session.row.status))
+    throw new SandboxError("CONFLICT", `the session ${id} has no sandbox`);
+  return sandboxId;
 }

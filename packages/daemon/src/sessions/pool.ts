@@ -1,16 +1,16 @@
 /** Sandboxes made in advance. Each is handed out once, never comes back, and is looked at before it goes. */
-import type { Backend, SandboxHandle, SandboxLimits, SandboxProfile } from "../ports/backend.ts";
+import type { SandboxHandle, SandboxLimits, SandboxProfile } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
-import type { ImageStore } from "../ports/image-store.ts";
 import type { Log } from "../ports/log.ts";
 import { newSandboxId } from "./ids.ts";
+import type { Providers } from "./providers.ts";
 import type { PoolEntry } from "./settings.ts";
 
 const REFILL_DELAY_MS = 50;
 
 export interface PoolParts {
-  readonly backend: Backend;
-  readonly images: ImageStore;
+  /** Sandboxes are made in advance by the default one alone. */
+  readonly providers: Providers;
   readonly log: Log;
   readonly limits: SandboxLimits;
 }
@@ -119,8 +119,11 @@ export class Pool {
   }
 
   async #make({ image, profile }: PoolEntry): Promise<Pooled> {
-    const { backend, images, limits } = this.#parts;
+    const { providers, limits } = this.#parts;
+    const { backend, images } = providers.default;
+    await providers.ready(backend);
     const { reference } = await images.resolve(image);
+    await images.ensure(reference);
     const handle = await backend.create({
       id: newSandboxId(),
       image: reference,
@@ -139,7 +142,8 @@ export class Pool {
   /** Alive, and of the image that the name stands for today. */
   async #isGood({ handle, channel }: Pooled): Promise<boolean> {
     try {
-      const [info] = await Promise.all([this.#parts.images.inspect(handle.image), channel.ping()]);
+      const { images } = this.#parts.providers.default;
+      const [info] = await Promise.all([images.inspect(handle.image), channel.ping()]);
       return info.digest === handle.imageDigest;
     } catch (error) {
       this.#parts.log.warn(
@@ -160,7 +164,7 @@ export class Pool {
   async #destroyUnwanted(): Promise<void> {
     for (const id of this.#unwanted) {
       try {
-        await this.#parts.backend.destroy(id);
+        await this.#parts.providers.default.backend.destroy(id);
         this.#unwanted.delete(id);
       } catch (error) {
         this.#parts.log.error({ err: error, sandbox: id }, "cannot destroy a pooled sandbox");

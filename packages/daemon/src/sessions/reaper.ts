@@ -6,6 +6,8 @@ import type { Log } from "../ports/log.ts";
 import type { SessionStore } from "../ports/session-store.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { Pool } from "./pool.ts";
+import { isUnreachable } from "./providers.ts";
+import type { Providers } from "./providers.ts";
 import type { SessionTable } from "./session-table.ts";
 import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
@@ -15,7 +17,7 @@ const ENDED_AT_ONCE = 8;
 const REAPER_INTERVAL_MS = 30_000;
 
 export interface ReaperParts {
-  readonly backend: Backend;
+  readonly providers: Providers;
   readonly store: SessionStore;
   readonly journal: ExecJournal;
   readonly clock: Clock;
@@ -55,9 +57,12 @@ export class Reaper {
   }
 
   async #round(): Promise<void> {
-    const { pool, workspaces } = this.#parts;
+    const { pool, providers, workspaces } = this.#parts;
     await this.endOver();
-    await this.#attempt("looking for dead sandboxes", () => this.#findDead());
+    for (const { backend } of providers.all)
+      await this.#attempt(`looking for dead sandboxes of ${backend.name}`, () =>
+        this.#findDead(backend),
+      );
     await this.#attempt("tidying workspaces", () => workspaces.tidy());
     await this.#attempt("forgetting old sessions", () => this.#forget());
     pool.refill();
@@ -84,12 +89,13 @@ export class Reaper {
       await sessions.end(session, "expired", "its lease ended");
   }
 
-  async #findDead(): Promise<void> {
-    const { backend, table, sessions } = this.#parts;
+  async #findDead(backend: Backend): Promise<void> {
+    const { providers, table, sessions } = this.#parts;
+    await providers.ready(backend);
     const states = new Map((await backend.list()).map(({ id, state }) => [id, state]));
     for (const session of table.all()) {
       const { status, sandboxId = "" } = session.row;
-      if (status !== "running" && status !== "paused") continue;
+      if (session.backend !== backend || (status !== "running" && status !== "paused")) continue;
       const state = states.get(sandboxId);
       if (state === undefined || state === "dead") await sessions.lookAfter(session);
     }
@@ -105,7 +111,9 @@ export class Reaper {
     try {
       await work();
     } catch (error) {
-      this.#parts.log.error({ err: error }, `the reaper failed at ${what} and will try again`);
+      const { log } = this.#parts;
+      if (isUnreachable(error)) log.warn({ err: error }, `the reaper waits with ${what}`);
+      else log.error({ err: error }, `the reaper failed at ${what} and will try again`);
     }
   }
 }

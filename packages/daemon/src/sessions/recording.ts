@@ -1,4 +1,5 @@
 /** One command while it runs: its output goes into the journal, its end into the store, and whoever waits is told. */
+import { setImmediate } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type {
   Channel,
@@ -49,6 +50,8 @@ export class Recording {
   #failure: Error | undefined;
   #writer: JournalWriter | undefined;
   #lostBytes = 0;
+  /** Settles when the end is in the store. */
+  #written: Promise<void> = Promise.resolve();
   #news = Promise.withResolvers<void>();
   #progress = Promise.withResolvers<void>();
   #gone = false;
@@ -118,13 +121,15 @@ export class Recording {
 
   /** Ends it without the sandbox's word, because there is no sandbox any more, or it never ran. */
   async abandon(reason: "sandbox_gone" | "unknown" | "killed"): Promise<void> {
-    if (this.#row.status === "done") return;
+    // The sandbox, which alone knows of the end until it is written down, goes now.
+    if (this.#row.status === "done") return await this.#written;
     this.#gone = true;
     this.#progressed();
     this.#stream?.detach();
     if (this.#stream !== undefined) {
       // The pump sees the end of the stream and writes it down.
       await this.#ended.promise.catch(() => undefined);
+      await this.#written;
       return;
     }
     this.queue.abort(new SandboxError("CANCELLED", "the command was given up before it began"));
@@ -255,7 +260,7 @@ export class Recording {
   async #finish(end: ExecEnd): Promise<void> {
     const { stdoutBytes, stderrBytes, droppedBytes } = this.#writer ?? NOTHING_WRITTEN;
     await this.#writer?.close();
-    await this.#save({
+    const patch: ExecPatch = {
       status: "done",
       endReason: end.reason,
       endedAtMs: this.#parts.clock.nowMs(),
@@ -267,13 +272,22 @@ export class Recording {
       ...(end.exitCode !== undefined && { exitCode: end.exitCode }),
       ...(end.signal !== undefined && { signal: end.signal }),
       ...(end.cwd !== undefined && { cwd: end.cwd }),
-    });
+    };
+    this.#row = { ...this.#row, ...patch };
     this.#ended.resolve(this.#row);
     this.#announce();
+    // Whoever waits is answered first: a daemon that is killed before this is written down learns of
+    // the end from the sandbox again.
+    this.#written = setImmediate().then(() => this.#store(patch));
+    await this.#written;
   }
 
   async #save(patch: ExecPatch): Promise<void> {
     this.#row = { ...this.#row, ...patch };
+    await this.#store(patch);
+  }
+
+  async #store(patch: ExecPatch): Promise<void> {
     try {
       await this.#parts.store.updateExec(this.#row.id, patch);
     } catch (error) {

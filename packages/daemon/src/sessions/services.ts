@@ -1,5 +1,5 @@
 /** What the core offers to whoever serves it: every use of a session, in the core's own terms. */
-import type { SessionStatus } from "@sandkasten/protocol";
+import type { SessionStatus, ShownStatus } from "@sandkasten/protocol";
 import type {
   IsolationReport,
   SandboxLimits,
@@ -8,6 +8,7 @@ import type {
 } from "../ports/backend.ts";
 import type { Channel, ExecCommand, TerminalSize } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
+import type { ImageStore } from "../ports/image-store.ts";
 import type { ExecRow, Page, SessionRow, WorkspaceRow } from "../ports/session-store.ts";
 
 /** Who asks. Sessions of one caller do not exist for another. */
@@ -20,6 +21,8 @@ export interface Caller {
 }
 
 export interface CreateSessionOptions {
+  /** Name of the backend; the daemon's usual one when absent. */
+  readonly backend?: string;
   readonly image?: string;
   /** 0 for the default. */
   readonly ttlMs?: number;
@@ -41,8 +44,10 @@ export interface SessionQuery {
   readonly cursor?: string;
 }
 
-/** A session with its lease in wall time, for showing. */
-export interface SessionView extends SessionRow {
+/** A session as it can be seen now, with its lease in wall time. */
+export interface SessionView extends Omit<SessionRow, "status"> {
+  /** `unreachable` while its backend does not answer, so that nobody knows. */
+  readonly status: ShownStatus;
   readonly expiresAtMs: number;
   readonly maxExpiresAtMs: number;
 }
@@ -55,7 +60,8 @@ export interface Visit extends Disposable {
 /**
  * Every method rejects with SESSION_NOT_FOUND for an id that the caller has no session of. What
  * needs a living sandbox rejects with SESSION_EXPIRED (lease over), SESSION_NOT_FOUND (destroyed) or
- * CONFLICT (creating, paused, crashed, failed), and renews the lease.
+ * CONFLICT (creating, paused, crashed, failed), and renews the lease. While the session's backend
+ * does not answer, ENGINE_UNREACHABLE.
  */
 export interface SessionService {
   /** Makes a session, or answers the living one of the key, or the one that the same request made before. */
@@ -102,6 +108,22 @@ export interface CollectedOutput {
   readonly truncated: boolean;
 }
 
+export interface ReadOutputOptions {
+  readonly offset: number;
+  readonly maxBytes: number;
+  /** How long to wait when there is no output yet. */
+  readonly waitMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface OutputPage {
+  readonly page: JournalPage;
+  /** As it was before the page was read. */
+  readonly exec: ExecRow;
+  /** It has ended, and this is the last of its output. */
+  readonly done: boolean;
+}
+
 export interface ExecService {
   /** Starts a command, or finds the one that the same idempotency key started. Resolves when it is written down, before it ends. */
   start(caller: Caller, sessionId: string, options: StartExecOptions): Promise<ExecRow>;
@@ -127,18 +149,13 @@ export interface ExecService {
     execId: string,
     budgetBytes?: number,
   ): Promise<CollectedOutput>;
-  /** Output from a cursor on; waits up to `waitMs` when there is none yet. `exec` is as it was before the page was read. */
+  /** Output from a cursor on. */
   read(
     caller: Caller,
     sessionId: string,
     execId: string,
-    options: {
-      readonly offset: number;
-      readonly maxBytes: number;
-      readonly waitMs?: number;
-      readonly signal?: AbortSignal;
-    },
-  ): Promise<{ readonly page: JournalPage; readonly exec: ExecRow; readonly done: boolean }>;
+    options: ReadOutputOptions,
+  ): Promise<OutputPage>;
   /**
    * All output from a cursor on as it comes, page by page, until the command has ended and all of it
    * was delivered. While somebody follows, nothing that they have not read is dropped: the command waits.
@@ -188,5 +205,9 @@ export interface Services {
   readonly sessions: SessionService;
   readonly execs: ExecService;
   readonly workspaces: WorkspaceService;
+  /** The images of a backend, by its name, or of the usual one. INVALID_REQUEST when there is none of that name. */
+  imagesOf(backend?: string): ImageStore;
+  /** Whether the usual backend answers. */
+  reachable(): Promise<boolean>;
   counts(): ServiceCounts;
 }

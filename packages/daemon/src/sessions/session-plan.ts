@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { SandboxError } from "@sandkasten/protocol";
 import type { SandboxLimits, SandboxProfile } from "../ports/backend.ts";
-import type { ImageStore } from "../ports/image-store.ts";
+import type { Provider } from "./providers.ts";
 import type { CreateSessionOptions } from "./services.ts";
 import type { SessionSettings } from "./settings.ts";
 
@@ -21,7 +21,7 @@ export interface SessionPlan {
 export async function planSession(
   options: CreateSessionOptions,
   settings: SessionSettings,
-  images: ImageStore,
+  { images, defaultImage }: Provider,
 ): Promise<SessionPlan> {
   if (options.network === true)
     throw new SandboxError(
@@ -35,7 +35,7 @@ export async function planSession(
       "the profile `root` is not allowed here; leave `profile` out",
     );
   const limits = planLimits(options.limits ?? {}, settings);
-  const requestedImage = options.image ?? settings.defaultImage;
+  const requestedImage = options.image ?? defaultImage;
   const { reference } = await images.resolve(requestedImage);
   const env = options.env ?? {};
   return {

@@ -200,6 +200,7 @@ describe("the lease", () => {
       await fixture.run(id, "true");
     }
     expect((await core.sessions.get(ALICE, id)).expiresAtMs).toBe(clock.wallMs + 10_000);
+    await core.execs.settled();
     clock.pass(10_001);
     await expect(core.sessions.enter(ALICE, id)).rejects.toThrow(code("SESSION_EXPIRED"));
   });

@@ -1,21 +1,12 @@
 /** Sessions: made, found, used, paused, renewed and ended. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { SessionStatus } from "@sandkasten/protocol";
-import type {
-  Backend,
-  IsolationReport,
-  SandboxHandle,
-  SandboxSpec,
-  SandboxStats,
-} from "../ports/backend.ts";
-import type { Clock } from "../ports/clock.ts";
-import type { ImageStore } from "../ports/image-store.ts";
+import type { Backend, IsolationReport, SandboxStats } from "../ports/backend.ts";
 import type { Log } from "../ports/log.ts";
 import type { Page, SessionRow, SessionStore } from "../ports/session-store.ts";
-import { newSandboxId, newSessionId } from "./ids.ts";
-import { newLease, viewOf } from "./lease.ts";
-import { LiveSession } from "./live-session.ts";
-import type { Pool, Pooled } from "./pool.ts";
+import { viewOf } from "./lease.ts";
+import { LiveSession, sandboxOf } from "./live-session.ts";
+import type { Provider } from "./providers.ts";
 import type {
   Caller,
   CreateSessionOptions,
@@ -24,23 +15,17 @@ import type {
   SessionView,
   Visit,
 } from "./services.ts";
+import { SessionMaker } from "./session-maker.ts";
+import type { SessionMakerParts } from "./session-maker.ts";
 import { planSession } from "./session-plan.ts";
 import type { SessionPlan } from "./session-plan.ts";
 import type { SessionTable } from "./session-table.ts";
-import type { SessionSettings } from "./settings.ts";
-import { checkTransition, isLiving, unusable } from "./states.ts";
-import type { Disks } from "./disks.ts";
+import { checkTransition, isUp, unusable } from "./states.ts";
 
-export interface SessionsParts {
-  readonly backend: Backend;
+export interface SessionsParts extends SessionMakerParts {
   readonly store: SessionStore;
-  readonly images: ImageStore;
-  readonly clock: Clock;
   readonly log: Log;
   readonly table: SessionTable;
-  readonly pool: Pool;
-  readonly disks: Disks;
-  readonly settings: SessionSettings;
 }
 
 /** How a session may end. */
@@ -48,26 +33,30 @@ export type EndStatus = Extract<SessionStatus, "destroyed" | "expired" | "crashe
 
 export class Sessions implements SessionService {
   readonly #parts: SessionsParts;
+  readonly #maker: SessionMaker;
   #closed = false;
 
   constructor(parts: SessionsParts) {
     this.#parts = parts;
+    this.#maker = new SessionMaker(parts);
   }
 
   async create(
     caller: Caller,
     options: CreateSessionOptions,
   ): Promise<{ readonly session: SessionView; readonly created: boolean }> {
-    const { settings, images, store, table, clock } = this.#parts;
+    const { settings, providers, store, table, clock } = this.#parts;
     if (this.#closed)
       throw new SandboxError(
         "SANDBOX_UNREACHABLE",
         "the daemon is stopping; try again in a moment",
       );
-    const plan = await planSession(options, settings, images);
+    const provider = providers.choose(options.backend);
+    await providers.ready(provider.backend);
+    const plan = await planSession(options, settings, provider);
     const existing = await this.#ofKey(caller, options.key);
     if (existing !== undefined) return await this.#existing(existing, plan, options);
-    const row = this.#newRow(caller, options, plan);
+    const row = this.#maker.newRow(caller, options, plan, provider);
     const session = new LiveSession(row, this.#parts);
     if (table.countOf(caller.owner) >= caller.maxSessions) throw tooMany(caller);
     // Counted before the first wait, so that no number of requests at once gets past the quota.
@@ -83,24 +72,41 @@ export class Sessions implements SessionService {
       table.remove(session);
       throw error;
     }
-    await this.#make(caller, session, plan);
+    await this.#make(caller, session, plan, provider);
     return { session: viewOf(clock, session.shown), created: true };
   }
 
   async get(caller: Caller, id: string): Promise<SessionView> {
     const row = await this.#row(caller, id);
-    return viewOf(this.#parts.clock, this.#parts.table.get(id)?.shown ?? row);
+    const [view] = await this.#views([row]);
+    if (view === undefined) throw new Error("one row has one view");
+    return view;
   }
 
   async list(caller: Caller, query: SessionQuery): Promise<Page<SessionView>> {
-    const { store, table, clock } = this.#parts;
-    const { rows, ...rest } = await store.listSessions({
+    const { rows, ...rest } = await this.#parts.store.listSessions({
       limit: 100,
       ...query,
       owner: caller.owner,
     });
-    const view = (row: SessionRow): SessionView => viewOf(clock, table.get(row.id)?.shown ?? row);
-    return { rows: rows.map(view), ...rest };
+    return { rows: await this.#views(rows), ...rest };
+  }
+
+  /** As they are now, which is not known of those whose backend does not answer. */
+  async #views(rows: readonly SessionRow[]): Promise<readonly SessionView[]> {
+    const { table, clock, providers } = this.#parts;
+    const shown = rows.map((row) => table.get(row.id)?.shown ?? row);
+    const unreachable = new Set<string>();
+    for (const name of new Set(
+      shown.filter(({ status }) => isUp(status)).map((row) => row.backend),
+    ))
+      if (!(await providers.backendOf(name).reachable())) unreachable.add(name);
+    return shown.map((row) => {
+      const view = viewOf(clock, row);
+      return isUp(row.status) && unreachable.has(row.backend)
+        ? { ...view, status: "unreachable" as const }
+        : view;
+    });
   }
 
   async destroy(caller: Caller, id: string): Promise<void> {
@@ -110,15 +116,11 @@ export class Sessions implements SessionService {
   }
 
   async pause(caller: Caller, id: string): Promise<SessionView> {
-    return await this.#change(caller, id, "paused", (sandbox) =>
-      this.#parts.backend.pause(sandbox),
-    );
+    return await this.#change(caller, id, "paused", (backend, sandbox) => backend.pause(sandbox));
   }
 
   async resume(caller: Caller, id: string): Promise<SessionView> {
-    return await this.#change(caller, id, "running", (sandbox) =>
-      this.#parts.backend.resume(sandbox),
-    );
+    return await this.#change(caller, id, "running", (backend, sandbox) => backend.resume(sandbox));
   }
 
   async renew(caller: Caller, id: string, ttlMs?: number): Promise<SessionView> {
@@ -129,13 +131,13 @@ export class Sessions implements SessionService {
 
   async stats(caller: Caller, id: string): Promise<SandboxStats> {
     const session = await this.#living(caller, id, ["running", "paused"]);
-    return await this.#parts.backend.stats(sandboxOf(session));
+    return await session.backend.stats(sandboxOf(session));
   }
 
   async isolation(caller: Caller, id: string): Promise<IsolationReport> {
     const session = await this.enterLive(caller, id);
     try {
-      return await this.#parts.backend.isolation(sandboxOf(session));
+      return await session.backend.isolation(sandboxOf(session));
     } finally {
       await session.leave();
     }
@@ -166,6 +168,7 @@ export class Sessions implements SessionService {
   /** A running session with its lease renewed, to be left again. */
   async enterLive(caller: Caller, id: string): Promise<LiveSession> {
     const session = await this.#living(caller, id, ["running"]);
+    await this.#parts.providers.ready(session.backend);
     await session.enter();
     return session;
   }
@@ -197,10 +200,10 @@ export class Sessions implements SessionService {
 
   /** Something went wrong in there: when the sandbox is dead, the session has crashed. */
   async lookAfter(session: LiveSession): Promise<void> {
-    const { backend, log } = this.#parts;
+    const { log } = this.#parts;
     if (session.ending !== undefined || session.row.status === "creating") return;
     try {
-      await backend.adopt(sandboxOf(session));
+      await session.backend.adopt(sandboxOf(session));
     } catch (error) {
       if (!isDeath(error) || session.ending !== undefined) return;
       log.warn({ session: session.row.id }, "a sandbox died");
@@ -210,9 +213,14 @@ export class Sessions implements SessionService {
     }
   }
 
-  async #make(caller: Caller, session: LiveSession, plan: SessionPlan): Promise<void> {
+  async #make(
+    caller: Caller,
+    session: LiveSession,
+    plan: SessionPlan,
+    provider: Provider,
+  ): Promise<void> {
     try {
-      const handle = await this.#acquire(caller, session, plan);
+      const handle = await this.#maker.acquire(caller, session, plan, provider);
       await session.save({ status: "running", imageDigest: handle.imageDigest });
       session.made.resolve();
     } catch (error) {
@@ -236,25 +244,6 @@ export class Sessions implements SessionService {
     });
   }
 
-  async #acquire(caller: Caller, session: LiveSession, plan: SessionPlan): Promise<SandboxHandle> {
-    const { backend, pool } = this.#parts;
-    const pooled = plan.fromPool ? await pool.take(plan.image, plan.profile) : undefined;
-    if (pooled !== undefined) return await this.#claim(session, pooled);
-    const spec: SandboxSpec = {
-      id: sandboxOf(session),
-      image: plan.image,
-      limits: plan.limits,
-      profile: plan.profile,
-      env: plan.env,
-    };
-    const { workspaceId } = session.row;
-    const { signal } = session.creation;
-    if (workspaceId === undefined) return await backend.create(spec, signal);
-    return await this.#parts.disks.withDisk(caller, workspaceId, (workspace) =>
-      backend.create({ ...spec, workspace }, signal),
-    );
-  }
-
   /** The session of a key that can still be used. */
   async #ofKey(caller: Caller, key: string | undefined): Promise<SessionRow | undefined> {
     if (key === undefined) return undefined;
@@ -267,19 +256,6 @@ export class Sessions implements SessionService {
     // Whether or not that works now, it is in nobody's way.
     await session.ending.catch(() => undefined);
     return undefined;
-  }
-
-  async #claim(session: LiveSession, { handle, channel }: Pooled): Promise<SandboxHandle> {
-    try {
-      await session.save({ sandboxId: handle.id, acquireSource: "pool" });
-    } catch (error) {
-      // Nobody else knows of it.
-      channel.close();
-      await this.#parts.backend.destroy(handle.id);
-      throw error;
-    }
-    session.adoptChannel(channel);
-    return handle;
   }
 
   async #existing(
@@ -301,50 +277,30 @@ export class Sessions implements SessionService {
         `the session of the key ${row.key} has the image ${row.image}, not ${plan.image}; use another key`,
         { details: { session_id: row.id, image: row.image } },
       );
+    if (!repeated && options.backend !== undefined && row.backend !== options.backend)
+      throw new SandboxError(
+        "CONFLICT",
+        `the session of the key ${row.key} is on the backend ${row.backend}, not ${options.backend}; use another key`,
+        { details: { session_id: row.id, backend: row.backend } },
+      );
     const session = this.#parts.table.get(row.id);
     await session?.made.promise;
     if (session !== undefined && session.ending === undefined && !repeated) await session.renew();
     return { session: viewOf(this.#parts.clock, session?.row ?? row), created: false };
   }
 
-  #newRow(caller: Caller, options: CreateSessionOptions, plan: SessionPlan): SessionRow {
-    const { clock, settings } = this.#parts;
-    const { key, workspaceId, idempotencyKey } = options;
-    const now = clock.nowMs();
-    return {
-      id: newSessionId(),
-      owner: caller.owner,
-      status: "creating",
-      requestedImage: plan.requestedImage,
-      image: plan.image,
-      sandboxId: newSandboxId(),
-      profile: plan.profile,
-      limits: plan.limits,
-      metadata: options.metadata ?? {},
-      acquireSource: "cold",
-      cwd: "/workspace",
-      ttlMs: plan.ttlMs,
-      createdAtMs: now,
-      lastActivityAtMs: now,
-      ...newLease(clock, plan.ttlMs, settings.maxLifetimeMs),
-      ...(key !== undefined && { key }),
-      ...(workspaceId !== undefined && { workspaceId }),
-      ...(idempotencyKey !== undefined && { idempotencyKey, requestHash: plan.requestHash }),
-    };
-  }
-
   async #change(
     caller: Caller,
     id: string,
     to: "paused" | "running",
-    work: (sandbox: string) => Promise<void>,
+    work: (backend: Backend, sandbox: string) => Promise<void>,
   ): Promise<SessionView> {
     const session = await this.#living(caller, id, ["running", "paused"]);
     await session.lifeLine.run(async () => {
       if (session.ending !== undefined) throw unusable(id, "destroyed");
       if (session.row.status === to) return;
       checkTransition(id, session.row.status, to);
-      await work(sandboxOf(session));
+      await work(session.backend, sandboxOf(session));
       await session.save({ status: to });
     });
     await session.renew();
@@ -352,13 +308,13 @@ export class Sessions implements SessionService {
   }
 
   async #end(session: LiveSession, status: EndStatus, reason?: string): Promise<void> {
-    const { backend, table, clock } = this.#parts;
+    const { table, clock } = this.#parts;
     session.creation.abort(new Error("the session is ended"));
     await session.made.promise.catch(() => undefined);
     // A pause under way first comes to its end.
     await session.lifeLine.run(async () => {
       if (session.row.status !== "destroying") await session.save({ status: "destroying" });
-      await backend.destroy(sandboxOf(session));
+      await session.backend.destroy(sandboxOf(session));
       for (const recording of session.recordings) await recording.abandon("sandbox_gone");
       await session.closeChannel();
       await session.save({
@@ -400,13 +356,6 @@ export class Sessions implements SessionService {
       );
     return row;
   }
-}
-
-function sandboxOf(session: LiveSession): string {
-  const { sandboxId, id } = session.row;
-  if (sandboxId === undefined || !isLiving(session.row.status))
-    throw new SandboxError("CONFLICT", `the session ${id} has no sandbox`);
-  return sandboxId;
 }
 
 /** Whether the backend says that a sandbox is no more, rather than that it cannot be asked now. */

@@ -8,7 +8,6 @@ export interface PoolEntry {
 }
 
 export interface SessionSettings {
-  readonly defaultImage: string;
   readonly defaultProfile: SandboxProfile;
   readonly allowRootProfile: boolean;
   readonly defaultTtlMs: number;
@@ -20,8 +19,6 @@ export interface SessionSettings {
   readonly outputBudgetBytes: number;
   readonly pool: readonly PoolEntry[];
   readonly workspaceDisk: { readonly diskBytes: number; readonly diskInodes: number };
-  /** For sandboxes that only serve file calls on a workspace. */
-  readonly workspaceImage: string;
   /** How long ended sessions, with what their commands printed, can be looked up. */
   readonly retentionMs: number;
 }

@@ -23,6 +23,11 @@ export function isLiving(status: SessionStatus): boolean {
   return FOLLOWERS[status].length > 0;
 }
 
+/** Whether the session has a sandbox that lives, as far as is known. */
+export function isUp(status: SessionStatus): boolean {
+  return status === "running" || status === "paused";
+}
+
 export function checkTransition(id: string, from: SessionStatus, to: SessionStatus): void {
   if (FOLLOWERS[from].includes(to)) return;
   throw new SandboxError(

@@ -8,6 +8,7 @@ import type { SessionStore, WorkspaceRow } from "../ports/session-store.ts";
 import type { Disks } from "./disks.ts";
 import { newSandboxId } from "./ids.ts";
 import type { LiveSession } from "./live-session.ts";
+import type { Providers } from "./providers.ts";
 import type { Caller, Visit, WorkspaceService, WorkspaceView } from "./services.ts";
 import type { SessionTable } from "./session-table.ts";
 import type { Sessions } from "./sessions.ts";
@@ -31,7 +32,7 @@ const KEEPER_LIMITS = {
 };
 
 export interface WorkspacesParts {
-  readonly backend: Backend;
+  readonly providers: Providers;
   readonly store: SessionStore;
   readonly clock: Clock;
   readonly log: Log;
@@ -44,6 +45,7 @@ export interface WorkspacesParts {
 /** A sandbox that has a workspace for the sake of file calls alone. */
 interface Keeper {
   readonly owner: string;
+  readonly backend: Backend;
   readonly sandboxId: string;
   readonly channel: Promise<Channel>;
   visits: number;
@@ -82,10 +84,10 @@ export class Workspaces implements WorkspaceService {
     options: { readonly make?: boolean } = {},
   ): Promise<Visit> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      if (options.make !== true) await this.#row(caller, id);
+      const backend = await this.#backendFor(caller, id, options.make === true);
       const visit =
         (await this.#enterSession(caller, id)) ??
-        (await this.#parts.disks.withDisk(caller, id, (disk) =>
+        (await this.#parts.disks.withDisk(caller, id, backend, (disk) =>
           this.#line(disk.id).run(() => this.#enterKeeper(caller, id, disk)),
         ));
       if (visit !== undefined) return visit;
@@ -117,7 +119,7 @@ export class Workspaces implements WorkspaceService {
         { details: { session_id: used.row.id } },
       );
     await this.#dismiss(row.diskId);
-    await this.#parts.backend.destroyWorkspace(row.diskId);
+    await this.#parts.providers.backendOf(row.backend).destroyWorkspace(row.diskId);
     await this.#parts.store.deleteWorkspace(row.owner, row.id);
   }
 
@@ -168,10 +170,11 @@ export class Workspaces implements WorkspaceService {
   async #newKeeper(row: WorkspaceRow): Promise<Keeper> {
     await this.#makeRoom(row.owner);
     const sandboxId = newSandboxId();
+    const backend = this.#parts.providers.backendOf(row.backend);
     const channel = this.#openKeeper(sandboxId, row);
     channel.catch(() => undefined);
     const usedMs = this.#parts.clock.monotonicMs();
-    const keeper = { owner: row.owner, sandboxId, channel, visits: 0, usedMs };
+    const keeper = { owner: row.owner, backend, sandboxId, channel, visits: 0, usedMs };
     this.#keepers.set(row.diskId, keeper);
     return keeper;
   }
@@ -198,10 +201,14 @@ export class Workspaces implements WorkspaceService {
   }
 
   async #openKeeper(sandboxId: string, row: WorkspaceRow): Promise<Channel> {
-    const { backend, disks, settings } = this.#parts;
+    const { providers, disks } = this.#parts;
+    const { backend, images, workspaceImage } = providers.choose(row.backend);
+    await providers.ready(backend);
+    const { reference: image } = await images.resolve(workspaceImage);
+    await images.ensure(image);
     await backend.create({
       id: sandboxId,
-      image: settings.workspaceImage,
+      image,
       profile: "restricted",
       limits: KEEPER_LIMITS,
       env: {},
@@ -217,7 +224,7 @@ export class Workspaces implements WorkspaceService {
       (channel) => channel.close(),
       () => undefined, // It never opened; whoever asked for it was told.
     );
-    await this.#parts.backend.destroy(keeper.sandboxId);
+    await keeper.backend.destroy(keeper.sandboxId);
     this.#keepers.delete(diskId);
   }
 
@@ -235,6 +242,13 @@ export class Workspaces implements WorkspaceService {
 
   #view(row: WorkspaceRow): WorkspaceView {
     return { ...row, sessionIds: this.#sessionsOf(row).map((session) => session.row.id) };
+  }
+
+  /** Where the workspace is, or will be made. */
+  async #backendFor(caller: Caller, id: string, make: boolean): Promise<string> {
+    const { store, providers } = this.#parts;
+    const row = make ? await store.getWorkspace(caller.owner, id) : await this.#row(caller, id);
+    return row?.backend ?? providers.default.backend.name;
   }
 
   async #row(caller: Caller, id: string): Promise<WorkspaceRow> {

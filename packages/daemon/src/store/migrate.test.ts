@@ -32,6 +32,13 @@ const ROWS: Readonly<Record<number, string>> = {
        7, 8, 9, 1, 'k', 'h');
     INSERT INTO workspaces VALUES ('notes', 'alice', 'wsp_2', 10, 11);
   `,
+  3: `
+    INSERT INTO sessions VALUES
+      ('ses_3', 'alice', 'paused', NULL, 'python', 'python:3.11-slim', NULL, 'sbx_3', 'restricted',
+       '{"memoryBytes":1,"cpuMillicores":2,"pids":3,"diskBytes":4,"diskInodes":5}', '{}',
+       NULL, 'cold', '/workspace', 1000, 1, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'docker');
+    INSERT INTO workspaces VALUES ('notes', 'alice', 'wsp_3', 10, 11, 'docker');
+  `,
 };
 
 async function databaseOf(version: number, rows = ROWS[version] ?? ""): Promise<StoreDirectory> {
@@ -125,8 +132,21 @@ async function expectVersion2(directory: StoreDirectory): Promise<void> {
     requestHash: "h",
   });
   expect(await store.allWorkspaces()).toEqual([
-    { id: "notes", owner: "alice", diskId: "wsp_2", createdAtMs: 10, lastUsedAtMs: 11 },
+    {
+      id: "notes",
+      owner: "alice",
+      backend: "oci",
+      diskId: "wsp_2",
+      createdAtMs: 10,
+      lastUsedAtMs: 11,
+    },
   ]);
+}
+
+async function expectVersion3(directory: StoreDirectory): Promise<void> {
+  const store = await directory.open();
+  expect(await store.getSession("ses_3")).toMatchObject({ status: "paused", backend: "docker" });
+  expect(await store.getWorkspace("alice", "notes")).toMatchObject({ backend: "docker" });
 }
 
 describe("a database of an earlier version", () => {
@@ -139,6 +159,7 @@ describe("a database of an earlier version", () => {
   test.each([
     [1, expectFirstDesign],
     [2, expectVersion2],
+    [3, expectVersion3],
   ])("%i is brought to the newest form with its data", async (version, expectRows) => {
     await using directory = await databaseOf(version);
     await expectRows(directory);
@@ -211,7 +232,7 @@ describe("an interrupted migration", () => {
 
 describe("a database that is not for this version", () => {
   test.each([
-    ["of a newer version", "PRAGMA user_version = 3", /newer version .*form is 3.*knows 2/],
+    ["of a newer version", `PRAGMA user_version = ${MIGRATIONS.length + 1}`, /newer version .*form is 4.*knows 3/],
     ["of another program", "DROP TABLE sessions; CREATE TABLE bookmarks (url)", /something else/],
   ])("is refused and left alone when it is %s", async (_, sql, message) => {
     await using directory = await databaseOf(1);

@@ -140,7 +140,14 @@ const ownersExecsAndWorkspaces = `
   DROP TABLE sessions_of_the_first_design;
 `;
 
+/** Before there were several backends, all was made by the embedded one. */
+const severalBackends = `
+  ALTER TABLE sessions ADD COLUMN backend TEXT NOT NULL DEFAULT 'oci';
+  ALTER TABLE workspaces ADD COLUMN backend TEXT NOT NULL DEFAULT 'oci';
+`;
+
 export const MIGRATIONS: readonly Migration[] = [
   { version: 1, name: "sessions of the first design", sql: sessionsOfTheFirstDesign },
   { version: 2, name: "owners, execs and workspaces", sql: ownersExecsAndWorkspaces },
+  { version: 3, name: "several backends", sql: severalBackends },
 ];

@@ -32,6 +32,7 @@ const mapping = new RowMapping<SessionRow>("sessions", {
   requestedImage: text,
   image: text,
   imageDigest: optional(text),
+  backend: text,
   sandboxId: optional(text),
   profile: oneOf(["restricted", "root"]),
   limits: json(limits),

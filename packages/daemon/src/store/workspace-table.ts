@@ -9,6 +9,7 @@ import { Table } from "./table.ts";
 const mapping = new RowMapping<WorkspaceRow>("workspaces", {
   id: text,
   owner: text,
+  backend: text,
   diskId: text,
   createdAtMs: number,
   lastUsedAtMs: number,

@@ -18,6 +18,9 @@ export const variables = z.record(
   plainText(131_072),
 );
 
+/** Name of a backend; the daemon knows which there are. */
+export const backendName = z.string().min(1).max(64);
+
 export const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
 /** Numbers in a query string are text. */

@@ -1,6 +1,6 @@
 /** Images as the HTTP API speaks of them. */
 import { z } from "zod";
-import { count, timestamp } from "./common.ts";
+import { backendName, count, timestamp } from "./common.ts";
 
 const reference = z.string().min(1).max(512);
 
@@ -15,10 +15,16 @@ export const imageSchema = z
   .meta({ id: "Image" });
 export type ImageBody = z.output<typeof imageSchema>;
 export const imageListSchema = z.object({ images: z.array(imageSchema) });
-export const pullImageSchema = z.strictObject({ reference });
-export const imageReferenceQuery = z.strictObject({ reference });
+
+const backend = backendName.optional().meta({
+  description: "The backend whose images are meant; the daemon's usual one when absent",
+});
+export const imagesQuery = z.strictObject({ backend });
+export const pullImageSchema = z.strictObject({ reference, backend });
+export const imageReferenceQuery = z.strictObject({ reference, backend });
 export const importImageQuery = z.strictObject({
   reference,
+  backend,
   format: z.enum(["rootfs", "oci-archive"]).optional().meta({ description: "rootfs when absent" }),
 });
 export const imageProgressSchema = z.object({
@@ -36,6 +42,7 @@ export const collectedSchema = z.object({
 export const healthSchema = z.object({ status: z.literal("ok") });
 export const versionSchema = z.object({
   version: z.string(),
-  backend: z.string(),
+  backend: z.string().meta({ description: "The usual backend" }),
+  backends: z.array(z.string()).meta({ description: "All that sessions may ask for" }),
   node: z.string(),
 });

@@ -1,6 +1,6 @@
 /** Sessions as the HTTP API speaks of them. */
 import { z } from "zod";
-import { count, countInQuery, plainText, timestamp, variables } from "./common.ts";
+import { backendName, count, countInQuery, plainText, timestamp, variables } from "./common.ts";
 
 /** A session is in exactly one of these; the last five are final, except that `destroying` leads to `destroyed` or `expired`. */
 export const SESSION_STATUSES = [
@@ -15,6 +15,10 @@ export const SESSION_STATUSES = [
 ] as const;
 export const sessionStatusSchema = z.enum(SESSION_STATUSES);
 export type SessionStatus = z.output<typeof sessionStatusSchema>;
+
+/** What is shown of a session's status; `unreachable` when it is up but its backend does not answer. */
+export const shownStatusSchema = z.enum([...SESSION_STATUSES, "unreachable"]);
+export type ShownStatus = z.output<typeof shownStatusSchema>;
 
 /** `namespace:id:name`, as in `workflow:run_123:default`. Two parts get the name `default`. */
 export const sessionKeySchema = z
@@ -53,6 +57,10 @@ const metadata = z
 
 export const createSessionSchema = z
   .strictObject({
+    backend: backendName.optional().meta({
+      description:
+        "Which of the daemon's backends shall make the sandbox; its usual one when absent",
+    }),
     image: z.string().min(1).max(512).optional().meta({
       description: "Reference or short name of an image; the daemon's default when absent",
     }),
@@ -87,7 +95,8 @@ export const sessionSchema = z
       .string()
       .optional()
       .meta({ description: "What was asked for, where it differs" }),
-    status: sessionStatusSchema,
+    status: shownStatusSchema,
+    backend: z.string().meta({ description: "The backend that its sandbox is of" }),
     cwd: z.string(),
     acquire_source: z.enum(["pool", "cold"]),
     workspace_id: z.string().optional(),
@@ -154,6 +163,7 @@ export type IsolationBody = z.output<typeof isolationSchema>;
 export const workspaceSchema = z
   .object({
     id: z.string(),
+    backend: z.string().meta({ description: "The backend that has its files" }),
     created_at: timestamp,
     last_used_at: timestamp,
     sessions: z.array(z.string()).meta({ description: "Living sessions that have it" }),

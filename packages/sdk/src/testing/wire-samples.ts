@@ -19,6 +19,7 @@ export const sessionBody: SessionBody = {
   sandbox_id: "ses_1",
   image: "host",
   status: "running",
+  backend: "oci",
   cwd: "/workspace",
   acquire_source: "cold",
   workspace_id: "notes",

@@ -35,11 +35,12 @@ export class FakeMachine {
 }
 
 export class FakeBackend implements Backend {
-  readonly name = "fake";
+  readonly name: string;
   readonly #machine: FakeMachine;
 
-  constructor(machine: FakeMachine = new FakeMachine()) {
+  constructor(machine: FakeMachine = new FakeMachine(), name = "fake") {
     this.#machine = machine;
+    this.name = name;
   }
 
   async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
@@ -115,6 +116,10 @@ export class FakeBackend implements Backend {
       diskLimitBytes: handle.limits.diskBytes,
       oomKills: 0,
     });
+  }
+
+  async reachable(): Promise<boolean> {
+    return Promise.resolve(true);
   }
 
   async isolation(id: string): Promise<IsolationReport> {

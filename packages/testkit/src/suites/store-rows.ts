@@ -9,6 +9,7 @@ export function sessionRow(changes: Partial<SessionRow> = {}): SessionRow {
     status: "running",
     requestedImage: "python",
     image: "host",
+    backend: "oci",
     profile: "restricted",
     limits: {
       memoryBytes: 536_870_912,
@@ -91,6 +92,7 @@ export function workspaceRow(changes: Partial<WorkspaceRow> = {}): WorkspaceRow 
   return {
     id: "notes",
     owner: "alice",
+    backend: "oci",
     diskId: `wsp_${randomUUID()}`,
     createdAtMs: 1_790_000_000_000,
     lastUsedAtMs: 1_790_000_000_000,

@@ -3,35 +3,15 @@ import { readFile, readlink } from "node:fs/promises";
 import { release } from "node:os";
 import type { IsolationFact, IsolationReport } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
-import { SandboxError } from "@sandkasten/protocol";
-import { z } from "zod";
+import { insideFacts, probeInside } from "../container/probe.ts";
+import type { Probe } from "../container/probe.ts";
 import { readCpuMillicores, readUsage } from "./cgroups.ts";
-import { RUNNER_PATH } from "./config/mounts.ts";
 import type { Runtime } from "./runtimes.ts";
 import type { SandboxRecord } from "./sandbox-record.ts";
-
-const probeSchema = z.object({
-  uid: z.string(),
-  cap_eff: z.string(),
-  no_new_privs: z.string(),
-  seccomp: z.string(),
-  kernel: z.string(),
-  interfaces: z.array(z.string()),
-  root_read_only: z.boolean(),
-  sys_visible: z.boolean(),
-  unshare_user: z.string(),
-  mount: z.string(),
-  workspace_bytes: z.number(),
-  kill_init: z.string(),
-});
-
-type Probe = z.infer<typeof probeSchema>;
 
 /** The first host id that may belong to a sandbox. */
 const FIRST_SANDBOX_ID = 1_000_000;
 const NAMESPACES = ["user", "pid", "mnt", "net", "ipc", "uts"] as const;
-const MAX_PROBE_BYTES = 64 * 1024;
-const PROBE_TIMEOUT_MS = 10_000;
 
 /**
  * The inside view is a claim of the sandbox; where the outside can see the same (ids, namespaces,
@@ -47,7 +27,7 @@ export async function measureIsolation(
   const facts = [
     ...(await namespaceFacts(record)),
     ...(await identityFacts(record, inside)),
-    ...insideFacts(record, inside),
+    ...insideFacts(record.meta.profile, inside),
     ...(await limitFacts(record, inside)),
     {
       name: "own_kernel",
@@ -83,29 +63,6 @@ function tierOf(record: SandboxRecord, facts: readonly IsolationFact[]): Isolati
   // Without a user of its own, code can reach the runner; root inside is allowed to.
   if (record.meta.profile === "restricted") walls.push("code_user", "init_protected");
   return walls.every(holds) ? "standard" : "weak";
-}
-
-async function probeInside(channel: Channel, execId: string): Promise<Probe> {
-  const stream = await channel.exec(
-    { kind: "process", argv: [RUNNER_PATH, "probe"] },
-    { execId, timeoutMs: PROBE_TIMEOUT_MS },
-    // The sandbox's own timeout is a claim like everything else it does.
-    AbortSignal.timeout(PROBE_TIMEOUT_MS + 5_000),
-  );
-  let text = "";
-  const decoder = new TextDecoder();
-  for await (const chunk of stream) {
-    if (chunk.stream === "stdout") text += decoder.decode(chunk.bytes, { stream: true });
-    if (text.length > MAX_PROBE_BYTES) break;
-  }
-  stream.detach();
-  try {
-    return probeSchema.parse(JSON.parse(text));
-  } catch (cause) {
-    throw new SandboxError("SANDBOX_UNREACHABLE", "the sandbox did not tell how it is held", {
-      cause,
-    });
-  }
 }
 
 function namespaceFactName(name: (typeof NAMESPACES)[number]): string {
@@ -155,44 +112,6 @@ async function identityFacts(record: SandboxRecord, inside: Probe): Promise<Isol
       name: "code_user",
       enforced: codeUid !== "0",
       measured: `code runs as uid ${codeUid} inside`,
-    },
-  ];
-}
-
-function insideFacts(record: SandboxRecord, inside: Probe): IsolationFact[] {
-  const refused = (answer: string): boolean => answer !== "ok";
-  return [
-    {
-      name: "code_capabilities",
-      // Root inside keeps what its user namespace makes harmless; others have none.
-      enforced: record.meta.profile === "root" || /^0+$/u.test(inside.cap_eff),
-      measured: `effective ${inside.cap_eff}`,
-    },
-    {
-      name: "no_network",
-      enforced: inside.interfaces.every((name) => name === "lo"),
-      measured: `interfaces: ${inside.interfaces.join(" ")}`,
-    },
-    {
-      name: "read_only_root",
-      enforced: inside.root_read_only,
-      measured: inside.root_read_only ? "read-only" : "writable",
-    },
-    {
-      name: "no_sysfs",
-      enforced: !inside.sys_visible,
-      measured: inside.sys_visible ? "/sys is visible" : "/sys is empty",
-    },
-    {
-      name: "no_nested_namespaces",
-      enforced: refused(inside.unshare_user),
-      measured: `unshare(NEWUSER): ${inside.unshare_user}`,
-    },
-    { name: "no_mounts", enforced: refused(inside.mount), measured: `mount(): ${inside.mount}` },
-    {
-      name: "init_protected",
-      enforced: refused(inside.kill_init),
-      measured: `kill(1, 0): ${inside.kill_init}`,
     },
   ];
 }

@@ -1,8 +1,10 @@
-/** Speaks with the native launcher: one process per request, JSON in, one line of JSON out. */
-import { spawn } from "node:child_process";
+/** What the native launcher is asked, and what its answers mean. */
 import { SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { OciConfig } from "./config/oci-spec.ts";
+import { LauncherServer, noAnswer } from "./launcher-server.ts";
+import { recordSchema } from "./sandbox-record.ts";
+import type { SandboxRecord } from "./sandbox-record.ts";
 
 /** An OCI runtime, as the launcher is told of it. */
 export interface LauncherRuntime {
@@ -57,6 +59,9 @@ export interface LauncherCreate extends LauncherIdentity {
 /** Without a runtime the one in the launcher's own notes counts. */
 export type LauncherDestroy = Omit<LauncherIdentity, "runtime"> & Partial<LauncherIdentity>;
 
+/** The process that worked for the request ended without an answer. */
+const deathSchema = z.object({ died: z.object({ how: z.string(), said: z.string() }) });
+
 const failureSchema = z.object({ error: z.object({ step: z.string(), message: z.string() }) });
 
 const listSchema = z.object({
@@ -83,23 +88,20 @@ const checksSchema = z.array(
   }),
 );
 
-/** More than any answer has; a launcher that says more is not ours. */
-const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
-
 export type LauncherChecks = z.infer<typeof checksSchema>;
 export type LauncherListing = z.infer<typeof listSchema>["sandboxes"][number];
 export type LauncherWorkspace = z.infer<typeof workspacesSchema>["workspaces"][number];
 export type DestroyedWorkspace = z.infer<typeof destroyedWorkspaceSchema>;
 
 export class Launcher {
-  readonly #program: string;
+  readonly #server: LauncherServer;
 
   constructor(program: string) {
-    this.#program = program;
+    this.#server = LauncherServer.of(program);
   }
 
-  async create(request: LauncherCreate): Promise<void> {
-    await this.#run("create", request);
+  async create(request: LauncherCreate): Promise<SandboxRecord> {
+    return recordSchema.parse(await this.#run("create", request));
   }
 
   async destroy(request: LauncherDestroy): Promise<void> {
@@ -137,52 +139,21 @@ export class Launcher {
   }
 
   async #run(command: string, request?: unknown): Promise<unknown> {
-    const { code, stdout, stderr } = await this.#spawn(command, request);
+    const text = await this.#server.ask(command, request);
     let answer: unknown;
     try {
-      answer = JSON.parse(stdout);
+      answer = JSON.parse(text);
     } catch (cause) {
-      throw new SandboxError(
-        "INTERNAL_ERROR",
-        `launcher ${command} ended with ${code} and no answer: ${stderr.slice(0, 500)}`,
-        { cause },
-      );
+      throw new SandboxError("INTERNAL_ERROR", `launcher ${command} gave no answer in JSON`, {
+        cause,
+        details: { answer: text.slice(0, 500) },
+      });
     }
+    const death = deathSchema.safeParse(answer);
+    if (death.success) throw noAnswer(command, death.data.died.how, death.data.died.said);
     const failure = failureSchema.safeParse(answer);
     if (failure.success) throw launcherError(failure.data.error.step, failure.data.error.message);
     return answer;
-  }
-
-  #spawn(
-    command: string,
-    request: unknown,
-  ): Promise<{ readonly code: string; readonly stdout: string; readonly stderr: string }> {
-    return new Promise((resolve, reject) => {
-      // SECURITY: the daemon's environment, with its keys, goes no further (threat 14).
-      const child = spawn(this.#program, [command], {
-        env: { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
-        stdio: ["pipe", "pipe", "pipe"],
-      });
-      const texts = { stdout: "", stderr: "" };
-      for (const name of ["stdout", "stderr"] as const) {
-        child[name].setEncoding("utf8");
-        child[name].on("data", (text: string) => {
-          texts[name] += text;
-          if (texts[name].length > MAX_ANSWER_BYTES) child.kill("SIGKILL");
-        });
-      }
-      child.on("error", (cause) => {
-        reject(
-          new SandboxError("INTERNAL_ERROR", `cannot run the launcher ${this.#program}`, { cause }),
-        );
-      });
-      child.on("close", (code, signal) => {
-        resolve({ code: signal ?? String(code), ...texts });
-      });
-      // It may end before it has read all; its answer then says why.
-      child.stdin.on("error", () => undefined);
-      child.stdin.end(request === undefined ? "" : JSON.stringify(request));
-    });
   }
 }
 

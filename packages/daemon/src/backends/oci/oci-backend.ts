@@ -15,27 +15,29 @@ import type {
   WorkspaceListing,
 } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
-import type { ImageStore } from "../../ports/image-store.ts";
+import type { RootfsStore } from "../../ports/image-store.ts";
+import { checkLimits } from "../container/limits.ts";
+import type { RuntimeKind } from "../container/runtime-versions.ts";
+import { checkId } from "../container/sandbox-ids.ts";
+import { Turns } from "../container/turns.ts";
 import { freeze, isFrozen, readUsage, thaw } from "./cgroups.ts";
 import { buildOciConfig } from "./config/build-oci-config.ts";
 import { fitForGvisor } from "./config/gvisor.ts";
 import type { OciConfig } from "./config/oci-spec.ts";
 import { measureIsolation } from "./isolation.ts";
 import { Launcher } from "./launcher.ts";
-import { checkLimits } from "./limits.ts";
 import type { LauncherCreate, LauncherIdentity } from "./launcher.ts";
 import { relayToRunner } from "./runner-relay.ts";
 import { dialRunner } from "./runner-socket.ts";
 import { findRuntimes, pickRuntime } from "./runtimes.ts";
-import type { Runtime, RuntimeKind } from "./runtimes.ts";
+import type { Runtime } from "./runtimes.ts";
 import { handleOf, isAlive, isMissing, readRecord } from "./sandbox-record.ts";
 import type { SandboxRecord } from "./sandbox-record.ts";
-import { Turns } from "./turns.ts";
 import { Workspaces } from "./workspaces.ts";
 
 export interface OciBackendOptions {
   readonly dataDir: string;
-  readonly images: ImageStore;
+  readonly images: RootfsStore;
   /** The two native programs, by absolute path. */
   readonly launcher: string;
   readonly runner: string;
@@ -64,8 +66,6 @@ async function exists(path: string): Promise<boolean> {
     () => false,
   );
 }
-
-const ID_FORM = /^sbx_[a-z0-9]{2,48}$/u;
 
 export class OciBackend implements Backend {
   readonly name = "oci";
@@ -104,7 +104,7 @@ export class OciBackend implements Backend {
   }
 
   async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
-    this.#checkId(spec.id);
+    checkId("sandbox", spec.id);
     checkLimits(spec.limits);
     if (spec.workspace !== undefined) this.#workspaces.check(spec.workspace);
     throwIfCancelled(signal);
@@ -127,9 +127,9 @@ export class OciBackend implements Backend {
     const request = await this.#createRequest(spec);
     throwIfCancelled(signal);
     try {
-      await this.#launcher.create(this.#options.adjustCreate?.(request) ?? request);
+      const record = await this.#launcher.create(this.#options.adjustCreate?.(request) ?? request);
       throwIfCancelled(signal);
-      const record = await this.#living(spec.id);
+      this.#paused.delete(spec.id);
       const channel = this.#channel(record);
       await channel.ping().finally(() => channel.close());
       throwIfCancelled(signal);
@@ -161,7 +161,7 @@ export class OciBackend implements Backend {
   }
 
   async pause(id: string): Promise<void> {
-    this.#checkId(id);
+    checkId("sandbox", id);
     await this.#turns.take(id, async () => {
       const record = await this.#living(id);
       this.#paused.add(id);
@@ -176,7 +176,7 @@ export class OciBackend implements Backend {
   }
 
   async resume(id: string): Promise<void> {
-    this.#checkId(id);
+    checkId("sandbox", id);
     await this.#turns.take(id, async () => {
       await thaw((await this.#living(id)).cgroups);
       this.#paused.delete(id);
@@ -184,7 +184,7 @@ export class OciBackend implements Backend {
   }
 
   async destroy(id: string): Promise<void> {
-    this.#checkId(id);
+    checkId("sandbox", id);
     this.#creating.get(id)?.abort(new Error("the sandbox was destroyed while it was made"));
     await this.#turns.take(id, () => this.#destroy(id));
   }
@@ -249,6 +249,11 @@ export class OciBackend implements Backend {
     // Sandboxes need these; what else is missing is only less well enforced.
     const needed = new Set(["user_namespace", "private_mounts"]);
     return { usable: checks.every((check) => check.ok || !needed.has(check.name)), checks };
+  }
+
+  /** There is nothing between this backend and its sandboxes. */
+  async reachable(): Promise<boolean> {
+    return await Promise.resolve(true);
   }
 
   async listWorkspaces(): Promise<WorkspaceListing[]> {
@@ -329,27 +334,19 @@ export class OciBackend implements Backend {
     return found ?? { kind, path, version: "unknown", current: false };
   }
 
-  /** SECURITY: ids become paths; nothing but their plain form goes further (threat 37). */
-  #checkId(id: string): void {
-    if (!ID_FORM.test(id))
-      throw new SandboxError(
-        "INVALID_REQUEST",
-        `${JSON.stringify(id.slice(0, 64))} is no sandbox id`,
-      );
-  }
-
   #stateDir(id: string): string {
     return join(this.#options.dataDir, "sandboxes", id);
   }
 
   async #living(id: string): Promise<SandboxRecord> {
-    this.#checkId(id);
+    checkId("sandbox", id);
     const record = await readRecord(this.#stateDir(id));
     if (record === undefined)
       throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
-    if (await isAlive(record)) {
+    const [alive, frozen] = await Promise.all([isAlive(record), isFrozen(record.cgroups)]);
+    if (alive) {
       // Somebody else may have paused or resumed it.
-      if (await isFrozen(record.cgroups)) this.#paused.add(id);
+      if (frozen) this.#paused.add(id);
       else this.#paused.delete(id);
       return record;
     }

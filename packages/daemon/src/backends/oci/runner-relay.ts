@@ -1,7 +1,7 @@
 /** Reaches a runner through the runtime's `exec`, for runtimes that pass no socket on. */
 import { spawn } from "node:child_process";
 import { Duplex } from "node:stream";
-import { RUNNER_PATH } from "./config/mounts.ts";
+import { RUNNER_PATH } from "../container/paths.ts";
 import type { LauncherRuntime } from "./launcher.ts";
 
 /**

@@ -4,8 +4,8 @@ import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
-
-export type RuntimeKind = "crun" | "runc" | "runsc";
+import { isCurrent } from "../container/runtime-versions.ts";
+import type { RuntimeKind } from "../container/runtime-versions.ts";
 
 export interface Runtime {
   readonly kind: RuntimeKind;
@@ -14,18 +14,6 @@ export interface Runtime {
   /** True when the version has all fixes that we know to matter. */
   readonly current: boolean;
 }
-
-/**
- * From these versions on a runtime is preferred. Older ones run all the same: what they are known
- * for (a rootfs whose mount points are links, descriptors of the host left open) is refused or
- * prevented before they are started.
- */
-const CURRENT_FROM: Readonly<Record<RuntimeKind, readonly number[]>> = {
-  crun: [1, 8],
-  runc: [1, 2, 8],
-  // Its versions are dates; systrap, without which it is slow, came with 2023.
-  runsc: [20_230_701],
-};
 
 const DIRECTORIES = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
@@ -71,18 +59,7 @@ async function findRuntime(kind: RuntimeKind): Promise<Runtime | undefined> {
     );
     if (stdout === "") return { kind, path, version: BROKEN, current: false };
     const version = /version\s+(?:release-)?(\S+)/u.exec(stdout)?.[1] ?? "unknown";
-    return { kind, path, version, current: atLeast(version, CURRENT_FROM[kind]) };
+    return { kind, path, version, current: isCurrent(kind, version) };
   }
   return undefined;
-}
-
-/** Compares the numbers in a version one after the other; `0.0~20221219.0` counts by its date. */
-export function atLeast(version: string, floor: readonly number[]): boolean {
-  const text = version.includes("~") ? version.slice(version.indexOf("~") + 1) : version;
-  const numbers = text.split(/\D+/u).filter(Boolean).map(Number);
-  for (const [index, wanted] of floor.entries()) {
-    const actual = numbers[index] ?? 0;
-    if (actual !== wanted) return actual > wanted;
-  }
-  return true;
 }

@@ -13,7 +13,7 @@ const limitsSchema = z.object({
   diskInodes: z.number(),
 });
 
-const recordSchema = z.object({
+export const recordSchema = z.object({
   id: z.string(),
   pid: z.number().int().positive(),
   start_time: z.number(),

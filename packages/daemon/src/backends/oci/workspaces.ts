@@ -1,16 +1,15 @@
 /** Persistent workspaces of the embedded backend: disks that the launcher makes, shares and removes. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { WorkspaceListing, WorkspaceSpec } from "../../ports/backend.ts";
+import { checkWorkspaceLimits } from "../container/limits.ts";
+import { checkId } from "../container/sandbox-ids.ts";
 import type { Launcher, LauncherCreate } from "./launcher.ts";
-import { checkWorkspaceLimits } from "./limits.ts";
 
 export interface WorkspaceDirectories {
   readonly workspacesDir: string;
   readonly sandboxesDir: string;
   readonly templatesDir: string;
 }
-
-const ID_FORM = /^wsp_[a-z0-9]{2,48}$/u;
 
 export class Workspaces {
   readonly #launcher: Launcher;
@@ -23,7 +22,7 @@ export class Workspaces {
 
   /** @throws SandboxError `INVALID_REQUEST` when no such workspace can be. */
   check(workspace: WorkspaceSpec): void {
-    checkId(workspace.id);
+    checkId("workspace", workspace.id);
     checkWorkspaceLimits(workspace);
   }
 
@@ -44,7 +43,7 @@ export class Workspaces {
   }
 
   async destroy(id: string): Promise<void> {
-    checkId(id);
+    checkId("workspace", id);
     const answer = await this.#launcher.destroyWorkspace({
       id,
       workspaces_dir: this.#directories.workspacesDir,
@@ -60,13 +59,4 @@ export class Workspaces {
       { details: { sandboxes: users } },
     );
   }
-}
-
-/** SECURITY: ids become paths; nothing but their plain form goes further (threat 37; guarded by the suite of backends). */
-function checkId(id: string): void {
-  if (!ID_FORM.test(id))
-    throw new SandboxError(
-      "INVALID_REQUEST",
-      `${JSON.stringify(id.slice(0, 64))} is no workspace id`,
-    );
 }

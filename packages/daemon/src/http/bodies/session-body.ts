@@ -21,6 +21,7 @@ export function sessionBody(session: SessionView): SessionBody {
     image: session.image,
     ...(session.requestedImage !== session.image && { requested_image: session.requestedImage }),
     status: session.status,
+    backend: session.backend,
     cwd: session.cwd,
     acquire_source: session.acquireSource,
     ...(session.workspaceId !== undefined && { workspace_id: session.workspaceId }),
@@ -61,6 +62,7 @@ function limitsBody(limits: SandboxLimits): Limits {
 export function createOptions(body: CreateSession, idempotencyKey?: string): CreateSessionOptions {
   const { limits, network } = body;
   return {
+    ...(body.backend !== undefined && { backend: body.backend }),
     ...(body.image !== undefined && { image: body.image }),
     ...(body.ttl_seconds !== undefined && { ttlMs: body.ttl_seconds * 1000 }),
     ...(body.workspace_id !== undefined && { workspaceId: body.workspace_id }),
@@ -85,7 +87,7 @@ function limitsOf(limits: NonNullable<CreateSession["limits"]>): Partial<Sandbox
 }
 
 export interface ListSessionsInput {
-  readonly status?: SessionView["status"] | undefined;
+  readonly status?: SessionQuery["status"] | undefined;
   readonly key?: string | undefined;
   readonly limit?: number | undefined;
   readonly cursor?: string | undefined;

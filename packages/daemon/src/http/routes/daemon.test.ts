@@ -4,7 +4,7 @@ import { HttpFixture } from "../testing/http-fixture.ts";
 let http: HttpFixture;
 let isReady = true;
 beforeAll(async () => {
-  http = await HttpFixture.start({ ready: () => isReady });
+  http = await HttpFixture.start({ replace: { reachable: () => Promise.resolve(isReady) } });
 });
 afterAll(async () => await http[Symbol.asyncDispose]());
 
@@ -16,7 +16,7 @@ describe("the daemon", () => {
     expect((await http.call("/healthz", { key: null })).status).toBe(200);
     expect(await http.call("/readyz", { key: null })).toMatchObject({
       status: 503,
-      json: { error_code: "SANDBOX_UNREACHABLE" },
+      json: { error_code: "ENGINE_UNREACHABLE" },
     });
     isReady = true;
   });
@@ -25,6 +25,7 @@ describe("the daemon", () => {
     expect((await http.call("/v1/version")).json).toEqual({
       version: "1.2.3",
       backend: "fake",
+      backends: ["fake"],
       node: process.version,
     });
   });

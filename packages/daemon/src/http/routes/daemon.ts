@@ -7,7 +7,7 @@ import { openApiDocument } from "../openapi.ts";
 
 const tags = ["daemon"];
 
-export function healthRoutes(app: App, { ready, shutdown }: HttpContext): void {
+export function healthRoutes(app: App, { services, shutdown }: HttpContext): void {
   app.get(
     "/healthz",
     {
@@ -28,13 +28,14 @@ export function healthRoutes(app: App, { ready, shutdown }: HttpContext): void {
         summary: "The daemon can make sandboxes",
         response: {
           200: healthSchema,
-          ...onlyErrors("SANDBOX_UNREACHABLE"),
+          ...onlyErrors("SANDBOX_UNREACHABLE", "ENGINE_UNREACHABLE"),
         },
       },
     },
-    () => {
-      if (!ready() || shutdown.begun)
-        throw new SandboxError("SANDBOX_UNREACHABLE", "the daemon is starting or stopping");
+    async () => {
+      if (shutdown.begun) throw new SandboxError("SANDBOX_UNREACHABLE", "the daemon is stopping");
+      if (!(await services.reachable()))
+        throw new SandboxError("ENGINE_UNREACHABLE", "the daemon's usual backend does not answer");
       return { status: "ok" as const };
     },
   );
@@ -42,12 +43,12 @@ export function healthRoutes(app: App, { ready, shutdown }: HttpContext): void {
 
 export function versionRoutes(
   app: App,
-  { version, backend, services, metrics }: HttpContext,
+  { version, backends, services, metrics }: HttpContext,
 ): void {
   app.get(
     "/version",
     { schema: { tags, summary: "Versions", response: { 200: versionSchema, ...errors() } } },
-    () => ({ version, backend, node: process.version }),
+    () => ({ version, backend: backends[0], backends: [...backends], node: process.version }),
   );
 
   app.get(

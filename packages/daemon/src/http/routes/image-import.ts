@@ -4,7 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { imageSchema, importImageQuery, SandboxError } from "@sandkasten/protocol";
-import type { ImageInfo } from "../../ports/image-store.ts";
+import type { ImageInfo, ImageStore } from "../../ports/image-store.ts";
 import { errors } from "../answers.ts";
 import { imageBody } from "../bodies/image-body.ts";
 import { bodyBytes } from "../byte-body.ts";
@@ -15,7 +15,7 @@ export const IMPORT_PREFIX = "import-";
 
 /** The scope's bodies must be left unread. */
 export function imageImportRoutes(app: App, context: HttpContext): void {
-  const { images, limits, stallTimeoutMs, uploadDir } = context;
+  const { services, limits, stallTimeoutMs, uploadDir } = context;
   app.post(
     "/images/import",
     {
@@ -32,13 +32,14 @@ export function imageImportRoutes(app: App, context: HttpContext): void {
       },
     },
     async (request) => {
-      const { reference, format = "rootfs" } = request.query;
+      const { reference, format = "rootfs", backend } = request.query;
+      const images = services.imagesOf(backend);
       const bytes = bodyBytes(request.body, { maxBytes: limits.maxUploadBytes, stallTimeoutMs });
       const directory = await mkdtemp(join(uploadDir, IMPORT_PREFIX));
       try {
         const archive = join(directory, "archive");
         await pipeline(bytes, createWriteStream(archive, { mode: 0o600 }));
-        return imageBody(await importArchive(reference, format, archive));
+        return imageBody(await importArchive(images, reference, format, archive));
       } catch (error) {
         throw aboutTheBody(error, directory);
       } finally {
@@ -48,6 +49,7 @@ export function imageImportRoutes(app: App, context: HttpContext): void {
   );
 
   async function importArchive(
+    images: ImageStore,
     reference: string,
     format: "rootfs" | "oci-archive",
     archive: string,

@@ -56,8 +56,8 @@ class NotingImages implements ImageStore {
     return Promise.resolve({ reference: name, requested: name });
   }
 
-  rootfs(): Promise<never> {
-    return Promise.reject(new Error("not asked for"));
+  ensure(reference: string): Promise<ImageInfo> {
+    return this.#found(reference);
   }
 
   inspect(reference: string): Promise<ImageInfo> {
@@ -81,7 +81,10 @@ class NotingImages implements ImageStore {
 const images = new NotingImages();
 let http: HttpFixture;
 beforeAll(async () => {
-  http = await HttpFixture.start({ images, limits: { maxBodyBytes: 1000, maxUploadBytes: 5000 } });
+  http = await HttpFixture.start({
+    replace: { images },
+    limits: { maxBodyBytes: 1000, maxUploadBytes: 5000 },
+  });
 });
 afterAll(async () => await http[Symbol.asyncDispose]());
 

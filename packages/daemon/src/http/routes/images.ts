@@ -3,12 +3,13 @@ import {
   collectedSchema,
   imageListSchema,
   imageReferenceQuery,
+  imagesQuery,
   imageSchema,
   okSchema,
   pullImageSchema,
 } from "@sandkasten/protocol";
 import type { FastifyReply } from "fastify";
-import type { ImageInfo, ImageProgress } from "../../ports/image-store.ts";
+import type { ImageInfo, ImageProgress, ImageStore } from "../../ports/image-store.ts";
 import { errors } from "../answers.ts";
 import { imageBody, progressBody } from "../bodies/image-body.ts";
 import type { App, HttpContext } from "../context.ts";
@@ -18,7 +19,7 @@ import { Latest } from "../latest.ts";
 const tags = ["images"];
 
 export function imageRoutes(app: App, context: HttpContext): void {
-  const { images, services } = context;
+  const { services } = context;
 
   app.get(
     "/images",
@@ -26,10 +27,13 @@ export function imageRoutes(app: App, context: HttpContext): void {
       schema: {
         tags,
         summary: "List the images that are present",
-        response: { 200: imageListSchema, ...errors() },
+        querystring: imagesQuery,
+        response: { 200: imageListSchema, ...errors("INVALID_REQUEST", "ENGINE_UNREACHABLE") },
       },
     },
-    async () => ({ images: (await images.list()).map(imageBody) }),
+    async ({ query }) => ({
+      images: (await services.imagesOf(query.backend).list()).map(imageBody),
+    }),
   );
 
   app.post(
@@ -41,13 +45,23 @@ export function imageRoutes(app: App, context: HttpContext): void {
         description:
           "With `Accept: text/event-stream` the answer is events: `progress` with `phase`, `done` and `total`, then `done` with the image or `error`. A pull goes on when its client leaves.",
         body: pullImageSchema,
-        response: { 200: imageSchema, ...errors("INVALID_IMAGE", "STORAGE_FULL", "UNSUPPORTED") },
+        response: {
+          200: imageSchema,
+          ...errors(
+            "INVALID_IMAGE",
+            "STORAGE_FULL",
+            "UNSUPPORTED",
+            "ENGINE_UNREACHABLE",
+            "REGISTRY_UNREACHABLE",
+          ),
+        },
       },
     },
     async (request, reply) => {
-      const { reference } = request.body;
+      const { reference, backend } = request.body;
+      const images = services.imagesOf(backend);
       if (!wantsEvents(request.headers.accept)) return imageBody(await images.pull(reference));
-      await pullWithProgress(reply, reference);
+      await pullWithProgress(reply, images, reference);
       return undefined;
     },
   );
@@ -59,11 +73,11 @@ export function imageRoutes(app: App, context: HttpContext): void {
         tags,
         summary: "Remove an image by its reference; sandboxes that use it go on",
         querystring: imageReferenceQuery,
-        response: { 200: okSchema, ...errors("INVALID_IMAGE") },
+        response: { 200: okSchema, ...errors("INVALID_IMAGE", "CONFLICT", "ENGINE_UNREACHABLE") },
       },
     },
     async ({ query }) => {
-      await images.remove(query.reference);
+      await services.imagesOf(query.backend).remove(query.reference);
       return { ok: true as const };
     },
   );
@@ -74,18 +88,23 @@ export function imageRoutes(app: App, context: HttpContext): void {
       schema: {
         tags,
         summary: "Free the space of images that nothing needs any more",
-        response: { 200: collectedSchema, ...errors() },
+        querystring: imagesQuery,
+        response: { 200: collectedSchema, ...errors("INVALID_REQUEST", "ENGINE_UNREACHABLE") },
       },
     },
-    async () => {
-      const { removed, freedBytes } = await images.collectGarbage(
-        await services.sessions.imagesInUse(),
-      );
+    async ({ query }) => {
+      const { removed, freedBytes } = await services
+        .imagesOf(query.backend)
+        .collectGarbage(await services.sessions.imagesInUse());
       return { ok: true as const, removed, freed_bytes: freedBytes };
     },
   );
 
-  async function pullWithProgress(reply: FastifyReply, reference: string): Promise<void> {
+  async function pullWithProgress(
+    reply: FastifyReply,
+    images: ImageStore,
+    reference: string,
+  ): Promise<void> {
     await EventStream.serve(reply, context, async (stream) => {
       const progress = new Latest<ImageProgress>();
       const pulled: Promise<ImageInfo> = images

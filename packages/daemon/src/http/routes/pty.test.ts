@@ -197,7 +197,7 @@ describe("a terminal", () => {
   });
 
   it("is pinged, and cut off when it does not answer", async () => {
-    await using own = await HttpFixture.start({ pingIntervalMs: 20 });
+    await using own = await HttpFixture.start({ pingIntervalMs: 200 });
     const session = await own.createSession();
     const exec = (
       await own.call(`/v1/sessions/${session}/execs`, { body: { cmd: ["sleep", "1000"] } })

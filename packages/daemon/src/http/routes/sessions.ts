@@ -39,6 +39,8 @@ export function sessionRoutes(app: App, { services: { sessions } }: HttpContext)
             "CONFLICT",
             "QUOTA_EXCEEDED",
             "SANDBOX_UNREACHABLE",
+            "ENGINE_UNREACHABLE",
+            "REGISTRY_UNREACHABLE",
             "UNSUPPORTED",
             "STORAGE_FULL",
           ),

@@ -56,6 +56,7 @@ function workspaceBody(workspace: WorkspaceView): WorkspaceBody {
   return {
     id: workspace.id,
     created_at: isoTime(workspace.createdAtMs),
+    backend: workspace.backend,
     last_used_at: isoTime(workspace.lastUsedAtMs),
     sessions: [...workspace.sessionIds],
   };

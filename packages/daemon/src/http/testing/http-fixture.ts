@@ -8,6 +8,7 @@ import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import { pino } from "pino";
 import { ALICE, BOB, CoreFixture, overriding } from "../../sessions/testing/core-fixture.ts";
+import type { ImageStore } from "../../ports/image-store.ts";
 import type { Services } from "../../sessions/services.ts";
 import type { HttpAppOptions } from "../build-http-app.ts";
 import { buildHttpApp } from "../build-http-app.ts";
@@ -38,7 +39,7 @@ export type HttpFixtureOptions = Partial<Omit<HttpAppOptions, "services">> & {
   /** Replaces methods of the services. */
   readonly replace?: {
     readonly [Name in "sessions" | "execs" | "workspaces"]?: Partial<Services[Name]>;
-  };
+  } & { readonly images?: ImageStore; readonly reachable?: Services["reachable"] };
 };
 
 interface FixtureParts {
@@ -77,18 +78,19 @@ export class HttpFixture implements AsyncDisposable {
         core.core.workspaces as Services["workspaces"],
         replace.workspaces ?? {},
       ),
+      imagesOf: (backend) => replace.images ?? core.core.imagesOf(backend),
+      reachable: replace.reachable ?? (() => core.core.reachable()),
       counts: () => core.core.counts(),
     };
     const app = await buildHttpApp({
       services,
-      images: core.images,
       callers: [
         { key: ALICES_KEY, caller: ALICE },
         { key: BOBS_KEY, caller: BOB },
       ],
       log,
       version: "1.2.3",
-      backend: "fake",
+      backends: ["fake"],
       limits: { maxBodyBytes: 4_194_304, maxUploadBytes: 8_388_608 },
       allowedHosts: [],
       allowedOrigins: [],

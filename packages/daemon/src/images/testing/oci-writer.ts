@@ -12,6 +12,8 @@ export interface LayerContent {
 export interface OciOptions {
   readonly env?: readonly string[];
   readonly architecture?: string;
+  /** Digests of the layers before compression; those of the layers as they are when absent. */
+  readonly diffIds?: readonly string[];
   /** Changes the manifest before it is written. */
   readonly editManifest?: (manifest: Record<string, unknown>) => void;
   /** Replaces the content of blobs after their digests were taken. */
@@ -39,7 +41,10 @@ export function ociArchive(
     architecture: options.architecture ?? machineArchitecture(),
     os: "linux",
     config: { Env: options.env ?? [] },
-    rootfs: { type: "layers", diff_ids: layers.map((layer) => sha256(layer.bytes)) },
+    rootfs: {
+      type: "layers",
+      diff_ids: options.diffIds ?? layers.map((layer) => sha256(layer.bytes)),
+    },
   };
   const manifest: Record<string, unknown> = {
     schemaVersion: 2,

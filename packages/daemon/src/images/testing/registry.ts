@@ -20,17 +20,21 @@ export interface Registry extends AsyncDisposable {
   blobRequests(): number;
 }
 
-export async function startRegistry(): Promise<Registry> {
+/** @param user - `name:hash` (bcrypt) of the only one who may come in; everybody may when it is absent. */
+export async function startRegistry(user?: string): Promise<Registry> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-registry-"));
   const port = await freePort();
   const address = `127.0.0.1:${port}`;
   const config = join(directory, "config.yml");
+  const users = join(directory, "users");
+  if (user !== undefined) await writeFile(users, `${user}\n`);
   await writeFile(
     config,
     `version: 0.1
 log: {level: info}
 storage: {filesystem: {rootdirectory: ${join(directory, "storage")}}}
 http: {addr: "${address}"}
+${user === undefined ? "" : `auth: {htpasswd: {realm: test, path: ${users}}}`}
 `,
   );
   const child = spawn("/usr/bin/docker-registry", ["serve", config], {

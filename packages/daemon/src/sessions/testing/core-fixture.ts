@@ -11,6 +11,8 @@ import type { ImageInfo, ImageStore } from "../../ports/image-store.ts";
 import type { Log } from "../../ports/log.ts";
 import { SqliteSessionStore } from "../../store/sqlite-session-store.ts";
 import { SessionCore } from "../core.ts";
+import { Providers } from "../providers.ts";
+import type { Provider } from "../providers.ts";
 import type { Caller, StartExecOptions } from "../services.ts";
 import type { SessionSettings } from "../settings.ts";
 
@@ -24,7 +26,6 @@ const LIMITS = {
 };
 
 export const SETTINGS: SessionSettings = {
-  defaultImage: "host",
   defaultProfile: "restricted",
   allowRootProfile: true,
   defaultTtlMs: 60_000,
@@ -35,7 +36,6 @@ export const SETTINGS: SessionSettings = {
   outputBudgetBytes: 64 * 1024,
   pool: [],
   workspaceDisk: { diskBytes: 16 * MIB, diskInodes: 1024 },
-  workspaceImage: "host",
   retentionMs: 3_600_000,
 };
 
@@ -69,6 +69,26 @@ class TestClock implements Clock {
   pass(ms: number): void {
     this.wallMs += ms;
     this.steadyMs += ms;
+  }
+}
+
+/** A backend between which and its machine the connection can be cut. */
+export class CutBackend {
+  isCut = false;
+  readonly backend: Backend;
+
+  constructor(backend: Backend) {
+    this.backend = new Proxy(backend, {
+      get: (target, name) => {
+        const own: unknown = Reflect.get(target, name, target);
+        if (typeof own !== "function") return own;
+        if (name === "reachable") return () => Promise.resolve(!this.isCut);
+        return async (...args: unknown[]): Promise<unknown> => {
+          if (this.isCut) throw new SandboxError("ENGINE_UNREACHABLE", "the engine is away");
+          return await (own as (...given: unknown[]) => unknown).apply(target, args);
+        };
+      },
+    });
   }
 }
 
@@ -121,7 +141,10 @@ class TestImages implements ImageStore {
     return await Promise.all([...this.#machine.images].map((name) => this.inspect(name)));
   }
 
-  rootfs = unsupported;
+  async ensure(reference: string): Promise<ImageInfo> {
+    return await this.inspect(reference);
+  }
+
   importRootfs = unsupported;
   importOciArchive = unsupported;
   pull = unsupported;
@@ -149,6 +172,8 @@ export interface CoreOptions {
   readonly settings?: Partial<SessionSettings>;
   /** Stands before the backend in memory. */
   readonly wrap?: (backend: Backend) => Backend;
+  /** Backends beside it, which have the same images. */
+  readonly others?: readonly Backend[];
 }
 
 export class CoreFixture implements AsyncDisposable {
@@ -220,12 +245,18 @@ export class CoreFixture implements AsyncDisposable {
     await rm(this.directory, { recursive: true, force: true });
   }
 
+  #provider(backend: Backend): Provider {
+    return { backend, images: this.images, defaultImage: "host", workspaceImage: "host" };
+  }
+
   async #open(): Promise<void> {
     const backend: Backend = new FakeBackend(this.machine);
     this.#store = await SqliteSessionStore.open({ path: join(this.directory, "sandkasten.db") });
     this.#core = new SessionCore({
-      backend: this.#options.wrap?.(backend) ?? backend,
-      images: this.images,
+      providers: new Providers(
+        this.#provider(this.#options.wrap?.(backend) ?? backend),
+        (this.#options.others ?? []).map((other) => this.#provider(other)),
+      ),
       store: this.#store,
       journal: await FileExecJournal.open({
         directory: join(this.directory, "journal"),

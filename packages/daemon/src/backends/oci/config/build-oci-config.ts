@@ -3,17 +3,18 @@
  * know. The launcher fills in the root's path, the id mappings and the cgroup, and replaces the
  * sources that begin with `@`.
  */
-import { SandboxError } from "@sandkasten/protocol";
 import type { SandboxProfile } from "../../../ports/backend.ts";
 import type { ImageRootfs } from "../../../ports/image-store.ts";
-import { buildSeccompProfile } from "../seccomp/profile.ts";
-import { capabilitiesOf } from "./capabilities.ts";
-import { environmentOf } from "./environment.ts";
-import { ipcSysctls } from "./ipc-limits.ts";
-import { divideMemory } from "./memory-backed-storage.ts";
-import { mountsOf, RUNNER_PATH, WORKSPACE_PATH } from "./mounts.ts";
-import type { OciConfig, OciNamespace, OciRlimit } from "./oci-spec.ts";
-import { MASKED_PATHS, READONLY_PATHS } from "./proc-paths.ts";
+import { capabilitiesOf } from "../../container/capabilities.ts";
+import { environmentOf } from "../../container/environment.ts";
+import { ipcSysctls } from "../../container/ipc-limits.ts";
+import { divideMemory } from "../../container/memory-backed-storage.ts";
+import { CODE_USER, RUNNER_PATH, WORKSPACE_PATH } from "../../container/paths.ts";
+import { MASKED_PATHS, READONLY_PATHS } from "../../container/proc-paths.ts";
+import { rlimitsOf } from "../../container/rlimits.ts";
+import { buildSeccompProfile } from "../../container/seccomp/profile.ts";
+import { mountsOf } from "./mounts.ts";
+import type { OciCapabilities, OciConfig, OciNamespace, OciRlimit } from "./oci-spec.ts";
 
 export interface OciConfigOptions {
   readonly profile: SandboxProfile;
@@ -41,11 +42,6 @@ export interface OciConfigOptions {
 /** The file descriptors that the launcher hands to the runner. */
 const RUNNER_FDS = { listen: 3, cgroup: 4, memory: 5 } as const;
 
-const OPEN_FILES = { soft: 1024, hard: 4096 } as const;
-
-/** The uid and gid of code in a restricted sandbox. */
-const CODE_USER = "1000:1000";
-
 /**
  * @throws SandboxError `INVALID_REQUEST` or `INVALID_IMAGE` when an option cannot become part of a
  * configuration, `UNSUPPORTED` when this machine cannot hold a sandbox to it.
@@ -66,7 +62,7 @@ export function buildOciConfig(options: OciConfigOptions): OciConfig {
       env: environmentOf(options.profile, options.imageEnv, options.env),
       // Not the workspace: the runtime would resolve a directory that code can replace (A15).
       cwd: "/",
-      capabilities: capabilitiesOf(options.profile),
+      capabilities: capabilities(options.profile),
       rlimits: rlimits(options.maxOpenFiles),
       // SECURITY: threat A11: no set-id file or file capability gains anything, in either profile.
       noNewPrivileges: true,
@@ -117,22 +113,15 @@ function namespaces(withCgroup: boolean): OciNamespace[] {
   return [...types.map((type) => ({ type })), ...(withCgroup ? [{ type: "cgroup" as const }] : [])];
 }
 
-/**
- * SECURITY: threat B23 for open files. No core dumps: they write memory where nobody looks. No
- * realtime priority and no raised niceness (B19), whatever limits the daemon itself was given.
- */
 function rlimits(maxOpenFiles: number): OciRlimit[] {
-  if (!Number.isSafeInteger(maxOpenFiles) || maxOpenFiles < 64) {
-    throw new SandboxError(
-      "UNSUPPORTED",
-      `${maxOpenFiles} open files are too few for a sandbox; raise the daemon's limit (ulimit -n)`,
-    );
-  }
-  const hard = Math.min(OPEN_FILES.hard, maxOpenFiles);
-  return [
-    { type: "RLIMIT_NOFILE", soft: Math.min(OPEN_FILES.soft, hard), hard },
-    { type: "RLIMIT_CORE", soft: 0, hard: 0 },
-    { type: "RLIMIT_RTPRIO", soft: 0, hard: 0 },
-    { type: "RLIMIT_NICE", soft: 0, hard: 0 },
-  ];
+  return rlimitsOf(maxOpenFiles).map(({ name, soft, hard }) => ({
+    type: `RLIMIT_${name.toUpperCase()}`,
+    soft,
+    hard,
+  }));
+}
+
+function capabilities(profile: SandboxProfile): OciCapabilities {
+  const held = capabilitiesOf(profile);
+  return { bounding: held, permitted: held, effective: held, inheritable: [], ambient: [] };
 }

@@ -1,7 +1,8 @@
 /** The mounts of a sandbox, in the order in which they are made. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ImageRootfs } from "../../../ports/image-store.ts";
-import type { MemoryBackedStorage, TmpfsSize } from "./memory-backed-storage.ts";
+import type { MemoryBackedStorage, TmpfsSize } from "../../container/memory-backed-storage.ts";
+import { HOME_PATH, RUNNER_PATH, WORKSPACE_PATH } from "../../container/paths.ts";
 import type { OciMount } from "./oci-spec.ts";
 
 /** Sources that the launcher replaces, once it has made the session's disk. */
@@ -10,11 +11,6 @@ export const PLACEHOLDERS = {
   home: "@disk/home",
   runner: "@runner",
 } as const;
-
-/** A file that image preparation makes: gVisor mounts on nothing that is not in the image. */
-export const RUNNER_PATH = "/.sandkasten/runner";
-export const WORKSPACE_PATH = "/workspace";
-export const HOME_PATH = "/home/sandbox";
 
 /**
  * SECURITY: threat A11: `nosuid` and `nodev` on everything that is bound in. crun 1.8 forgets both

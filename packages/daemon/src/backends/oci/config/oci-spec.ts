@@ -1,5 +1,5 @@
 /** The parts of the OCI runtime specification's `config.json` that sandboxes use. */
-import type { SeccompProfile } from "../seccomp/profile.ts";
+import type { SeccompProfile } from "../../container/seccomp/profile.ts";
 
 export interface OciMount {
   readonly destination: string;

@@ -20,7 +20,7 @@ const execFileAsync = promisify(execFile);
 export const HOST_ID_BASE = 1_000_000;
 const CODE_UID = 1000;
 
-const PROBE_SOURCE = join(import.meta.dirname, "../../seccomp/testdata/probe.c");
+const PROBE_SOURCE = join(import.meta.dirname, "../../../container/seccomp/testdata/probe.c");
 const UNIFIED = "/sys/fs/cgroup/unified";
 
 export type Runtime = "crun" | "runc";

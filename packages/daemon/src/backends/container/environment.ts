@@ -1,7 +1,7 @@
 /** The environment that PID 1 gets, and hands on to all it starts. */
 import { type ErrorCode, SandboxError } from "@sandkasten/protocol";
-import type { SandboxProfile } from "../../../ports/backend.ts";
-import { HOME_PATH } from "./mounts.ts";
+import type { SandboxProfile } from "../../ports/backend.ts";
+import { HOME_PATH } from "./paths.ts";
 
 /** The kernel refuses one string of an environment beyond this (MAX_ARG_STRLEN). */
 const MAX_ENTRY_BYTES = 131_072;

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { OciConfig } from "../config/oci-spec.ts";
-import { type Runtime, TestBundle, whyNoContainers } from "../config/testing/test-bundle.ts";
-import { argumentRules } from "./argument-rules.ts";
-import { DENIALS, ERRNO } from "./deny-table.ts";
-import { X86_64_SYSCALLS } from "./syscall-table.generated.ts";
+import type { OciConfig } from "./oci-spec.ts";
+import { type Runtime, TestBundle, whyNoContainers } from "./testing/test-bundle.ts";
+import { argumentRules } from "../../container/seccomp/argument-rules.ts";
+import { DENIALS, ERRNO } from "../../container/seccomp/deny-table.ts";
+import { X86_64_SYSCALLS } from "../../container/seccomp/syscall-table.generated.ts";
 
 /** Errors that no kernel returns: who sees one knows that the filter answered, not a missing privilege. */
 const MARKS = { default: 3038, EPERM: 3001, EAFNOSUPPORT: 3097 } as const;

@@ -1,10 +1,8 @@
 /** The capabilities of PID 1, by profile. */
-import type { SandboxProfile } from "../../../ports/backend.ts";
-import type { OciCapabilities } from "./oci-spec.ts";
+import type { SandboxProfile } from "../../ports/backend.ts";
 
 /**
- * SECURITY: threats A11 and D46: the runner is root of the sandbox's user namespace with only what
- * it does: become the code user (SETUID, SETGID) and signal its processes (KILL). Code leaves uid 0,
+ * SECURITY: threats A11 and D46: the runner is root inside, with only what it does: become the code user (SETUID, SETGID) and signal its processes (KILL). Code leaves uid 0,
  * and with it every capability, before it runs. Guarded by isolation.container.test.ts.
  */
 const RESTRICTED = ["CAP_SETUID", "CAP_SETGID", "CAP_KILL"];
@@ -26,8 +24,7 @@ const ROOT = [
   "CAP_NET_BIND_SERVICE",
 ];
 
-export function capabilitiesOf(profile: SandboxProfile): OciCapabilities {
-  const held = profile === "root" ? ROOT : RESTRICTED;
-  // Nothing inheritable or ambient: no capability outlives the change to another user.
-  return { bounding: held, permitted: held, effective: held, inheritable: [], ambient: [] };
+/** What PID 1 holds; nothing of it is inheritable or ambient, so none outlives the change to another user. */
+export function capabilitiesOf(profile: SandboxProfile): readonly string[] {
+  return profile === "root" ? ROOT : RESTRICTED;
 }

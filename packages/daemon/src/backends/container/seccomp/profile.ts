@@ -30,6 +30,14 @@ export interface SeccompProfile {
   readonly syscalls: readonly SeccompRule[];
 }
 
+export interface ProfileOptions {
+  /**
+   * Have rules also for calls that the default covers: engines before Docker 23 do not know
+   * `defaultErrnoRet` and would answer EPERM, after which glibc does not fall back from `clone3`.
+   */
+  readonly spellOut?: boolean;
+}
+
 const TARGETS: Readonly<
   Record<
     SeccompArchitecture,
@@ -49,7 +57,10 @@ const TARGETS: Readonly<
  *
  * @throws SandboxError `UNSUPPORTED` when there is no profile for the processor: such a sandbox is refused, never made without.
  */
-export function buildSeccompProfile(architecture: string): SeccompProfile {
+export function buildSeccompProfile(
+  architecture: string,
+  { spellOut = false }: ProfileOptions = {},
+): SeccompProfile {
   const target = Object.hasOwn(TARGETS, architecture)
     ? TARGETS[architecture as SeccompArchitecture]
     : undefined;
@@ -65,10 +76,10 @@ export function buildSeccompProfile(architecture: string): SeccompProfile {
     ...byArguments.map((rule) => rule.syscall),
     ...DENIALS.flatMap((denial) => denial.syscalls),
   ]);
-  // What is denied with ENOSYS needs no rule: that is the default.
-  const refused = DENIALS.filter((denial) => denial.errno === "EPERM").flatMap((denial) =>
-    denial.syscalls.filter(known),
-  );
+  const denied = (errno: keyof typeof ERRNO): string[] =>
+    DENIALS.filter((denial) => denial.errno === errno).flatMap((denial) =>
+      denial.syscalls.filter(known),
+    );
   return {
     defaultAction: "SCMP_ACT_ERRNO",
     defaultErrnoRet: ERRNO.ENOSYS,
@@ -78,10 +89,16 @@ export function buildSeccompProfile(architecture: string): SeccompProfile {
         names: Object.keys(target.table).filter((name) => !special.has(name)),
         action: "SCMP_ACT_ALLOW",
       },
-      { names: refused, action: "SCMP_ACT_ERRNO", errnoRet: ERRNO.EPERM },
+      { names: denied("EPERM"), action: "SCMP_ACT_ERRNO", errnoRet: ERRNO.EPERM },
+      // What is denied with ENOSYS needs no rule, where that is the default.
+      ...(spellOut ? [missing(denied("ENOSYS"))] : []),
       ...byArguments.map(toRule),
     ],
   };
+}
+
+function missing(names: readonly string[]): SeccompRule {
+  return { names, action: "SCMP_ACT_ERRNO", errnoRet: ERRNO.ENOSYS };
 }
 
 function toRule(rule: ArgumentRule): SeccompRule {

@@ -1,0 +1,218 @@
+//! The launcher as a server: stays beside the daemon and forks a child for every request, which does
+//! what a launcher of its own would do. Forking this small process takes a fraction of a millisecond;
+//! starting one from the daemon, which is large, stops the daemon for several.
+//!
+//! A request is a line `ID COMMAND JSON` on stdin, and its answer a line `ID JSON` on stdout, as soon
+//! as the child has ended. The server reads no further than the command: what JSON holds is the
+//! child's business, and so is every mistake in it.
+//!
+//! SECURITY: it is asked by whoever started it, through a descriptor that nobody else has; it has no
+//! name that could be found (threat 45).
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::ExitStatus;
+
+use serde_json::json;
+
+use crate::commands;
+use crate::fault::{Context, Fault, Outcome};
+use crate::sys::{self, Forked};
+
+const READ_BYTES: usize = 64 << 10;
+/// As for a single request: a bound on nonsense.
+const MAX_LINE_BYTES: usize = 8 << 20;
+/// Of what a child said that ended without an answer.
+const MAX_SAID_BYTES: usize = 4 << 10;
+
+struct Server {
+    requests: File,
+    /// What was read of a line that has not ended yet.
+    unread: Vec<u8>,
+    null: File,
+    running: Vec<Running>,
+}
+
+/// A child at work.
+struct Running {
+    id: String,
+    child: i32,
+    ended: OwnedFd,
+    /// None when there is nothing more to come from it.
+    output: Option<PipeReader>,
+    text: Vec<u8>,
+}
+
+/// Serves until the requests end, which they do with the daemon. Children at work then go on, as a
+/// launcher does whose daemon dies: their sandboxes are there for the next one to find.
+pub fn serve() -> Outcome<()> {
+    // A Ctrl-C is for the daemon, which may still want to take down its sandboxes.
+    sys::setsid();
+    let requests = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .context(|| "taking hold of stdin".into())?;
+    let null = File::open("/dev/null").context(|| "opening /dev/null".into())?;
+    let mut server = Server {
+        requests: requests.into(),
+        unread: Vec::new(),
+        null,
+        running: Vec::new(),
+    };
+    while server.turn()? {}
+    Ok(())
+}
+
+impl Server {
+    /// Waits until something happens and sees to it; false when there are no more requests.
+    fn turn(&mut self) -> Outcome<bool> {
+        let ended = self.running.iter().map(|work| work.ended.as_fd());
+        let outputs = self.running.iter().filter_map(|work| work.output.as_ref());
+        let watched: Vec<_> = std::iter::once(self.requests.as_fd())
+            .chain(ended)
+            .chain(outputs.map(AsFd::as_fd))
+            .collect();
+        let ready = sys::wait_readable_any(&watched).context(|| "waiting for requests".into())?;
+        for work in &mut self.running {
+            work.listen()?;
+        }
+        let done: Vec<bool> = ready[1..=self.running.len()].to_vec();
+        let mut done = done.into_iter();
+        for work in self.running.extract_if(.., |_| done.next() == Some(true)) {
+            work.finish()?;
+        }
+        Ok(!ready[0] || self.read_requests()?)
+    }
+
+    fn read_requests(&mut self) -> Outcome<bool> {
+        let before = self.unread.len();
+        self.unread.resize(before + READ_BYTES, 0);
+        let taken = self
+            .requests
+            .read(&mut self.unread[before..])
+            .context(|| "reading requests".into())?;
+        self.unread.truncate(before + taken);
+        // Nothing before was the end of a line.
+        let mut from = before;
+        while let Some(at) = self.unread[from..].iter().position(|byte| *byte == b'\n') {
+            let rest = self.unread.split_off(from + at + 1);
+            let line = std::mem::replace(&mut self.unread, rest);
+            self.begin(&line[..from + at])?;
+            from = 0;
+        }
+        if self.unread.len() > MAX_LINE_BYTES {
+            return Err(Fault::new("a request does not end"));
+        }
+        Ok(taken > 0)
+    }
+
+    /// Has a child do what a line asks for.
+    fn begin(&mut self, line: &[u8]) -> Outcome<()> {
+        let (id, command, request) =
+            parts(line).ok_or_else(|| Fault::new("a request is not ID COMMAND JSON"))?;
+        match self.fork(command, request) {
+            Ok((child, ended, output)) => {
+                self.running.push(Running {
+                    id: id.to_owned(),
+                    child,
+                    ended,
+                    output: Some(output),
+                    text: Vec::new(),
+                });
+                Ok(())
+            }
+            Err(fault) => send(id, &commands::failure("fork", &fault).to_string()),
+        }
+    }
+
+    fn fork(&self, command: &str, request: &[u8]) -> Outcome<(i32, OwnedFd, PipeReader)> {
+        let (output, answer) = io::pipe().context(|| "making a pipe".into())?;
+        let server = std::process::id();
+        // SAFETY: the server has one thread; the child answers and ends.
+        match unsafe { sys::fork(0) }.context(|| "forking".into())? {
+            Forked::Child => work(command, request, &self.null, &answer, server),
+            Forked::Parent(child) => {
+                // First, so that there is a descriptor to be had for what follows.
+                drop(answer);
+                let ended = sys::pidfd_open(child).context(|| "taking hold of a child".into())?;
+                Ok((child, ended, output))
+            }
+        }
+    }
+}
+
+fn parts(line: &[u8]) -> Option<(&str, &str, &[u8])> {
+    let mut parts = line.splitn(3, |byte| *byte == b' ');
+    let id = str::from_utf8(parts.next()?).ok()?;
+    let command = str::from_utf8(parts.next()?).ok()?;
+    let plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then_some((id, command, parts.next().unwrap_or_default()))
+}
+
+/// Does what a launcher of its own would do, and ends like one.
+///
+/// SECURITY: the child keeps none of the server's descriptors, neither the pipes of other requests nor
+/// the ones to the daemon (threat 14; guarded by `a_child_has_no_descriptors_of_others` and
+/// `a_server_passes_no_descriptors_on`). Namespaces, ids and limits are changed here, and end here.
+fn work(command: &str, request: &[u8], null: &File, answer: &PipeWriter, server: u32) -> ! {
+    let placed = sys::place_fd(null.as_raw_fd(), 0)
+        .and_then(|()| sys::place_fd(answer.as_raw_fd(), 1))
+        .and_then(|()| sys::place_fd(answer.as_raw_fd(), 2))
+        .and_then(|()| sys::close_from(3));
+    if let Err(error) = placed {
+        eprintln!("putting descriptors in their places: {error}");
+        std::process::exit(2);
+    }
+    let outcome = commands::run(command, || Ok(request.to_vec()), Some(server));
+    let Some(Ok(answer) | Err(answer)) = outcome else {
+        eprintln!("there is no command {command:?}");
+        std::process::exit(2);
+    };
+    // Nobody may be there to read any more; what was done stays done, and a sweep finds it.
+    let _ = writeln!(io::stdout(), "{answer}");
+    std::process::exit(0);
+}
+
+impl Running {
+    /// Takes what the child has said since.
+    fn listen(&mut self) -> Outcome<()> {
+        let listening = || "listening to a child".to_string();
+        while let Some(output) = &mut self.output
+            && sys::wait_readable(output.as_fd(), 0).context(listening)?
+        {
+            let mut bytes = [0; READ_BYTES];
+            match output.read(&mut bytes).context(listening)? {
+                0 => self.output = None,
+                taken => self.text.extend_from_slice(&bytes[..taken]),
+            }
+        }
+        Ok(())
+    }
+
+    /// Buries the child and passes on what it said last.
+    fn finish(mut self) -> Outcome<()> {
+        let status = sys::wait_child(self.child).context(|| "waiting for a child".into())?;
+        self.listen()?;
+        send(&self.id, &answer(&self.text, status))
+    }
+}
+
+/// The last line of a child that ended well, or how it ended.
+fn answer(text: &[u8], status: ExitStatus) -> String {
+    let said = String::from_utf8_lossy(text.trim_ascii_end());
+    match said.lines().last() {
+        Some(last) if status.success() => last.to_owned(),
+        _ => {
+            let said: String = said.chars().take(MAX_SAID_BYTES).collect();
+            json!({ "died": { "how": status.to_string(), "said": said } }).to_string()
+        }
+    }
+}
+
+fn send(id: &str, answer: &str) -> Outcome<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{id} {answer}")
+        .and_then(|()| out.flush())
+        .context(|| "answering".into())
+}

@@ -1,0 +1,35 @@
+//! Giving up rights that a process was started with and no longer needs.
+
+use crate::sys;
+use std::io;
+
+const VERSION_3: u32 = 0x2008_0522;
+
+/// What PID 1 does all its life: signal processes of the code user, and start some.
+pub const FOR_LIFE: [u32; 3] = [5 /* KILL */, 6 /* SETGID */, 7 /* SETUID */];
+
+/// Keeps of this thread's capabilities only these; later threads and children have no more either.
+pub fn keep_only(kept: &[u32]) -> io::Result<()> {
+    let header = [VERSION_3, 0];
+    // Twice effective, permitted, inheritable: the lower 32 and the higher 32 of them.
+    let mut held = [0u32; 6];
+    // SAFETY: header and data have the layout of version 3: two words, and twice three.
+    check(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), held.as_mut_ptr()) })?;
+    let mask = kept.iter().fold(0u64, |mask, number| mask | 1 << number);
+    for (index, word) in held.iter_mut().enumerate() {
+        *word &= (mask >> (32 * (index / 3))) as u32;
+    }
+    // SAFETY: as above.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), held.as_ptr()) })
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    sys::check(result as libc::c_int).map(drop)
+}
+
+/// SECURITY: nobody of the same uid may look into or trace this process, and its /proc files
+/// belong to root (threat 46).
+pub fn hide_from_tracers() {
+    // SAFETY: plain system call with constant arguments.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+}

@@ -1,0 +1,91 @@
+/** What a sandbox says of itself when the runner is asked to try what must not work. */
+import { SandboxError } from "@sandkasten/protocol";
+import { z } from "zod";
+import type { IsolationFact, SandboxProfile } from "../../ports/backend.ts";
+import type { Channel } from "../../ports/channel.ts";
+import { RUNNER_PATH } from "./paths.ts";
+
+const probeSchema = z.object({
+  uid: z.string(),
+  uid_map: z.string(),
+  pid_one: z.string(),
+  cap_eff: z.string(),
+  no_new_privs: z.string(),
+  seccomp: z.string(),
+  kernel: z.string(),
+  interfaces: z.array(z.string()),
+  root_read_only: z.boolean(),
+  sys_visible: z.boolean(),
+  unshare_user: z.string(),
+  mount: z.string(),
+  workspace_bytes: z.number(),
+  kill_init: z.string(),
+});
+
+export type Probe = z.infer<typeof probeSchema>;
+
+const MAX_PROBE_BYTES = 64 * 1024;
+const PROBE_TIMEOUT_MS = 10_000;
+
+/** As the code user, in a process of its own. */
+export async function probeInside(channel: Channel, execId: string): Promise<Probe> {
+  const stream = await channel.exec(
+    { kind: "process", argv: [RUNNER_PATH, "probe"] },
+    { execId, timeoutMs: PROBE_TIMEOUT_MS },
+    // The sandbox's own timeout is a claim like everything else it does.
+    AbortSignal.timeout(PROBE_TIMEOUT_MS + 5_000),
+  );
+  let text = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of stream) {
+    if (chunk.stream === "stdout") text += decoder.decode(chunk.bytes, { stream: true });
+    if (text.length > MAX_PROBE_BYTES) break;
+  }
+  stream.detach();
+  try {
+    return probeSchema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new SandboxError("SANDBOX_UNREACHABLE", "the sandbox did not tell how it is held", {
+      cause,
+    });
+  }
+}
+
+/** What the inside alone can tell. */
+export function insideFacts(profile: SandboxProfile, inside: Probe): IsolationFact[] {
+  const refused = (answer: string): boolean => answer !== "ok";
+  return [
+    {
+      name: "code_capabilities",
+      // Root inside keeps what its user namespace makes harmless; others have none.
+      enforced: profile === "root" || /^0+$/u.test(inside.cap_eff),
+      measured: `effective ${inside.cap_eff}`,
+    },
+    {
+      name: "no_network",
+      enforced: inside.interfaces.every((name) => name === "lo"),
+      measured: `interfaces: ${inside.interfaces.join(" ")}`,
+    },
+    {
+      name: "read_only_root",
+      enforced: inside.root_read_only,
+      measured: inside.root_read_only ? "read-only" : "writable",
+    },
+    {
+      name: "no_sysfs",
+      enforced: !inside.sys_visible,
+      measured: inside.sys_visible ? "/sys is visible" : "/sys is empty",
+    },
+    {
+      name: "no_nested_namespaces",
+      enforced: refused(inside.unshare_user),
+      measured: `unshare(NEWUSER): ${inside.unshare_user}`,
+    },
+    { name: "no_mounts", enforced: refused(inside.mount), measured: `mount(): ${inside.mount}` },
+    {
+      name: "init_protected",
+      enforced: refused(inside.kill_init),
+      measured: `kill(1, 0): ${inside.kill_init}`,
+    },
+  ];
+}

@@ -1,0 +1,22 @@
+/** The only form that ids of sandboxes and workspaces have. */
+import { SandboxError } from "@sandkasten/protocol";
+
+const FORMS = { sandbox: /^sbx_[a-z0-9]{2,48}$/u, workspace: /^wsp_[a-z0-9]{2,48}$/u } as const;
+
+/**
+ * SECURITY: threat 37: ids become paths and names; nothing but their plain form goes further.
+ * Guarded by the suite of backends.
+ *
+ * @throws SandboxError `INVALID_REQUEST`
+ */
+export function checkId(kind: keyof typeof FORMS, id: string): void {
+  if (!isId(kind, id))
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      `${JSON.stringify(id.slice(0, 64))} is no ${kind} id`,
+    );
+}
+
+export function isId(kind: keyof typeof FORMS, id: string): boolean {
+  return FORMS[kind].test(id);
+}

@@ -1,0 +1,526 @@
+/** The Docker backend: sandboxes that are containers of an engine, on this machine or another. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { SandboxError } from "@sandkasten/protocol";
+import { RunnerChannel } from "../../channel/runner-channel.ts";
+import type {
+  Backend,
+  BackendHealth,
+  IsolationReport,
+  SandboxHandle,
+  SandboxListing,
+  SandboxSpec,
+  SandboxState,
+  SandboxStats,
+  WorkspaceListing,
+} from "../../ports/backend.ts";
+import type { Channel } from "../../ports/channel.ts";
+import type { ImageInfo, ImageStore } from "../../ports/image-store.ts";
+import { checkLimits } from "../container/limits.ts";
+import { RUNNER_PATH } from "../container/paths.ts";
+import { probeInside } from "../container/probe.ts";
+import { checkId, isId } from "../container/sandbox-ids.ts";
+import { Turns } from "../container/turns.ts";
+import { sandboxSettings } from "./container-settings.ts";
+import { measureDisk } from "./disk-usage.ts";
+import { Engine } from "./engine.ts";
+import type { DockerConnection } from "./engine-connection.ts";
+import { engineChecks, NEEDED } from "./engine-health.ts";
+import { EngineStream } from "./engine-stream.ts";
+import type { EngineContainer, EngineFacts } from "./engine-view.ts";
+import { isolationReport } from "./isolation.ts";
+import { MountPointCheck } from "./mount-point-check.ts";
+import { PersistentWorkspaces } from "./persistent-workspaces.ts";
+import { readRunner, RunnerVolume } from "./runner-volume.ts";
+import type { RunnerProgram } from "./runner-volume.ts";
+import { handleOf, LABEL, readNotes, sandboxLabels } from "./sandbox-labels.ts";
+import type { SandboxNotes } from "./sandbox-labels.ts";
+import { choosePlaces } from "./workspace/choose-places.ts";
+import type { ChosenPlaces, WorkspaceOptions } from "./workspace/choose-places.ts";
+import { lookAround } from "./workspace/own-container.ts";
+import type { OwnSurroundings } from "./workspace/own-container.ts";
+import { SessionDirectories } from "./workspace/session-directories.ts";
+
+export interface DockerBackendOptions {
+  readonly connection: DockerConnection;
+  /** Tells this daemon's containers and volumes from another's on the same engine. */
+  readonly instance: string;
+  /** The native program, by absolute path. */
+  readonly runner: string;
+  readonly images: ImageStore;
+  readonly workspace: WorkspaceOptions;
+  /** One that the engine knows (`runsc`); its default when absent. */
+  readonly runtime?: string;
+  /** Where this daemon runs, when it shall not look itself; for tests. */
+  readonly surroundings?: () => Promise<OwnSurroundings>;
+}
+
+/** A container that lives, and what is written on it. */
+interface Living {
+  readonly container: EngineContainer;
+  readonly notes: SandboxNotes;
+}
+
+const PAUSED_POLL_MS = 100;
+const REMOVAL_POLL_MS = 50;
+const REMOVAL_TIMEOUT_MS = 60_000;
+/** Of the lock on what all sandboxes share. */
+const ENGINE = "engine";
+
+/**
+ * SECURITY: threats 45 and 46: an exec enters a hostile container with a program of the engine's. It
+ * becomes ours at once, from a volume that code cannot write, in a directory that code does not
+ * choose, with no more rights than PID 1 began with, which it gives up itself. All that it says is
+ * taken for code's own words. Guarded by docker-hostile.test.ts.
+ */
+const RELAY = {
+  Cmd: [RUNNER_PATH, "relay"],
+  User: "0:0",
+  WorkingDir: "/",
+  Privileged: false,
+  // Variables of the image or the caller do not say whom it dials.
+  Env: ["SANDKASTEN_SOCKET=/run/sandkasten/runner.sock"],
+};
+
+function throwIfCancelled(signal: AbortSignal | undefined): void {
+  if (signal?.aborted === true)
+    throw new SandboxError("CANCELLED", "the sandbox is no longer wanted", {
+      cause: signal.reason,
+    });
+}
+
+export class DockerBackend implements Backend {
+  readonly name = "docker";
+  readonly #options: DockerBackendOptions;
+  readonly #engine: Engine;
+  readonly #runner: RunnerProgram;
+  readonly #runnerVolume: RunnerVolume;
+  readonly #workspaces: PersistentWorkspaces;
+  readonly #mountPoints: MountPointCheck;
+  /** Those that `bind` makes, and those that `shared-volume` does; sessions may be from either. */
+  readonly #directories: { readonly bind: SessionDirectories; readonly shared: SessionDirectories };
+  /** For channels, which cannot ask the engine whether silence is to be expected. */
+  readonly #paused = new Set<string>();
+  readonly #turns = new Turns();
+  /** Creates under way, to be given up when their sandbox is destroyed. */
+  readonly #creating = new Map<string, AbortController>();
+  /** What was last found, for as long as a sandbox cannot be asked. */
+  readonly #diskBytes = new Map<string, number>();
+  readonly #memoryKills = new Map<string, number>();
+  #facts: EngineFacts | undefined;
+  #chosen: ChosenPlaces | undefined;
+  #probes = 0;
+
+  private constructor(options: DockerBackendOptions, runner: RunnerProgram) {
+    const { instance, workspace } = options;
+    this.#options = options;
+    this.#engine = new Engine(options.connection);
+    this.#runner = runner;
+    this.#runnerVolume = new RunnerVolume(this.#engine, instance, runner);
+    this.#workspaces = new PersistentWorkspaces(this.#engine, instance);
+    this.#mountPoints = new MountPointCheck(this.#engine);
+    this.#directories = {
+      bind: new SessionDirectories({ base: workspace.dir, instance, private: true }),
+      shared: new SessionDirectories({ base: workspace.sharedDir, instance, private: false }),
+    };
+  }
+
+  /** Dials nothing: the engine may come later. */
+  static async open(options: DockerBackendOptions): Promise<DockerBackend> {
+    return new DockerBackend(options, await readRunner(options.runner));
+  }
+
+  async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
+    checkId("sandbox", spec.id);
+    checkLimits(spec.limits);
+    if (spec.workspace !== undefined) this.#workspaces.check(spec.workspace);
+    throwIfCancelled(signal);
+    return await this.#turns.take(spec.id, async () => {
+      const destroyed = new AbortController();
+      this.#creating.set(spec.id, destroyed);
+      let made = false;
+      try {
+        if (await this.#hasTraces(spec.id))
+          throw new SandboxError("CONFLICT", `the sandbox ${spec.id} exists already`);
+        const given = signal === undefined ? [] : [signal];
+        const handle = await this.#create(spec, AbortSignal.any([destroyed.signal, ...given]));
+        made = true;
+        return handle;
+      } finally {
+        this.#creating.delete(spec.id);
+        if (!made) await this.#releaseRunner().catch(() => undefined);
+      }
+    });
+  }
+
+  /** In its turn: nothing else happens to this id meanwhile. */
+  async #create(spec: SandboxSpec, signal: AbortSignal): Promise<SandboxHandle> {
+    const image = await this.#options.images.inspect(spec.image);
+    throwIfCancelled(signal);
+    try {
+      const notes = await this.#createContainer(spec, image, signal);
+      await this.#mountPoints.check(spec.id, image.digest);
+      throwIfCancelled(signal);
+      await this.#engine.startContainer(spec.id);
+      throwIfCancelled(signal);
+      const channel = this.#channel(spec.id);
+      await channel.ping().finally(() => channel.close());
+      throwIfCancelled(signal);
+      return handleOf(spec.id, notes);
+    } catch (error) {
+      await this.#destroy(spec.id).catch((left: unknown) => {
+        throw leftBehind(spec.id, error, left);
+      });
+      throw error;
+    }
+  }
+
+  async #createContainer(
+    spec: SandboxSpec,
+    image: ImageInfo,
+    signal: AbortSignal,
+  ): Promise<SandboxNotes> {
+    const { instance, runtime } = this.#options;
+    const { facts, places } = await this.#prepareEngine(image.digest);
+    throwIfCancelled(signal);
+    const notes: SandboxNotes = {
+      image: spec.image,
+      imageDigest: image.digest,
+      profile: spec.profile,
+      limits: spec.limits,
+      workspaceId: spec.workspace?.id,
+      strategy: places.strategy,
+      createdAtMs: Date.now(),
+    };
+    const ownLabels = sandboxLabels(instance, spec.id);
+    const workspace =
+      spec.workspace === undefined
+        ? await places.make(spec.id, ownLabels)
+        : await this.#workspaces.make(spec.workspace);
+    throwIfCancelled(signal);
+    await this.#engine.createContainer(
+      sandboxSettings({
+        spec,
+        imageId: image.digest,
+        imageEnv: image.env,
+        facts,
+        labels: sandboxLabels(instance, spec.id, notes),
+        homeLabels: ownLabels,
+        runnerVolume: this.#runnerVolume.name,
+        workspace,
+        runtime,
+      }),
+    );
+    throwIfCancelled(signal);
+    return notes;
+  }
+
+  /** What must be there before the first sandbox; an image of the engine's is needed to look with. */
+  async #prepareEngine(
+    imageId: string,
+  ): Promise<{ readonly facts: EngineFacts; readonly places: ChosenPlaces["places"] }> {
+    return await this.#turns.take(ENGINE, async () => {
+      const facts = (this.#facts ??= await this.#engine.facts());
+      if (facts.architecture !== this.#runner.architecture)
+        throw new SandboxError(
+          "UNSUPPORTED",
+          `the engine's machine is ${facts.architecture}, and the runner is for ${this.#runner.architecture}; use a daemon that was built for it`,
+        );
+      await this.#runnerVolume.ensure(imageId);
+      return { facts, places: (await this.#choose(facts, imageId)).places };
+    });
+  }
+
+  async #choose(facts: EngineFacts, imageId: string): Promise<ChosenPlaces> {
+    const { instance, workspace: options, surroundings = lookAround } = this.#options;
+    this.#chosen ??= await choosePlaces(
+      {
+        engine: this.#engine,
+        instance,
+        options,
+        bindDirectories: this.#directories.bind,
+        sharedDirectories: this.#directories.shared,
+        surroundings,
+      },
+      facts,
+      imageId,
+    );
+    return this.#chosen;
+  }
+
+  async adopt(id: string): Promise<SandboxHandle> {
+    return handleOf(id, (await this.#living(id)).notes);
+  }
+
+  async open(id: string): Promise<Channel> {
+    await this.#living(id);
+    return this.#channel(id);
+  }
+
+  #channel(id: string): RunnerChannel {
+    return new RunnerChannel({
+      connect: (signal) => this.#relay(id, signal),
+      silenceExpected: () => this.#paused.has(id),
+    });
+  }
+
+  /** A connection to the runner. A paused sandbox takes none; it is waited for. */
+  async #relay(id: string, signal: AbortSignal): Promise<EngineStream> {
+    for (;;) {
+      const stream = await this.#engine.exec(id, RELAY, signal);
+      if (stream instanceof EngineStream) return stream;
+      if (stream === "absent")
+        throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
+      if (stream === "not running") throw hasDied(id);
+      await sleep(PAUSED_POLL_MS, undefined, { signal });
+    }
+  }
+
+  async pause(id: string): Promise<void> {
+    checkId("sandbox", id);
+    await this.#turns.take(id, async () => {
+      await this.#living(id);
+      this.#paused.add(id);
+      try {
+        await this.#engine.pauseContainer(id);
+        await this.#living(id);
+      } catch (error) {
+        this.#paused.delete(id);
+        throw error;
+      }
+    });
+  }
+
+  async resume(id: string): Promise<void> {
+    checkId("sandbox", id);
+    await this.#turns.take(id, async () => {
+      await this.#living(id);
+      await this.#engine.resumeContainer(id);
+      this.#paused.delete(id);
+    });
+  }
+
+  async destroy(id: string): Promise<void> {
+    checkId("sandbox", id);
+    this.#creating.get(id)?.abort(new Error("the sandbox was destroyed while it was made"));
+    await this.#turns.take(id, () => this.#destroy(id));
+    await this.#releaseRunner();
+  }
+
+  async #destroy(id: string): Promise<void> {
+    await this.#removeContainer(id);
+    for (const { name } of await this.#engine.listVolumes(this.#labelsOf(id)))
+      if ((await this.#engine.removeVolume(name)) === "in use")
+        throw new SandboxError(
+          "CONFLICT",
+          `the volume ${name} of the sandbox ${id} is in use by a container that is not ours; remove that one first`,
+        );
+    for (const directories of Object.values(this.#directories)) await directories.remove(id);
+    this.#paused.delete(id);
+    this.#diskBytes.delete(id);
+    this.#memoryKills.delete(id);
+  }
+
+  /** Ours alone: a container of another daemon may have any name. */
+  async #removeContainer(id: string): Promise<void> {
+    const deadline = performance.now() + REMOVAL_TIMEOUT_MS;
+    for (;;) {
+      const container = await this.#engine.inspectContainer(id);
+      if (container === undefined || !this.#isOurs(id, container)) return;
+      await this.#engine.removeContainer(container.containerId);
+      if (performance.now() > deadline)
+        throw new SandboxError(
+          "SANDBOX_UNREACHABLE",
+          `the engine has not removed the container of ${id} within ${REMOVAL_TIMEOUT_MS / 1000} s`,
+        );
+      // Somebody else may be removing it; it is gone when the engine says so.
+      if ((await this.#engine.inspectContainer(id)) === undefined) return;
+      await sleep(REMOVAL_POLL_MS);
+    }
+  }
+
+  /** The last one out takes the runner's volume along. */
+  async #releaseRunner(): Promise<void> {
+    await this.#turns.take(ENGINE, async () => {
+      if (this.#creating.size > 0) return;
+      const labels = { [LABEL.instance]: this.#options.instance, [LABEL.sessionId]: "" };
+      if ((await this.#engine.listContainers(labels)).length > 0) return;
+      await this.#runnerVolume.removeUnused();
+      // Whatever comes next may find another engine here.
+      this.#facts = undefined;
+    });
+  }
+
+  async list(): Promise<SandboxListing[]> {
+    const labels = { [LABEL.instance]: this.#options.instance, [LABEL.sessionId]: "" };
+    const found = new Map<string, SandboxState>();
+    // What is not a container any more, or not yet, is a trace of one.
+    for (const directories of Object.values(this.#directories))
+      for (const id of await directories.list()) found.set(id, "dead");
+    for (const volume of await this.#engine.listVolumes(labels))
+      found.set(volume.labels[LABEL.sessionId] ?? "", "dead");
+    for (const { name, state, labels: own } of await this.#engine.listContainers(labels))
+      if (own[LABEL.sessionId] === name) found.set(name, stateOf(state));
+    return [...found].filter(([id]) => isId("sandbox", id)).map(([id, state]) => ({ id, state }));
+  }
+
+  async stats(id: string): Promise<SandboxStats> {
+    const living = await this.#living(id);
+    const usage = await this.#engine.usage(id);
+    if (usage === undefined)
+      throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
+    return {
+      ...usage,
+      diskBytes: await this.#usedDisk(id, living),
+      diskLimitBytes: living.notes.limits.diskBytes,
+      oomKills: await this.#countMemoryKills(id, living),
+    };
+  }
+
+  /** An engine forgets what happened long ago; what was counted before still counts. */
+  async #countMemoryKills(id: string, { container, notes }: Living): Promise<number> {
+    const remembered = await this.#engine.countMemoryKills(id, notes.createdAtMs);
+    const before = this.#memoryKills.get(id) ?? (container.outOfMemory ? 1 : 0);
+    const kills = Math.max(before, remembered);
+    this.#memoryKills.set(id, kills);
+    return kills;
+  }
+
+  /** What the sandbox's files take up. A paused one cannot say; then it is what was found before. */
+  async #usedDisk(id: string, { notes }: Living): Promise<number> {
+    if (this.#paused.has(id)) return this.#diskBytes.get(id) ?? 0;
+    const channel = this.#channel(id);
+    try {
+      const inVolumes = await measureDisk(channel, notes, this.#nextProbe());
+      const inRoot = notes.profile === "root" ? await this.#engine.writtenBytes(id) : 0;
+      this.#diskBytes.set(id, inVolumes + inRoot);
+      return inVolumes + inRoot;
+    } finally {
+      channel.close();
+    }
+  }
+
+  async isolation(id: string): Promise<IsolationReport> {
+    const { container, notes } = await this.#living(id);
+    if (this.#paused.has(id))
+      throw new SandboxError("CONFLICT", `the sandbox ${id} is paused; resume it to look inside`);
+    const channel = this.#channel(id);
+    try {
+      const [facts, usage, inside] = await Promise.all([
+        this.#engine.facts(),
+        this.#engine.usage(id),
+        probeInside(channel, this.#nextProbe()),
+      ]);
+      if (usage === undefined) throw hasDied(id);
+      return isolationReport({ notes, container, facts, usage, inside });
+    } finally {
+      channel.close();
+    }
+  }
+
+  async health(): Promise<BackendHealth> {
+    const { connection, runtime } = this.#options;
+    try {
+      const facts = await this.#engine.facts();
+      const checks = [
+        ...engineChecks({
+          facts,
+          architecture: this.#runner.architecture,
+          wantedRuntime: runtime,
+          unprotected: connection.host.startsWith("tcp:") && connection.tls === undefined,
+        }),
+        await this.#workspaceCheck(facts),
+      ];
+      return { usable: checks.every((check) => check.ok || !NEEDED.has(check.name)), checks };
+    } catch (error) {
+      if (!(error instanceof SandboxError)) throw error;
+      const remedy = `start the engine, or set docker.host to where it is (now ${connection.host})`;
+      const check = { name: "engine", ok: false, detail: error.message, remedy };
+      return { usable: false, checks: [check] };
+    }
+  }
+
+  async #workspaceCheck(facts: EngineFacts): Promise<BackendHealth["checks"][number]> {
+    const name = "workspace";
+    const imageId = await this.#engine.anyImage();
+    if (imageId === undefined && this.#chosen === undefined)
+      return { name, ok: true, detail: "is decided when the engine has an image to look with" };
+    try {
+      const { places, why } = await this.#turns.take(ENGINE, () =>
+        this.#choose(facts, imageId ?? ""),
+      );
+      return { name, ok: true, detail: `${places.strategy}: ${why}` };
+    } catch (error) {
+      if (!(error instanceof SandboxError) || error.code === "ENGINE_UNREACHABLE") throw error;
+      return { name, ok: false, detail: error.message, remedy: "set docker.workspace to volume" };
+    }
+  }
+
+  async reachable(): Promise<boolean> {
+    return await this.#engine.answers();
+  }
+
+  async listWorkspaces(): Promise<WorkspaceListing[]> {
+    return await this.#workspaces.list();
+  }
+
+  async destroyWorkspace(id: string): Promise<void> {
+    await this.#workspaces.destroy(id);
+  }
+
+  #labelsOf(id: string): Readonly<Record<string, string>> {
+    return { [LABEL.instance]: this.#options.instance, [LABEL.sessionId]: id };
+  }
+
+  #isOurs(id: string, { labels }: EngineContainer): boolean {
+    return Object.entries(this.#labelsOf(id)).every(([name, value]) => labels[name] === value);
+  }
+
+  #nextProbe(): string {
+    this.#probes += 1;
+    return `probe-${process.pid}-${this.#probes}`;
+  }
+
+  async #living(id: string): Promise<Living> {
+    checkId("sandbox", id);
+    const container = await this.#engine.inspectContainer(id);
+    if (container === undefined || !this.#isOurs(id, container)) {
+      if (await this.#hasTraces(id)) throw hasDied(id);
+      throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
+    }
+    if (!container.running) throw hasDied(id);
+    // Somebody else may have paused or resumed it.
+    if (container.paused) this.#paused.add(id);
+    else this.#paused.delete(id);
+    return { container, notes: readNotes(id, container.labels) };
+  }
+
+  /** Whether anything is left of, or has begun to be, a sandbox of this id. */
+  async #hasTraces(id: string): Promise<boolean> {
+    if ((await this.#engine.inspectContainer(id)) !== undefined) return true;
+    if ((await this.#engine.listVolumes(this.#labelsOf(id))).length > 0) return true;
+    const { bind, shared } = this.#directories;
+    return (await bind.has(id)) || (await shared.has(id));
+  }
+}
+
+function stateOf(state: string): SandboxState {
+  return state === "running" || state === "paused" ? state : "dead";
+}
+
+function hasDied(id: string): SandboxError {
+  return new SandboxError(
+    "SANDBOX_UNREACHABLE",
+    `the sandbox ${id} has died; destroy it and make a new one`,
+  );
+}
+
+/** A create that failed, and could not be cleaned up after: `list` shows what is left. */
+function leftBehind(id: string, error: unknown, left: unknown): SandboxError {
+  const { code, message } =
+    error instanceof SandboxError
+      ? error
+      : { code: "INTERNAL_ERROR" as const, message: String(error) };
+  return new SandboxError(code, `${message} What was made of ${id} is still there; destroy it.`, {
+    cause: new AggregateError([error, left]),
+  });
+}

@@ -1,0 +1,196 @@
+/** What becomes of sandboxes when containers or the engine itself are ended from outside. */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { DockerEngine } from "../../../../../tests/support/docker-engine.ts";
+import { testSandbox } from "../../../../../tests/support/sandbox-machine.ts";
+import type { TestSandbox } from "../../../../../tests/support/sandbox-machine.ts";
+import { LABEL } from "./sandbox-labels.ts";
+import { DockerMachine } from "./testing/docker-machine.ts";
+
+const IMAGE = "test-busybox:latest";
+const unreachable = { code: "ENGINE_UNREACHABLE" };
+
+let parent: string;
+let engine: DockerEngine;
+let machine: DockerMachine;
+
+beforeAll(async () => {
+  parent = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
+  engine = await DockerEngine.start(join(parent, "e"));
+  await engine.importSmallImage(IMAGE, "busybox");
+  machine = await DockerMachine.start({ host: engine.host });
+});
+afterAll(async () => {
+  await machine[Symbol.asyncDispose]();
+  await engine.assertNothingLeft();
+  await engine[Symbol.asyncDispose]();
+  await rm(parent, { recursive: true, force: true });
+});
+
+afterEach(async () => {
+  for (const { id } of await machine.backend.list()) await machine.backend.destroy(id);
+});
+
+async function sandbox(): Promise<TestSandbox> {
+  const { id } = await machine.create();
+  return testSandbox(id, await machine.backend.open(id));
+}
+
+async function expectDead(id: string): Promise<void> {
+  expect(await machine.backend.list()).toContainEqual({ id, state: "dead" });
+  for (const method of ["open", "adopt", "stats", "pause", "isolation"] as const)
+    await expect(machine.backend[method](id)).rejects.toMatchObject({
+      code: "SANDBOX_UNREACHABLE",
+    });
+  await expect(machine.backend.create(machine.spec({ id }))).rejects.toMatchObject({
+    code: "CONFLICT",
+  });
+  await machine.backend.destroy(id);
+  expect(await machine.backend.list()).toEqual([]);
+  await expect(machine.backend.open(id)).rejects.toMatchObject({ code: "SANDBOX_NOT_FOUND" });
+  await engine.assertNothingLeft();
+}
+
+describe("a container", () => {
+  test("that was killed by hand is a dead sandbox, and goes without a trace", async () => {
+    const { id, channel } = await sandbox();
+    await channel.ping();
+    await engine.docker("kill", id);
+    await expect(channel.ping()).rejects.toMatchObject({ code: "SANDBOX_UNREACHABLE" });
+    await expectDead(id);
+  });
+
+  test("that was removed by hand leaves volumes, by which it is found and swept", async () => {
+    const { id, channel } = await sandbox();
+    await engine.docker("rm", "-f", id);
+    expect((await engine.leftovers()).length).toBeGreaterThan(0);
+    await expect(channel.ping()).rejects.toMatchObject({ code: "SANDBOX_NOT_FOUND" });
+    await expectDead(id);
+  });
+
+  test("of another daemon is never touched, whatever its name and labels", async () => {
+    const id = machine.spec().id;
+    await engine.docker(
+      "create",
+      `--name=${id}`,
+      `--label=${LABEL.sessionId}=${id}`,
+      IMAGE,
+      "true",
+    );
+    await machine.backend.destroy(id);
+    expect(await machine.backend.list()).toEqual([]);
+    await expect(machine.backend.create(machine.spec({ id }))).rejects.toMatchObject({
+      code: "CONFLICT",
+    });
+    expect(await engine.leftovers()).toEqual([`container ${id} Created`]);
+    await engine.docker("rm", id);
+  });
+});
+
+test("what a killed daemon had begun is listed as dead, and swept", async () => {
+  const { instance } = machine.options;
+  const [volumeOnly, neverStarted] = [machine.spec().id, machine.spec().id];
+  const labels = (id: string): string[] => [
+    `--label=${LABEL.instance}=${instance}`,
+    `--label=${LABEL.sessionId}=${id}`,
+  ];
+  await engine.docker("volume", "create", ...labels(volumeOnly), `station-sandbox-${volumeOnly}`);
+  await engine.docker("create", `--name=${neverStarted}`, ...labels(neverStarted), IMAGE, "true");
+  // Of the work that goes before: the runner's volume, and the container it is filled through.
+  const role = (name: string): string[] => [
+    `--label=${LABEL.instance}=${instance}`,
+    `--label=${LABEL.role}=${name}`,
+  ];
+  await engine.docker("volume", "create", ...role("runner"), `sandkasten-runner-${instance}-old`);
+  await engine.docker("create", ...role("idle"), IMAGE, "true");
+  expect((await machine.backend.list()).toSorted((a, b) => a.id.localeCompare(b.id))).toEqual(
+    [volumeOnly, neverStarted].toSorted().map((id) => ({ id, state: "dead" })),
+  );
+  for (const id of [volumeOnly, neverStarted]) await machine.backend.destroy(id);
+  await engine.assertNothingLeft();
+});
+
+describe("an engine", () => {
+  test("that is away makes everything unreachable, destroys nothing, and is there again", async () => {
+    const { id, channel, sh } = await sandbox();
+    await sh("cd /tmp; kept=before");
+    await channel.writeFile("kept", Buffer.from("kept"));
+    await engine.stop("SIGKILL");
+
+    const { backend, options } = machine;
+    expect(await backend.reachable()).toBe(false);
+    const outcomes = await Promise.allSettled([
+      backend.list(),
+      backend.listWorkspaces(),
+      backend.create(machine.spec()),
+      backend.destroy(id),
+      backend.destroyWorkspace("wsp_ab"),
+      backend.open(id),
+      backend.adopt(id),
+      backend.pause(id),
+      backend.resume(id),
+      backend.stats(id),
+      backend.isolation(id),
+      options.images.inspect(IMAGE),
+    ]);
+    for (const outcome of outcomes) expect(outcome).toMatchObject({ reason: unreachable });
+    await expect(channel.stat("kept")).rejects.toMatchObject(unreachable);
+    expect(await backend.health()).toMatchObject({
+      usable: false,
+      checks: [{ name: "engine", ok: false, remedy: expect.stringContaining("docker.host") }],
+    });
+
+    await engine.startAgain({ liveRestore: true });
+    expect(await backend.reachable()).toBe(true);
+    expect(await backend.list()).toEqual([{ id, state: "running" }]);
+    // The same shell, reached by a new relay through the channel that was there before.
+    expect(await sh("echo $kept; pwd; cat /workspace/kept")).toMatchObject({
+      stdout: "before\n/tmp\nkept",
+      shellRestarted: false,
+    });
+    channel.close();
+    await backend.destroy(id);
+    await engine.assertNothingLeft();
+  });
+
+  test("that ends its containers leaves dead sandboxes", async () => {
+    const { id } = await sandbox();
+    await engine.stop();
+    await engine.startAgain();
+    await expectDead(id);
+  });
+
+  test("that does not answer at all is found out in time", async () => {
+    process.kill(engine.pid, "SIGSTOP");
+    try {
+      expect(await machine.backend.reachable()).toBe(false);
+    } finally {
+      process.kill(engine.pid, "SIGCONT");
+    }
+    expect(await machine.backend.reachable()).toBe(true);
+  });
+
+  test.each([30, 120, 300])(
+    "that is killed %d ms into a create leaves what can be swept",
+    async (ms) => {
+      const spec = machine.spec();
+      const making = machine.backend.create(spec).then(
+        () => "made",
+        (error: unknown) => error,
+      );
+      await sleep(ms);
+      await engine.stop("SIGKILL");
+      const outcome = await making;
+      if (outcome !== "made") expect(outcome).toMatchObject(unreachable);
+      await engine.startAgain();
+      const listed = (await machine.backend.list()).map(({ id }) => id);
+      expect([[], [spec.id]]).toContainEqual(listed);
+      await machine.backend.destroy(spec.id);
+      expect(await machine.backend.list()).toEqual([]);
+      await engine.assertNothingLeft();
+    },
+  );
+});

@@ -1,0 +1,334 @@
+/**
+ * The images of a Docker engine, and the rules by which sandboxes may be made of them.
+ *
+ * An image's digest here is the id that its engine gives it: a container made of it says the same,
+ * and a tag that was moved shows. A pin (`name@sha256:…`) holds when it is this id, or the digest
+ * under which the registry has the image.
+ *
+ * An engine has images that are none of ours. What the allowlist leaves out is neither shown nor
+ * removed. Garbage is what has lost its name and is ours for certain: root filesystems that we
+ * imported, which we can label, and what this process has pulled by a tag that was moved since.
+ * What was pulled before a restart, or loaded from an archive, is left to `docker image prune`.
+ */
+import { tmpdir } from "node:os";
+import { dirname } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import { imageFailure, invalidImage } from "../../images/image-failure.ts";
+import type { ImagePolicy } from "../../images/local-image-store.ts";
+import type { ImageReference } from "../../images/reference.ts";
+import { DEFAULT_UNPACK_LIMITS } from "../../images/unpack-budget.ts";
+import type {
+  EnsureOptions,
+  ImageInfo,
+  ImageProgress,
+  ImageStore,
+} from "../../ports/image-store.ts";
+import type { DockerConnection } from "./engine-connection.ts";
+import { EngineImages, SOURCE_LABEL } from "./images/engine-images.ts";
+import type { EngineImage } from "./images/engine-images.ts";
+import { findImage } from "./images/find-image.ts";
+import type { FoundImage } from "./images/find-image.ts";
+import { ImageDownloads } from "./images/image-downloads.ts";
+import { ImageImports } from "./images/image-imports.ts";
+import { infoOf } from "./images/image-info.ts";
+import { readName } from "./images/image-names.ts";
+import type { NamedImage } from "./images/image-names.ts";
+import { ImageRules } from "./images/image-rules.ts";
+
+/**
+ * What is done for a session whose image the engine may not have: `never` refuses what is absent,
+ * `missing` pulls that, `always` asks the registry each time. Whoever pulls an image by a call of
+ * its own may do so under each of them.
+ */
+export type PullPolicy = "never" | "missing" | "always";
+
+export interface DockerImageStoreOptions {
+  readonly connection: DockerConnection;
+  /** `insecureRegistries` means nothing here: it is the engine's own setting. */
+  readonly policy: ImagePolicy;
+  readonly pullPolicy: PullPolicy;
+  /** Where `docker login` leaves credentials: `~/.docker`. */
+  readonly dockerConfigDir: string;
+  /** What credential helpers get for an environment, and nothing else; they are looked for on its PATH. */
+  readonly helperEnv?: Readonly<Record<string, string>>;
+  readonly helperTimeoutMs?: number;
+  /** Path of the `xz` program. */
+  readonly xz?: string;
+  /** Has room for the layers of an archive that is imported. */
+  readonly temporaryDir?: string;
+}
+
+const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const DEFAULT_HELPER_TIMEOUT_MS = 15_000;
+const DEFAULT_TRANSFER_TIMEOUT_MS = 30 * 60_000;
+const INSPECTS_AT_ONCE = 8;
+
+export class DockerImageStore implements ImageStore {
+  readonly #engine: EngineImages;
+  readonly #rules: ImageRules;
+  readonly #pullPolicy: PullPolicy;
+  readonly #downloads: ImageDownloads;
+  readonly #imports: ImageImports;
+  /** Ids of what was pulled by a tag, and of what is used by a pin, since this process began. */
+  readonly #pulled = new Set<string>();
+  readonly #pinned = new Set<string>();
+
+  constructor(options: DockerImageStoreOptions) {
+    const { policy, dockerConfigDir } = options;
+    const limits = { ...DEFAULT_UNPACK_LIMITS, ...policy.limits };
+    const timeoutMs = policy.pullTimeoutMs ?? DEFAULT_TRANSFER_TIMEOUT_MS;
+    const engine = new EngineImages(options.connection);
+    this.#engine = engine;
+    this.#rules = new ImageRules(policy.allowedImages);
+    this.#pullPolicy = options.pullPolicy;
+    this.#downloads = new ImageDownloads({
+      engine,
+      dockerConfigDir,
+      helpers: {
+        env: {
+          PATH: DEFAULT_PATH,
+          HOME: dirname(dockerConfigDir),
+          DOCKER_CONFIG: dockerConfigDir,
+          ...options.helperEnv,
+        },
+        timeoutMs: options.helperTimeoutMs ?? DEFAULT_HELPER_TIMEOUT_MS,
+      },
+      timeoutMs,
+      maxBytes: limits.archiveBytes,
+      requireDigests: policy.requireDigests ?? false,
+    });
+    this.#imports = new ImageImports({
+      engine,
+      limits,
+      xz: options.xz ?? "xz",
+      temporaryDir: options.temporaryDir ?? tmpdir(),
+      timeoutMs,
+    });
+  }
+
+  async resolve(name: string): Promise<{ readonly reference: string; readonly requested: string }> {
+    return await guard("resolving a name", async () => {
+      const named = readName(name);
+      const own = await this.#findOwn(named);
+      if (own !== undefined) return { reference: own.reference.canonical, requested: name };
+      const wanted = await this.#admit(named);
+      if (this.#pullPolicy === "never" && (await this.#find(wanted)) === undefined)
+        throw notPresent(wanted);
+      return { reference: wanted.canonical, requested: name };
+    });
+  }
+
+  async ensure(reference: string, options: EnsureOptions = {}): Promise<ImageInfo> {
+    return await guard("getting an image", async () => {
+      const named = readName(reference);
+      const own = await this.#findOwn(named);
+      if (own !== undefined) return infoOf(own.reference.canonical, own.image);
+      const wanted = await this.#admit(named);
+      const present = await this.#find(wanted);
+      if (this.#pullPolicy === "always" || (this.#pullPolicy === "missing" && !present)) {
+        const advice = present && "It is present; the pull policy `missing` would use it as it is.";
+        return await this.#pull(wanted, present, options, advice);
+      }
+      if (present === undefined) throw notPresent(wanted);
+      return this.#infoOfUsed(present);
+    });
+  }
+
+  async pull(
+    reference: string,
+    onProgress?: (progress: ImageProgress) => void,
+  ): Promise<ImageInfo> {
+    return await guard("pulling an image", async () => {
+      const wanted = await this.#admit(readName(reference));
+      const present = await this.#find(wanted);
+      return await this.#pull(wanted, present, onProgress === undefined ? {} : { onProgress });
+    });
+  }
+
+  async importRootfs(
+    reference: string,
+    tarball: string,
+    onProgress?: (progress: ImageProgress) => void,
+  ): Promise<ImageInfo> {
+    return await guard("importing a root filesystem", async () => {
+      const name = this.#importable(reference);
+      await this.#imports.importRootfs(name, tarball, onProgress);
+      return await this.#require(name);
+    });
+  }
+
+  async importOciArchive(
+    reference: string,
+    archive: string,
+    onProgress?: (progress: ImageProgress) => void,
+  ): Promise<ImageInfo> {
+    return await guard("importing an OCI archive", async () => {
+      const name = this.#importable(reference);
+      await this.#imports.importOciArchive(name, archive, onProgress);
+      return await this.#require(name);
+    });
+  }
+
+  async list(): Promise<ImageInfo[]> {
+    return await guard("listing images", async () => {
+      const named = (await this.#engine.list("all"))
+        .map((image) => ({ id: image.id, references: this.#shownNames(image) }))
+        .filter(({ references }) => references.length > 0);
+      const infos: ImageInfo[] = [];
+      for (let at = 0; at < named.length; at += INSPECTS_AT_ONCE) {
+        const some = named.slice(at, at + INSPECTS_AT_ONCE);
+        const found = await Promise.all(some.map(({ id }) => this.#engine.find(id)));
+        for (const [index, image] of found.entries()) {
+          // It is gone by now.
+          if (image === undefined) continue;
+          const references = some[index]?.references ?? [];
+          infos.push(...references.map((name) => infoOf(name, image, { env: false })));
+        }
+      }
+      return infos;
+    });
+  }
+
+  async inspect(reference: string): Promise<ImageInfo> {
+    return await guard("looking at an image", async () => {
+      const named = readName(reference);
+      const own = await this.#findOwn(named);
+      if (own !== undefined) return infoOf(own.reference.canonical, own.image);
+      const wanted = this.#rules.admit(named.wanted) ?? named.wanted;
+      return await this.#require(wanted);
+    });
+  }
+
+  async remove(reference: string): Promise<void> {
+    await guard("removing an image", async () => {
+      const named = readName(reference);
+      const found = (await this.#findOwn(named)) ?? (await this.#find(await this.#admit(named)));
+      if (found === undefined) throw notPresent(named.wanted);
+      const outcome = await this.#engine.remove(found.engineName);
+      if (outcome === "absent") throw notPresent(found.reference);
+      if (outcome === "in use")
+        throw new SandboxError(
+          "CONFLICT",
+          `The image ${found.reference.canonical} is in use by a container. End the sessions that use it, or remove the containers, and try again.`,
+        );
+    });
+  }
+
+  async collectGarbage(
+    inUse: ReadonlySet<string>,
+  ): Promise<{ readonly removed: number; readonly freedBytes: number }> {
+    return await guard("collecting garbage", async () => {
+      let removed = 0;
+      let freedBytes = 0;
+      for (const image of await this.#engine.list("untagged")) {
+        if (!this.#isGarbage(image, inUse)) continue;
+        // The engine keeps what any container, also one that is not ours, is made of.
+        if ((await this.#engine.remove(image.id)) !== "removed") continue;
+        this.#pulled.delete(image.id);
+        removed += 1;
+        // Layers that it shared with others are counted, too: the engine does not tell them apart.
+        freedBytes += image.sizeBytes;
+      }
+      return { removed, freedBytes };
+    });
+  }
+
+  #isGarbage(image: EngineImage, inUse: ReadonlySet<string>): boolean {
+    const { id, tags, digests, labels } = image;
+    if (tags.length > 0 || inUse.has(id) || this.#pinned.has(id)) return false;
+    if (digests.some((name) => this.#rules.isPinned(name))) return false;
+    return this.#pulled.has(id) || labels[SOURCE_LABEL] !== undefined;
+  }
+
+  async #pull(
+    wanted: ImageReference,
+    before: FoundImage | undefined,
+    options: EnsureOptions,
+    advice?: string,
+  ): Promise<ImageInfo> {
+    await this.#downloads.fetch(wanted, options, advice);
+    const found = await this.#find(wanted);
+    if (found === undefined)
+      throw invalidImage(
+        `${wanted.canonical} was pulled, and the engine does not have it by that name. Check the digest; or was it removed at once?`,
+      );
+    const { id } = found.image;
+    if (wanted.digest === undefined && before?.image.id !== id) this.#pulled.add(id);
+    return this.#infoOfUsed(found);
+  }
+
+  #infoOfUsed({ reference, image }: FoundImage): ImageInfo {
+    if (reference.digest !== undefined) this.#pinned.add(image.id);
+    return infoOf(reference.canonical, image);
+  }
+
+  async #require(reference: ImageReference): Promise<ImageInfo> {
+    const found = await this.#find(reference);
+    if (found === undefined) throw notPresent(reference);
+    return infoOf(reference.canonical, found.image);
+  }
+
+  /** Our own image for a shortcut, where it is present and allowed. */
+  async #findOwn(named: NamedImage): Promise<FoundImage | undefined> {
+    if (named.own === undefined || !this.#rules.admitsOwn(named)) return undefined;
+    return await this.#find(named.own);
+  }
+
+  async #find(reference: ImageReference): Promise<FoundImage | undefined> {
+    return await findImage(this.#engine, reference);
+  }
+
+  /** The reference to use for a name. Rejects with INVALID_IMAGE when policy forbids it. */
+  async #admit(named: NamedImage): Promise<ImageReference> {
+    const { own, wanted } = named;
+    const admitted = this.#rules.admit(wanted);
+    if (admitted !== undefined) return admitted;
+    // A pin is also allowed by the name under which the engine has exactly that content.
+    const found = wanted.digest === undefined ? undefined : await this.#find(wanted);
+    if (found?.image.tags.some((tag) => this.#rules.admit(tag) === tag) === true) return wanted;
+    if (own !== undefined && this.#rules.admitsOwn(named)) throw notPresent(own);
+    throw this.#rules.refusal(wanted);
+  }
+
+  /** The names of an image by which it can be asked for. */
+  #shownNames({ tags, digests }: EngineImage): readonly string[] {
+    const isShown = (name: ImageReference): boolean => {
+      const named = readName(name.canonical);
+      return named.own?.canonical === name.canonical
+        ? this.#rules.admitsOwn(named)
+        : this.#rules.admit(name) !== undefined;
+    };
+    return (tags.length > 0 ? tags : digests).filter(isShown).map(({ canonical }) => canonical);
+  }
+
+  /** The name that an import gets: our own images are called so and not like the public ones. */
+  #importable(name: string): ImageReference {
+    const named = readName(name);
+    const isOwn = named.own?.canonical === name;
+    const reference = isOwn && named.own !== undefined ? named.own : named.wanted;
+    if (reference.digest !== undefined)
+      throw invalidImage(
+        `${reference.canonical} cannot be the name of an import: its digest comes from the engine. Leave @sha256:… out.`,
+      );
+    const isAllowed = isOwn
+      ? this.#rules.admitsOwn(named)
+      : this.#rules.admit(reference) === reference;
+    if (!isAllowed) throw this.#rules.refusal(reference);
+    return reference;
+  }
+}
+
+async function guard<T>(doing: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw imageFailure(error, doing);
+  }
+}
+
+function notPresent(wanted: ImageReference): SandboxError {
+  const { canonical } = wanted;
+  return invalidImage(
+    `The image ${canonical} is not present on the Docker engine. Get it with \`sandkasten image pull ${canonical}\` or \`docker pull ${canonical}\`, or import an archive under this name.`,
+  );
+}

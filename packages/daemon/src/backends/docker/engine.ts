@@ -1,0 +1,361 @@
+/**
+ * The containers and volumes of one Docker engine, as its API has them. Every call has a deadline and
+ * names its stage when it fails; the client library's types and errors end here.
+ */
+import type { IncomingMessage } from "node:http";
+import type { SandboxError } from "@sandkasten/protocol";
+import type Docker from "dockerode";
+import { connectEngine } from "./engine-connection.ts";
+import type { DockerConnection } from "./engine-connection.ts";
+import {
+  creationRefusal,
+  engineFailure,
+  engineRefusal,
+  engineUnreachable,
+  startRefusal,
+} from "./engine-errors.ts";
+import type { EngineRefusal } from "./engine-errors.ts";
+import { EngineStream } from "./engine-stream.ts";
+import type {
+  EngineContainer,
+  EngineFacts,
+  EngineUsage,
+  EngineVolume,
+  Labels,
+} from "./engine-view.ts";
+import { containerOf, factsOf, usageOf, volumeOf } from "./engine-view.ts";
+
+const CALL_TIMEOUT_MS = 30_000;
+/** Starting and removing wait for the kernel, which may have much to do. */
+const SLOW_CALL_TIMEOUT_MS = 120_000;
+const PING_TIMEOUT_MS = 3_000;
+const MAX_FILE_BYTES = 64 * 1024;
+
+/** What a container is to be; the fields are those of the engine's API. */
+export type ContainerSettings = Docker.ContainerCreateOptions;
+export type MountSettings = Docker.MountSettings;
+
+/** What makes an exec impossible. */
+export type NoExec = "absent" | "paused" | "not running";
+
+interface CallOptions<R> {
+  readonly timeoutMs?: number;
+  /** What the engine's no means; undefined where that is a failure. */
+  readonly refused?: (refusal: EngineRefusal) => R | undefined;
+  /** The error that the engine's no is here, where it has a meaning of its own. */
+  readonly translate?: (refusal: EngineRefusal, cause: unknown) => SandboxError | undefined;
+}
+
+const absentOn404 = ({ status }: EngineRefusal): "absent" | undefined =>
+  status === 404 ? "absent" : undefined;
+
+export class Engine {
+  readonly connection: DockerConnection;
+  #client: Promise<Docker> | undefined;
+  #patientClient: Promise<Docker> | undefined;
+
+  constructor(connection: DockerConnection) {
+    this.connection = connection;
+  }
+
+  async answers(): Promise<boolean> {
+    const pinged = this.#call("asking whether it is there", (docker) => docker.ping(), {
+      timeoutMs: PING_TIMEOUT_MS,
+    });
+    return await pinged.then(
+      () => true,
+      () => false,
+    );
+  }
+
+  async facts(): Promise<EngineFacts> {
+    return await this.#call("asking what it can do", async (docker) =>
+      factsOf(await docker.version(), await docker.info()),
+    );
+  }
+
+  /** The id of some image that it has, for containers that are never started. */
+  async anyImage(): Promise<string | undefined> {
+    const images = await this.#call("listing images", (docker) => docker.listImages());
+    return images[0]?.Id;
+  }
+
+  /** Gives the container's own id. */
+  async createContainer(settings: ContainerSettings): Promise<string> {
+    const created = await this.#call(
+      "creating the container",
+      (docker) => docker.createContainer(settings),
+      { timeoutMs: SLOW_CALL_TIMEOUT_MS, translate: creationRefusal },
+    );
+    return created.id;
+  }
+
+  async startContainer(name: string): Promise<void> {
+    await this.#call("starting the container", (docker) => docker.getContainer(name).start(), {
+      timeoutMs: SLOW_CALL_TIMEOUT_MS,
+      translate: startRefusal,
+    });
+  }
+
+  async inspectContainer(name: string): Promise<EngineContainer | undefined> {
+    const found = await this.#call(
+      "looking at the container",
+      (docker) => docker.getContainer(name).inspect(),
+      { refused: absentOn404 },
+    );
+    return found === "absent" ? undefined : containerOf(found);
+  }
+
+  /** Those that have all of these labels, in whatever state. */
+  async listContainers(
+    labels: Labels,
+  ): Promise<{ readonly name: string; readonly state: string; readonly labels: Labels }[]> {
+    const filters = { label: labelFilters(labels) };
+    const found = await this.#call("listing containers", (docker) =>
+      docker.listContainers({ all: true, filters }),
+    );
+    return found.map(({ Names, State, Labels: own }) => ({
+      name: (Names[0] ?? "").replace(/^\//u, ""),
+      state: State,
+      labels: own,
+    }));
+  }
+
+  /** With the volumes that have no name of their own. Idempotent. */
+  async removeContainer(name: string): Promise<void> {
+    await this.#call(
+      "removing the container",
+      (docker) => docker.getContainer(name).remove({ force: true, v: true }),
+      {
+        timeoutMs: SLOW_CALL_TIMEOUT_MS,
+        refused: ({ status, message }) => {
+          if (status === 404) return "absent";
+          return status === 409 && message.includes("already in progress") ? "going" : undefined;
+        },
+      },
+    );
+  }
+
+  async pauseContainer(name: string): Promise<void> {
+    await this.#call("pausing the container", (docker) => docker.getContainer(name).pause(), {
+      refused: ({ message }) => (message.includes("already paused") ? "already" : undefined),
+    });
+  }
+
+  async resumeContainer(name: string): Promise<void> {
+    await this.#call("resuming the container", (docker) => docker.getContainer(name).unpause(), {
+      refused: ({ message }) => (message.includes("is not paused") ? "already" : undefined),
+    });
+  }
+
+  async usage(name: string): Promise<EngineUsage | undefined> {
+    const options = { stream: false as const, "one-shot": true };
+    const found = await this.#call(
+      "measuring the container",
+      (docker) => docker.getContainer(name).stats(options),
+      { refused: absentOn404 },
+    );
+    return found === "absent" ? undefined : usageOf(found);
+  }
+
+  /** How often the kernel killed something in a container for want of memory, as far as the engine remembers. */
+  async countMemoryKills(name: string, sinceMs: number): Promise<number> {
+    const options = {
+      since: Math.floor(sinceMs / 1000),
+      until: Math.floor(Date.now() / 1000),
+      filters: { container: [name], event: ["oom"] },
+    };
+    return await this.#call("asking what happened", async (docker) => {
+      let lines = 0;
+      for await (const chunk of (await docker.getEvents(options)) as AsyncIterable<Buffer>)
+        lines += chunk.toString().split("\n").length - 1;
+      return lines;
+    });
+  }
+
+  /** What the container wrote outside of its volumes. */
+  async writtenBytes(name: string): Promise<number> {
+    const found = await this.#call("measuring the container", (docker) =>
+      docker.getContainer(name).inspect({ size: true } as object),
+    );
+    return (found as { readonly SizeRw?: number }).SizeRw ?? 0;
+  }
+
+  /** An existing volume of that name is given as it is. Without a name the engine makes one up. */
+  async createVolume(name: string | undefined, labels: Labels): Promise<EngineVolume> {
+    const wanted = { ...(name !== undefined && { Name: name }), Labels: { ...labels } };
+    return volumeOf(
+      await this.#call("creating a volume", async (docker) => {
+        // What the engine answers is lost in the library, so it is asked again.
+        const { name: given } = (await docker.createVolume(wanted)) as unknown as {
+          readonly name: string;
+        };
+        return await docker.getVolume(given).inspect();
+      }),
+    );
+  }
+
+  async inspectVolume(name: string): Promise<EngineVolume | undefined> {
+    const found = await this.#call(
+      "looking at a volume",
+      (docker) => docker.getVolume(name).inspect(),
+      { refused: absentOn404 },
+    );
+    return found === "absent" ? undefined : volumeOf(found);
+  }
+
+  async listVolumes(labels: Labels): Promise<EngineVolume[]> {
+    const filters = { label: labelFilters(labels) };
+    const { Volumes } = await this.#call("listing volumes", (docker) =>
+      docker.listVolumes({ filters }),
+    );
+    return ((Volumes as typeof Volumes | null) ?? []).map(volumeOf);
+  }
+
+  async removeVolume(name: string): Promise<"removed" | "absent" | "in use"> {
+    return await this.#call(
+      "removing a volume",
+      async (docker) => {
+        await docker.getVolume(name).remove();
+        return "removed" as const;
+      },
+      {
+        refused: ({ status }) =>
+          status === 404 ? "absent" : status === 409 ? "in use" : undefined,
+      },
+    );
+  }
+
+  /** Unpacks an archive in a container, which need not run. */
+  async putArchive(name: string, directory: string, archive: Buffer): Promise<void> {
+    await this.#call(
+      "putting files into a volume",
+      (docker) => docker.getContainer(name).putArchive(archive, { path: directory }),
+      { timeoutMs: SLOW_CALL_TIMEOUT_MS },
+    );
+  }
+
+  /** What a path in a container is, without following a link in its last part. */
+  async kindOf(name: string, path: string): Promise<"directory" | "absent" | "other"> {
+    return await this.#call(
+      "looking into the image",
+      async (docker) => {
+        const answer: unknown = await docker.getContainer(name).infoArchive({ path });
+        return kindOfAnswer(answer);
+      },
+      // A link that leads in a circle is all that the engine stumbles over.
+      {
+        refused: (refusal) =>
+          absentOn404(refusal) ?? (refusal.status === 500 ? "other" : undefined),
+      },
+    );
+  }
+
+  /** An archive of a small file in a container, which need not run; undefined when there is none. */
+  async getArchive(name: string, path: string): Promise<Buffer | undefined> {
+    const archive = await this.#call(
+      "reading from a container",
+      async (docker) => {
+        const stream = await docker.getContainer(name).getArchive({ path });
+        const chunks: Buffer[] = [];
+        let bytes = 0;
+        for await (const chunk of stream as AsyncIterable<Buffer>) {
+          bytes += chunk.length;
+          if (bytes > MAX_FILE_BYTES) break;
+          chunks.push(chunk);
+        }
+        return Buffer.concat(chunks);
+      },
+      { refused: absentOn404 },
+    );
+    return archive === "absent" ? undefined : archive;
+  }
+
+  /**
+   * Starts a program in a running container and gives its standard streams. The signal ends the
+   * attempt, not the streams.
+   */
+  async exec(
+    name: string,
+    options: Docker.ExecCreateOptions,
+    signal: AbortSignal,
+  ): Promise<EngineStream | NoExec> {
+    this.#patientClient ??= connectEngine(this.connection);
+    const docker = await this.#patientClient;
+    let doing = "creating an exec";
+    const given = Promise.withResolvers<never>();
+    const giveUp = (): void => given.reject(engineUnreachable(doing, signal.reason));
+    signal.addEventListener("abort", giveUp, { once: true });
+    try {
+      signal.throwIfAborted();
+      const streams = { AttachStdin: true, AttachStdout: true, AttachStderr: true, Tty: false };
+      const created = docker.getContainer(name).exec({ ...options, ...streams });
+      const exec = await Promise.race([created, given.promise]);
+      doing = "attaching to an exec";
+      const started = exec.start({ hijack: true, stdin: true });
+      // It may come although nobody waits any more.
+      started.then(
+        (late) => signal.aborted && late.destroy(),
+        () => undefined,
+      );
+      return new EngineStream(await Promise.race([started, given.promise]));
+    } catch (error) {
+      const reason = noExecReason(engineRefusal(error));
+      if (reason !== undefined) return reason;
+      throw engineFailure(error, doing);
+    } finally {
+      signal.removeEventListener("abort", giveUp);
+      given.promise.catch(() => undefined);
+    }
+  }
+
+  async #call<T, R = never>(
+    doing: string,
+    work: (docker: Docker) => Promise<T>,
+    { timeoutMs = CALL_TIMEOUT_MS, refused, translate }: CallOptions<R> = {},
+  ): Promise<T | R> {
+    this.#client ??= connectEngine(this.connection, SLOW_CALL_TIMEOUT_MS);
+    // The library waits for ever when a connection breaks in the middle of an answer.
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(
+      () => late.reject(new Error(`no answer within ${timeoutMs / 1000} s`)),
+      timeoutMs,
+    );
+    try {
+      return await Promise.race([work(await this.#client), late.promise]);
+    } catch (error) {
+      const refusal = engineRefusal(error);
+      const meaning = refusal && refused?.(refusal);
+      if (meaning !== undefined) return meaning;
+      throw (refusal && translate?.(refusal, error)) ?? engineFailure(error, doing);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+function labelFilters(labels: Labels): string[] {
+  return Object.entries(labels).map(([name, value]) => (value === "" ? name : `${name}=${value}`));
+}
+
+function noExecReason(refusal: EngineRefusal | undefined): NoExec | undefined {
+  if (refusal?.status === 404) return "absent";
+  if (
+    refusal === undefined ||
+    !/container .* (?:is|not)|paused|not running/iu.test(refusal.message)
+  )
+    return undefined;
+  return /paused/iu.test(refusal.message) ? "paused" : "not running";
+}
+
+/** The engine answers with a header, in which Go's mode bits are. */
+function kindOfAnswer(answer: unknown): "directory" | "other" {
+  const response = answer as IncomingMessage;
+  response.resume();
+  const text = Buffer.from(
+    String(response.headers["x-docker-container-path-stat"]),
+    "base64",
+  ).toString();
+  const { mode } = JSON.parse(text) as { readonly mode: number };
+  return mode >= 2 ** 31 ? "directory" : "other";
+}

@@ -1,0 +1,49 @@
+/** A container that is never started: a way to look at, and to write, what the engine can mount. */
+import { randomBytes } from "node:crypto";
+import { mountOf } from "./container-settings.ts";
+import type { MountSource } from "./container-settings.ts";
+import type { Engine } from "./engine.ts";
+import { LABEL } from "./sandbox-labels.ts";
+
+export interface IdleContainer {
+  readonly instance: string;
+  /** Any image: nothing of it is run. */
+  readonly imageId: string;
+  readonly source: MountSource;
+}
+
+const ROLE = "idle";
+
+export async function withIdleContainer<T>(
+  engine: Engine,
+  { instance, imageId, source }: IdleContainer,
+  /** Is told the container's name, and where in it the source is mounted. */
+  act: (name: string, directory: string) => Promise<T>,
+): Promise<T> {
+  const unique = randomBytes(8).toString("hex");
+  const name = `sandkasten-idle-${instance}-${unique}`;
+  // SECURITY: threat A15: at a place that no image can have made a link of.
+  const directory = `/sandkasten-${unique}`;
+  try {
+    await engine.createContainer({
+      name,
+      Image: imageId,
+      Entrypoint: ["never"],
+      Labels: { [LABEL.instance]: instance, [LABEL.role]: ROLE },
+      HostConfig: {
+        NetworkMode: "none",
+        ReadonlyRootfs: true,
+        Mounts: [mountOf(source, directory)],
+      },
+    });
+    return await act(name, directory);
+  } finally {
+    await engine.removeContainer(name);
+  }
+}
+
+/** Removes those that a daemon left when it was killed. */
+export async function removeIdleContainers(engine: Engine, instance: string): Promise<void> {
+  const left = await engine.listContainers({ [LABEL.instance]: instance, [LABEL.role]: ROLE });
+  for (const { name } of left) await engine.removeContainer(name);
+}

@@ -1,0 +1,75 @@
+/** Reads archives before an engine gets them, which sets itself no limits. */
+import type { FileHandle } from "node:fs/promises";
+import { decompress } from "../../../images/decompress.ts";
+import { invalidImage } from "../../../images/image-failure.ts";
+import { readTar } from "../../../images/tar-reader.ts";
+import type { UnpackBudget } from "../../../images/unpack-budget.ts";
+
+export interface ArchiveContext {
+  readonly budget: UnpackBudget;
+  /** Path of the `xz` program. */
+  readonly xz: string;
+}
+
+export interface CheckedArchive {
+  /** Bytes after decompression, to the end of the file. */
+  readonly sizeBytes: number;
+  readonly entries: number;
+  /** It holds an image in the form of OCI, and is no root filesystem. */
+  readonly isImage: boolean;
+}
+
+/**
+ * Reads an archive to its end and counts.
+ *
+ * SECURITY: an endless stream, a file of holes or millions of entries would fill the engine's disk
+ * (threats 20, 21, 34). Guarded by docker-imports.test.ts.
+ */
+export async function checkArchive(
+  file: FileHandle,
+  { budget, xz }: ArchiveContext,
+  endMarker: "required" | "optional",
+): Promise<CheckedArchive> {
+  let sizeBytes = 0;
+  const bytes = budget.metered(decompress(file, { xz }));
+  const counted = {
+    next: async (): Promise<IteratorResult<Buffer>> => {
+      const next = await bytes.next();
+      if (next.done !== true) sizeBytes += next.value.length;
+      return next;
+    },
+    [Symbol.asyncIterator]: () => counted,
+  };
+  let entries = 0;
+  const top = new Set<string>();
+  try {
+    for await (const { path, sizeBytes: fileBytes } of readTar(counted, { endMarker })) {
+      budget.spendEntry();
+      budget.checkFile(path, fileBytes);
+      entries += 1;
+      const name = path.replace(/^\.?\//, "").split("/")[0] ?? "";
+      if (name === "oci-layout" || name === "blobs") top.add(name);
+    }
+    // What stands behind the end marker is sent as well.
+    while ((await counted.next()).done !== true);
+  } finally {
+    await bytes.return(undefined);
+  }
+  return { sizeBytes, entries, isImage: top.size === 2 };
+}
+
+/** The archive without its compression, which must come to what was counted. */
+export async function* plainArchive(
+  file: FileHandle,
+  { sizeBytes }: CheckedArchive,
+  { xz, onRead }: { readonly xz: string; readonly onRead?: (bytes: number) => void },
+): AsyncGenerator<Buffer> {
+  let sent = 0;
+  for await (const chunk of decompress(file, { xz, ...(onRead !== undefined && { onRead }) })) {
+    sent += chunk.length;
+    if (sent > sizeBytes) break;
+    yield chunk;
+  }
+  if (sent !== sizeBytes)
+    throw invalidImage("The archive was changed while it was being read. Import it again.");
+}

@@ -1,0 +1,248 @@
+/** The images of one Docker engine, as its API has them. */
+import { Readable } from "node:stream";
+import type Docker from "dockerode";
+import type { ImageReference } from "../../../images/reference.ts";
+import { connectEngine } from "../engine-connection.ts";
+import type { DockerConnection } from "../engine-connection.ts";
+import { engineFailure, engineRefusal, engineUnreachable } from "../engine-errors.ts";
+import type { EngineRefusal } from "../engine-errors.ts";
+import { EngineWorkFailed, readEvents } from "./engine-events.ts";
+import type { EngineEvent } from "./engine-events.ts";
+import { engineRepository, readEngineName } from "./image-names.ts";
+import type { RegistryCredentials } from "./registry-credentials.ts";
+
+/** What an engine has under one id. */
+export interface EngineImage {
+  /** `sha256:…`: what the engine knows the content by, and what containers made of it say. */
+  readonly id: string;
+  /** Its names `repository:tag`. */
+  readonly tags: readonly ImageReference[];
+  /** Its names `repository@sha256:…`, which it has by having been pulled or pushed. */
+  readonly digests: readonly ImageReference[];
+  readonly labels: Readonly<Record<string, string>>;
+  readonly sizeBytes: number;
+}
+
+export interface EngineImageDetails extends EngineImage {
+  /** `NAME=value`, as the image has it. */
+  readonly env: readonly string[];
+  /** When it got its name here, or else when it was made. */
+  readonly createdAtMs: number;
+}
+
+export interface PullOptions {
+  readonly credentials: RegistryCredentials | undefined;
+  readonly signal: AbortSignal;
+  /** Ends the pull when it throws. */
+  readonly onEvent: (event: EngineEvent) => void;
+}
+
+/** Marks the root filesystems that we imported; what comes as an image cannot be marked. */
+export const SOURCE_LABEL = "sandkasten.source";
+
+const CALL_TIMEOUT_MS = 30_000;
+
+export class EngineImages {
+  readonly #connection: DockerConnection;
+  #client: Promise<Docker> | undefined;
+  #patientClient: Promise<Docker> | undefined;
+
+  constructor(connection: DockerConnection) {
+    this.#connection = connection;
+  }
+
+  /** The image of a name that begins with a registry, or of an id. */
+  async find(name: string): Promise<EngineImageDetails | undefined> {
+    const found = await this.#call(
+      "looking at an image",
+      async (docker): Promise<Inspected> => (await docker.getImage(name).inspect()) as Inspected,
+      ({ status }) => (status === 404 ? "absent" : undefined),
+    );
+    if (found === "absent") return undefined;
+    const { Id, RepoTags, RepoDigests, Config, Size, Created, Metadata } = found;
+    return {
+      id: Id,
+      ...namesOf(RepoTags, RepoDigests),
+      labels: Config?.Labels ?? {},
+      sizeBytes: Size,
+      env: Config?.Env ?? [],
+      createdAtMs: timeOf(Metadata?.LastTagTime) || timeOf(Created),
+    };
+  }
+
+  /** All images, or those without a tag. */
+  async list(which: "all" | "untagged"): Promise<EngineImage[]> {
+    const filters = which === "all" ? {} : { filters: { dangling: ["true"] } };
+    const found = await this.#call("listing images", (docker) => docker.listImages(filters));
+    return found.map(({ Id, RepoTags, RepoDigests, Labels, Size }) => ({
+      id: Id,
+      ...namesOf(RepoTags, RepoDigests),
+      labels: (Labels as typeof Labels | null) ?? {},
+      sizeBytes: Size,
+    }));
+  }
+
+  /** Takes a name away, and the image with its last one. An image that a container is made of stays. */
+  async remove(nameOrId: string): Promise<"removed" | "absent" | "in use"> {
+    return await this.#call(
+      "removing an image",
+      async (docker) => {
+        await docker.getImage(nameOrId).remove();
+        return "removed" as const;
+      },
+      ({ status }) => (status === 404 ? "absent" : status === 409 ? "in use" : undefined),
+    );
+  }
+
+  /** Rejects with EngineWorkFailed when the engine says that it cannot. */
+  async pull(
+    reference: ImageReference,
+    { credentials, signal, onEvent }: PullOptions,
+  ): Promise<void> {
+    const doing = "pulling an image";
+    const open = async (docker: Docker, abortSignal: AbortSignal): Promise<Answer> =>
+      await docker.createImage(credentials, {
+        fromImage: engineRepository(reference),
+        tag: reference.digest ?? reference.tag,
+        abortSignal,
+      });
+    let isDone = false;
+    for await (const event of this.#follow(doing, open, signal)) {
+      isDone ||= event.status.startsWith("Status: ");
+      onEvent(event);
+    }
+    if (!isDone) throw engineUnreachable(doing, brokenOff());
+  }
+
+  /** Makes an image of a root filesystem. Rejects with EngineWorkFailed when the engine cannot. */
+  async importRootfs(
+    reference: ImageReference,
+    tarball: AsyncGenerator<Buffer>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const changes = `LABEL ${SOURCE_LABEL}=rootfs`;
+    await this.#upload(
+      "importing an image",
+      tarball,
+      (docker, body, abortSignal) =>
+        docker.importImage(body, {
+          repo: engineRepository(reference),
+          tag: reference.tag,
+          changes,
+          abortSignal,
+        }),
+      ({ status }) => status.startsWith("sha256:"),
+      signal,
+    );
+  }
+
+  /** Loads an archive in the form of `docker save`. Rejects with EngineWorkFailed when the engine cannot. */
+  async load(archive: AsyncGenerator<Buffer>, signal: AbortSignal): Promise<void> {
+    await this.#upload(
+      "loading an image",
+      archive,
+      (docker, body, abortSignal) => docker.loadImage(body, { abortSignal }),
+      ({ status }) => status.startsWith("Loaded image"),
+      signal,
+    );
+  }
+
+  async #upload(
+    doing: string,
+    content: AsyncGenerator<Buffer>,
+    send: (docker: Docker, body: Readable, signal: AbortSignal) => Promise<Answer>,
+    isLast: (event: EngineEvent) => boolean,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const body = Readable.from(content, { objectMode: false });
+    let isDone = false;
+    try {
+      const open = async (docker: Docker, abortSignal: AbortSignal): Promise<Answer> =>
+        await send(docker, body, abortSignal);
+      for await (const event of this.#follow(doing, open, signal)) isDone ||= isLast(event);
+      if (!isDone) throw engineUnreachable(doing, brokenOff());
+    } catch (error) {
+      // What was read badly is why the engine got no more of it.
+      throw body.errored ?? error;
+    } finally {
+      body.destroy();
+    }
+  }
+
+  /** What the engine tells while it does something that takes long. */
+  async *#follow(
+    doing: string,
+    open: (docker: Docker, signal: AbortSignal) => Promise<Answer>,
+    signal: AbortSignal,
+  ): AsyncGenerator<EngineEvent> {
+    this.#patientClient ??= connectEngine(this.#connection);
+    // An engine goes on with a pull as long as somebody listens.
+    const left = new AbortController();
+    try {
+      const answer = await open(await this.#patientClient, AbortSignal.any([signal, left.signal]));
+      yield* readEvents(answer as AsyncIterable<Buffer>, doing);
+    } catch (error) {
+      const refusal = engineRefusal(error);
+      if (refusal !== undefined) throw new EngineWorkFailed(refusal.message);
+      throw error instanceof EngineWorkFailed ? error : engineFailure(error, doing);
+    } finally {
+      left.abort();
+    }
+  }
+
+  /** @param refused - What the engine's no means; undefined where that is a failure. */
+  async #call<T, R = never>(
+    doing: string,
+    work: (docker: Docker) => Promise<T>,
+    refused: (refusal: EngineRefusal) => R | undefined = () => undefined,
+  ): Promise<T | R> {
+    this.#client ??= connectEngine(this.#connection, CALL_TIMEOUT_MS);
+    // The library waits for ever when a connection breaks in the middle of an answer.
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(() => late.reject(new Error("no answer")), CALL_TIMEOUT_MS);
+    try {
+      return await Promise.race([work(await this.#client), late.promise]);
+    } catch (error) {
+      const refusal = engineRefusal(error);
+      const meaning = refusal && refused(refusal);
+      if (meaning !== undefined) return meaning;
+      throw engineFailure(error, doing);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+type Answer = NodeJS.ReadableStream;
+
+/** What engines really say: fields may be missing that the library promises. */
+interface Inspected {
+  readonly Id: string;
+  readonly RepoTags?: readonly string[] | null;
+  readonly RepoDigests?: readonly string[] | null;
+  readonly Config?: {
+    readonly Env?: readonly string[] | null;
+    readonly Labels?: Readonly<Record<string, string>> | null;
+  } | null;
+  readonly Size: number;
+  readonly Created?: string;
+  readonly Metadata?: { readonly LastTagTime?: string };
+}
+
+function namesOf(
+  tags: readonly string[] | null | undefined,
+  digests: readonly string[] | null | undefined,
+): Pick<EngineImage, "tags" | "digests"> {
+  const read = (names: readonly string[] | null | undefined): ImageReference[] =>
+    (names ?? []).map(readEngineName).filter((reference) => reference !== undefined);
+  return { tags: read(tags), digests: read(digests) };
+}
+
+/** 0 for the times that mean none: before the epoch, as reproducible builds and engines write. */
+function timeOf(text: string | undefined): number {
+  return Math.max(0, Date.parse(text ?? "") || 0);
+}
+
+function brokenOff(): Error {
+  return new Error("the answer ended before the work was done");
+}

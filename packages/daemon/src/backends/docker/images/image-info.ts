@@ -1,0 +1,27 @@
+/** Tells of an engine's image what a store tells of images. */
+import { parseConfig } from "../../../images/oci-manifest.ts";
+import type { ImageInfo } from "../../../ports/image-store.ts";
+import { SOURCE_LABEL } from "./engine-images.ts";
+import type { EngineImageDetails } from "./engine-images.ts";
+
+export function infoOf(
+  reference: string,
+  image: EngineImageDetails,
+  include: { readonly env: boolean } = { env: true },
+): ImageInfo {
+  const { id, labels, digests, sizeBytes, createdAtMs, env } = image;
+  return {
+    reference,
+    digest: id,
+    source:
+      labels[SOURCE_LABEL] !== undefined
+        ? "rootfs"
+        : digests.length > 0
+          ? "registry"
+          : "oci-archive",
+    sizeBytes,
+    createdAtMs,
+    // An image with an impossible environment must not spoil the list of all.
+    env: include.env ? parseConfig({ config: { Env: env } }, "").env : {},
+  };
+}

@@ -1,0 +1,60 @@
+/**
+ * What the name of an image means on a Docker engine.
+ *
+ * A shortcut (`python`, `sandbox-runtime:python`) has two meanings: our own image of that purpose,
+ * which is built on an engine and called `sandbox-runtime:base|python|node` there, and the public
+ * image that the one table of shortcuts names. Ours is meant where the engine has it. It is in no
+ * registry, so it is never asked for in one; where it is missing the public image takes its place.
+ */
+import { shortcutTarget } from "../../../images/aliases.ts";
+import { invalidImage } from "../../../images/image-failure.ts";
+import { HOST_REFERENCE, parseReference } from "../../../images/reference.ts";
+import type { ImageReference } from "../../../images/reference.ts";
+
+const OWN_IMAGES = ["sandbox-runtime:base", "sandbox-runtime:python", "sandbox-runtime:node"];
+
+/** Our own images by the public image that stands in for them. */
+const OWN_BY_TARGET: ReadonlyMap<string | undefined, string> = new Map(
+  OWN_IMAGES.map((name) => [shortcutTarget(name), name]),
+);
+
+export interface NamedImage {
+  /** Our own image, which is meant where it is present. */
+  readonly own: ImageReference | undefined;
+  readonly wanted: ImageReference;
+}
+
+/**
+ * SECURITY: every name that reaches the engine went through here, so that it cannot be read as
+ * another call of its API or as a path (threat 37). Guarded by image-names.test.ts.
+ */
+export function readName(name: string): NamedImage {
+  const wanted = parseReference(name);
+  if (wanted.canonical === HOST_REFERENCE)
+    throw invalidImage(
+      `"host" is the machine's own image, and sandboxes on Docker cannot be made of it. Use a shortcut (python) or the name of an image.`,
+    );
+  const own = wanted.shortcut ? OWN_BY_TARGET.get(wanted.canonical) : undefined;
+  return { own: own === undefined ? undefined : readEngineName(own), wanted };
+}
+
+/**
+ * The repository as only one thing can be meant by it.
+ *
+ * SECURITY: engines read `sha256:…` and the like as ids, by which an image could be had under a name
+ * that nobody allowed; with its registry before it a name is a name (threat 37). Guarded by
+ * docker-image-store.test.ts.
+ */
+export function engineRepository({ registry, repository }: ImageReference): string {
+  if (registry !== undefined) return repository;
+  return repository.includes("/") ? `docker.io/${repository}` : `docker.io/library/${repository}`;
+}
+
+/** A name that the engine gave, which is no shortcut; undefined when we cannot call an image that. */
+export function readEngineName(name: string): ImageReference | undefined {
+  try {
+    return parseReference(name.includes("/") ? name : `docker.io/${name}`);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,172 @@
+/** Looks at how a container is really held: what the engine says, and what is found from inside. */
+import type { IsolationFact, IsolationReport } from "../../ports/backend.ts";
+import { insideFacts } from "../container/probe.ts";
+import type { Probe } from "../container/probe.ts";
+import { isCurrent } from "../container/runtime-versions.ts";
+import type { RuntimeKind } from "../container/runtime-versions.ts";
+import type { EngineContainer, EngineFacts, EngineUsage } from "./engine-view.ts";
+import type { SandboxNotes } from "./sandbox-labels.ts";
+
+export interface Measurements {
+  readonly notes: SandboxNotes;
+  readonly container: EngineContainer;
+  readonly facts: EngineFacts;
+  readonly usage: EngineUsage;
+  /** The inside view is a claim of the sandbox; where the engine can tell the same, it is the engine that counts. */
+  readonly inside: Probe;
+}
+
+/** Without one of these a sandbox is weakly held. */
+const WALLS = [
+  "user_namespace",
+  "pid_namespace",
+  "mount_namespace",
+  "network_namespace",
+  "ipc_namespace",
+  "uts_namespace",
+  "seccomp",
+  "no_new_privileges",
+  "code_capabilities",
+  "no_network",
+  "memory_limit",
+  "pids_limit",
+  "cpu_limit",
+  "disk_quota",
+];
+
+export function isolationReport(measured: Measurements): IsolationReport {
+  const { notes, container, facts: engine, inside } = measured;
+  const kind = runtimeKind(container, engine);
+  const version = kind === "runc" ? (engine.runcVersion ?? "unknown") : "of unknown version";
+  const runtime = `${kind} ${version}`;
+  const facts = [
+    ...namespaceFacts(measured),
+    ...identityFacts(inside),
+    ...insideFacts(notes.profile, inside),
+    ...limitFacts(measured),
+    {
+      name: "init_hidden",
+      enforced: inside.pid_one !== "runner",
+      measured: `the name of PID 1: ${inside.pid_one}`,
+    },
+    {
+      name: "own_kernel",
+      enforced: kind === "runsc" && inside.kernel !== engine.kernel,
+      measured: `kernel ${inside.kernel} inside, ${engine.kernel} outside`,
+    },
+    {
+      name: "runtime_current",
+      enforced: kind === "runc" && isCurrent(kind, version),
+      measured: runtime,
+    },
+  ];
+  return {
+    tier: tierOf(notes, kind, facts),
+    runtime: `Docker ${engine.version} with ${runtime}`,
+    facts,
+  };
+}
+
+function runtimeKind({ runtime }: EngineContainer, engine: EngineFacts): RuntimeKind {
+  const name = runtime === "" ? engine.defaultRuntime : runtime;
+  if (name.includes("runsc")) return "runsc";
+  return name.includes("crun") ? "crun" : "runc";
+}
+
+function tierOf(
+  { profile }: SandboxNotes,
+  kind: RuntimeKind,
+  facts: readonly IsolationFact[],
+): IsolationReport["tier"] {
+  const holds = (name: string): boolean =>
+    facts.some((fact) => fact.name === name && fact.enforced);
+  // With a kernel of its own between it and the host, the walls of the host's kernel come second.
+  if (kind === "runsc" && holds("own_kernel") && holds("memory_limit")) return "strong";
+  const walls = profile === "restricted" ? [...WALLS, "code_user", "init_protected"] : WALLS;
+  return walls.every(holds) ? "standard" : "weak";
+}
+
+/** The engine makes a namespace of its own wherever it is not told to share one. */
+function namespaceFacts({ container, inside }: Measurements): IsolationFact[] {
+  const { pidMode, ipcMode, utsMode, networkMode } = container.settings;
+  const own = (name: string, mode: string, shared: boolean): IsolationFact => ({
+    name: `${name}_namespace`,
+    enforced: !shared,
+    measured: `the engine says: ${mode === "" ? "its own" : mode}`,
+  });
+  const isShared = (mode: string): boolean => mode === "host" || mode.startsWith("container:");
+  const uidMap = inside.uid_map.replaceAll(/\s+/gu, " ");
+  return [
+    {
+      name: "user_namespace",
+      // All ids, and each its own, is how a machine without namespaces looks.
+      enforced: !/^0 0 4294967295$/u.test(uidMap),
+      measured: `uid_map ${uidMap}`,
+    },
+    own("pid", pidMode, isShared(pidMode)),
+    own("mount", "", false),
+    own("network", networkMode, isShared(networkMode)),
+    own("ipc", ipcMode, isShared(ipcMode)),
+    own("uts", utsMode, isShared(utsMode)),
+  ];
+}
+
+function identityFacts(inside: Probe): IsolationFact[] {
+  const codeUid = inside.uid.split(/\s+/u)[0] ?? "";
+  return [
+    {
+      name: "unique_ids",
+      // Even an engine that remaps users gives all containers the same ids.
+      enforced: false,
+      measured: "all containers of the engine have the same user ids",
+    },
+    {
+      name: "seccomp",
+      enforced: inside.seccomp === "2",
+      measured: `mode ${inside.seccomp} inside`,
+    },
+    {
+      name: "no_new_privileges",
+      enforced: inside.no_new_privs === "1",
+      measured: `${inside.no_new_privs} inside`,
+    },
+    {
+      name: "code_user",
+      enforced: codeUid !== "0",
+      measured: `code runs as uid ${codeUid} inside`,
+    },
+  ];
+}
+
+/** What the kernel says it enforces, by way of the engine, not what was asked for. */
+function limitFacts({ notes, container, usage, inside }: Measurements): IsolationFact[] {
+  const { limits } = notes;
+  const cpuMillicores = container.settings.nanoCpus / 1_000_000;
+  return [
+    {
+      name: "memory_limit",
+      enforced: usage.memoryLimitBytes > 0 && usage.memoryLimitBytes <= limits.memoryBytes,
+      measured: `${usage.memoryLimitBytes} bytes`,
+    },
+    {
+      name: "pids_limit",
+      enforced: usage.pidsLimit > 0 && usage.pidsLimit <= limits.pids,
+      measured: `${usage.pidsLimit} processes`,
+    },
+    {
+      name: "cpu_limit",
+      enforced: cpuMillicores > 0 && cpuMillicores <= limits.cpuMillicores,
+      measured: `${cpuMillicores} millicores`,
+    },
+    {
+      name: "own_kernel_counts",
+      enforced: false,
+      measured: "inotify instances and message queues count for all containers of the same user",
+    },
+    {
+      name: "disk_quota",
+      enforced: inside.workspace_bytes > 0 && inside.workspace_bytes <= limits.diskBytes,
+      measured: `the workspace is on a disk of ${inside.workspace_bytes} bytes, which it shares`,
+    },
+  ];
+}

@@ -1,0 +1,71 @@
+/** Persistent workspaces: volumes with a label, under whatever strategy sandboxes have their own. */
+import { SandboxError } from "@sandkasten/protocol";
+import type { WorkspaceListing, WorkspaceSpec } from "../../ports/backend.ts";
+import { checkWorkspaceLimits } from "../container/limits.ts";
+import { checkId } from "../container/sandbox-ids.ts";
+import type { MountSource } from "./container-settings.ts";
+import type { Engine } from "./engine.ts";
+import { LABEL } from "./sandbox-labels.ts";
+
+export class PersistentWorkspaces {
+  readonly #engine: Engine;
+  readonly #instance: string;
+
+  constructor(engine: Engine, instance: string) {
+    this.#engine = engine;
+    this.#instance = instance;
+  }
+
+  /** @throws SandboxError `INVALID_REQUEST` when no such workspace can be. */
+  check(workspace: WorkspaceSpec): void {
+    checkId("workspace", workspace.id);
+    checkWorkspaceLimits(workspace);
+  }
+
+  /** One that exists keeps its labels, and so its size. */
+  async make({ id, diskBytes }: WorkspaceSpec): Promise<MountSource> {
+    const { name, labels } = await this.#engine.createVolume(nameOf(id), {
+      [LABEL.instance]: this.#instance,
+      [LABEL.workspaceId]: id,
+      [LABEL.diskBytes]: String(diskBytes),
+    });
+    // SECURITY: threat A13: a volume of that name that another daemon made is not ours to show.
+    if (labels[LABEL.instance] !== this.#instance)
+      throw new SandboxError("CONFLICT", `the volume ${name} belongs to another daemon`);
+    return { kind: "volume", name };
+  }
+
+  async list(): Promise<WorkspaceListing[]> {
+    const volumes = await this.#engine.listVolumes({
+      [LABEL.instance]: this.#instance,
+      [LABEL.workspaceId]: "",
+    });
+    return volumes.map(({ labels }) => ({
+      id: labels[LABEL.workspaceId] ?? "",
+      diskLimitBytes: Number(labels[LABEL.diskBytes]),
+    }));
+  }
+
+  async destroy(id: string): Promise<void> {
+    checkId("workspace", id);
+    const volume = await this.#engine.inspectVolume(nameOf(id));
+    if (volume === undefined || volume.labels[LABEL.instance] !== this.#instance) return;
+    if ((await this.#engine.removeVolume(volume.name)) !== "in use") return;
+    const users = await this.#engine.listContainers({
+      [LABEL.instance]: this.#instance,
+      [LABEL.workspaceId]: id,
+    });
+    const sandboxes = users.map(({ name }) => name);
+    throw new SandboxError(
+      "CONFLICT",
+      sandboxes.length === 0
+        ? `the workspace ${id} is in use by a container that is not this daemon's; remove it first`
+        : `the workspace ${id} is in use by ${sandboxes.join(", ")}; destroy these sandboxes first`,
+      { details: { sandboxes } },
+    );
+  }
+}
+
+function nameOf(id: string): string {
+  return `sandkasten-workspace-${id}`;
+}

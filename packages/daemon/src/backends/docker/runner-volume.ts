@@ -1,0 +1,109 @@
+/**
+ * The volume that brings the runner into every sandbox, whatever its image. It is filled through the
+ * engine's API, so that it comes about on an engine of another machine just the same.
+ */
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { basename } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import { RUNNER_PATH } from "../container/paths.ts";
+import type { Engine } from "./engine.ts";
+import { removeIdleContainers, withIdleContainer } from "./idle-container.ts";
+import { LABEL } from "./sandbox-labels.ts";
+
+const ROLE = "runner";
+const BLOCK_BYTES = 512;
+
+/** ELF's numbers of processors, as Node names them. */
+const MACHINES: ReadonlyMap<number, string> = new Map([
+  [62, "x64"],
+  [183, "arm64"],
+]);
+
+export interface RunnerProgram {
+  readonly bytes: Buffer;
+  /** Tells one build from another. */
+  readonly digest: string;
+  /** The processor that it is for, as Node names it. */
+  readonly architecture: string;
+}
+
+export async function readRunner(path: string): Promise<RunnerProgram> {
+  const bytes = await readFile(path);
+  if (bytes.length < 64 || bytes.readUInt32BE(0) !== 0x7f_45_4c_46)
+    throw new SandboxError("INTERNAL_ERROR", `${path} is no program; build it by npm run setup`);
+  return {
+    bytes,
+    digest: createHash("sha256").update(bytes).digest("hex").slice(0, 12),
+    architecture: MACHINES.get(bytes.readUInt16LE(18)) ?? "unknown",
+  };
+}
+
+export class RunnerVolume {
+  readonly name: string;
+  readonly #engine: Engine;
+  readonly #instance: string;
+  readonly #runner: RunnerProgram;
+  #filled = false;
+
+  constructor(engine: Engine, instance: string, runner: RunnerProgram) {
+    this.#engine = engine;
+    this.#instance = instance;
+    this.#runner = runner;
+    this.name = `sandkasten-runner-${instance}-${runner.digest}`;
+  }
+
+  /** Sees to it that the volume is there and whole. One at a time; `remove` is not called meanwhile. */
+  async ensure(imageId: string): Promise<void> {
+    const engine = this.#engine;
+    const labels = { [LABEL.instance]: this.#instance, [LABEL.role]: ROLE };
+    // Somebody may have removed it by hand; what an engine makes instead has no labels.
+    const present = await engine.inspectVolume(this.name);
+    if (this.#filled && present?.labels[LABEL.role] === ROLE) return;
+    this.#filled = false;
+    await removeIdleContainers(engine, this.#instance);
+    if (present !== undefined && present.labels[LABEL.role] !== ROLE)
+      await engine.removeVolume(this.name);
+    await engine.createVolume(this.name, labels);
+    const source = { kind: "volume", name: this.name } as const;
+    const idle = { instance: this.#instance, imageId, source };
+    // A daemon before us may have been killed while it did the same, so it is done anew each time.
+    await withIdleContainer(engine, idle, (container, directory) =>
+      engine.putArchive(container, directory, archiveOf(this.#runner.bytes)),
+    );
+    this.#filled = true;
+  }
+
+  /** Removes the volume, and those of earlier builds, unless a container has them. */
+  async removeUnused(): Promise<void> {
+    await removeIdleContainers(this.#engine, this.#instance);
+    const labels = { [LABEL.instance]: this.#instance, [LABEL.role]: ROLE };
+    this.#filled = false;
+    for (const { name } of await this.#engine.listVolumes(labels))
+      await this.#engine.removeVolume(name);
+  }
+}
+
+/** A tar archive of one program of root's. */
+function archiveOf(program: Buffer): Buffer {
+  const header = Buffer.alloc(BLOCK_BYTES);
+  const octal = (value: number, at: number, width: number): void => {
+    header.write(`${value.toString(8).padStart(width - 1, "0")}\0`, at, "latin1");
+  };
+  header.write(basename(RUNNER_PATH), 0, "latin1");
+  octal(0o755, 100, 8);
+  octal(0, 108, 8);
+  octal(0, 116, 8);
+  octal(program.length, 124, 12);
+  octal(0, 136, 12);
+  header.fill(" ", 148, 156);
+  header.write("0", 156, "latin1");
+  header.write("ustar\u000000", 257, "latin1");
+  octal(
+    header.reduce((sum, byte) => sum + byte, 0),
+    148,
+    7,
+  );
+  const padding = Buffer.alloc(-program.length & (BLOCK_BYTES - 1));
+  return Buffer.concat([header, program, padding, Buffer.alloc(2 * BLOCK_BYTES)]);
+}

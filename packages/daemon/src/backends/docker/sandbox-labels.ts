@@ -1,0 +1,78 @@
+/** What is written on containers and volumes: all that a daemon started anew needs to know of them. */
+import { SandboxError } from "@sandkasten/protocol";
+import { z } from "zod";
+import type { SandboxHandle, SandboxProfile, SandboxLimits } from "../../ports/backend.ts";
+import type { Labels } from "./engine-view.ts";
+
+export const LABEL = {
+  /** Whose it is: a daemon touches nothing of another's. */
+  instance: "sandkasten.instance",
+  sessionId: "sandkasten.session_id",
+  spec: "sandkasten.spec",
+  workspaceId: "sandkasten.workspace_id",
+  diskBytes: "sandkasten.disk_bytes",
+  /** On what serves all sandboxes of a daemon. */
+  role: "sandkasten.role",
+} as const;
+
+export type StrategyName = "bind" | "shared-volume" | "volume" | "exec";
+
+/** What a sandbox was made with. */
+export interface SandboxNotes {
+  readonly image: string;
+  readonly imageDigest: string;
+  readonly profile: SandboxProfile;
+  readonly limits: SandboxLimits;
+  readonly workspaceId?: string | undefined;
+  readonly strategy: StrategyName;
+  readonly createdAtMs: number;
+}
+
+const notesSchema = z.object({
+  image: z.string(),
+  imageDigest: z.string(),
+  profile: z.enum(["restricted", "root"]),
+  limits: z.object({
+    memoryBytes: z.number(),
+    cpuMillicores: z.number(),
+    pids: z.number(),
+    diskBytes: z.number(),
+    diskInodes: z.number(),
+  }),
+  workspaceId: z.string().optional(),
+  strategy: z.enum(["bind", "shared-volume", "volume", "exec"]),
+  createdAtMs: z.number(),
+});
+
+export function sandboxLabels(instance: string, id: string, notes?: SandboxNotes): Labels {
+  return {
+    [LABEL.instance]: instance,
+    [LABEL.sessionId]: id,
+    ...(notes !== undefined && { [LABEL.spec]: JSON.stringify(notes) }),
+    ...(notes?.workspaceId !== undefined && { [LABEL.workspaceId]: notes.workspaceId }),
+  };
+}
+
+export function readNotes(id: string, labels: Labels): SandboxNotes {
+  try {
+    return notesSchema.parse(JSON.parse(labels[LABEL.spec] ?? ""));
+  } catch (cause) {
+    throw new SandboxError(
+      "INTERNAL_ERROR",
+      `the notes on the container ${id} are damaged; destroy the sandbox`,
+      { cause },
+    );
+  }
+}
+
+export function handleOf(id: string, notes: SandboxNotes): SandboxHandle {
+  return {
+    id,
+    image: notes.image,
+    imageDigest: notes.imageDigest,
+    profile: notes.profile,
+    limits: notes.limits,
+    ...(notes.workspaceId !== undefined && { workspaceId: notes.workspaceId }),
+    createdAtMs: notes.createdAtMs,
+  };
+}

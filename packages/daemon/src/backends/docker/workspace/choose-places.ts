@@ -1,0 +1,220 @@
+/**
+ * Chooses where workspaces are, by looking where this daemon and its engine run. That the engine sees
+ * a directory of ours is proven before it is used, never assumed: the same path may be another
+ * directory on its side, or none.
+ */
+import { access } from "node:fs/promises";
+import { join, relative } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import { atLeast } from "../../container/runtime-versions.ts";
+import type { MountSource } from "../container-settings.ts";
+import type { Engine } from "../engine.ts";
+import { isLocal } from "../engine-connection.ts";
+import type { EngineContainer, EngineFacts } from "../engine-view.ts";
+import { withIdleContainer } from "../idle-container.ts";
+import type { StrategyName } from "../sandbox-labels.ts";
+import type { OwnSurroundings } from "./own-container.ts";
+import type { SessionDirectories } from "./session-directories.ts";
+import { ContainerPlaces, DirectoryPlaces, VolumePlaces } from "./workspace-places.ts";
+import type { WorkspacePlaces } from "./workspace-places.ts";
+
+export interface WorkspaceOptions {
+  readonly strategy: StrategyName | "auto";
+  /** `bind`: where the directories of sessions are on this machine. */
+  readonly dir: string;
+  /** `shared-volume`: the volume, and where the daemon has it mounted. */
+  readonly sharedVolume: string;
+  readonly sharedDir: string;
+}
+
+export interface ChosenPlaces {
+  readonly places: WorkspacePlaces;
+  /** In words, for whoever wonders. */
+  readonly why: string;
+}
+
+export interface ChooserParts {
+  readonly engine: Engine;
+  readonly instance: string;
+  readonly options: WorkspaceOptions;
+  readonly bindDirectories: SessionDirectories;
+  readonly sharedDirectories: SessionDirectories;
+  readonly surroundings: () => Promise<OwnSurroundings>;
+}
+
+/** With this version engines mount a part of a volume. */
+const SUBPATH_FROM = [1, 45];
+
+/** How the engine's no to a mount arrives, or our own to a directory. */
+const REFUSALS: ReadonlySet<string> = new Set(["INTERNAL_ERROR", "UNSUPPORTED"]);
+
+/** A strategy that may not work here: what it would be, or why it is not. */
+type Attempt = { readonly places: WorkspacePlaces } | { readonly fault: string };
+
+/** @param imageId - Some image of the engine's, for a container that is never started. */
+export async function choosePlaces(
+  parts: ChooserParts,
+  facts: EngineFacts,
+  imageId: string,
+): Promise<ChosenPlaces> {
+  const { engine, options } = parts;
+  switch (options.strategy) {
+    case "volume":
+      return { places: new VolumePlaces(engine), why: "as configured" };
+    case "exec":
+      return { places: new ContainerPlaces(engine), why: "as configured" };
+    case "bind":
+    case "shared-volume": {
+      const own = await ownContainer(parts);
+      const attempt =
+        options.strategy === "bind"
+          ? await tryBind(parts, facts, imageId, own)
+          : await tryShared(parts, facts, imageId, own);
+      if ("places" in attempt) return { ...attempt, why: "as configured" };
+      throw new SandboxError(
+        "UNSUPPORTED",
+        `workspaces cannot be by ${options.strategy}: ${attempt.fault}; set docker.workspace to volume, or to auto`,
+      );
+    }
+    case "auto":
+      return await chooseBySurroundings(parts, facts, imageId);
+  }
+}
+
+async function chooseBySurroundings(
+  parts: ChooserParts,
+  facts: EngineFacts,
+  imageId: string,
+): Promise<ChosenPlaces> {
+  const volume = (why: string): ChosenPlaces => ({ places: new VolumePlaces(parts.engine), why });
+  if (!isLocal(parts.engine.connection))
+    return volume("the engine is reached over the network, so its files are not this machine's");
+  const { inContainer } = await parts.surroundings();
+  const own = await ownContainer(parts);
+  if (!inContainer) {
+    const attempt = await tryBind(parts, facts, imageId, own);
+    return "places" in attempt
+      ? { ...attempt, why: `the daemon and its engine both see ${parts.options.dir}` }
+      : volume(attempt.fault);
+  }
+  const shared = await tryShared(parts, facts, imageId, own);
+  if ("places" in shared)
+    return { ...shared, why: "the daemon runs in a container that has the shared volume" };
+  if (own === undefined)
+    return volume("the daemon runs in a container that the engine does not know");
+  const bind = await tryBind(parts, facts, imageId, own);
+  return "places" in bind
+    ? { ...bind, why: `the daemon's container has ${parts.options.dir} from the engine's machine` }
+    : volume(`the daemon runs in a container, and ${shared.fault}`);
+}
+
+async function tryBind(
+  parts: ChooserParts,
+  facts: EngineFacts,
+  imageId: string,
+  own: EngineContainer | undefined,
+): Promise<Attempt> {
+  const { dir } = parts.options;
+  const fault = directoryFault(facts);
+  if (fault !== undefined) return { fault };
+  // In a container of the engine, the directory has another path on its machine.
+  const enginePath = own === undefined ? dir : pathOutside(own, dir);
+  if (enginePath === undefined) return { fault: `${dir} is the container's own` };
+  const sourceOf = (name: string): MountSource => ({
+    kind: "directory",
+    path: join(enginePath, name),
+  });
+  const blind = await blindness(parts, imageId, parts.bindDirectories, sourceOf);
+  if (blind !== undefined) return { fault: `the engine does not see ${dir} (${blind})` };
+  return { places: new DirectoryPlaces("bind", parts.bindDirectories, sourceOf) };
+}
+
+async function tryShared(
+  parts: ChooserParts,
+  facts: EngineFacts,
+  imageId: string,
+  own: EngineContainer | undefined,
+): Promise<Attempt> {
+  const { sharedDir, sharedVolume } = parts.options;
+  const fault = directoryFault(facts);
+  if (fault !== undefined) return { fault };
+  if (!(await exists(sharedDir))) return { fault: `there is no ${sharedDir} here` };
+  // Whoever started our container may have given the volume a name of their own.
+  const mounted = own?.mounts.find(({ type, target }) => type === "volume" && target === sharedDir);
+  const name = mounted?.name ?? sharedVolume;
+  const volume = await parts.engine.inspectVolume(name);
+  if (volume === undefined) return { fault: `the engine has no volume ${name}` };
+  const bySubpath = atLeast(facts.apiVersion, SUBPATH_FROM);
+  const sourceOf = (directory: string): MountSource =>
+    bySubpath
+      ? { kind: "volume", name, subpath: directory }
+      : { kind: "directory", path: join(volume.mountpoint, directory) };
+  const blind = await blindness(parts, imageId, parts.sharedDirectories, sourceOf);
+  if (blind !== undefined)
+    return { fault: `${sharedDir} is not the engine's volume ${name} (${blind})` };
+  return { places: new DirectoryPlaces("shared-volume", parts.sharedDirectories, sourceOf) };
+}
+
+/** Why directories that the daemon makes would not do, wherever they are. */
+function directoryFault(facts: EngineFacts): string | undefined {
+  if (process.geteuid?.() !== 0)
+    return "only a daemon that is root can remove what sandboxes leave in directories";
+  if (facts.remapsUsers)
+    return "the engine gives containers other user ids, to which directories here do not belong";
+  if (facts.selinux) return "SELinux keeps containers from directories that are not labelled";
+  return undefined;
+}
+
+/** A container of the engine that is this very one. */
+async function ownContainer({
+  engine,
+  surroundings,
+}: ChooserParts): Promise<EngineContainer | undefined> {
+  for (const candidate of (await surroundings()).candidates) {
+    const found = await engine.inspectContainer(candidate);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** What a path of a container is on the engine's machine, when it is in a directory of that machine. */
+function pathOutside({ mounts }: EngineContainer, path: string): string | undefined {
+  const [mount] = mounts
+    .filter(({ target }) => !relative(target, path).startsWith(".."))
+    .toSorted((a, b) => b.target.length - a.target.length);
+  if (mount === undefined || mount.type !== "bind") return undefined;
+  return join(mount.source, relative(mount.target, path));
+}
+
+/**
+ * Puts a random text where a workspace would be, and lets the engine read it back. Tells what is
+ * wrong when it cannot.
+ */
+async function blindness(
+  { engine, instance }: ChooserParts,
+  imageId: string,
+  directories: SessionDirectories,
+  sourceOf: (name: string) => MountSource,
+): Promise<string | undefined> {
+  try {
+    return await directories.withToken(async ({ directory, file, text }) => {
+      const idle = { instance, imageId, source: sourceOf(directory) };
+      return await withIdleContainer(engine, idle, async (container, mountPoint) => {
+        const archive = await engine.getArchive(container, `${mountPoint}/${file}`);
+        return archive?.includes(text) === true ? undefined : "the engine has something else there";
+      });
+    });
+  } catch (error) {
+    // An engine that refuses the mount does not see it; one that is gone has said nothing.
+    if (error instanceof SandboxError && REFUSALS.has(error.code)) return error.message;
+    if (error instanceof Error && "syscall" in error) return error.message;
+    throw error;
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await access(path).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,120 @@
+/** Directories of sessions' workspaces that the daemon makes itself, one for each. */
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { access, lstat, mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { SandboxError } from "@sandkasten/protocol";
+import { isId } from "../../container/sandbox-ids.ts";
+
+const run = promisify(execFile);
+
+/** A file that whoever sees the same directory can read. */
+export interface Token {
+  /** Of the directory that it is in. */
+  readonly directory: string;
+  readonly file: string;
+  readonly text: string;
+}
+
+export interface SessionDirectoriesOptions {
+  readonly base: string;
+  readonly instance: string;
+  /** Refuse a base that others of this machine can enter. */
+  readonly private: boolean;
+}
+
+export class SessionDirectories {
+  readonly #base: string;
+  readonly #private: boolean;
+  /** Has a file for each session, written first and removed last: other daemons may use the same base. */
+  readonly #marks: string;
+
+  constructor(options: SessionDirectoriesOptions) {
+    this.#base = options.base;
+    this.#private = options.private;
+    this.#marks = join(options.base, `.sandkasten-${options.instance}`);
+  }
+
+  async make(id: string): Promise<void> {
+    await this.#prepare();
+    try {
+      await writeFile(join(this.#marks, id), "", { flag: "wx", mode: 0o600 });
+      await mkdir(join(this.#base, id), { mode: 0o755 });
+    } catch (cause) {
+      if (isFull(cause))
+        throw new SandboxError("STORAGE_FULL", `no space left in ${this.#base}`, { cause });
+      throw new SandboxError(
+        "INTERNAL_ERROR",
+        `cannot create the workspace ${join(this.#base, id)}: ${String(cause)}`,
+        { cause },
+      );
+    }
+  }
+
+  /** Idempotent; nothing is left, however deep it is. */
+  async remove(id: string): Promise<void> {
+    if (!(await this.has(id))) return;
+    // Paths of a deep tree are longer than the kernel takes in one piece; rm goes step by step.
+    await run("rm", ["-rf", "--", join(this.#base, id)], { env: { PATH: "/usr/bin:/bin" } });
+    await rm(join(this.#marks, id), { force: true });
+    if ((await this.list()).length === 0) await rm(this.#marks, { recursive: true, force: true });
+  }
+
+  async has(id: string): Promise<boolean> {
+    return await exists(join(this.#marks, id));
+  }
+
+  /** Ids of sessions that have a directory, or the beginning of one. */
+  async list(): Promise<string[]> {
+    const names = await readdir(this.#marks).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT" || error.code === "ENOTDIR") return [];
+      throw error;
+    });
+    return names.filter((name) => isId("sandbox", name));
+  }
+
+  /** Leaves a token in a directory like a session's, while `look` looks for it. */
+  async withToken<T>(look: (token: Token) => Promise<T>): Promise<T> {
+    await this.#prepare();
+    const text = randomBytes(16).toString("hex");
+    const directory = `.sandkasten-probe-${text.slice(0, 8)}`;
+    const path = join(this.#base, directory);
+    try {
+      await mkdir(path, { mode: 0o700 });
+      await writeFile(join(path, "token"), text, { mode: 0o600 });
+      return await look({ directory, file: "token", text });
+    } finally {
+      await rm(path, { recursive: true, force: true });
+    }
+  }
+
+  /**
+   * SECURITY: threat S: sandboxes write set-id files with ids of the machine here, so nobody of the
+   * machine may get in; and whoever could write here could put a link in a session's place. Guarded
+   * by session-directories.test.ts.
+   */
+  async #prepare(): Promise<void> {
+    await mkdir(this.#base, { recursive: true, mode: 0o700 });
+    const found = await lstat(this.#base);
+    const forbidden = this.#private ? 0o077 : 0o022;
+    if (!found.isDirectory() || found.uid !== process.geteuid?.() || (found.mode & forbidden) !== 0)
+      throw new SandboxError(
+        "UNSUPPORTED",
+        `${this.#base} must be a directory of the daemon's own user that no other can ${this.#private ? "enter" : "write to"} (chmod ${this.#private ? "700" : "755"}), or name another one`,
+      );
+    await mkdir(this.#marks, { recursive: true, mode: 0o700 });
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await access(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+function isFull(error: unknown): boolean {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return code === "ENOSPC" || code === "EDQUOT";
+}

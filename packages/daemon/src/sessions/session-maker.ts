@@ -1,0 +1,106 @@
+/** Makes what a session is: its row, and its sandbox, from the pool or anew. */
+import type { SandboxHandle, SandboxSpec } from "../ports/backend.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { SessionRow } from "../ports/session-store.ts";
+import type { Disks } from "./disks.ts";
+import { newSandboxId, newSessionId } from "./ids.ts";
+import { newLease } from "./lease.ts";
+import { sandboxOf } from "./live-session.ts";
+import type { LiveSession } from "./live-session.ts";
+import type { Pool, Pooled } from "./pool.ts";
+import type { Provider, Providers } from "./providers.ts";
+import type { Caller, CreateSessionOptions } from "./services.ts";
+import type { SessionPlan } from "./session-plan.ts";
+import type { SessionSettings } from "./settings.ts";
+
+export interface SessionMakerParts {
+  readonly providers: Providers;
+  readonly clock: Clock;
+  readonly pool: Pool;
+  readonly disks: Disks;
+  readonly settings: SessionSettings;
+}
+
+export class SessionMaker {
+  readonly #parts: SessionMakerParts;
+
+  constructor(parts: SessionMakerParts) {
+    this.#parts = parts;
+  }
+
+  /** As it is written down before anything is made. */
+  newRow(
+    caller: Caller,
+    options: CreateSessionOptions,
+    plan: SessionPlan,
+    { backend }: Provider,
+  ): SessionRow {
+    const { clock, settings } = this.#parts;
+    const { key, workspaceId, idempotencyKey } = options;
+    const now = clock.nowMs();
+    return {
+      id: newSessionId(),
+      owner: caller.owner,
+      status: "creating",
+      requestedImage: plan.requestedImage,
+      image: plan.image,
+      backend: backend.name,
+      sandboxId: newSandboxId(),
+      profile: plan.profile,
+      limits: plan.limits,
+      metadata: options.metadata ?? {},
+      acquireSource: "cold",
+      cwd: "/workspace",
+      ttlMs: plan.ttlMs,
+      createdAtMs: now,
+      lastActivityAtMs: now,
+      ...newLease(clock, plan.ttlMs, settings.maxLifetimeMs),
+      ...(key !== undefined && { key }),
+      ...(workspaceId !== undefined && { workspaceId }),
+      ...(idempotencyKey !== undefined && { idempotencyKey, requestHash: plan.requestHash }),
+    };
+  }
+
+  /** The sandbox of a session that is written down. */
+  async acquire(
+    caller: Caller,
+    session: LiveSession,
+    plan: SessionPlan,
+    provider: Provider,
+  ): Promise<SandboxHandle> {
+    const { pool, providers } = this.#parts;
+    const pooled =
+      plan.fromPool && provider === providers.default
+        ? await pool.take(plan.image, plan.profile)
+        : undefined;
+    if (pooled !== undefined) return await this.#claim(session, pooled);
+    const { backend, images } = provider;
+    const spec: SandboxSpec = {
+      id: sandboxOf(session),
+      image: plan.image,
+      limits: plan.limits,
+      profile: plan.profile,
+      env: plan.env,
+    };
+    const { workspaceId } = session.row;
+    const { signal } = session.creation;
+    await images.ensure(plan.image, { signal });
+    if (workspaceId === undefined) return await backend.create(spec, signal);
+    return await this.#parts.disks.withDisk(caller, workspaceId, backend.name, (workspace) =>
+      backend.create({ ...spec, workspace }, signal),
+    );
+  }
+
+  async #claim(session: LiveSession, { handle, channel }: Pooled): Promise<SandboxHandle> {
+    try {
+      await session.save({ sandboxId: handle.id, acquireSource: "pool" });
+    } catch (error) {
+      // Nobody else knows of it.
+      channel.close();
+      await session.backend.destroy(handle.id);
+      throw error;
+    }
+    session.adoptChannel(channel);
+    return handle;
+  }
+}

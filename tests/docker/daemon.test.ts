@@ -1,0 +1,173 @@
+/** A whole daemon on a Docker engine: what its clients see when the daemon, the engine or a container fails. */
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { DockerEngine } from "../support/docker-engine.ts";
+import { DOCKER_IMAGES, dockerUnderTest } from "../support/docker-under-test.ts";
+import { smallDebianRootfs } from "../support/small-debian.ts";
+import { TestDaemon } from "../support/test-daemon.ts";
+
+const execute = promisify(execFile);
+
+const onDocker = (host: string): Readonly<Record<string, string>> => ({
+  BACKEND: "docker",
+  DOCKER_HOST: host,
+  DEFAULT_IMAGE: DOCKER_IMAGES.debian,
+});
+
+async function docker(...args: readonly string[]): Promise<string[]> {
+  const { stdout } = await execute("docker", ["-H", dockerUnderTest(), ...args]);
+  return stdout.split("\n").filter((line) => line !== "");
+}
+
+/** Names of the containers that the daemon has made. */
+async function containersOf({ dataDir }: TestDaemon): Promise<string[]> {
+  const instance = (await readFile(join(dataDir, "instance-id"), "utf8")).trim();
+  const filter = `label=sandkasten.instance=${instance}`;
+  return await docker("ps", "-a", "--filter", filter, "--format", "{{.Names}}");
+}
+
+async function statusOf(daemon: TestDaemon, id: string): Promise<unknown> {
+  return (await daemon.call("GET", `/v1/sessions/${id}`)).body["status"];
+}
+
+describe("a daemon on a Docker engine", () => {
+  it("loses neither shell, files nor running commands by kill -9", async () => {
+    await using daemon = await TestDaemon.start({ settings: onDocker(dockerUnderTest()) });
+    const id = await daemon.open();
+    await daemon.exec(id, "cd /tmp; KEPT=variable; echo file > /workspace/kept");
+    const base = `/v1/sessions/${id}/execs`;
+    const running = String(
+      (
+        await daemon.call("POST", base, {
+          cmd: ["sh", "-c", "echo begun; until [ -e /tmp/go ]; do sleep 0.05; done; echo ended"],
+        })
+      ).body["exec_id"],
+    );
+    await daemon.call("GET", `${base}/${running}/output?wait_ms=10000`);
+    await daemon.kill();
+    await daemon.run();
+    expect((await daemon.call("GET", `/v1/sessions/${id}`)).body).toMatchObject({
+      status: "running",
+      backend: "docker",
+    });
+    expect(await daemon.exec(id, 'pwd; echo "$KEPT"; cat /work/kept; touch /tmp/go')).toMatchObject(
+      { output: "/tmp\nvariable\nfile\n", exit_code: 0 },
+    );
+    expect((await daemon.call("POST", `${base}/${running}/wait`, {})).body).toMatchObject({
+      output: "begun\nended\n",
+      exit_code: 0,
+    });
+    expect((await daemon.call("DELETE", `/v1/sessions/${id}`)).status).toBe(200);
+  });
+
+  it("calls a session crashed whose container was killed or removed by hand", async () => {
+    await using daemon = await TestDaemon.start({ settings: onDocker(dockerUnderTest()) });
+    for (const command of [["kill"], ["rm", "-f"]]) {
+      const id = await daemon.open();
+      await daemon.exec(id, "true");
+      const [container = ""] = await containersOf(daemon);
+      await docker(...command, container);
+      const answer = await daemon.call("POST", `/v1/sessions/${id}/exec`, { cmd: "true" });
+      expect([409, 503]).toContain(answer.status);
+      await expect.poll(() => statusOf(daemon, id)).toBe("crashed");
+      expect(await containersOf(daemon)).toEqual([]);
+    }
+  });
+
+  it("keeps files in a workspace that outlives its session", async () => {
+    await using daemon = await TestDaemon.start({ settings: onDocker(dockerUnderTest()) });
+    const first = await daemon.open({ workspace_id: "notes" });
+    await daemon.exec(first, "echo kept > /workspace/note");
+    await daemon.call("DELETE", `/v1/sessions/${first}`);
+    const note = await daemon.call("GET", "/v1/workspaces/notes/fs/read?path=note");
+    expect(Buffer.from(String(note.body["content_base64"]), "base64").toString()).toBe("kept\n");
+    const second = await daemon.open({ workspace_id: "notes" });
+    expect(await daemon.exec(second, "cat note")).toMatchObject({ output: "kept\n" });
+    await daemon.call("DELETE", `/v1/sessions/${second}`);
+    expect((await daemon.call("DELETE", "/v1/workspaces/notes")).status).toBe(200);
+  });
+
+  it("makes sandboxes of both kinds when both are configured, each where it is asked for", async () => {
+    const settings = { BACKEND: "oci", BACKENDS: "docker", DOCKER_HOST: dockerUnderTest() };
+    await using daemon = await TestDaemon.start({ settings });
+    const here = await daemon.open();
+    const there = await daemon.open({ backend: "docker", image: DOCKER_IMAGES.debian });
+    expect((await daemon.call("GET", "/v1/version")).body).toMatchObject({
+      backend: "oci",
+      backends: ["oci", "docker"],
+    });
+    for (const [id, backend] of [
+      [here, "oci"],
+      [there, "docker"],
+    ] as const) {
+      expect((await daemon.call("GET", `/v1/sessions/${id}`)).body).toMatchObject({ backend });
+      expect(await daemon.exec(id, "echo works")).toMatchObject({ output: "works\n" });
+    }
+    const images = await daemon.call<{ images: { reference: string }[] }>(
+      "GET",
+      "/v1/images?backend=docker",
+    );
+    expect(images.body.images.map(({ reference }) => reference)).toContain(DOCKER_IMAGES.debian);
+    const refused = await daemon.call("POST", "/v1/sessions", { backend: "moon" });
+    expect(refused).toMatchObject({ status: 400, body: { error_code: "INVALID_REQUEST" } });
+  });
+});
+
+describe("while the engine is away", () => {
+  let parent: string;
+  let engine: DockerEngine;
+  beforeAll(async () => {
+    parent = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
+    engine = await DockerEngine.start(join(parent, "e"));
+    await engine.importTarball(DOCKER_IMAGES.debian, await smallDebianRootfs());
+  });
+  afterAll(async () => {
+    await engine[Symbol.asyncDispose]();
+    await rm(parent, { recursive: true, force: true });
+  });
+
+  it("sessions are unreachable, requests may be repeated, and all is there again with it", async () => {
+    await using daemon = await TestDaemon.start({ settings: onDocker(engine.host) });
+    const id = await daemon.open();
+    await daemon.exec(id, "cd /tmp; KEPT=variable");
+    await engine.stop("SIGKILL");
+    expect(await statusOf(daemon, id)).toBe("unreachable");
+    for (const [method, path, body] of [
+      ["POST", `/v1/sessions/${id}/exec`, { cmd: "true" }],
+      ["POST", "/v1/sessions", {}],
+      ["GET", `/v1/sessions/${id}/stats`, undefined],
+      ["GET", `/v1/sessions/${id}/fs/read?path=x`, undefined],
+    ] as const) {
+      const answer = await daemon.call(method, path, body);
+      expect([path, answer.status, answer.headers.get("retry-after")]).toEqual([path, 503, "1"]);
+    }
+    expect((await daemon.call("GET", "/readyz")).status).toBe(503);
+    // Neither does a daemon that starts meanwhile end anything.
+    await daemon.kill();
+    await daemon.run();
+    expect(await statusOf(daemon, id)).toBe("unreachable");
+
+    await engine.startAgain({ liveRestore: true });
+    expect(await statusOf(daemon, id)).toBe("running");
+    expect(await daemon.exec(id, 'pwd; echo "$KEPT"')).toMatchObject({
+      output: "/tmp\nvariable\n",
+    });
+    await daemon.call("DELETE", `/v1/sessions/${id}`);
+    await engine.assertNothingLeft();
+  });
+
+  it("an engine that ended its containers brings their sessions to an end, and nothing is left", async () => {
+    await using daemon = await TestDaemon.start({ settings: onDocker(engine.host) });
+    const id = await daemon.open();
+    await engine.stop("SIGTERM");
+    await engine.startAgain();
+    const answer = await daemon.call("POST", `/v1/sessions/${id}/exec`, { cmd: "true" });
+    expect([409, 503]).toContain(answer.status);
+    await expect.poll(() => statusOf(daemon, id)).toBe("crashed");
+    await engine.assertNothingLeft();
+  });
+});

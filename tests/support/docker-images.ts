@@ -1,0 +1,8 @@
+/** The images that the engine of a test run has. */
+
+/** `busybox`: one static program that is also `sh`. `bare`: no shell at all. `debian`: a real, minimal Debian. */
+export const DOCKER_IMAGES = {
+  busybox: "test-busybox:latest",
+  bare: "test-bare:latest",
+  debian: "test-debian:latest",
+} as const;

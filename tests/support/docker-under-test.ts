@@ -1,0 +1,15 @@
+/** The Docker engine that the tests of a run share. */
+import { inject } from "vitest";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** `unix://…` of an engine that is only there for the tests. */
+    dockerHost: string;
+  }
+}
+
+export { DOCKER_IMAGES } from "./docker-images.ts";
+
+export function dockerUnderTest(): string {
+  return inject("dockerHost");
+}

@@ -1,0 +1,116 @@
+/** Threats 14 and 61: the launcher that stays beside the daemon dies, and its daemon does. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { access } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Launcher } from "../../packages/daemon/src/backends/oci/launcher.ts";
+import { isGone, launcherServersOf } from "../support/launcher-servers.ts";
+import { warmUp } from "../support/oracles/around-case.ts";
+import { HostSnapshot } from "../support/oracles/no-leak.ts";
+import { newSandboxId, SandboxMachine } from "../support/sandbox-machine.ts";
+
+const PROGRAM = fileURLToPath(new URL("../../native/bin/launcher", import.meta.url));
+const USER = fileURLToPath(new URL("launcher-user.ts", import.meta.url));
+const POLL_MS = 2;
+
+const launcher = new Launcher(PROGRAM);
+let machine: SandboxMachine;
+beforeAll(async () => {
+  machine = await SandboxMachine.start();
+  await warmUp(machine);
+});
+afterAll(() => machine[Symbol.asyncDispose]());
+
+async function theServer(): Promise<number> {
+  const [server, ...others] = await launcherServersOf(process.pid);
+  expect(others).toEqual([]);
+  if (server === undefined) throw new Error("no launcher serves this process");
+  return server;
+}
+
+async function until(isSo: () => Promise<boolean>): Promise<void> {
+  while (!(await isSo())) await sleep(POLL_MS);
+}
+
+test("creates at the same time all go through one launcher", async () => {
+  const before = await HostSnapshot.take(machine);
+  const made = await Promise.all(Array.from({ length: 6 }, () => machine.sandbox()));
+  await theServer();
+  await Promise.all(made.map(({ id }) => machine.destroy(id)));
+  await before.expectUnchanged();
+});
+
+test("a launcher that is killed between requests is started again at the next one", async () => {
+  await launcher.steps();
+  const killed = await theServer();
+  process.kill(killed, "SIGKILL");
+  await until(() => isGone(killed));
+  const { id, sh } = await machine.sandbox();
+  expect(await sh("echo made")).toMatchObject({ stdout: "made\n" });
+  expect(await theServer()).not.toBe(killed);
+  await machine.destroy(id);
+});
+
+test.each(["state_dir", "disk.img", "runner.sock"])(
+  "a create whose launcher is killed when %s is there fails and leaves nothing",
+  async (name) => {
+    const before = await HostSnapshot.take(machine);
+    const id = newSandboxId();
+    const seen = join(machine.dataDir, "sandboxes", id, name === "state_dir" ? "" : name);
+    const server = await theServer();
+    const created = Promise.allSettled([machine.sandbox({ id })]);
+    await until(() =>
+      access(seen).then(
+        () => true,
+        () => false,
+      ),
+    );
+    process.kill(server, "SIGKILL");
+    const [{ reason }] = (await created) as [PromiseRejectedResult];
+    expect(String(reason)).toContain("launcher create ended with SIGKILL and no answer");
+    await before.expectUnchanged();
+  },
+);
+
+test("a destroy whose launcher is killed fails and can be asked for again", async () => {
+  const before = await HostSnapshot.take(machine);
+  const { id } = await machine.sandbox();
+  const server = await theServer();
+  const destroyed = machine.backend.destroy(id).then(
+    () => "done",
+    (error: unknown) => String(error),
+  );
+  process.kill(server, "SIGKILL");
+  expect(await destroyed).toMatch(/^done$|launcher destroy ended with SIGKILL and no answer/u);
+  await machine.destroy(id);
+  await before.expectUnchanged();
+});
+
+test.each([
+  ["returns", "return", 0, null],
+  ["exits", "exit", 0, null],
+  ["throws", "throw", 1, null],
+  ["is killed", "stay", null, "SIGKILL"],
+  ["is terminated", "stay", null, "SIGTERM"],
+] as const)("the launcher ends with a process that %s", async (_, end, exitCode, signal) => {
+  const user = spawn(process.execPath, [USER, PROGRAM, end], {
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const exited = once(user, "exit");
+  const [text] = (await once(user.stdout, "data")) as [Buffer];
+  const servers = JSON.parse(String(text)) as number[];
+  expect(servers).toHaveLength(1);
+  if (signal !== null) user.kill(signal);
+  expect(await exited).toEqual([exitCode, signal]);
+  await until(async () => (await Promise.all(servers.map(isGone))).every(Boolean));
+});
+
+test("a program that is no launcher is an error of the first request and of the next", async () => {
+  const missing = new Launcher("/no/such/launcher");
+  await expect(missing.steps()).rejects.toThrow("cannot run the launcher /no/such/launcher");
+  await expect(missing.steps()).rejects.toThrow("cannot run the launcher /no/such/launcher");
+  await expect(new Launcher("/bin/false").steps()).rejects.toThrow("ended with 1 and no answer");
+});
