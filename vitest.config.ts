@@ -1,7 +1,7 @@
 /**
  * Nearly everything runs side by side, each file with a data directory of its own; what measures the
- * machine runs alone, and what attacks the disk, file calls and the runner, or interrupts create, runs
- * a second time on another runtime.
+ * machine runs alone. What attacks the disk or interrupts create runs a second time with runc, what
+ * attacks file calls and the runner in containers of a Docker engine (which are runc's, too).
  */
 import { configDefaults, defineConfig } from "vitest/config";
 import { reportPathVariable, TallyReporter } from "./scripts/tally-reporter.ts";
@@ -25,6 +25,9 @@ const dockerTests = [
   "packages/daemon/src/backends/docker/**/*.test.ts",
   "tests/docker/**/*.test.ts",
 ];
+
+/** Attacks on the runner and on file calls, which engines' containers stand as well. */
+const runnerAttacks = ["tests/hostile/{files,runner}-*.test.ts"];
 
 /** What needs the machine for itself, because it looks at shares, times or all of its memory. */
 const measuringTests = ["tests/hostile/resources*.test.ts", "tests/support/oracles/*.test.ts"];
@@ -72,7 +75,8 @@ export default defineConfig({
       {
         test: {
           name: "docker",
-          include: dockerTests,
+          include: [...dockerTests, ...runnerAttacks],
+          provide: { runtime: "docker" },
           globalSetup: "tests/support/docker-for-run.ts",
           testTimeout: 120_000,
           hookTimeout: 120_000,
@@ -83,10 +87,7 @@ export default defineConfig({
       {
         test: {
           name: "sandbox on runc",
-          include: [
-            "tests/hostile/{files,runner}-*.test.ts",
-            "tests/torture/create-faults.test.ts",
-          ],
+          include: ["tests/torture/create-faults.test.ts"],
           provide: { runtime: "runc" },
           testTimeout: 120_000,
           hookTimeout: 120_000,

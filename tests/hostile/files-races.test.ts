@@ -23,7 +23,7 @@ beforeAll(async () => {
 afterAll(() => machine[Symbol.asyncDispose]());
 
 /** An image with files that only its root may read. */
-async function importImageWithSecret({ embedded }: SandboxMachine): Promise<string> {
+async function importImageWithSecret(machine: SandboxMachine): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-image-"));
   try {
     const root = join(directory, "root");
@@ -39,7 +39,7 @@ async function importImageWithSecret({ embedded }: SandboxMachine): Promise<stri
       await chmod(join(root, "secret", name, "key"), 0o600);
       await chmod(join(root, "secret", name), mode);
     }
-    return await importTree(embedded, "test-secret:latest", root);
+    return await importTree(machine, "test-secret:latest", root);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

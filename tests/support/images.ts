@@ -4,7 +4,7 @@ import { chmod, copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
-import type { Embedded } from "@sandkasten/daemon";
+import type { ImageStore } from "@sandkasten/daemon";
 
 const run = promisify(execFile);
 
@@ -13,6 +13,11 @@ const run = promisify(execFile);
  * `musl`: busybox, and a program that needs the loader of musl.
  */
 export type SmallImage = "busybox" | "dash" | "bare" | "musl";
+
+/** An embedded backend or a whole machine: something that images can be imported into. */
+interface WithImages {
+  readonly images: ImageStore;
+}
 
 const APPLETS = ["cat", "echo", "env", "id", "kill", "ls", "mkdir", "printf", "ps", "rm", "setsid"];
 const MORE_APPLETS = [
@@ -29,7 +34,7 @@ const MORE_APPLETS = [
 ];
 
 /** Imports the image and gives the reference that sandboxes are made with. */
-export async function importSmallImage(embedded: Embedded, image: SmallImage): Promise<string> {
+export async function importSmallImage(embedded: WithImages, image: SmallImage): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-image-"));
   try {
     const root = join(directory, "root");
@@ -42,7 +47,7 @@ export async function importSmallImage(embedded: Embedded, image: SmallImage): P
 
 /** Imports a directory, everything in it root's, as an image. */
 export async function importTree(
-  { images }: Embedded,
+  { images }: WithImages,
   name: string,
   root: string,
 ): Promise<string> {

@@ -3,10 +3,13 @@ import { inject } from "vitest";
 
 declare module "vitest" {
   interface ProvidedContext {
-    runtime: "crun" | "runc";
+    runtime: RuntimeOfRun;
   }
 }
 
-export function runtimeUnderTest(): "crun" | "runc" {
+/** `docker`: sandboxes on the engine of the test run. */
+export type RuntimeOfRun = "crun" | "runc" | "docker";
+
+export function runtimeUnderTest(): RuntimeOfRun {
   return inject("runtime");
 }

@@ -4,6 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { randomBytes } from "node:crypto";
 import { composeEmbedded } from "@sandkasten/daemon";
+import { DockerMachine } from "../../packages/daemon/src/backends/docker/testing/docker-machine.ts";
+import { DOCKER_IMAGES } from "./docker-images.ts";
+import type { RuntimeOfRun } from "./runtime-under-test.ts";
 import type {
   Backend,
   Channel,
@@ -11,6 +14,7 @@ import type {
   EmbeddedOptions,
   ExecEnd,
   ExecOptions,
+  ImageStore,
   SandboxLimits,
   SandboxSpec,
 } from "@sandkasten/daemon";
@@ -43,30 +47,73 @@ export interface TestSandbox {
   readonly run: (argv: readonly string[], options?: Partial<ExecOptions>) => Promise<Ran>;
 }
 
-export class SandboxMachine implements AsyncDisposable {
+export type MachineOptions = Partial<Omit<EmbeddedOptions, "runtime">> & {
+  readonly runtime?: RuntimeOfRun | "runsc";
+};
+
+/** What makes sandboxes, and what it is asked for when a test does not say. */
+interface MachineParts {
   readonly dataDir: string;
-  readonly embedded: Embedded;
+  readonly backend: Backend;
+  readonly images: ImageStore;
+  readonly image: string;
+  readonly embedded?: Embedded;
+  readonly reopen: () => Promise<Backend>;
+  readonly close: () => Promise<void>;
+}
+
+export class SandboxMachine implements AsyncDisposable {
+  readonly #parts: MachineParts;
   readonly #made = new Set<string>();
 
-  private constructor(dataDir: string, embedded: Embedded) {
-    this.dataDir = dataDir;
-    this.embedded = embedded;
+  private constructor(parts: MachineParts) {
+    this.#parts = parts;
   }
 
-  static async start(options: Partial<EmbeddedOptions> = {}): Promise<SandboxMachine> {
+  static async start({ runtime, ...options }: MachineOptions = {}): Promise<SandboxMachine> {
+    if (runtime === "docker") return new SandboxMachine(await onDocker());
     const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), "sandkasten-test-")));
-    return new SandboxMachine(dataDir, await composeEmbedded({ ...options, dataDir }));
+    const compose = (): Promise<Embedded> =>
+      composeEmbedded({ ...options, ...(runtime !== undefined && { runtime }), dataDir });
+    const embedded = await compose();
+    return new SandboxMachine({
+      ...embedded,
+      dataDir,
+      image: "host",
+      embedded,
+      reopen: async () => (await compose()).backend,
+      close: () => rm(dataDir, { recursive: true, force: true }),
+    });
+  }
+
+  get dataDir(): string {
+    return this.#parts.dataDir;
   }
 
   get backend(): Backend {
-    return this.embedded.backend;
+    return this.#parts.backend;
+  }
+
+  get images(): ImageStore {
+    return this.#parts.images;
+  }
+
+  /** Only of a machine whose sandboxes are the embedded backend's. */
+  get embedded(): Embedded {
+    if (this.#parts.embedded === undefined) throw new Error("these sandboxes are an engine's");
+    return this.#parts.embedded;
+  }
+
+  /** Another backend over the same sandboxes, as a daemon started anew has it. */
+  async reopen(): Promise<Backend> {
+    return await this.#parts.reopen();
   }
 
   async sandbox(spec: Partial<SandboxSpec> = {}): Promise<TestSandbox> {
     const id = spec.id ?? newSandboxId();
     this.#made.add(id);
     await this.backend.create({
-      image: "host",
+      image: this.#parts.image,
       limits: TEST_LIMITS,
       profile: "restricted",
       env: {},
@@ -85,8 +132,20 @@ export class SandboxMachine implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     const listed = (await this.backend.list()).map(({ id }) => id);
     for (const id of new Set([...this.#made, ...listed])) await this.destroy(id);
-    await rm(this.dataDir, { recursive: true, force: true });
+    await this.#parts.close();
   }
+}
+
+async function onDocker(): Promise<MachineParts> {
+  const docker = await DockerMachine.start();
+  return {
+    dataDir: docker.directory,
+    backend: docker.backend,
+    images: docker.options.images,
+    image: DOCKER_IMAGES.debian,
+    reopen: () => docker.reopen(),
+    close: () => docker[Symbol.asyncDispose](),
+  };
 }
 
 export function newSandboxId(): string {

@@ -31,7 +31,7 @@ export class ResourceMachine implements AsyncDisposable {
     this.#probes = probes;
   }
 
-  static async start(runtime: RuntimeUnderTest): Promise<ResourceMachine> {
+  static async start(runtime: RuntimeUnderTest | "docker"): Promise<ResourceMachine> {
     const probes = await buildProbes();
     const machine = await SandboxMachine.start({ runtime });
     await warmUp(machine);

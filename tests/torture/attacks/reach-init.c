@@ -32,10 +32,12 @@ static void once(pid_t own) {
   static const char *files[] = {"mem", "environ", "fd", "fd/0", "fd/3", "fd/4", "maps", "auxv", "root", "cwd",
                                 "exe", "task", "oom_score_adj", "clear_refs", "ns/user", "map_files", "stack"};
   for (unsigned i = 0; i < sizeof files / sizeof *files; i++) {
-    char path[64];
+    char path[64], what[80];
     snprintf(path, sizeof path, "/proc/1/%s", files[i]);
-    tell(path, 1, open(path, O_RDONLY));
-    tell(path, 1, open(path, O_WRONLY));
+    snprintf(what, sizeof what, "reading %s", path);
+    tell(what, 1, open(path, O_RDONLY));
+    snprintf(what, sizeof what, "writing %s", path);
+    tell(what, 1, open(path, O_WRONLY));
   }
   for (int tid = 1; tid <= MAX_TID; tid++) {
     /* Only threads of PID 1 answer to tgkill with 1 as their group; all others say ESRCH. */

@@ -1,0 +1,127 @@
+/** A compose file of the project brought up on an engine, as an operator does it. */
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+import type { DockerEngine } from "./docker-engine.ts";
+
+const run = promisify(execFile);
+const ROOT = join(import.meta.dirname, "../..");
+const DAEMON = "sandkasten";
+
+export class ComposeStack {
+  readonly apiKey = "sk-sandbox-of-a-test";
+  readonly url: string;
+  /** What the names of its volumes and networks begin with. */
+  readonly project: string;
+  readonly #engine: DockerEngine;
+  readonly #file: string;
+  readonly #env: Readonly<Record<string, string | undefined>>;
+  #argv: readonly string[] | undefined;
+
+  private constructor(engine: DockerEngine, file: string, project: string, port: number) {
+    this.url = `http://127.0.0.1:${port}`;
+    this.project = project;
+    this.#engine = engine;
+    this.#file = file;
+    this.#env = {
+      PATH: process.env["PATH"],
+      HOME: process.env["HOME"],
+      DOCKER_HOST: engine.host,
+      DOCKER_SOCKET: engine.host.replace("unix://", ""),
+      PUBLISHED_PORT: String(port),
+      SANDKASTEN_API_KEY: this.apiKey,
+    };
+  }
+
+  /** Nothing is up yet. */
+  static async of(engine: DockerEngine, file: string, project: string): Promise<ComposeStack> {
+    return new ComposeStack(engine, file, project, await freePort());
+  }
+
+  /** Makes what the file says, without starting anything. */
+  async create(): Promise<void> {
+    await this.#compose("up", "--no-start", "--no-deps", DAEMON);
+  }
+
+  /** Starts the daemon and waits until its container says that it is healthy. */
+  async up(): Promise<void> {
+    await this.#compose("up", "--detach", "--no-deps", DAEMON);
+    await this.#healthy(await this.daemon());
+  }
+
+  async restart(): Promise<void> {
+    const since = new Date();
+    await this.#compose("restart", DAEMON);
+    await this.#healthy(await this.daemon(), since);
+  }
+
+  /** Removes containers, networks and volumes. */
+  async down(): Promise<void> {
+    await this.#compose("down", "--volumes", "--remove-orphans");
+  }
+
+  /** The id of the daemon's container. */
+  async daemon(): Promise<string> {
+    const id = await this.#compose("ps", "--quiet", DAEMON);
+    if (id === "") throw new Error("the daemon has no container");
+    return id;
+  }
+
+  async #compose(...args: readonly string[]): Promise<string> {
+    this.#argv ??= await composeProgram();
+    const [program = "", ...first] = this.#argv;
+    const flags = ["--file", this.#file, "--project-name", this.project];
+    const options = { cwd: ROOT, env: this.#env };
+    return (await run(program, [...first, ...flags, ...args], options)).stdout.trim();
+  }
+
+  async #healthy(id: string, since = new Date(0)): Promise<void> {
+    const [program = "", ...args] = this.#engine.command(
+      "events",
+      `--since=${since.toISOString()}`,
+      `--filter=container=${id}`,
+      "--format={{.Status}}",
+    );
+    const events = spawn(program, args, { stdio: ["ignore", "pipe", "ignore"] });
+    const ended = once(events, "exit");
+    let last = "";
+    let restarting = since.getTime() > 0;
+    for await (const line of createInterface(events.stdout)) {
+      last = line;
+      if (line === "start") restarting = false;
+      if (!restarting && /^(?:health_status|die)/.test(line)) break;
+    }
+    events.kill();
+    await ended;
+    if (last === "health_status: healthy") return;
+    throw new Error(`the daemon is not healthy (${last}): ${await this.log()}`);
+  }
+
+  /** What the daemon has logged. */
+  async log(): Promise<string> {
+    const [program = "", ...args] = this.#engine.command("logs", await this.daemon());
+    const { stdout, stderr } = await run(program, args);
+    return stdout + stderr;
+  }
+}
+
+/** Compose as a part of `docker`, or the program of its own that it was before. */
+async function composeProgram(): Promise<readonly string[]> {
+  return await run("docker", ["compose", "version"]).then(
+    () => ["docker", "compose"],
+    () => ["docker-compose"],
+  );
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}

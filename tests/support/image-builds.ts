@@ -1,0 +1,67 @@
+/** Builds the project's images on an engine that reaches no registry, from bases that stand in for the real ones. */
+import { execFile } from "node:child_process";
+import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { debianRootfs } from "../../packages/daemon/src/images/testing/debian-rootfs.ts";
+
+const run = promisify(execFile);
+const ROOT = join(import.meta.dirname, "../..");
+const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten-test";
+const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
+/** What our images install, so that nothing is left to install. */
+const PACKAGES = ["ca-certificates", "procps", "python3", "python3-pip", "python3-venv"];
+const DEBIAN = "test-bases-debian:latest";
+/** Like ubuntu:24.04 it has a user with the id that sandboxes use. */
+const UBUNTU = "test-bases-ubuntu:latest";
+/** Node where the official image has it, and in npm's place a program that tells a version. */
+const NODE = "test-bases-node:latest";
+export const STAND_IN_NPM_VERSION = "0.0.0-stand-in";
+
+/** Builds all of them, and gives what the script printed. */
+export async function buildImages(engine: string): Promise<string> {
+  await makeBases(engine);
+  const { stdout } = await run(
+    join(ROOT, "images/build.sh"),
+    ["--engine", engine, "--base", UBUNTU, "--node-image", NODE],
+    { maxBuffer: MAX_OUTPUT_BYTES },
+  );
+  return stdout;
+}
+
+async function makeBases(engine: string): Promise<void> {
+  const docker = async (...args: readonly string[]): Promise<string> =>
+    (await run("docker", ["-H", engine, ...args])).stdout;
+  const tarball = await debianRootfs(CACHE_DIR, PACKAGES);
+  if (tarball === undefined)
+    throw new Error(`no Debian root can be kept in ${CACHE_DIR}; set SANDKASTEN_TEST_CACHE`);
+  await docker("import", tarball, DEBIAN);
+  const context = await mkdtemp(join(tmpdir(), "sandkasten-bases-"));
+  try {
+    const npm = join(context, "npm/bin");
+    await mkdir(npm, { recursive: true });
+    await copyFile(process.execPath, join(context, "node"));
+    for (const name of ["npm-cli.js", "npx-cli.js"])
+      await writeFile(
+        join(npm, name),
+        `#!/usr/bin/env node\nconsole.log("${STAND_IN_NPM_VERSION}");\n`,
+        { mode: 0o755 },
+      );
+    const dockerfile = join(context, "Dockerfile");
+    await writeFile(dockerfile, `FROM ${DEBIAN}\nRUN useradd --create-home --uid 1000 ubuntu\n`);
+    await docker("build", "--tag", UBUNTU, context);
+    await writeFile(
+      dockerfile,
+      [
+        `FROM ${DEBIAN}`,
+        "COPY node /usr/local/bin/node",
+        "COPY npm /usr/local/lib/node_modules/npm",
+        "RUN useradd --create-home --uid 1000 node",
+      ].join("\n"),
+    );
+    await docker("build", "--tag", NODE, context);
+  } finally {
+    await rm(context, { recursive: true });
+  }
+}
