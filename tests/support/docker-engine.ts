@@ -48,7 +48,8 @@ export class DockerEngine implements AsyncDisposable {
 
   /** Makes the directory, which must not exist, and starts dockerd below it, without any image. */
   static async start(directory: string, options: DockerEngineOptions = {}): Promise<DockerEngine> {
-    await mkdir(directory, { mode: 0o700 });
+    // An engine that remaps users asks for a way through to its data.
+    await mkdir(directory, { mode: 0o711 });
     const engine = new DockerEngine(directory, options);
     try {
       await engine.startAgain();

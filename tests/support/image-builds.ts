@@ -5,13 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { debianRootfs } from "../../packages/daemon/src/images/testing/debian-rootfs.ts";
+import { DEBIAN_PACKAGES } from "./small-debian.ts";
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");
 const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten-test";
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
-/** What our images install, so that nothing is left to install. */
-const PACKAGES = ["ca-certificates", "procps", "python3", "python3-pip", "python3-venv"];
 const DEBIAN = "test-bases-debian:latest";
 /** Like ubuntu:24.04 it has a user with the id that sandboxes use. */
 const UBUNTU = "test-bases-ubuntu:latest";
@@ -33,7 +32,7 @@ export async function buildImages(engine: string): Promise<string> {
 async function makeBases(engine: string): Promise<void> {
   const docker = async (...args: readonly string[]): Promise<string> =>
     (await run("docker", ["-H", engine, ...args])).stdout;
-  const tarball = await debianRootfs(CACHE_DIR, PACKAGES);
+  const tarball = await debianRootfs(CACHE_DIR, DEBIAN_PACKAGES);
   if (tarball === undefined)
     throw new Error(`no Debian root can be kept in ${CACHE_DIR}; set SANDKASTEN_TEST_CACHE`);
   await docker("import", tarball, DEBIAN);

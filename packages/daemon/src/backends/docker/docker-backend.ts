@@ -60,6 +60,8 @@ interface Living {
   readonly notes: SandboxNotes;
 }
 
+/** A busy engine takes its time to start a relay. */
+const HELLO_MS = 15_000;
 const PAUSED_POLL_MS = 100;
 const REMOVAL_POLL_MS = 50;
 const REMOVAL_TIMEOUT_MS = 60_000;
@@ -147,6 +149,7 @@ export class DockerBackend implements Backend {
         return handle;
       } finally {
         this.#creating.delete(spec.id);
+        // Why it was not made is what the caller must know; the next one to go does this, too.
         if (!made) await this.#releaseRunner().catch(() => undefined);
       }
     });
@@ -260,6 +263,7 @@ export class DockerBackend implements Backend {
     return new RunnerChannel({
       connect: (signal) => this.#relay(id, signal),
       silenceExpected: () => this.#paused.has(id),
+      deadlines: { helloMs: HELLO_MS },
     });
   }
 
@@ -268,9 +272,8 @@ export class DockerBackend implements Backend {
     for (;;) {
       const stream = await this.#engine.exec(id, RELAY, signal);
       if (stream instanceof EngineStream) return stream;
-      if (stream === "absent")
-        throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
-      if (stream === "not running") throw hasDied(id);
+      // Whoever has a channel had a sandbox: removed or only dead, it is gone.
+      if (stream === "absent" || stream === "not running") throw hasDied(id);
       await sleep(PAUSED_POLL_MS, undefined, { signal });
     }
   }
@@ -320,21 +323,21 @@ export class DockerBackend implements Backend {
     this.#memoryKills.delete(id);
   }
 
-  /** Ours alone: a container of another daemon may have any name. */
+  /** By its labels: a container of another daemon may have any name, and ours may have been renamed. */
   async #removeContainer(id: string): Promise<void> {
     const deadline = performance.now() + REMOVAL_TIMEOUT_MS;
     for (;;) {
-      const container = await this.#engine.inspectContainer(id);
-      if (container === undefined || !this.#isOurs(id, container)) return;
-      await this.#engine.removeContainer(container.containerId);
+      const found = await this.#engine.listContainers(this.#labelsOf(id));
+      if (found.length === 0) return;
       if (performance.now() > deadline)
         throw new SandboxError(
           "SANDBOX_UNREACHABLE",
           `the engine has not removed the container of ${id} within ${REMOVAL_TIMEOUT_MS / 1000} s`,
         );
-      // Somebody else may be removing it; it is gone when the engine says so.
-      if ((await this.#engine.inspectContainer(id)) === undefined) return;
-      await sleep(REMOVAL_POLL_MS);
+      for (const { containerId } of found)
+        // Somebody else may be removing it already; it is gone when it is no longer listed.
+        if ((await this.#engine.removeContainer(containerId)) === "going")
+          await sleep(REMOVAL_POLL_MS);
     }
   }
 
@@ -358,8 +361,8 @@ export class DockerBackend implements Backend {
       for (const id of await directories.list()) found.set(id, "dead");
     for (const volume of await this.#engine.listVolumes(labels))
       found.set(volume.labels[LABEL.sessionId] ?? "", "dead");
-    for (const { name, state, labels: own } of await this.#engine.listContainers(labels))
-      if (own[LABEL.sessionId] === name) found.set(name, stateOf(state));
+    for (const { state, labels: own } of await this.#engine.listContainers(labels))
+      found.set(own[LABEL.sessionId] ?? "", stateOf(state));
     return [...found].filter(([id]) => isId("sandbox", id)).map(([id, state]) => ({ id, state }));
   }
 

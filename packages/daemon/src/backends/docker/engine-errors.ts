@@ -17,7 +17,7 @@ export function engineRefusal(error: unknown): EngineRefusal | undefined {
   if (!(error instanceof Error) || !("statusCode" in error)) return undefined;
   const { statusCode } = error;
   if (typeof statusCode !== "number" || NOT_THERE.has(statusCode)) return undefined;
-  const message = error.message.replace(/^\(HTTP code \d+\) (?:[a-z0-9 ]+ - )?/, "");
+  const message = error.message.replace(/^\(HTTP code \d+\) (?:[a-z0-9/ ]+ - )?/, "");
   return { status: statusCode, message: message.trim().slice(0, MAX_MESSAGE_CHARS) };
 }
 
