@@ -1,5 +1,6 @@
 /** The budgets that are measured here, and how a measurement is judged by them. */
 import { MIB } from "./bench-machine.ts";
+import { DOCKER_FILE_OPERATIONS, WORKSPACE_STRATEGIES } from "./scenarios/docker-files.ts";
 import { seriesKey } from "./series.ts";
 import type { Series } from "./series.ts";
 import { percentile, ratio } from "./statistics.ts";
@@ -18,6 +19,7 @@ export interface Budget {
 }
 
 const MEDIAN = 0.5;
+const ALMOST_ALL = 0.95;
 const WORST = 1;
 const SECOND_US = 1_000_000;
 
@@ -106,6 +108,15 @@ export const BUDGETS: readonly Budget[] = [
     against: { us: 2 * SECOND_US },
     atMost: 1,
   },
+  ...WORKSPACE_STRATEGIES.flatMap((strategy) =>
+    DOCKER_FILE_OPERATIONS.map((operation) => ({
+      what: `${operation} on Docker by ${strategy}: p95 < 500 ms`,
+      subject: `docker files/${strategy}, ${operation}`,
+      share: ALMOST_ALL,
+      against: { us: SECOND_US / 2 },
+      atMost: 1,
+    })),
+  ),
 ];
 
 export type Verdict = { readonly budget: Budget } & (

@@ -18,6 +18,7 @@ import { jsonReport, renderReport } from "./report.ts";
 import { coldCreate } from "./scenarios/cold-create.ts";
 import { density } from "./scenarios/density.ts";
 import { destroy } from "./scenarios/destroy.ts";
+import { dockerFiles } from "./scenarios/docker-files.ts";
 import { execTrue } from "./scenarios/exec-true.ts";
 import { idleMemory } from "./scenarios/idle-memory.ts";
 import { largeFile } from "./scenarios/large-file.ts";
@@ -38,6 +39,7 @@ const SCENARIOS: readonly Scenario[] = [
   execTrue,
   smallFile,
   largeFile,
+  dockerFiles,
   destroy,
   density,
 ];

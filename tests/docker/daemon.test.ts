@@ -11,6 +11,7 @@ import { smallDebianRootfs } from "../support/small-debian.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
 const execute = promisify(execFile);
+const ROOT = join(import.meta.dirname, "../..");
 
 const onDocker = (host: string): Readonly<Record<string, string>> => ({
   BACKEND: "docker",
@@ -116,6 +117,60 @@ describe("a daemon on a Docker engine", () => {
     expect(images.body.images.map(({ reference }) => reference)).toContain(DOCKER_IMAGES.debian);
     const refused = await daemon.call("POST", "/v1/sessions", { backend: "moon" });
     expect(refused).toMatchObject({ status: 400, body: { error_code: "INVALID_REQUEST" } });
+  });
+});
+
+describe("a machine on which our own sandboxes cannot be made", () => {
+  const launcher = join(ROOT, "native/bin/launcher");
+  /** In a namespace of its own, in which the launcher is not a program. */
+  const withoutLauncher = [
+    "unshare",
+    "--mount",
+    "sh",
+    "-c",
+    'mount --bind /dev/null "$0" && exec "$@"',
+    launcher,
+  ];
+
+  it("has them on Docker, by itself", async () => {
+    await using daemon = await TestDaemon.start({
+      settings: { ...onDocker(dockerUnderTest()), BACKEND: "auto" },
+      runBy: withoutLauncher,
+    });
+    const id = await daemon.open();
+    expect((await daemon.call("GET", `/v1/sessions/${id}`)).body).toMatchObject({
+      backend: "docker",
+      status: "running",
+    });
+    await daemon.call("DELETE", `/v1/sessions/${id}`);
+  });
+
+  it("is told so by doctor, which looks at both", async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
+    try {
+      const [program = "", ...args] = [
+        ...withoutLauncher,
+        join(ROOT, "packages/cli/bin/sandkasten"),
+        "doctor",
+        "--json",
+      ];
+      const { stdout } = await execute(program, args, {
+        env: {
+          PATH: process.env["PATH"],
+          SANDKASTEN_DATA_DIR: dataDir,
+          DOCKER_HOST: dockerUnderTest(),
+        },
+      });
+      expect(JSON.parse(stdout)).toMatchObject({
+        usable: true,
+        backends: [
+          { name: "oci", usable: false, configured: false },
+          { name: "docker", usable: true, configured: true },
+        ],
+      });
+    } finally {
+      await rm(dataDir, { recursive: true, force: true });
+    }
   });
 });
 

@@ -197,7 +197,10 @@ describe("the runner and its relay", () => {
     expect(ran.stdout).toMatch(/^\d{3,} tries on \d+ threads$/mu);
     // Without hidepid, which an engine does not offer, it is seen, and no more than that.
     const reached = new Set(ran.stdout.match(/(?<=REACHED ).*/gu));
-    expect([...reached].toSorted()).toEqual(["/proc/1/oom_score_adj 1", "/proc/1/task 1"]);
+    expect([...reached].toSorted()).toEqual([
+      "reading /proc/1/oom_score_adj 1",
+      "reading /proc/1/task 1",
+    ]);
     // The relay is a process of root's, too, and its descriptors are its own.
     const [relay = ""] = /\d+(?= root .*runner relay)|\d+(?= .*runner relay)/u.exec(
       (

@@ -20,24 +20,28 @@ export interface TestDaemonOptions {
   /** SANDKASTEN_* variables without their prefix. */
   readonly settings?: Readonly<Record<string, string>>;
   readonly dataDir?: string;
+  /** A command that runs the one after it, to which the daemon is given. */
+  readonly runBy?: readonly string[];
 }
 
 export class TestDaemon implements AsyncDisposable {
   readonly dataDir: string;
   readonly #settings: Readonly<Record<string, string>>;
+  readonly #runBy: readonly string[];
   #child: ChildProcess | undefined;
   #url = "";
   #apiKey = "";
   #log = "";
 
-  private constructor(dataDir: string, settings: Readonly<Record<string, string>>) {
+  private constructor(dataDir: string, { settings = {}, runBy = [] }: TestDaemonOptions) {
     this.dataDir = dataDir;
     this.#settings = settings;
+    this.#runBy = runBy;
   }
 
   static async start(options: TestDaemonOptions = {}): Promise<TestDaemon> {
     const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), "sandkasten-daemon-")));
-    const daemon = new TestDaemon(dataDir, options.settings ?? {});
+    const daemon = new TestDaemon(dataDir, options);
     try {
       await daemon.run();
       return daemon;
@@ -66,7 +70,8 @@ export class TestDaemon implements AsyncDisposable {
 
   /** Starts it (again) on the same data directory. Rejects with its log when it does not come up. */
   async run(settings: Readonly<Record<string, string>> = {}): Promise<void> {
-    const child = spawn(process.execPath, [PROGRAM], {
+    const [program = "", ...args] = [...this.#runBy, process.execPath, PROGRAM];
+    const child = spawn(program, args, {
       env: {
         PATH: process.env["PATH"],
         NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],

@@ -67,7 +67,7 @@ describe("a container", () => {
       Init: false,
       LogConfig: { Type: "none" },
     });
-    const [noNewPrivileges, seccomp = ""] = settings().HostConfig?.SecurityOpt as string[];
+    const [noNewPrivileges, seccomp = ""] = (settings().HostConfig ?? {}).SecurityOpt as string[];
     expect(noNewPrivileges).toBe("no-new-privileges");
     const { defaultAction, syscalls } = JSON.parse(seccomp.replace("seccomp=", "")) as {
       readonly defaultAction: string;

@@ -13,9 +13,9 @@ import type { ContainerSettings, MountSettings } from "./engine.ts";
 import type { EngineFacts, Labels } from "./engine-view.ts";
 
 /** Where the runner's volume is mounted. */
-export const RUNNER_DIRECTORY = "/.sandkasten";
+const RUNNER_DIRECTORY = "/.sandkasten";
 /** /work is another name of /workspace. */
-export const WORKSPACE_PATHS = [WORKSPACE_PATH, "/work"] as const;
+const WORKSPACE_PATHS = [WORKSPACE_PATH, "/work"] as const;
 
 /**
  * All directories that something is mounted on. In an image they are real directories or missing.

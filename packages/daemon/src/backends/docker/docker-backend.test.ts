@@ -1,21 +1,14 @@
 /** The Docker backend, held to what every backend does. */
-import { backendSuite, channelSuite } from "@sandkasten/testkit";
+import { backendSuite } from "@sandkasten/testkit";
+import { describe, expect, test } from "vitest";
 import { DOCKER_IMAGES } from "../../../../../tests/support/docker-under-test.ts";
+import { testSandbox } from "../../../../../tests/support/sandbox-machine.ts";
 import { DockerMachine } from "./testing/docker-machine.ts";
-
-const ECHO_SERVER = `
-use IO::Socket::INET;
-my $server = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => $ARGV[0], Listen => 5) or die;
-while (my $peer = $server->accept) {
-  next if fork;
-  while (sysread $peer, my $data, 65536) { syswrite $peer, $data }
-  shutdown $peer, 1;
-  exit;
-}
-`;
 
 backendSuite("docker", async () => {
   const machine = await DockerMachine.start();
+  // While there is one, the runner's volume need not be made anew for each of the others.
+  await machine.create();
   return {
     backend: machine.backend,
     image: DOCKER_IMAGES.debian,
@@ -24,16 +17,25 @@ backendSuite("docker", async () => {
   };
 });
 
-channelSuite("docker", async () => {
-  const machine = await DockerMachine.start();
-  const { id } = await machine.create({ image: DOCKER_IMAGES.debian });
-  return {
-    channel: await machine.backend.open(id),
-    reopen: () => machine.backend.open(id),
-    echoServer: (port) => ({
-      kind: "process",
-      argv: ["/usr/bin/perl", "-e", ECHO_SERVER, String(port)],
-    }),
-    close: () => machine[Symbol.asyncDispose](),
-  };
+describe("an image as it comes", () => {
+  test.each([
+    ["busybox", ["echo", "hello"], "hello\n"],
+    ["bare", ["/bin/busybox", "echo", "hello"], "hello\n"],
+    ["debian", ["printenv", "FROM_IMAGE"], "yes\n"],
+  ] as const)(
+    "%s runs programs and has files, with a shell or without",
+    async (name, argv, said) => {
+      await using machine = await DockerMachine.start();
+      const { id, imageDigest } = await machine.create({ image: DOCKER_IMAGES[name] });
+      expect(imageDigest).toMatch(/^sha256:[0-9a-f]{64}$/u);
+      const { channel, run, sh } = testSandbox(id, await machine.backend.open(id));
+      expect(await run(argv)).toMatchObject({ exitCode: 0, stdout: said });
+      await channel.writeFile("dir/file", Buffer.from("content"));
+      expect(await channel.stat("/work/dir/file")).toMatchObject({ size: 7 });
+      if (name === "bare")
+        await expect(sh("echo never")).rejects.toMatchObject({ code: "NO_SHELL" });
+      else expect(await sh("cat dir/file")).toMatchObject({ stdout: "content" });
+      channel.close();
+    },
+  );
 });

@@ -67,7 +67,7 @@ describe("a container", () => {
     const { id, channel } = await sandbox();
     await engine.docker("rm", "-f", id);
     expect((await engine.leftovers()).length).toBeGreaterThan(0);
-    await expect(channel.ping()).rejects.toMatchObject({ code: "SANDBOX_NOT_FOUND" });
+    await expect(channel.ping()).rejects.toMatchObject({ code: "SANDBOX_UNREACHABLE" });
     await expectDead(id);
   });
 

@@ -164,7 +164,12 @@ async function certificates(
     );
     await openssl(
       ..."x509 -req -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 1".split(" "),
-      ...["-in", `${who}.csr`, "-extfile", `${who}.ext`, "-out", `${who}.pem`],
+      "-in",
+      `${who}.csr`,
+      "-extfile",
+      `${who}.ext`,
+      "-out",
+      `${who}.pem`,
     );
   }
   const read = (file: string): Promise<string> => readFile(join(at, file), "utf8");

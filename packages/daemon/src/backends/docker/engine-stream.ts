@@ -26,7 +26,10 @@ export class EngineStream extends Duplex {
     });
     connection.once("end", () => this.#ended());
     connection.once("error", (error) => this.destroy(error));
-    connection.once("close", () => this.destroy());
+    connection.once("close", () => {
+      // After a proper end there may be output that nobody has read yet.
+      if (!connection.readableEnded) this.destroy();
+    });
     connection.pause();
   }
 

@@ -35,6 +35,13 @@ const MAX_FILE_BYTES = 64 * 1024;
 export type ContainerSettings = Docker.ContainerCreateOptions;
 export type MountSettings = Docker.MountSettings;
 
+export interface EngineListing {
+  readonly containerId: string;
+  readonly name: string;
+  readonly state: string;
+  readonly labels: Labels;
+}
+
 /** What makes an exec impossible. */
 export type NoExec = "absent" | "paused" | "not running";
 
@@ -107,25 +114,27 @@ export class Engine {
   }
 
   /** Those that have all of these labels, in whatever state. */
-  async listContainers(
-    labels: Labels,
-  ): Promise<{ readonly name: string; readonly state: string; readonly labels: Labels }[]> {
+  async listContainers(labels: Labels): Promise<EngineListing[]> {
     const filters = { label: labelFilters(labels) };
     const found = await this.#call("listing containers", (docker) =>
       docker.listContainers({ all: true, filters }),
     );
-    return found.map(({ Names, State, Labels: own }) => ({
+    return found.map(({ Id, Names, State, Labels: own }) => ({
+      containerId: Id,
       name: (Names[0] ?? "").replace(/^\//u, ""),
       state: State,
       labels: own,
     }));
   }
 
-  /** With the volumes that have no name of their own. Idempotent. */
-  async removeContainer(name: string): Promise<void> {
-    await this.#call(
+  /** With the volumes that have no name of their own. Idempotent; `going` when another removes it. */
+  async removeContainer(name: string): Promise<"removed" | "absent" | "going"> {
+    return await this.#call(
       "removing the container",
-      (docker) => docker.getContainer(name).remove({ force: true, v: true }),
+      async (docker) => {
+        await docker.getContainer(name).remove({ force: true, v: true });
+        return "removed" as const;
+      },
       {
         timeoutMs: SLOW_CALL_TIMEOUT_MS,
         refused: ({ status, message }) => {

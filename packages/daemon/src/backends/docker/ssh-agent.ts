@@ -48,6 +48,7 @@ export class SshAgent extends Agent {
 class ProcessStream extends Duplex {
   readonly #input: NodeJS.WritableStream;
   readonly #output: NodeJS.ReadableStream;
+  #ended = false;
 
   constructor(input: NodeJS.WritableStream, output: NodeJS.ReadableStream) {
     super({ allowHalfOpen: true });
@@ -56,8 +57,13 @@ class ProcessStream extends Duplex {
     output.on("data", (bytes: Buffer) => {
       if (!this.push(bytes)) output.pause();
     });
-    output.once("end", () => this.push(null));
-    output.once("close", () => this.destroy());
+    output.once("end", () => {
+      this.#ended = true;
+      this.push(null);
+    });
+    output.once("close", () => {
+      if (!this.#ended) this.destroy();
+    });
     for (const pipe of [input, output]) pipe.on("error", (error) => this.destroy(error));
   }
 

@@ -91,21 +91,18 @@ async function chooseBySurroundings(
     return volume("the engine is reached over the network, so its files are not this machine's");
   const { inContainer } = await parts.surroundings();
   const own = await ownContainer(parts);
-  if (!inContainer) {
-    const attempt = await tryBind(parts, facts, imageId, own);
-    return "places" in attempt
-      ? { ...attempt, why: `the daemon and its engine both see ${parts.options.dir}` }
-      : volume(attempt.fault);
-  }
-  const shared = await tryShared(parts, facts, imageId, own);
-  if ("places" in shared)
+  const shared = inContainer ? await tryShared(parts, facts, imageId, own) : undefined;
+  if (shared !== undefined && "places" in shared)
     return { ...shared, why: "the daemon runs in a container that has the shared volume" };
-  if (own === undefined)
-    return volume("the daemon runs in a container that the engine does not know");
+  // Not only on a plain machine: signs of a container may deceive, and what both see will do.
   const bind = await tryBind(parts, facts, imageId, own);
-  return "places" in bind
-    ? { ...bind, why: `the daemon's container has ${parts.options.dir} from the engine's machine` }
-    : volume(`the daemon runs in a container, and ${shared.fault}`);
+  if ("places" in bind)
+    return { ...bind, why: `the daemon and its engine both see ${parts.options.dir}` };
+  return volume(
+    shared === undefined
+      ? bind.fault
+      : `the daemon runs in a container, ${shared.fault}, and ${bind.fault}`,
+  );
 }
 
 async function tryBind(

@@ -92,7 +92,7 @@ export class SessionDirectories {
   /**
    * SECURITY: threat S: sandboxes write set-id files with ids of the machine here, so nobody of the
    * machine may get in; and whoever could write here could put a link in a session's place. Guarded
-   * by session-directories.test.ts.
+   * by docker-strategies.test.ts.
    */
   async #prepare(): Promise<void> {
     await mkdir(this.#base, { recursive: true, mode: 0o700 });
