@@ -148,7 +148,7 @@ describe("a machine on which our own sandboxes cannot be made", () => {
   it("is told so by doctor, which looks at both", async () => {
     const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
     try {
-      const [program = "", ...args] = [
+      const [program, ...args] = [
         ...withoutLauncher,
         join(ROOT, "packages/cli/bin/sandkasten"),
         "doctor",

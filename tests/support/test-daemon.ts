@@ -70,7 +70,7 @@ export class TestDaemon implements AsyncDisposable {
 
   /** Starts it (again) on the same data directory. Rejects with its log when it does not come up. */
   async run(settings: Readonly<Record<string, string>> = {}): Promise<void> {
-    const [program = "", ...args] = [...this.#runBy, process.execPath, PROGRAM];
+    const [program, ...args] = [...this.#runBy, process.execPath, PROGRAM];
     const child = spawn(program, args, {
       env: {
         PATH: process.env["PATH"],
