@@ -175,9 +175,9 @@ fn fork(join: &Join) -> io::Result<Forked> {
 /// (threats 16, 17 and 19; guarded by `the_sandbox_is_in_all_its_cgroups`).
 fn entrances(join: &Join) -> io::Result<Vec<RawFd>> {
     let mut files: Vec<RawFd> = join.tasks.iter().map(AsRawFd::as_raw_fd).collect();
-    if let Some(procs) = &join.unified_procs {
+    if let Some(mut procs) = join.unified_procs.as_ref() {
         let mut members = String::new();
-        { procs }.read_to_string(&mut members)?;
+        procs.read_to_string(&mut members)?;
         let own = std::process::id().to_string();
         if !members.lines().any(|member| member == own) {
             files.push(procs.as_raw_fd());

@@ -24,7 +24,7 @@ const READ_BYTES: usize = 64 << 10;
 /// As for a single request: a bound on nonsense.
 const MAX_LINE_BYTES: usize = 8 << 20;
 /// Of what a child said that ended without an answer.
-const MAX_SAID_BYTES: usize = 4 << 10;
+const MAX_SAID: usize = 4096;
 
 struct Server {
     requests: File,
@@ -77,9 +77,8 @@ impl Server {
         for work in &mut self.running {
             work.listen()?;
         }
-        let done: Vec<bool> = ready[1..=self.running.len()].to_vec();
-        let mut done = done.into_iter();
-        for work in self.running.extract_if(.., |_| done.next() == Some(true)) {
+        let mut ended = ready[1..].iter();
+        for work in self.running.extract_if(.., |_| ended.next() == Some(&true)) {
             work.finish()?;
         }
         Ok(!ready[0] || self.read_requests()?)
@@ -204,7 +203,7 @@ fn answer(text: &[u8], status: ExitStatus) -> String {
     match said.lines().last() {
         Some(last) if status.success() => last.to_owned(),
         _ => {
-            let said: String = said.chars().take(MAX_SAID_BYTES).collect();
+            let said: String = said.chars().take(MAX_SAID).collect();
             json!({ "died": { "how": status.to_string(), "said": said } }).to_string()
         }
     }
