@@ -1,7 +1,7 @@
 /**
  * Nearly everything runs side by side, each file with a data directory of its own; what measures the
- * machine runs alone. What attacks the disk or interrupts create runs a second time with runc, what
- * attacks file calls and the runner in containers of a Docker engine (which are runc's, too).
+ * machine runs alone. What interrupts create runs a second time with runc, and what attacks file calls
+ * and PID 1 in containers of a Docker engine (which are runc's, too).
  */
 import { configDefaults, defineConfig } from "vitest/config";
 import { reportPathVariable, TallyReporter } from "./scripts/tally-reporter.ts";
@@ -26,8 +26,10 @@ const dockerTests = [
   "tests/docker/**/*.test.ts",
 ];
 
-/** Attacks on the runner and on file calls, which engines' containers stand as well. */
-const runnerAttacks = ["tests/hostile/{files,runner}-*.test.ts"];
+/** Attacks on file calls and on PID 1, which engines' containers stand as well. */
+const runnerAttacks = [
+  "tests/hostile/{files-paths,files-races,files-special,files-writes,runner-init}.test.ts",
+];
 
 /** What needs the machine for itself, because it looks at shares, times or all of its memory. */
 const measuringTests = ["tests/hostile/resources*.test.ts", "tests/support/oracles/*.test.ts"];
@@ -58,7 +60,7 @@ export default defineConfig({
           provide: { runtime: "crun" },
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          maxWorkers: 2,
+          maxWorkers: 4,
           sequence: { groupOrder: 1 },
         },
       },
@@ -68,7 +70,7 @@ export default defineConfig({
           include: daemonTests,
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          maxWorkers: 2,
+          maxWorkers: 4,
           sequence: { groupOrder: 1 },
         },
       },
@@ -80,7 +82,7 @@ export default defineConfig({
           globalSetup: "tests/support/docker-for-run.ts",
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          maxWorkers: 2,
+          maxWorkers: 4,
           sequence: { groupOrder: 1 },
         },
       },
@@ -91,7 +93,7 @@ export default defineConfig({
           provide: { runtime: "runc" },
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          maxWorkers: 2,
+          maxWorkers: 4,
           sequence: { groupOrder: 1 },
         },
       },
@@ -105,18 +107,6 @@ export default defineConfig({
           fileParallelism: false,
           maxWorkers: 1,
           sequence: { groupOrder: 2 },
-        },
-      },
-      {
-        test: {
-          name: "measuring on runc",
-          include: ["tests/hostile/resources-{disk,output}.test.ts"],
-          provide: { runtime: "runc" },
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
-          fileParallelism: false,
-          maxWorkers: 1,
-          sequence: { groupOrder: 3 },
         },
       },
     ],

@@ -5,7 +5,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { debianRootfs } from "../../packages/daemon/src/images/testing/debian-rootfs.ts";
-import { DEBIAN_PACKAGES } from "./small-debian.ts";
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");
@@ -32,7 +31,7 @@ export async function buildImages(engine: string): Promise<string> {
 async function makeBases(engine: string): Promise<void> {
   const docker = async (...args: readonly string[]): Promise<string> =>
     (await run("docker", ["-H", engine, ...args])).stdout;
-  const tarball = await debianRootfs(CACHE_DIR, DEBIAN_PACKAGES);
+  const tarball = await debianRootfs(CACHE_DIR);
   if (tarball === undefined)
     throw new Error(`no Debian root can be kept in ${CACHE_DIR}; set SANDKASTEN_TEST_CACHE`);
   await docker("import", tarball, DEBIAN);

@@ -9,15 +9,6 @@ import { packTree } from "./images.ts";
 const run = promisify(execFile);
 const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten-test";
 
-/** What our own images install too: one root serves them and the tests. */
-export const DEBIAN_PACKAGES = [
-  "ca-certificates",
-  "procps",
-  "python3",
-  "python3-pip",
-  "python3-venv",
-];
-
 const LEFT_OUT = [
   ..."dev var/cache var/lib/dpkg usr/lib/python3 usr/share/python-wheels".split(" "),
   ..."doc info locale man perl zoneinfo".split(" ").map((name) => `usr/share/${name}`),
@@ -26,7 +17,7 @@ const LEFT_OUT = [
 
 /** The path of a tarball, built once per machine and kept beside the whole one. */
 export async function smallDebianRootfs(): Promise<string> {
-  const whole = await debianRootfs(CACHE_DIR, DEBIAN_PACKAGES);
+  const whole = await debianRootfs(CACHE_DIR);
   if (whole === undefined)
     throw new Error(`no Debian root can be kept in ${CACHE_DIR}; set SANDKASTEN_TEST_CACHE`);
   const small = join(dirname(whole), "bookworm-small-python.tar");

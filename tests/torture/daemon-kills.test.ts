@@ -83,7 +83,7 @@ describe("kill -9 of the daemon", () => {
 
   it("at any moment of a create or a destroy leaves a whole session or none", async () => {
     const outcomes: string[] = [];
-    for (let point = 0; point < 20; point++) {
+    for (let point = 0; point < 12; point++) {
       const destroying = point % 2 === 1;
       const id = destroying ? await daemon.open() : undefined;
       const request = destroying
@@ -94,7 +94,7 @@ describe("kill -9 of the daemon", () => {
         () => "cut off",
       );
       // Spread over what a create, or a destroy, takes here.
-      await new Promise((resolve) => setTimeout(resolve, (point >> 1) * (destroying ? 3 : 9)));
+      await new Promise((resolve) => setTimeout(resolve, (point >> 1) * (destroying ? 4 : 12)));
       await daemon.kill();
       const answer = await answered;
       await daemon.run();

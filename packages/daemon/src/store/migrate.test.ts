@@ -232,7 +232,11 @@ describe("an interrupted migration", () => {
 
 describe("a database that is not for this version", () => {
   test.each([
-    ["of a newer version", `PRAGMA user_version = ${MIGRATIONS.length + 1}`, /newer version .*form is 4.*knows 3/],
+    [
+      "of a newer version",
+      `PRAGMA user_version = ${MIGRATIONS.length + 1}`,
+      /newer version .*form is 4.*knows 3/,
+    ],
     ["of another program", "DROP TABLE sessions; CREATE TABLE bookmarks (url)", /something else/],
   ])("is refused and left alone when it is %s", async (_, sql, message) => {
     await using directory = await databaseOf(1);

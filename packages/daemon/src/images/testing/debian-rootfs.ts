@@ -6,20 +6,17 @@ import { promisify } from "node:util";
 
 const execFileAsync = promisify(execFile);
 const SUITE = "bookworm";
-/** Left out of images for containers, as everywhere. */
-const DOCUMENTATION = ["doc", "info", "locale", "man"];
+/** What our own images install, so that nothing is left to install where there is no network. */
+const PACKAGES = ["ca-certificates", "procps", "python3", "python3-pip", "python3-venv"];
 
 /**
- * The path of a minimal Debian tarball below `cacheDir`; with more packages if wanted, and then
- * without documentation. It is built when it is missing, which takes about half a minute and needs
- * the package mirror; undefined when it may not be kept there.
+ * The path of a small Debian tarball below `cacheDir`. It is built when it is missing, which takes
+ * about half a minute and needs the package mirror; undefined when it may not be kept there. Several
+ * may ask at once, also from several processes: each builds its own, and any of them will do.
  */
-export async function debianRootfs(
-  cacheDir: string,
-  packages: readonly string[] = [],
-): Promise<string | undefined> {
+export async function debianRootfs(cacheDir: string): Promise<string | undefined> {
   const directory = join(cacheDir, "rootfs");
-  const tarball = join(directory, `${[SUITE, "minbase", ...packages].join("-")}.tar`);
+  const tarball = join(directory, `${[SUITE, ...PACKAGES].join("-")}.tar`);
   if (await exists(tarball)) return tarball;
   const made = await mkdir(directory, { recursive: true }).then(
     () => true,
@@ -28,10 +25,8 @@ export async function debianRootfs(
   if (!made) return undefined;
   const unfinished = join(directory, `.${process.pid}.tar`);
   try {
-    const include = packages.map((name) => `--include=${name}`);
-    const exclude = DOCUMENTATION.map((name) => `--dpkgopt=path-exclude=/usr/share/${name}/*`);
-    const options = packages.length === 0 ? [] : [...include, ...exclude];
-    await execFileAsync("mmdebstrap", ["--variant=minbase", ...options, SUITE, unfinished], {
+    const include = PACKAGES.map((name) => `--include=${name}`);
+    await execFileAsync("mmdebstrap", ["--variant=minbase", ...include, SUITE, unfinished], {
       timeout: 10 * 60_000,
     });
     await rename(unfinished, tarball);
