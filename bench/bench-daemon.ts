@@ -141,6 +141,8 @@ export class BenchDaemon implements AsyncDisposable {
     // Detached: an interrupt at the terminal is for us, and we end it.
     const child = fork(PROGRAM, {
       env: { PATH: process.env["PATH"], ...env },
+      // As packages/cli/bin/sandkasten starts it.
+      execArgv: ["--max-semi-space-size=4"],
       stdio: ["ignore", log, log, "ipc"],
       detached: true,
     });

@@ -4,4 +4,4 @@ set -euo pipefail
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 bash "$scripts/setup.sh"
-exec bash "$scripts/with-toolchain.sh" node packages/cli/src/main.ts start "$@"
+exec "$scripts/../packages/cli/bin/sandkasten" start "$@"
