@@ -1,5 +1,5 @@
 /** What becomes of sandboxes when containers or the engine itself are ended from outside. */
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -52,6 +52,16 @@ async function expectDead(id: string): Promise<void> {
   expect(await machine.backend.list()).toEqual([]);
   await expect(machine.backend.open(id)).rejects.toMatchObject({ code: "SANDBOX_NOT_FOUND" });
   await engine.assertNothingLeft();
+}
+
+/** Which states the threads of a process are in. */
+async function threadStates(pid: number): Promise<string[]> {
+  const states = new Set<string>();
+  for (const thread of await readdir(`/proc/${pid}/task`)) {
+    const status = await readFile(`/proc/${pid}/task/${thread}/status`, "utf8");
+    states.add(/^State:\s+(\S)/mu.exec(status)?.[1] ?? "");
+  }
+  return [...states];
 }
 
 describe("a container", () => {
@@ -166,6 +176,8 @@ describe("an engine", () => {
   test("that does not answer at all is found out in time", async () => {
     process.kill(engine.pid, "SIGSTOP");
     try {
+      // A signal is on its way for a moment, and stops one thread after the other.
+      await expect.poll(() => threadStates(engine.pid)).toEqual(["T"]);
       expect(await machine.backend.reachable()).toBe(false);
     } finally {
       process.kill(engine.pid, "SIGCONT");

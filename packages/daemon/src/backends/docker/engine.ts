@@ -2,6 +2,7 @@
  * The containers and volumes of one Docker engine, as its API has them. Every call has a deadline and
  * names its stage when it fails; the client library's types and errors end here.
  */
+import { Readable } from "node:stream";
 import type { IncomingMessage } from "node:http";
 import type { SandboxError } from "@sandkasten/protocol";
 import type Docker from "dockerode";
@@ -239,7 +240,11 @@ export class Engine {
   async putArchive(name: string, directory: string, archive: Buffer): Promise<void> {
     await this.#call(
       "putting files into a volume",
-      (docker) => docker.getContainer(name).putArchive(archive, { path: directory }),
+      // As a stream, which is sent in chunks: the engine then waits for the last one. After a body of
+      // known length Node writes nothing, literally, and an engine that has answered and closed the
+      // connection by then makes a broken pipe of that.
+      (docker) =>
+        docker.getContainer(name).putArchive(Readable.from([archive]), { path: directory }),
       { timeoutMs: SLOW_CALL_TIMEOUT_MS },
     );
   }
