@@ -1,7 +1,7 @@
 /**
  * Nearly everything runs side by side, each file with a data directory of its own; what measures the
- * machine runs alone. What interrupts create runs a second time with runc, and what attacks file calls
- * and PID 1 in containers of a Docker engine (which are runc's, too).
+ * machine runs alone. What races file calls and attacks PID 1 runs a second time, in containers of a
+ * Docker engine.
  */
 import { configDefaults, defineConfig } from "vitest/config";
 import { reportPathVariable, TallyReporter } from "./scripts/tally-reporter.ts";
@@ -26,10 +26,8 @@ const dockerTests = [
   "tests/docker/**/*.test.ts",
 ];
 
-/** Attacks on file calls and on PID 1, which engines' containers stand as well. */
-const runnerAttacks = [
-  "tests/hostile/{files-paths,files-races,files-special,files-writes,runner-init}.test.ts",
-];
+/** Attacks on file calls and on PID 1 that an engine's containers have to stand as well. */
+const runnerAttacks = ["tests/hostile/{files-races,runner-init}.test.ts"];
 
 /** What needs the machine for itself, because it looks at shares, times or all of its memory. */
 const measuringTests = ["tests/hostile/resources*.test.ts", "tests/support/oracles/*.test.ts"];
@@ -80,17 +78,6 @@ export default defineConfig({
           include: [...dockerTests, ...runnerAttacks],
           provide: { runtime: "docker" },
           globalSetup: "tests/support/docker-for-run.ts",
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
-          maxWorkers: 4,
-          sequence: { groupOrder: 1 },
-        },
-      },
-      {
-        test: {
-          name: "sandbox on runc",
-          include: ["tests/torture/create-faults.test.ts"],
-          provide: { runtime: "runc" },
           testTimeout: 120_000,
           hookTimeout: 120_000,
           maxWorkers: 4,
