@@ -1,6 +1,6 @@
 /** Builds the concrete parts and joins them; the only place that does. */
 import { randomBytes } from "node:crypto";
-import { access, constants, readFile, stat, writeFile } from "node:fs/promises";
+import { access, constants, mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
@@ -138,6 +138,7 @@ export async function tryBackend(
   config: Config,
 ): Promise<{ readonly health: BackendHealth; readonly provider?: Provider }> {
   try {
+    await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
     const provider = await composeProvider(name, config);
     return { provider, health: await provider.backend.health() };
   } catch (error) {

@@ -68,7 +68,6 @@ export async function checkMachine(
   config: Config,
   which: "all" | "needed",
 ): Promise<CheckedMachine> {
-  await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
   const found = new Map<BackendName, BackendHealth>();
   let usual = config.backend === "auto" ? undefined : config.backend;
   for (const name of ["oci", "docker"] as const) {

@@ -12,7 +12,12 @@ const EVERYWHERE: readonly ErrorCode[] = [
   // Also when the daemon stops.
   "SANDBOX_UNREACHABLE",
 ];
-const LIVING_SESSION: readonly ErrorCode[] = ["SESSION_NOT_FOUND", "CONFLICT", "SESSION_EXPIRED"];
+const LIVING_SESSION: readonly ErrorCode[] = [
+  "SESSION_NOT_FOUND",
+  "CONFLICT",
+  "SESSION_EXPIRED",
+  "ENGINE_UNREACHABLE",
+];
 export const FILE_ERRORS: readonly ErrorCode[] = [
   ...LIVING_SESSION,
   "FILE_NOT_FOUND",

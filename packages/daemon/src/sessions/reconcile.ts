@@ -116,7 +116,7 @@ export class Reconciliation {
     if (!this.#parts.store.isNew || living.length === 0) return;
     throw new SandboxError(
       "CONFLICT",
-      `the database is new, yet ${living.length} sandboxes live in the data directory; ` +
+      `the database is new, yet ${living.length} sandboxes of this daemon live; ` +
         "restore the database, or remove the sandboxes with `sandkasten sweep --yes`",
     );
   }

@@ -15,6 +15,7 @@ import type {
 } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
 import type { ImageInfo, ImageStore } from "../../ports/image-store.ts";
+import { throwIfCancelled } from "../container/cancelled.ts";
 import { checkLimits } from "../container/limits.ts";
 import { RUNNER_PATH } from "../container/paths.ts";
 import { probeInside } from "../container/probe.ts";
@@ -82,13 +83,6 @@ const RELAY = {
   // Variables of the image or the caller do not say whom it dials.
   Env: ["SANDKASTEN_SOCKET=/run/sandkasten/runner.sock"],
 };
-
-function throwIfCancelled(signal: AbortSignal | undefined): void {
-  if (signal?.aborted === true)
-    throw new SandboxError("CANCELLED", "the sandbox is no longer wanted", {
-      cause: signal.reason,
-    });
-}
 
 export class DockerBackend implements Backend {
   readonly name = "docker";

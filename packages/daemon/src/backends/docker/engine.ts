@@ -4,9 +4,8 @@
  */
 import { Readable } from "node:stream";
 import type { IncomingMessage } from "node:http";
-import type { SandboxError } from "@sandkasten/protocol";
 import type Docker from "dockerode";
-import { connectEngine } from "./engine-connection.ts";
+import { EngineClient, SLOW_CALL_TIMEOUT_MS } from "./engine-client.ts";
 import type { DockerConnection } from "./engine-connection.ts";
 import {
   creationRefusal,
@@ -26,9 +25,6 @@ import type {
 } from "./engine-view.ts";
 import { containerOf, factsOf, usageOf, volumeOf } from "./engine-view.ts";
 
-const CALL_TIMEOUT_MS = 30_000;
-/** Starting and removing wait for the kernel, which may have much to do. */
-const SLOW_CALL_TIMEOUT_MS = 120_000;
 const PING_TIMEOUT_MS = 3_000;
 const MAX_FILE_BYTES = 64 * 1024;
 
@@ -46,28 +42,20 @@ export interface EngineListing {
 /** What makes an exec impossible. */
 export type NoExec = "absent" | "paused" | "not running";
 
-interface CallOptions<R> {
-  readonly timeoutMs?: number;
-  /** What the engine's no means; undefined where that is a failure. */
-  readonly refused?: (refusal: EngineRefusal) => R | undefined;
-  /** The error that the engine's no is here, where it has a meaning of its own. */
-  readonly translate?: (refusal: EngineRefusal, cause: unknown) => SandboxError | undefined;
-}
-
 const absentOn404 = ({ status }: EngineRefusal): "absent" | undefined =>
   status === 404 ? "absent" : undefined;
 
 export class Engine {
   readonly connection: DockerConnection;
-  #client: Promise<Docker> | undefined;
-  #patientClient: Promise<Docker> | undefined;
+  readonly #client: EngineClient;
 
   constructor(connection: DockerConnection) {
     this.connection = connection;
+    this.#client = new EngineClient(connection);
   }
 
   async answers(): Promise<boolean> {
-    const pinged = this.#call("asking whether it is there", (docker) => docker.ping(), {
+    const pinged = this.#client.call("asking whether it is there", (docker) => docker.ping(), {
       timeoutMs: PING_TIMEOUT_MS,
     });
     return await pinged.then(
@@ -77,20 +65,20 @@ export class Engine {
   }
 
   async facts(): Promise<EngineFacts> {
-    return await this.#call("asking what it can do", async (docker) =>
+    return await this.#client.call("asking what it can do", async (docker) =>
       factsOf(await docker.version(), await docker.info()),
     );
   }
 
   /** The id of some image that it has, for containers that are never started. */
   async anyImage(): Promise<string | undefined> {
-    const images = await this.#call("listing images", (docker) => docker.listImages());
+    const images = await this.#client.call("listing images", (docker) => docker.listImages());
     return images[0]?.Id;
   }
 
   /** Gives the container's own id. */
   async createContainer(settings: ContainerSettings): Promise<string> {
-    const created = await this.#call(
+    const created = await this.#client.call(
       "creating the container",
       (docker) => docker.createContainer(settings),
       { timeoutMs: SLOW_CALL_TIMEOUT_MS, translate: creationRefusal },
@@ -99,14 +87,18 @@ export class Engine {
   }
 
   async startContainer(name: string): Promise<void> {
-    await this.#call("starting the container", (docker) => docker.getContainer(name).start(), {
-      timeoutMs: SLOW_CALL_TIMEOUT_MS,
-      translate: startRefusal,
-    });
+    await this.#client.call(
+      "starting the container",
+      (docker) => docker.getContainer(name).start(),
+      {
+        timeoutMs: SLOW_CALL_TIMEOUT_MS,
+        translate: startRefusal,
+      },
+    );
   }
 
   async inspectContainer(name: string): Promise<EngineContainer | undefined> {
-    const found = await this.#call(
+    const found = await this.#client.call(
       "looking at the container",
       (docker) => docker.getContainer(name).inspect(),
       { refused: absentOn404 },
@@ -117,7 +109,7 @@ export class Engine {
   /** Those that have all of these labels, in whatever state. */
   async listContainers(labels: Labels): Promise<EngineListing[]> {
     const filters = { label: labelFilters(labels) };
-    const found = await this.#call("listing containers", (docker) =>
+    const found = await this.#client.call("listing containers", (docker) =>
       docker.listContainers({ all: true, filters }),
     );
     return found.map(({ Id, Names, State, Labels: own }) => ({
@@ -130,7 +122,7 @@ export class Engine {
 
   /** With the volumes that have no name of their own. Idempotent; `going` when another removes it. */
   async removeContainer(name: string): Promise<"removed" | "absent" | "going"> {
-    return await this.#call(
+    return await this.#client.call(
       "removing the container",
       async (docker) => {
         await docker.getContainer(name).remove({ force: true, v: true });
@@ -147,20 +139,28 @@ export class Engine {
   }
 
   async pauseContainer(name: string): Promise<void> {
-    await this.#call("pausing the container", (docker) => docker.getContainer(name).pause(), {
-      refused: ({ message }) => (message.includes("already paused") ? "already" : undefined),
-    });
+    await this.#client.call(
+      "pausing the container",
+      (docker) => docker.getContainer(name).pause(),
+      {
+        refused: ({ message }) => (message.includes("already paused") ? "already" : undefined),
+      },
+    );
   }
 
   async resumeContainer(name: string): Promise<void> {
-    await this.#call("resuming the container", (docker) => docker.getContainer(name).unpause(), {
-      refused: ({ message }) => (message.includes("is not paused") ? "already" : undefined),
-    });
+    await this.#client.call(
+      "resuming the container",
+      (docker) => docker.getContainer(name).unpause(),
+      {
+        refused: ({ message }) => (message.includes("is not paused") ? "already" : undefined),
+      },
+    );
   }
 
   async usage(name: string): Promise<EngineUsage | undefined> {
     const options = { stream: false as const, "one-shot": true };
-    const found = await this.#call(
+    const found = await this.#client.call(
       "measuring the container",
       (docker) => docker.getContainer(name).stats(options),
       { refused: absentOn404 },
@@ -175,7 +175,7 @@ export class Engine {
       until: Math.floor(Date.now() / 1000),
       filters: { container: [name], event: ["oom"] },
     };
-    return await this.#call("asking what happened", async (docker) => {
+    return await this.#client.call("asking what happened", async (docker) => {
       let lines = 0;
       for await (const chunk of (await docker.getEvents(options)) as AsyncIterable<Buffer>)
         lines += chunk.toString().split("\n").length - 1;
@@ -185,7 +185,7 @@ export class Engine {
 
   /** What the container wrote outside of its volumes. */
   async writtenBytes(name: string): Promise<number> {
-    const found = await this.#call("measuring the container", (docker) =>
+    const found = await this.#client.call("measuring the container", (docker) =>
       docker.getContainer(name).inspect({ size: true } as object),
     );
     return (found as { readonly SizeRw?: number }).SizeRw ?? 0;
@@ -195,7 +195,7 @@ export class Engine {
   async createVolume(name: string | undefined, labels: Labels): Promise<EngineVolume> {
     const wanted = { ...(name !== undefined && { Name: name }), Labels: { ...labels } };
     return volumeOf(
-      await this.#call("creating a volume", async (docker) => {
+      await this.#client.call("creating a volume", async (docker) => {
         // What the engine answers is lost in the library, so it is asked again.
         const { name: given } = (await docker.createVolume(wanted)) as unknown as {
           readonly name: string;
@@ -206,7 +206,7 @@ export class Engine {
   }
 
   async inspectVolume(name: string): Promise<EngineVolume | undefined> {
-    const found = await this.#call(
+    const found = await this.#client.call(
       "looking at a volume",
       (docker) => docker.getVolume(name).inspect(),
       { refused: absentOn404 },
@@ -216,14 +216,14 @@ export class Engine {
 
   async listVolumes(labels: Labels): Promise<EngineVolume[]> {
     const filters = { label: labelFilters(labels) };
-    const { Volumes } = await this.#call("listing volumes", (docker) =>
+    const { Volumes } = await this.#client.call("listing volumes", (docker) =>
       docker.listVolumes({ filters }),
     );
     return ((Volumes as typeof Volumes | null) ?? []).map(volumeOf);
   }
 
   async removeVolume(name: string): Promise<"removed" | "absent" | "in use"> {
-    return await this.#call(
+    return await this.#client.call(
       "removing a volume",
       async (docker) => {
         await docker.getVolume(name).remove();
@@ -238,7 +238,7 @@ export class Engine {
 
   /** Unpacks an archive in a container, which need not run. */
   async putArchive(name: string, directory: string, archive: Buffer): Promise<void> {
-    await this.#call(
+    await this.#client.call(
       "putting files into a volume",
       // As a stream, which is sent in chunks: the engine then waits for the last one. After a body of
       // known length Node writes nothing, literally, and an engine that has answered and closed the
@@ -251,7 +251,7 @@ export class Engine {
 
   /** What a path in a container is, without following a link in its last part. */
   async kindOf(name: string, path: string): Promise<"directory" | "absent" | "other"> {
-    return await this.#call(
+    return await this.#client.call(
       "looking into the image",
       async (docker) => {
         const answer: unknown = await docker.getContainer(name).infoArchive({ path });
@@ -267,7 +267,7 @@ export class Engine {
 
   /** An archive of a small file in a container, which need not run; undefined when there is none. */
   async getArchive(name: string, path: string): Promise<Buffer | undefined> {
-    const archive = await this.#call(
+    const archive = await this.#client.call(
       "reading from a container",
       async (docker) => {
         const stream = await docker.getContainer(name).getArchive({ path });
@@ -294,8 +294,7 @@ export class Engine {
     options: Docker.ExecCreateOptions,
     signal: AbortSignal,
   ): Promise<EngineStream | NoExec> {
-    this.#patientClient ??= connectEngine(this.connection);
-    const docker = await this.#patientClient;
+    const docker = await this.#client.patient();
     let doing = "creating an exec";
     const given = Promise.withResolvers<never>();
     const giveUp = (): void => given.reject(engineUnreachable(doing, signal.reason));
@@ -320,30 +319,6 @@ export class Engine {
     } finally {
       signal.removeEventListener("abort", giveUp);
       given.promise.catch(() => undefined);
-    }
-  }
-
-  async #call<T, R = never>(
-    doing: string,
-    work: (docker: Docker) => Promise<T>,
-    { timeoutMs = CALL_TIMEOUT_MS, refused, translate }: CallOptions<R> = {},
-  ): Promise<T | R> {
-    this.#client ??= connectEngine(this.connection, SLOW_CALL_TIMEOUT_MS);
-    // The library waits for ever when a connection breaks in the middle of an answer.
-    const late = Promise.withResolvers<never>();
-    const timer = setTimeout(
-      () => late.reject(new Error(`no answer within ${timeoutMs / 1000} s`)),
-      timeoutMs,
-    );
-    try {
-      return await Promise.race([work(await this.#client), late.promise]);
-    } catch (error) {
-      const refusal = engineRefusal(error);
-      const meaning = refusal && refused?.(refusal);
-      if (meaning !== undefined) return meaning;
-      throw (refusal && translate?.(refusal, error)) ?? engineFailure(error, doing);
-    } finally {
-      clearTimeout(timer);
     }
   }
 }

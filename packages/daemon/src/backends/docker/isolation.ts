@@ -1,6 +1,7 @@
 /** Looks at how a container is really held: what the engine says, and what is found from inside. */
 import type { IsolationFact, IsolationReport } from "../../ports/backend.ts";
 import { insideFacts } from "../container/probe.ts";
+import { limitFacts } from "../container/limit-facts.ts";
 import type { Probe } from "../container/probe.ts";
 import { isCurrent } from "../container/runtime-versions.ts";
 import type { RuntimeKind } from "../container/runtime-versions.ts";
@@ -43,7 +44,7 @@ export function isolationReport(measured: Measurements): IsolationReport {
     ...namespaceFacts(measured),
     ...identityFacts(inside),
     ...insideFacts(notes.profile, inside),
-    ...limitFacts(measured),
+    ...resourceFacts(measured),
     {
       name: "init_hidden",
       enforced: inside.pid_one !== "runner",
@@ -139,25 +140,11 @@ function identityFacts(inside: Probe): IsolationFact[] {
 }
 
 /** What the kernel says it enforces, by way of the engine, not what was asked for. */
-function limitFacts({ notes, container, usage, inside }: Measurements): IsolationFact[] {
+function resourceFacts({ notes, container, usage, inside }: Measurements): IsolationFact[] {
   const { limits } = notes;
   const cpuMillicores = container.settings.nanoCpus / 1_000_000;
   return [
-    {
-      name: "memory_limit",
-      enforced: usage.memoryLimitBytes > 0 && usage.memoryLimitBytes <= limits.memoryBytes,
-      measured: `${usage.memoryLimitBytes} bytes`,
-    },
-    {
-      name: "pids_limit",
-      enforced: usage.pidsLimit > 0 && usage.pidsLimit <= limits.pids,
-      measured: `${usage.pidsLimit} processes`,
-    },
-    {
-      name: "cpu_limit",
-      enforced: cpuMillicores > 0 && cpuMillicores <= limits.cpuMillicores,
-      measured: `${cpuMillicores} millicores`,
-    },
+    ...limitFacts({ ...usage, cpuMillicores }, limits),
     {
       name: "own_kernel_counts",
       enforced: false,

@@ -4,6 +4,7 @@ import { release } from "node:os";
 import type { IsolationFact, IsolationReport } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
 import { insideFacts, probeInside } from "../container/probe.ts";
+import { limitFacts } from "../container/limit-facts.ts";
 import type { Probe } from "../container/probe.ts";
 import { readCpuMillicores, readUsage } from "./cgroups.ts";
 import type { Runtime } from "./runtimes.ts";
@@ -28,7 +29,7 @@ export async function measureIsolation(
     ...(await namespaceFacts(record)),
     ...(await identityFacts(record, inside)),
     ...insideFacts(record.meta.profile, inside),
-    ...(await limitFacts(record, inside)),
+    ...(await resourceFacts(record, inside)),
     {
       name: "own_kernel",
       enforced: record.runtime.kind === "runsc" && inside.kernel !== release(),
@@ -117,26 +118,12 @@ async function identityFacts(record: SandboxRecord, inside: Probe): Promise<Isol
 }
 
 /** What the kernel says it enforces, not what was asked for. */
-async function limitFacts(record: SandboxRecord, inside: Probe): Promise<IsolationFact[]> {
+async function resourceFacts(record: SandboxRecord, inside: Probe): Promise<IsolationFact[]> {
   const usage = await readUsage(record.cgroups);
   const cpuMillicores = await readCpuMillicores(record.cgroups);
   const wanted = record.meta.limits;
   return [
-    {
-      name: "memory_limit",
-      enforced: usage.memoryLimitBytes > 0 && usage.memoryLimitBytes <= wanted.memoryBytes,
-      measured: `${usage.memoryLimitBytes} bytes`,
-    },
-    {
-      name: "pids_limit",
-      enforced: usage.pidsLimit > 0 && usage.pidsLimit <= wanted.pids,
-      measured: `${usage.pidsLimit} processes`,
-    },
-    {
-      name: "cpu_limit",
-      enforced: cpuMillicores > 0 && cpuMillicores <= wanted.cpuMillicores,
-      measured: `${cpuMillicores} millicores`,
-    },
+    ...limitFacts({ ...usage, cpuMillicores }, wanted),
     {
       name: "own_kernel_counts",
       enforced: !record.not_enforced.includes("shared_kernel_counts"),

@@ -16,6 +16,7 @@ import type {
 } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
 import type { RootfsStore } from "../../ports/image-store.ts";
+import { throwIfCancelled } from "../container/cancelled.ts";
 import { checkLimits } from "../container/limits.ts";
 import type { RuntimeKind } from "../container/runtime-versions.ts";
 import { checkId } from "../container/sandbox-ids.ts";
@@ -51,13 +52,6 @@ export interface OciBackendOptions {
   readonly cgroupNamespace: boolean;
   /** Changes what the launcher is asked to do; for tests that make it fail. */
   readonly adjustCreate?: (request: LauncherCreate) => LauncherCreate;
-}
-
-function throwIfCancelled(signal: AbortSignal | undefined): void {
-  if (signal?.aborted === true)
-    throw new SandboxError("CANCELLED", "the sandbox is no longer wanted", {
-      cause: signal.reason,
-    });
 }
 
 async function exists(path: string): Promise<boolean> {

@@ -2,10 +2,9 @@
 import { Readable } from "node:stream";
 import type Docker from "dockerode";
 import type { ImageReference } from "../../../images/reference.ts";
-import { connectEngine } from "../engine-connection.ts";
+import { EngineClient } from "../engine-client.ts";
 import type { DockerConnection } from "../engine-connection.ts";
 import { engineFailure, engineRefusal, engineUnreachable } from "../engine-errors.ts";
-import type { EngineRefusal } from "../engine-errors.ts";
 import { EngineWorkFailed, readEvents } from "./engine-events.ts";
 import type { EngineEvent } from "./engine-events.ts";
 import { engineRepository, readEngineName } from "./image-names.ts";
@@ -40,23 +39,19 @@ export interface PullOptions {
 /** Marks the root filesystems that we imported; what comes as an image cannot be marked. */
 export const SOURCE_LABEL = "sandkasten.source";
 
-const CALL_TIMEOUT_MS = 30_000;
-
 export class EngineImages {
-  readonly #connection: DockerConnection;
-  #client: Promise<Docker> | undefined;
-  #patientClient: Promise<Docker> | undefined;
+  readonly #client: EngineClient;
 
   constructor(connection: DockerConnection) {
-    this.#connection = connection;
+    this.#client = new EngineClient(connection);
   }
 
   /** The image of a name that begins with a registry, or of an id. */
   async find(name: string): Promise<EngineImageDetails | undefined> {
-    const found = await this.#call(
+    const found = await this.#client.call(
       "looking at an image",
       async (docker): Promise<Inspected> => (await docker.getImage(name).inspect()) as Inspected,
-      ({ status }) => (status === 404 ? "absent" : undefined),
+      { refused: ({ status }) => (status === 404 ? "absent" : undefined) },
     );
     if (found === "absent") return undefined;
     const { Id, RepoTags, RepoDigests, Config, Size, Created, Metadata } = found;
@@ -73,7 +68,7 @@ export class EngineImages {
   /** All images, or those without a tag. */
   async list(which: "all" | "untagged"): Promise<EngineImage[]> {
     const filters = which === "all" ? {} : { filters: { dangling: ["true"] } };
-    const found = await this.#call("listing images", (docker) => docker.listImages(filters));
+    const found = await this.#client.call("listing images", (docker) => docker.listImages(filters));
     return found.map(({ Id, RepoTags, RepoDigests, Labels, Size }) => ({
       id: Id,
       ...namesOf(RepoTags, RepoDigests),
@@ -84,13 +79,16 @@ export class EngineImages {
 
   /** Takes a name away, and the image with its last one. An image that a container is made of stays. */
   async remove(nameOrId: string): Promise<"removed" | "absent" | "in use"> {
-    return await this.#call(
+    return await this.#client.call(
       "removing an image",
       async (docker) => {
         await docker.getImage(nameOrId).remove();
         return "removed" as const;
       },
-      ({ status }) => (status === 404 ? "absent" : status === 409 ? "in use" : undefined),
+      {
+        refused: ({ status }) =>
+          status === 404 ? "absent" : status === 409 ? "in use" : undefined,
+      },
     );
   }
 
@@ -175,11 +173,13 @@ export class EngineImages {
     open: (docker: Docker, signal: AbortSignal) => Promise<Answer>,
     signal: AbortSignal,
   ): AsyncGenerator<EngineEvent> {
-    this.#patientClient ??= connectEngine(this.#connection);
     // An engine goes on with a pull as long as somebody listens.
     const left = new AbortController();
     try {
-      const answer = await open(await this.#patientClient, AbortSignal.any([signal, left.signal]));
+      const answer = await open(
+        await this.#client.patient(),
+        AbortSignal.any([signal, left.signal]),
+      );
       yield* readEvents(answer as AsyncIterable<Buffer>, doing);
     } catch (error) {
       const refusal = engineRefusal(error);
@@ -187,28 +187,6 @@ export class EngineImages {
       throw error instanceof EngineWorkFailed ? error : engineFailure(error, doing);
     } finally {
       left.abort();
-    }
-  }
-
-  /** @param refused - What the engine's no means; undefined where that is a failure. */
-  async #call<T, R = never>(
-    doing: string,
-    work: (docker: Docker) => Promise<T>,
-    refused: (refusal: EngineRefusal) => R | undefined = () => undefined,
-  ): Promise<T | R> {
-    this.#client ??= connectEngine(this.#connection, CALL_TIMEOUT_MS);
-    // The library waits for ever when a connection breaks in the middle of an answer.
-    const late = Promise.withResolvers<never>();
-    const timer = setTimeout(() => late.reject(new Error("no answer")), CALL_TIMEOUT_MS);
-    try {
-      return await Promise.race([work(await this.#client), late.promise]);
-    } catch (error) {
-      const refusal = engineRefusal(error);
-      const meaning = refusal && refused(refusal);
-      if (meaning !== undefined) return meaning;
-      throw engineFailure(error, doing);
-    } finally {
-      clearTimeout(timer);
     }
   }
 }
