@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { composeEmbedded } from "@sandkasten/daemon";
 import type { CreateSession, SessionBody } from "@sandkasten/protocol";
+import { SandboxClient } from "@sandkasten/sdk";
 import type { BenchRuntime } from "./bench-machine.ts";
 import { BenchSession } from "./bench-session.ts";
 import { HttpClient } from "./http-client.ts";
@@ -36,6 +37,7 @@ export class BenchDaemon implements AsyncDisposable {
   readonly #options: BenchDaemonOptions;
   #child: ChildProcess | undefined;
   #client: HttpClient | undefined;
+  #sdk: SandboxClient | undefined;
 
   private constructor(options: BenchDaemonOptions) {
     this.#options = options;
@@ -63,6 +65,12 @@ export class BenchDaemon implements AsyncDisposable {
   get client(): HttpClient {
     if (this.#client === undefined) throw new Error("the daemon does not run");
     return this.#client;
+  }
+
+  /** As people reach it. */
+  get sdk(): SandboxClient {
+    if (this.#sdk === undefined) throw new Error("the daemon does not run");
+    return this.#sdk;
   }
 
   async open(body: CreateSession = {}): Promise<BenchSession> {
@@ -152,6 +160,7 @@ export class BenchDaemon implements AsyncDisposable {
     const elapsedMs = performance.now() - startedMs;
     if (!("url" in message)) throw new Error("the daemon did not say where it listens");
     this.#client = new HttpClient(message.url, message.apiKey);
+    this.#sdk = new SandboxClient({ baseUrl: message.url, apiKey: message.apiKey });
     return elapsedMs * 1000;
   }
 
@@ -176,7 +185,7 @@ export class BenchDaemon implements AsyncDisposable {
     const child = this.#child;
     if (child?.exitCode === null && child.connected) {
       const exited = once(child, "exit");
-      this.#client?.close();
+      await this.#client?.close();
       child.disconnect();
       await Promise.race([exited, sleep(STOP_TIMEOUT_MS, undefined, { ref: false })]);
     }
@@ -186,8 +195,9 @@ export class BenchDaemon implements AsyncDisposable {
   async #kill(): Promise<void> {
     const child = this.#child;
     this.#child = undefined;
-    this.#client?.close();
+    await this.#client?.close();
     this.#client = undefined;
+    this.#sdk = undefined;
     if (child?.exitCode !== null || child.signalCode !== null) return;
     const exited = once(child, "exit");
     child.kill("SIGKILL");

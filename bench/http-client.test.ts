@@ -9,8 +9,8 @@ async function clientOf(listener: RequestListener): Promise<HttpClient> {
   const server = createServer(listener).listen(0, "127.0.0.1");
   await once(server, "listening");
   const client = new HttpClient(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, "k");
-  onTestFinished(() => {
-    client.close();
+  onTestFinished(async () => {
+    await client.close();
     server.close();
   });
   return client;

@@ -1,32 +1,34 @@
-/** A client that costs little: plain `node:http`, connections that are kept, bodies that are only counted. */
-import { Buffer } from "node:buffer";
-import { once } from "node:events";
-import { Agent, request } from "node:http";
-import type { ClientRequest, IncomingMessage } from "node:http";
+/** A client that costs little beside what it measures: connections that are kept, bodies that are only counted. */
+import type { Buffer } from "node:buffer";
+import { Readable } from "node:stream";
+import { Pool } from "undici";
+import type { Dispatcher } from "undici";
 
 const SHOWN_ANSWER = 1000;
 
+type Answer = Dispatcher.ResponseData;
+
 export class HttpClient {
-  readonly #url: string;
+  readonly #pool: Pool;
   readonly #headers: Readonly<Record<string, string>>;
-  readonly #agent = new Agent({ keepAlive: true });
 
   constructor(url: string, apiKey?: string) {
-    this.#url = url;
+    // Collecting a gigabyte takes its time, which is not for a client to limit.
+    this.#pool = new Pool(url, { headersTimeout: 0, bodyTimeout: 0 });
     this.#headers = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
   }
 
-  close(): void {
-    this.#agent.destroy();
+  async close(): Promise<void> {
+    await this.#pool.destroy();
   }
 
   /** One request with JSON both ways. */
-  async call<T>(method: string, path: string, body?: unknown): Promise<T> {
+  async call<T>(method: Dispatcher.HttpMethod, path: string, body?: unknown): Promise<T> {
     return JSON.parse(await this.text(method, path, body)) as T;
   }
 
-  async text(method: string, path: string, body?: unknown): Promise<string> {
-    return await textOf(await this.#send(method, path, body));
+  async text(method: Dispatcher.HttpMethod, path: string, body?: unknown): Promise<string> {
+    return await (await this.#send(method, path, body)).body.text();
   }
 
   /** All of a list, page after page. The path has a query already. */
@@ -35,81 +37,71 @@ export class HttpClient {
     let cursor: string | undefined;
     do {
       const from = cursor === undefined ? "" : `&cursor=${encodeURIComponent(cursor)}`;
-      const response = await this.#send("GET", `${path}${from}`);
-      all.push(...(JSON.parse(await textOf(response)) as T[]));
-      cursor = response.headers["x-next-cursor"]?.toString();
+      const { headers, body } = await this.#send("GET", `${path}${from}`);
+      all.push(...((await body.json()) as T[]));
+      cursor = headers["x-next-cursor"]?.toString();
     } while (cursor !== undefined);
     return all;
   }
 
   /** Sends so many bytes and waits for the answer to them. */
   async upload(path: string, bytes: number, portion: Uint8Array): Promise<void> {
-    const upload = this.#begin("PUT", path, {
+    const headers = {
       "content-type": "application/octet-stream",
       "content-length": String(bytes),
-    });
-    const answer = answerTo(upload);
-    for (let left = bytes; left > 0; left -= portion.byteLength)
-      if (!upload.write(left < portion.byteLength ? portion.subarray(0, left) : portion))
-        await Promise.race([once(upload, "drain"), answer]);
-    upload.end();
-    await textOf(await answer);
+    };
+    const { body } = await this.#request(
+      "PUT",
+      path,
+      headers,
+      Readable.from(portions(bytes, portion)),
+    );
+    await body.dump();
   }
 
   /** Shows each piece of the answer as it comes, and answers how many bytes they were. */
   async read(
-    method: string,
+    method: Dispatcher.HttpMethod,
     path: string,
     body?: unknown,
     onPiece?: (piece: Buffer) => void,
   ): Promise<number> {
-    const response = await this.#send(method, path, body);
     let received = 0;
-    response.on("data", (piece: Buffer) => {
+    const answer = await this.#send(method, path, body);
+    for await (const piece of answer.body as AsyncIterable<Buffer>) {
       received += piece.byteLength;
       onPiece?.(piece);
-    });
-    await once(response, "end");
+    }
     return received;
   }
 
-  async #send(method: string, path: string, body?: unknown): Promise<IncomingMessage> {
-    if (body === undefined) return await answerTo(this.#begin(method, path).end());
-    const bytes = Buffer.from(JSON.stringify(body));
-    const headers = {
-      "content-type": "application/json",
-      "content-length": String(bytes.byteLength),
-    };
-    return await answerTo(this.#begin(method, path, headers).end(bytes));
+  async #send(method: Dispatcher.HttpMethod, path: string, body?: unknown): Promise<Answer> {
+    if (body === undefined) return await this.#request(method, path, {}, null);
+    const headers = { "content-type": "application/json" };
+    return await this.#request(method, path, headers, JSON.stringify(body));
   }
 
-  #begin(
-    method: string,
+  /** Whatever is not a success is an error here. */
+  async #request(
+    method: Dispatcher.HttpMethod,
     path: string,
-    headers: Readonly<Record<string, string>> = {},
-  ): ClientRequest {
-    const all = { ...this.#headers, ...headers };
-    return request(`${this.#url}${path}`, { method, agent: this.#agent, headers: all });
+    headers: Readonly<Record<string, string>>,
+    body: string | Readable | null,
+  ): Promise<Answer> {
+    const answer = await this.#pool.request({
+      method,
+      path,
+      headers: { ...this.#headers, ...headers },
+      body,
+    });
+    const { statusCode } = answer;
+    if (statusCode >= 200 && statusCode < 300) return answer;
+    const text = (await answer.body.text()).slice(0, SHOWN_ANSWER);
+    throw new Error(`${method} ${path} was answered with ${statusCode}: ${text}`);
   }
 }
 
-/** The answer's head. Whatever is not a success is an error here. */
-async function answerTo(begun: ClientRequest): Promise<IncomingMessage> {
-  const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    begun.once("response", resolve).once("error", reject);
-  });
-  const status = response.statusCode ?? 0;
-  if (status >= 200 && status < 300) return response;
-  const answer = (await textOf(response)).slice(0, SHOWN_ANSWER);
-  throw new Error(`${begun.method} ${begun.path} was answered with ${status}: ${answer}`);
-}
-
-async function textOf(response: IncomingMessage): Promise<string> {
-  return await new Promise((resolve, reject) => {
-    const pieces: Buffer[] = [];
-    response
-      .on("data", (piece: Buffer) => pieces.push(piece))
-      .once("end", () => resolve(Buffer.concat(pieces).toString()))
-      .once("error", reject);
-  });
+function* portions(bytes: number, portion: Uint8Array): Generator<Uint8Array> {
+  for (let left = bytes; left > 0; left -= portion.byteLength)
+    yield left < portion.byteLength ? portion.subarray(0, left) : portion;
 }

@@ -1,6 +1,7 @@
 /** `true`: what a command costs in a sandbox that is there already. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Channel, ExecCommand } from "@sandkasten/daemon";
+import type { Session } from "@sandkasten/sdk";
 import { run, TRUE_IN_SHELL } from "../bench-machine.ts";
 import type { BenchSession } from "../bench-session.ts";
 import type { BenchContext, Scenario } from "../context.ts";
@@ -14,6 +15,8 @@ const IN_A_ROW = 10;
 const DOCKER_EVERY_ROUNDS = 20;
 const DOCKER_IN_A_ROW = 3;
 const PAUSE_MS = 100;
+/** A daemon's code is compiled while it runs; after a thousand commands it is as fast as it gets. */
+const WARM_UP_ROUNDS = 100;
 const TRUE_AS_PROCESS: ExecCommand = { kind: "process", argv: ["/bin/true"] };
 
 export const execTrue: Scenario = {
@@ -26,6 +29,8 @@ export const execTrue: Scenario = {
 interface Measured {
   readonly channel: Channel;
   readonly session: BenchSession;
+  /** The same one, through the SDK. */
+  readonly sdkSession: Session;
   readonly healthz: () => Promise<unknown>;
   /** A container's id, when there is a Docker. */
   readonly container: string | undefined;
@@ -35,9 +40,11 @@ async function measure(context: BenchContext): Promise<Series[]> {
   const { machine, docker } = context;
   await using daemon = await context.startDaemon();
   const sandbox = await machine.create();
+  const session = await daemon.open();
   const measured: Measured = {
     channel: sandbox.channel,
-    session: await daemon.open(),
+    session,
+    sdkSession: await daemon.sdk.getSession(session.id),
     healthz: () => daemon.client.text("GET", "/healthz"),
     container: await docker?.startContainer(),
   };
@@ -51,13 +58,14 @@ async function measure(context: BenchContext): Promise<Series[]> {
 
 async function measureInARow(
   { spawnTimer, docker, quick, signal, progress }: BenchContext,
-  { channel, session, healthz, container }: Measured,
+  { channel, session, sdkSession, healthz, container }: Measured,
 ): Promise<Series[]> {
   const row = (act: () => Promise<unknown>): Contestant => inARow(IN_A_ROW, () => timeUs(act));
   const contestants: Record<string, Contestant> = {
     "fork+exec+wait": inARow(IN_A_ROW, () => spawnTimer.timeUs(["/bin/true"])),
     "shell, true": row(() => run(channel, TRUE_IN_SHELL)),
     "HTTP, shell, true": row(() => session.exec("true")),
+    "SDK, shell, true": row(() => sdkSession.exec("true")),
     "HTTP, healthz": row(healthz),
     "shell, /bin/true": row(() => run(channel, { kind: "shell", text: "/bin/true" })),
     "process, /bin/true": row(() => run(channel, TRUE_AS_PROCESS)),
@@ -72,7 +80,7 @@ async function measureInARow(
   return await interleave(contestants, {
     scenario: execTrue.name,
     rounds: quick ? 40 : 300,
-    warmUpRounds: 20,
+    warmUpRounds: quick ? 20 : WARM_UP_ROUNDS,
     signal,
     onRound: (round, rounds) => {
       if (round % 50 === 0) progress(`round ${round} of ${rounds}`);
