@@ -151,11 +151,11 @@ export interface SessionStore {
 
   /** Refused when the session has a command with the idempotency key. */
   insertExec(row: ExecRow): Promise<Inserted<ExecRow>>;
-  updateExec(id: string, patch: ExecPatch): Promise<void>;
+  updateExec(sessionId: string, id: string, patch: ExecPatch): Promise<void>;
   getExec(sessionId: string, id: string): Promise<ExecRow | undefined>;
   /** The session's command that was started with this idempotency key. */
   findExec(sessionId: string, idempotencyKey: string): Promise<ExecRow | undefined>;
-  /** Newest first. */
+  /** Newest first: by id, which begins with the time. */
   listExecs(
     sessionId: string,
     options: { readonly limit: number; readonly cursor?: string },

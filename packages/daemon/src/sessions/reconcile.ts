@@ -158,7 +158,7 @@ export class Reconciliation {
 
   async #endExec(row: ExecRow): Promise<void> {
     const { store, clock } = this.#parts;
-    await store.updateExec(row.id, {
+    await store.updateExec(row.sessionId, row.id, {
       status: "done",
       endReason: "sandbox_gone",
       endedAtMs: clock.nowMs(),

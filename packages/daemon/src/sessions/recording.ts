@@ -289,7 +289,7 @@ export class Recording {
 
   async #store(patch: ExecPatch): Promise<void> {
     try {
-      await this.#parts.store.updateExec(this.#row.id, patch);
+      await this.#parts.store.updateExec(this.#row.sessionId, this.#row.id, patch);
     } catch (error) {
       // The next daemon will call it unknown; whoever waits now gets the truth.
       this.#parts.log.error(

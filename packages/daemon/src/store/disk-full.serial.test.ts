@@ -136,7 +136,7 @@ test("a full disk refuses new rows, reads all others, ends sessions, and recover
   expect(await store.getSession(ids[7]!)).toMatchObject({ status: "running" });
   expect(await store.livingSessions()).toHaveLength(100 + late.length);
   await endAll(store, [...ids, ...late]);
-  await store.updateExec(exec.id, { status: "done", endReason: "sandbox_gone" });
+  await store.updateExec(exec.sessionId, exec.id, { status: "done", endReason: "sandbox_gone" });
 
   disk.free();
   const [again] = await insertSessions(store, 1);

@@ -49,9 +49,9 @@ export class ExecTable {
     });
   }
 
-  update(id: string, patch: ExecPatch): void {
+  update(sessionId: string, id: string, patch: ExecPatch): void {
     this.#database.write("changes", "changing a command", () => {
-      this.#table.change(patch, "id = ?", id);
+      this.#table.change(patch, "session_id = ? AND id = ?", sessionId, id);
     });
   }
 
@@ -68,7 +68,7 @@ export class ExecTable {
   list(sessionId: string, page: PageRequest): Page<ExecRow> {
     const conditions = [{ sql: "session_id = ?", values: [sessionId] }];
     return this.#database.read("listing commands", () =>
-      this.#table.page("started_at_ms", conditions, page),
+      this.#table.page({ id: "string" }, conditions, page),
     );
   }
 

@@ -37,7 +37,19 @@ const ROWS: Readonly<Record<number, string>> = {
       ('ses_3', 'alice', 'paused', NULL, 'python', 'python:3.11-slim', NULL, 'sbx_3', 'restricted',
        '{"memoryBytes":1,"cpuMillicores":2,"pids":3,"diskBytes":4,"diskInodes":5}', '{}',
        NULL, 'cold', '/workspace', 1000, 1, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'docker');
+    INSERT INTO execs VALUES
+      ('exe_3', 'ses_3', 'alice', 'running', 'shell', '"sleep 9"', 5, NULL, NULL, NULL, NULL, NULL,
+       NULL, 0, 0, 0, 0, NULL, NULL);
     INSERT INTO workspaces VALUES ('notes', 'alice', 'wsp_3', 10, 11, 'docker');
+  `,
+  4: `
+    INSERT INTO sessions VALUES
+      ('ses_4', 'alice', 'running', NULL, 'python', 'host', NULL, 'sbx_4', 'restricted',
+       '{"memoryBytes":1,"cpuMillicores":2,"pids":3,"diskBytes":4,"diskInodes":5}', '{}',
+       NULL, 'cold', '/workspace', 1000, 1, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'oci');
+    INSERT INTO execs VALUES
+      ('exe_4', 'ses_4', 'alice', 'running', 'shell', '"sleep 9"', 5, NULL, NULL, NULL, NULL, NULL,
+       NULL, 0, 0, 0, 0, 'k', 'h');
   `,
 };
 
@@ -147,6 +159,12 @@ async function expectVersion3(directory: StoreDirectory): Promise<void> {
   const store = await directory.open();
   expect(await store.getSession("ses_3")).toMatchObject({ status: "paused", backend: "docker" });
   expect(await store.getWorkspace("alice", "notes")).toMatchObject({ backend: "docker" });
+  expect(await store.unfinishedExecs()).toMatchObject([{ id: "exe_3", command: "sleep 9" }]);
+}
+
+async function expectVersion4(directory: StoreDirectory): Promise<void> {
+  const store = await directory.open();
+  expect(await store.findExec("ses_4", "k")).toMatchObject({ id: "exe_4", status: "running" });
 }
 
 describe("a database of an earlier version", () => {
@@ -160,6 +178,7 @@ describe("a database of an earlier version", () => {
     [1, expectFirstDesign],
     [2, expectVersion2],
     [3, expectVersion3],
+    [4, expectVersion4],
   ])("%i is brought to the newest form with its data", async (version, expectRows) => {
     await using directory = await databaseOf(version);
     await expectRows(directory);
@@ -235,7 +254,7 @@ describe("a database that is not for this version", () => {
     [
       "of a newer version",
       `PRAGMA user_version = ${MIGRATIONS.length + 1}`,
-      /newer version .*form is 4.*knows 3/,
+      /newer version .*form is 5.*knows 4/,
     ],
     ["of another program", "DROP TABLE sessions; CREATE TABLE bookmarks (url)", /something else/],
   ])("is refused and left alone when it is %s", async (_, sql, message) => {

@@ -146,8 +146,47 @@ const severalBackends = `
   ALTER TABLE workspaces ADD COLUMN backend TEXT NOT NULL DEFAULT 'oci';
 `;
 
+/**
+ * Commands are added all the time. In one tree by session and id, and an id begins with the time, a
+ * new one goes to the end of its session's; before, there were two more trees to go into.
+ */
+const commandsInOneTree = `
+  ALTER TABLE execs RENAME TO execs_in_three_trees;
+  DROP INDEX execs_by_idempotency_key;
+  DROP INDEX execs_newest_first;
+
+  CREATE TABLE execs (
+    id              TEXT NOT NULL,
+    session_id      TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    owner           TEXT NOT NULL,
+    status          TEXT NOT NULL,
+    mode            TEXT NOT NULL,
+    command         TEXT NOT NULL,
+    started_at_ms   REAL NOT NULL,
+    ended_at_ms     REAL,
+    exit_code       INTEGER,
+    signal          INTEGER,
+    end_reason      TEXT,
+    cwd             TEXT,
+    duration_ms     REAL,
+    stdout_bytes    INTEGER NOT NULL,
+    stderr_bytes    INTEGER NOT NULL,
+    dropped_bytes   INTEGER NOT NULL,
+    shell_restarted INTEGER NOT NULL,
+    idempotency_key TEXT,
+    request_hash    TEXT,
+    PRIMARY KEY (session_id, id)
+  ) STRICT, WITHOUT ROWID;
+  CREATE UNIQUE INDEX execs_by_idempotency_key ON execs (session_id, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+
+  INSERT INTO execs SELECT * FROM execs_in_three_trees;
+  DROP TABLE execs_in_three_trees;
+`;
+
 export const MIGRATIONS: readonly Migration[] = [
   { version: 1, name: "sessions of the first design", sql: sessionsOfTheFirstDesign },
   { version: 2, name: "owners, execs and workspaces", sql: ownersExecsAndWorkspaces },
   { version: 3, name: "several backends", sql: severalBackends },
+  { version: 4, name: "commands in one tree", sql: commandsInOneTree },
 ];

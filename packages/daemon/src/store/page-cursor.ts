@@ -1,27 +1,27 @@
 /** Where a page of a list ended, as a text that callers hand back unread. */
 import { SandboxError } from "@sandkasten/protocol";
 
-/** The place of a row in a list that is sorted by time and, within it, by id. */
-export interface ListPosition {
-  readonly atMs: number;
-  readonly id: string;
+/** The place of a row in a list: what it has in the columns by which the list is sorted. */
+export type ListPosition = readonly (number | string)[];
+
+export function encodeCursor(position: ListPosition): string {
+  return Buffer.from(JSON.stringify(position)).toString("base64url");
 }
 
-export function encodeCursor({ atMs, id }: ListPosition): string {
-  return Buffer.from(JSON.stringify([atMs, id])).toString("base64url");
-}
-
-export function decodeCursor(cursor: string): ListPosition {
+/** Refuses a position that is not of the same kind as `like`. */
+export function decodeCursor(cursor: string, like: readonly ("number" | "string")[]): ListPosition {
+  let position: unknown;
   try {
-    const value: unknown = JSON.parse(Buffer.from(cursor, "base64url").toString());
-    if (Array.isArray(value) && value.length === 2) {
-      const [atMs, id] = value as readonly unknown[];
-      if (typeof atMs === "number" && typeof id === "string") return { atMs, id };
-    }
+    position = JSON.parse(Buffer.from(cursor, "base64url").toString());
   } catch (cause) {
     throw notACursor(cause);
   }
-  throw notACursor();
+  const isAlike =
+    Array.isArray(position) &&
+    position.length === like.length &&
+    like.every((kind, index) => typeof (position as unknown[])[index] === kind);
+  if (!isAlike) throw notACursor();
+  return position as ListPosition;
 }
 
 function notACursor(cause?: unknown): SandboxError {

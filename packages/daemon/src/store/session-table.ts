@@ -95,7 +95,7 @@ export class SessionTable {
     for (const entry of Object.entries(metadata ?? {}))
       conditions.push({ sql: HAS_METADATA, values: entry });
     return this.#database.read("listing sessions", () =>
-      this.#table.page("created_at_ms", conditions, page),
+      this.#table.page({ created_at_ms: "number", id: "string" }, conditions, page),
     );
   }
 

@@ -107,8 +107,8 @@ export class SqliteSessionStore implements SessionStore {
     return this.#execs.insert(row);
   }
 
-  async updateExec(id: string, patch: ExecPatch): Promise<void> {
-    this.#execs.update(id, patch);
+  async updateExec(sessionId: string, id: string, patch: ExecPatch): Promise<void> {
+    this.#execs.update(sessionId, id, patch);
   }
 
   async getExec(sessionId: string, id: string): Promise<ExecRow | undefined> {

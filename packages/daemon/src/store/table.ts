@@ -13,6 +13,9 @@ export interface Condition {
   readonly values: readonly SQLInputValue[];
 }
 
+/** Columns that a list is sorted by, and what is in them. */
+export type SortedBy = Readonly<Record<string, "number" | "string">>;
+
 export interface PageRequest {
   readonly limit: number;
   readonly cursor?: string | undefined;
@@ -62,23 +65,24 @@ export class Table<Row extends { readonly id: string }> {
   }
 
   /**
-   * Newest first by a column of times, and by id where that is equal. A cursor names the last row of
-   * its page, so that rows which come and go shift nothing. A row that cannot be read is left out and
-   * logged, lest it hide all others.
+   * The greatest first. A cursor names the last row of its page, so that rows which come and go shift
+   * nothing. A row that cannot be read is left out and logged, lest it hide all others.
    */
   page(
-    timeColumn: string,
+    sortedBy: SortedBy,
     conditions: readonly Condition[],
     { limit, cursor }: PageRequest,
   ): Page<Row> {
     const all = [...conditions];
+    const columns = Object.keys(sortedBy);
     if (cursor !== undefined) {
-      const { atMs, id } = decodeCursor(cursor);
-      all.push({ sql: `(${timeColumn}, id) < (?, ?)`, values: [atMs, id] });
+      const marks = columns.map(() => "?").join(", ");
+      const values = decodeCursor(cursor, Object.values(sortedBy));
+      all.push({ sql: `(${columns.join(", ")}) < (${marks})`, values });
     }
     const where = all.map(({ sql }) => sql).join(" AND ");
     const found = this.#database.rows(
-      this.#select(`WHERE ${where} ORDER BY ${timeColumn} DESC, id DESC LIMIT ?`),
+      this.#select(`WHERE ${where} ORDER BY ${columns.join(" DESC, ")} DESC LIMIT ?`),
       ...all.flatMap(({ values }) => values),
       limit + 1,
     );
@@ -86,7 +90,7 @@ export class Table<Row extends { readonly id: string }> {
     const last = found.length > limit ? shown.at(-1) : undefined;
     const rows = shown.flatMap((stored) => this.#readable(stored));
     if (last === undefined) return { rows };
-    const position = { atMs: Number(last[timeColumn]), id: String(last["id"]) };
+    const position = columns.map((column) => last[column] as number | string);
     return { rows, nextCursor: encodeCursor(position) };
   }
 

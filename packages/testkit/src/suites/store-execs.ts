@@ -30,9 +30,9 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     await store().insertExec(other);
     const { id: _, sessionId: _s, owner: _o, mode: _m, command: _c, ...all } = fullExecRow("s1");
     const { idempotencyKey: _i, requestHash: _h, ...patch } = all;
-    await store().updateExec(row.id, patch);
+    await store().updateExec("s1", row.id, patch);
     expect(await store().getExec("s1", row.id)).toStrictEqual({ ...row, ...patch });
-    await store().updateExec(row.id, { shellRestarted: false, exitCode: 0 });
+    await store().updateExec("s1", row.id, { shellRestarted: false, exitCode: 0 });
     expect(await store().getExec("s1", row.id)).toStrictEqual({
       ...row,
       ...patch,
@@ -45,8 +45,8 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
   it("takes a patch that sets nothing, and one for a command that is unknown", async () => {
     const row = execRow("s1");
     await store().insertExec(row);
-    await store().updateExec(row.id, {});
-    await store().updateExec("exe_unknown", { status: "done" });
+    await store().updateExec("s1", row.id, {});
+    await store().updateExec("s1", "exe_unknown", { status: "done" });
     expect((await store().listExecs("s1", { limit: 10 })).rows).toStrictEqual([row]);
   });
 
@@ -66,7 +66,7 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
   it("refuses a command of no session, and an id that is taken", async () => {
     const row = execRow("s1");
     await store().insertExec(row);
-    for (const refused of [execRow("ses_unknown"), { ...execRow("s2"), id: row.id }])
+    for (const refused of [execRow("ses_unknown"), { ...execRow("s1"), id: row.id }])
       await expect(store().insertExec(refused)).rejects.toMatchObject(withCode("INTERNAL_ERROR"));
   });
 
@@ -78,7 +78,7 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     const ids = async (): Promise<string[]> =>
       (await store().unfinishedExecs()).map(({ id }) => id);
     expect(await ids()).toEqual(["a", "b", "c"]);
-    await store().updateExec("b", { status: "done" });
+    await store().updateExec("s1", "b", { status: "done" });
     expect(await ids()).toEqual(["a", "c"]);
   });
 }

@@ -111,17 +111,11 @@ export function storeListSuite(fixture: StoreFixtureOf): void {
 
   it("lists the commands of one session newest first, page by page", async () => {
     await insertAll([{ id: "s1" }, { id: "s2" }]);
-    for (const [id, startedAtMs] of [
-      ["a", 1],
-      ["c", 3],
-      ["b", 3],
-      ["d", 2],
-    ] as const)
-      await store().insertExec(execRow("s1", { id, startedAtMs }));
-    await store().insertExec(execRow("s2", { id: "x", startedAtMs: 2 }));
+    for (const id of ["t1", "t4", "t2", "t3"]) await store().insertExec(execRow("s1", { id }));
+    await store().insertExec(execRow("s2", { id: "t5" }));
     expect(await idsOf((at) => store().listExecs("s1", { limit: 3, ...at }))).toEqual([
-      ["c", "b", "d"],
-      ["a"],
+      ["t4", "t3", "t2"],
+      ["t1"],
     ]);
     expect(await store().listExecs("s3", { limit: 3 })).toEqual({ rows: [] });
   });
