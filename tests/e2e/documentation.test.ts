@@ -2,8 +2,6 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -14,6 +12,7 @@ import { codeBlocks, headingAnchors, localLinks, shownOutput } from "../support/
 import type { CodeBlock } from "../support/markdown.ts";
 import { runGuide } from "../support/run-guide.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
+import { freePort } from "../support/free-port.ts";
 
 const run = promisify(execFile);
 /** Has its own test, beside the SDK, that compiles all its code. */
@@ -107,15 +106,6 @@ async function destroySandboxes(dataDir: string): Promise<void> {
 function commandsOf(document: string): readonly CodeBlock[] {
   const isOfNpm = (line: string): boolean => line === "" || line.startsWith("npm ");
   return codeBlocks(document, "sh").filter(({ text }) => !text.split("\n").every(isOfNpm));
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }
 
 async function exists(path: string): Promise<boolean> {

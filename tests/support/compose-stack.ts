@@ -1,12 +1,11 @@
 /** A compose file of the project brought up on an engine, as an operator does it. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import type { DockerEngine } from "./docker-engine.ts";
+import { freePort } from "./free-port.ts";
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");
@@ -115,13 +114,4 @@ async function composeProgram(): Promise<readonly string[]> {
     () => ["docker", "compose"],
     () => ["docker-compose"],
   );
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }

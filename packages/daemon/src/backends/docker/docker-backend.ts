@@ -431,7 +431,8 @@ export class DockerBackend implements Backend {
     } catch (error) {
       if (!(error instanceof SandboxError)) throw error;
       const remedy = `start the engine, or set docker.host to where it is (now ${connection.host})`;
-      const check = { name: "engine", ok: false, detail: error.message, remedy };
+      const words = error.cause instanceof Error ? ` (${error.cause.message})` : "";
+      const check = { name: "engine", ok: false, detail: `${error.message}${words}`, remedy };
       return { usable: false, checks: [check] };
     }
   }

@@ -1,18 +1,18 @@
 /** Engines that are reached over ssh and over TLS, and what is refused on the way. */
 import { execFile } from "node:child_process";
-import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
-import { once } from "node:events";
-import { tmpdir } from "node:os";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { DockerEngine } from "../../../../../tests/support/docker-engine.ts";
 import { dockerUnderTest } from "../../../../../tests/support/docker-under-test.ts";
+import { freePort } from "../../../../../tests/support/free-port.ts";
 import { testSandbox } from "../../../../../tests/support/sandbox-machine.ts";
+import { SshServer } from "../../../../../tests/support/ssh-server.ts";
+import { DockerBackend } from "./docker-backend.ts";
 import { Engine } from "./engine.ts";
 import { connectEngine } from "./engine-connection.ts";
-import { DockerImageStore } from "./docker-image-store.ts";
 import { DockerMachine } from "./testing/docker-machine.ts";
 
 const run = promisify(execFile);
@@ -22,37 +22,16 @@ async function scratch(): Promise<AsyncDisposable & { readonly path: string }> {
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
-/** Plays ssh to a machine whose engine is the one of this run, and notes how it was called. */
-async function fakeSsh(directory: string): Promise<string> {
-  const program = join(directory, "ssh");
-  await writeFile(
-    program,
-    `#!/bin/sh
-echo "$@" >> ${directory}/calls
-exec docker -H ${dockerUnderTest()} system dial-stdio
-`,
-  );
-  await chmod(program, 0o755);
-  return program;
+/** A machine whose engine is the one of this run, and to which one logs in. */
+async function machineBehindSsh(directory: string): Promise<SshServer> {
+  return await SshServer.start(join(directory, "ssh"), { DOCKER_HOST: dockerUnderTest() });
 }
 
 test("a sandbox on an engine behind ssh works like any other, with volumes", async () => {
   await using directory = await scratch();
-  const connection = {
-    host: "ssh://builder@engine.example:2222",
-    sshProgram: await fakeSsh(directory.path),
-  };
-  const images = new DockerImageStore({
-    connection,
-    policy: { allowedImages: [] },
-    pullPolicy: "never",
-    dockerConfigDir: directory.path,
-  });
-  await using machine = await DockerMachine.start({
-    connection,
-    images,
-    workspace: { strategy: "auto" },
-  });
+  await using server = await machineBehindSsh(directory.path);
+  const connection = { host: server.url, sshProgram: await server.client() };
+  await using machine = await DockerMachine.start({ connection, workspace: { strategy: "auto" } });
   const { id } = await machine.create();
   const channel = await machine.backend.open(id);
   await channel.writeFile("large", Buffer.alloc(3_000_000, 7));
@@ -66,10 +45,51 @@ test("a sandbox on an engine behind ssh works like any other, with volumes", asy
   });
   channel.close();
   // SECURITY: never asks, never takes an unknown key for granted, and passes nothing as an option.
-  const [call] = (await readFile(join(directory.path, "calls"), "utf8")).split("\n");
-  expect(call).toBe(
-    "-o BatchMode=yes -o ConnectTimeout=10 -l builder -p 2222 -- engine.example docker system dial-stdio",
+  expect(new Set(await server.calls())).toEqual(
+    new Set([
+      "-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o LogLevel=VERBOSE " +
+        `-l ${userInfo().username} -p ${server.port} -- 127.0.0.1 docker system dial-stdio`,
+    ]),
   );
+});
+
+test("a sandbox behind ssh goes on while the way to it is cut, and is found again", async () => {
+  await using directory = await scratch();
+  await using server = await machineBehindSsh(directory.path);
+  const connection = { host: server.url, sshProgram: await server.client() };
+  await using machine = await DockerMachine.start({ connection });
+  const { id } = await machine.create();
+  const channel = await machine.backend.open(id);
+  const sandbox = testSandbox(id, channel);
+  await sandbox.sh("cd /tmp; state=kept");
+  await server.stop();
+  expect(await machine.backend.reachable()).toBe(false);
+  await expect(machine.backend.list()).rejects.toMatchObject({ code: "ENGINE_UNREACHABLE" });
+  await server.startAgain();
+  expect(await machine.backend.reachable()).toBe(true);
+  expect((await sandbox.sh("echo $PWD $state")).stdout).toBe("/tmp kept\n");
+  channel.close();
+});
+
+test("many requests at once are not turned away by a machine behind ssh", async () => {
+  await using directory = await scratch();
+  await using server = await machineBehindSsh(directory.path);
+  const engine = new Engine({ host: server.url, sshProgram: await server.client() });
+  const facts = await Promise.all(Array.from({ length: 12 }, () => engine.facts()));
+  expect(new Set(facts.map(({ operatingSystem }) => operatingSystem))).toEqual(new Set(["linux"]));
+});
+
+test("a machine that is not known is not logged in to, and doctor says so", async () => {
+  await using directory = await scratch();
+  await using server = await machineBehindSsh(directory.path);
+  await using machine = await DockerMachine.start();
+  const connection = { host: server.url, sshProgram: await server.strangersClient() };
+  const backend = await DockerBackend.open({ ...machine.options, connection });
+  const { usable, checks } = await backend.health();
+  expect(usable).toBe(false);
+  expect(checks).toMatchObject([
+    { name: "engine", ok: false, detail: expect.stringContaining("Host key verification failed") },
+  ]);
 });
 
 test("an engine behind ssh that cannot be reached is unreachable", async () => {
@@ -112,15 +132,6 @@ test.each(["", "engine", "http://engine", "npipe:////./pipe/docker"])(
     await expect(connectEngine({ host })).rejects.toMatchObject({ code: "UNSUPPORTED" });
   },
 );
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { readonly port: number };
-  server.close();
-  await once(server, "close");
-  return port;
-}
 
 /** An authority of its own, a server's certificate and a client's. */
 async function certificates(

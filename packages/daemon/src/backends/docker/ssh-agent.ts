@@ -5,6 +5,14 @@ import type { ClientRequestArgs } from "node:http";
 import { Duplex } from "node:stream";
 
 const CONNECT_TIMEOUT_SECONDS = 10;
+/** After three times this without a word a machine that vanished is noticed. */
+const ALIVE_INTERVAL_SECONDS = 15;
+/** Servers turn away whoever comes while many others have not logged in yet: OpenSSH from ten on. */
+const MAX_LOGGING_IN = 4;
+/** Said by ssh when it is verbose. */
+const LOGGED_IN = /^Authenticated to /mu;
+/** Of what ssh says, the end tells why it gave up. */
+const KEPT_WORDS = 500;
 
 type Connected = (error: Error | null, stream: Duplex) => void;
 
@@ -15,6 +23,8 @@ type Connected = (error: Error | null, stream: Duplex) => void;
  */
 export class SshAgent extends Agent {
   readonly #argv: readonly [string, ...string[]];
+  readonly #waiting: (() => void)[] = [];
+  #loggingIn = 0;
 
   constructor(url: URL, program: string) {
     // A connection takes long to make, so it is kept for the next request.
@@ -25,6 +35,10 @@ export class SshAgent extends Agent {
       "BatchMode=yes",
       "-o",
       `ConnectTimeout=${CONNECT_TIMEOUT_SECONDS}`,
+      "-o",
+      `ServerAliveInterval=${ALIVE_INTERVAL_SECONDS}`,
+      "-o",
+      "LogLevel=VERBOSE",
       ...(url.username === "" ? [] : ["-l", decodeURIComponent(url.username)]),
       ...(url.port === "" ? [] : ["-p", url.port]),
       "--",
@@ -33,14 +47,47 @@ export class SshAgent extends Agent {
     ];
   }
 
-  override createConnection(_options: ClientRequestArgs, connected?: Connected): Duplex {
+  override createConnection(_options: ClientRequestArgs, connected?: Connected): undefined {
+    const connect = (): void => connected?.(null, this.#connect());
+    if (this.#loggingIn < MAX_LOGGING_IN) connect();
+    else this.#waiting.push(connect);
+  }
+
+  #connect(): Duplex {
+    this.#loggingIn++;
+    let isLoggedIn = false;
+    const loggedIn = (): void => {
+      if (isLoggedIn) return;
+      isLoggedIn = true;
+      this.#loggingIn--;
+      this.#waiting.shift()?.();
+    };
     const [program, ...args] = this.#argv;
-    const child = spawn(program, args, { stdio: ["pipe", "pipe", "ignore"] });
+    const child = spawn(program, args, { stdio: "pipe" });
     const stream = new ProcessStream(child.stdin, child.stdout);
     child.once("error", (error) => stream.destroy(error));
     stream.once("close", () => child.kill());
-    connected?.(null, stream);
+    let words = "";
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      words = (words + text).slice(-KEPT_WORDS);
+      if (LOGGED_IN.test(words)) loggedIn();
+    });
+    // A connection that ssh shares with an earlier one needs no log-in.
+    child.stdout.once("data", loggedIn);
+    child.once("close", (code) => {
+      loggedIn();
+      if (code === 0) stream.push(null);
+      else stream.destroy(new SshFailure(code, words.trim()));
+    });
     return stream;
+  }
+}
+
+class SshFailure extends Error {
+  readonly code = "SSH_FAILED";
+
+  constructor(exitCode: number | null, words: string) {
+    super(words === "" ? `ssh ended with ${String(exitCode)}` : words);
   }
 }
 
@@ -48,7 +95,6 @@ export class SshAgent extends Agent {
 class ProcessStream extends Duplex {
   readonly #input: NodeJS.WritableStream;
   readonly #output: NodeJS.ReadableStream;
-  #ended = false;
 
   constructor(input: NodeJS.WritableStream, output: NodeJS.ReadableStream) {
     super({ allowHalfOpen: true });
@@ -57,14 +103,9 @@ class ProcessStream extends Duplex {
     output.on("data", (bytes: Buffer) => {
       if (!this.push(bytes)) output.pause();
     });
-    output.once("end", () => {
-      this.#ended = true;
-      this.push(null);
-    });
-    output.once("close", () => {
-      if (!this.#ended) this.destroy();
-    });
-    for (const pipe of [input, output]) pipe.on("error", (error) => this.destroy(error));
+    output.on("error", (error) => this.destroy(error));
+    // Why it takes no more is told by its end.
+    input.on("error", () => undefined);
   }
 
   setTimeout(): this {

@@ -2,11 +2,11 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
+import { freePort } from "../../../../../tests/support/free-port.ts";
 
 const execFileAsync = promisify(execFile);
 const STARTUP_TRIES = 200;
@@ -75,16 +75,6 @@ ${user === undefined ? "" : `auth: {htpasswd: {realm: test, path: ${users}}}`}
       log.split("\n").filter((line) => /"GET \/v2\/[^"]*\/blobs\//.test(line)).length,
     [Symbol.asyncDispose]: stop,
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  if (address === null || typeof address === "string") throw new Error("no port");
-  return address.port;
 }
 
 async function answering(url: string): Promise<void> {

@@ -43,7 +43,7 @@ export class DockerMachine implements AsyncDisposable {
   /** With a volume for each workspace, unless it is told otherwise. */
   static async start({ host, workspace, ...changes }: Changes = {}): Promise<DockerMachine> {
     const directory = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
-    const connection = { host: host ?? dockerUnderTest() };
+    const connection = changes.connection ?? { host: host ?? dockerUnderTest() };
     const options: DockerBackendOptions = {
       connection,
       instance: randomBytes(6).toString("hex"),
