@@ -11,22 +11,36 @@ const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");
 const DAEMON = "sandkasten";
 
+export interface StackOptions {
+  /** What the names of its volumes and networks begin with. */
+  readonly project: string;
+  /** Relative to the project's root. Later ones add to the earlier. */
+  readonly files: readonly string[];
+  /** For what the files leave open. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
 export class ComposeStack {
   readonly apiKey = "sk-sandbox-of-a-test";
   readonly url: string;
   /** What the names of its volumes and networks begin with. */
   readonly project: string;
   readonly #engine: DockerEngine;
-  readonly #file: string;
+  readonly #files: readonly string[];
   readonly #env: Readonly<Record<string, string | undefined>>;
   #argv: readonly string[] | undefined;
 
-  private constructor(engine: DockerEngine, file: string, project: string, port: number) {
+  private constructor(
+    engine: DockerEngine,
+    { project, files, env = {} }: StackOptions,
+    port: number,
+  ) {
     this.url = `http://127.0.0.1:${port}`;
     this.project = project;
     this.#engine = engine;
-    this.#file = file;
+    this.#files = files;
     this.#env = {
+      ...env,
       PATH: process.env["PATH"],
       HOME: process.env["HOME"],
       DOCKER_HOST: engine.host,
@@ -37,25 +51,20 @@ export class ComposeStack {
   }
 
   /** Nothing is up yet. */
-  static async of(engine: DockerEngine, file: string, project: string): Promise<ComposeStack> {
-    return new ComposeStack(engine, file, project, await freePort());
+  static async of(engine: DockerEngine, options: StackOptions): Promise<ComposeStack> {
+    return new ComposeStack(engine, options, await freePort());
   }
 
-  /** Makes what the file says, without starting anything. */
-  async create(): Promise<void> {
-    await this.#compose("up", "--no-start", "--no-deps", DAEMON);
-  }
-
-  /** Starts the daemon and waits until its container says that it is healthy. */
+  /** Starts everything and waits until the daemon's container says that it is healthy. */
   async up(): Promise<void> {
-    await this.#compose("up", "--detach", "--no-deps", DAEMON);
-    await this.#healthy(await this.daemon());
+    await this.#compose("up", "--detach");
+    await this.#healthy(await this.container(DAEMON));
   }
 
   async restart(): Promise<void> {
     const since = new Date();
     await this.#compose("restart", DAEMON);
-    await this.#healthy(await this.daemon(), since);
+    await this.#healthy(await this.container(DAEMON), since);
   }
 
   /** Removes containers, networks and volumes. */
@@ -63,17 +72,18 @@ export class ComposeStack {
     await this.#compose("down", "--volumes", "--remove-orphans");
   }
 
-  /** The id of the daemon's container. */
-  async daemon(): Promise<string> {
-    const id = await this.#compose("ps", "--quiet", DAEMON);
-    if (id === "") throw new Error("the daemon has no container");
+  /** The id of a service's container. */
+  async container(service: string): Promise<string> {
+    const id = await this.#compose("ps", "--quiet", service);
+    if (id === "") throw new Error(`${service} has no container`);
     return id;
   }
 
   async #compose(...args: readonly string[]): Promise<string> {
     this.#argv ??= await composeProgram();
     const [program = "", ...first] = this.#argv;
-    const flags = ["--file", this.#file, "--project-name", this.project];
+    const files = this.#files.flatMap((file) => ["--file", file]);
+    const flags = [...files, "--project-name", this.project];
     const options = { cwd: ROOT, env: this.#env };
     return (await run(program, [...first, ...flags, ...args], options)).stdout.trim();
   }
@@ -102,7 +112,7 @@ export class ComposeStack {
 
   /** What the daemon has logged. */
   async log(): Promise<string> {
-    const [program = "", ...args] = this.#engine.command("logs", await this.daemon());
+    const [program = "", ...args] = this.#engine.command("logs", await this.container(DAEMON));
     const { stdout, stderr } = await run(program, args);
     return stdout + stderr;
   }

@@ -10,11 +10,13 @@ const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");
 const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten-test";
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
-const DEBIAN = "test-bases-debian:latest";
-/** Like ubuntu:24.04 it has a user with the id that sandboxes use. */
-const UBUNTU = "test-bases-ubuntu:latest";
-/** Node where the official image has it, and in npm's place a program that tells a version. */
-const NODE = "test-bases-node:latest";
+export const BASES = {
+  debian: "test-bases-debian:latest",
+  /** Like ubuntu:24.04 it has a user with the id that sandboxes use. */
+  ubuntu: "test-bases-ubuntu:latest",
+  /** Node where the official image has it, and in npm's place a program that tells a version. */
+  node: "test-bases-node:latest",
+};
 export const STAND_IN_NPM_VERSION = "0.0.0-stand-in";
 
 /** Builds all of them, and gives what the script printed. */
@@ -22,7 +24,7 @@ export async function buildImages(engine: string): Promise<string> {
   await makeBases(engine);
   const { stdout } = await run(
     join(ROOT, "images/build.sh"),
-    ["--engine", engine, "--base", UBUNTU, "--node-image", NODE],
+    ["--engine", engine, "--base", BASES.ubuntu, "--node-image", BASES.node],
     { maxBuffer: MAX_OUTPUT_BYTES },
   );
   return stdout;
@@ -34,7 +36,7 @@ async function makeBases(engine: string): Promise<void> {
   const tarball = await debianRootfs(CACHE_DIR);
   if (tarball === undefined)
     throw new Error(`no Debian root can be kept in ${CACHE_DIR}; set SANDKASTEN_TEST_CACHE`);
-  await docker("import", tarball, DEBIAN);
+  await docker("import", tarball, BASES.debian);
   const context = await mkdtemp(join(tmpdir(), "sandkasten-bases-"));
   try {
     const npm = join(context, "npm/bin");
@@ -47,18 +49,21 @@ async function makeBases(engine: string): Promise<void> {
         { mode: 0o755 },
       );
     const dockerfile = join(context, "Dockerfile");
-    await writeFile(dockerfile, `FROM ${DEBIAN}\nRUN useradd --create-home --uid 1000 ubuntu\n`);
-    await docker("build", "--tag", UBUNTU, context);
+    await writeFile(
+      dockerfile,
+      `FROM ${BASES.debian}\nRUN useradd --create-home --uid 1000 ubuntu\n`,
+    );
+    await docker("build", "--tag", BASES.ubuntu, context);
     await writeFile(
       dockerfile,
       [
-        `FROM ${DEBIAN}`,
+        `FROM ${BASES.debian}`,
         "COPY node /usr/local/bin/node",
         "COPY npm /usr/local/lib/node_modules/npm",
         "RUN useradd --create-home --uid 1000 node",
       ].join("\n"),
     );
-    await docker("build", "--tag", NODE, context);
+    await docker("build", "--tag", BASES.node, context);
   } finally {
     await rm(context, { recursive: true });
   }

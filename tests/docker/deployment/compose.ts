@@ -4,7 +4,8 @@ import { SandboxClient } from "@sandkasten/sdk";
 import type { Session } from "@sandkasten/sdk";
 import { expect, test } from "vitest";
 import { ComposeStack } from "../../support/compose-stack.ts";
-import { DockerEngine } from "../../support/docker-engine.ts";
+import type { DockerEngine } from "../../support/docker-engine.ts";
+import { BASES } from "../../support/image-builds.ts";
 import type { Built } from "./images.ts";
 
 /** Writes a program, sees it fail, mends it and sees it work, in a shell that remembers. */
@@ -63,10 +64,13 @@ async function networks(engine: DockerEngine): Promise<readonly string[]> {
 export function testCompose(built: () => Built): void {
   test("an agent works through the daemon beside its sandboxes, and nothing is left of it", async () => {
     const { engine } = built();
-    const stack = await ComposeStack.of(engine, "compose.yaml", "socket");
+    const stack = await ComposeStack.of(engine, {
+      project: "socket",
+      files: ["compose.yaml"],
+    });
     try {
       await stack.up();
-      await expectHardened(engine, await stack.daemon(), {
+      await expectHardened(engine, await stack.container("sandkasten"), {
         user: "0",
         capabilities: ["DAC_OVERRIDE", "FOWNER"],
       });
@@ -82,7 +86,7 @@ export function testCompose(built: () => Built): void {
       );
       expect(seen.stdout).toBe("");
       const directories = async (): Promise<string> =>
-        await engine.docker("exec", await stack.daemon(), "ls", "/shared-sandboxes");
+        await engine.docker("exec", await stack.container("sandkasten"), "ls", "/shared-sandboxes");
       expect((await directories()).split("\n")).toHaveLength(2);
 
       await stack.restart();
@@ -103,35 +107,38 @@ export function testCompose(built: () => Built): void {
     expect(await networks(engine)).toEqual(["host", "none"]);
   });
 
-  test("a daemon with an engine of its own leaves the other engine alone", async () => {
+  test("a daemon with an engine of its own, in a container, leaves the other engine alone", async () => {
     const { engine, directory } = built();
-    const stack = await ComposeStack.of(engine, "compose.dind.yaml", "dind");
+    const stack = await ComposeStack.of(engine, {
+      project: "dind",
+      files: ["compose.dind.yaml", "tests/docker/deployment/dind-without-privileges.yaml"],
+      env: { ENGINE_IMAGE: BASES.debian, ENGINE_PRIVILEGED: "false" },
+    });
     try {
-      await stack.create();
-      // In place of the engine's container, which needs privileges that not every machine can give.
-      const shared = await engine.docker(
-        "volume",
-        "inspect",
-        "--format={{.Mountpoint}}",
-        `${stack.project}_engine-socket`,
-      );
-      await using own = await DockerEngine.start(join(directory, "own"), {
-        args: [`--host=unix://${shared}/docker.sock`, "--group=2375"],
-      });
-      await own.importSmallImage("small:latest", "busybox");
       await stack.up();
-      await expectHardened(engine, await stack.daemon(), { user: "10000", capabilities: null });
+      await expectHardened(engine, await stack.container("sandkasten"), {
+        user: "10000",
+        capabilities: null,
+      });
+      const own = await stack.container("engine");
+      const inside = async (...args: readonly string[]): Promise<string> =>
+        await engine.docker("exec", own, "docker", ...args);
+      const archive = join(directory, "small.tar");
+      await engine.importSmallImage("small:latest", "busybox");
+      await engine.docker("save", `--output=${archive}`, "small:latest");
+      await engine.docker("cp", archive, `${own}:/tmp/small.tar`);
+      await inside("load", "--input=/tmp/small.tar");
       const client = new SandboxClient({ baseUrl: stack.url, apiKey: stack.apiKey });
       await using session = await client.createSession({ image: "small:latest" });
       await session.write("greeting", "hello\n");
       expect((await session.exec("cd / && cat workspace/greeting")).stdout).toBe("hello\n");
       expect((await session.exec("pwd")).stdout).toBe("/\n");
-      expect(await own.leftovers()).toContainEqual(
-        expect.stringMatching(/^volume station-sandbox-/),
-      );
-      expect(await engine.docker("ps", "--all", "--quiet")).not.toContain("\n");
+      expect(await inside("volume", "ls", "--quiet")).toMatch(/^station-sandbox-/mu);
+      // The two of the stack itself.
+      expect((await engine.docker("ps", "--all", "--quiet")).split("\n")).toHaveLength(2);
       await session.destroy();
-      await own.assertNothingLeft();
+      expect(await inside("ps", "--all", "--quiet")).toBe("");
+      expect(await inside("volume", "ls", "--quiet")).toBe("");
     } finally {
       await stack.down();
     }
