@@ -46,7 +46,7 @@ export default defineConfig({
           exclude: [...configDefaults.exclude, ...sandboxTests],
           testTimeout: 20_000,
           hookTimeout: 20_000,
-          maxWorkers: 2,
+          maxWorkers: 3,
           sequence: { groupOrder: 0 },
         },
       },

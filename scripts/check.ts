@@ -8,7 +8,7 @@ import { closeSync, openSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Step, type StepEnd, steps } from "./steps.ts";
+import { type Step, type StepEnd, stages } from "./steps.ts";
 import { type Report, summaryLine } from "./tally.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -77,31 +77,40 @@ async function judge(step: Step, end: StepEnd): Promise<Report & { readonly note
   }
 }
 
+async function checkOne(step: Step): Promise<Report> {
+  const scratchDir = await mkdtemp(join(tmpdir(), "sandkasten-check-"));
+  try {
+    const startedMs = performance.now();
+    const end = await runCaptured(step, scratchDir);
+    const report = await judge(step, end);
+    const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
+    console.log(`${report.failed > 0 ? "✗" : "✓"} ${step.name} ${seconds} s${report.note}`);
+    for (const name of report.skippedNames) console.log(`  skipped: ${name}`);
+    if (report.failed > 0) console.log(end.output);
+    return report;
+  } finally {
+    await rm(scratchDir, { recursive: true, force: true });
+  }
+}
+
 async function checkAll(): Promise<boolean> {
   const total = { passed: 0, failed: 0, skipped: 0 };
-  for (const step of steps) {
-    const scratchDir = await mkdtemp(join(tmpdir(), "sandkasten-check-"));
-    try {
-      const startedMs = performance.now();
-      const end = await runCaptured(step, scratchDir);
-      const report = await judge(step, end);
-      const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
-      console.log(`${report.failed > 0 ? "✗" : "✓"} ${step.name} ${seconds} s${report.note}`);
-      for (const name of report.skippedNames) console.log(`  skipped: ${name}`);
-      if (report.failed > 0) console.log(end.output);
-      total.passed += report.passed;
-      total.failed += report.failed;
-      total.skipped += report.skipped;
-    } finally {
-      await rm(scratchDir, { recursive: true, force: true });
+  const checkRow = async (row: readonly Step[]): Promise<void> => {
+    for (const step of row) {
+      const { passed, failed, skipped } = await checkOne(step);
+      total.passed += passed;
+      total.failed += failed;
+      total.skipped += skipped;
     }
-  }
+  };
+  for (const rows of stages) await Promise.all(rows.map(checkRow));
   console.log(summaryLine(total));
   return total.failed === 0;
 }
 
 async function checkNamed(names: readonly string[]): Promise<boolean> {
   let ok = true;
+  const steps = stages.flat(2);
   for (const name of names) {
     const step = steps.find((candidate) => candidate.name === name);
     if (step === undefined) {

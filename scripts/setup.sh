@@ -17,11 +17,11 @@ fail() {
 
 # Runs a command in silence; its output is shown only when it fails.
 quietly() {
-  local log=$toolchain/setup.log
-  if ! "$@" >"$log" 2>&1 9>&-; then
-    cat "$log" >&2
-    return 1
-  fi
+  local log=$toolchain/setup.$BASHPID.log status=0
+  "$@" >"$log" 2>&1 9>&- || status=$?
+  [ "$status" = 0 ] || cat "$log" >&2
+  rm -f "$log"
+  return "$status"
 }
 
 take_lock() {
@@ -197,7 +197,11 @@ build_native() {
 
 take_lock
 install_packages
+# Compiling takes a processor, fetching mostly the network.
+build_native &
+native=$!
+trap wait EXIT
 install_node
 install_dependencies
-build_native
+wait "$native"
 say "ready"

@@ -1,4 +1,4 @@
-/** The checks and test runs that make up a full verification, in the order they run. */
+/** The checks and test runs that make up a full verification. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { reportPathVariable } from "./tally-reporter.ts";
@@ -23,7 +23,7 @@ export interface Step {
 
 const vitestReport = (scratchDir: string): string => join(scratchDir, "vitest.json");
 
-export const steps: readonly Step[] = [
+const checks: readonly Step[] = [
   { name: "format", argv: ["oxfmt", "--check", "."] },
   { name: "lint", argv: ["oxlint"] },
   // TypeScript 7, which has no compiler API; the `tsc` in PATH is 6, kept for tools that need one.
@@ -33,6 +33,9 @@ export const steps: readonly Step[] = [
   },
   { name: "boundaries", argv: ["node", "scripts/boundaries.ts"] },
   { name: "deadcode", argv: ["knip", "--no-progress", "--no-config-hints"] },
+];
+
+const rust: readonly Step[] = [
   { name: "rust-format", argv: ["cargo", "fmt", "--all", "--check"], cwd: "native" },
   {
     name: "rust-lint",
@@ -45,6 +48,9 @@ export const steps: readonly Step[] = [
     cwd: "native",
     tally: ({ output, exitCode }) => tallyCargo(output, exitCode),
   },
+];
+
+const tests: readonly Step[] = [
   {
     name: "tests",
     argv: ["vitest", "run"],
@@ -53,3 +59,6 @@ export const steps: readonly Step[] = [
       tallyVitest(await readFile(vitestReport(scratchDir), "utf8"), exitCode),
   },
 ];
+
+/** One stage after the other; within a stage its rows side by side, and the steps of each in order. */
+export const stages: readonly (readonly (readonly Step[])[])[] = [[checks, rust], [tests]];

@@ -492,7 +492,8 @@ describe("a runner that floods", () => {
       flooded.resolve();
       peer.respond((await peer.request("ping")).stream, PONG);
     });
-    const channel = channelTo(runner);
+    // All of the flood is read before the answer.
+    const channel = channelTo(runner, { answerMs: 20_000 });
     const changes = await channel.watch("/w");
     await flooded.promise;
     await channel.ping();

@@ -52,6 +52,30 @@ test("layers are added up, and a total is told when all sizes are known", () => 
   ]);
 });
 
+test("a total that was told stays, though small layers are told of late or never", () => {
+  expect(
+    told([
+      ...begun("a", "b", "c"),
+      { status: "Download complete", id: "b" },
+      downloading("a", 10, 100),
+      { status: "Download complete", id: "c" },
+      { status: "Download complete", id: "a" },
+      extracting("a", 100, 100),
+      { status: "Pull complete", id: "a" },
+      extracting("b", 30, 50),
+      { status: "Pull complete", id: "b" },
+      { status: "Pull complete", id: "c" },
+    ]),
+  ).toEqual([
+    { phase: "download", done: 10 },
+    { phase: "unpack", done: 0 },
+    { phase: "unpack", done: 100 },
+    { phase: "unpack", done: 130 },
+    { phase: "unpack", done: 150 },
+    { phase: "unpack", done: 150, total: 150 },
+  ]);
+});
+
 test("a download that the engine begins anew does not go back", () => {
   expect(
     told([

@@ -14,7 +14,8 @@ interface Layer {
 /**
  * The engine unpacks one layer while it fetches the next. Here fetching comes first and unpacking,
  * with what is unpacked already, after it, so that a bar never goes back. A total is told from when
- * the sizes of all layers are known: the engine learns of a size when it begins to fetch.
+ * the sizes of all layers are known, and stays: the engine tells of a size when it begins to fetch,
+ * or, if that is over in no time, to unpack.
  */
 export class PullProgress {
   readonly #layers = new Map<string, Layer>();
@@ -42,7 +43,8 @@ export class PullProgress {
       layer.unpackedBytes = Math.max(layer.unpackedBytes, current ?? 0);
     } else if (status === "Download complete" || status === "Pull complete") {
       layer.isFetched = true;
-      if (status === "Pull complete") layer.unpackedBytes = layer.totalBytes ?? 0;
+      // Of a small layer the engine may say nothing but its end.
+      if (status === "Pull complete") layer.unpackedBytes = layer.totalBytes ??= layer.fetchedBytes;
     }
     if (layer.isFetched) layer.fetchedBytes = layer.totalBytes ?? layer.fetchedBytes;
     this.#checkSize();
@@ -77,7 +79,7 @@ export class PullProgress {
   #report(): void {
     const layers = [...this.#layers.values()];
     const isFetched = this.#last.phase === "unpack" || layers.every((layer) => layer.isFetched);
-    const isSized = layers.every((layer) => layer.isFetched || layer.totalBytes !== undefined);
+    const isSized = layers.every((layer) => layer.totalBytes !== undefined);
     const done = this.#sum((layer) => (isFetched ? layer.unpackedBytes : layer.fetchedBytes));
     const progress: ImageProgress = {
       phase: isFetched ? "unpack" : "download",
