@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { DockerEngine } from "../support/docker-engine.ts";
 import { DOCKER_IMAGES, dockerUnderTest } from "../support/docker-under-test.ts";
 import { smallDebianRootfs } from "../support/small-debian.ts";
@@ -95,7 +95,15 @@ describe("a daemon on a Docker engine", () => {
   });
 
   it("makes sandboxes of both kinds when both are configured, each where it is asked for", async () => {
-    const settings = { BACKEND: "oci", BACKENDS: "docker", DOCKER_HOST: dockerUnderTest() };
+    const network = `sandkasten-daemon-${process.pid}`;
+    await docker("network", "create", network);
+    onTestFinished(async () => void (await docker("network", "rm", network)));
+    const settings = {
+      BACKEND: "oci",
+      BACKENDS: "docker",
+      DOCKER_HOST: dockerUnderTest(),
+      DOCKER_NETWORK: network,
+    };
     await using daemon = await TestDaemon.start({ settings });
     const here = await daemon.open();
     const there = await daemon.open({ backend: "docker", image: DOCKER_IMAGES.debian });
@@ -115,6 +123,13 @@ describe("a daemon on a Docker engine", () => {
       "/v1/images?backend=docker",
     );
     expect(images.body.images.map(({ reference }) => reference)).toContain(DOCKER_IMAGES.debian);
+    const wanted = { image: DOCKER_IMAGES.debian, network: true };
+    const connected = await daemon.call("POST", "/v1/sessions", { ...wanted, backend: "docker" });
+    expect(connected).toMatchObject({ status: 201, body: { network: "full" } });
+    const { output } = await daemon.exec(String(connected.body["id"]), "cat /proc/net/dev");
+    expect(output).toContain("eth0:");
+    // The other backend has none to give.
+    expect((await daemon.call("POST", "/v1/sessions", { network: true })).status).toBe(403);
     const refused = await daemon.call("POST", "/v1/sessions", { backend: "moon" });
     expect(refused).toMatchObject({ status: 400, body: { error_code: "INVALID_REQUEST" } });
   });

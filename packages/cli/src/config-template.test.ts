@@ -34,6 +34,7 @@ it("every key stands in it, and with its comment sign taken away it has its defa
     "default_image",
     "docker.cert_path",
     "docker.config_dir",
+    "docker.network",
     "docker.runtime",
   ]);
   let group = "";

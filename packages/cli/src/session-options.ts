@@ -15,6 +15,7 @@ export interface SessionOptions {
   readonly pids?: number;
   readonly disk?: number;
   readonly profile?: "restricted" | "root";
+  readonly network?: true;
   readonly metadata?: readonly string[];
 }
 
@@ -37,6 +38,7 @@ export function addSessionOptions(command: Command): Command {
         "`restricted`: code is an ordinary user on a read-only system. `root`: it is root on a writable one",
       ).choices(["restricted", "root"]),
     )
+    .option("--network", "ask for a network; refused unless the administrator allows it")
     .option("--metadata <name=value>", "note to find the session by; may be repeated", collect);
 }
 
@@ -74,6 +76,7 @@ export function sessionRequest(options: SessionOptions): CreateSessionOptions {
     ...(options.workspace !== undefined && { workspaceId: options.workspace }),
     ...(Object.keys(limits).length > 0 && { limits }),
     ...(options.profile !== undefined && { profile: options.profile }),
+    ...(options.network !== undefined && { network: options.network }),
     ...(options.metadata !== undefined && { metadata: pairs("--metadata", options.metadata) }),
   };
 }

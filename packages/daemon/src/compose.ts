@@ -151,7 +151,7 @@ export async function tryBackend(
 async function composeDocker(config: Config): Promise<Provider> {
   const { DockerBackend } = await import("./backends/docker/docker-backend.ts");
   const { DockerImageStore } = await import("./backends/docker/docker-image-store.ts");
-  const { host, certPath, configDir, pullPolicy, workspace, runtime } = config.docker;
+  const { host, certPath, configDir, pullPolicy, workspace, network, runtime } = config.docker;
   const connection = {
     host,
     ...(certPath !== undefined && { tls: await readCertificates(certPath) }),
@@ -169,6 +169,7 @@ async function composeDocker(config: Config): Promise<Provider> {
     runner: await requireProgram(join(NATIVE_DIR, "runner")),
     images,
     workspace,
+    ...(network !== undefined && { network }),
     ...(runtime !== undefined && { runtime }),
   });
   const defaultImage = config.defaultImage ?? "linux";

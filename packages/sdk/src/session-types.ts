@@ -41,7 +41,7 @@ interface CreateSessionOptionFields {
   /** Variables of every command. */
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly limits?: Partial<Limits> | undefined;
-  /** Asking for a network is refused unless the daemon can give one. */
+  /** `true` or `full` asks for a network, which is refused unless the administrator allows it. */
   readonly network?: boolean | "none" | "full" | undefined;
   readonly profile?: SandboxProfile | undefined;
   /** Words of your own, to find the session by. */
@@ -88,7 +88,8 @@ interface SessionFields {
   /** The key as `{namespace}_{id}_sandbox`. */
   readonly sessionAlias?: string | undefined;
   readonly profile: SandboxProfile;
-  readonly network: "none";
+  /** `none` is a loopback of its own, `full` is also the network that the administrator allows. */
+  readonly network: "none" | "full";
   readonly limits: Limits;
   readonly metadata: Readonly<Record<string, string>>;
   readonly ttlSeconds: number;

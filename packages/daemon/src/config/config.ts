@@ -35,6 +35,7 @@ export interface DockerConfig {
     readonly sharedVolume: string;
     readonly sharedDir: string;
   };
+  readonly network?: string;
   readonly runtime?: string;
 }
 
@@ -184,6 +185,7 @@ function dockerOf({ docker }: ConfigValues, homeDir: string): DockerConfig {
       sharedVolume: docker.shared_volume,
       sharedDir: docker.shared_dir,
     },
+    ...(docker.network !== undefined && { network: docker.network }),
     ...(docker.runtime !== undefined && { runtime: docker.runtime }),
   };
 }

@@ -57,6 +57,16 @@ export const volumeName = () =>
     /^[A-Za-z0-9][A-Za-z0-9_.-]{1,63}$/.test(value),
   );
 
+/**
+ * SECURITY: threat A12: a sandbox never has the network of the machine, nor that of another container.
+ * Guarded by load-config.test.ts.
+ */
+export const networkName = () =>
+  text(
+    "must be a network of the engine: 1 to 64 of A–Z a–z 0–9 _ . -, and not host or none",
+    (value) => /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/.test(value) && !/^(?:host|none)$/i.test(value),
+  );
+
 export const runtimeName = () =>
   text("must be 1 to 64 of A–Z a–z 0–9 _ . -", (value) => /^[A-Za-z0-9_.-]{1,64}$/.test(value));
 

@@ -58,7 +58,7 @@ export const LEGACY_VARIABLES: readonly LegacyVariable[] = [
   {
     names: station("ALLOW_NETWORK_DEFAULT"),
     key: "defaults.network_mode",
-    note: "`false` is `none`; `true` is refused, as there is no network to give",
+    note: "`false` is `none`; `true` is refused, as every request has to ask for itself",
     translate: (text) => (/^(?:false|no|off|0)$/i.test(text.trim()) ? "none" : text),
   },
   {

@@ -244,10 +244,18 @@ describe("loadConfig() on a faulty configuration", () => {
     ]);
   });
 
-  it("refuses a network, which no backend can give", async () => {
+  it.each(["host", "HOST", "none", "container:abc", "-x", ""])(
+    "refuses %j as the network of sandboxes",
+    async (network) => {
+      const { problems } = await makePlace(`docker:\n  network: ${JSON.stringify(network)}\n`);
+      expect(await problems()).toEqual([expect.stringContaining("docker.network")]);
+    },
+  );
+
+  it("refuses a network for those who do not ask", async () => {
     const { problems, file } = await makePlace("defaults:\n  network_mode: bridge\n");
     expect(await problems()).toEqual([
-      `${file}:2:17: defaults.network_mode is "bridge"; it must be none: no backend of this daemon gives sandboxes a network yet`,
+      `${file}:2:17: defaults.network_mode is "bridge"; it must be none: a sandbox has a network only if its request asks for it, and docker.network allows it`,
     ]);
   });
 

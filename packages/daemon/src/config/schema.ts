@@ -18,6 +18,7 @@ import {
   oneOf,
   ownerName,
   path,
+  networkName,
   runtimeName,
   text,
   volumeName,
@@ -63,11 +64,14 @@ const sessionDefaults = group({
         "How long a command may run, in milliseconds; requests that ask for more, or for nothing, get this",
     }),
   network_mode: text(
-    "must be none: no backend of this daemon gives sandboxes a network yet",
+    "must be none: a sandbox has a network only if its request asks for it, and docker.network allows it",
     (value) => value === "none",
   )
     .default("none")
-    .meta({ description: "Network of a sandbox; only `none`, which is a loopback of its own" }),
+    .meta({
+      description:
+        "Network of sandboxes whose request asks for none; only `none`, which is a loopback of its own",
+    }),
   readonly_rootfs: yesOrNo().default(true).meta({
     description:
       "Whether the image is read-only and code runs as uid 1000 (profile `restricted`); `false` makes `root` the profile of requests that name none",
@@ -146,6 +150,11 @@ const docker = group({
   }),
   shared_dir: absolutePath().default("/shared-sandboxes").meta({
     description: "Where the daemon's own container has that volume",
+  }),
+  network: networkName().optional().meta({
+    description:
+      "The engine's network for sandboxes whose request asks for one, such as `bridge`; never the machine's own (`host`)",
+    unset: "a request that asks for a network is refused",
   }),
   runtime: runtimeName().optional().meta({
     description: "A runtime that the engine knows by name, such as `runsc` or `sysbox-runc`",

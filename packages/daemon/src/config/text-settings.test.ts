@@ -122,7 +122,7 @@ describe("older variables", () => {
     };
     expect(problemsIn(environmentLayer(env, keys))).toEqual([
       'SANDBOX_SESSION_IDLE_TIMEOUT (session_ttl_seconds) is "0s"; it must be a whole number from 1 to 86400',
-      'STATION_SANDBOX_ALLOW_NETWORK_DEFAULT (defaults.network_mode) is "true"; it must be none: no backend of this daemon gives sandboxes a network yet',
+      'STATION_SANDBOX_ALLOW_NETWORK_DEFAULT (defaults.network_mode) is "true"; it must be none: a sandbox has a network only if its request asks for it, and docker.network allows it',
     ]);
   });
 });

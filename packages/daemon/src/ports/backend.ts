@@ -13,6 +13,9 @@ export interface SandboxLimits {
 /** `restricted`: code is uid 1000 on a read-only root. `root`: code is root inside, on a writable root. */
 export type SandboxProfile = "restricted" | "root";
 
+/** `none`: a loopback of its own. `full`: also the network that the administrator gives sandboxes. */
+export type SandboxNetwork = "none" | "full";
+
 export interface SandboxSpec {
   /** `sbx_` and 2–48 of `a–z 0–9`; unique for ever. */
   readonly id: string;
@@ -21,6 +24,8 @@ export interface SandboxSpec {
   readonly limits: SandboxLimits;
   readonly profile: SandboxProfile;
   readonly env: Readonly<Record<string, string>>;
+  /** `none` when absent. */
+  readonly network?: SandboxNetwork;
   /** A persistent disk to have at /workspace. It is made when there is none, and may be in several sandboxes at once. */
   readonly workspace?: WorkspaceSpec;
 }
@@ -102,6 +107,8 @@ export interface BackendHealth {
  */
 export interface Backend {
   readonly name: string;
+  /** Whether sandboxes may have the network `full`. */
+  readonly givesNetwork: boolean;
   /** Makes a sandbox and answers when its runner does. A failure, at whatever point, leaves nothing behind. */
   create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle>;
   /** Finds a living sandbox again, also one made by another process that is gone. */

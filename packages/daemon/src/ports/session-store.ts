@@ -1,6 +1,6 @@
 /** The port through which the core remembers sessions, commands and workspaces. */
 import type { ExecEndReason, SessionStatus } from "@sandkasten/protocol";
-import type { SandboxLimits, SandboxProfile } from "./backend.ts";
+import type { SandboxLimits, SandboxNetwork, SandboxProfile } from "./backend.ts";
 
 export interface SessionRow {
   readonly id: string;
@@ -18,6 +18,7 @@ export interface SessionRow {
   /** The backend's name for it; absent until one was chosen. */
   readonly sandboxId?: string;
   readonly profile: SandboxProfile;
+  readonly network: SandboxNetwork;
   readonly limits: SandboxLimits;
   readonly metadata: Readonly<Record<string, string>>;
   readonly workspaceId?: string;

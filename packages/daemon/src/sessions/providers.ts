@@ -79,6 +79,7 @@ function absentBackend(name: string): Backend {
   };
   return {
     name,
+    givesNetwork: false,
     reachable: () => Promise.resolve(false),
     create: reject,
     adopt: reject,

@@ -47,6 +47,7 @@ export class SessionMaker {
       backend: backend.name,
       sandboxId: newSandboxId(),
       profile: plan.profile,
+      network: plan.network,
       limits: plan.limits,
       metadata: options.metadata ?? {},
       acquireSource: "cold",
@@ -81,6 +82,7 @@ export class SessionMaker {
       limits: plan.limits,
       profile: plan.profile,
       env: plan.env,
+      network: plan.network,
     };
     const { workspaceId } = session.row;
     const { signal } = session.creation;

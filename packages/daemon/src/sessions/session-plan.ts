@@ -1,7 +1,7 @@
 /** Turns what a caller asks for into what will be made, or says why it cannot be. */
 import { createHash } from "node:crypto";
 import { SandboxError } from "@sandkasten/protocol";
-import type { SandboxLimits, SandboxProfile } from "../ports/backend.ts";
+import type { SandboxLimits, SandboxNetwork, SandboxProfile } from "../ports/backend.ts";
 import type { Provider } from "./providers.ts";
 import type { CreateSessionOptions } from "./services.ts";
 import type { SessionSettings } from "./settings.ts";
@@ -10,6 +10,7 @@ export interface SessionPlan {
   readonly requestedImage: string;
   readonly image: string;
   readonly profile: SandboxProfile;
+  readonly network: SandboxNetwork;
   readonly limits: SandboxLimits;
   readonly ttlMs: number;
   readonly env: Readonly<Record<string, string>>;
@@ -21,9 +22,11 @@ export interface SessionPlan {
 export async function planSession(
   options: CreateSessionOptions,
   settings: SessionSettings,
-  { images, defaultImage }: Provider,
+  { backend, images, defaultImage }: Provider,
 ): Promise<SessionPlan> {
-  if (options.network === true)
+  // SECURITY: threat A12: a network takes two, the caller who asks and the administrator who allows it.
+  const network = options.network === true ? "full" : "none";
+  if (network === "full" && !backend.givesNetwork)
     throw new SandboxError(
       "PERMISSION_DENIED",
       "sandboxes have no network here; leave `network` out, and bring files in with uploads",
@@ -42,11 +45,13 @@ export async function planSession(
     requestedImage,
     image: reference,
     profile,
+    network,
     limits,
     ttlMs:
       options.ttlMs === undefined || options.ttlMs === 0 ? settings.defaultTtlMs : options.ttlMs,
     env,
     fromPool:
+      network === "none" &&
       Object.keys(env).length === 0 &&
       options.workspaceId === undefined &&
       Object.keys(options.limits ?? {}).length === 0,

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
-import type { Backend } from "../ports/backend.ts";
+import type { Backend, SandboxSpec } from "../ports/backend.ts";
 import { ALICE, BOB, CoreFixture, overriding, SETTINGS } from "./testing/core-fixture.ts";
 import type { CoreOptions } from "./testing/core-fixture.ts";
 
@@ -115,6 +115,27 @@ describe("create()", () => {
       await expect(core.sessions.create(ALICE, options)).rejects.toThrow(code(expected));
     expect(machine.sandboxes.size).toBe(0);
     expect((await core.sessions.list(ALICE, {})).rows).toEqual([]);
+  });
+
+  it("gives a network to those who ask where there is one, and to nobody from the pool", async () => {
+    const specs: SandboxSpec[] = [];
+    const giving = (backend: Backend): Backend =>
+      overriding(backend, {
+        givesNetwork: true,
+        create: (spec, signal) => {
+          specs.push(spec);
+          return backend.create(spec, signal);
+        },
+      });
+    const pool = [{ image: "host", profile: "restricted" as const, size: 1 }];
+    const { core } = await start({ wrap: giving, settings: { pool } });
+    await core.pool.settled();
+    const { session } = await core.sessions.create(ALICE, { network: true });
+    expect(session).toMatchObject({ network: "full", acquireSource: "cold" });
+    expect(specs.find(({ id }) => id === session.sandboxId)?.network).toBe("full");
+    const { session: other } = await core.sessions.create(ALICE, { network: false });
+    expect(other).toMatchObject({ network: "none", acquireSource: "pool" });
+    expect(specs.filter(({ network }) => network === "full")).toHaveLength(1);
   });
 
   it("leaves a failed session, and nothing else, when the backend fails", async () => {

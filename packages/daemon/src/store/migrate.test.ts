@@ -51,6 +51,13 @@ const ROWS: Readonly<Record<number, string>> = {
       ('exe_4', 'ses_4', 'alice', 'running', 'shell', '"sleep 9"', 5, NULL, NULL, NULL, NULL, NULL,
        NULL, 0, 0, 0, 0, 'k', 'h');
   `,
+  5: `
+    INSERT INTO sessions VALUES
+      ('ses_5', 'alice', 'running', NULL, 'python', 'host', NULL, 'sbx_5', 'restricted',
+       '{"memoryBytes":1,"cpuMillicores":2,"pids":3,"diskBytes":4,"diskInodes":5}', '{}',
+       NULL, 'cold', '/workspace', 1000, 1, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'docker',
+       'full');
+  `,
 };
 
 async function databaseOf(version: number, rows = ROWS[version] ?? ""): Promise<StoreDirectory> {
@@ -165,6 +172,12 @@ async function expectVersion3(directory: StoreDirectory): Promise<void> {
 async function expectVersion4(directory: StoreDirectory): Promise<void> {
   const store = await directory.open();
   expect(await store.findExec("ses_4", "k")).toMatchObject({ id: "exe_4", status: "running" });
+  expect(await store.getSession("ses_4")).toMatchObject({ network: "none" });
+}
+
+async function expectVersion5(directory: StoreDirectory): Promise<void> {
+  const store = await directory.open();
+  expect(await store.getSession("ses_5")).toMatchObject({ network: "full" });
 }
 
 describe("a database of an earlier version", () => {
@@ -179,6 +192,7 @@ describe("a database of an earlier version", () => {
     [2, expectVersion2],
     [3, expectVersion3],
     [4, expectVersion4],
+    [5, expectVersion5],
   ])("%i is brought to the newest form with its data", async (version, expectRows) => {
     await using directory = await databaseOf(version);
     await expectRows(directory);
@@ -254,7 +268,7 @@ describe("a database that is not for this version", () => {
     [
       "of a newer version",
       `PRAGMA user_version = ${MIGRATIONS.length + 1}`,
-      /newer version .*form is 5.*knows 4/,
+      /newer version .*form is 6.*knows 5/,
     ],
     ["of another program", "DROP TABLE sessions; CREATE TABLE bookmarks (url)", /something else/],
   ])("is refused and left alone when it is %s", async (_, sql, message) => {

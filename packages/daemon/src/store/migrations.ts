@@ -184,9 +184,15 @@ const commandsInOneTree = `
   DROP TABLE execs_in_three_trees;
 `;
 
+/** Before it could be asked for, no sandbox had a network. */
+const networks = `
+  ALTER TABLE sessions ADD COLUMN network TEXT NOT NULL DEFAULT 'none';
+`;
+
 export const MIGRATIONS: readonly Migration[] = [
   { version: 1, name: "sessions of the first design", sql: sessionsOfTheFirstDesign },
   { version: 2, name: "owners, execs and workspaces", sql: ownersExecsAndWorkspaces },
   { version: 3, name: "several backends", sql: severalBackends },
   { version: 4, name: "commands in one tree", sql: commandsInOneTree },
+  { version: 5, name: "networks", sql: networks },
 ];

@@ -35,6 +35,7 @@ const mapping = new RowMapping<SessionRow>("sessions", {
   backend: text,
   sandboxId: optional(text),
   profile: oneOf(["restricted", "root"]),
+  network: oneOf(["none", "full"]),
   limits: json(limits),
   metadata: json(z.record(z.string(), z.string())),
   workspaceId: optional(text),

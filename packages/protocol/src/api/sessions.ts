@@ -55,6 +55,11 @@ const metadata = z
   )
   .refine((all) => Object.keys(all).length <= 32, "must have at most 32 entries");
 
+const networkSchema = z.enum(["none", "full"]).meta({
+  description:
+    "`none` is a loopback of its own, `full` is also the network that the administrator allows",
+});
+
 export const createSessionSchema = z
   .strictObject({
     backend: backendName.optional().meta({
@@ -75,10 +80,10 @@ export const createSessionSchema = z
     }),
     env: variables.optional(),
     limits: limitsSchema.partial().optional(),
-    network: z
-      .union([z.boolean(), z.enum(["none", "full"])])
-      .optional()
-      .meta({ description: "Asking for a network is refused unless the daemon can give one" }),
+    network: z.union([z.boolean(), networkSchema]).optional().meta({
+      description:
+        "`true` or `full` asks for a network, which is refused unless the administrator allows it",
+    }),
     profile: z.enum(["restricted", "root"]).optional(),
     metadata: metadata.optional(),
   })
@@ -106,7 +111,7 @@ export const sessionSchema = z
       .optional()
       .meta({ description: "The key as `{namespace}_{id}_sandbox`" }),
     profile: z.enum(["restricted", "root"]),
-    network: z.literal("none"),
+    network: networkSchema,
     limits: limitsSchema,
     metadata: z.record(z.string(), z.string()),
     ttl_seconds: count,

@@ -36,6 +36,8 @@ export class FakeMachine {
 
 export class FakeBackend implements Backend {
   readonly name: string;
+  /** Does not change what its sandboxes are, which reach nothing either way. */
+  givesNetwork = false;
   readonly #machine: FakeMachine;
 
   constructor(machine: FakeMachine = new FakeMachine(), name = "fake") {

@@ -11,6 +11,7 @@ export function sessionRow(changes: Partial<SessionRow> = {}): SessionRow {
     image: "host",
     backend: "oci",
     profile: "restricted",
+    network: "none",
     limits: {
       memoryBytes: 536_870_912,
       cpuMillicores: 1_000,
@@ -38,6 +39,7 @@ export function fullSessionRow(changes: Partial<SessionRow> = {}): SessionRow {
     imageDigest: `sha256:${"ab".repeat(32)}`,
     sandboxId: "sbx_1a",
     profile: "root",
+    network: "full",
     metadata: { team: "blau & grün", "dotted.name-1": "'; DROP TABLE sessions; --", empty: "" },
     workspaceId: "notes",
     acquireSource: "pool",

@@ -27,6 +27,7 @@ function settings(spec: Partial<SandboxSpec> = {}): ReturnType<typeof sandboxSet
     homeLabels: { label: "on the home" },
     runnerVolume: "the-runner",
     workspace: { kind: "volume", name: "the-workspace" },
+    network: "the-network",
   });
 }
 
@@ -77,6 +78,13 @@ describe("a container", () => {
     // Older engines answer EPERM by default, which ends programs that would do without clone3.
     expect(syscalls.find(({ names }) => names.includes("clone3"))?.errnoRet).toBe(38);
     expect(settings({ profile: "root" }).HostConfig?.ReadonlyRootfs).toBe(false);
+  });
+
+  test("has the network that there is only if it shall, and its name servers with it", () => {
+    const { NetworkMode, Dns } = settings().HostConfig ?? {};
+    expect([NetworkMode, Dns]).toEqual(["none", ["127.0.0.1"]]);
+    const { HostConfig = {} } = settings({ network: "full" });
+    expect([HostConfig.NetworkMode, HostConfig.Dns]).toEqual(["the-network", undefined]);
   });
 
   test("has its limits, and no more processors than there are", () => {

@@ -53,6 +53,8 @@ export interface SandboxSettings {
   readonly runnerVolume: string;
   readonly workspace: MountSource;
   readonly runtime?: string | undefined;
+  /** What the engine calls the network of sandboxes that have one. */
+  readonly network?: string | undefined;
 }
 
 /** Far more than rlimits need: engines run with more open files than they give. */
@@ -62,6 +64,7 @@ export function sandboxSettings(settings: SandboxSettings): ContainerSettings {
   const { spec, facts } = settings;
   const storage = divideMemory(spec.limits.memoryBytes);
   const writableRoot = spec.profile === "root";
+  const network = spec.network === "full" ? settings.network : undefined;
   return {
     name: spec.id,
     // By its id: a tag may be another image's by now.
@@ -95,18 +98,17 @@ export function sandboxSettings(settings: SandboxSettings): ContainerSettings {
       CapDrop: ["ALL"],
       CapAdd: [...new Set([...capabilitiesOf(spec.profile), "CAP_CHOWN"])],
       SecurityOpt: securityOptions(facts.architecture),
-      // SECURITY: threats A12 and A13: namespaces of its own; `lo` alone in that of the network. No
-      // /dev/shm of the engine's making, which has no limit of files.
-      NetworkMode: "none",
+      // SECURITY: threats A12 and A13: namespaces of its own; `lo` alone in that of the network, or
+      // what the administrator names, which is never the machine's own. No /dev/shm of the engine's
+      // making, which has no limit of files.
+      NetworkMode: network ?? "none",
       IpcMode: "none",
       PidMode: "",
       UTSMode: "",
       // On version 1 a namespace of cgroups hides nothing.
       ...(facts.cgroupVersion === "2" && { CgroupnsMode: "private" }),
-      // The machine's own name servers are none of the sandbox's business (A14).
-      Dns: ["127.0.0.1"],
-      DnsOptions: [],
-      DnsSearch: ["."],
+      // The machine's own name servers are none of the sandbox's business (A14), unless it has use for them.
+      ...(network === undefined && { Dns: ["127.0.0.1"], DnsOptions: [], DnsSearch: ["."] }),
       // SECURITY: threats A5 and A6. The engine mounts /sys and message queues for everybody.
       MaskedPaths: [...MASKED_PATHS, "/sys", "/dev/mqueue"],
       ReadonlyPaths: READONLY_PATHS,

@@ -49,6 +49,8 @@ export interface DockerBackendOptions {
   readonly runner: string;
   readonly images: ImageStore;
   readonly workspace: WorkspaceOptions;
+  /** The engine's network for sandboxes that have one; none has when absent. */
+  readonly network?: string;
   /** One that the engine knows (`runsc`); its default when absent. */
   readonly runtime?: string;
   /** Where this daemon runs, when it shall not look itself; for tests. */
@@ -86,6 +88,7 @@ const RELAY = {
 
 export class DockerBackend implements Backend {
   readonly name = "docker";
+  readonly givesNetwork: boolean;
   readonly #options: DockerBackendOptions;
   readonly #engine: Engine;
   readonly #runner: RunnerProgram;
@@ -108,6 +111,7 @@ export class DockerBackend implements Backend {
 
   private constructor(options: DockerBackendOptions, runner: RunnerProgram) {
     const { instance, workspace } = options;
+    this.givesNetwork = options.network !== undefined;
     this.#options = options;
     this.#engine = new Engine(options.connection);
     this.#runner = runner;
@@ -128,6 +132,8 @@ export class DockerBackend implements Backend {
   async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
     checkId("sandbox", spec.id);
     checkLimits(spec.limits);
+    if (spec.network === "full" && !this.givesNetwork)
+      throw new SandboxError("UNSUPPORTED", "there is no network to give; see docker.network");
     if (spec.workspace !== undefined) this.#workspaces.check(spec.workspace);
     throwIfCancelled(signal);
     return await this.#turns.take(spec.id, async () => {
@@ -176,7 +182,7 @@ export class DockerBackend implements Backend {
     image: ImageInfo,
     signal: AbortSignal,
   ): Promise<SandboxNotes> {
-    const { instance, runtime } = this.#options;
+    const { instance, runtime, network } = this.#options;
     const { facts, places } = await this.#prepareEngine(image.digest);
     throwIfCancelled(signal);
     const notes: SandboxNotes = {
@@ -205,6 +211,7 @@ export class DockerBackend implements Backend {
         runnerVolume: this.#runnerVolume.name,
         workspace,
         runtime,
+        network,
       }),
     );
     throwIfCancelled(signal);
@@ -426,6 +433,7 @@ export class DockerBackend implements Backend {
           unprotected: connection.host.startsWith("tcp:") && connection.tls === undefined,
         }),
         await this.#workspaceCheck(facts),
+        ...(await this.#networkChecks()),
       ];
       return { usable: checks.every((check) => check.ok || !NEEDED.has(check.name)), checks };
     } catch (error) {
@@ -451,6 +459,14 @@ export class DockerBackend implements Backend {
       if (!(error instanceof SandboxError) || error.code === "ENGINE_UNREACHABLE") throw error;
       return { name, ok: false, detail: error.message, remedy: "set docker.workspace to volume" };
     }
+  }
+
+  async #networkChecks(): Promise<BackendHealth["checks"]> {
+    const { network } = this.#options;
+    if (network === undefined) return [];
+    const ok = await this.#engine.hasNetwork(network);
+    const check = { name: "network", ok, detail: `${network}, for sandboxes that ask for one` };
+    return [ok ? check : { ...check, remedy: `run \`docker network create ${network}\`` }];
   }
 
   async reachable(): Promise<boolean> {

@@ -69,7 +69,17 @@ export function creationRefusal(
     return new SandboxError("INVALID_IMAGE", `The engine has lost the image: ${message}`, {
       cause,
     });
-  return undefined;
+  return networkRefusal(message, cause);
+}
+
+/** Some engines look for a container's network when it is made, others when it starts. */
+function networkRefusal(message: string, cause: unknown): SandboxError | undefined {
+  if (!/network .*not found/iu.test(message)) return undefined;
+  return new SandboxError(
+    "UNSUPPORTED",
+    `The engine lacks the network that sandboxes are to have: ${message}. Make it, or change docker.network.`,
+    { cause },
+  );
 }
 
 /** What the engine's no to starting a container means. */
@@ -80,5 +90,5 @@ export function startRefusal({ message }: EngineRefusal, cause: unknown): Sandbo
       `The engine cannot run sandboxes (starting the container): ${message}`,
       { cause },
     );
-  return undefined;
+  return networkRefusal(message, cause);
 }

@@ -70,6 +70,15 @@ export class Engine {
     );
   }
 
+  async hasNetwork(name: string): Promise<boolean> {
+    const found = await this.#client.call(
+      "looking at a network",
+      (docker) => docker.getNetwork(name).inspect() as Promise<unknown>,
+      { refused: ({ status }) => (status === 404 ? "absent" : undefined) },
+    );
+    return found !== "absent";
+  }
+
   /** The id of some image that it has, for containers that are never started. */
   async anyImage(): Promise<string | undefined> {
     const images = await this.#client.call("listing images", (docker) => docker.listImages());

@@ -63,6 +63,7 @@ async function exists(path: string): Promise<boolean> {
 
 export class OciBackend implements Backend {
   readonly name = "oci";
+  readonly givesNetwork = false;
   readonly #options: OciBackendOptions;
   readonly #launcher: Launcher;
   readonly #runtime: Runtime;
@@ -100,6 +101,8 @@ export class OciBackend implements Backend {
   async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
     checkId("sandbox", spec.id);
     checkLimits(spec.limits);
+    if (spec.network === "full")
+      throw new SandboxError("UNSUPPORTED", "the backend oci has no network to give");
     if (spec.workspace !== undefined) this.#workspaces.check(spec.workspace);
     throwIfCancelled(signal);
     return await this.#turns.take(spec.id, async () => {

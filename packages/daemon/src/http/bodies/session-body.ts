@@ -27,7 +27,7 @@ export function sessionBody(session: SessionView): SessionBody {
     ...(session.workspaceId !== undefined && { workspace_id: session.workspaceId }),
     ...(key !== undefined && { key, session_alias: aliasOf(key) }),
     profile: session.profile,
-    network: "none",
+    network: session.network,
     limits: limitsBody(session.limits),
     metadata: session.metadata,
     ttl_seconds: Math.round(session.ttlMs / 1000),
