@@ -37,6 +37,8 @@ const reportPath = process.env[reportPathVariable];
 export default defineConfig({
   test: {
     pool: "forks",
+    // A worker keeps what it has loaded for the next file: loading it anew takes longer than most tests.
+    isolate: false,
     reporters: ["default", ...(reportPath === undefined ? [] : [new TallyReporter(reportPath)])],
     projects: [
       {

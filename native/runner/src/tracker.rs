@@ -13,6 +13,9 @@ pub enum Group {
     Processes,
 }
 
+/// How often to look whether killed processes are gone before they are left to themselves.
+const LOOKS: u32 = 64;
+
 pub struct Tracker {
     cgroups: Option<CgroupTree>,
     uid: u32,
@@ -84,10 +87,19 @@ impl Tracker {
         if let (Group::Cgroup(group), Some(tree)) = (group, &self.cgroups)
             && tree.kill(group).is_ok()
         {
+            // On a busy machine they take a moment to die. Whoever hears of the end shall find the
+            // ports and files that they held free.
+            for _ in 0..LOOKS {
+                if tree.pids(group).is_ok_and(|pids| !pids.is_empty()) {
+                    crate::reap::pause_ms(2);
+                } else {
+                    return;
+                }
+            }
             return;
         }
         // Stopping first keeps them from forking on while we look for more.
-        for _ in 0..64 {
+        for _ in 0..LOOKS {
             let members = self.members(group, origin);
             if members.is_empty() {
                 return;
