@@ -8,6 +8,8 @@ import { StreamSink } from "./stream-sink.ts";
 import type { StreamOutcome } from "./stream-sink.ts";
 import type { WireStream } from "./wire-stream.ts";
 
+const NOTHING = new Uint8Array();
+
 export interface ByteStreamExpectations {
   readonly op: RunnerOperation;
   /** Checks the EVENT that comes before the bytes; without it none may come. */
@@ -22,7 +24,7 @@ export class ByteStreamSink extends StreamSink {
   /** Settles with the first sign that the operation goes well (its EVENT, else its first bytes or its end), or rejects. */
   readonly begun = Promise.withResolvers<void>();
   readonly #expectations: ByteStreamExpectations;
-  readonly #inbox = new Inbox("keeps");
+  readonly #inbox = new Inbox();
   #sawEvent = false;
   #receivedBytes = 0;
 
@@ -74,22 +76,41 @@ export class ByteStreamSink extends StreamSink {
     this.#inbox.close(error);
   }
 
-  /** The bytes. Each chunk is given back as credit when the next one is asked for. */
+  /**
+   * The bytes. Each payload is given back as credit when the next one is needed. Who reads into memory
+   * of their own makes no garbage; all others get copies.
+   */
   readable(connection: Connection, stream: WireStream): ReadableStream<Uint8Array> {
     const inbox = this.#inbox;
+    let payload: Uint8Array = NOTHING;
     let unconsumedBytes = 0;
-    return new ReadableStream<Uint8Array>(
+    return new ReadableStream(
       {
+        type: "bytes",
         async pull(controller) {
-          stream.consumed(unconsumedBytes);
-          unconsumedBytes = 0;
-          const bytes = await inbox.next();
-          if (bytes === undefined) {
-            controller.close();
+          if (payload.byteLength === 0) {
+            stream.consumed(unconsumedBytes);
+            unconsumedBytes = 0;
+            const next = await inbox.next();
+            if (next === undefined) {
+              controller.close();
+              controller.byobRequest?.respond(0);
+              return;
+            }
+            payload = next;
+            unconsumedBytes = next.byteLength;
+          }
+          const request = controller.byobRequest;
+          const view = request?.view ?? null;
+          if (request === null || view === null) {
+            controller.enqueue(new Uint8Array(payload));
+            payload = NOTHING;
             return;
           }
-          unconsumedBytes = bytes.byteLength;
-          controller.enqueue(bytes);
+          const taken = payload.subarray(0, view.byteLength);
+          new Uint8Array(view.buffer, view.byteOffset).set(taken);
+          payload = payload.subarray(taken.byteLength);
+          request.respond(taken.byteLength);
         },
         cancel() {
           connection.cancel(stream);

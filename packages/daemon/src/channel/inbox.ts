@@ -1,17 +1,11 @@
-/** Hands received payloads to one reader, who may be slower or faster than the runner. */
+/** Hands received payloads to one reader, who may be slower or faster than the runner. Each is valid until it asks for the next. */
 import { PayloadQueue } from "./payload-queue.ts";
 
 export class Inbox {
   readonly #queue = new PayloadQueue();
-  readonly #reader: "looks" | "keeps";
   #waiting: PromiseWithResolvers<Buffer | undefined> | undefined;
   #closed = false;
   #error: Error | undefined;
-
-  /** A reader that only looks gets payloads that are valid until it asks for the next; one that keeps them gets its own. */
-  constructor(reader: "looks" | "keeps") {
-    this.#reader = reader;
-  }
 
   get empty(): boolean {
     return this.#queue.empty;
@@ -22,10 +16,6 @@ export class Inbox {
     if (this.#closed) return;
     const waiting = this.#waiting;
     this.#waiting = undefined;
-    if (waiting !== undefined && this.#reader === "keeps") {
-      waiting.resolve(ownCopyOf(payload));
-      return;
-    }
     this.#queue.push(payload);
     waiting?.resolve(this.#queue.shift());
   }
@@ -49,8 +39,7 @@ export class Inbox {
   /** The next payload; undefined at the end. Only one reader may wait at a time. */
   next(): Promise<Buffer | undefined> {
     const payload = this.#queue.shift();
-    if (payload !== undefined)
-      return Promise.resolve(this.#reader === "keeps" ? ownCopyOf(payload) : payload);
+    if (payload !== undefined) return Promise.resolve(payload);
     if (this.#error !== undefined) return Promise.reject(this.#error);
     if (this.#closed) return Promise.resolve(undefined);
     if (this.#waiting !== undefined)
@@ -58,11 +47,4 @@ export class Inbox {
     this.#waiting = Promise.withResolvers();
     return this.#waiting.promise;
   }
-}
-
-/** Not from Node's pool: a small part that is kept would keep the rest of it. */
-function ownCopyOf(payload: Buffer): Buffer {
-  const copy = Buffer.allocUnsafeSlow(payload.byteLength);
-  payload.copy(copy);
-  return copy;
 }

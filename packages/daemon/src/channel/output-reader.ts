@@ -5,7 +5,7 @@ import { Inbox } from "./inbox.ts";
 import type { WireStream } from "./wire-stream.ts";
 
 export class OutputReader {
-  readonly #inbox = new Inbox("looks");
+  readonly #inbox = new Inbox();
   #stream: WireStream | undefined;
   /** Where the next OUTPUT of the present attachment may begin. */
   #expectedOffset: number;

@@ -14,7 +14,29 @@ export interface Download {
   readonly stallTimeoutMs: number;
 }
 
-type Reader = ReadableStreamDefaultReader<Uint8Array>;
+/** As much as waits at most on its way out of a sandbox. */
+const MEMORY_BYTES = 262_144;
+
+/** Reads into the same memory over and over: what it gives is valid until it is asked again. */
+class Reader {
+  readonly #reader: ReadableStreamBYOBReader;
+  #memory = new ArrayBuffer(MEMORY_BYTES);
+
+  constructor(body: ReadableStream<Uint8Array>) {
+    this.#reader = body.getReader({ mode: "byob" });
+  }
+
+  /** Nothing at the end. */
+  async read(): Promise<Uint8Array | undefined> {
+    const { value, done } = await this.#reader.read(new Uint8Array(this.#memory));
+    if (value !== undefined) this.#memory = value.buffer;
+    return done ? undefined : value;
+  }
+
+  async cancel(): Promise<void> {
+    await this.#reader.cancel();
+  }
+}
 
 /**
  * Rejects with what fails before the first bytes are there: until then the answer can be an error.
@@ -22,7 +44,7 @@ type Reader = ReadableStreamDefaultReader<Uint8Array>;
  * meanwhile gives no more bytes than promised, and a cut when fewer.
  */
 export async function sendDownload(reply: FastifyReply, download: Download): Promise<void> {
-  const reader = download.body.getReader();
+  const reader = new Reader(download.body);
   try {
     const first = await firstBytes(reader, download.length);
     sendHead(reply, download.status, {
@@ -43,10 +65,9 @@ async function firstBytes(
   length: number | undefined,
 ): Promise<Uint8Array | undefined> {
   if (length === 0) return undefined;
-  let { value } = await reader.read();
-  while (value?.byteLength === 0) ({ value } = await reader.read());
-  if (value === undefined && length !== undefined) throw becameShorter();
-  return value;
+  const bytes = await reader.read();
+  if (bytes === undefined && length !== undefined) throw becameShorter();
+  return bytes;
 }
 
 /** Never rejects: the head is out. */
@@ -61,9 +82,9 @@ async function sendBody(
     let left = length ?? Number.POSITIVE_INFINITY;
     let bytes = first;
     while (bytes !== undefined && left > 0) {
-      await writer.write(bytes.byteLength > left ? bytes.subarray(0, left) : bytes);
+      await writer.writeWhole(bytes.byteLength > left ? bytes.subarray(0, left) : bytes);
       left -= Math.min(left, bytes.byteLength);
-      if (left > 0) bytes = (await reader.read()).value;
+      if (left > 0) bytes = await reader.read();
     }
     if (length !== undefined && left > 0) throw becameShorter();
     reply.raw.end();

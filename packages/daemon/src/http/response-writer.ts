@@ -17,31 +17,37 @@ export class ResponseWriter {
 
   /** Resolves when more may be written. Rejects with ClientGone, after which the connection is cut. */
   async write(data: string | Uint8Array): Promise<void> {
-    if (this.#response.destroyed) throw new ClientGone("the client has left");
-    if (!this.#response.write(data)) await this.#drained();
+    this.#requireClient();
+    if (this.#response.write(data)) return;
+    await this.#until((drained) => this.#response.once("drain", drained));
   }
 
-  #drained(): Promise<void> {
+  /** As `write`, but resolves when the bytes are on their way and their memory can be used again. */
+  async writeWhole(bytes: Uint8Array): Promise<void> {
+    this.#requireClient();
+    // An error of the connection is followed by its end.
+    await this.#until((sent) => this.#response.write(bytes, (error) => error ?? sent()));
+  }
+
+  #requireClient(): void {
+    if (this.#response.destroyed) throw new ClientGone("the client has left");
+  }
+
+  async #until(begin: (done: () => void) => void): Promise<void> {
     const response = this.#response;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const done = (): void => {
-      clearTimeout(timer);
-      response.off("drain", onDrain).off("close", onClose);
-    };
-    const onDrain = (): void => {
-      done();
-      resolve();
-    };
-    const onClose = (): void => {
-      done();
-      reject(new ClientGone("the client has left"));
-    };
+    const left = (): void => reject(new ClientGone("the client has left"));
     const timer = setTimeout(() => {
-      done();
       response.destroy();
       reject(new ClientGone(`the client took nothing for ${this.#stallTimeoutMs} ms`));
     }, this.#stallTimeoutMs);
-    response.on("drain", onDrain).on("close", onClose);
-    return promise;
+    response.once("close", left);
+    begin(resolve);
+    try {
+      await promise;
+    } finally {
+      clearTimeout(timer);
+      response.off("close", left).off("drain", resolve);
+    }
   }
 }

@@ -99,6 +99,7 @@ export interface FileRead {
   readonly mode: number;
   readonly mtimeMs: number;
   /** The bytes of the asked range; must be consumed or cancelled. Its chunks may be kept. */
+  /** A byte stream, which can also be read into memory of the reader's own. */
   readonly body: ReadableStream<Uint8Array>;
 }
 

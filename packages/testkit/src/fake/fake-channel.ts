@@ -286,6 +286,7 @@ export class FakeChannel implements Channel {
 
 function streamOf(bytes: Uint8Array): ReadableStream<Uint8Array> {
   return new ReadableStream({
+    type: "bytes",
     start(controller) {
       if (bytes.byteLength > 0) controller.enqueue(Uint8Array.from(bytes));
       controller.close();

@@ -171,11 +171,12 @@ describe("a file as bytes", () => {
       const body = (): ReadableStream<Uint8Array> => {
         const left = [...pieces];
         return new ReadableStream({
+          type: "bytes",
           pull(controller) {
             const piece = left.shift();
             if (piece === undefined)
               controller.error(new SandboxError("SANDBOX_UNREACHABLE", "the sandbox is gone"));
-            else controller.enqueue(Buffer.from(piece));
+            else controller.enqueue(new TextEncoder().encode(piece));
           },
         });
       };
@@ -194,7 +195,7 @@ describe("a file as bytes", () => {
         },
       });
     };
-    await using early = await failing([""]);
+    await using early = await failing([]);
     const path = `fs/${kind}?path=x`;
     expect(await early.call(`/v1/sessions/${await early.createSession()}/${path}`)).toMatchObject({
       status: 503,
