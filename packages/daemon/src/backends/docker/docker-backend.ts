@@ -22,7 +22,6 @@ import { probeInside } from "../container/probe.ts";
 import { checkId, isId } from "../container/sandbox-ids.ts";
 import { Turns } from "../container/turns.ts";
 import { sandboxSettings } from "./container-settings.ts";
-import { measureDisk } from "./disk-usage.ts";
 import { Engine } from "./engine.ts";
 import type { DockerConnection } from "./engine-connection.ts";
 import { engineChecks, NEEDED } from "./engine-health.ts";
@@ -35,6 +34,8 @@ import { readRunner, RunnerVolume } from "./runner-volume.ts";
 import type { RunnerProgram } from "./runner-volume.ts";
 import { handleOf, LABEL, readNotes, sandboxLabels } from "./sandbox-labels.ts";
 import type { SandboxNotes } from "./sandbox-labels.ts";
+import { SandboxUsage } from "./sandbox-usage.ts";
+import type { Living } from "./sandbox-usage.ts";
 import { choosePlaces } from "./workspace/choose-places.ts";
 import type { ChosenPlaces, WorkspaceOptions } from "./workspace/choose-places.ts";
 import { lookAround } from "./workspace/own-container.ts";
@@ -55,12 +56,6 @@ export interface DockerBackendOptions {
   readonly runtime?: string;
   /** Where this daemon runs, when it shall not look itself; for tests. */
   readonly surroundings?: () => Promise<OwnSurroundings>;
-}
-
-/** A container that lives, and what is written on it. */
-interface Living {
-  readonly container: EngineContainer;
-  readonly notes: SandboxNotes;
 }
 
 /** A busy engine takes its time to start a relay. */
@@ -95,6 +90,7 @@ export class DockerBackend implements Backend {
   readonly #runnerVolume: RunnerVolume;
   readonly #workspaces: PersistentWorkspaces;
   readonly #mountPoints: MountPointCheck;
+  readonly #usage: SandboxUsage;
   /** Those that `bind` makes, and those that `shared-volume` does; sessions may be from either. */
   readonly #directories: { readonly bind: SessionDirectories; readonly shared: SessionDirectories };
   /** For channels, which cannot ask the engine whether silence is to be expected. */
@@ -102,9 +98,6 @@ export class DockerBackend implements Backend {
   readonly #turns = new Turns();
   /** Creates under way, to be given up when their sandbox is destroyed. */
   readonly #creating = new Map<string, AbortController>();
-  /** What was last found, for as long as a sandbox cannot be asked. */
-  readonly #diskBytes = new Map<string, number>();
-  readonly #memoryKills = new Map<string, number>();
   #facts: EngineFacts | undefined;
   #chosen: ChosenPlaces | undefined;
   #probes = 0;
@@ -118,6 +111,7 @@ export class DockerBackend implements Backend {
     this.#runnerVolume = new RunnerVolume(this.#engine, instance, runner);
     this.#workspaces = new PersistentWorkspaces(this.#engine, instance);
     this.#mountPoints = new MountPointCheck(this.#engine);
+    this.#usage = new SandboxUsage(this.#engine);
     this.#directories = {
       bind: new SessionDirectories({ base: workspace.dir, instance, private: true }),
       shared: new SessionDirectories({ base: workspace.sharedDir, instance, private: false }),
@@ -320,8 +314,7 @@ export class DockerBackend implements Backend {
         );
     for (const directories of Object.values(this.#directories)) await directories.remove(id);
     this.#paused.delete(id);
-    this.#diskBytes.delete(id);
-    this.#memoryKills.delete(id);
+    this.#usage.forget(id);
   }
 
   /** By its labels: a container of another daemon may have any name, and ours may have been renamed. */
@@ -369,37 +362,11 @@ export class DockerBackend implements Backend {
 
   async stats(id: string): Promise<SandboxStats> {
     const living = await this.#living(id);
-    const usage = await this.#engine.usage(id);
-    if (usage === undefined)
-      throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
-    return {
-      ...usage,
-      diskBytes: await this.#usedDisk(id, living),
-      diskLimitBytes: living.notes.limits.diskBytes,
-      oomKills: await this.#countMemoryKills(id, living),
-    };
-  }
-
-  /** An engine forgets what happened long ago; what was counted before still counts. */
-  async #countMemoryKills(id: string, { container, notes }: Living): Promise<number> {
-    const remembered = await this.#engine.countMemoryKills(id, notes.createdAtMs);
-    const before = this.#memoryKills.get(id) ?? (container.outOfMemory ? 1 : 0);
-    const kills = Math.max(before, remembered);
-    this.#memoryKills.set(id, kills);
-    return kills;
-  }
-
-  /** What the sandbox's files take up. A paused one cannot say; then it is what was found before. */
-  async #usedDisk(id: string, { notes }: Living): Promise<number> {
-    if (this.#paused.has(id)) return this.#diskBytes.get(id) ?? 0;
-    const channel = this.#channel(id);
+    const channel = this.#paused.has(id) ? undefined : this.#channel(id);
     try {
-      const inVolumes = await measureDisk(channel, notes, this.#nextProbe());
-      const inRoot = notes.profile === "root" ? await this.#engine.writtenBytes(id) : 0;
-      this.#diskBytes.set(id, inVolumes + inRoot);
-      return inVolumes + inRoot;
+      return await this.#usage.of(living, channel, this.#nextProbe());
     } finally {
-      channel.close();
+      channel?.close();
     }
   }
 
@@ -505,7 +472,7 @@ export class DockerBackend implements Backend {
     // Somebody else may have paused or resumed it.
     if (container.paused) this.#paused.add(id);
     else this.#paused.delete(id);
-    return { container, notes: readNotes(id, container.labels) };
+    return { id, container, notes: readNotes(id, container.labels) };
   }
 
   /** Whether anything is left of, or has begun to be, a sandbox of this id. */

@@ -74,7 +74,7 @@ export class Engine {
     const found = await this.#client.call(
       "looking at a network",
       (docker) => docker.getNetwork(name).inspect() as Promise<unknown>,
-      { refused: ({ status }) => (status === 404 ? "absent" : undefined) },
+      { refused: absentOn404 },
     );
     return found !== "absent";
   }

@@ -65,7 +65,10 @@ export class SshAgent extends Agent {
     const [program, ...args] = this.#argv;
     const child = spawn(program, args, { stdio: "pipe" });
     const stream = new ProcessStream(child.stdin, child.stdout);
-    child.once("error", (error) => stream.destroy(error));
+    child.once("error", (error) => {
+      loggedIn();
+      stream.destroy(error);
+    });
     stream.once("close", () => child.kill());
     let words = "";
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
