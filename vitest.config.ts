@@ -32,18 +32,20 @@ const runnerAttacks = ["tests/hostile/{files-races,runner-init}.test.ts"];
 /** What needs the machine for itself, because it looks at shares, times or all of its memory. */
 const measuringTests = ["tests/hostile/resources*.test.ts", "tests/support/oracles/*.test.ts"];
 
+/** A worker keeps what it has loaded for the next file: loading it anew takes longer than most tests. */
+const keepingLoaded = { isolate: false };
+
 const reportPath = process.env[reportPathVariable];
 
 export default defineConfig({
   test: {
     pool: "forks",
-    // A worker keeps what it has loaded for the next file: loading it anew takes longer than most tests.
-    isolate: false,
     reporters: ["default", ...(reportPath === undefined ? [] : [new TallyReporter(reportPath)])],
     projects: [
       {
         test: {
           name: "unit",
+          ...keepingLoaded,
           include: ["packages/**/*.test.ts", "scripts/**/*.test.ts", "bench/**/*.test.ts"],
           exclude: [...configDefaults.exclude, ...sandboxTests],
           testTimeout: 20_000,
@@ -55,6 +57,7 @@ export default defineConfig({
       {
         test: {
           name: "sandbox",
+          ...keepingLoaded,
           include: sandboxTests,
           exclude: [...configDefaults.exclude, ...daemonTests, ...dockerTests, ...measuringTests],
           provide: { runtime: "crun" },
@@ -67,6 +70,7 @@ export default defineConfig({
       {
         test: {
           name: "daemon",
+          ...keepingLoaded,
           include: daemonTests,
           testTimeout: 120_000,
           hookTimeout: 120_000,
@@ -77,6 +81,7 @@ export default defineConfig({
       {
         test: {
           name: "docker",
+          ...keepingLoaded,
           include: [...dockerTests, ...runnerAttacks],
           provide: { runtime: "docker" },
           globalSetup: "tests/support/docker-for-run.ts",
@@ -89,6 +94,8 @@ export default defineConfig({
       {
         test: {
           name: "measuring",
+          // The memory of a process says something only when nothing ran in it before.
+          isolate: true,
           include: measuringTests,
           provide: { runtime: "crun" },
           testTimeout: 120_000,
