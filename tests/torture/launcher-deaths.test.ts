@@ -15,6 +15,7 @@ import { newSandboxId, SandboxMachine } from "../support/sandbox-machine.ts";
 const PROGRAM = fileURLToPath(new URL("../../native/bin/launcher", import.meta.url));
 const USER = fileURLToPath(new URL("launcher-user.ts", import.meta.url));
 const POLL_MS = 2;
+const MAX_STRIKES = 20;
 
 const launcher = new Launcher(PROGRAM);
 let machine: SandboxMachine;
@@ -33,6 +34,28 @@ async function theServer(): Promise<number> {
 
 async function until(isSo: () => Promise<boolean>): Promise<void> {
   while (!(await isSo())) await sleep(POLL_MS);
+}
+
+/** Kills the launcher when a part of the sandbox is there. Answers how the create ended. */
+async function createAndStrike(part: string): Promise<string> {
+  const id = newSandboxId();
+  const seen = join(machine.dataDir, "sandboxes", id, part === "state_dir" ? "" : part);
+  await launcher.steps();
+  const server = await theServer();
+  const created = machine.sandbox({ id }).then(
+    () => "made",
+    (error: unknown) => String(error),
+  );
+  await until(() =>
+    access(seen).then(
+      () => true,
+      () => false,
+    ),
+  );
+  process.kill(server, "SIGKILL");
+  const end = await created;
+  if (end === "made") await machine.destroy(id);
+  return end;
 }
 
 test("creates at the same time all go through one launcher", async () => {
@@ -58,19 +81,11 @@ test.each(["state_dir", "disk.img", "runner.sock"])(
   "a create whose launcher is killed when %s is there fails and leaves nothing",
   async (name) => {
     const before = await HostSnapshot.take(machine);
-    const id = newSandboxId();
-    const seen = join(machine.dataDir, "sandboxes", id, name === "state_dir" ? "" : name);
-    const server = await theServer();
-    const created = Promise.allSettled([machine.sandbox({ id })]);
-    await until(() =>
-      access(seen).then(
-        () => true,
-        () => false,
-      ),
-    );
-    process.kill(server, "SIGKILL");
-    const [{ reason }] = (await created) as [PromiseRejectedResult];
-    expect(String(reason)).toContain("launcher create ended with SIGKILL and no answer");
+    let created = await createAndStrike(name);
+    // On a busy machine the strike may come when all is done; then another one is made.
+    for (let strikes = 1; created === "made" && strikes < MAX_STRIKES; strikes++)
+      created = await createAndStrike(name);
+    expect(created).toContain("launcher create ended with SIGKILL and no answer");
     await before.expectUnchanged();
   },
 );
