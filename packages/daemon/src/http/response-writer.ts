@@ -25,8 +25,12 @@ export class ResponseWriter {
   /** As `write`, but resolves when the bytes are on their way and their memory can be used again. */
   async writeWhole(bytes: Uint8Array): Promise<void> {
     this.#requireClient();
-    // An error of the connection is followed by its end.
-    await this.#until((sent) => this.#response.write(bytes, (error) => error ?? sent()));
+    await this.#until((sent) => {
+      this.#response.write(bytes, (error) => {
+        // After an error comes the end of the connection, which is waited for as well.
+        if (error === null || error === undefined) sent();
+      });
+    });
   }
 
   #requireClient(): void {

@@ -24,7 +24,8 @@ export async function planSession(
   settings: SessionSettings,
   { backend, images, defaultImage }: Provider,
 ): Promise<SessionPlan> {
-  // SECURITY: threat A12: a network takes two, the caller who asks and the administrator who allows it.
+  // SECURITY: threat A12: a network takes two, the caller who asks and the administrator who allows
+  // it. Guarded by sessions.test.ts.
   const network = options.network === true ? "full" : "none";
   if (network === "full" && !backend.givesNetwork)
     throw new SandboxError(
