@@ -1,6 +1,7 @@
 /** Sandboxes to measure: one data directory and runtime, and nothing left afterwards. */
 import { randomBytes } from "node:crypto";
 import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
 import { composeEmbedded } from "@sandkasten/daemon";
 import type {
   Backend,
@@ -13,7 +14,10 @@ import type {
 
 export const MIB = 1024 * 1024;
 
-export const RUNTIMES = ["crun", "runc"] as const;
+/** Where set-up puts the gVisor that it has built. */
+const RUNTIME_DIR = join(import.meta.dirname, "../.toolchain/runtimes");
+
+export const RUNTIMES = ["crun", "runc", "runsc"] as const;
 export type BenchRuntime = (typeof RUNTIMES)[number];
 
 const LIMITS: SandboxLimits = {
@@ -47,7 +51,12 @@ export class BenchMachine implements AsyncDisposable {
   static async start(options: BenchMachineOptions): Promise<BenchMachine> {
     const { dataDir, runtime, nativeDir } = options;
     await mkdir(dataDir, { mode: 0o700 });
-    const { backend } = await composeEmbedded({ dataDir, runtime, nativeDir });
+    const { backend } = await composeEmbedded({
+      dataDir,
+      runtime,
+      nativeDir,
+      runtimeDir: RUNTIME_DIR,
+    });
     const machine = new BenchMachine(backend);
     try {
       await machine.destroy(await machine.create());

@@ -48,6 +48,27 @@ test("judge() names the series that a budget misses and does not call it kept", 
   ]);
 });
 
+test("a slow lone create excuses no slow burst", () => {
+  const burst = (name: string, ...samples: number[]): Series => ({
+    ...series(`HTTP, ${name}`, ...samples),
+    scenario: "create burst",
+  });
+  const ofBurst = BUDGETS.filter(
+    ({ subject, against }) =>
+      subject.startsWith("create burst/") && "series" in against && against.series.includes("lone"),
+  );
+  expect(
+    judge(ofBurst, [
+      burst("lone create, first true", 10, 10, 10, 1000),
+      burst("first ready", 21, 21, 21),
+      burst("all ready", 601, 601, 601),
+    ]),
+  ).toMatchObject([
+    { kept: false, ratio: 2.1 },
+    { kept: false, ratio: 60.1 },
+  ]);
+});
+
 test("no two budgets judge the same series against the same thing", () => {
   const pairs = BUDGETS.map(({ subject, against }) => JSON.stringify([subject, against]));
   expect(new Set(pairs).size).toBe(BUDGETS.length);

@@ -39,6 +39,27 @@ export const BUDGETS: readonly Budget[] = [
     atMost: 1 / 7,
   },
   {
+    what: "100 creates at once: the first is ready within 2 × a lone create",
+    subject: "create burst/HTTP, first ready",
+    share: MEDIAN,
+    against: { series: "create burst/HTTP, lone create, first true" },
+    atMost: 2,
+  },
+  {
+    what: "100 creates at once: all are ready within 60 × a lone create",
+    subject: "create burst/HTTP, all ready",
+    share: MEDIAN,
+    against: { series: "create burst/HTTP, lone create, first true" },
+    atMost: 60,
+  },
+  {
+    what: "100 creates at once: commands of a living session, p95 ≤ 5 × idle",
+    subject: "create burst/HTTP, living session, meanwhile",
+    share: ALMOST_ALL,
+    against: { series: "create burst/HTTP, living session, idle" },
+    atMost: 5,
+  },
+  {
     what: "exec true in the shell over HTTP ≤ 1/50 of docker exec",
     subject: "exec true/HTTP, shell, true",
     share: MEDIAN,

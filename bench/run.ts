@@ -15,6 +15,7 @@ import { BUDGETS, judge } from "./budgets.ts";
 import type { BenchContext, Scenario } from "./context.ts";
 
 import { jsonReport, renderReport } from "./report.ts";
+import { createBurst } from "./scenarios/create-burst.ts";
 import { coldCreate } from "./scenarios/cold-create.ts";
 import { density } from "./scenarios/density.ts";
 import { destroy } from "./scenarios/destroy.ts";
@@ -36,6 +37,7 @@ const SCENARIOS: readonly Scenario[] = [
   idleMemory,
   warmCreate,
   coldCreate,
+  createBurst,
   execTrue,
   smallFile,
   largeFile,

@@ -1,18 +1,21 @@
 /**
  * Runs every check and test and prints one line for each, then the sum of them all:
- * `node scripts/check.ts`. With names (`node scripts/check.ts lint types`) it runs those only and
- * shows their output as it comes.
+ * `node scripts/check.ts`. With `--torture` it runs the long suites instead, with `--seed NUMBER` an
+ * earlier run's random choices. With names (`node scripts/check.ts lint types`) it runs those only
+ * and shows their output as it comes.
  */
 import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Step, type StepEnd, stages } from "./steps.ts";
+import { parseArgs } from "node:util";
+import { type Stages, type Step, type StepEnd, stages, tortureStages } from "./steps.ts";
 import { type Report, summaryLine } from "./tally.ts";
+import { parseSeed, seedLine, seedVariable } from "./test-run.ts";
 
 const root = join(import.meta.dirname, "..");
-const stepTimeoutMs = 45 * 60_000;
+const usualTimeoutMs = 45 * 60_000;
 
 /** Flags from the environment would test other binaries than the ones that are shipped. */
 const withoutFlags = {
@@ -41,7 +44,7 @@ function run(step: Step, scratchDir: string, output: number | "inherit"): Promis
         PATH: `${join(root, "node_modules/.bin")}:${process.env["PATH"] ?? ""}`,
       },
       stdio: ["ignore", output, output],
-      timeout: stepTimeoutMs,
+      timeout: step.timeoutMs ?? usualTimeoutMs,
     });
     child.once("error", reject);
     child.once("exit", (code) => resolve(code ?? 1));
@@ -93,7 +96,7 @@ async function checkOne(step: Step): Promise<Report> {
   }
 }
 
-async function checkAll(): Promise<boolean> {
+async function checkAll(chosen: Stages): Promise<boolean> {
   const total = { passed: 0, failed: 0, skipped: 0 };
   const checkRow = async (row: readonly Step[]): Promise<void> => {
     for (const step of row) {
@@ -103,14 +106,14 @@ async function checkAll(): Promise<boolean> {
       total.skipped += skipped;
     }
   };
-  for (const rows of stages) await Promise.all(rows.map(checkRow));
+  for (const rows of chosen) await Promise.all(rows.map(checkRow));
   console.log(summaryLine(total));
   return total.failed === 0;
 }
 
 async function checkNamed(names: readonly string[]): Promise<boolean> {
   let ok = true;
-  const steps = stages.flat(2);
+  const steps = [...stages, ...tortureStages].flat(2);
   for (const name of names) {
     const step = steps.find((candidate) => candidate.name === name);
     if (step === undefined) {
@@ -127,5 +130,15 @@ async function checkNamed(names: readonly string[]): Promise<boolean> {
   return ok;
 }
 
-const names = process.argv.slice(2);
-process.exitCode = (await (names.length > 0 ? checkNamed(names) : checkAll())) ? 0 : 1;
+const { values, positionals } = parseArgs({
+  options: { seed: { type: "string" }, torture: { type: "boolean", default: false } },
+  allowPositionals: true,
+});
+const seed = parseSeed(values.seed ?? process.env[seedVariable]);
+process.env[seedVariable] = String(seed);
+if (positionals.length === 0) console.log(seedLine(seed));
+const isOk =
+  positionals.length > 0
+    ? await checkNamed(positionals)
+    : await checkAll(values.torture ? tortureStages : stages);
+process.exitCode = isOk ? 0 : 1;

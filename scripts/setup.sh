@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Brings a clean clone to where everything can be built, run and tested. Safe to run again at any
-# time: it does only what is missing, and only one run at a time.
+# time: it does only what is missing, and only one run at a time. With --tests, what only tests need
+# is installed as well.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
 cd "$root"
@@ -131,7 +132,7 @@ install_node() {
   staging=$toolchain/node-$node_version.partial
   rm -rf "$staging" "$toolchain/node-$node_version"
   mkdir -p "$staging"
-  # --ignore-scripts, because what is fetched here shall be data until we run it.
+  # --ignore-scripts, because fetched packages must not run code during set-up.
   quietly npm install --prefix "$staging" --ignore-scripts --no-save --no-audit --no-fund \
     "$package@$node_version" || fail "npm could not fetch $package@$node_version."
   mv "$staging" "$toolchain/node-$node_version"
@@ -153,7 +154,8 @@ install_dependencies() {
   fi
   say "installing npm dependencies"
   rm -f "$stamp"
-  quietly npm ci || fail "npm ci failed."
+  # Not in .npmrc, which would keep `npm pack` from building the SDK.
+  quietly npm ci --ignore-scripts || fail "npm ci failed."
   printf '%s\n' "$state" >"$stamp"
 }
 
@@ -195,6 +197,22 @@ build_native() {
   done
 }
 
+# The packages that the Python example needs, in an environment of their own.
+install_python_packages() {
+  local environment=$toolchain/python requirements=tests/python/requirements.txt
+  if cmp --silent "$requirements" "$environment/installed.txt"; then
+    return
+  fi
+  say "installing Python packages for the tests"
+  rm -rf "$environment"
+  if quietly python3 -m venv "$environment" 2>/dev/null &&
+    quietly "$environment/bin/pip" install --disable-pip-version-check --requirement "$requirements"; then
+    cp "$requirements" "$environment/installed.txt"
+  else
+    say "the Python packages cannot be installed; the test of the Python example will be skipped"
+  fi
+}
+
 take_lock
 install_packages
 # Compiling takes a processor, fetching mostly the network.
@@ -203,5 +221,6 @@ native=$!
 trap wait EXIT
 install_node
 install_dependencies
+[ "${1-}" != --tests ] || install_python_packages
 wait "$native"
 say "ready"

@@ -2,6 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { reportPathVariable } from "./tally-reporter.ts";
+import { tortureVariable } from "./test-run.ts";
 import { type Report, tallyCargo, tallyVitest } from "./tally.ts";
 
 export interface StepEnd {
@@ -17,6 +18,8 @@ export interface Step {
   readonly env?: (scratchDir: string) => Readonly<Record<string, string>>;
   /** Relative to the project's root, which it is when absent. */
   readonly cwd?: string;
+  /** How long the step may take, when that is more than steps usually do. */
+  readonly timeoutMs?: number;
   /** Counts the tests of the step. A step without it is one check, passed when it exits with 0. */
   readonly tally?: (end: StepEnd) => Report | Promise<Report>;
 }
@@ -50,15 +53,26 @@ const rust: readonly Step[] = [
   },
 ];
 
-const tests: readonly Step[] = [
-  {
-    name: "tests",
-    argv: ["vitest", "run"],
-    env: (scratchDir) => ({ [reportPathVariable]: vitestReport(scratchDir) }),
-    tally: async ({ scratchDir, exitCode }) =>
-      tallyVitest(await readFile(vitestReport(scratchDir), "utf8"), exitCode),
-  },
-];
+const tests: Step = {
+  name: "tests",
+  argv: ["vitest", "run"],
+  env: (scratchDir) => ({ [reportPathVariable]: vitestReport(scratchDir) }),
+  tally: async ({ scratchDir, exitCode }) =>
+    tallyVitest(await readFile(vitestReport(scratchDir), "utf8"), exitCode),
+};
+
+const torture: Step = {
+  ...tests,
+  name: "torture",
+  env: (scratchDir) => ({ ...tests.env?.(scratchDir), [tortureVariable]: "1" }),
+  timeoutMs: 6 * 60 * 60_000,
+};
 
 /** One stage after the other; within a stage its rows side by side, and the steps of each in order. */
-export const stages: readonly (readonly (readonly Step[])[])[] = [[checks, rust], [tests]];
+export type Stages = readonly (readonly (readonly Step[])[])[];
+
+/** What CI runs. */
+export const stages: Stages = [[checks, rust], [[tests]]];
+
+/** The long suites, on every runtime and with all rounds. */
+export const tortureStages: Stages = [[[torture]]];

@@ -28,6 +28,8 @@ export const execTrue: Scenario = {
 /** Sandboxes that wait to be measured, and how each is reached. */
 interface Measured {
   readonly channel: Channel;
+  /** To a sandbox with strong isolation, where gVisor is installed. */
+  readonly strong: Channel | undefined;
   readonly session: BenchSession;
   /** The same one, through the SDK. */
   readonly sdkSession: Session;
@@ -37,12 +39,15 @@ interface Measured {
 }
 
 async function measure(context: BenchContext): Promise<Series[]> {
-  const { machine, docker } = context;
+  const { machine, machines, docker } = context;
   await using daemon = await context.startDaemon();
   const sandbox = await machine.create();
+  const gvisor = machines.get("runsc");
+  const strong = await gvisor?.create();
   const session = await daemon.open();
   const measured: Measured = {
     channel: sandbox.channel,
+    strong: strong?.channel,
     session,
     sdkSession: await daemon.sdk.getSession(session.id),
     healthz: () => daemon.client.text("GET", "/healthz"),
@@ -53,12 +58,13 @@ async function measure(context: BenchContext): Promise<Series[]> {
     ...(await measureAfterPauses(context, measured)),
   ];
   await machine.destroy(sandbox);
+  if (strong !== undefined) await gvisor?.destroy(strong);
   return series;
 }
 
 async function measureInARow(
   { spawnTimer, docker, quick, signal, progress }: BenchContext,
-  { channel, session, sdkSession, healthz, container }: Measured,
+  { channel, strong, session, sdkSession, healthz, container }: Measured,
 ): Promise<Series[]> {
   const row = (act: () => Promise<unknown>): Contestant => inARow(IN_A_ROW, () => timeUs(act));
   const contestants: Record<string, Contestant> = {
@@ -72,6 +78,10 @@ async function measureInARow(
     ping: row(() => channel.ping()),
     "HTTP, shell, true, alone": () => timeUs(() => session.exec("true")),
   };
+  if (strong !== undefined) {
+    contestants["runsc, shell, true"] = row(() => run(strong, TRUE_IN_SHELL));
+    contestants["runsc, process, /bin/true"] = row(() => run(strong, TRUE_AS_PROCESS));
+  }
   if (docker !== undefined && container !== undefined)
     contestants["docker exec"] = everyRounds(
       DOCKER_EVERY_ROUNDS,

@@ -94,6 +94,32 @@ describe("a daemon on a Docker engine", () => {
     expect((await daemon.call("DELETE", "/v1/workspaces/notes")).status).toBe(200);
   });
 
+  it("mounts further workspaces where they are asked for, read-only ones so that nothing is written", async () => {
+    await using daemon = await TestDaemon.start({ settings: onDocker(dockerUnderTest()) });
+    const writer = await daemon.open({ workspaces: [{ id: "data", path: "/mnt/new/data" }] });
+    const reader = await daemon.open({
+      profile: "root",
+      workspaces: [{ id: "data", path: "/srv/seen", read_only: true }],
+    });
+    expect(await daemon.exec(writer, "echo shared > /mnt/new/data/file")).toMatchObject({
+      exit_code: 0,
+    });
+    expect(await daemon.exec(reader, "cat /srv/seen/file; touch /srv/seen/other")).toMatchObject({
+      stdout: "shared\n",
+      stderr: expect.stringContaining("Read-only file system"),
+    });
+    await daemon.kill();
+    await daemon.run();
+    expect((await daemon.call("GET", `/v1/sessions/${reader}`)).body).toMatchObject({
+      workspaces: [{ id: "data", path: "/srv/seen", read_only: true }],
+    });
+    for (const id of [writer, reader]) {
+      expect(await daemon.call("DELETE", "/v1/workspaces/data")).toMatchObject({ status: 409 });
+      await daemon.call("DELETE", `/v1/sessions/${id}`);
+    }
+    expect((await daemon.call("DELETE", "/v1/workspaces/data")).status).toBe(200);
+  });
+
   it("makes sandboxes of both kinds when both are configured, each where it is asked for", async () => {
     const network = `sandkasten-daemon-${process.pid}`;
     await docker("network", "create", network);

@@ -20,9 +20,12 @@ try {
   const count = async (): Promise<string> =>
     (await sh("grep -lz '^sleep' /proc/[0-9]*/cmdline 2>/dev/null | wc -l")).stdout.trim();
   await sh("sleep 3999 &");
-  const jobs = await count();
+  // The job is a copy of the shell until it has become its program.
+  let jobs = await count();
+  for (const tries = AbortSignal.timeout(30_000); jobs === "0" && !tries.aborted;)
+    jobs = await count();
   const late = await sh("setsid sleep 4000 & (setsid sleep 4001 &); sleep 4002", {
-    timeoutMs: 300,
+    timeoutMs: 1_000,
   });
   const told = {
     shell: (await sh("echo $KEPT; pwd; cat /workspace/file")).stdout,

@@ -32,7 +32,7 @@ describe("the SDK", () => {
         endReason: "exited",
       });
     }
-    expect((await client.getSession(id)).info.status).toBe("destroyed");
+    expect((await client.getSession(id)).status).toBe("destroyed");
   });
 
   it("streams output while the command runs", async () => {
@@ -47,7 +47,7 @@ describe("the SDK", () => {
   });
 
   it("throws what the daemon says, with its code and what the command printed", async () => {
-    const failure = await session.exec("echo partial; sleep 1000", { timeoutMs: 200 }).then(
+    const failure = await session.exec("echo partial; sleep 1000", { timeoutMs: 1_500 }).then(
       () => undefined,
       (error: unknown) => error,
     );
@@ -67,9 +67,21 @@ describe("the SDK", () => {
 
   it("gives a request up when its signal says so, and the command goes on", async () => {
     const gone = new AbortController();
-    const waiting = session.exec(["sleep", "1"], { signal: gone.signal });
-    gone.abort();
-    await expect(waiting).rejects.toThrow();
+    const script = "touch begun; until [ -e enough ]; do sleep 0.01; done; echo went on";
+    const waiting = session.exec(["sh", "-c", script], { signal: gone.signal });
+    await expect.poll(() => session.files.stat("begun").catch(() => undefined)).toBeDefined();
+    gone.abort(new Error("given up"));
+    await expect(waiting).rejects.toThrow("given up");
+    const running = (await Array.fromAsync(session.execs())).filter(
+      ({ status }) => status === "running",
+    );
+    expect(running).toHaveLength(1);
+    await session.write("enough", "");
+    expect(await session.getExec(running[0]!.execId).wait()).toMatchObject({
+      endReason: "exited",
+      exitCode: 0,
+      output: "went on\n",
+    });
   });
 
   it("works with files in every way", async () => {
@@ -97,15 +109,19 @@ describe("the SDK", () => {
 
   it("watches files change", async () => {
     const stop = new AbortController();
-    const changes = session.files.watch(".", { signal: stop.signal });
-    let writing: Promise<unknown> | undefined;
+    const changes = session.files.watch("/workspace", { signal: stop.signal });
+    const seen = (async () => {
+      for await (const { path } of changes) if (path === "/workspace/watched") return path;
+      return "no change of it";
+    })();
+    // The SDK does not say when the daemon watches, so the file changes until that is seen.
+    let size = 0;
+    let writing: Promise<unknown> = Promise.resolve();
     const timer = setInterval(() => {
-      writing ??= session.write("watched", "x");
+      writing = writing.then(() => session.write("watched", "x".repeat(++size)));
     }, 50);
     try {
-      for await (const change of changes) {
-        if (change.path.endsWith("/watched")) break;
-      }
+      expect(await seen).toBe("/workspace/watched");
     } finally {
       clearInterval(timer);
       stop.abort();
@@ -113,16 +129,27 @@ describe("the SDK", () => {
     }
   });
 
-  it("opens a real terminal that can be resized and left", async () => {
+  it("opens a real terminal that can be resized, left and come back to", async () => {
     const pty = await session.pty({ rows: 24, cols: 80 });
     pty.resize({ rows: 40, cols: 132 });
-    pty.write("stty size; tty; exit 5\r");
-    let screen = "";
+    pty.write("stty size; tty; KEPT='still here'; echo le\"\"ft\r");
     const decoder = new TextDecoder();
-    for await (const bytes of pty) screen += decoder.decode(bytes, { stream: true });
+    let screen = "";
+    for await (const bytes of pty) {
+      screen += decoder.decode(bytes, { stream: true });
+      if (screen.includes("left\r\n")) break;
+    }
     expect(screen).toContain("40 132");
     expect(screen).toContain("/dev/pts/");
-    expect(await pty.exited).toMatchObject({ exitCode: 5 });
+    pty.close();
+
+    const again = await session.pty({ execId: pty.execId, cursor: pty.cursor });
+    again.write('echo "[$KEPT]"; exit 5\r');
+    const rest = Buffer.concat(await Array.fromAsync(again)).toString();
+    expect(rest).toContain("[still here]");
+    // What was read before does not come a second time.
+    expect(rest).not.toContain("/dev/pts/");
+    expect(await again.exited).toMatchObject({ exitCode: 5 });
   });
 
   it("keeps owners apart", async () => {

@@ -64,9 +64,11 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
       expect(reason).toBe("exited");
       expect(exitCode).not.toBe(0);
       expect(stderr).not.toBe("");
+      // bash 5.2 is not sound after this one, so that a new shell takes over.
+      const replaced = shell === "bash" && text === "echo $(";
       expect(await sandbox.sh("echo $KEPT")).toMatchObject({
-        stdout: "yes\n",
-        shellRestarted: false,
+        stdout: replaced ? "\n" : "yes\n",
+        shellRestarted: replaced,
       });
     },
   );
@@ -169,11 +171,12 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
   });
 
   test("exec of another program reports that program's end", async () => {
+    expect(await sandbox.sh("exec sleep 2.5")).toMatchObject({ reason: "exited", exitCode: 0 });
     expect(await sandbox.sh("exec sh -c 'echo other; exit 5'")).toMatchObject({
       exitCode: 5,
       stdout: "other\n",
     });
-    expect(await sandbox.sh("exec sleep 1000", { timeoutMs: 300 })).toMatchObject({
+    expect(await sandbox.sh("exec sleep 1000", { timeoutMs: 1_500 })).toMatchObject({
       reason: "timeout",
       exitCode: 124,
     });
@@ -192,18 +195,20 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
       offset: first.stdoutBytes,
       until: "closed",
     });
+    const ticks: string[] = [];
     for await (const { bytes } of tail) {
-      expect(Buffer.from(bytes).toString()).toContain("tick");
-      break;
+      ticks.push(Buffer.from(bytes).toString());
+      if (ticks.length === 3) await sandbox.channel.signal(execId, 9, { tree: true });
     }
-    await sandbox.channel.signal(execId, 9, { tree: true });
+    expect(ticks.join("")).toMatch(/^(tick\n){3,}$/);
+    expect(first.outputOpen).toBe(true);
   });
 
   test("at a timeout all that the command started dies, earlier jobs and the shell do not", async () => {
     await sandbox.sh("KEPT=3; sleep 4001 & setsid sleep 4002 &");
     const { reason, exitCode, stdout } = await sandbox.sh(
       "echo before; sleep 5001 & setsid sleep 5002 & (setsid sleep 5003 &); (sleep 5004 &); sleep 5005",
-      { timeoutMs: 500 },
+      { timeoutMs: 1_500 },
     );
     expect({ reason, exitCode, stdout }).toEqual({
       reason: "timeout",
@@ -218,6 +223,22 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     );
   });
 
+  test("nothing is seen of a cancelled line whose program did not heed the interrupt", async () => {
+    const { channel } = sandbox;
+    const execId = newExecId();
+    const text = `sh -c "trap '' INT; echo partial; sleep 60"; echo never; echo never >&2`;
+    const exec = await channel.exec({ kind: "shell", text }, { execId });
+    let said = "";
+    for await (const { bytes } of exec) {
+      // Only then does the program ignore the interrupt.
+      if (said === "") expect(await channel.cancel(execId)).toBe(true);
+      said += Buffer.from(bytes).toString();
+    }
+    expect(said.trim()).toBe("partial");
+    expect(await exec.ended).toMatchObject({ reason: "cancelled", exitCode: 130 });
+    expect((await sandbox.sh("echo on")).stdout).toBe("on\n");
+  });
+
   test("a program that ignores the interrupt is killed; a loop of the shell itself is stopped", async () => {
     await sandbox.sh("KEPT=4");
     const deaf = await sandbox.sh("sh -c \"trap '' INT; while :; do sleep 0.05; done\"", {
@@ -230,20 +251,22 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
   });
 
   test("a shell that ignores the interrupt and loops is replaced", async () => {
-    expect(await sandbox.sh("trap '' INT; while :; do :; done", { timeoutMs: 300 })).toMatchObject({
+    expect(
+      await sandbox.sh("trap '' INT; while :; do :; done", { timeoutMs: 1_500 }),
+    ).toMatchObject({
       reason: "timeout",
     });
     expect(await sandbox.sh("echo new")).toMatchObject({ stdout: "new\n", shellRestarted: true });
   });
 
   test("silence ends a command with an idle timeout, output keeps it alive", async () => {
-    expect(await sandbox.sh("echo a; sleep 1000", { idleTimeoutMs: 400 })).toMatchObject({
+    expect(await sandbox.sh("echo a; sleep 1000", { idleTimeoutMs: 1_500 })).toMatchObject({
       reason: "idle_timeout",
       exitCode: 124,
       stdout: "a\n",
     });
-    const busy = await sandbox.sh("for i in 1 2 3 4 5 6; do sleep 0.2; echo $i; done", {
-      idleTimeoutMs: 800,
+    const busy = await sandbox.sh("for i in 1 2 3 4 5 6; do sleep 0.5; echo $i; done", {
+      idleTimeoutMs: 2_000,
     });
     expect(busy).toMatchObject({ reason: "exited", stdout: "1\n2\n3\n4\n5\n6\n" });
   });
@@ -264,17 +287,125 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("pwd; cd /tmp")).stdout).toBe(`${odd}\n`);
   });
 
-  test("cwd and env of a command are set first and stay", async () => {
+  test("cwd and env of a command are its own", async () => {
+    await sandbox.sh("cd /tmp; GREETING=before");
     const first = await sandbox.sh("pwd; echo $GREETING", {
       cwd: "/",
       env: { GREETING: "it's $HOME" },
     });
     expect(first.stdout).toBe("/\nit's $HOME\n");
-    expect((await sandbox.sh("pwd; echo $GREETING")).stdout).toBe("/\nit's $HOME\n");
+    expect(first.cwd).toBe("/tmp");
+    expect((await sandbox.sh("pwd; echo $GREETING")).stdout).toBe("/tmp\nbefore\n");
     const missing = await sandbox.sh("echo not run", { cwd: "/nowhere" });
     expect(missing).toMatchObject({ stdout: "" });
     expect(missing.exitCode).not.toBe(0);
   });
+
+  test("a relative cwd is in the workspace, and - is a directory like another", async () => {
+    await sandbox.sh("mkdir -p /workspace/sub /workspace/-; cd /tmp; cd() { :; }");
+    expect((await sandbox.sh("pwd", { cwd: "sub" })).stdout).toBe("/workspace/sub\n");
+    expect((await sandbox.sh("pwd", { cwd: "-" })).stdout).toBe("/workspace/-\n");
+    expect((await sandbox.sh("unset -f cd; pwd")).stdout).toBe("/tmp\n");
+  });
+
+  test("$? is the status of the command before", async () => {
+    await sandbox.sh("( exit 7 )");
+    expect((await sandbox.sh("echo $?")).stdout).toBe("7\n");
+    expect((await sandbox.sh("echo $?")).stdout).toBe("0\n");
+  });
+
+  test("set -x and errors show the command and nothing of ours", async () => {
+    // Other shells name the file of the command in their errors.
+    const missing = shell === "bash" ? "; no-such-program" : "";
+    const traced = await sandbox.sh(`set -x; true here${missing}`);
+    expect(traced.stderr).toContain("+ true here\n");
+    const next = await sandbox.sh("true there; set +x");
+    expect(next.stderr).toContain("+ true there\n");
+    for (const text of [traced.stderr, next.stderr])
+      expect(text).not.toMatch(/sandkasten|printf|eval|exec/u);
+  });
+
+  test.runIf(shell === "bash")("the history begins empty", async () => {
+    expect((await sandbox.sh("history")).stdout).toBe("");
+  });
+
+  test("functions and aliases named like what we use break nothing", async () => {
+    await sandbox.sh(
+      "command() { :; }; printf() { :; }; alias eval=false exec=false command=false trap=false",
+    );
+    const { exitCode, stdout } = await sandbox.sh("echo works; ( exit 5 )");
+    expect({ exitCode, stdout }).toEqual({ exitCode: 5, stdout: "works\n" });
+    await sandbox.sh("unset -f command printf; unalias -a");
+  });
+
+  test("a shell without descriptors is replaced, and the next command runs", async () => {
+    await sandbox.sh("ulimit -n 5", { timeoutMs: 5_000 });
+    expect(await sandbox.sh("echo on; ls /dev/null", { timeoutMs: 5_000 })).toMatchObject({
+      exitCode: 0,
+      stdout: "on\n/dev/null\n",
+      shellRestarted: true,
+    });
+  });
+
+  test.runIf(shell === "bash")(
+    "exec of a program that does not exist keeps the shell",
+    async () => {
+      await sandbox.sh("KEPT=5");
+      expect((await sandbox.sh("exec no-such-program")).exitCode).toBe(127);
+      expect((await sandbox.sh("echo $KEPT")).stdout).toBe("5\n");
+    },
+  );
+
+  test("KILL and INT end the whole line, TERM ends it at the next program or loop", async () => {
+    for (const [text, signal] of [
+      ["sleep 1000; echo rest", 9],
+      ["sleep 1000; echo rest", 2],
+      ["sleep 1000; sleep 1001; echo rest", 15],
+      ["while :; do :; done", 15],
+      ["while :; do :; done", 2],
+      ["while :; do sleep 1000; done", 15],
+    ] as const) {
+      await sandbox.sh("KEPT=6");
+      const execId = newExecId();
+      const stream = await sandbox.channel.exec({ kind: "shell", text }, { execId });
+      await expect
+        .poll(() => running(text.startsWith("sleep") ? "sleep 1000" : ""))
+        .toBeGreaterThan(0);
+      expect(await sandbox.channel.signal(execId, signal)).toBeGreaterThan(0);
+      let output = "";
+      for await (const { bytes, stream: which } of stream)
+        if (which === "stdout") output += Buffer.from(bytes).toString();
+      expect(output).toBe("");
+      expect(await stream.ended).toMatchObject({
+        reason: "killed",
+        exitCode: 128 + signal,
+        signal,
+        shellRestarted: false,
+      });
+      expect((await sandbox.sh("echo $KEPT")).stdout).toBe("6\n");
+    }
+  });
+
+  test("a user's EXIT trap runs, and the directory is kept", async () => {
+    await sandbox.sh("cd /; trap 'echo bye' EXIT");
+    const ended = await sandbox.sh("cd /tmp; exit 3");
+    expect(ended).toMatchObject({ exitCode: 3, cwd: "/tmp" });
+    // Other shells have let go of the command's output by then.
+    if (shell === "bash") expect(ended.stdout).toBe("bye\n");
+    expect((await sandbox.sh("pwd")).stdout).toBe("/tmp\n");
+  });
+
+  test("a profile that ends the shell or never ends is left out, and said to be", async () => {
+    for (const profile of ["exit 1", "exec sleep 1000", "if then"]) {
+      await sandbox.sh(`echo '${profile}' >~/.profile`);
+      await sandbox.channel.closeShell("default");
+      const { stdout, stderr } = await sandbox.sh("echo works", { timeoutMs: 30_000 });
+      expect(stdout).toBe("works\n");
+      if (profile !== "if then") expect(stderr).toMatch(/profile/u);
+    }
+    await sandbox.sh("rm ~/.profile");
+    await sandbox.channel.closeShell("default");
+  }, 60_000);
 
   test("commands run one after the other, in the order they came", async () => {
     const ran = await Promise.all([
@@ -325,6 +456,85 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect(bytesRead).toBe(count);
     expect(hash.digest("hex")).toBe(expected.digest("hex"));
     expect(await stream.ended).toMatchObject({ exitCode: 0, stdoutBytes: count, droppedBytes: 0 });
+  });
+});
+
+describe("the user of a process", () => {
+  test("can be given by id or name, and must be one that the sandbox has", async () => {
+    await using machine = await SandboxMachine.start();
+    const { channel } = await machine.sandbox({ profile: "root" });
+    const idOf = async (user: string): Promise<string> => {
+      const command = { kind: "process", argv: ["id", "-u"], user } as const;
+      const exec = await channel.exec(command, { execId: newExecId() });
+      let text = "";
+      for await (const { bytes } of exec) text += Buffer.from(bytes).toString();
+      return text.trim();
+    };
+    expect(await idOf("1234:5")).toBe("1234");
+    expect(await idOf("root")).toBe("0");
+    expect(await idOf("sandbox")).toBe("1000");
+    for (const user of ["4294967295", "4294967294", "70000", "0:4294967295", "nobody-here"])
+      await expect(idOf(user)).rejects.toMatchObject({ code: "INVALID_REQUEST" });
+  });
+});
+
+describe("root in the host image", () => {
+  let machine: SandboxMachine;
+  let sandbox: TestSandbox;
+
+  beforeAll(async () => {
+    machine = await SandboxMachine.start();
+    sandbox = await machine.sandbox({ profile: "root" });
+  });
+
+  afterAll(async () => {
+    await machine[Symbol.asyncDispose]();
+  });
+
+  test.each([
+    ["su sandbox -c 'id -un; id -Gn'", "sandbox\nsandbox\n"],
+    ["su - sandbox -c 'echo $HOME; pwd'", "/home/sandbox\n/home/sandbox\n"],
+    ["su -c 'id -un'", "root\n"],
+    ["runuser -u sandbox -- id -un", "sandbox\n"],
+  ])("%s works", async (command, stdout) => {
+    expect(await sandbox.sh(command)).toMatchObject({ stdout, stderr: "", exitCode: 0 });
+  });
+
+  test("a user who is not root becomes nobody else", async () => {
+    const { stdout, exitCode } = await sandbox.sh(
+      "su sandbox -c 'id -un; su root -c id </dev/null 2>&1'",
+    );
+    expect(exitCode).not.toBe(0);
+    expect(stdout).toMatch(/^sandbox\n/u);
+    expect(stdout).not.toContain("uid=");
+  });
+
+  test.each(["sh -c", "bash -lc", "su -c", "su - -c"])(
+    "%s finds the programs of the administrator",
+    async (program) => {
+      const { stdout } = await sandbox.sh(`${program} 'echo $PATH'`);
+      expect(stdout.trim().split(":")).toEqual(
+        expect.arrayContaining(["/usr/local/sbin", "/usr/sbin", "/sbin"]),
+      );
+    },
+  );
+
+  test("a session's own PATH is not added to", async () => {
+    const { run } = await machine.sandbox({ profile: "root", env: { PATH: "/usr/bin:/bin" } });
+    expect((await run(["sh", "-c", "echo $PATH"])).stdout).toBe("/usr/bin:/bin\n");
+  });
+});
+
+describe("the PATH of a sandbox", () => {
+  test("reaches the shell, before that of the system's profile and after the user's own", async () => {
+    await using machine = await SandboxMachine.start();
+    const sandbox = await machine.sandbox({ env: { PATH: "/opt/tools:/usr/bin:/bin" } });
+    expect((await sandbox.sh("echo $PATH")).stdout).toMatch(
+      /^\/opt\/tools:\/usr\/bin:\/bin(:|\n)/u,
+    );
+    await sandbox.sh("echo 'PATH=$HOME/own:$PATH' >~/.profile");
+    await sandbox.channel.closeShell("default");
+    expect((await sandbox.sh("echo $PATH")).stdout).toMatch(/own:\/opt\/tools:/u);
   });
 });
 

@@ -128,13 +128,16 @@ test("a status that is none is taken for none, and the connection lives", async 
 });
 
 test("a signal of 0 only asks; a waiting command can be called off", async () => {
-  const first = sandbox.sh("sleep 0.5; echo first");
+  const first = sandbox.sh("until [ -e called-off ]; do sleep 0.02; done; echo first");
   const [asked, calledOff] = [newExecId(), newExecId()];
   const second = sandbox.sh("echo second", { execId: asked });
   const third = sandbox.sh("echo third", { execId: calledOff });
-  await sleep(100);
+  await expect
+    .poll(async () => (await sandbox.channel.listExecs()).map(({ execId }) => execId))
+    .toEqual(expect.arrayContaining([asked, calledOff]));
   expect(await sandbox.channel.signal(asked, 0)).toBe(1);
   await sandbox.channel.signal(calledOff, 15);
+  await sandbox.channel.writeFile("called-off", Buffer.from(""));
   expect((await first).stdout).toBe("first\n");
   expect((await second).stdout).toBe("second\n");
   expect(await third).toMatchObject({ reason: "killed", stdout: "" });

@@ -1,16 +1,14 @@
 /** Threats 31 and 32: links that are swapped while the file API looks give away nothing. */
-import { chmod, copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { importTree } from "../support/images.ts";
+import { file, hardLink, tarOf } from "../../packages/daemon/src/images/testing/tar-writer.ts";
+import type { TarItem } from "../../packages/daemon/src/images/testing/tar-writer.ts";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { SandboxMachine } from "../support/sandbox-machine.ts";
+import { importImageWithSecret, SECRET } from "../support/secret-image.ts";
 import { installAttack } from "../torture/attacks/install-attack.ts";
 import { bytesOf, outcomeOf, readAll } from "../torture/attacks/outcome.ts";
 
-const SECRET = "for root's eyes only";
 const SWAP_SECONDS = 10;
 
 let machine: SandboxMachine;
@@ -21,29 +19,6 @@ beforeAll(async () => {
   await warmUp(machine);
 });
 afterAll(() => machine[Symbol.asyncDispose]());
-
-/** An image with files that only its root may read. */
-async function importImageWithSecret(machine: SandboxMachine): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), "sandkasten-image-"));
-  try {
-    const root = join(directory, "root");
-    await mkdir(join(root, "bin"), { recursive: true });
-    await copyFile("/bin/busybox", join(root, "bin/busybox"));
-    await symlink("busybox", join(root, "bin/sh"));
-    for (const [name, mode] of [
-      ["closed", 0o700],
-      ["open", 0o755],
-    ] as const) {
-      await mkdir(join(root, "secret", name), { recursive: true });
-      await writeFile(join(root, "secret", name, "key"), SECRET);
-      await chmod(join(root, "secret", name, "key"), 0o600);
-      await chmod(join(root, "secret", name), mode);
-    }
-    return await importTree(machine, "test-secret:latest", root);
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-  }
-}
 
 test("a file that only root inside may read is refused, whichever way it is asked for", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
@@ -57,15 +32,38 @@ test("a file that only root inside may read is refused, whichever way it is aske
       );
     expect(await outcomeOf(channel.listDirectory("/secret/closed"))).toBe("PERMISSION_DENIED");
     expect(await outcomeOf(channel.createTar("/secret").then(bytesOf))).toBe("PERMISSION_DENIED");
+    for (const path of ["/secret/open/key", "/secret/closed/key", "link", "dir/key"])
+      expect(await outcomeOf(channel.appendFile(path, Buffer.from("x"))), `append ${path}`).toBe(
+        "PERMISSION_DENIED",
+      );
+    for (const path of ["/secret", "/secret/open", "/secret/open/key", "dir/key"])
+      expect(await outcomeOf(channel.copy(path, "copy", { recursive: true })), `copy ${path}`).toBe(
+        "PERMISSION_DENIED",
+      );
+    expect(await outcomeOf(channel.copy("link", "dir/new"))).toBe("PERMISSION_DENIED");
+    expect(await outcomeOf(channel.realpath("/secret/closed/key"))).toBe("PERMISSION_DENIED");
+    expect(await outcomeOf(channel.stat("/secret/closed/key", { follow: true }))).toBe(
+      "PERMISSION_DENIED",
+    );
+    expect((await channel.listDirectory(".")).entries.map(({ name }) => name)).toEqual([
+      "dir",
+      "link",
+    ]);
     expect(await outcomeOf(channel.remove("dir/key"))).toBe("PERMISSION_DENIED");
     expect(await outcomeOf(channel.move("/secret/open/key", "mine"))).toBe("PERMISSION_DENIED");
     expect(await outcomeOf(channel.move("/secret/open/key", "/tmp/mine"))).toBe(
       "PERMISSION_DENIED",
     );
-    // Linking it into the workspace by an archive needs the right to it as well.
-    expect(await outcomeOf(channel.extractTar("/secret/open", Buffer.alloc(1024)))).toMatch(
-      /done|PERMISSION/u,
-    );
+    const unpack = (into: string, ...items: TarItem[]): Promise<string> =>
+      outcomeOf(channel.extractTar(into, tarOf(items)));
+    expect(await unpack("/secret/open", file("new", "x"))).toBe("PERMISSION_DENIED");
+    expect(await unpack("/secret/open", file("key", "x"))).toBe("PERMISSION_DENIED");
+    // An archive cannot link it into the workspace either: its links lead nowhere but into itself.
+    for (const target of ["/secret/open/key", "../secret/open/key", "dir/key"])
+      expect(await unpack(".", hardLink("mine", target)), `hard link to ${target}`).not.toBe(
+        "done",
+      );
+    expect(await outcomeOf(channel.stat("mine"))).toBe("FILE_NOT_FOUND");
   });
 });
 
@@ -108,8 +106,21 @@ test("while names are swapped, nothing is read, written, listed or removed beyon
         await channel.remove("tree/sub", { recursive: true });
       }),
       attempt("move", () => channel.move("dir/new", "moved", { overwrite: true })),
+      attempt("append", () => channel.appendFile("dir/log", Buffer.from("new"))),
+      attempt("copy", async () => {
+        await channel.copy("dir", "copy", { recursive: true });
+        const archive = await bytesOf(await channel.createTar("copy"));
+        await channel.remove("copy", { recursive: true });
+        if (archive.includes(SECRET)) throw new Error("the copy gave away the secret");
+        sentinel.expectNotIn("the copy", archive);
+      }),
+      attempt("copy to", () => channel.copy("host", "dir/copied", { overwrite: true })),
+      attempt("write the version", async () => {
+        const { version } = await channel.stat("file", { follow: true });
+        await channel.writeFile("file", Buffer.from("mine\n"), { ifVersion: version });
+      }),
     ]);
-    expect(results).toHaveLength(8);
+    expect(results).toHaveLength(12);
     expect(Number((await swapping).stdout)).toBeGreaterThan(1_000);
     // Both sides of the race were seen, so it was one; and nothing ever hung.
     expect([...seen.keys()]).toEqual(
@@ -129,18 +140,29 @@ test("a tree that is removed while its root becomes a link takes nothing else wi
     const exchange = await installAttack(channel, "exchange");
     await sh("mkdir keep doomed; touch keep/{1..50}; ln -s keep link");
     const swapping = run([exchange, "2", "doomed", "link"]);
-    let removed = 0;
+    const removed = { tree: 0, link: 0 };
     const until = performance.now() + 2_000;
     while (performance.now() < until) {
       // Either name may be the link now; a link is removed itself, never what it leads to.
       for (const name of ["doomed", "link"])
-        if ((await outcomeOf(channel.remove(name, { recursive: true }))) === "done") removed++;
-      await sh(
-        "[ -d doomed ] || [ -d link ] || mkdir -p doomed/sub/deep; [ -L link ] || [ -L doomed ] || ln -s keep link; touch doomed/{1..9} 2>/dev/null",
+        await outcomeOf(channel.remove(name, { recursive: true }));
+      const { stdout } = await sh(
+        `tree() { [ -d $1 ] && [ ! -L $1 ]; }
+         tree doomed || tree link || { mkdir -p doomed/sub/deep && touch doomed/sub/{1..9} && echo tree; }
+         [ -L link ] || [ -L doomed ] || { ln -sT keep link && echo link; }`,
       );
+      // Each that had to be made again had been removed.
+      for (const name of ["tree", "link"] as const) if (stdout.includes(name)) removed[name]++;
     }
-    await swapping;
-    expect(removed).toBeGreaterThan(0);
-    expect((await channel.listDirectory("keep")).entries.length).toBeGreaterThanOrEqual(50);
+    // Both went on side by side, and whole trees as well as links were removed.
+    expect(Number((await swapping).stdout)).toBeGreaterThan(100);
+    expect(removed.tree).toBeGreaterThan(5);
+    expect(removed.link).toBeGreaterThan(5);
+    const { entries } = await channel.listDirectory("keep");
+    // The script makes `sub` in there when the link gets the name just before.
+    const kept = entries.map(({ name }) => Number(name)).filter(Number.isInteger);
+    expect(kept.toSorted((a, b) => a - b)).toEqual(
+      Array.from({ length: 50 }, (_, index) => index + 1),
+    );
   });
 });

@@ -56,18 +56,20 @@ test("a file that becomes a pipe while it is moved to another file system holds 
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, run, sh } = await sandbox();
     const exchange = await installAttack(channel, "exchange");
-    await sh("mkfifo pipe; echo x >moving");
-    const swapping = run([exchange, "2", "moving", "pipe"]);
+    // From memory: gVisor's pipes do not outlive an exchange with a file on a disk.
+    const place = "cd /tmp; rm -f moving pipe; mkfifo pipe; echo x >moving";
+    await sh(place);
+    const swapping = run([exchange, "2", "/tmp/moving", "/tmp/pipe"]);
     const outcomes = new Set<string>();
     for (const until = performance.now() + 2_000; performance.now() < until;) {
-      const outcome = await outcomeOf(channel.move("moving", "/tmp/moved", { overwrite: true }));
+      const outcome = await outcomeOf(channel.move("/tmp/moving", "moved", { overwrite: true }));
       outcomes.add(outcome);
       if (outcome === "HANGS") break;
       // Whichever of the two it was, it is gone now.
-      if (outcome === "done") await sh("rm -f moving pipe; mkfifo pipe; echo x >moving");
+      if (outcome === "done") await sh(place);
     }
     expect([...outcomes]).not.toContain("HANGS");
-    expect(outcomes.size).toBeGreaterThan(1);
+    expect([...outcomes]).toEqual(expect.arrayContaining(["done", "UNSUPPORTED"]));
     await swapping;
     expect(await outcomeOf(channel.stat("/workspace"))).toBe("done");
   });

@@ -4,25 +4,25 @@ import type { Channel } from "@sandkasten/daemon";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AcknowledgedLog } from "../support/oracles/nothing-lost.ts";
 import { MIB } from "../support/sandbox-machine.ts";
-import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { ResourceMachine } from "./probe/resource-machine.ts";
-import { skipUnlessUsable } from "./probe/runtimes-under-test.ts";
+import { skipUnlessUsable } from "./probe/usable-runtime.ts";
 
 const ENOSPC = 28;
 const TIB = 1024 ** 4;
 
 describe("a sandbox that abuses its disk", () => {
-  const reason = skipUnlessUsable("crun");
+  const reason = skipUnlessUsable();
   let arena: ResourceMachine;
   beforeAll(async () => {
-    if (reason === undefined) arena = await ResourceMachine.start(runtimeUnderTest());
+    if (reason === undefined) arena = await ResourceMachine.start();
   });
   afterAll(async () => {
     await arena?.[Symbol.asyncDispose]();
   });
 
-  test("fills it inside only, and has it back after removing (B20)", () =>
-    arena.attacked({ diskBytes: 64 * MIB }, async ({ attacker, neighbour, healthily }) => {
+  test("fills it inside only, and has it back after removing (B20)", async (context) => {
+    await arena.skipUnlessEnforced(context, "disk_quota");
+    await arena.attacked({ diskBytes: 64 * MIB }, async ({ attacker, neighbour, healthily }) => {
       const { attack, sh, channel } = attacker;
       const log = new AcknowledgedLog();
       await log.write(channel, "/workspace/precious", "acknowledged before the disk was full");
@@ -56,10 +56,12 @@ describe("a sandbox that abuses its disk", () => {
       await sh("rm /workspace/fill-*");
       await log.write(channel, "/workspace/more", Buffer.alloc(MIB));
       await log.verify(channel);
-    }));
+    });
+  });
 
-  test("uses up its inodes inside only, and has them back after removing (B21)", () =>
-    arena.attacked({ diskInodes: 2_048 }, async ({ attacker, neighbour, healthily }) => {
+  test("uses up its inodes inside only, and has them back after removing (B21)", async (context) => {
+    await arena.skipUnlessEnforced(context, "disk_quota");
+    await arena.attacked({ diskInodes: 2_048 }, async ({ attacker, neighbour, healthily }) => {
       const { attack, sh, channel } = attacker;
       await healthily(async () => {
         const [, count, errno] = numbers(
@@ -75,7 +77,8 @@ describe("a sandbox that abuses its disk", () => {
       expect(await neighbour.sh("touch mine && rm mine")).toMatchObject({ exitCode: 0 });
       await channel.remove("/workspace/many", { recursive: true });
       await channel.writeFile("/workspace/more", Buffer.from("x"));
-    }));
+    });
+  });
 
   test("makes 5,000 directories in one another, which can be listed, packed and removed (B25)", () =>
     arena.attacked({ diskBytes: 128 * MIB }, async ({ attacker }) => {
@@ -84,7 +87,7 @@ describe("a sandbox that abuses its disk", () => {
       expect((await channel.listDirectory("/workspace/deep")).entries).toHaveLength(1);
       // Farther down than any path can be opened by its name; every page costs more than the last.
       expect(await countEntries(channel, "/workspace/deep", 2_500)).toBeGreaterThanOrEqual(2_500);
-      const tar = await channel.createTar("/workspace/deep");
+      const tar = (await channel.createTar("/workspace/deep")).body;
       let tarBytes = 0;
       for await (const bytes of tar) tarBytes += bytes.byteLength;
       expect(tarBytes).toBeGreaterThan(5_000 * 512);
@@ -111,7 +114,9 @@ describe("a sandbox that abuses its disk", () => {
         expect((await whole.read()).value?.byteLength).toBeGreaterThan(0);
       await whole.cancel();
       for (const path of ["/workspace/big/sparse", "/workspace/big"])
-        await expect(channel.createTar(path).then(countBytes)).rejects.toMatchObject({
+        await expect(
+          channel.createTar(path).then(({ body: tar }) => countBytes(tar)),
+        ).rejects.toMatchObject({
           code: "PAYLOAD_TOO_LARGE",
         });
       expect(await sh("echo running")).toMatchObject({ stdout: "running\n" });

@@ -3,9 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { ExecStream } from "@sandkasten/daemon";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { MIB } from "../support/sandbox-machine.ts";
-import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { ResourceMachine } from "./probe/resource-machine.ts";
-import { skipUnlessUsable } from "./probe/runtimes-under-test.ts";
+import { skipUnlessUsable } from "./probe/usable-runtime.ts";
 
 const SIGKILL = 9;
 const MAX_GROWTH_BYTES = 32 * MIB;
@@ -15,10 +14,10 @@ const WARM_UP_BYTES = 64 * MIB;
 const FLOOD_MS = 5_000;
 
 describe("a command that prints without end", () => {
-  const reason = skipUnlessUsable("crun");
+  const reason = skipUnlessUsable();
   let arena: ResourceMachine;
   beforeAll(async () => {
-    if (reason === undefined) arena = await ResourceMachine.start(runtimeUnderTest());
+    if (reason === undefined) arena = await ResourceMachine.start();
   });
   afterAll(async () => {
     await arena?.[Symbol.asyncDispose]();

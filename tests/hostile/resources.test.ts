@@ -2,23 +2,27 @@
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { MIB } from "../support/sandbox-machine.ts";
 import { ResourceMachine } from "./probe/resource-machine.ts";
-import { skipUnlessUsable } from "./probe/runtimes-under-test.ts";
+import { skipUnlessUsable } from "./probe/usable-runtime.ts";
 
 const ENOSPC = 28;
 const EMFILE = 24;
 const SIGKILL = 9;
 const FAR_TOO_MUCH = String(10 * 1024 * MIB);
-const FORK_BOMB = ":(){ :|:& };:";
+/** Its first process stays, so that the command does not end while the bomb goes on. */
+const FORK_BOMB = ":(){ :|:& };:; exec sleep 600";
 /** The threat list's bound for the destruction of a fork bomb. */
 const DESTROY_MS = 2_000;
 
-describe.each(["crun", "runc"] as const)("under %s, a sandbox that wants too much", (runtime) => {
-  const reason = skipUnlessUsable(runtime);
+const onDocker = runtimeUnderTest() === "docker";
+
+describe("a sandbox that wants too much", () => {
+  const reason = skipUnlessUsable();
   let arena: ResourceMachine;
   beforeAll(async () => {
-    if (reason === undefined) arena = await ResourceMachine.start(runtime);
+    if (reason === undefined) arena = await ResourceMachine.start();
   });
   afterAll(async () => {
     await arena?.[Symbol.asyncDispose]();
@@ -31,18 +35,16 @@ describe.each(["crun", "runc"] as const)("under %s, a sandbox that wants too muc
       const plainMs = await timed(() => machine.destroy(plain.id));
       await attacker.sh("cd /tmp; kept=before");
       await healthily(async () => {
-        await attacker.channel.exec(
-          { kind: "process", argv: ["bash", "-c", FORK_BOMB] },
-          { execId: "bomb" },
-        );
-        while (!(await refusedForks(arena, attacker.id))) await sleep(20);
+        await attacker.holdUntil(["bash", "-c", FORK_BOMB], "fork: retry", "bomb");
         await sleep(1_000);
       });
       const { pids } = await machine.backend.stats(attacker.id);
       expect(pids).toBeLessThanOrEqual(100);
       expect(pids).toBeGreaterThan(50);
       // The session survives, and can end the bomb itself.
-      expect(await attacker.channel.ping()).toMatchObject({ tracking: "cgroup" });
+      expect(await attacker.channel.ping()).toMatchObject({
+        tracking: onDocker ? "processes" : "cgroup",
+      });
       expect(await attacker.channel.signal("bomb", SIGKILL, { tree: true })).toBeGreaterThan(50);
       expect(await attacker.sh("echo $kept; pwd")).toMatchObject({ stdout: "before\n/tmp\n" });
 
@@ -71,8 +73,12 @@ describe.each(["crun", "runc"] as const)("under %s, a sandbox that wants too muc
         stdout: "before\n/tmp\nrunning\n",
         shellRestarted: false,
       });
-      const { oomKills } = await arena.machine.backend.stats(attacker.id);
-      expect(oomKills).toBeGreaterThanOrEqual(4);
+      // An engine reports kills that follow one another closely as one, and a little later.
+      await expect
+        .poll(async () => (await arena.machine.backend.stats(attacker.id)).oomKills, {
+          timeout: 30_000,
+        })
+        .toBeGreaterThanOrEqual(onDocker ? 1 : 4);
       expect((await channel.ping()).uptimeMs).toBeGreaterThan(0);
     }));
 
@@ -110,10 +116,8 @@ describe.each(["crun", "runc"] as const)("under %s, a sandbox that wants too muc
       });
     }));
 
-  test("gets its share of the processors and no more (B19)", (context) => {
-    if (runtime !== "crun")
-      context.skip("the kernel does this alone, and it takes long: crun will do");
-    return arena.attacked({ cpuMillicores: 250 }, async ({ attacker, healthily }) => {
+  test("gets its share of the processors and no more (B19)", () =>
+    arena.attacked({ cpuMillicores: 250 }, async ({ attacker, healthily }) => {
       const usage = async (): Promise<{
         atMs: number;
         cpuMs: number;
@@ -149,8 +153,7 @@ describe.each(["crun", "runc"] as const)("under %s, a sandbox that wants too muc
         else if (most < least)
           console.log("the lower bound of B19 was not tried: the machine was never idle");
       });
-    });
-  });
+    }));
 
   test("runs out of descriptors, and the next command has new ones (B23)", () =>
     arena.attacked({}, async ({ attacker: { attack, sh, run } }) => {
@@ -171,11 +174,6 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   const started = performance.now();
   await work();
   return performance.now() - started;
-}
-
-async function refusedForks(arena: ResourceMachine, id: string): Promise<boolean> {
-  const events = await arena.cgroupFile(id, "pids", "pids.events");
-  return Number(/^max (\d+)$/mu.exec(events)?.[1] ?? 0) > 0;
 }
 
 /** Of the whole machine, in ticks. */

@@ -6,7 +6,7 @@ import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { newExecId, SandboxMachine } from "../support/sandbox-machine.ts";
 import type { TestSandbox } from "../support/sandbox-machine.ts";
 import { installAttack } from "../torture/attacks/install-attack.ts";
-import { afterKillingAll, outcomeOf } from "../torture/attacks/outcome.ts";
+import { outcomeOf } from "../torture/attacks/outcome.ts";
 
 let machine: SandboxMachine;
 beforeAll(async () => {
@@ -32,8 +32,8 @@ async function expectHonestCommands(sandbox: TestSandbox, rounds = 5): Promise<v
 }
 
 /** All bytes of a command's stdout. */
-async function rawOutput(channel: Channel, text: string): Promise<Buffer> {
-  const exec = await channel.exec({ kind: "shell", text }, { execId: newExecId() });
+async function rawOutput(channel: Channel, text: string, shell = "default"): Promise<Buffer> {
+  const exec = await channel.exec({ kind: "shell", text, shell }, { execId: newExecId() });
   const parts: Uint8Array[] = [];
   for await (const { bytes } of exec) parts.push(Uint8Array.from(bytes));
   return Buffer.concat(parts);
@@ -73,7 +73,7 @@ describe("what a command prints", () => {
 
 describe("a background job (threat 40)", () => {
   for (const kind of ["forged", "text", "nul"] as const)
-    test(`that floods the report pipe with ${kind} bytes changes no command's end`, async () => {
+    test(`that floods the way of the reports with ${kind} bytes changes no command's end`, async () => {
       await aroundCase(machine, async ({ sandbox }) => {
         const attacked = await sandbox();
         const flood = await installAttack(attacked.channel, "flood-report");
@@ -84,6 +84,42 @@ describe("a background job (threat 40)", () => {
         await expectHonestCommands(attacked, 3);
       });
     });
+
+  test("that looks for the report, in the shell's own image, gives no command another end", async () => {
+    await aroundCase(machine, async ({ sandbox }) => {
+      const attacked = await sandbox();
+      // A subshell is a copy of the shell, with all its descriptors.
+      await attacked.sh(
+        `( while :; do for n in {0..40}; do for fd in {3..255}; do
+             printf "\\1 $n 0 -" >&$fd; printf "\\2 $n 0 -\\0/forged\\0/\\0" >&$fd
+           done; done; done ) 2>/dev/null &
+         ( while :; do cat /proc/$$/{environ,maps,fd/*} </dev/null >/dev/null; done ) 2>/dev/null &
+         ( exec dd if=/proc/$$/mem of=/dev/null bs=4096 skip=1 ) 2>/dev/null &`,
+      );
+      for (let i = 0; i < 3; i++)
+        expect(await attacked.sh("sleep 1; false", { timeoutMs: 10_000 })).toMatchObject({
+          reason: "exited",
+          exitCode: 1,
+          cwd: "/workspace",
+        });
+      await expectHonestCommands(attacked, 3);
+    });
+  });
+
+  test("of one shell harms no other shell", async () => {
+    await aroundCase(machine, async ({ sandbox }) => {
+      const attacked = await sandbox();
+      const flood = await installAttack(attacked.channel, "flood-report");
+      const victim = { kind: "shell", shell: "victim" } as const;
+      const pid = await rawOutput(attacked.channel, "echo $$", "victim");
+      await attacked.sh(`${flood} forged ${pid.toString().trim()} & printf() { :; }; set -x`);
+      const exec = await attacked.channel.exec(
+        { ...victim, text: "sleep 1; false" },
+        { execId: newExecId() },
+      );
+      expect(await exec.ended).toMatchObject({ reason: "exited", exitCode: 1 });
+    });
+  });
 
   test("that opens and closes the next command's pipes takes no output away", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
@@ -108,45 +144,75 @@ describe("a background job (threat 40)", () => {
     });
   });
 
-  test("that eats the shell's own input costs one command its time, and no more", async () => {
+  test("that wants the shell's own input is refused, and changes no command", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();
-      await attacked.sh("for fd in 0 10; do cat /proc/$$/fd/$fd >stolen.$fd & done; sleep 0.2");
-      const robbed = await attacked.sh("echo robbed", { timeoutMs: 1_000 });
-      expect(robbed.reason).toMatch(/timeout|exited/u);
-      if (robbed.reason === "exited") expect(robbed.stdout).toBe("robbed\n");
-      // What held on to the old shell's input goes with it.
-      expect(await afterKillingAll(attacked, "true")).toMatchObject({ exitCode: 0 });
+      // The shell's input is a socket only while it waits for a command, so the thieves wait, too. On
+      // gVisor they cannot even see what it is, but only try again and again.
+      const wait =
+        runtimeUnderTest() === "runsc"
+          ? "for n in 1 2 3 4 5; do sleep 0.1; cat /proc/$$/fd/0 >>stolen.$i 2>/dev/null; done"
+          : "until [ -S /proc/$$/fd/0 ]; do sleep 0.01; done";
+      const steal = `${wait}; cat /proc/$$/fd/0 >>stolen.$i 2>refused.$i`;
+      await attacked.sh(`for i in 1 2 3 4; do (${steal}; touch tried.$i) & done`);
+      const tried = ["bash", "-c", "ls tried.* | wc -l"];
+      await expect
+        .poll(async () => (await attacked.run(tried)).stdout, { timeout: 20_000 })
+        .toBe("4\n");
+      const outcome = await attacked.sh("cat stolen.*; cat refused.*");
+      expect(outcome.stdout).toMatch(
+        /^(cat: \/proc\/\d+\/fd\/0: (?:No such device or address|Permission denied)\n){4}$/u,
+      );
       await expectHonestCommands(attacked);
     });
   });
 });
 
 describe("a shell that is misused", () => {
-  const ends = { reason: expect.stringMatching(/killed|exited|timeout/u) as string };
+  const ended = (exitCode: number) => ({ reason: "exited", exitCode });
+  const killed = { reason: "killed", exitCode: 137 };
+  const timedOut = { reason: "timeout", exitCode: 124 };
 
-  for (const [what, text] of [
-    ["killed", "kill -9 $$"],
-    ["stopped", "kill -STOP $$"],
-    ["left", "exit 3"],
-    ["replaced", "exec true"],
-    ["robbed of its descriptors", 'for fd in {0..255}; do eval "exec $fd<&-"; done'],
-    ["given other descriptors", "exec </dev/zero >/dev/null 2>&1"],
-    ["left without `command`", "command() { :; }; printf() { :; }; builtin() { :; }"],
-    ["restricted", "set -r"],
-    ["told a place of 200 kB", "PWD=/$(head -c 200000 /dev/zero | tr '\\0' x)"],
-    ["made to stop at every error", "set -eu; false"],
-    ["allowed no files", "ulimit -n 3; ulimit -u 1"],
+  for (const [what, text, end, next] of [
+    ["killed", "kill -9 $$", killed, "a new shell"],
+    ["stopped", "kill -STOP $$", timedOut, "the same shell"],
+    ["left", "exit 3", ended(3), "a new shell"],
+    ["replaced", "exec true", ended(0), "a new shell"],
+    [
+      "robbed of its descriptors",
+      'for fd in {0..255}; do eval "exec $fd<&-"; done',
+      ended(0),
+      "a new shell",
+    ],
+    ["given other descriptors", "exec </dev/zero >/dev/null 2>&1", ended(0), "the same shell"],
+    [
+      "left without `command`",
+      "command() { :; }; printf() { :; }; builtin() { :; }",
+      killed,
+      "a new shell",
+    ],
+    ["restricted", "set -r", ended(1), "a new shell"],
+    [
+      "told a place of 200 kB",
+      "PWD=/$(head -c 200000 /dev/zero | tr '\\0' x)",
+      ended(0),
+      "the same shell",
+    ],
+    ["made to stop at every error", "set -eu; false", ended(1), "a new shell"],
+    ["allowed no files", "ulimit -n 3; ulimit -u 1", ended(1), "a new shell"],
   ] as const)
-    test(`(${what}) ends its command in time, and a shell takes the next`, async () => {
+    test(`(${what}) ends its command as it should, and ${next} takes the next`, async () => {
       await aroundCase(machine, async ({ sandbox }) => {
         const attacked = await sandbox();
         await attacked.sh("cd /tmp; KEPT=1");
-        expect(await attacked.sh(text, { timeoutMs: 300 })).toMatchObject(ends);
-        // If this one still finds the misused shell, it ends by its own timeout.
-        await attacked.sh("true", { timeoutMs: 200 });
-        const next = await afterKillingAll(attacked, "echo ${KEPT-gone}");
-        expect(next).toMatchObject({ exitCode: 0, stdout: "gone\n", shellRestarted: true });
+        // Enough for what ends by itself; the others take all of it.
+        expect(await attacked.sh(text, { timeoutMs: 1_500 })).toMatchObject(end);
+        const isNew = next === "a new shell";
+        expect(await attacked.sh("echo ${KEPT-gone}; pwd", { timeoutMs: 4_000 })).toMatchObject({
+          exitCode: 0,
+          stdout: isNew ? "gone\n/tmp\n" : "1\n/tmp\n",
+          shellRestarted: isNew,
+        });
         await expectHonestCommands(attacked, 2);
       });
     });

@@ -23,6 +23,7 @@ const APPLETS = ["cat", "echo", "env", "id", "kill", "ls", "mkdir", "printf", "p
 const MORE_APPLETS = [
   "sha256sum",
   "sleep",
+  "stty",
   "true",
   "false",
   "wc",

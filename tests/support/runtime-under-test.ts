@@ -8,8 +8,17 @@ declare module "vitest" {
 }
 
 /** `docker`: sandboxes on the engine of the test run. */
-export type RuntimeOfRun = "crun" | "runc" | "docker";
+export type RuntimeOfRun = EmbeddedRuntime | "docker";
+
+export type EmbeddedRuntime = "crun" | "runc" | "runsc";
 
 export function runtimeUnderTest(): RuntimeOfRun {
   return inject("runtime");
+}
+
+/** For suites that look into what the embedded backend keeps on the host. */
+export function embeddedRuntimeUnderTest(): EmbeddedRuntime {
+  const runtime = runtimeUnderTest();
+  if (runtime === "docker") throw new Error("this suite is for embedded sandboxes only");
+  return runtime;
 }

@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import { composeEmbedded } from "@sandkasten/daemon";
 import { DockerMachine } from "../../packages/daemon/src/backends/docker/testing/docker-machine.ts";
 import { DOCKER_IMAGES } from "./docker-images.ts";
+import { RUNTIME_DIR } from "./gvisor.ts";
 import type { RuntimeOfRun } from "./runtime-under-test.ts";
 import type {
   Backend,
@@ -74,7 +75,12 @@ export class SandboxMachine implements AsyncDisposable {
     if (runtime === "docker") return new SandboxMachine(await onDocker());
     const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), "sandkasten-test-")));
     const compose = (): Promise<Embedded> =>
-      composeEmbedded({ ...options, ...(runtime !== undefined && { runtime }), dataDir });
+      composeEmbedded({
+        runtimeDir: RUNTIME_DIR,
+        ...options,
+        ...(runtime !== undefined && { runtime }),
+        dataDir,
+      });
     const embedded = await compose();
     return new SandboxMachine({
       ...embedded,

@@ -2,11 +2,13 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { loadConfig, sweep } from "@sandkasten/daemon";
+import { RUNTIME_DIR } from "./gvisor.ts";
+import { runtimeUnderTest } from "./runtime-under-test.ts";
 
 const PROGRAM = join(import.meta.dirname, "daemon-process.ts");
 
@@ -155,8 +157,11 @@ export class TestDaemon implements AsyncDisposable {
   }
 
   #variables(settings: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
+    const runtime = runtimeUnderTest();
     const all: Readonly<Record<string, string>> = {
       LISTEN: "127.0.0.1:0",
+      ...(runtime !== "docker" && { RUNTIME: runtime }),
+      ...(runtime === "runsc" && { RUNTIME_DIR }),
       DEFAULTS_MEM_LIMIT_MB: "128",
       DEFAULTS_DISK_LIMIT_MB: "64",
       ...this.#settings,
@@ -167,4 +172,11 @@ export class TestDaemon implements AsyncDisposable {
       Object.entries(all).map(([name, value]) => [`SANDKASTEN_${name}`, value]),
     );
   }
+}
+
+/** The host's id of the one sandbox's PID 1. */
+export async function runnerOf({ dataDir }: TestDaemon): Promise<number> {
+  const [sandbox] = await readdir(join(dataDir, "sandboxes"));
+  const notes = await readFile(join(dataDir, "sandboxes", sandbox ?? "", "sandbox.json"), "utf8");
+  return (JSON.parse(notes) as { pid: number }).pid;
 }

@@ -1,9 +1,11 @@
 /**
  * A process that makes a sandbox, starts work in it and is then killed by the test that started it:
- * `node abandoned-daemon.ts DATA_DIR EMIT BYTES`. One line of JSON says when it is ready to die.
+ * `node abandoned-daemon.ts DATA_DIR RUNTIME EMIT BYTES`. One line of JSON says when it is ready to die.
  */
 import { readFile } from "node:fs/promises";
 import { composeEmbedded } from "@sandkasten/daemon";
+import { RUNTIME_DIR } from "../support/gvisor.ts";
+import type { EmbeddedRuntime } from "../support/runtime-under-test.ts";
 import { newSandboxId, TEST_LIMITS, testSandbox } from "../support/sandbox-machine.ts";
 
 /** What the test needs in order to go on. */
@@ -17,8 +19,13 @@ export interface Abandoned {
 
 const CHUNKS_TO_READ = 5;
 
-async function main(dataDir: string, emit: string, bytes: string): Promise<void> {
-  const { backend } = await composeEmbedded({ dataDir });
+async function main(
+  dataDir: string,
+  runtime: EmbeddedRuntime,
+  emit: string,
+  bytes: string,
+): Promise<void> {
+  const { backend } = await composeEmbedded({ dataDir, runtime, runtimeDir: RUNTIME_DIR });
   const id = newSandboxId();
   const spec = { image: "host", limits: TEST_LIMITS, profile: "restricted", env: {} } as const;
   await backend.create({ ...spec, id });
@@ -46,4 +53,5 @@ async function main(dataDir: string, emit: string, bytes: string): Promise<void>
   process.stdout.write(`${JSON.stringify(ready)}\n`);
 }
 
-await main(process.argv[2] ?? "", process.argv[3] ?? "", process.argv[4] ?? "");
+const [dataDir = "", runtime = "", emit = "", bytes = ""] = process.argv.slice(2);
+await main(dataDir, runtime as EmbeddedRuntime, emit, bytes);

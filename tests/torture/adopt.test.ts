@@ -10,6 +10,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ExecStream } from "@sandkasten/daemon";
 import { warmUp } from "../support/oracles/around-case.ts";
 import { HostSnapshot } from "../support/oracles/no-leak.ts";
+import { rounds } from "../support/rounds.ts";
+import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { MIB, newExecId, SandboxMachine, testSandbox } from "../support/sandbox-machine.ts";
 import type { Abandoned } from "./abandoned-daemon.ts";
 import { withAttack } from "./attacks/install-attack.ts";
@@ -17,10 +19,11 @@ import { outcomeOf, readAll } from "./attacks/outcome.ts";
 import { digestOfEmitted, emittedBytes } from "./emitted-bytes.ts";
 
 const BYTES = 12 * MIB;
+const CYCLES = rounds({ slice: 20, torture: 1_000 });
 
 let machine: SandboxMachine;
 beforeAll(async () => {
-  machine = await SandboxMachine.start();
+  machine = await SandboxMachine.start({ runtime: runtimeUnderTest() });
   await warmUp(machine);
 });
 afterAll(() => machine[Symbol.asyncDispose]());
@@ -29,7 +32,8 @@ afterAll(() => machine[Symbol.asyncDispose]());
 async function abandonSandbox(): Promise<Abandoned> {
   return await withAttack("emit", async (emit) => {
     const script = fileURLToPath(new URL("abandoned-daemon.ts", import.meta.url));
-    const daemon = spawn(process.execPath, [script, machine.dataDir, emit, String(BYTES)], {
+    const args = [machine.dataDir, runtimeUnderTest(), emit, String(BYTES)];
+    const daemon = spawn(process.execPath, [script, ...args], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     try {
@@ -91,9 +95,9 @@ test("a sandbox whose daemon was killed is adopted with its shell, its files and
   await before.expectUnchanged({ rssToleranceBytes: 256 * MIB });
 });
 
-test("20 sandboxes that come and go, 5 at a time, leave nothing", async () => {
+test(`${CYCLES} sandboxes that come and go, 5 at a time, leave nothing`, async () => {
   const before = await HostSnapshot.take(machine);
-  let left = 20;
+  let left = CYCLES;
   const lane = async (): Promise<void> => {
     while (left-- > 0) {
       const { id, sh } = await machine.sandbox();

@@ -97,14 +97,3 @@ export class CuttingProxy implements AsyncDisposable {
     await rm(this.#directory, { recursive: true, force: true });
   }
 }
-
-/** Numbers from 0 to 1, always the same for a seed. */
-export function seededRandom(seed: number): () => number {
-  let state = seed >>> 0 || 1;
-  return () => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) / 2 ** 32;
-  };
-}

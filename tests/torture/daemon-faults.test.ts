@@ -1,25 +1,12 @@
 /** Threats 63, 64, 71: a full disk, a damaged database, a pool that dies. */
-import { execFile } from "node:child_process";
-import {
-  copyFile,
-  mkdtemp,
-  open,
-  readdir,
-  readFile,
-  rm,
-  stat,
-  truncate,
-  writeFile,
-} from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { copyFile, readdir, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { promisify } from "node:util";
 import { composeEmbedded } from "@sandkasten/daemon";
 import { afterEach, describe, expect, it } from "vitest";
+import { SmallDisk } from "../support/small-disk.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
-const run = promisify(execFile);
 let stack = new AsyncDisposableStack();
 afterEach(async () => {
   await stack.disposeAsync();
@@ -32,12 +19,8 @@ async function startDaemon(options: Parameters<typeof TestDaemon.start>[0] = {})
 
 describe("a full disk under the data directory", () => {
   it("is said as 507; reads and destroy go on, and all is well when there is room again", async () => {
-    const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-full-"));
-    await run("mount", ["-t", "tmpfs", "-o", "size=48m,mode=0700", "tmpfs", dataDir]);
-    stack.defer(async () => {
-      await run("umount", ["--lazy", dataDir]);
-      await rm(dataDir, { recursive: true, force: true });
-    });
+    const disk = stack.use(await SmallDisk.mount(48));
+    const dataDir = disk.path;
     const daemon = await TestDaemon.start({ dataDir });
     stack.defer(async () => {
       await daemon.kill();
@@ -47,7 +30,7 @@ describe("a full disk under the data directory", () => {
     const first = await daemon.open();
     const second = await daemon.open();
     await daemon.exec(first, "echo before > note");
-    await fill(join(dataDir, "filler"));
+    await disk.fill();
 
     const refused = await daemon.call("POST", "/v1/sessions", {});
     expect(refused).toMatchObject({ status: 507, body: { error_code: "STORAGE_FULL" } });
@@ -62,7 +45,7 @@ describe("a full disk under the data directory", () => {
       status: "destroyed",
     });
 
-    await rm(join(dataDir, "filler"));
+    await disk.makeRoom();
     const third = await daemon.open();
     expect(await daemon.exec(third, "echo again")).toMatchObject({ output: "again\n" });
     expect(await daemon.exec(first, "cat note")).toMatchObject({ output: "before\n" });
@@ -111,39 +94,42 @@ describe("a damaged database", () => {
 describe("the pool", () => {
   it("replaces a sandbox that died before it was claimed, and never hands it out", async () => {
     const daemon = await startDaemon({ settings: { POOL: "host=1" } });
-    const pooled = async (): Promise<string> => {
-      for (;;) {
-        const { body } = await daemon.call("GET", "/readyz");
-        expect(body).toBeDefined();
-        for (const name of await readdir(join(daemon.dataDir, "sandboxes"))) {
-          const notes = join(daemon.dataDir, "sandboxes", name, "sandbox.json");
-          const text = await readFile(notes, "utf8").catch(() => "");
-          if (text !== "") return text;
-        }
-      }
-    };
-    const { pid, id: dead } = JSON.parse(await pooled()) as { pid: number; id: string };
+    await untilPooled(daemon, 1);
+    const directory = join(daemon.dataDir, "sandboxes");
+    const [dead = ""] = await readdir(directory);
+    const notes = await readFile(join(directory, dead, "sandbox.json"), "utf8");
+    const { pid } = JSON.parse(notes) as { pid: number };
     process.kill(pid, "SIGKILL");
-    const session = await daemon.open();
-    expect(await daemon.exec(session, "echo alive")).toMatchObject({ output: "alive\n" });
-    expect(await readdir(join(daemon.dataDir, "sandboxes"))).not.toContain(dead);
+    await expect.poll(() => isRunning(pid)).toBe(false);
+    // The daemon has not noticed: for it the sandbox still waits.
+    await untilPooled(daemon, 1);
+    const { body: session } = await daemon.call("POST", "/v1/sessions", {});
+    expect(session).toMatchObject({ status: "running", acquire_source: "cold" });
+    expect(await daemon.exec(String(session["id"]), "echo alive")).toMatchObject({
+      output: "alive\n",
+    });
+    expect(await readdir(directory)).not.toContain(dead);
+    await untilPooled(daemon, 1);
+    const { body: pooled } = await daemon.call("POST", "/v1/sessions", {});
+    expect(pooled).toMatchObject({ status: "running", acquire_source: "pool" });
+    expect(await daemon.exec(String(pooled["id"]), "echo alive")).toMatchObject({
+      output: "alive\n",
+    });
   });
 });
 
-/** Takes every byte that is left. */
-async function fill(path: string): Promise<void> {
-  const file = await open(path, "w");
-  try {
-    for (const size of [1 << 20, 1 << 12])
-      for (;;) {
-        const { bytesWritten } = await file
-          .write(Buffer.alloc(size))
-          .catch(() => ({ bytesWritten: 0 }));
-        if (bytesWritten < size) break;
-      }
-  } finally {
-    await file.close();
-  }
+async function untilPooled(daemon: TestDaemon, count: number): Promise<void> {
+  const pooled = async (): Promise<string | undefined> => {
+    const metrics = await (await daemon.fetch("/v1/metrics")).text();
+    return /^sandkasten_pooled_sandboxes (\d+)$/mu.exec(metrics)?.[1];
+  };
+  await expect.poll(pooled, { timeout: 30_000 }).toBe(String(count));
+}
+
+/** A zombie, which its parent has not buried yet, runs no more. */
+async function isRunning(pid: number): Promise<boolean> {
+  const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "State: X");
+  return !/^State:\s+[XZ]/mu.test(status);
 }
 
 async function flipBytes(path: string): Promise<void> {

@@ -5,11 +5,14 @@ import { access } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { SandboxError } from "@sandkasten/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Launcher } from "../../packages/daemon/src/backends/oci/launcher.ts";
 import { isGone, launcherServersOf } from "../support/launcher-servers.ts";
 import { warmUp } from "../support/oracles/around-case.ts";
 import { HostSnapshot } from "../support/oracles/no-leak.ts";
+import { rounds, runRandom } from "../support/rounds.ts";
+import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { newSandboxId, SandboxMachine } from "../support/sandbox-machine.ts";
 
 const PROGRAM = fileURLToPath(new URL("../../native/bin/launcher", import.meta.url));
@@ -20,7 +23,7 @@ const MAX_STRIKES = 20;
 const launcher = new Launcher(PROGRAM);
 let machine: SandboxMachine;
 beforeAll(async () => {
-  machine = await SandboxMachine.start();
+  machine = await SandboxMachine.start({ runtime: runtimeUnderTest() });
   await warmUp(machine);
 });
 afterAll(() => machine[Symbol.asyncDispose]());
@@ -36,6 +39,12 @@ async function until(isSo: () => Promise<boolean>): Promise<void> {
   while (!(await isSo())) await sleep(POLL_MS);
 }
 
+/** What a client is told: that the same request may be sent again. */
+function describeError(error: unknown): string {
+  if (!(error instanceof SandboxError)) return String(error);
+  return `${error.code}${error.retryable ? " (retryable)" : ""}: ${error.message}`;
+}
+
 /** Kills the launcher when a part of the sandbox is there. Answers how the create ended. */
 async function createAndStrike(part: string): Promise<string> {
   const id = newSandboxId();
@@ -44,7 +53,7 @@ async function createAndStrike(part: string): Promise<string> {
   const server = await theServer();
   const created = machine.sandbox({ id }).then(
     () => "made",
-    (error: unknown) => String(error),
+    (error: unknown) => describeError(error),
   );
   await until(() =>
     access(seen).then(
@@ -85,23 +94,43 @@ test.each(["state_dir", "disk.img", "runner.sock"])(
     // On a busy machine the strike may come when all is done; then another one is made.
     for (let strikes = 1; created === "made" && strikes < MAX_STRIKES; strikes++)
       created = await createAndStrike(name);
-    expect(created).toContain("launcher create ended with SIGKILL and no answer");
+    expect(created).toContain(
+      "BACKEND_BUSY (retryable): launcher create ended with SIGKILL and no answer",
+    );
     await before.expectUnchanged();
   },
 );
 
-test("a destroy whose launcher is killed fails and can be asked for again", async () => {
-  const before = await HostSnapshot.take(machine);
-  const { id } = await machine.sandbox();
+/** Kills the launcher so long after a destroy was asked for. Answers how that ended. */
+async function destroyAndStrike(id: string, afterMs: number): Promise<string> {
   const server = await theServer();
   const destroyed = machine.backend.destroy(id).then(
     () => "done",
-    (error: unknown) => String(error),
+    (error: unknown) => describeError(error),
   );
+  await sleep(afterMs);
   process.kill(server, "SIGKILL");
-  expect(await destroyed).toMatch(/^done$|launcher destroy ended with SIGKILL and no answer/u);
-  await machine.destroy(id);
-  await before.expectUnchanged();
+  await until(() => isGone(server));
+  return await destroyed;
+}
+
+test("a destroy whose launcher is killed fails and can be asked for again", async () => {
+  const before = await HostSnapshot.take(machine);
+  const random = runRandom("launcher deaths in destroy");
+  const ends: string[] = [];
+  for (let strike = 0; strike < rounds({ slice: 8, torture: 100 }); strike++) {
+    const { id } = await machine.sandbox();
+    // The first comes before the launcher can answer; a destroy takes about 20 ms.
+    const end = await destroyAndStrike(id, strike === 0 ? 0 : random() * 25);
+    if (end !== "done")
+      expect(end).toMatch(
+        /^BACKEND_BUSY \(retryable\): launcher destroy ended with SIGKILL and no answer/u,
+      );
+    ends.push(end);
+    await machine.destroy(id);
+    await before.expectUnchanged();
+  }
+  expect(ends.filter((end) => end !== "done")).not.toEqual([]);
 });
 
 test.each([

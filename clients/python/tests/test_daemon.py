@@ -50,6 +50,13 @@ class Daemon(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((result.end_reason, result.output_bytes), ("exited", 17))
         self.assertGreaterEqual(result.duration_ms, 0)
 
+    async def test_a_named_shell_has_its_own_directory(self) -> None:
+        await self.session.exec("cd /var", shell="build")
+        built = await self.session.exec("pwd", shell="build")
+        self.assertEqual((built.stdout, built.shell, built.status), ("/var\n", "build", "done"))
+        usual = await self.session.exec("cd /tmp; pwd; sleep 0.2 &")
+        self.assertEqual((usual.stdout, usual.shell, usual.background), ("/tmp\n", "default", True))
+
     async def test_a_list_of_arguments_runs_with_what_it_is_given(self) -> None:
         script = 'cat; echo "$X in $PWD"'
         result = await self.session.exec(

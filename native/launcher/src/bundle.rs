@@ -6,11 +6,12 @@ use serde_json::{Map, Value, json};
 
 use crate::fault::{Fault, Outcome};
 use crate::ids::IdRange;
-use crate::mounts;
-use crate::spec::RuntimeKind;
+use crate::spec::FurtherWorkspace;
+use crate::{device_nodes, mounts};
 
 const DISK_PREFIX: &str = "@disk/";
 const RUNNER: &str = "@runner";
+const DEVICES: &str = "@dev";
 
 /// Replaces the placeholders in the sources of mounts.
 pub fn fill_sources(config: &mut Map<String, Value>) -> Outcome<()> {
@@ -32,10 +33,13 @@ fn real_source(source: &str) -> Outcome<Option<PathBuf>> {
     if source == RUNNER {
         return Ok(Some(mounts::runner_path()));
     }
+    if source == DEVICES {
+        return Ok(Some(mounts::devices_path()));
+    }
     let Some(below) = source.strip_prefix(DISK_PREFIX) else {
         return if source.starts_with('@') {
             Err(Fault::new(format!(
-                "the mount source {source} is neither {RUNNER} nor {DISK_PREFIX}…"
+                "the mount source {source} is neither {RUNNER} nor {DEVICES} nor {DISK_PREFIX}…"
             )))
         } else {
             Ok(None)
@@ -53,18 +57,9 @@ fn real_source(source: &str) -> Outcome<Option<PathBuf>> {
 }
 
 /// Sets the root, the id maps and takes out the cgroups, which are the launcher's work.
-pub fn finish(
-    config: &mut Map<String, Value>,
-    range: IdRange,
-    runtime: RuntimeKind,
-) -> Outcome<()> {
+pub fn finish(config: &mut Map<String, Value>, range: IdRange) -> Outcome<()> {
     let root = config.entry("root").or_insert_with(|| json!({}));
     root["path"] = json!(mounts::rootfs_path());
-    if runtime == RuntimeKind::Runsc {
-        // Its way of making the root read-only drops flags that it may not drop. SECURITY: nothing
-        // is lost, for the mount itself is read-only unless the spec says writable.
-        root["readonly"] = json!(false);
-    }
     let linux = config
         .get_mut("linux")
         .and_then(Value::as_object_mut)
@@ -123,4 +118,43 @@ pub fn leave_out_other_groups(config: &mut Map<String, Value>) {
             options.retain(|option| !option.as_str().is_some_and(|text| text.starts_with("gid=")));
         }
     }
+}
+
+/// Shows further workspaces at their paths, after all other mounts.
+pub fn add_workspaces(config: &mut Map<String, Value>, workspaces: &[FurtherWorkspace]) {
+    let list = config.entry("mounts").or_insert_with(|| json!([]));
+    let Some(list) = list.as_array_mut() else {
+        return;
+    };
+    for (number, further) in workspaces.iter().enumerate() {
+        let [_, files] = mounts::further_workspace_paths(number);
+        let access = if further.read_only { "ro" } else { "rw" };
+        list.push(json!({
+            "destination": further.path,
+            "type": "bind",
+            "source": files,
+            "options": ["bind", access, "nosuid", "nodev"],
+        }));
+    }
+}
+
+/// Names each device node as a mount: crun 1.8 does not take along what is mounted below /dev.
+pub fn bind_device_nodes(config: &mut Map<String, Value>) {
+    let from = mounts::devices_path();
+    let Some(list) = config.get_mut("mounts").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let Some(dev) = list.iter().position(|mount| mount["source"] == json!(from)) else {
+        return;
+    };
+    let at = PathBuf::from(list[dev]["destination"].as_str().unwrap_or_default());
+    let nodes = device_nodes::NODES.iter().map(|(name, ..)| {
+        json!({
+            "destination": at.join(name),
+            "type": "bind",
+            "source": from.join(name),
+            "options": ["bind", "ro", "nosuid", "noexec"],
+        })
+    });
+    list.splice(dev + 1..dev + 1, nodes);
 }

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::fault::{Context, Fault, Outcome};
-use crate::{check, create, destroy, list, workspaces};
+use crate::{check, create, destroy, host_devices, list, workspaces};
 
 /// The answer to a request, or the failure as it is told; none when there is no such command.
 /// `server` is the process that asks, if it is one that may be gone before we are done.
@@ -31,6 +31,7 @@ pub fn run(
         "destroy-workspace" => {
             told(parse(request).and_then(|request| workspaces::destroy(&request)))
         }
+        "repair-devices" => told(parse(request).and_then(|request| host_devices::repair(&request))),
         "check" => Ok(check::check()),
         "steps" => Ok(json!(create::step_names())),
         "version" => Ok(json!({ "launcher": env!("CARGO_PKG_VERSION") })),

@@ -19,7 +19,7 @@ use crate::{destroy, rootless, sys, workspace};
 
 type Step = (&'static str, fn(&mut Creation) -> Outcome<()>);
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     ("state_dir", Creation::state_dir),
     ("ids", Creation::ids),
     ("disk", Creation::disk),
@@ -28,6 +28,7 @@ const STEPS: [Step; 14] = [
     ("user_namespace", Creation::user_namespace),
     ("mount_disk", Creation::mount_disk),
     ("mount_workspace", Creation::mount_workspace),
+    ("device_nodes", Creation::device_nodes),
     ("mount_rootfs", Creation::mount_rootfs),
     ("cgroups", Creation::cgroups),
     ("socket", Creation::socket),
@@ -65,6 +66,8 @@ pub struct Creation {
     pub image: Option<File>,
     pub loop_device: Option<PathBuf>,
     pub workspace: Option<workspace::Held>,
+    /// In the order of the spec.
+    pub further_workspaces: Vec<workspace::Held>,
     pub cgroups: Made,
     pub listener: Option<UnixListener>,
     pub rlimits: Vec<Rlimit>,
@@ -115,6 +118,7 @@ impl Creation {
             image: None,
             loop_device: None,
             workspace: None,
+            further_workspaces: Vec::new(),
             cgroups: Made::default(),
             listener: None,
             rlimits: Vec::new(),
@@ -156,6 +160,7 @@ impl Creation {
     fn return_to_host(&mut self) -> Outcome<()> {
         self.image = None;
         self.workspace = None;
+        self.further_workspaces.clear();
         self.listener = None;
         self.cgroups = Made::default();
         match (&self.host_mounts, &self.rootless) {

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 use crate::fault::{Context, Fault, Outcome};
 use crate::ids;
@@ -30,6 +31,7 @@ impl Purpose {
                 ("home", 0o750, 1000),
                 ("upper", 0o755, 0),
                 ("work", 0o700, 0),
+                ("tmp", 0o1777, 0),
             ],
             // Not the root of the disk, where e2fsprogs puts a directory of its own.
             Purpose::Workspace => &[("workspace", 0o755, 1000)],
@@ -61,13 +63,14 @@ impl Purpose {
 }
 
 /// Part of a template's name, so that a launcher that makes other ones does not take these.
-const TEMPLATE_VERSION: u32 = 1;
+const TEMPLATE_VERSION: u32 = 2;
+
+/// Callers choose the sizes of disks, and each size has a template: so many are kept, the last used ones.
+const MAX_TEMPLATES: usize = 16;
 
 /// Makes the image of a new disk at `image` and returns it open.
 pub fn make_image(disk: &Disk, purpose: Purpose, image: &Path) -> Outcome<File> {
-    let template_path = template(disk, purpose)?;
-    let template =
-        File::open(&template_path).context(|| format!("opening {}", template_path.display()))?;
+    let (template, template_path) = open_template(disk, purpose)?;
     let target = OpenOptions::new()
         .read(true)
         .write(true)
@@ -78,6 +81,23 @@ pub fn make_image(disk: &Disk, purpose: Purpose, image: &Path) -> Outcome<File> 
     sparse_copy(&template, &target)
         .context(|| format!("copying {} to {}", template_path.display(), image.display()))?;
     Ok(target)
+}
+
+/// The template for disks of this size, marked as used now.
+fn open_template(disk: &Disk, purpose: Purpose) -> Outcome<(File, PathBuf)> {
+    loop {
+        let path = template(disk, purpose)?;
+        let opening = || format!("opening {}", path.display());
+        match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => {
+                file.set_modified(SystemTime::now()).context(opening)?;
+                return Ok((file, path));
+            }
+            // Removed as the one that was used least, before we marked it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).context(opening),
+        }
+    }
 }
 
 /// The template for disks of this size, made now if this is the first.
@@ -104,8 +124,29 @@ fn template(disk: &Disk, purpose: Purpose) -> Outcome<PathBuf> {
     sys::lock(lock.as_fd()).context(|| format!("locking {}", lock_path.display()))?;
     if !path.exists() {
         build_template(disk, purpose, &path)?;
+        prune(&disk.templates_dir)
+            .context(|| format!("removing templates in {}", disk.templates_dir.display()))?;
     }
     Ok(path)
+}
+
+/// Removes the templates that were not used for the longest time. Only one does so at a time; whoever
+/// has one open keeps what it copies from.
+fn prune(templates_dir: &Path) -> io::Result<()> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(templates_dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.as_encoded_bytes();
+        if name.starts_with(b"ext4") && name.ends_with(b".img") {
+            found.push((entry.metadata()?.modified()?, entry.path()));
+        }
+    }
+    found.sort();
+    for (_, path) in found.iter().rev().skip(MAX_TEMPLATES) {
+        fs::remove_file(path)?;
+    }
+    Ok(())
 }
 
 /// Builds beside the final name and renames: a template is whole or absent. Only one builds at a time.

@@ -3,14 +3,15 @@
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::fault::{Context, Fault, Outcome};
 use crate::loops::LoopDevice;
 use crate::mounts::{
-    HARMLESS, Owner, attach_clone, disk_path, workspace_disk_path, workspace_path,
+    HARMLESS, Owner, attach_clone, disk_path, further_workspace_paths, workspace_disk_path,
+    workspace_path,
 };
-use crate::sys::{self, FsOption, MOUNT_ATTR_NOATIME};
+use crate::sys::{self, FsOption, MOUNT_ATTR_NOATIME, MOUNT_ATTR_RDONLY};
 
 const EXT4_MAGIC: i64 = 0xEF53;
 
@@ -24,7 +25,48 @@ pub fn mount_disk(
     mount_loop(device, bytes, idmap, &disk_path(), state_dir)
 }
 
-/// Mounts the disk of a persistent workspace, and its files over the workspace of the own disk.
+/// Where the disk of a persistent workspace is mounted as a whole, and where its files are shown.
+pub struct Place {
+    pub disk: PathBuf,
+    pub files: PathBuf,
+    pub read_only: bool,
+}
+
+impl Place {
+    /// Over the workspace of the sandbox's own disk.
+    pub fn own() -> Place {
+        Place {
+            disk: workspace_disk_path(),
+            files: workspace_path(),
+            read_only: false,
+        }
+    }
+
+    /// The directories of a further workspace, made now.
+    pub fn further(number: usize, read_only: bool) -> Outcome<Place> {
+        let [disk, files] = further_workspace_paths(number);
+        for path in [&disk, &files] {
+            fs::create_dir(path).context(|| format!("making {}", path.display()))?;
+        }
+        Ok(Place {
+            disk,
+            files,
+            read_only,
+        })
+    }
+
+    /// SECURITY: a read-only one is so on the mount itself, whatever the runtime makes of its options
+    /// (guarded by `further_workspaces_are_mounted_where_they_are_wanted`).
+    fn attributes(&self) -> u64 {
+        if self.read_only {
+            HARMLESS | MOUNT_ATTR_RDONLY
+        } else {
+            HARMLESS
+        }
+    }
+}
+
+/// Mounts the disk of a persistent workspace, and shows its files at their place.
 ///
 /// SECURITY: other sandboxes have written what is on this disk, and may be writing now: it is as
 /// harmless as the own one, and its root, with what names the workspace, stays out of reach. The
@@ -36,17 +78,11 @@ pub fn mount_workspace(
     bytes: u64,
     idmap: BorrowedFd<'_>,
     state_dir: &Path,
+    place: &Place,
 ) -> Outcome<()> {
-    let whole = workspace_disk_path();
-    mount_loop(device, bytes, idmap, &whole, state_dir)?;
+    mount_loop(device, bytes, idmap, &place.disk, state_dir)?;
     // A copy of a mount has its attributes and its id map too.
-    attach_clone(
-        &whole.join("workspace"),
-        &workspace_path(),
-        HARMLESS,
-        None,
-        false,
-    )
+    bind_workspace(&place.disk.join("workspace"), place)
 }
 
 /// Mounts the disk of a loop device with the sandbox's owners. A device that is mounted elsewhere
@@ -109,7 +145,7 @@ pub fn bind_disk(directory: &Path, owner: Owner<'_>) -> Outcome<()> {
     attach_clone(directory, &disk_path(), HARMLESS, owner.idmap(), false)
 }
 
-/// Uses a plain directory as the workspace; it has no limit of its own.
-pub fn bind_workspace(directory: &Path) -> Outcome<()> {
-    attach_clone(directory, &workspace_path(), HARMLESS, None, false)
+/// Shows a directory as a workspace. A plain one of the host has no limit of its own.
+pub fn bind_workspace(directory: &Path, place: &Place) -> Outcome<()> {
+    attach_clone(directory, &place.files, place.attributes(), None, false)
 }

@@ -18,6 +18,11 @@ pub struct IdRange {
     pub size: u32,
 }
 
+/// Whether a host id is one of those that sandboxes get.
+pub fn is_sandbox_id(id: u32) -> bool {
+    (FIRST_BASE..FIRST_BASE + SLOTS * RANGE_SIZE).contains(&id)
+}
+
 /// A slot in use.
 pub struct Slot {
     pub file: PathBuf,

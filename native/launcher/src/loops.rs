@@ -6,12 +6,15 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::fault::{Context, Fault, Outcome};
 use crate::sys;
 
-/// Between GET_FREE and CONFIGURE another may take the device; each loss shows that someone won.
-const LOOP_ATTEMPTS: u32 = 64;
+/// Between GET_FREE and CONFIGURE another may take the device. With many creates at once all ask for the
+/// same one, so whoever loses waits, for a random time that doubles, before it asks again.
+const LOOP_ATTEMPTS: u32 = 40;
+const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 /// A loop device in use by us. It lets go of its file when it is dropped and no mount uses it.
 pub struct LoopDevice {
@@ -33,9 +36,15 @@ pub fn attach_loop(image: &File, name: &Path) -> Outcome<LoopDevice> {
         .write(true)
         .open("/dev/loop-control")
         .context(|| "opening /dev/loop-control (is the loop module loaded?)".into())?;
-    for _ in 0..LOOP_ATTEMPTS {
-        let number = sys::free_loop_number(control.as_fd())
-            .context(|| "asking for a free loop device".into())?;
+    for attempt in 0..LOOP_ATTEMPTS {
+        if attempt > 0 {
+            pause(attempt);
+        }
+        let number = match sys::free_loop_number(control.as_fd()) {
+            Ok(number) => number,
+            Err(error) if is_exhaustion(&error) => continue,
+            Err(error) => return Err(error).context(|| "asking for a free loop device".into()),
+        };
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open_loop(&path, OpenOptions::new().read(true).write(true))
             .context(|| format!("opening {}", path.display()))?;
@@ -43,15 +52,29 @@ pub fn attach_loop(image: &File, name: &Path) -> Outcome<LoopDevice> {
             Ok(()) => {
                 return Ok(LoopDevice { path, device });
             }
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+            Err(error) if is_exhaustion(&error) => {}
             Err(error) => {
                 return Err(error).context(|| format!("attaching the disk to {}", path.display()));
             }
         }
     }
     Err(Fault::new(format!(
-        "no loop device was to be had in {LOOP_ATTEMPTS} attempts"
+        "no loop device became free in {LOOP_ATTEMPTS} attempts"
     )))
+}
+
+/// Another was quicker, or the machine has no more of them now.
+fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EBUSY | libc::ENOSPC | libc::EAGAIN | libc::ENODEV)
+    )
+}
+
+/// Exponential backoff with full jitter, from 1 ms on.
+fn pause(attempt: u32) {
+    let longest = Duration::from_millis(1 << attempt.min(10)).min(MAX_PAUSE);
+    std::thread::sleep(longest.mul_f64(sys::random_share()));
 }
 
 fn open_loop(path: &Path, options: &OpenOptions) -> io::Result<File> {

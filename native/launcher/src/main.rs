@@ -9,11 +9,13 @@ mod child;
 mod commands;
 mod create;
 mod destroy;
+mod device_nodes;
 mod devices;
 mod disk;
 mod disk_mounts;
 mod fault;
 mod hierarchy;
+mod host_devices;
 mod ids;
 mod limits;
 mod list;
@@ -41,7 +43,7 @@ use std::process::ExitCode;
 
 use fault::{Context, Outcome};
 
-const USAGE: &str = "usage: launcher create|destroy|list|list-workspaces|destroy-workspace|check|steps|version (all but the last three read JSON from stdin), or launcher serve";
+const USAGE: &str = "usage: launcher create|destroy|list|list-workspaces|destroy-workspace|repair-devices|check|steps|version (all but the last three read JSON from stdin), or launcher serve";
 
 /// A whole request is a few kilobytes of policy; this is only a bound on nonsense.
 const MAX_REQUEST_BYTES: u64 = 8 << 20;

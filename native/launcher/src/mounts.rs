@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::disk;
@@ -19,6 +19,7 @@ const SCRATCH: &str = "/sys/firmware";
 /// SECURITY: whatever the image or the sandbox puts there, no device node and no set-id bit on these
 /// mounts has an effect (threat 11).
 pub const HARMLESS: u64 = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
+const READ_ONLY: u64 = HARMLESS | MOUNT_ATTR_RDONLY;
 
 pub fn disk_path() -> PathBuf {
     Path::new(SCRATCH).join("disk")
@@ -42,8 +43,38 @@ pub fn workspace_disk_path() -> PathBuf {
     Path::new(SCRATCH).join("workspace-disk")
 }
 
+/// The sandbox's /dev.
+pub fn devices_path() -> PathBuf {
+    Path::new(SCRATCH).join("dev")
+}
+
+/// The disk of a further workspace as a whole, and its files.
+pub fn further_workspace_paths(number: usize) -> [PathBuf; 2] {
+    ["further-disk", "further-files"]
+        .map(|name| Path::new(SCRATCH).join(format!("{name}-{number}")))
+}
+
+/// A layer below the image, with directories to mount further workspaces on where the image has none.
+fn mount_points_path() -> PathBuf {
+    Path::new(SCRATCH).join("mount-points")
+}
+
 fn lower_path() -> PathBuf {
     Path::new(SCRATCH).join("lower")
+}
+
+/// Nothing is ever in it: the second layer that an overlay without a writable one must have.
+fn empty_path() -> PathBuf {
+    Path::new(SCRATCH).join("empty")
+}
+
+/// The directory that holds the runner, and the same without its path.
+fn runner_directory_path() -> PathBuf {
+    Path::new(SCRATCH).join("runner-directory")
+}
+
+fn runner_view_path() -> PathBuf {
+    Path::new(SCRATCH).join("runner-view")
 }
 
 /// Enters a mount namespace of our own and prepares the places to mount at.
@@ -54,7 +85,7 @@ pub fn enter_private_namespace() -> Outcome<()> {
     sys::unshare(libc::CLONE_NEWNS).context(|| "making a mount namespace".into())?;
     sys::make_mounts_private().context(|| "making the mount namespace private".into())?;
     let scratch = Path::new(SCRATCH);
-    sys::mount_tmpfs(scratch, c"mode=0755,size=64k,nr_inodes=32")
+    sys::mount_tmpfs(scratch, c"mode=0755,size=64k,nr_inodes=256")
         .context(|| format!("mounting a tmpfs at {SCRATCH}"))?;
     let prepared = (|| -> io::Result<()> {
         for directory in [
@@ -62,6 +93,11 @@ pub fn enter_private_namespace() -> Outcome<()> {
             workspace_disk_path(),
             rootfs_path(),
             lower_path(),
+            devices_path(),
+            empty_path(),
+            mount_points_path(),
+            runner_directory_path(),
+            runner_view_path(),
         ] {
             fs::create_dir(directory)?;
         }
@@ -128,56 +164,130 @@ impl<'a> Owner<'a> {
     }
 }
 
+/// Whether a sandbox can see, in its table of mounts, where on the host its files are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum HostPaths {
+    Hidden,
+    Visible,
+}
+
 /// Mounts the root filesystem: the image read-only, or under an overlay that writes to the disk.
-pub fn mount_rootfs(rootfs: &Rootfs, owner: Owner<'_>) -> Outcome<()> {
+pub fn mount_rootfs(rootfs: &Rootfs, owner: Owner<'_>) -> Outcome<HostPaths> {
     let at = rootfs_path();
     // SECURITY: the image is shared by sandboxes: read-only whatever the configuration says. Not
     // recursive: what the host has mounted below the image is no part of it.
-    let image_at = if rootfs.writable {
-        lower_path()
+    let shown = if rootfs.writable {
+        attach_clone(&rootfs.path, &lower_path(), READ_ONLY, owner.idmap(), false)?;
+        mount_writable_overlay(&at, owner)?;
+        HostPaths::Hidden
     } else {
-        at.clone()
+        let layers = [&*lower_path(), &*mount_points_path()];
+        mount_without_path(&rootfs.path, layers, &at, owner)?
     };
-    attach_clone(
-        &rootfs.path,
-        &image_at,
-        HARMLESS | MOUNT_ATTR_RDONLY,
-        owner.idmap(),
-        false,
-    )?;
-    if rootfs.writable {
-        let overlay = new_overlay(&image_at, owner)?;
-        sys::attach_mount(overlay.as_fd(), &at)
-            .context(|| format!("attaching the overlay at {}", at.display()))?;
-        if sys::is_read_only(&at).context(|| format!("looking at {}", at.display()))? {
-            return Err(Fault::new(
-                "the kernel mounted the overlay of a writable root read-only; dmesg tells why",
-            ));
-        }
-    }
     let root = open_root(&at)?;
     for bind in &rootfs.binds {
         mount_bind(root.as_fd(), bind)?;
     }
+    Ok(shown)
+}
+
+fn mount_writable_overlay(at: &Path, owner: Owner<'_>) -> Outcome<()> {
+    let disk = disk_path();
+    let overlay = new_overlay(
+        &[&lower_path(), &mount_points_path()],
+        Some((&disk.join("upper"), &disk.join("work"))),
+        owner,
+    )?;
+    sys::attach_mount(overlay.as_fd(), at)
+        .context(|| format!("attaching the overlay at {}", at.display()))?;
+    if sys::is_read_only(at).context(|| format!("looking at {}", at.display()))? {
+        return Err(Fault::new(
+            "the kernel mounted the overlay of a writable root read-only; dmesg tells why",
+        ));
+    }
     Ok(())
+}
+
+/// Makes the directories of a path below the image.
+pub fn make_mount_point(path: &Path, owner: Owner<'_>) -> io::Result<()> {
+    let base = match owner {
+        Owner::Range { base, .. } => base,
+        Owner::Ourselves => 0,
+    };
+    let mut at = mount_points_path();
+    for part in path.strip_prefix("/").unwrap_or(path) {
+        at.push(part);
+        match fs::create_dir(&at) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            other => other?,
+        }
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o755))?;
+        sys::chown(&at, base, base)?;
+    }
+    Ok(())
+}
+
+/// Shows a directory of the host at `to`, read-only, on top of two layers: the place where it is
+/// mounted first, and another.
+///
+/// SECURITY: a bind mount tells its path on the host in /proc/self/mountinfo; an overlay tells only
+/// where its layers were mounted, which is the same for all sandboxes (threat 14; guarded by
+/// `mounts_tell_no_paths_of_the_host`). Kernels before 5.19 have no overlay on id-mapped layers.
+fn mount_without_path(
+    from: &Path,
+    layers: [&Path; 2],
+    to: &Path,
+    owner: Owner<'_>,
+) -> Outcome<HostPaths> {
+    attach_clone(from, layers[0], READ_ONLY, owner.idmap(), false)?;
+    match new_overlay(&layers, None, owner) {
+        Ok(overlay) => {
+            sys::set_mount_attributes(overlay.as_fd(), READ_ONLY, None, false)
+                .and_then(|()| sys::attach_mount(overlay.as_fd(), to))
+                .context(|| format!("attaching the overlay at {}", to.display()))?;
+            Ok(HostPaths::Hidden)
+        }
+        Err(_) => {
+            attach_clone(from, to, READ_ONLY, owner.idmap(), false)?;
+            Ok(HostPaths::Visible)
+        }
+    }
 }
 
 /// Tries an overlay on the scratch place itself.
 pub fn try_overlay() -> Outcome<()> {
-    disk::fill(&disk_path(), disk::Purpose::Sandbox, disk::Owners::Root)
+    let disk = disk_path();
+    disk::fill(&disk, disk::Purpose::Sandbox, disk::Owners::Root)
         .context(|| "making directories for an overlay".into())?;
-    new_overlay(&lower_path(), Owner::Ourselves).map(drop)
+    let writable = (&*disk.join("upper"), &*disk.join("work"));
+    new_overlay(&[&lower_path()], Some(writable), Owner::Ourselves).map(drop)
 }
 
-fn new_overlay(lower: &Path, owner: Owner<'_>) -> Outcome<OwnedFd> {
-    let disk = disk_path();
-    let (upper, work) = (disk.join("upper"), disk.join("work"));
+/// An overlay of these layers, the first on top, and of a writable one with its working directory.
+fn new_overlay(
+    layers: &[&Path],
+    writable: Option<(&Path, &Path)>,
+    owner: Owner<'_>,
+) -> Outcome<OwnedFd> {
+    let lower: Vec<&[u8]> = layers
+        .iter()
+        .map(|layer| layer.as_os_str().as_encoded_bytes())
+        .collect();
+    let lower = lower.join(&b':');
     let mut options = vec![
         FsOption::Value("source", b"overlay"),
-        FsOption::Value("lowerdir", lower.as_os_str().as_encoded_bytes()),
-        FsOption::Value("upperdir", upper.as_os_str().as_encoded_bytes()),
-        FsOption::Value("workdir", work.as_os_str().as_encoded_bytes()),
+        FsOption::Value("lowerdir", &lower),
     ];
+    if let Some((upper, work)) = writable {
+        options.push(FsOption::Value(
+            "upperdir",
+            upper.as_os_str().as_encoded_bytes(),
+        ));
+        options.push(FsOption::Value(
+            "workdir",
+            work.as_os_str().as_encoded_bytes(),
+        ));
+    }
     let mount = match owner {
         // An overlay does its own work with the ids of who mounted it, and on the disk only those of
         // the sandbox exist.
@@ -190,13 +300,13 @@ fn new_overlay(lower: &Path, owner: Owner<'_>) -> Outcome<OwnedFd> {
             sys::new_mount("overlay", &options, HARMLESS)
         }
     };
-    mount.context(|| "mounting the overlay of a writable root".into())
+    mount.context(|| "mounting an overlay".into())
 }
 
 /// SECURITY: not id-mapped: files of the host that only root may read stay unreadable, even to the
 /// root of the sandbox, who is nobody to them (guarded by `binds_show_no_root_only_files`).
 fn mount_bind(root: BorrowedFd<'_>, bind: &Bind) -> Outcome<()> {
-    let mount = clone_with(&bind.from, HARMLESS | MOUNT_ATTR_RDONLY, None, true)?;
+    let mount = clone_with(&bind.from, READ_ONLY, None, true)?;
     let target = open_in_root(root, &bind.to, libc::O_PATH | libc::O_DIRECTORY).context(|| {
         format!(
             "the image has no real directory {} to show {} at",
@@ -209,16 +319,18 @@ fn mount_bind(root: BorrowedFd<'_>, bind: &Bind) -> Outcome<()> {
 }
 
 /// Shows the runner's file where the runtime can reach it.
-pub fn mount_runner(runner: &Path) -> Outcome<()> {
+pub fn mount_runner(runner: &Path) -> Outcome<HostPaths> {
     let resolved = fs::canonicalize(runner)
         .context(|| format!("looking for the runner {}", runner.display()))?;
-    attach_clone(
-        &resolved,
-        &runner_path(),
-        HARMLESS | MOUNT_ATTR_RDONLY,
-        None,
-        false,
-    )
+    let (Some(directory), Some(name)) = (resolved.parent(), resolved.file_name()) else {
+        return Err(Fault::new(format!("{} is no file", runner.display())));
+    };
+    let view = runner_view_path();
+    // Not the sandbox's owners: the runner is the machine's, and for all to read.
+    let layers = [&*runner_directory_path(), &*empty_path()];
+    let shown = mount_without_path(directory, layers, &view, Owner::Ourselves)?;
+    attach_clone(&view.join(name), &runner_path(), READ_ONLY, None, false)?;
+    Ok(shown)
 }
 
 pub fn open_root(path: &Path) -> Outcome<OwnedFd> {

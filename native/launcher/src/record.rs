@@ -32,6 +32,8 @@ pub struct Record {
     /// The persistent workspace that it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceNote>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workspaces: Vec<WorkspaceNote>,
     pub meta: Map<String, Value>,
 }
 
@@ -85,8 +87,12 @@ pub fn read_intent(state_dir: &Path) -> Option<Intent> {
     read(&intent_path(state_dir))
 }
 
-/// The persistent workspace that a sandbox has or is about to take: the intent is there before.
-pub fn intended_workspace(state_dir: &Path) -> Option<String> {
-    let intent: Value = read(&intent_path(state_dir))?;
-    intent["workspace"]["id"].as_str().map(str::to_owned)
+/// The persistent workspaces that a sandbox has or is about to take: the intent is there before.
+pub fn intended_workspaces(state_dir: &Path) -> Vec<String> {
+    let intent: Value = read(&intent_path(state_dir)).unwrap_or_default();
+    let further = intent["workspaces"].as_array().into_iter().flatten();
+    std::iter::once(&intent["workspace"])
+        .chain(further.map(|further| &further["workspace"]))
+        .filter_map(|workspace| workspace["id"].as_str().map(str::to_owned))
+        .collect()
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -66,7 +66,7 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
     // takes 64 KiB and no byte more (threat 22; guarded by `the_console_is_bounded`).
     let copy = |fd: &OwnedFd| fd.try_clone().context(|| "copying the console".into());
     command
-        .stdin(Stdio::null())
+        .stdin(empty_file()?)
         .stdout(copy(&console)?)
         .stderr(copy(&console)?);
     let starting = || {
@@ -113,6 +113,14 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
             reasons(&log, &said)
         ))),
     }
+}
+
+/// What reads as empty and takes no byte.
+///
+/// SECURITY: never /dev/null: crun gives its standard streams to the sandbox's root, which would own the
+/// host's device then (guarded by `host_devices_stay_as_they_are`).
+pub fn empty_file() -> Outcome<OwnedFd> {
+    sys::bounded_memory_file(c"empty", 0).context(|| "making an empty file".into())
 }
 
 fn command(start: &Start<'_>, log: &Path, sealed: Option<&File>) -> Command {

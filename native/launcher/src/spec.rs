@@ -63,6 +63,18 @@ pub struct Workspace {
     pub disk: Disk,
 }
 
+/// A persistent disk for a path of the sandbox's choice.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FurtherWorkspace {
+    pub workspace: Workspace,
+    pub path: PathBuf,
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+const MAX_FURTHER_WORKSPACES: usize = 8;
+
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -83,6 +95,9 @@ pub struct CreateSpec {
     pub disk: Option<Disk>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
+    /// Beside the one at /workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workspaces: Vec<FurtherWorkspace>,
     pub limits: Limits,
     pub cgroup_parent: String,
     /// The OCI configuration; not part of what is written down as the intent.
@@ -131,6 +146,13 @@ pub struct DestroyWorkspaceRequest {
     pub workspaces_dir: PathBuf,
     /// Where the sandboxes are whose notes tell which workspaces they have.
     pub sandboxes_dir: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RepairDevicesRequest {
+    /// Where the host has its device nodes.
+    pub dev_dir: PathBuf,
 }
 
 /// SECURITY: ids become names of directories and cgroups, so nothing that could lead elsewhere is
@@ -228,17 +250,36 @@ impl CreateSpec {
         if let Some(disk) = &self.disk {
             disk.check("disk", 4)?;
         }
-        if let Some(workspace) = &self.workspace {
-            check_workspace_id(&workspace.id)?;
-            check_path("workspace.workspaces_dir", &workspace.workspaces_dir)?;
-            // A quarter of the least is the journal.
-            workspace.disk.check("workspace.disk", 16)?;
-        }
+        self.check_workspaces()?;
         if self.limits.memory_bytes == 0 || self.limits.pids == 0 || self.limits.cpu_millicores < 10
         {
             return Err(Fault::new(
                 "limits must be above zero, and cpu_millicores at least 10",
             ));
+        }
+        Ok(())
+    }
+
+    fn check_workspaces(&self) -> Outcome<()> {
+        let further = self.workspaces.iter().map(|further| &further.workspace);
+        let mut ids = Vec::new();
+        for workspace in self.workspace.iter().chain(further) {
+            check_workspace_id(&workspace.id)?;
+            check_path("workspace.workspaces_dir", &workspace.workspaces_dir)?;
+            // A quarter of the least is the journal.
+            workspace.disk.check("workspace.disk", 16)?;
+            ids.push(&workspace.id);
+        }
+        for further in &self.workspaces {
+            check_path("workspaces.path", &further.path)?;
+        }
+        ids.sort();
+        ids.dedup();
+        let all = self.workspaces.len() + usize::from(self.workspace.is_some());
+        if ids.len() < all || self.workspaces.len() > MAX_FURTHER_WORKSPACES {
+            return Err(Fault::new(format!(
+                "a sandbox has each workspace once, and at most {MAX_FURTHER_WORKSPACES} beside the one at /workspace"
+            )));
         }
         Ok(())
     }
@@ -296,5 +337,11 @@ impl DestroyWorkspaceRequest {
         check_workspace_id(&self.id)?;
         check_path("workspaces_dir", &self.workspaces_dir)?;
         check_path("sandboxes_dir", &self.sandboxes_dir)
+    }
+}
+
+impl RepairDevicesRequest {
+    pub fn check(&self) -> Outcome<()> {
+        check_path("dev_dir", &self.dev_dir)
     }
 }

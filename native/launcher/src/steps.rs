@@ -10,14 +10,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::create::Creation;
 use crate::disk::{self, Owners, Purpose};
+use crate::disk_mounts::Place;
 use crate::fault::{Context, Fault, Outcome};
 use crate::hierarchy::Hierarchies;
-use crate::mounts::Owner;
+use crate::mounts::{HostPaths, Owner};
 use crate::record::{self, Record};
 use crate::runtime::{self, Start};
 use crate::{
-    bundle, cgroup, cgroup_cover, devices, disk_mounts, ids, loops, mount_points, mounts, process,
-    rlimits, rootless, sys, user_namespace, workspace,
+    bundle, cgroup, cgroup_cover, device_nodes, devices, disk_mounts, ids, loops, mount_points,
+    mounts, process, rlimits, rootless, sys, user_namespace, workspace,
 };
 
 impl Creation {
@@ -117,14 +118,17 @@ impl Creation {
 
     /// What was made of a workspace stays when a later step fails: whole, and empty if it is new.
     pub fn workspace(&mut self) -> Outcome<()> {
-        let Some(wanted) = &self.spec.workspace else {
-            return Ok(());
-        };
         let form = match self.rootless {
             None => workspace::Form::Image,
             Some(_) => workspace::Form::Directory(self.disk_owners()),
         };
-        self.workspace = Some(workspace::obtain(wanted, form)?);
+        if let Some(wanted) = &self.spec.workspace {
+            self.workspace = Some(workspace::obtain(wanted, form)?);
+        }
+        for further in &self.spec.workspaces {
+            let held = workspace::obtain(&further.workspace, form)?;
+            self.further_workspaces.push(held);
+        }
         Ok(())
     }
 
@@ -167,19 +171,39 @@ impl Creation {
     }
 
     pub fn mount_workspace(&mut self) -> Outcome<()> {
-        match (&self.workspace, self.owner()) {
-            (None, _) => Ok(()),
-            (Some(workspace), Owner::Range { idmap, .. }) => {
-                workspace.mount(idmap, &self.spec.state_dir)
-            }
-            (Some(workspace), Owner::Ourselves) => workspace.bind(),
+        if let Some(workspace) = &self.workspace {
+            self.place_workspace(workspace, &Place::own())?;
+        }
+        let further = self.further_workspaces.iter().zip(&self.spec.workspaces);
+        for (number, (workspace, wanted)) in further.enumerate() {
+            let place = Place::further(number, wanted.read_only)?;
+            self.place_workspace(workspace, &place)?;
+            mounts::make_mount_point(&wanted.path, self.owner())
+                .context(|| format!("making a mount point for {}", wanted.path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn place_workspace(&self, workspace: &workspace::Held, place: &Place) -> Outcome<()> {
+        match self.owner() {
+            Owner::Range { idmap, .. } => workspace.mount(idmap, &self.spec.state_dir, place),
+            Owner::Ourselves => workspace.bind(place),
         }
     }
 
+    pub fn device_nodes(&mut self) -> Outcome<()> {
+        device_nodes::make(self.owner())
+    }
+
     pub fn mount_rootfs(&mut self) -> Outcome<()> {
-        mounts::mount_rootfs(&self.spec.rootfs, self.owner())?;
-        mounts::mount_runner(&self.spec.runner)?;
+        let image = mounts::mount_rootfs(&self.spec.rootfs, self.owner())?;
+        let runner = mounts::mount_runner(&self.spec.runner)?;
+        // Without root the disk is a directory of the host, which its mounts tell.
+        if self.rootless.is_some() || [image, runner].contains(&HostPaths::Visible) {
+            self.not_enforced.push("host_paths".to_owned());
+        }
         bundle::fill_sources(&mut self.config)?;
+        bundle::add_workspaces(&mut self.config, &self.spec.workspaces);
         let root = mounts::open_root(&mounts::rootfs_path())?;
         mount_points::verify(root.as_fd(), &self.config)
     }
@@ -233,7 +257,7 @@ impl Creation {
         let range = self.range.or(self.rootless.map(rootless::Identity::range));
         let range = range.ok_or_else(|| Fault::new("there are no ids"))?;
         let runtime = self.spec.runtime.kind;
-        bundle::finish(&mut self.config, range, runtime)?;
+        bundle::finish(&mut self.config, range)?;
         if let Some(namespace) = &self.user_namespace
             && user_namespace::is_joined_by(runtime)
         {
@@ -242,6 +266,9 @@ impl Creation {
             if rlimits::are_ours_to_set(runtime) {
                 self.rlimits = rlimits::take(&mut self.config)?;
             }
+        }
+        if self.rootless.is_some() {
+            bundle::bind_device_nodes(&mut self.config);
         }
         if self.is_single() {
             bundle::leave_out_other_groups(&mut self.config);
@@ -274,8 +301,8 @@ impl Creation {
             rlimits: std::mem::take(&mut self.rlimits),
             pass: [
                 listener.into(),
-                or_null(runner_dir)?,
-                or_null(memory_events)?,
+                or_nothing(runner_dir)?,
+                or_nothing(memory_events)?,
             ],
         };
         ids::make_private_directory(&self.spec.runtime.root)?;
@@ -317,6 +344,9 @@ impl Creation {
             runtime: self.spec.runtime.clone(),
             loop_device: self.loop_device.take(),
             workspace: self.workspace.as_ref().map(workspace::Held::note),
+            workspaces: (self.further_workspaces.iter())
+                .map(workspace::Held::note)
+                .collect(),
             meta: std::mem::take(&mut self.spec.meta),
         };
         let text = serde_json::to_vec(&record).context(|| "writing the record as JSON".into())?;
@@ -326,12 +356,10 @@ impl Creation {
     }
 }
 
-/// The runner finds /dev/null in the place of what this machine cannot give it.
-fn or_null(fd: Option<OwnedFd>) -> Outcome<OwnedFd> {
+/// The runner finds an empty file in the place of what this machine cannot give it.
+fn or_nothing(fd: Option<OwnedFd>) -> Outcome<OwnedFd> {
     match fd {
         Some(fd) => Ok(fd),
-        None => File::open("/dev/null")
-            .map(OwnedFd::from)
-            .context(|| "opening /dev/null".into()),
+        None => runtime::empty_file(),
     }
 }

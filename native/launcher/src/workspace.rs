@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use crate::disk::{self, Owners, Purpose};
+use crate::disk_mounts::Place;
 use crate::fault::{Context, Fault, Outcome};
 use crate::record::WorkspaceNote;
 use crate::remove::remove_tree;
@@ -253,19 +254,19 @@ impl Held {
         }
     }
 
-    /// Mounts it as the sandbox's workspace, from the one loop device that it has.
-    pub fn mount(&self, idmap: BorrowedFd<'_>, state_dir: &Path) -> Outcome<()> {
+    /// Mounts it at `place`, from the one loop device that it has.
+    pub fn mount(&self, idmap: BorrowedFd<'_>, state_dir: &Path, place: &Place) -> Outcome<()> {
         let Some(image) = &self.image else {
             return Err(Fault::new("the workspace has no image"));
         };
         sys::lock(self.directory.as_fd()).context(|| format!("locking {}", self.path.display()))?;
         let _lock = Lock(&self.directory);
         let device = loops::attach_shared(image, &self.path.join(IMAGE))?;
-        disk_mounts::mount_workspace(&device, self.bytes, idmap, state_dir)
+        disk_mounts::mount_workspace(&device, self.bytes, idmap, state_dir, place)
     }
 
-    /// Shows its plain directory as the sandbox's workspace.
-    pub fn bind(&self) -> Outcome<()> {
-        disk_mounts::bind_workspace(&self.path.join(FILES).join("workspace"))
+    /// Shows its plain directory at `place`.
+    pub fn bind(&self, place: &Place) -> Outcome<()> {
+        disk_mounts::bind_workspace(&self.path.join(FILES).join("workspace"), place)
     }
 }

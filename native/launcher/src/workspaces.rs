@@ -82,7 +82,10 @@ fn users(sandboxes_dir: &Path, id: &str) -> Outcome<Vec<String>> {
     let names = directory_names(sandboxes_dir)?;
     Ok(names
         .into_iter()
-        .filter(|name| record::intended_workspace(&sandboxes_dir.join(name)).as_deref() == Some(id))
+        .filter(|name| {
+            let intended = record::intended_workspaces(&sandboxes_dir.join(name));
+            intended.iter().any(|intended| intended == id)
+        })
         .collect())
 }
 

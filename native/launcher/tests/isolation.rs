@@ -252,6 +252,159 @@ fn the_disk_belongs_to_the_ids_inside() {
     world.destroy("sbx_owner").unwrap();
 }
 
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Owner, mode and time of change of the host's devices.
+fn host_devices() -> Vec<(u32, u32, u32, i64)> {
+    let look = |name: &str| fs::metadata(format!("/dev/{name}")).unwrap();
+    let devices = DEVICES.iter().map(|name| look(name));
+    devices
+        .map(|found| (found.uid(), found.gid(), found.mode(), found.mtime()))
+        .collect()
+}
+
+#[test]
+fn device_nodes_are_the_sandboxs_own() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let script = "cd /dev; for d in null zero full random urandom tty; do chmod 0604 $d && busybox chown 7:8 $d && touch -d '2001-02-03 00:00:00' $d && stat -c '%n %a %u:%g %Y' $d; done\nbusybox mknod /dev/mem c 1 1 || echo refused\necho done";
+        let mut spec = world.spec("sbx_nodes", runtime, script);
+        let powers = json!(["CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_MKNOD"]);
+        spec["config"]["process"]["capabilities"] =
+            json!({ "bounding": powers, "effective": powers, "permitted": powers });
+        let record = world.create(&spec).unwrap();
+        let printed = world.printed(&record);
+        for name in DEVICES {
+            let changed = format!("{name} 604 7:8 981158400");
+            assert!(printed.contains(&changed), "{runtime}: {printed}");
+        }
+        assert!(printed.contains("refused"), "{runtime}: {printed}");
+        let base = record["base"].as_u64().unwrap() as u32;
+        let own = base..base + 65_536;
+        for (uid, gid, mode, time) in host_devices() {
+            assert!(!own.contains(&uid) && !own.contains(&gid), "{runtime}");
+            assert_eq!(mode & 0o7777, 0o666, "{runtime}");
+            assert_ne!(time, 981_158_400, "{runtime}");
+        }
+        world.destroy("sbx_nodes").unwrap();
+        world.assert_no_trace("after device nodes");
+    }
+}
+
+#[test]
+fn host_devices_stay_as_they_are() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let record = world
+            .create(&world.spec("sbx_given", runtime, "echo done"))
+            .unwrap();
+        world.printed(&record);
+        let base = record["base"].as_u64().unwrap() as u32;
+        for (name, (uid, gid, ..)) in DEVICES.iter().zip(host_devices()) {
+            assert!(
+                uid < base || uid >= base + 65_536,
+                "{runtime}: {name} is {uid}"
+            );
+            assert!(
+                gid < base || gid >= base + 65_536,
+                "{runtime}: {name} is {gid}"
+            );
+        }
+        for fd in 0..3 {
+            let open = fs::read_link(format!("/proc/{}/fd/{fd}", record["pid"])).unwrap();
+            assert!(
+                open.to_str().unwrap().starts_with("/memfd:"),
+                "{runtime}: {fd} is {open:?}"
+            );
+        }
+        world.destroy("sbx_given").unwrap();
+    }
+}
+
+#[test]
+fn device_nodes_work_as_devices() {
+    let script = "echo lost > /dev/null && dd if=/dev/zero bs=8 count=1 2>/dev/null | wc -c; dd if=/dev/urandom bs=8 count=1 2>/dev/null | wc -c; echo x > /dev/full || echo full; ls -l /dev/fd /dev/stdin /dev/ptmx; ls -d /dev/pts\necho done";
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let record = world
+            .create(&world.spec("sbx_devices", runtime, script))
+            .unwrap();
+        let printed = world.printed(&record);
+        assert!(printed.starts_with("8\n8\n"), "{runtime}: {printed}");
+        for part in [
+            "full\n",
+            "-> /proc/self/fd\n",
+            "-> pts/ptmx\n",
+            "/dev/pts\n",
+        ] {
+            assert!(printed.contains(part), "{runtime}: {part:?} in {printed}");
+        }
+        world.destroy("sbx_devices").unwrap();
+    }
+}
+
+#[test]
+fn mounts_tell_no_paths_of_the_host() {
+    for (runtime, writable) in [
+        ("crun", false),
+        ("crun", true),
+        ("runc", false),
+        ("runc", true),
+    ] {
+        let world = world_or_skip!(runtime);
+        let spec = world.spec("sbx_paths", runtime, "cat /proc/self/mountinfo\necho done");
+        let mut spec = world.with_workspace(spec, "wsp_paths");
+        spec["rootfs"]["writable"] = json!(writable);
+        spec["config"]["root"]["readonly"] = json!(!writable);
+        let record = world.create(&spec).unwrap();
+        let mounts = world.printed(&record);
+        let places = [
+            world.base.to_str().unwrap(),
+            world.cgroup_parent.as_str(),
+            "/usr/bin",
+        ];
+        for place in places {
+            assert!(!mounts.contains(place), "{runtime}: {place} is in {mounts}");
+        }
+        assert!(mounts.contains(" /workspace "), "{mounts}");
+        assert_eq!(record["not_enforced"], json!([]));
+        world.destroy("sbx_paths").unwrap();
+        world.assert_no_trace("after mounts without paths");
+    }
+}
+
+#[test]
+fn damaged_devices_are_repaired() {
+    let world = world_or_skip!("crun");
+    let dev = world.base.join("dev");
+    fs::create_dir(&dev).unwrap();
+    let make = |name: &str, minor: u32, owner: u32, mode: u32| {
+        let path = dev.join(name);
+        let text = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: a NUL-terminated string and plain numbers.
+        let made = unsafe { libc::mknod(text.as_ptr(), libc::S_IFCHR, libc::makedev(1, minor)) };
+        assert_eq!(made, 0);
+        std::os::unix::fs::chown(&path, Some(owner), Some(owner)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    make("null", 3, 1_000_000 + 7 * 65_536, 0o667);
+    // Of an administrator, who may want it so.
+    make("zero", 5, 1234, 0o600);
+    // Not the device that has this name.
+    make("full", 1, 1_000_000, 0o600);
+    let answer = world
+        .run("repair-devices", &json!({ "dev_dir": dev }))
+        .unwrap();
+    assert_eq!(answer["repaired"], json!([dev.join("null")]));
+    let look = |name: &str| {
+        let found = fs::metadata(dev.join(name)).unwrap();
+        (found.uid(), found.gid(), found.mode() & 0o7777)
+    };
+    assert_eq!(look("null"), (0, 0, 0o666));
+    assert_eq!(look("zero"), (1234, 1234, 0o600));
+    assert_eq!(look("full"), (1_000_000, 1_000_000, 0o600));
+}
+
 #[test]
 fn limits_are_read_back() {
     for runtime in ["crun", "runc"] {

@@ -566,3 +566,75 @@ fn without_root_a_workspace_is_a_directory_that_is_kept_and_destroyed() {
     }
     assert_eq!(world.destroy_workspace(ID).unwrap()["destroyed"], true);
 }
+
+#[test]
+fn further_workspaces_are_mounted_where_they_are_wanted() {
+    for (runtime, writable) in [("crun", false), ("runc", true)] {
+        let world = world_or_skip!(runtime);
+        let disk = json!({ "bytes": 16 << 20, "inodes": 1024, "templates_dir": world.base.join("templates") });
+        let further = |id: &str, path: &str, read_only: bool| {
+            json!({
+                "workspace": { "id": id, "workspaces_dir": world.base.join("workspaces"), "disk": disk },
+                "path": path,
+                "read_only": read_only,
+            })
+        };
+        let make = |id: &str, script: &str, workspaces: serde_json::Value| {
+            let mut spec = world.spec(id, runtime, script);
+            spec["rootfs"]["writable"] = json!(writable);
+            spec["config"]["root"]["readonly"] = json!(!writable);
+            spec["config"]["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
+            spec["workspaces"] = workspaces;
+            spec
+        };
+        let both = json!([
+            further("wsp_data", "/mnt/data", false),
+            further("wsp_seen", "/etc/seen", true),
+        ]);
+        let script = "echo kept > /mnt/data/file && cat /mnt/data/file; touch /etc/seen/file; cat /proc/self/mountinfo\necho done";
+        let record = world.create(&make("sbx_both", script, both)).unwrap();
+        let printed = world.printed(&record);
+        assert!(printed.contains("kept\n"), "{runtime}: {printed}");
+        assert!(
+            printed.contains("/etc/seen/file: Read-only file system"),
+            "{runtime}: {printed}"
+        );
+        for (path, flags) in [
+            ("/mnt/data", " rw,nosuid,nodev"),
+            ("/etc/seen", " ro,nosuid,nodev"),
+        ] {
+            let at = format!(" {path} ");
+            let line = printed.lines().find(|line| line.contains(&at));
+            assert!(line.is_some_and(|line| line.contains(flags)), "{printed}");
+        }
+        // A second sandbox sees the same files at once, elsewhere and read-only.
+        let script = "cat /mnt/file; touch /mnt/other\necho done";
+        let again = json!([further("wsp_data", "/mnt", true)]);
+        let record = world.create(&make("sbx_again", script, again)).unwrap();
+        let printed = world.printed(&record);
+        assert!(
+            printed.contains("kept\n") && printed.contains("Read-only file system"),
+            "{runtime}: {printed}"
+        );
+        let answer = world.destroy_workspace("wsp_data").unwrap();
+        assert_eq!(answer["destroyed"], false);
+        assert_eq!(answer["in_use_by"].as_array().unwrap().len(), 2);
+        // Neither twice, nor where the image has something other than a directory.
+        let twice = json!([
+            further("wsp_data", "/mnt/a", false),
+            further("wsp_data", "/mnt/b", false),
+        ]);
+        let error = world.create(&make("sbx_bad", "", twice)).unwrap_err();
+        assert!(error.contains("each workspace once"), "{error}");
+        std::os::unix::fs::symlink("/tmp", world.image().join("linked")).unwrap();
+        for path in ["/linked", "/linked/below", "/bin/busybox"] {
+            let spec = make("sbx_bad", "", json!([further("wsp_new", path, false)]));
+            let error = world.create(&spec).unwrap_err();
+            assert!(error.contains("is not a real directory"), "{path}: {error}");
+        }
+        for id in ["sbx_both", "sbx_again"] {
+            world.destroy(id).unwrap();
+        }
+        world.assert_no_trace("after further workspaces");
+    }
+}

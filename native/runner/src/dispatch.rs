@@ -88,7 +88,7 @@ impl Server {
             } => {
                 let exec = self.find(&exec_id)?;
                 let master = match &exec.output[0] {
-                    Some(fd) if exec.request.pty.is_some() => fd.as_raw_fd(),
+                    Some(fd) if exec.on_terminal => fd.as_raw_fd(),
                     _ => return Err(Failure::invalid("the command has no terminal")),
                 };
                 process::resize_terminal(master, rows, cols)
@@ -116,15 +116,35 @@ impl Server {
                 self.answer(address, Kind::Response, &json!({}));
                 Ok(())
             }
+            Request::Cancel { exec_id } => {
+                let cancelled = self.cancel_exec(&exec_id)?;
+                self.answer(address, Kind::Response, &json!({ "cancelled": cancelled }));
+                Ok(())
+            }
+            Request::Shells {} => {
+                let shells = self.list_shells();
+                self.answer(address, Kind::Response, &json!({ "shells": shells }));
+                Ok(())
+            }
+            Request::CloseShell { shell } => {
+                self.close_shell(&shell)?;
+                self.answer(address, Kind::Response, &json!({}));
+                Ok(())
+            }
             Request::Dial { port } => self.dial(address, port),
             Request::Ping {} => {
-                let answer = json!({
+                let mut answer = json!({
                     "uptime_ms": self.booted.elapsed().as_millis() as u64,
                     "rss_bytes": crate::probe::resident_bytes(),
-                    "shell": self.shell.kind(),
+                    "shell": self.shells.kind(),
                     "tracking": self.tracker.name(),
                     "disk_used_bytes": crate::probe::used_bytes(&self.options.workdir),
                 });
+                if let Some(guest) = &self.options.guest {
+                    answer["memory_bytes"] = guest.memory_bytes().into();
+                    answer["pids"] = guest.pids().into();
+                    answer["oom_kills"] = guest.kills().into();
+                }
                 self.answer(address, Kind::Response, &answer);
                 Ok(())
             }
@@ -143,6 +163,8 @@ impl Server {
             request,
             FileRequest::Read { .. }
                 | FileRequest::Write { .. }
+                | FileRequest::Append { .. }
+                | FileRequest::Copy { .. }
                 | FileRequest::TarIn { .. }
                 | FileRequest::TarOut { .. }
         );

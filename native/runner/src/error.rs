@@ -33,17 +33,48 @@ impl Failure {
 
 fn code_of(error: &io::Error) -> &'static str {
     match error.raw_os_error().unwrap_or(0) {
-        libc::ENOENT => "not_found",
+        libc::ENOENT | libc::ESRCH | libc::ENODATA => "not_found",
         libc::EEXIST | libc::ENOTEMPTY => "exists",
         libc::EISDIR => "is_directory",
         libc::ENOTDIR => "not_directory",
         libc::EACCES | libc::EPERM | libc::EROFS => "permission",
         libc::ENOSPC | libc::EDQUOT => "no_space",
-        libc::EFBIG | libc::ENAMETOOLONG => "too_large",
+        libc::EFBIG | libc::ENAMETOOLONG | libc::E2BIG | libc::EOVERFLOW => "too_large",
         libc::ELOOP => "loop",
         libc::EBUSY | libc::ETXTBSY => "busy",
         libc::ECONNREFUSED => "refused",
-        libc::EINVAL => "invalid",
+        libc::EINVAL | libc::EXDEV | libc::EBADF | libc::EILSEQ | libc::ERANGE | libc::ENOEXEC => {
+            "invalid"
+        }
+        // What can be opened or read like a file, and is none.
+        libc::ENXIO | libc::ENODEV | libc::ENOTTY | libc::ESPIPE => "not_regular",
+        // The sandbox has used up what its limits give it.
+        libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::EMLINK => "too_many",
+        libc::EOPNOTSUPP | libc::ENOSYS => "unsupported",
         _ => "io",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_that_a_request_can_cause_has_a_code_of_its_own() {
+        let cases = [
+            (libc::ENOENT, "not_found"),
+            (libc::EXDEV, "invalid"),
+            (libc::ENXIO, "not_regular"),
+            (libc::ENODEV, "not_regular"),
+            (libc::ESPIPE, "not_regular"),
+            (libc::EMFILE, "too_many"),
+            (libc::ENOMEM, "too_many"),
+            (libc::E2BIG, "too_large"),
+            (libc::EOPNOTSUPP, "unsupported"),
+            (libc::EIO, "io"),
+        ];
+        for (errno, code) in cases {
+            assert_eq!(code_of(&io::Error::from_raw_os_error(errno)), code);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::message::{ExecEnd, ExecListing, ExecRequest, Mode, Until};
 use crate::proc_tree;
+use crate::shell::ShellId;
 use crate::spool::Spool;
 use crate::tracker::Group;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -58,13 +59,19 @@ impl State {
 #[derive(Clone, Copy)]
 pub struct Ending {
     pub reason: &'static str,
+    /// The signal that somebody asked for, when that is the reason.
+    pub signal: i32,
     pub step: EndingStep,
+    /// When it came to this step.
+    pub since: Instant,
     /// When the next, harder step is due.
     pub next_at: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum EndingStep {
+    /// Somebody's signal is on its way; nothing harder follows.
+    Signalled,
     Interrupted,
     Killed,
     ShellKilled,
@@ -80,6 +87,8 @@ pub struct Stdin {
     pub stale: usize,
     /// The command holds its end; what is put into the pipe before that could be lost.
     pub taken: bool,
+    /// The last byte that came does not end a line.
+    pub mid_line: bool,
     /// Close when the queue is empty.
     pub closing: bool,
     pub source: Option<Address>,
@@ -89,6 +98,8 @@ pub struct Stdin {
 pub struct Exec {
     pub request: ExecRequest,
     pub command: Vec<u8>,
+    /// The shell that runs it, unless it is a process of its own.
+    pub shell: Option<ShellId>,
     pub state: State,
     pub pid: i32,
     pub created: Instant,
@@ -113,6 +124,16 @@ pub struct Exec {
     pub announced: bool,
     pub oom_kills_before: u64,
     pub shell_restarted: bool,
+    /// Its stdin and output are a terminal.
+    pub on_terminal: bool,
+    /// A shell could not take it, so that another got it; this happens once.
+    pub retried: bool,
+    /// What it says from now on is not recorded: it was killed.
+    pub muted: bool,
+    /// bash has met an end of input within `$(`, after which its memory is not sound.
+    pub unsound: bool,
+    /// Processes that got the signal which is to end it.
+    pub signalled: Vec<i32>,
     pub end: Option<ExecEnd>,
 }
 
@@ -122,6 +143,7 @@ impl Exec {
         Exec {
             request,
             command,
+            shell: None,
             state: State::Queued,
             pid: 0,
             created: now,
@@ -141,6 +163,11 @@ impl Exec {
             announced: false,
             oom_kills_before: 0,
             shell_restarted: false,
+            on_terminal: false,
+            retried: false,
+            muted: false,
+            unsound: false,
+            signalled: Vec::new(),
             end: None,
         }
     }

@@ -2,10 +2,11 @@
 
 use crate::connection::OUT_BUSY;
 use crate::error::Failure;
-use crate::exec::{Address, Serial};
+use crate::exec::{Address, Serial, State};
 use crate::frame::{self, INITIAL_CREDIT, Kind};
 use crate::message::Until;
 use crate::server::Server;
+use crate::shell_command;
 use crate::spool::PIECE;
 use crate::sys;
 use crate::token::Token;
@@ -75,14 +76,26 @@ impl Server {
                         exec.output[which as usize] = None;
                     }
                     Ok(n) => {
-                        exec.spool.append(descriptor, &buffer[..n]);
+                        // A shell that is interrupted begins a new line.
+                        let of_shell =
+                            exec.ending.is_some() && exec.in_shell() && buffer[..n] == *b"\n";
+                        if exec.in_shell() && shell_command::is_unsound(&buffer[..n]) {
+                            exec.unsound = true;
+                        }
+                        if !exec.muted && !of_shell {
+                            exec.spool.append(descriptor, &buffer[..n]);
+                        }
                         exec.last_output = now;
                         limit -= n;
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // A terminal whose last user has left answers with an error.
+                    // A terminal whose last user has left answers with an error. A process on its
+                    // way out has left it too, and would die of our closing it.
                     Err(_) => {
                         self.epoll.remove(fd);
+                        if exec.on_terminal && exec.state != State::Done {
+                            break;
+                        }
                         exec.output[which as usize] = None;
                     }
                 }

@@ -6,14 +6,17 @@ use crate::exec::{Address, Exec, Reader};
 use crate::frame::{INITIAL_CREDIT, Kind};
 use crate::message::{AttachRequest, ExecRequest, Mode, Until};
 use crate::server::Server;
+use crate::shells::{is_shell_name, shell_name};
+use crate::user;
 use serde_json::json;
 use std::collections::VecDeque;
 
 const MAX_COMMAND_BYTES: usize = 1 << 20;
 
 impl Server {
-    pub fn take_exec(&mut self, address: Address, request: ExecRequest) -> Result<(), Failure> {
+    pub fn take_exec(&mut self, address: Address, mut request: ExecRequest) -> Result<(), Failure> {
         validate(&request, self.options.allow_user)?;
+        request.ids = request.user.as_deref().map(user::resolve).transpose()?;
         if self.execs.find(&request.exec_id).is_some() {
             let attach = AttachRequest {
                 exec_id: request.exec_id,
@@ -38,16 +41,19 @@ impl Server {
     pub fn begin_exec(&mut self, address: Address, request: ExecRequest, command: Vec<u8>) {
         let in_shell = request.mode == Mode::Shell;
         let stdin = request.stdin;
+        let shell = match in_shell.then(|| self.shell_for(&request)).transpose() {
+            Ok(shell) => shell,
+            Err(failure) => return self.answer(address, Kind::Error, &failure),
+        };
         let mut exec = Exec::new(request, command);
+        exec.shell = shell;
         exec.readers.push(reader(address, 0, Until::Done));
         exec.stdin.source = stdin.then_some(address);
         let serial = self.execs.insert(exec);
         self.open(address, Stream::Exec { serial, stdin });
-        if in_shell {
-            self.shell.enqueue(serial);
-            self.run_next_in_shell();
-        } else {
-            self.start_process(serial);
+        match shell {
+            Some(shell) => self.enqueue_in_shell(shell, serial),
+            None => self.start_process(serial),
         }
     }
 
@@ -178,11 +184,20 @@ fn validate(request: &ExecRequest, allow_user: bool) -> Result<(), Failure> {
             if request.cmd_bytes > MAX_COMMAND_BYTES {
                 return Err(Failure::new("too_large", "the command is over 1 MiB"));
             }
-            if request.user.is_some() || request.pty.is_some() || !request.argv.is_empty() {
-                return Err(Failure::invalid("user, pty and argv are for processes"));
+            if !is_shell_name(shell_name(request)) {
+                return Err(Failure::invalid(
+                    "a shell's name must be 1 to 64 letters, digits, _, . or -, \
+                     and begin with a letter or digit",
+                ));
+            }
+            if request.user.is_some() || !request.argv.is_empty() {
+                return Err(Failure::invalid("user and argv are for processes"));
             }
         }
         Mode::Process => {
+            if request.shell.is_some() {
+                return Err(Failure::invalid("shell is for commands of the shell"));
+            }
             if request.argv.is_empty() || request.argv[0].is_empty() {
                 return Err(Failure::invalid("argv must name a program"));
             }

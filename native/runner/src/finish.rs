@@ -1,7 +1,7 @@
 //! The end of a command: what is still in its pipes, its result, and when it is forgotten.
 
 use crate::error::Failure;
-use crate::exec::{Serial, State};
+use crate::exec::{Ending, EndingStep, Serial, State};
 use crate::frame::Kind;
 use crate::message::ExecEnd;
 use crate::server::Server;
@@ -16,17 +16,22 @@ pub struct Outcome {
     pub cwd: Option<String>,
 }
 
+/// What a shell says of a command that was interrupted.
+const INTERRUPTED: i32 = 128 + libc::SIGINT;
+pub const CANCELLED_EXIT_CODE: i32 = INTERRUPTED;
+
 const TERMINAL_TRIES: u32 = 10;
+const QUIET_LOOKS: u32 = 2;
 const TERMINAL_BYTES: usize = 256 * 1024;
 
 impl Server {
     /// The command has ended: takes what is in its pipes and answers its readers.
     pub fn finish(&mut self, serial: Serial, outcome: Outcome) {
-        if self
-            .execs
-            .get(serial)
-            .is_some_and(|exec| exec.request.pty.is_some())
-        {
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        exec.state = State::Done;
+        if exec.on_terminal {
             self.drain_terminal(serial);
         }
         for which in [0, 1] {
@@ -47,30 +52,41 @@ impl Server {
         };
         let starved = oom_kills > exec.oom_kills_before;
         let (end_reason, exit_code) = match &exec.ending {
-            Some(ending) if ending.reason == "killed" => ("killed", outcome.exit_code),
+            Some(ending) if ending.reason == "killed" => killed_by(ending, outcome.exit_code),
+            Some(ending) if ending.reason == "cancelled" => ("cancelled", CANCELLED_EXIT_CODE),
             Some(ending) => (ending.reason, 124),
             None if starved => ("oom", outcome.exit_code),
             None if outcome.signal.is_some() => ("killed", outcome.exit_code),
             None => ("exited", outcome.exit_code),
         };
         exec.spool.mark_done();
-        exec.state = State::Done;
         exec.command = Vec::new();
         exec.stdin.queue.clear();
         if let Some(fd) = exec.stdin.fd.take() {
             self.epoll.remove(fd.as_raw_fd());
         }
+        let lasting_terminal = exec.on_terminal && exec.shell.is_some();
+        let output_open = !lasting_terminal
+            && exec
+                .output
+                .iter()
+                .flatten()
+                .any(|fd| sys::more_can_come(fd.as_raw_fd()));
         exec.end = Some(ExecEnd {
             exec_id: exec.request.exec_id.clone(),
             end_reason,
             exit_code,
-            signal: outcome.signal,
+            signal: match &exec.ending {
+                Some(ending) if end_reason == "killed" => Some(ending.signal),
+                _ => outcome.signal,
+            },
             cwd: outcome.cwd,
             duration_ms: Instant::now().duration_since(exec.started).as_millis() as u64,
             stdout_bytes: exec.spool.stdout_bytes,
             stderr_bytes: exec.spool.stderr_bytes,
             dropped_bytes: exec.spool.dropped,
             shell_restarted: exec.shell_restarted,
+            output_open,
         });
         if exec.output_paused {
             exec.output_paused = false;
@@ -85,6 +101,7 @@ impl Server {
     /// What was written to a terminal reaches its other side a moment later, and nothing tells
     /// how much is on the way: it is read until it ends or stays quiet.
     fn drain_terminal(&mut self, serial: Serial) {
+        let mut quiet = 0;
         for _ in 0..TERMINAL_TRIES {
             let before = self.execs.get(serial).map_or(0, |exec| exec.spool.end());
             self.read_output(serial, 0, TERMINAL_BYTES);
@@ -92,6 +109,14 @@ impl Server {
                 return;
             };
             if exec.output[0].is_none() || exec.spool.end() - before >= TERMINAL_BYTES as u64 {
+                return;
+            }
+            // A shell's own end says nothing of its terminal, which stays open.
+            quiet = match exec.spool.end() == before && exec.shell.is_some() {
+                true => quiet + 1,
+                false => 0,
+            };
+            if quiet == QUIET_LOOKS {
                 return;
             }
             crate::reap::pause_ms(2);
@@ -127,5 +152,16 @@ impl Server {
         if over {
             self.execs.remove(serial);
         }
+    }
+}
+
+/// A command that took a signal in its own way and went on to its end has exited.
+fn killed_by(ending: &Ending, exit_code: i32) -> (&'static str, i32) {
+    let by_signal = 128 + ending.signal;
+    match exit_code {
+        _ if ending.step != EndingStep::Signalled => ("killed", by_signal),
+        INTERRUPTED => ("killed", by_signal),
+        code if code == by_signal => ("killed", by_signal),
+        code => ("exited", code),
     }
 }

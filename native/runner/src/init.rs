@@ -1,9 +1,11 @@
 //! Becoming PID 1: taking over what was handed in, then serving until told to stop.
 
 use crate::capabilities;
+use crate::guest_cgroup::GuestCgroup;
 use crate::run_dir::RunDir;
 use crate::server::{Options, Server};
 use crate::sys;
+use crate::user::is_mapped;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -20,6 +22,10 @@ pub struct Arguments {
     pub socket: Option<PathBuf>,
     pub cgroup_fd: Option<RawFd>,
     pub memory_fd: Option<RawFd>,
+    /// Where a kernel of the sandbox's own has its cgroups, and the limits to keep there.
+    pub guest_cgroups: Option<PathBuf>,
+    pub guest_pids: Option<u64>,
+    pub guest_memory: Option<u64>,
     pub user: Option<(u32, u32)>,
     pub allow_user: bool,
     pub workdir: Option<String>,
@@ -40,10 +46,14 @@ impl Arguments {
             }
             let value = rest.next().ok_or(format!("{name} needs a value"))?;
             let number = || value.parse().map_err(|_| format!("{name}: bad number"));
+            let limit = || value.parse().map_err(|_| format!("{name}: bad number"));
             match name.as_str() {
                 "--listen-fd" => parsed.listen_fd = Some(number()?),
                 "--cgroup-fd" => parsed.cgroup_fd = Some(number()?),
                 "--memory-fd" => parsed.memory_fd = Some(number()?),
+                "--guest-cgroups" => parsed.guest_cgroups = Some(value.into()),
+                "--guest-pids" => parsed.guest_pids = Some(limit()?),
+                "--guest-memory" => parsed.guest_memory = Some(limit()?),
                 "--listen" => parsed.socket = Some(value.into()),
                 "--run-dir" => parsed.run_dir = Some(value.into()),
                 "--own" => parsed.owned.push(value.into()),
@@ -66,7 +76,12 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
     let run_dir = RunDir::prepare(arguments.run_dir.as_deref())?;
     let listener = match arguments.listen_fd {
         Some(fd) => inherited(fd)?,
-        None => bind(&arguments.socket.unwrap_or_else(|| DEFAULT_SOCKET.into()))?,
+        None => bind(
+            &arguments
+                .socket
+                .clone()
+                .unwrap_or_else(|| DEFAULT_SOCKET.into()),
+        )?,
     };
     // SAFETY: plain system calls.
     let own = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -80,10 +95,18 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
     if uid != own.0 {
         give_away(&arguments.owned, uid, gid)?;
     }
+    // Before the first thread is started: one that does not block these signals would swallow them.
+    let signals = sys::signal_fd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    let guest = guest_cgroup(&arguments)?;
+    let cgroup_dir = match &guest {
+        Some(guest) => Some(guest.directory()?),
+        None => arguments.cgroup_fd.and_then(inherited_directory),
+    };
     let options = Options {
         listener,
         open_files: sys::raise_open_files(),
-        cgroup_dir: arguments.cgroup_fd.and_then(inherited_directory),
+        cgroup_dir,
+        guest,
         memory_events: arguments.memory_fd.and_then(|fd| inherited(fd).ok()),
         uid,
         gid,
@@ -91,7 +114,6 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
         workdir: arguments.workdir.unwrap_or_else(|| "/workspace".into()),
         env: std::env::vars().collect(),
     };
-    let signals = sys::signal_fd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     let mut server = Server::new(options, run_dir, signals)?;
     // Nobody has to read it.
     let _ = sys::write(1, b"{\"type\":\"ready\",\"ready\":true}\n");
@@ -99,16 +121,19 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
     server.run()
 }
 
-/// Whether the user namespace has this id: each line of the map is first, outside, count.
-fn is_mapped(map: &str, id: u32) -> bool {
-    let text = fs::read_to_string(map).unwrap_or_default();
-    text.lines().any(|line| {
-        let numbers: Vec<u64> = line
-            .split_whitespace()
-            .filter_map(|number| number.parse().ok())
-            .collect();
-        matches!(numbers[..], [first, _, count] if (first..first + count).contains(&u64::from(id)))
-    })
+/// Fails, and the sandbox with it, when a limit cannot be kept.
+fn guest_cgroup(arguments: &Arguments) -> io::Result<Option<GuestCgroup>> {
+    let Some(mount) = &arguments.guest_cgroups else {
+        return Ok(None);
+    };
+    let guest = GuestCgroup::open(mount)?;
+    if let Some(most) = arguments.guest_pids {
+        guest.limit_pids(most)?;
+    }
+    if let Some(most) = arguments.guest_memory {
+        guest.limit_memory(most)?;
+    }
+    Ok(Some(guest))
 }
 
 fn harden() {

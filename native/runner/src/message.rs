@@ -35,6 +35,14 @@ pub enum Request {
     Forget {
         exec_id: String,
     },
+    /// Ends a command as a timeout does.
+    Cancel {
+        exec_id: String,
+    },
+    Shells {},
+    CloseShell {
+        shell: String,
+    },
     Dial {
         port: u16,
     },
@@ -47,6 +55,8 @@ pub enum Request {
 pub struct ExecRequest {
     pub exec_id: String,
     pub mode: Mode,
+    /// Which shell runs the command; `None` is the default one.
+    pub shell: Option<String>,
     #[serde(default)]
     pub cmd_bytes: usize,
     #[serde(default)]
@@ -55,6 +65,9 @@ pub struct ExecRequest {
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     pub user: Option<String>,
+    /// What `user` stands for.
+    #[serde(skip)]
+    pub ids: Option<(u32, u32)>,
     #[serde(default)]
     pub stdin: bool,
     pub pty: Option<TerminalSize>,
@@ -98,62 +111,104 @@ pub enum Until {
     Closed,
 }
 
+/// A path as text, or as base64 of its bytes when they are no text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub enum WirePath {
+    Text(String),
+    Raw { raw: String },
+}
+
+/// What becomes of entries that the code user may not read.
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUnreadable {
+    #[default]
+    Fail,
+    Skip,
+}
+
 #[derive(Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum FileRequest {
     Stat {
-        path: String,
+        path: WirePath,
+        #[serde(default)]
+        follow: bool,
+    },
+    Realpath {
+        path: WirePath,
     },
     Read {
-        path: String,
+        path: WirePath,
         #[serde(default)]
         offset: u64,
         length: Option<u64>,
     },
     Write {
-        path: String,
+        path: WirePath,
         mode: Option<u32>,
         #[serde(default = "yes")]
         overwrite: bool,
         #[serde(default = "yes")]
         parents: bool,
+        if_version: Option<String>,
+    },
+    Append {
+        path: WirePath,
+        mode: Option<u32>,
+        #[serde(default = "yes")]
+        parents: bool,
+        if_version: Option<String>,
     },
     List {
-        path: String,
+        path: WirePath,
         #[serde(default)]
         recursive: bool,
         limit: Option<usize>,
         cursor: Option<String>,
     },
     Mkdir {
-        path: String,
+        path: WirePath,
         mode: Option<u32>,
         #[serde(default)]
         parents: bool,
     },
     Move {
-        from: String,
-        to: String,
+        from: WirePath,
+        to: WirePath,
         #[serde(default)]
         overwrite: bool,
     },
+    Copy {
+        from: WirePath,
+        to: WirePath,
+        #[serde(default)]
+        overwrite: bool,
+        #[serde(default)]
+        recursive: bool,
+    },
     Remove {
-        path: String,
+        path: WirePath,
         #[serde(default)]
         recursive: bool,
     },
     Watch {
-        path: String,
+        path: WirePath,
         #[serde(default)]
         recursive: bool,
     },
     TarIn {
-        path: String,
+        path: WirePath,
         max_bytes: Option<u64>,
         max_entries: Option<u64>,
     },
     TarOut {
-        path: String,
+        path: WirePath,
+        #[serde(default)]
+        exclude: Vec<String>,
+        #[serde(default)]
+        on_unreadable: OnUnreadable,
     },
 }
 
@@ -175,6 +230,7 @@ pub struct ExecEnd {
     pub stderr_bytes: u64,
     pub dropped_bytes: u64,
     pub shell_restarted: bool,
+    pub output_open: bool,
 }
 
 #[derive(Serialize)]
@@ -192,6 +248,16 @@ pub struct ExecListing {
 }
 
 #[derive(Serialize)]
+pub struct ShellListing {
+    pub name: String,
+    pub kind: &'static str,
+    pub cwd: String,
+    pub busy: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exec_id: Option<String>,
+}
+
+#[derive(Serialize)]
 pub struct Entry {
     pub path: String,
     pub name: String,
@@ -206,4 +272,8 @@ pub struct Entry {
     pub target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_path: Option<String>,
+    pub version: String,
+    /// A directory whose entries are missing from a recursive list.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unreadable: bool,
 }

@@ -2,6 +2,7 @@
 
 use crate::sys;
 use serde_json::{Value, json};
+use std::fmt::Display;
 use std::fs;
 use std::io;
 
@@ -45,6 +46,7 @@ pub fn run() -> Value {
                 )
             }
         }),
+        "pids_max": pids_max().unwrap_or_default(),
         "kill_init": attempt(|| {
             // SAFETY: signal 0 only asks whether one could be sent.
             unsafe { libc::kill(1, 0) }
@@ -54,7 +56,12 @@ pub fn run() -> Value {
 
 /// This process's resident memory.
 pub fn resident_bytes() -> u64 {
-    let pages: u64 = fs::read_to_string("/proc/self/statm")
+    resident_bytes_of("self")
+}
+
+/// The resident memory of a process, by its name in /proc.
+pub fn resident_bytes_of(process: impl Display) -> u64 {
+    let pages: u64 = fs::read_to_string(format!("/proc/{process}/statm"))
         .ok()
         .and_then(|text| text.split(' ').nth(1)?.parse().ok())
         .unwrap_or(0);
@@ -68,6 +75,15 @@ fn kernel_release() -> String {
         .unwrap_or_default()
         .trim()
         .to_string()
+}
+
+/// What the own cgroup says, where the sandbox's own kernel shows it.
+fn pids_max() -> Option<String> {
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let below = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let group = below.split('/').next()?;
+    let limit = fs::read_to_string(format!("/run/cgroup/{group}/pids.max")).ok()?;
+    Some(limit.trim().to_string())
 }
 
 fn interfaces() -> Vec<String> {

@@ -137,6 +137,14 @@ fn stat(pid: i32) -> Option<Process> {
     })
 }
 
+/// Whether a process waits for something to happen.
+pub fn is_asleep(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| {
+        let state = text.iter().rposition(|b| *b == b')').map(|at| at + 2);
+        state.and_then(|at| text.get(at)) == Some(&b'S')
+    })
+}
+
 fn marker_of(pid: i32) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let prefix = format!("{MARKER}=");

@@ -235,14 +235,31 @@ pub fn open_terminal(rows: u16, cols: u16, uid: u32, gid: u32) -> io::Result<(Ow
         let unlock: libc::c_int = 0;
         // SAFETY: TIOCSPTLCK reads one int.
         sys::check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &unlock) })?;
-        let mut number: libc::c_uint = 0;
-        // SAFETY: TIOCGPTN writes one unsigned int.
-        sys::check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTN, &mut number) })?;
+        let number = terminal_number(master.as_raw_fd())?;
         let name = sys::c_string(format!("/dev/pts/{number}"))?;
         let slave = sys::open(&name, libc::O_RDWR | libc::O_NOCTTY, 0)?;
         resize_terminal(master.as_raw_fd(), rows, cols)?;
         Ok((master, slave))
     })
+}
+
+/// Which of /dev/pts belongs to this master.
+pub fn terminal_number(master: RawFd) -> io::Result<u32> {
+    let mut number: libc::c_uint = 0;
+    // SAFETY: TIOCGPTN writes one unsigned int.
+    sys::check(unsafe { libc::ioctl(master, libc::TIOCGPTN, &mut number) })?;
+    Ok(number)
+}
+
+/// The character that stands for the end of input on this terminal.
+pub fn end_of_input(master: RawFd) -> u8 {
+    // SAFETY: an all-zero termios is a valid value to be overwritten.
+    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: settings is valid for writing.
+    match unsafe { libc::tcgetattr(master, &mut settings) } {
+        0 => settings.c_cc[libc::VEOF],
+        _ => 4,
+    }
 }
 
 pub fn resize_terminal(master: RawFd, rows: u16, cols: u16) -> io::Result<()> {

@@ -38,8 +38,8 @@ impl Server {
             } else {
                 (libc::WEXITSTATUS(status), None)
             };
-            if self.shell.pid() == Some(pid) {
-                self.shell_ended(exit_code, signal);
+            if let Some(shell) = self.shells.of_pid(pid) {
+                self.shell_ended(shell, exit_code, signal);
             } else if let Some(serial) = self.process_of(pid) {
                 // One that never became its program has said why.
                 self.take_launch(serial);
@@ -86,7 +86,7 @@ impl Server {
             .iter()
             .filter(|(_, exec)| exec.state == State::Running && exec.pid > 1)
             .map(|(_, exec)| exec.pid)
-            .chain(self.shell.pid())
+            .chain(self.shells.pids())
             .collect();
         for pid in running {
             let _ = sys::kill(-pid, libc::SIGKILL);

@@ -4,9 +4,11 @@ use crate::connection::{Connection, OUT_BUSY, Stream};
 use crate::dial::Dial;
 use crate::exec::{Address, ExecTable};
 use crate::frame::{self, Kind};
+use crate::guest_cgroup::GuestCgroup;
 use crate::message::ServerHello;
+use crate::openings::Openings;
 use crate::run_dir::RunDir;
-use crate::shell::ShellState;
+use crate::shells::Shells;
 use crate::sys::{self, Epoll};
 use crate::token::Token;
 use crate::tracker::Tracker;
@@ -29,6 +31,8 @@ pub struct Options {
     /// What commands may have; the runner itself holds pipes of them all.
     pub open_files: libc::rlimit,
     pub cgroup_dir: Option<OwnedFd>,
+    /// Of a kernel of the sandbox's own.
+    pub guest: Option<GuestCgroup>,
     /// Tells how often the kernel has killed for want of memory.
     pub memory_events: Option<OwnedFd>,
     pub uid: u32,
@@ -48,7 +52,8 @@ pub struct Server {
     pub connections: HashMap<u32, Connection>,
     next_connection: u32,
     pub execs: ExecTable,
-    pub shell: ShellState,
+    pub shells: Shells,
+    pub openings: Openings,
     pub tracker: Tracker,
     pub outbox: Arc<Outbox>,
     /// For work that is soon done.
@@ -78,8 +83,11 @@ impl Server {
             libc::EPOLLIN,
             Token::Wake.pack(),
         )?;
+        let openings = Openings::new()?;
+        epoll.add(openings.fd(), libc::EPOLLIN, Token::Openings.pack())?;
         Ok(Server {
-            shell: ShellState::new(&options),
+            shells: Shells::default(),
+            openings,
             tracker: Tracker::new(options.cgroup_dir.take(), options.uid, options.gid),
             quick: Pool::new(options.uid, options.gid, 4),
             streaming: Pool::new(options.uid, options.gid, 32),
@@ -123,12 +131,13 @@ impl Server {
             Token::Listener => self.accept(),
             Token::Signals => self.take_signals(),
             Token::Wake => self.forward_parcels(),
-            Token::Report => self.take_reports(),
+            Token::Report(shell) => self.take_reports(shell),
             Token::Connection(id) => self.serve_connection(id, ready),
             Token::Output(serial, which) => self.take_output(serial, which),
             Token::Stdin(serial) => self.feed_stdin(serial),
             Token::Dial(id) => self.serve_dial(id, ready),
             Token::Launch(serial) => self.take_launch(serial),
+            Token::Openings => self.take_openings(),
         }
     }
 
@@ -342,8 +351,19 @@ impl Server {
         }
     }
 
+    /// As `oom_kills`, for a command that is about to begin.
+    pub fn oom_kills_before(&self) -> u64 {
+        if let Some(guest) = &self.options.guest {
+            guest.watch_closely();
+        }
+        self.oom_kills()
+    }
+
     /// How often the kernel has killed a process of this sandbox for want of memory.
     pub fn oom_kills(&self) -> u64 {
+        if let Some(guest) = &self.options.guest {
+            return guest.kills();
+        }
         let text = match &self.options.memory_events {
             Some(events) => {
                 let mut text = [0u8; 1024];

@@ -21,7 +21,7 @@ struct Plumbing {
 
 impl Server {
     pub fn start_process(&mut self, serial: Serial) {
-        let oom_kills = self.oom_kills();
+        let oom_kills = self.oom_kills_before();
         let now = self.now();
         let group = self.tracker.begin();
         if let Some(exec) = self.execs.get_mut(serial) {
@@ -68,7 +68,7 @@ impl Server {
         let Some(exec) = self.execs.get_mut(serial) else {
             return Ok(());
         };
-        let (run_uid, run_gid) = user(&exec.request, uid, gid)?;
+        let (run_uid, run_gid) = exec.request.ids.unwrap_or((uid, gid));
         let plumbing = plumb(&exec.request, run_uid, run_gid)?;
         let mut env = self.options.env.clone();
         if tracking == "processes" {
@@ -102,6 +102,7 @@ impl Server {
         exec.output = plumbing.output;
         exec.stdin.fd = plumbing.stdin;
         exec.stdin.taken = true;
+        exec.on_terminal = exec.request.pty.is_some();
         Ok(())
     }
 
@@ -139,25 +140,6 @@ impl Server {
 fn set(env: &mut Vec<(String, String)>, name: &str, value: &str) {
     env.retain(|(existing, _)| existing != name);
     env.push((name.to_string(), value.to_string()));
-}
-
-/// `uid` or `uid:gid`; a gid that is not given equals the uid.
-fn user(request: &ExecRequest, uid: u32, gid: u32) -> io::Result<(u32, u32)> {
-    let Some(user) = &request.user else {
-        return Ok((uid, gid));
-    };
-    let number = |text: &str| {
-        text.parse::<u32>().map_err(|_| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "user must be uid or uid:gid in numbers",
-            )
-        })
-    };
-    match user.split_once(':') {
-        Some((uid, gid)) => Ok((number(uid)?, number(gid)?)),
-        None => Ok((number(user)?, number(user)?)),
-    }
 }
 
 fn plumb(request: &ExecRequest, uid: u32, gid: u32) -> io::Result<Plumbing> {

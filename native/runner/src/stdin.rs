@@ -1,6 +1,7 @@
 //! A command's input, as its writer sends it and the command takes it.
 
 use crate::exec::{Address, Serial, State};
+use crate::process;
 use crate::server::Server;
 use crate::sys;
 use crate::token::Token;
@@ -23,6 +24,7 @@ impl Server {
             return;
         }
         exec.stdin.waiting += length;
+        exec.stdin.mid_line = data.last().is_some_and(|last| *last != b'\n');
         exec.stdin.queue.push_back(data);
         self.feed_stdin(serial);
     }
@@ -32,9 +34,12 @@ impl Server {
             && !exec.stdin.closing
         {
             exec.stdin.closing = true;
-            if exec.request.pty.is_some() {
-                // The end of input on a terminal is a character.
-                exec.stdin.queue.push_back(vec![4]);
+            if let (true, Some(terminal)) = (exec.on_terminal, &exec.output[0]) {
+                // The end of input on a terminal is a character; on a line that was begun, the
+                // first one only hands over what there is of it.
+                let end = process::end_of_input(terminal.as_raw_fd());
+                let characters = if exec.stdin.mid_line { 2 } else { 1 };
+                exec.stdin.queue.push_back(vec![end; characters]);
             }
         }
         self.feed_stdin(serial);
@@ -75,7 +80,9 @@ impl Server {
                 }
             }
         }
-        stdin.waiting -= written.min(stdin.waiting);
+        // Characters that the runner adds itself are nobody's to get credit for.
+        let written = written.min(stdin.waiting);
+        stdin.waiting -= written;
         let token = Token::Stdin(serial).pack();
         if blocked && !stdin.watched {
             stdin.watched = self.epoll.add(fd, libc::EPOLLOUT, token).is_ok();

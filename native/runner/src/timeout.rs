@@ -2,9 +2,10 @@
 
 use crate::error::Failure;
 use crate::exec::{Ending, EndingStep, Exec, Serial, State};
-use crate::finish::Outcome;
+use crate::finish::{CANCELLED_EXIT_CODE, Outcome};
 use crate::proc_tree::Origin;
 use crate::server::Server;
+use crate::shell::{START_TIME, ShellState};
 use crate::sys;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,13 @@ const ENDING_SIGNALS: [i32; 5] = [
 const GRACE: Duration = Duration::from_millis(500);
 /// A longer wait is cut, so that a freeze in it can be told from time that passed.
 const MAX_WAIT_MS: u128 = 500;
+/// More than the pipes of a command can hold.
+const MUTED_BYTES: usize = 4 << 20;
+/// How often shells are looked after.
+const CHECK_INTERVAL: Duration = Duration::from_millis(400);
+/// How often a shell is interrupted until it gives up the rest of its line. It takes no notice
+/// while it waits for a program.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(10);
 /// How often a kill is repeated that had no effect yet.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -34,6 +42,7 @@ impl Server {
             .filter_map(|(_, exec)| next_deadline(exec))
             .min();
         match next {
+            None if self.shells.are_busy() => MAX_WAIT_MS as i32,
             None => -1,
             // Rounded up, so that the loop does not spin in the last millisecond.
             Some(at) => at
@@ -46,6 +55,7 @@ impl Server {
 
     pub fn run_timeouts(&mut self) {
         let now = self.now();
+        self.check_shells(now);
         let due: Vec<Serial> = self
             .execs
             .iter()
@@ -67,8 +77,54 @@ impl Server {
         }
     }
 
+    /// Looks after shells that take too long to start, or can no longer report.
+    fn check_shells(&mut self, now: Instant) {
+        let due = |at: Instant| now.saturating_duration_since(at) >= CHECK_INTERVAL;
+        if !self.shells.are_busy() || !self.shells.checked_at.is_none_or(due) {
+            return;
+        }
+        self.shells.checked_at = Some(now);
+        for id in self.shells.ids() {
+            let Some(shell) = self.shells.get(id).and_then(|state| state.shell.as_ref()) else {
+                continue;
+            };
+            if shell.ready {
+                self.check_shell(id);
+            } else if now.saturating_duration_since(shell.started_at) > START_TIME {
+                self.give_up_start(id);
+            }
+        }
+    }
+
+    /// Ends a command as a timeout does; false when it had ended already.
+    pub fn cancel_exec(&mut self, exec_id: &str) -> Result<bool, Failure> {
+        let exec = self.find(exec_id)?;
+        let (state, ending) = (exec.state, exec.ending.is_some());
+        if let (false, Some(serial)) = (ending, self.execs.find(exec_id)) {
+            match state {
+                State::Queued => self.cancel_queued(serial),
+                State::Running => self.begin_ending(serial, "cancelled"),
+                State::Done => {}
+            }
+        }
+        Ok(state != State::Done)
+    }
+
+    /// A command that has not begun just ends.
+    pub fn cancel_queued(&mut self, serial: Serial) {
+        self.set_ending(serial, "cancelled", EndingStep::Killed, GRACE);
+        self.finish(
+            serial,
+            Outcome {
+                exit_code: CANCELLED_EXIT_CODE,
+                signal: None,
+                cwd: None,
+            },
+        );
+    }
+
     /// First a request to stop, which programs may use to tidy up.
-    fn begin_ending(&mut self, serial: Serial, reason: &'static str) {
+    pub fn begin_ending(&mut self, serial: Serial, reason: &'static str) {
         self.interrupt(serial);
         self.set_ending(serial, reason, EndingStep::Interrupted, GRACE);
     }
@@ -88,31 +144,122 @@ impl Server {
         let Some(exec) = self.execs.get(serial) else {
             return;
         };
-        let (Some(ending), in_shell) = (exec.ending, exec.in_shell()) else {
+        let (Some(ending), in_shell, pid) = (exec.ending, exec.in_shell(), exec.pid) else {
             return;
         };
         match ending.step {
+            EndingStep::Signalled => {
+                self.stop_line(serial);
+                // Ever more rarely: code that handles signals itself is not to drown in them.
+                let wait = self.now().saturating_duration_since(ending.since);
+                self.wait_with_ending(serial, wait.max(INTERRUPT_INTERVAL));
+            }
             EndingStep::Interrupted => self.kill_all(serial, ending.reason),
+            EndingStep::Killed if in_shell && ending.since + GRACE > self.now() => {
+                self.stop_line(serial);
+                self.wait_with_ending(serial, INTERRUPT_INTERVAL);
+            }
             // Only a shell that ignores the interrupt and loops gets here.
             EndingStep::Killed if in_shell => {
-                if let Some(pid) = self.shell.pid() {
-                    let _ = sys::kill(pid, libc::SIGKILL);
-                }
+                let _ = sys::kill(pid, libc::SIGKILL);
                 self.set_ending(serial, ending.reason, EndingStep::ShellKilled, AGAIN);
             }
             EndingStep::Killed | EndingStep::ShellKilled => self.kill_all(serial, ending.reason),
         }
     }
 
-    /// Everything that the command started, and nothing else.
+    /// Everything that the command started, and nothing else. Its shell does not go on with the
+    /// rest of the line: it stands still while its programs die, and is then interrupted.
     fn kill_all(&mut self, serial: Serial, reason: &'static str) {
-        if self.execs.get(serial).is_some_and(Exec::in_shell) {
-            self.move_shell();
+        let Some(exec) = self.execs.get(serial) else {
+            return;
+        };
+        let (shell, pid) = (exec.shell, exec.pid);
+        if let Some(shell) = shell {
+            let _ = sys::kill(pid, libc::SIGSTOP);
+            self.move_shell(shell);
         }
         if let Some((group, origin)) = self.group_and_origin(serial) {
             self.tracker.kill(group, &origin);
         }
-        self.set_ending(serial, reason, EndingStep::Killed, GRACE);
+        let wait = match shell {
+            None => GRACE,
+            Some(_) => {
+                // What was said before the kill counts, and nothing after it.
+                for which in [0, 1] {
+                    self.read_output(serial, which, MUTED_BYTES);
+                }
+                if let Some(exec) = self.execs.get_mut(serial) {
+                    exec.muted = true;
+                }
+                let _ = sys::kill(pid, libc::SIGINT);
+                let _ = sys::kill(pid, libc::SIGCONT);
+                INTERRUPT_INTERVAL
+            }
+        };
+        self.set_ending(serial, reason, EndingStep::Killed, wait);
+    }
+
+    /// Keeps the shell from going on with the rest of its line, and interrupts what it has
+    /// started since. While it waits for a program, a shell heeds an interrupt only when the
+    /// program dies of it too.
+    fn stop_line(&mut self, serial: Serial) {
+        let members = self.later_members(serial);
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        let _ = sys::kill(exec.pid, libc::SIGINT);
+        for pid in members {
+            if !exec.signalled.contains(&pid) {
+                exec.signalled.push(pid);
+                let _ = sys::kill(pid, libc::SIGINT);
+            } else if (exec.ending).is_some_and(|ending| ending.step == EndingStep::Killed) {
+                let _ = sys::kill(pid, libc::SIGKILL);
+            }
+        }
+    }
+
+    /// What the shell runs now, which may be another group than the command began in.
+    fn later_members(&self, serial: Serial) -> Vec<i32> {
+        let group = (self.execs.get(serial).and_then(|exec| exec.shell))
+            .and_then(|shell| self.shells.get(shell))
+            .and_then(ShellState::group);
+        match (group, self.origin(serial)) {
+            (Some(group), Some(origin)) => self.tracker.members(group, &origin),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Ends a command of the shell by a signal; tells how many processes got it.
+    fn end_by_signal(&mut self, serial: Serial, signal: i32) -> usize {
+        let Some((group, origin)) = self.group_and_origin(serial) else {
+            return 0;
+        };
+        let members = self.tracker.members(group, &origin);
+        let reached: Vec<i32> = match signal {
+            // After the command's processes, the shell might be at its prompt already, where some
+            // shells take an interrupt for the end.
+            libc::SIGINT => {
+                self.interrupt(serial);
+                members
+            }
+            _ => (members.into_iter())
+                .filter(|pid| sys::kill(*pid, signal).is_ok())
+                .collect(),
+        };
+        let count = reached.len().max(1);
+        if reached.is_empty() && signal != libc::SIGINT {
+            // The shell itself is busy: only an interrupt brings it back with its state.
+            self.interrupt(serial);
+        }
+        if let Some(exec) = self.execs.get_mut(serial) {
+            exec.signalled.extend(reached);
+        }
+        self.set_ending(serial, "killed", EndingStep::Signalled, INTERRUPT_INTERVAL);
+        if let Some(ending) = self.execs.get_mut(serial).and_then(|e| e.ending.as_mut()) {
+            ending.signal = signal;
+        }
+        count
     }
 
     fn set_ending(
@@ -122,13 +269,22 @@ impl Server {
         step: EndingStep,
         wait: Duration,
     ) {
-        let next_at = self.now() + wait;
+        let now = self.now();
         if let Some(exec) = self.execs.get_mut(serial) {
             exec.ending = Some(Ending {
                 reason,
+                signal: libc::SIGKILL,
                 step,
-                next_at,
+                since: now,
+                next_at: now + wait,
             });
+        }
+    }
+
+    fn wait_with_ending(&mut self, serial: Serial, wait: Duration) {
+        let next_at = self.now() + wait;
+        if let Some(ending) = self.execs.get_mut(serial).and_then(|e| e.ending.as_mut()) {
+            ending.next_at = next_at;
         }
     }
 
@@ -159,11 +315,13 @@ impl Server {
                 );
                 Ok(1)
             }
-            State::Running if in_shell && signal == libc::SIGINT => Ok(self.interrupt(serial)),
             State::Running if signal == libc::SIGKILL && (in_shell || tree) => {
                 let reached = self.members(serial).len();
                 self.kill_all(serial, "killed");
                 Ok(reached.max(1))
+            }
+            State::Running if in_shell && ENDING_SIGNALS.contains(&signal) => {
+                Ok(self.end_by_signal(serial, signal))
             }
             State::Running if !in_shell && !tree => {
                 Ok(usize::from(sys::kill(-pid, signal).is_ok()))
@@ -180,8 +338,11 @@ impl Server {
 
     /// True when the shell has moved on from the command's group.
     fn left_the_shell(&self, serial: Serial) -> bool {
-        let group = self.execs.get(serial).and_then(|exec| exec.group);
-        group.is_some() && group != self.shell.group()
+        let Some(exec) = self.execs.get(serial) else {
+            return false;
+        };
+        let shell = exec.shell.and_then(|shell| self.shells.get(shell));
+        exec.group.is_some() && exec.group != shell.and_then(ShellState::group)
     }
 
     fn members(&self, serial: Serial) -> Vec<i32> {
@@ -204,7 +365,7 @@ impl Server {
             .iter()
             .filter(|(other, exec)| *other != serial && exec.state == State::Running)
             .map(|(_, exec)| exec.pid)
-            .chain(self.shell.pid())
+            .chain(self.shells.pids())
             .filter(|pid| *pid != exec.pid);
         Some(Origin {
             exec_id: &exec.request.exec_id,

@@ -1,18 +1,20 @@
 //! What a watched descriptor is for, as the number that epoll gives back.
 
 use crate::exec::Serial;
+use crate::shell::ShellId;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Token {
     Listener,
     Signals,
     Wake,
-    Report,
+    Report(ShellId),
     Connection(u32),
     Output(Serial, u8),
     Stdin(Serial),
     Dial(u32),
     Launch(Serial),
+    Openings,
 }
 
 impl Token {
@@ -21,12 +23,13 @@ impl Token {
             Token::Listener => (0, 0, 0),
             Token::Signals => (1, 0, 0),
             Token::Wake => (2, 0, 0),
-            Token::Report => (3, 0, 0),
+            Token::Report(shell) => (3, shell, 0),
             Token::Connection(id) => (4, id, 0),
             Token::Output(serial, which) => (5, serial, which),
             Token::Stdin(serial) => (6, serial, 0),
             Token::Dial(id) => (7, id, 0),
             Token::Launch(serial) => (8, serial, 0),
+            Token::Openings => (9, 0, 0),
         };
         u64::from(kind as u8) << 48 | u64::from(index) << 8 | u64::from(sub)
     }
@@ -37,12 +40,13 @@ impl Token {
             0 => Token::Listener,
             1 => Token::Signals,
             2 => Token::Wake,
-            3 => Token::Report,
+            3 => Token::Report(index),
             4 => Token::Connection(index),
             5 => Token::Output(index, packed as u8),
             6 => Token::Stdin(index),
             7 => Token::Dial(index),
-            _ => Token::Launch(index),
+            8 => Token::Launch(index),
+            _ => Token::Openings,
         }
     }
 }
@@ -57,13 +61,14 @@ mod tests {
             Token::Listener,
             Token::Signals,
             Token::Wake,
-            Token::Report,
+            Token::Report(11),
             Token::Connection(u32::MAX),
             Token::Output(7, 1),
             Token::Output(u32::MAX, 2),
             Token::Stdin(9),
             Token::Dial(0),
             Token::Launch(3),
+            Token::Openings,
         ] {
             assert_eq!(Token::unpack(token.pack()), token);
         }

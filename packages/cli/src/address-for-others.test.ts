@@ -13,7 +13,7 @@ afterEach(async () => {
   await rm(scratch, { recursive: true, force: true });
 });
 
-const DAEMON = { url: "http://127.0.0.1:8181", apiKey: "sk-it's" };
+const DAEMON = { url: "http://127.0.0.1:8181", apiKey: "sk-it's", apiKeyGenerated: true };
 const TOLD = String.raw`SANDKASTEN_URL=http://127.0.0.1:8181 SANDKASTEN_API_KEY='sk-it'\''s' `;
 
 /** How a daemon that was started so is to be reached. */
@@ -44,4 +44,15 @@ it("neither is one of variables, or on a port that was merely free", async () =>
   const env = { SANDKASTEN_LISTEN: "127.0.0.1:8181" };
   expect(await address("sandkasten.yaml", "", { env })).toBe(TOLD);
   expect(await address("sandkasten.yaml", "listen: 127.0.0.1:0\n")).toBe(TOLD);
+});
+
+it("a key that was configured is not told to anybody", async () => {
+  const config = await loadConfig({ env: {}, cwd: scratch, home: scratch, isRoot: false });
+  const starter = {
+    host: { environment: { variables: { SANDKASTEN_CONFIG: "mine.yaml" } } },
+    options: () => ({}),
+  };
+  expect(addressForOthers(starter, config, { ...DAEMON, apiKeyGenerated: false })).toBe(
+    "SANDKASTEN_URL=http://127.0.0.1:8181 SANDKASTEN_API_KEY='<your key>' ",
+  );
 });

@@ -5,6 +5,9 @@ import type { GlobalOptions } from "./cli.ts";
 import type { Environment } from "./environment.ts";
 import { quoted } from "./exec-options.ts";
 
+/** Stands for a key that is not to be shown. */
+export const KEY_PLACEHOLDER = "<your key>";
+
 /** How the configuration was found. */
 interface Starter {
   readonly host: { readonly environment: Pick<Environment, "variables"> };
@@ -18,11 +21,10 @@ const NEEDED: ReadonlySet<string> = new Set(["listen", "data_dir", "api_key", "a
 export function addressForOthers(
   starter: Starter,
   config: Config,
-  { url, apiKey }: Pick<Daemon, "url" | "apiKey">,
+  { url, apiKey, apiKeyGenerated }: Pick<Daemon, "url" | "apiKey" | "apiKeyGenerated">,
 ): string {
-  return isFound(starter, config)
-    ? ""
-    : `SANDKASTEN_URL=${url} SANDKASTEN_API_KEY=${quoted(apiKey)} `;
+  const key = apiKeyGenerated ? apiKey : KEY_PLACEHOLDER;
+  return isFound(starter, config) ? "" : `SANDKASTEN_URL=${url} SANDKASTEN_API_KEY=${quoted(key)} `;
 }
 
 /** Another terminal knows the defaults and the file that is looked for, but not our flags and variables. */

@@ -1,11 +1,14 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { loadConfig } from "@sandkasten/daemon/config";
 import { expect, it, onTestFinished } from "vitest";
 import { lockDataDir } from "../../daemon/src/data-dir-lock.ts";
 import { SandboxError } from "../../protocol/src/errors.ts";
 import { bringUp, startFailure } from "./bring-up.ts";
+import { Interrupted } from "./failure.ts";
+import { Interrupts } from "./interrupts.ts";
 import { describeFailure } from "./report-failure.ts";
 
 const RUNS_ALREADY = /^A daemon may run already/;
@@ -16,7 +19,9 @@ it("a start beside a daemon on the same data says that one may run already", asy
   const env = { SANDKASTEN_DATA_DIR: dataDir, SANDKASTEN_LOG_LEVEL: "silent" };
   const config = await loadConfig({ env, cwd: dataDir, home: dataDir, isRoot: false });
   using _running = lockDataDir(dataDir);
-  const refusal: unknown = await bringUp(config).catch((error: unknown) => error);
+  const refusal: unknown = await bringUp(config, new Interrupts(() => undefined)).catch(
+    (error: unknown) => error,
+  );
   expect(describeFailure(refusal)).toMatchObject({
     code: "CONFLICT",
     message: expect.stringContaining(`another daemon works on ${dataDir}`),
@@ -38,4 +43,41 @@ it("a refusal for another reason does not send the reader after a daemon or a se
     });
   const failure = new SandboxError("UNSUPPORTED", "no runtime");
   expect(startFailure(failure)).toBe(failure);
+});
+
+it("a data directory of the older program is left alone, with an exit code for that", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
+  onTestFinished(async () => await rm(dataDir, { recursive: true, force: true }));
+  const older = new DatabaseSync(join(dataDir, "sandkasten.db"));
+  older.exec("CREATE TABLE sessions (id TEXT, image TEXT, container_id TEXT, status TEXT)");
+  older.close();
+  const env = { SANDKASTEN_DATA_DIR: dataDir, SANDKASTEN_LOG_LEVEL: "silent" };
+  const config = await loadConfig({ env, cwd: dataDir, home: dataDir, isRoot: false });
+  const refusal: unknown = await bringUp(config, new Interrupts(() => undefined)).catch(
+    (error: unknown) => error,
+  );
+  expect(describeFailure(refusal)).toMatchObject({
+    code: "CONFLICT",
+    message: expect.stringContaining("is the database of the older Sandkasten"),
+    hint: expect.stringContaining("--data-dir"),
+    exitCode: 3,
+  });
+  expect(await readdir(dataDir)).toEqual(["sandkasten.db"]);
+});
+
+it("a start that is interrupted is given up", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
+  onTestFinished(async () => await rm(dataDir, { recursive: true, force: true }));
+  const env = { SANDKASTEN_DATA_DIR: dataDir, SANDKASTEN_LOG_LEVEL: "silent" };
+  const config = await loadConfig({ env, cwd: dataDir, home: dataDir, isRoot: false });
+  const interrupts = new Interrupts(() => undefined);
+  const stages: string[] = [];
+  const starting = bringUp(config, interrupts, (stage) => {
+    stages.push(stage);
+    interrupts.interrupt({ kind: "signal", signal: "SIGTERM" });
+  });
+  await expect(starting).rejects.toBeInstanceOf(Interrupted);
+  expect(stages).toEqual(["data directory"]);
+  // Nothing is held: another start is free to go on.
+  lockDataDir(dataDir)[Symbol.dispose]();
 });

@@ -143,6 +143,28 @@ describe("start", () => {
     const { id } = JSON.parse(stdout) as { id: string };
     expect((await sandkasten("rm", id)).stdout).toBe(`${id}\n`);
   });
+
+  it.each([[], ["--json"]])("shows nobody a key that was configured: %j", async (...more) => {
+    const data = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
+    const args = ["start", ...more, "--listen", "127.0.0.1:0", "--data-dir", data];
+    const child = spawn(PROGRAM, [...args, "--set", "shutdown=destroy"], {
+      cwd: data,
+      env: { ...process.env, SANDKASTEN_API_KEY: "sk-chosen-by-somebody" },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const exited = once(child, "exit");
+    let shown = "";
+    child.stderr.on("data", (text: Buffer) => (shown += text.toString()));
+    for await (const text of child.stdout) {
+      shown += String(text);
+      if (/Ctrl-C stops|"ready"/.test(shown)) break;
+    }
+    child.kill("SIGTERM");
+    await exited;
+    await rm(data, { recursive: true, force: true });
+    expect(shown).toMatch(/http:\/\/127\.0\.0\.1:\d+/);
+    expect(shown).not.toContain("sk-chosen");
+  });
 });
 
 describe("doctor", () => {

@@ -32,10 +32,12 @@ it("every key stands in it, and with its comment sign taken away it has its defa
     "api_key",
     "data_dir",
     "default_image",
+    "images.credentials_file",
     "docker.cert_path",
     "docker.config_dir",
     "docker.network",
     "docker.runtime",
+    "runtime_dir",
   ]);
   let group = "";
   const bare = template.split("\n").flatMap((line) => {

@@ -17,6 +17,7 @@ export interface ExecOptions {
   readonly shell?: boolean;
   readonly argv?: boolean;
   readonly fresh?: boolean;
+  readonly inShell?: string;
 }
 
 export function addExecOptions(command: Command): Command {
@@ -28,12 +29,18 @@ export function addExecOptions(command: Command): Command {
       parseDurationMs,
     )
     .option("--cwd <path>", "directory to run in")
-    .option("--user <uid[:gid]>", "user to run as, by number")
+    .option("--user <user[:group]>", "user to run as, by name or id; needs the profile `root`")
     .option("--merge", "one stream for stdout and stderr, in their exact order")
     .option("-i, --stdin", "pass the input on also when it is a terminal; piped input always is")
     .option("--no-stdin", "pass no input on, as in a loop that reads lines")
     .addOption(
       new Option("--shell", "quote several words and run them in the shell").conflicts("argv"),
+    )
+    .addOption(
+      new Option(
+        "--in-shell <name>",
+        "run in the shell of this name, which the first command creates; shells run side by side",
+      ).conflicts(["argv", "fresh"]),
     )
     .addOption(
       new Option("--argv", "run also a single word as a program, without any shell").conflicts([
@@ -53,7 +60,8 @@ export function sandboxCommand(words: readonly string[], options: ExecOptions): 
     throw new UsageFailure("No command was given.", "Put it after `--`, as in `-- ls -la`.");
   if (options.argv === true) return words;
   if (words.length === 1) return first;
-  return options.shell === true || options.fresh === true ? words.map(quoted).join(" ") : words;
+  const isText = options.shell === true || options.fresh === true || options.inShell !== undefined;
+  return isText ? words.map(quoted).join(" ") : words;
 }
 
 /** As one word of a shell. */
@@ -71,6 +79,7 @@ export function startOptions(cli: Cli, options: ExecOptions): StartOptions {
     ...(options.user !== undefined && { user: options.user }),
     ...(options.merge === true && { merge: true }),
     ...(options.fresh === true && { stateful: false }),
+    ...(options.inShell !== undefined && { shell: options.inShell }),
     ...(passesInput(cli, options) && { stdinOpen: true }),
   };
 }

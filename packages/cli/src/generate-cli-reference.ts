@@ -28,8 +28,9 @@ In a clone of the project the program is \`packages/cli/bin/sandkasten\`, which 
 | 0 | done |
 | 1 | it failed, or \`doctor\` found that sandboxes cannot run here |
 | 2 | the command was not given as it must be |
+| 3 | \`daemon\`, \`start\`: the data directory belongs to another program, such as the older Sandkasten |
 | 124 | \`run\`, \`exec\`: the time of the command was up |
-| 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM; \`daemon\` and \`start\` stop in order and exit with 0 |
+| 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM; once they run, \`daemon\` and \`start\` stop in order and exit with 0 |
 | 141 | nobody reads the output any more |
 | any other | \`run\`, \`exec\`, \`shell\`: that of the command |
 `;

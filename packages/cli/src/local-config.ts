@@ -3,6 +3,7 @@ import type { Config } from "@sandkasten/daemon/config";
 import type { Command } from "commander";
 import type { Cli } from "./cli.ts";
 import { UsageFailure } from "./failure.ts";
+import { CONFIG_HINT, hinting } from "./report-failure.ts";
 import { collect } from "./session-options.ts";
 
 export interface ConfigOptions {
@@ -24,15 +25,17 @@ export async function loadLocalConfig(cli: Cli, options: ConfigOptions = {}): Pr
   const { loadConfig } = await import("@sandkasten/daemon/config");
   const { environment, workingDirectory } = cli.host;
   const { config: file } = cli.options();
-  return await loadConfig({
-    env: environment.variables,
-    flags: flags(cli, options),
-    set: settings(options),
-    cwd: workingDirectory,
-    home: environment.home,
-    isRoot: environment.isRoot,
-    ...(file !== undefined && { file }),
-  });
+  return await hinting({ INVALID_REQUEST: CONFIG_HINT }, () =>
+    loadConfig({
+      env: environment.variables,
+      flags: flags(cli, options),
+      set: settings(options),
+      cwd: workingDirectory,
+      home: environment.home,
+      isRoot: environment.isRoot,
+      ...(file !== undefined && { file }),
+    }),
+  );
 }
 
 function flags(cli: Cli, options: ConfigOptions): Readonly<Record<string, string>> {

@@ -1,6 +1,7 @@
 /** Every command and option of the command line, as commander knows them. */
 import { Command } from "commander";
 import type { Cli } from "./cli.ts";
+import { addCancelCommand } from "./commands/cancel.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addConfigCommand } from "./commands/config.ts";
 import { addCpCommand } from "./commands/cp.ts";
@@ -19,6 +20,7 @@ import { addRmCommand } from "./commands/rm.ts";
 import { addSweepCommand } from "./commands/sweep.ts";
 import { addRunCommand } from "./commands/run.ts";
 import { addShellCommand } from "./commands/shell.ts";
+import { addShellsCommand } from "./commands/shells.ts";
 import { addStartCommand } from "./commands/start.ts";
 import { addStatsCommand } from "./commands/stats.ts";
 import { addVersionCommand } from "./commands/version.ts";
@@ -32,7 +34,15 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
   ],
   [
     "Commands in sandboxes:",
-    [addRunCommand, addExecCommand, addShellCommand, addPsCommand, addLogsCommand],
+    [
+      addRunCommand,
+      addExecCommand,
+      addShellCommand,
+      addShellsCommand,
+      addPsCommand,
+      addLogsCommand,
+      addCancelCommand,
+    ],
   ],
   [
     "Sessions:",

@@ -1,6 +1,7 @@
 /** Says what went wrong in one line and what to do about it in the next. */
 import { CommanderError } from "commander";
 import { CliFailure } from "./failure.ts";
+import { localFailureIn } from "./local-failure.ts";
 import { plainJson, plainText } from "./output/plain-text.ts";
 import type { Sink } from "./output/sink.ts";
 
@@ -26,6 +27,23 @@ export async function printFailure(
   await sink.line(`${style.dim("→")} ${plainText(report.hint)}`);
 }
 
+export const CONFIG_HINT =
+  "Correct the file, variable or flag that is named; `sandkasten config` shows every key and where its value comes from.";
+
+/** Gives failures of these codes the hint that fits what is being done. */
+export async function hinting<T>(
+  hints: Readonly<Partial<Record<string, string>>>,
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    const { code, message, exitCode } = describeFailure(cause);
+    const hint = hints[code];
+    throw hint === undefined ? cause : new CliFailure(message, { hint, code, exitCode, cause });
+  }
+}
+
 export function describeFailure(error: unknown): FailureReport {
   if (error instanceof CliFailure) {
     const { code, message, hint, exitCode } = error;
@@ -38,11 +56,16 @@ export function describeFailure(error: unknown): FailureReport {
       hint: usageHint(error),
       exitCode: 2,
     };
+  // A file that cannot be read breaks the request off that should have sent it.
   const coded = codedError(error);
+  const local =
+    coded === undefined || coded.code === "CONNECTION_FAILED" ? localFailureIn(error) : undefined;
+  if (local !== undefined) return describeFailure(local);
   if (coded !== undefined) {
     const { code, message, requestId } = coded;
     const known = Object.hasOwn(HINTS, code);
-    const hint = known ? HINTS[code as keyof typeof HINTS] : fallbackHint(requestId);
+    const hint =
+      coded.hint ?? (known ? HINTS[code as keyof typeof HINTS] : fallbackHint(requestId));
     return { code, message, hint, ...(requestId !== undefined && { requestId }), exitCode: 1 };
   }
   return {
@@ -59,29 +82,55 @@ function usageHint(error: CommanderError): string {
   return "`sandkasten --help` and `sandkasten COMMAND --help` say how it is used.";
 }
 
+interface CodedError {
+  readonly code: string;
+  readonly message: string;
+  readonly hint?: string;
+  readonly requestId?: string;
+}
+
 /** Errors of the client and of the daemon are two classes that look alike. */
-function codedError(
-  error: unknown,
-): { readonly code: string; readonly message: string; readonly requestId?: string } | undefined {
+function codedError(error: unknown): CodedError | undefined {
   if (!(error instanceof Error) || error.name !== "SandboxError") return undefined;
   const { code, requestId } = error as Error & { code?: unknown; requestId?: unknown };
   if (typeof code !== "string") return undefined;
   return {
     code,
-    message: (code === "CONNECTION_FAILED" ? refusal(error) : undefined) ?? error.message,
+    message: error.message,
+    ...(code === "CONNECTION_FAILED" && connectionFailure(error)),
     ...(typeof requestId === "string" && { requestId }),
   };
 }
 
-/** Nobody listening is by far the most frequent failure, and deserves a plain sentence. */
-function refusal(error: Error): string | undefined {
+const CHECK_ADDRESS = "Check the address in --url or SANDKASTEN_URL.";
+
+/** Why no connection came about, where that is known. */
+function connectionFailure(
+  error: Error,
+): { readonly message: string; readonly hint?: string } | undefined {
   for (let cause: unknown = error.cause; cause instanceof Error; cause = cause.cause) {
-    const { code, address, port } = cause as NodeJS.ErrnoException & {
+    const { code, address, port, hostname } = cause as NodeJS.ErrnoException & {
       readonly address?: string;
       readonly port?: number;
+      readonly hostname?: string;
     };
+    // Nobody listening is by far the most frequent failure.
     if (code === "ECONNREFUSED" && address !== undefined)
-      return `No daemon answers at ${address}:${port ?? ""}.`;
+      return { message: `No daemon answers at ${address}:${port ?? ""}.` };
+    if (code === "ENOTFOUND" || code === "EAI_AGAIN")
+      return { message: `The name ${hostname ?? ""} cannot be resolved.`, hint: CHECK_ADDRESS };
+    if (cause.message === "bad port")
+      return { message: "The port of the daemon's address cannot be used.", hint: CHECK_ADDRESS };
+    if (code !== undefined && /^ERR_(?:SSL|TLS)|CERT|SELF_SIGNED/.test(code))
+      return {
+        message: `No secure connection to the daemon came about (${code}).`,
+        hint: `${CHECK_ADDRESS} The daemon itself speaks http://; https:// needs a proxy with a trusted certificate.`,
+      };
+    if (code === "ECONNRESET" || code === "EPIPE" || code === "UND_ERR_SOCKET")
+      return {
+        message: "The connection to the daemon closed before the response was complete.",
+        hint: "Try again; `sandkasten doctor` says whether the daemon runs.",
+      };
   }
   return undefined;
 }
@@ -92,7 +141,8 @@ function fallbackHint(requestId: string | undefined): string {
     : `The daemon's log has the cause under the request id ${requestId}.`;
 }
 
-const HINTS = {
+/** What to do about each code, unless the command knows better. INTERNAL_ERROR points to the log by its request id. */
+export const HINTS = {
   CONNECTION_FAILED:
     "Start a daemon with `sandkasten daemon`, or name one with --url or SANDKASTEN_URL.",
   UNAUTHORIZED:
@@ -108,13 +158,28 @@ const HINTS = {
   NOT_A_FILE: "Name a regular file.",
   NOT_A_DIRECTORY: "Name a directory.",
   FILE_EXISTS: "Choose another name, or remove what is there first.",
-  PERMISSION_DENIED: "The sandbox's user has /workspace, /tmp and its home directory to write to.",
-  CONFLICT: "`sandkasten ls --all` shows the state of each session.",
+  PERMISSION_DENIED:
+    "In a sandbox, write to /workspace, /tmp or the home directory. What the daemon itself refuses, its administrator can allow.",
+  CONFLICT:
+    "`sandkasten ls --all` shows the state of each session, `sandkasten workspace ls` which workspaces are in use.",
   NO_SHELL: "Run the program itself: add --argv, or give it with its arguments after `--`.",
   PAYLOAD_TOO_LARGE: "Send less at once.",
-  QUOTA_EXCEEDED: "End what is not needed with `sandkasten rm`, or try again later.",
+  QUOTA_EXCEEDED:
+    "Remove what is not needed with `sandkasten rm`, `sandkasten workspace rm` or `sandkasten image rm`, or try again later.",
   SANDBOX_UNREACHABLE: "Try again; if it stays so, `sandkasten rm` the session and open a new one.",
   COMMAND_TIMEOUT: "Give it more time with --timeout.",
   STORAGE_FULL: "Free space: `sandkasten image gc`, `sandkasten workspace rm`, `sandkasten rm`.",
+  ROUTE_NOT_FOUND:
+    "Check that --url is the address of the daemon itself; `sandkasten version` shows both versions.",
+  SANDBOX_NOT_FOUND: "Its sandbox is gone; open a new session with `sandkasten open`.",
+  SHELL_NOT_FOUND:
+    "List the shells with `sandkasten shells SESSION`; `exec --in-shell` creates one.",
+  FILE_CHANGED: "Read the file again and repeat the change.",
+  CANCELLED: "Run the command again if it was not meant to end.",
+  SANDBOX_IO_ERROR: "Look at the disk in the sandbox: `df -h` and `ls -l` say what is wrong.",
+  PORT_REFUSED: "Start the program that listens on the port, on 127.0.0.1 or 0.0.0.0.",
+  ENGINE_UNREACHABLE: "Check that the Docker engine runs; `sandkasten doctor` tells.",
+  BACKEND_BUSY: "Try again in a moment.",
+  REGISTRY_UNREACHABLE: "Try again later; the administrator finds the reason in the daemon's log.",
   UNSUPPORTED: "`sandkasten doctor` says what this machine can do and how to get the rest.",
 } as const;

@@ -1,5 +1,5 @@
 /** The options with which `run`, `open` and `shell` say what kind of session they want. */
-import type { CreateSessionOptions } from "@sandkasten/sdk";
+import type { CreateSessionOptions, WorkspaceMount } from "@sandkasten/sdk";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Cli } from "./cli.ts";
 import { UsageFailure } from "./failure.ts";
@@ -10,11 +10,13 @@ export interface SessionOptions {
   readonly image?: string;
   readonly ttl?: number;
   readonly workspace?: string;
+  readonly mount?: readonly string[];
   readonly memory?: number;
   readonly cpus?: number;
   readonly pids?: number;
   readonly disk?: number;
   readonly profile?: "restricted" | "root";
+  readonly isolation?: "standard" | "strong";
   readonly network?: true;
   readonly metadata?: readonly string[];
 }
@@ -27,6 +29,11 @@ export function addSessionOptions(command: Command): Command {
       "--workspace <id>",
       "persistent workspace to have at /workspace; made when there is none",
     )
+    .option(
+      "--mount <id:path[:ro]>",
+      "further workspace, at an absolute path, read-only with `:ro`; may be repeated",
+      collect,
+    )
     .option("--ttl <duration>", "how long the session lives without use", parseDurationMs)
     .option("--memory <size>", "memory, as in 512m or 2g", parseMebibytes)
     .option("--cpus <number>", "share of the processors, as in 0.5 or 2", parseNumber)
@@ -37,6 +44,12 @@ export function addSessionOptions(command: Command): Command {
         "--profile <name>",
         "`restricted`: code is an ordinary user on a read-only system. `root`: it is root on a writable one",
       ).choices(["restricted", "root"]),
+    )
+    .addOption(
+      new Option(
+        "--isolation <level>",
+        "`standard`: code runs on the host's kernel. `strong`: on a kernel of the sandbox's own (gVisor)",
+      ).choices(["standard", "strong"]),
     )
     .option("--network", "ask for a network; refused unless the administrator allows it")
     .option("--metadata <name=value>", "note to find the session by; may be repeated", collect);
@@ -74,11 +87,23 @@ export function sessionRequest(options: SessionOptions): CreateSessionOptions {
     ...(options.image !== undefined && { image: options.image }),
     ...(options.ttl !== undefined && { ttlSeconds: Math.ceil(options.ttl / 1000) }),
     ...(options.workspace !== undefined && { workspaceId: options.workspace }),
+    ...(options.mount !== undefined && { workspaces: options.mount.map(parseMount) }),
     ...(Object.keys(limits).length > 0 && { limits }),
     ...(options.profile !== undefined && { profile: options.profile }),
+    ...(options.isolation !== undefined && { isolation: options.isolation }),
     ...(options.network !== undefined && { network: options.network }),
     ...(options.metadata !== undefined && { metadata: pairs("--metadata", options.metadata) }),
   };
+}
+
+function parseMount(text: string): WorkspaceMount {
+  const [, id, path, readOnly] = /^([^:]+):(\/[^:]*)(:ro)?$/u.exec(text) ?? [];
+  if (id === undefined || path === undefined)
+    throw new UsageFailure(
+      `--mount ${text} is not understood.`,
+      "Write ID:/PATH, or ID:/PATH:ro for read-only.",
+    );
+  return { id, path, ...(readOnly !== undefined && { readOnly: true }) };
 }
 
 export function variables(

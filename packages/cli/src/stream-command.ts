@@ -3,7 +3,7 @@ import type { Exec, ExecInfo, OutputChunk } from "@sandkasten/sdk";
 import type { Cli } from "./cli.ts";
 import { CliFailure } from "./failure.ts";
 import { plainJson } from "./output/plain-text.ts";
-import { formatBytes } from "./output/units.ts";
+import { formatBytes, formatDuration } from "./output/units.ts";
 
 /** @param input - Whether the command's input was left open, to be fed from ours. */
 export async function streamCommand(
@@ -25,9 +25,13 @@ export async function streamCommand(
   }
 }
 
-/** All output until the command's end. */
-export async function showOutput(cli: Cli, exec: Exec): Promise<ExecInfo> {
-  const output = exec.follow({ signal: cli.interrupts.signal });
+/** All output until the command's end, or until no process that it left behind can print more. */
+export async function showOutput(
+  cli: Cli,
+  exec: Exec,
+  until: "done" | "closed" = "done",
+): Promise<ExecInfo> {
+  const output = exec.follow({ until, signal: cli.interrupts.signal });
   for (;;) {
     const next = await output.next();
     if (next.done === true) return next.value;
@@ -68,6 +72,12 @@ async function feedInput(cli: Cli, exec: Exec, ended: AbortSignal): Promise<void
 
 const TIMEOUT_EXIT_CODE = 124;
 
+function timeoutHint({ timeoutClamped, timeoutMs }: ExecInfo): string {
+  return timeoutClamped && timeoutMs !== null
+    ? `The daemon allows at most ${formatDuration(timeoutMs)}; its administrator can raise max_exec_timeout_ms.`
+    : "Give it more time with --timeout or --idle-timeout.";
+}
+
 /** The command's own exit code where it has one; a failure to report where it has none. */
 export function exitCodeOfCommand(info: ExecInfo): number {
   switch (info.endReason) {
@@ -78,7 +88,7 @@ export function exitCodeOfCommand(info: ExecInfo): number {
           ? "The command ran longer than allowed and was ended."
           : "The command printed nothing for longer than allowed and was ended.",
         {
-          hint: "Give it more time with --timeout or --idle-timeout; the daemon's max_exec_timeout_ms is the most.",
+          hint: timeoutHint(info),
           code: "COMMAND_TIMEOUT",
           exitCode: TIMEOUT_EXIT_CODE,
         },
@@ -88,6 +98,11 @@ export function exitCodeOfCommand(info: ExecInfo): number {
         hint: "Give it more with --memory when the session is opened.",
         code: "OUT_OF_MEMORY",
         exitCode: info.exitCode ?? 137,
+      });
+    case "not_started":
+      throw new CliFailure("The command was not started: its sandbox could not be reached.", {
+        hint: "Run it again; nothing of it ran. `sandkasten ls --all` says whether its session lives.",
+        code: "SANDBOX_UNREACHABLE",
       });
     case "sandbox_gone":
     case "unknown":

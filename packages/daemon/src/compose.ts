@@ -1,6 +1,7 @@
 /** Builds the concrete parts and joins them; the only place that does. */
 import { randomBytes } from "node:crypto";
-import { access, constants, mkdir, readFile, stat, writeFile } from "node:fs/promises";
+import { access, constants, readFile, stat, writeFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
@@ -15,6 +16,7 @@ import type { ImagePolicy } from "./images/local-image-store.ts";
 import { FileExecJournal } from "./journal/file-exec-journal.ts";
 import type { BackendHealth } from "./ports/backend.ts";
 import type { RootfsStore } from "./ports/image-store.ts";
+import type { Log } from "./ports/log.ts";
 import type { SessionStore } from "./ports/session-store.ts";
 import { SessionCore } from "./sessions/core.ts";
 import { Providers } from "./sessions/providers.ts";
@@ -29,11 +31,16 @@ export interface EmbeddedOptions {
   readonly dataDir: string;
   /** Which OCI runtime to use; picked by version when absent. */
   readonly runtime?: "crun" | "runc" | "runsc";
+  /** Runtimes in here are used instead of the system's. */
+  readonly runtimeDir?: string;
+  /** Whether sandboxes may ask for gVisor; true when absent. */
+  readonly allowStrong?: boolean;
   readonly images?: ImagePolicy;
   /** Where the two native programs are. */
   readonly nativeDir?: string;
   /** Where the machine's sandboxes note the host ids they hold. */
   readonly idsDir?: string;
+  readonly log?: Log;
   /** For tests that make the launcher fail. */
   readonly adjustCreate?: OciBackendOptions["adjustCreate"];
 }
@@ -61,7 +68,7 @@ export async function composeDaemon(
   apiKeys: readonly ApiKey[],
   log: Logger,
 ): Promise<DaemonParts> {
-  const providers = await composeProviders(config);
+  const providers = await composeProviders(config, log);
   const { maxBytesPerExec, maxBytesPerSession } = config.journal;
   const journal = await FileExecJournal.open({
     directory: join(config.dataDir, "journal"),
@@ -74,9 +81,9 @@ export async function composeDaemon(
     const settings = sessionSettings(config);
     const clock = systemClock();
     const core = new SessionCore({ providers, store, journal, clock, log, settings });
-    const callers = apiKeys.map(({ key, name: owner, ...quotas }) => ({
+    const callers = apiKeys.map(({ key, name: owner, ...rest }) => ({
       key,
-      caller: { owner, ...quotas },
+      caller: { owner, ...rest },
     }));
     const app = await buildHttpApp({
       services: core,
@@ -97,32 +104,32 @@ export async function composeDaemon(
 }
 
 /** The backends that the configuration names, the usual one first. */
-export async function composeProviders(config: Config): Promise<Providers> {
+export async function composeProviders(config: Config, log?: Log): Promise<Providers> {
   const usual =
     config.backend === "auto"
-      ? await whatWorks(config)
-      : await composeProvider(config.backend, config);
+      ? await whatWorks(config, log)
+      : await composeProvider(config.backend, config, log);
   const others = [...new Set(config.backends)].filter((name) => name !== usual.backend.name);
   return new Providers(
     usual,
-    await Promise.all(others.map((name) => composeProvider(name, config))),
+    await Promise.all(others.map((name) => composeProvider(name, config, log))),
   );
 }
 
 export type BackendName = "oci" | "docker";
 
-async function composeProvider(name: BackendName, config: Config): Promise<Provider> {
-  if (name === "docker") return await composeDocker(config);
-  const { backend, images } = await composeEmbedded(embeddedOptions(config));
+async function composeProvider(name: BackendName, config: Config, log?: Log): Promise<Provider> {
+  if (name === "docker") return await composeDocker(config, log);
+  const { backend, images } = await composeEmbedded(embeddedOptions(config, log));
   // Workspaces: it has all that the runner needs, and is there without a download.
   return { backend, images, defaultImage: config.defaultImage ?? "host", workspaceImage: "host" };
 }
 
 /** Sandboxes of this machine's own need no engine, and are quicker. */
-async function whatWorks(config: Config): Promise<Provider> {
-  const embedded = await tryBackend("oci", config);
+async function whatWorks(config: Config, log?: Log): Promise<Provider> {
+  const embedded = await tryBackend("oci", config, log);
   if (embedded.health.usable && embedded.provider !== undefined) return embedded.provider;
-  const docker = await tryBackend("docker", config);
+  const docker = await tryBackend("docker", config, log);
   if (docker.health.usable && docker.provider !== undefined) return docker.provider;
   const [failed] = embedded.health.checks.filter(({ ok }) => !ok);
   throw new SandboxError(
@@ -136,10 +143,10 @@ async function whatWorks(config: Config): Promise<Provider> {
 export async function tryBackend(
   name: BackendName,
   config: Config,
+  log?: Log,
 ): Promise<{ readonly health: BackendHealth; readonly provider?: Provider }> {
   try {
-    await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
-    const provider = await composeProvider(name, config);
+    const provider = await composeProvider(name, config, log);
     return { provider, health: await provider.backend.health() };
   } catch (error) {
     const detail = error instanceof Error ? error.message : String(error);
@@ -148,7 +155,7 @@ export async function tryBackend(
 }
 
 /** Sandboxes on a Docker engine. Its client takes a while to load, so only who needs it loads it. */
-async function composeDocker(config: Config): Promise<Provider> {
+async function composeDocker(config: Config, log?: Log): Promise<Provider> {
   const { DockerBackend } = await import("./backends/docker/docker-backend.ts");
   const { DockerImageStore } = await import("./backends/docker/docker-image-store.ts");
   const { host, certPath, configDir, pullPolicy, workspace, network, runtime } = config.docker;
@@ -162,6 +169,7 @@ async function composeDocker(config: Config): Promise<Provider> {
     pullPolicy,
     dockerConfigDir: configDir,
     temporaryDir: config.dataDir,
+    ...(log !== undefined && { log }),
   });
   const backend = await DockerBackend.open({
     connection,
@@ -209,9 +217,16 @@ async function instanceId(dataDir: string): Promise<string> {
   );
 }
 
-function embeddedOptions(config: Config): EmbeddedOptions {
-  const { dataDir, images, runtime } = config;
-  return { dataDir, images, ...(runtime !== "auto" && { runtime }) };
+function embeddedOptions(config: Config, log?: Log): EmbeddedOptions {
+  const { dataDir, images, runtime, runtimeDir, allowStrongIsolation } = config;
+  return {
+    dataDir,
+    images,
+    allowStrong: allowStrongIsolation,
+    ...(runtime !== "auto" && { runtime }),
+    ...(runtimeDir !== undefined && { runtimeDir }),
+    ...(log !== undefined && { log }),
+  };
 }
 
 function sessionSettings(config: Config): SessionSettings {
@@ -224,8 +239,13 @@ function sessionSettings(config: Config): SessionSettings {
     maxLimits: config.maxLimits,
     maxExecTimeoutMs: config.defaults.maxExecTimeoutMs,
     outputBudgetBytes: config.outputBudgetBytes,
+    concurrentCreates: availableParallelism(),
     pool: config.pool,
     workspaceDisk: config.workspace,
+    journal: {
+      maxBytesPerOwner: config.journal.maxBytesPerKey,
+      maxBytes: config.journal.maxBytes,
+    },
     retentionMs: config.journal.retentionMs,
   };
 }
@@ -240,12 +260,12 @@ export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedde
     dataDir,
     policy: options.images ?? { allowedImages: [] },
     tools: {
-      skopeo: (await findProgram("skopeo")) ?? "skopeo",
       xz: (await findProgram("xz")) ?? "xz",
       sync: (await findProgram("sync")) ?? "sync",
       env: { PATH: TOOL_PATH },
     },
     nowMs: () => Date.now(),
+    ...(options.log !== undefined && { log: options.log }),
   });
   const backend = await OciBackend.open({
     dataDir,
@@ -256,6 +276,9 @@ export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedde
     maxOpenFiles: await hardOpenFileLimit(),
     cgroupNamespace: await onlyUnifiedCgroups(),
     ...(options.runtime !== undefined && { runtime: options.runtime }),
+    ...(options.log !== undefined && { log: options.log }),
+    ...(options.runtimeDir !== undefined && { runtimeDir: options.runtimeDir }),
+    ...(options.allowStrong !== undefined && { allowStrong: options.allowStrong }),
     ...(options.adjustCreate !== undefined && { adjustCreate: options.adjustCreate }),
   });
   return { backend, images };

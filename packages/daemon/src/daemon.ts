@@ -1,49 +1,73 @@
 /** The daemon as a whole: brought up stage by stage, and taken down in the reverse order. */
-import { mkdir } from "node:fs/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import { pino } from "pino";
 import type { Logger } from "pino";
 import { tryBackend, composeDaemon, composeProviders } from "./compose.ts";
 import type { BackendName, DaemonParts } from "./compose.ts";
 import type { Config } from "./config/config.ts";
+import { prepareDataDir } from "./data-dir.ts";
 import { lockDataDir } from "./data-dir-lock.ts";
 import { ensureApiKey } from "./config/ensure-api-key.ts";
+import { failureForLog } from "./http/error-answer.ts";
 import type { BackendHealth } from "./ports/backend.ts";
+
+/** Whatever logs an error, the log has of it what a log may have. */
+const LOG_SERIALIZERS = {
+  err: (error: unknown): unknown => (error instanceof Error ? failureForLog(error) : error),
+};
 
 export interface StartOptions {
   /** Told of every stage as it begins. */
   readonly onProgress?: (stage: string) => void;
   /** Where the daemon's log goes; stderr when absent. */
   readonly log?: Logger;
+  /** Gives the start up between two stages, and takes down what was brought up. */
+  readonly signal?: AbortSignal;
 }
 
 export interface Daemon {
   readonly url: string;
   /** A key that it accepts. */
   readonly apiKey: string;
+  /** The daemon made the key, so that it may be shown; one that was configured is the administrator's secret. */
+  readonly apiKeyGenerated: boolean;
   /** Lets requests end, then keeps or destroys the sandboxes, as configured. */
   stop(): Promise<void>;
 }
 
 export async function startDaemon(config: Config, options: StartOptions = {}): Promise<Daemon> {
-  const log = options.log ?? pino({ level: config.logLevel }, pino.destination(2));
-  const stage = options.onProgress ?? ((): void => undefined);
+  const log =
+    options.log ??
+    pino({ level: config.logLevel, serializers: LOG_SERIALIZERS }, pino.destination(2));
+  const stage = (name: string): void => {
+    options.signal?.throwIfAborted();
+    options.onProgress?.(name);
+  };
   for (const warning of config.warnings) log.warn(warning);
   const stack = new AsyncDisposableStack();
   try {
     stage("data directory");
-    await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+    await prepareDataDir(config);
     stack.use(lockDataDir(config.dataDir));
-    const { key: apiKey, apiKeys } = await ensureApiKey(config);
+    const { key: apiKey, generated: apiKeyGenerated, apiKeys } = await ensureApiKey(config);
     stage("sandboxes and images");
     const parts = await composeDaemon(config, apiKeys, log);
     stack.defer(() => parts.store.close());
     stage("earlier sessions");
-    const reconciled = await parts.core.start();
+    const { takenOver } = await parts.core.start();
+    takenOver.then(
+      (done) => log.info({ ...done }, "took over what an earlier daemon left"),
+      (error: unknown) => log.error({ err: error }, "cannot take over what an earlier daemon left"),
+    );
     stage("listener");
     const url = await listen(parts, config);
-    log.info({ url, ...reconciled }, "listening");
-    return { url, apiKey, stop: async () => await stop(parts, config, stack, log) };
+    log.info({ url }, "listening");
+    return {
+      url,
+      apiKey,
+      apiKeyGenerated,
+      stop: async () => await stop(parts, config, stack, log),
+    };
   } catch (error) {
     await stack.disposeAsync();
     throw error;
@@ -63,11 +87,15 @@ export interface CheckedMachine {
   readonly backends: readonly CheckedBackend[];
 }
 
-/** What backends can do here: `all` that there are, or those that are `needed`. Never rejects for what the machine lacks. */
+/**
+ * What backends can do here: `all` that there are, or those that are `needed`. Never rejects for what
+ * the machine lacks, but for a data directory that cannot be used.
+ */
 export async function checkMachine(
   config: Config,
   which: "all" | "needed",
 ): Promise<CheckedMachine> {
+  await prepareDataDir(config);
   const found = new Map<BackendName, BackendHealth>();
   let usual = config.backend === "auto" ? undefined : config.backend;
   for (const name of ["oci", "docker"] as const) {
@@ -89,6 +117,7 @@ export async function checkMachine(
 
 /** Destroys every sandbox in the data directory, whose daemon must not run; tells which. */
 export async function sweep(config: Config): Promise<readonly string[]> {
+  await prepareDataDir(config);
   using _lock = lockDataDir(config.dataDir);
   const swept: string[] = [];
   for (const { backend } of (await composeProviders(config)).all)
@@ -121,9 +150,9 @@ async function stop(
   stack: AsyncDisposableStack,
   log: Logger,
 ): Promise<void> {
-  const closed = app.close();
+  app.beginShutdown();
   await core.stop(config.shutdown);
-  await closed;
+  await app.close();
   await stack.disposeAsync();
   log.info("stopped");
 }

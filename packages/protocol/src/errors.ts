@@ -52,6 +52,11 @@ export const ERROR_CATALOGUE = {
     retryable: false,
     meaning: "The sandbox knows no command of this id, or no longer.",
   },
+  SHELL_NOT_FOUND: {
+    status: 404,
+    retryable: false,
+    meaning: "The sandbox has no shell of this name.",
+  },
   FILE_NOT_FOUND: {
     status: 404,
     retryable: false,
@@ -77,6 +82,11 @@ export const ERROR_CATALOGUE = {
     retryable: false,
     meaning: "The session's lease ended and its sandbox is gone.",
   },
+  FILE_CHANGED: {
+    status: 412,
+    retryable: false,
+    meaning: "The file is not at the version that the request names. Read it again.",
+  },
   PAYLOAD_TOO_LARGE: {
     status: 413,
     retryable: false,
@@ -94,7 +104,7 @@ export const ERROR_CATALOGUE = {
     meaning: "The daemon failed; the log has the cause under the request id.",
   },
   SANDBOX_IO_ERROR: {
-    status: 500,
+    status: 502,
     retryable: false,
     meaning: "The sandbox's system failed at reading or writing.",
   },
@@ -118,6 +128,12 @@ export const ERROR_CATALOGUE = {
     retryable: true,
     meaning:
       "The container engine does not answer; its sandboxes go on and are there again with it.",
+  },
+  BACKEND_BUSY: {
+    status: 503,
+    retryable: true,
+    meaning:
+      "The backend could not do this now: it was interrupted, or the machine has run out of something. Nothing was left half-done; try again.",
   },
   REGISTRY_UNREACHABLE: {
     status: 503,

@@ -17,6 +17,7 @@ const entry = {
   mtime_ms: 5,
   uid: 1000,
   gid: 1000,
+  version: "v1",
 };
 const end = {
   exec_id: "e1",
@@ -44,6 +45,7 @@ describe("answers of the runner", () => {
       gid: 1000,
       target: "/x",
       rawPath: "YQ==",
+      version: "v1",
     });
     expect(execEndSchema.parse({ ...end, cwd: "/w" })).toMatchObject({
       execId: "e1",
@@ -88,7 +90,7 @@ describe("requests to the runner", () => {
     { op: "exec", exec_id: "a b", mode: "shell", cmd_bytes: 1 },
     { op: "exec", exec_id: "a", mode: "process", argv: [] },
     { op: "exec", exec_id: "a", mode: "process", argv: ["a\0b"] },
-    { op: "exec", exec_id: "a", mode: "process", argv: ["a"], user: "root" },
+    { op: "exec", exec_id: "a", mode: "process", argv: ["a"], user: "-root" },
     { op: "exec", exec_id: "a", mode: "process", argv: ["a"], env: { "A=B": "" } },
     { op: "stat", path: "a\0b" },
     { op: "stat", path: "" },

@@ -1,7 +1,7 @@
 /** What the runner answers: the JSON of HELLO, RESPONSE, ERROR and EVENT frames, checked and turned into our types. */
 import { z } from "zod";
 import { PROTOCOL_VERSION } from "./frames.ts";
-import { execIdSchema } from "./requests.ts";
+import { execIdSchema, shellNameSchema } from "./requests.ts";
 
 // SECURITY: the runner may be captured by the code it runs, so nothing here is believed for its
 // shape: strings and arrays are capped and unknown fields dropped. Guarded by "hostile answers"
@@ -16,7 +16,9 @@ export type ExecEndReason =
   | "idle_timeout"
   | "oom"
   | "killed"
+  | "cancelled"
   | "sandbox_gone"
+  | "not_started"
   | "unknown";
 
 export type FileType = "file" | "dir" | "symlink" | "other";
@@ -35,6 +37,17 @@ export interface FileEntry {
   readonly target?: string;
   /** The exact bytes of the path in base64, only when they are not UTF-8. */
   readonly rawPath?: string;
+  /** Changes whenever the content does. */
+  readonly version: string;
+  /** A directory whose entries a recursive list could not read. */
+  readonly unreadable?: true;
+}
+
+/** A path that an operation was about. */
+export interface NamedPath {
+  readonly path: string;
+  /** The exact bytes of the path in base64, only when they are not UTF-8. */
+  readonly rawPath?: string;
 }
 
 export interface DirectoryPage {
@@ -45,6 +58,8 @@ export interface DirectoryPage {
 
 const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const longText = z.string().max(131_072);
+const rawPath = z.base64().max(262_144);
+const version = z.string().min(1).max(256);
 const processId = z.number().int().min(0).max(0xffff_ffff);
 const userId = z.number().int().min(0).max(0xffff_ffff);
 
@@ -60,6 +75,7 @@ export type RunnerHello = z.output<typeof runnerHelloSchema>;
 export const RUNNER_ERROR_CODES = [
   "not_found",
   "exists",
+  "changed",
   "is_directory",
   "not_directory",
   "not_regular",
@@ -69,6 +85,7 @@ export const RUNNER_ERROR_CODES = [
   "loop",
   "invalid",
   "busy",
+  "too_many",
   "refused",
   "cancelled",
   "no_shell",
@@ -86,7 +103,7 @@ export type RunnerError = z.output<typeof runnerErrorSchema>;
 export const execEndSchema = z
   .object({
     exec_id: execIdSchema,
-    end_reason: z.enum(["exited", "timeout", "idle_timeout", "oom", "killed"]),
+    end_reason: z.enum(["exited", "timeout", "idle_timeout", "oom", "killed", "cancelled"]),
     exit_code: z.number().int().min(0).max(255),
     signal: z.number().int().min(1).max(64).optional(),
     cwd: longText.optional(),
@@ -95,6 +112,8 @@ export const execEndSchema = z
     stderr_bytes: count,
     dropped_bytes: count,
     shell_restarted: z.boolean(),
+    // The runner of a sandbox that an earlier version made does not say; whoever attaches finds out.
+    output_open: z.boolean().default(true),
   })
   .transform((end) => ({
     execId: end.exec_id,
@@ -107,6 +126,7 @@ export const execEndSchema = z
     stderrBytes: end.stderr_bytes,
     droppedBytes: end.dropped_bytes,
     shellRestarted: end.shell_restarted,
+    outputOpen: end.output_open,
   }));
 export type RunnerExecEnd = z.output<typeof execEndSchema>;
 
@@ -140,6 +160,32 @@ export const execListSchema = z
   })
   .transform((list) => list.execs);
 
+export const cancelledSchema = z.object({ cancelled: z.boolean() });
+
+export const shellListSchema = z
+  .object({
+    shells: z
+      .array(
+        z
+          .object({
+            name: shellNameSchema,
+            kind: z.enum(["bash", "sh"]),
+            cwd: longText,
+            busy: z.boolean(),
+            exec_id: execIdSchema.optional(),
+          })
+          .transform((shell) => ({
+            name: shell.name,
+            kind: shell.kind,
+            cwd: shell.cwd,
+            busy: shell.busy,
+            ...(shell.exec_id !== undefined && { execId: shell.exec_id }),
+          })),
+      )
+      .max(64),
+  })
+  .transform((list) => list.shells);
+
 export const fileEntrySchema = z
   .object({
     path: longText,
@@ -151,7 +197,9 @@ export const fileEntrySchema = z
     uid: userId,
     gid: userId,
     target: longText.optional(),
-    raw_path: z.base64().max(262_144).optional(),
+    raw_path: rawPath.optional(),
+    version,
+    unreadable: z.literal(true).optional(),
   })
   .transform((entry): FileEntry => ({
     path: entry.path,
@@ -164,6 +212,8 @@ export const fileEntrySchema = z
     gid: entry.gid,
     ...(entry.target !== undefined && { target: entry.target }),
     ...(entry.raw_path !== undefined && { rawPath: entry.raw_path }),
+    version: entry.version,
+    ...(entry.unreadable !== undefined && { unreadable: entry.unreadable }),
   }));
 
 export const statSchema = z.object({ entry: fileEntrySchema }).transform((stat) => stat.entry);
@@ -182,6 +232,9 @@ export const pingSchema = z
     shell: z.enum(["bash", "sh", "none"]),
     tracking: z.enum(["cgroup", "processes"]),
     disk_used_bytes: count.optional(),
+    memory_bytes: count.optional(),
+    pids: count.optional(),
+    oom_kills: count.optional(),
   })
   .transform((ping) => ({
     uptimeMs: ping.uptime_ms,
@@ -189,12 +242,31 @@ export const pingSchema = z
     shell: ping.shell,
     tracking: ping.tracking,
     ...(ping.disk_used_bytes !== undefined && { diskUsedBytes: ping.disk_used_bytes }),
+    ...(ping.memory_bytes !== undefined && { memoryBytes: ping.memory_bytes }),
+    ...(ping.pids !== undefined && { pids: ping.pids }),
+    ...(ping.oom_kills !== undefined && { oomKills: ping.oom_kills }),
   }));
 
 export const signalledSchema = z.object({ delivered: count });
 export const emptySchema = z.object({});
-export const pathSchema = z.object({ path: longText });
-export const writtenSchema = z.object({ path: longText, size: count });
+const namedPath = { path: longText, raw_path: rawPath.optional() };
+const toNamedPath = ({ path, raw_path }: z.output<typeof pathFields>): NamedPath => ({
+  path,
+  ...(raw_path !== undefined && { rawPath: raw_path }),
+});
+const pathFields = z.object(namedPath);
+export const pathSchema = pathFields.transform(toNamedPath);
+export const writtenSchema = z
+  .object({ ...namedPath, size: count, version })
+  .transform((file) => ({ ...toNamedPath(file), size: file.size, version: file.version }));
+export const copiedSchema = z
+  .object({ ...namedPath, entries: count, bytes: count, skipped: count })
+  .transform((copied) => ({
+    ...toNamedPath(copied),
+    entries: copied.entries,
+    bytes: copied.bytes,
+    skipped: copied.skipped,
+  }));
 export const readSchema = z.object({ bytes: count });
 export const tarSchema = z.object({ entries: count, bytes: count });
 
@@ -209,14 +281,30 @@ export const fileEventSchema = z
     size: count,
     mode: z.number().int().min(0).max(0o7777),
     mtime_ms: z.number().int().min(Number.MIN_SAFE_INTEGER).max(Number.MAX_SAFE_INTEGER),
+    version,
   })
-  .transform((file) => ({ size: file.size, mode: file.mode, mtimeMs: file.mtime_ms }));
+  .transform((file) => ({
+    size: file.size,
+    mode: file.mode,
+    mtimeMs: file.mtime_ms,
+    version: file.version,
+  }));
+export const archiveEventSchema = z
+  .object({
+    event: z.literal("archive"),
+    unreadable: count,
+    unreadable_paths: z.array(pathSchema).max(20),
+  })
+  .transform((archive) => ({
+    unreadable: archive.unreadable,
+    unreadablePaths: archive.unreadable_paths,
+  }));
 export const readyEventSchema = z.object({ event: z.literal("ready") });
 export const changeEventSchema = z
   .object({
     event: z.literal("change"),
     kind: z.enum(["create", "modify", "remove", "move", "overflow"]),
-    path: longText,
+    ...namedPath,
   })
-  .transform((change) => ({ kind: change.kind, path: change.path }));
+  .transform((change) => ({ kind: change.kind, ...toNamedPath(change) }));
 export const connectedEventSchema = z.object({ event: z.literal("connected") });

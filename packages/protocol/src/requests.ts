@@ -7,9 +7,15 @@ const plainText = (maxLength: number) =>
   z
     .string()
     .max(maxLength)
-    .refine((text) => !text.includes("\0"), "must not contain a NUL");
+    .refine((text) => !text.includes("\0"), "must not contain a NUL")
+    .refine((text) => text.isWellFormed(), "must be valid Unicode");
 
-const path = plainText(65_536).min(1);
+const pathText = plainText(65_536).min(1);
+/** A path as text, or as base64 of its bytes when they are not UTF-8. */
+const path = z.union([pathText, z.strictObject({ raw: z.base64().min(1).max(87_384) })], {
+  error: "must be a path without a NUL",
+});
+const version = z.string().min(1).max(256);
 const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const permissionBits = z.number().int().min(0).max(0o7777);
 const terminalSize = {
@@ -21,6 +27,13 @@ export const execIdSchema = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,64}$/, "must be 1 to 64 of A–Z a–z 0–9 _ -");
 
+export const shellNameSchema = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/,
+    "must be 1 to 64 letters, digits, _, . or -, and begin with a letter or digit",
+  );
+
 const environment = z.record(
   z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "must be the name of a variable"),
   plainText(131_072),
@@ -29,7 +42,7 @@ const environment = z.record(
 const execFields = {
   op: z.literal("exec"),
   exec_id: execIdSchema,
-  cwd: path.optional(),
+  cwd: pathText.optional(),
   env: environment.optional(),
   stdin: z.boolean().optional(),
   merge: z.boolean().optional(),
@@ -41,6 +54,8 @@ const execRequest = z.discriminatedUnion("mode", [
   z.strictObject({
     ...execFields,
     mode: z.literal("shell"),
+    shell: shellNameSchema.optional(),
+    pty: z.strictObject(terminalSize).optional(),
     cmd_bytes: z.number().int().min(0).max(MAX_PAYLOAD_BYTES),
   }),
   z.strictObject({
@@ -49,7 +64,10 @@ const execRequest = z.discriminatedUnion("mode", [
     argv: z.array(plainText(131_072)).min(1).max(4096),
     user: z
       .string()
-      .regex(/^\d{1,10}(:\d{1,10})?$/, 'must be "uid" or "uid:gid"')
+      .regex(
+        /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?$/,
+        'must be a user, or "user:group", each by name or id',
+      )
       .optional(),
     pty: z.strictObject(terminalSize).optional(),
   }),
@@ -75,7 +93,11 @@ export const requestSchema = z.union([
     z.strictObject({ op: z.literal("resize"), exec_id: execIdSchema, ...terminalSize }),
     z.strictObject({ op: z.literal("execs") }),
     z.strictObject({ op: z.literal("forget"), exec_id: execIdSchema }),
-    z.strictObject({ op: z.literal("stat"), path }),
+    z.strictObject({ op: z.literal("cancel"), exec_id: execIdSchema }),
+    z.strictObject({ op: z.literal("shells") }),
+    z.strictObject({ op: z.literal("close_shell"), shell: shellNameSchema }),
+    z.strictObject({ op: z.literal("stat"), path, follow: z.boolean().optional() }),
+    z.strictObject({ op: z.literal("realpath"), path }),
     z.strictObject({
       op: z.literal("read"),
       path,
@@ -88,6 +110,14 @@ export const requestSchema = z.union([
       mode: permissionBits.optional(),
       overwrite: z.boolean().optional(),
       parents: z.boolean().optional(),
+      if_version: version.optional(),
+    }),
+    z.strictObject({
+      op: z.literal("append"),
+      path,
+      mode: permissionBits.optional(),
+      parents: z.boolean().optional(),
+      if_version: version.optional(),
     }),
     z.strictObject({
       op: z.literal("list"),
@@ -108,6 +138,13 @@ export const requestSchema = z.union([
       to: path,
       overwrite: z.boolean().optional(),
     }),
+    z.strictObject({
+      op: z.literal("copy"),
+      from: path,
+      to: path,
+      overwrite: z.boolean().optional(),
+      recursive: z.boolean().optional(),
+    }),
     z.strictObject({ op: z.literal("remove"), path, recursive: z.boolean().optional() }),
     z.strictObject({ op: z.literal("watch"), path, recursive: z.boolean().optional() }),
     z.strictObject({
@@ -116,7 +153,12 @@ export const requestSchema = z.union([
       max_bytes: count.optional(),
       max_entries: count.optional(),
     }),
-    z.strictObject({ op: z.literal("tar_out"), path }),
+    z.strictObject({
+      op: z.literal("tar_out"),
+      path,
+      exclude: z.array(plainText(1024)).max(100).optional(),
+      on_unreadable: z.enum(["fail", "skip"]).optional(),
+    }),
     z.strictObject({ op: z.literal("dial"), port: z.number().int().min(1).max(65_535) }),
     z.strictObject({ op: z.literal("ping") }),
   ]),
@@ -124,5 +166,6 @@ export const requestSchema = z.union([
 
 export type RunnerRequest = z.input<typeof requestSchema>;
 export type RunnerOperation = RunnerRequest["op"];
+export type WirePath = z.input<typeof path>;
 
 export const daemonHelloSchema = z.object({ protocol: z.literal(PROTOCOL_VERSION) });

@@ -1,15 +1,16 @@
-/** The package as it is published: built, used without anything else, and its types checked. */
+/** The package as it is published: packed, used without anything else, and its types checked. */
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
-import { copyFile, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { createContext, runInContext } from "node:vm";
+import { publint } from "publint";
+import { formatMessage } from "publint/utils";
 import { parseAst } from "rolldown/parseAst";
+import ts from "typescript";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { buildPackage } from "../build.ts";
 import type { SandboxClient as SourceClient } from "./client.ts";
+import { installPackedPackage, type PackedPackage, root } from "./testing/packed-package.ts";
 import {
   type Answer,
   bytes,
@@ -23,22 +24,41 @@ import { serveTerminals } from "./testing/terminal-server.ts";
 import { chunkBody, execInfoBody, sessionBody } from "./testing/wire-samples.ts";
 
 const run = promisify(execFile);
-const root = join(import.meta.dirname, "../../..");
+/** Other runtimes are fetched when they are not there yet. */
+const SETUP_TIMEOUT_MS = 300_000;
 
-/** A project that has the built package and nothing else. */
+let packed: PackedPackage;
 let project: string;
 let code: string;
+/** Where the other runtimes are. */
+let runtimes: string;
 
 beforeAll(async () => {
-  project = await mkdtemp(join(tmpdir(), "sandkasten-sdk-build-"));
-  const packageDir = join(project, "node_modules/@sandkasten/sdk");
-  await buildPackage(packageDir);
-  code = await readFile(join(packageDir, "index.js"), "utf8");
-  await writeFile(join(project, "package.json"), '{ "type": "module" }');
-});
+  const script = join(root, "scripts/setup-test-runtimes.sh");
+  runtimes = (await run("bash", [script])).stdout.trim();
+  packed = await installPackedPackage();
+  project = packed.directory;
+  code = await readFile(join(packed.packageDir, "dist/index.js"), "utf8");
+}, SETUP_TIMEOUT_MS);
 
 afterAll(async () => {
-  await rm(project, { recursive: true, force: true });
+  await packed[Symbol.asyncDispose]();
+});
+
+test("npm packs what was built, with a manifest that tools find no fault with", async () => {
+  expect(packed.files).toEqual([
+    "README.md",
+    "dist/index.cjs",
+    "dist/index.d.cts",
+    "dist/index.d.ts",
+    "dist/index.js",
+    "package.json",
+  ]);
+  const manifest = JSON.parse(await readFile(join(packed.packageDir, "package.json"), "utf8"));
+  expect(manifest).not.toHaveProperty("dependencies");
+  expect(manifest).not.toHaveProperty("scripts");
+  const { messages } = await publint({ pkgDir: packed.packageDir, pack: false, strict: true });
+  expect(messages.map((message) => formatMessage(message, manifest))).toEqual([]);
 });
 
 describe("the built module", () => {
@@ -60,14 +80,47 @@ describe("the built module", () => {
   const session: readonly Answer[] = [
     json(201, sessionBody),
     events([event("chunk", chunkBody(0, "ab"))], "cut", named),
-    events([event("chunk", chunkBody(2, "cd")), event("done", execInfoBody)]),
+    (response, request) => {
+      // Bun may drop bytes that it received before the connection broke; it then asks for them again.
+      const missed = request.url.includes("cursor=0") ? [event("chunk", chunkBody(0, "ab"))] : [];
+      const rest = [event("chunk", chunkBody(2, "cd")), event("done", execInfoBody)];
+      return events([...missed, ...rest])(response, request);
+    },
     json(200, { ok: true, path: "/workspace/a", size: 8, size_bytes: 8 }),
     failure(404, "FILE_NOT_FOUND"),
     json(200, { ok: true }),
   ];
 
-  // Bun and Deno are large and not needed for anything else, so that they are used where they are.
-  test.each(["node", ...["bun", "deno"].filter(isInstalled)])("works in %s", async (runtime) => {
+  const programs = {
+    "the project's Node": () => [process.execPath, "smoke.mjs"],
+    "Node 20": () => [join(runtimes, "node"), "smoke.mjs"],
+    "Node 20 by require()": () => [join(runtimes, "node"), "smoke.cjs"],
+    Bun: () => [join(runtimes, "bun"), "smoke.ts"],
+    Deno: () => [
+      join(runtimes, "deno"),
+      "run",
+      "--allow-net",
+      "--allow-env",
+      "--node-modules-dir=manual",
+      "smoke.ts",
+    ],
+  } as const satisfies Record<string, () => readonly [string, ...string[]]>;
+
+  beforeAll(async () => {
+    const text = await readFile(new URL("./testing/bundle-smoke.ts", import.meta.url), "utf8");
+    await writeFile(join(project, "smoke.ts"), text);
+    for (const [name, module] of [
+      ["smoke.mjs", ts.ModuleKind.ES2022],
+      ["smoke.cjs", ts.ModuleKind.CommonJS],
+    ] as const) {
+      // Old runtimes read neither types nor `await using`.
+      const compilerOptions = { module, target: ts.ScriptTarget.ES2022 };
+      const { outputText } = ts.transpileModule(text, { compilerOptions });
+      await writeFile(join(project, name), outputText);
+    }
+  });
+
+  test.each(Object.keys(programs) as (keyof typeof programs)[])("works in %s", async (runtime) => {
     await using server = await ScriptedServer.start(...session);
     serveTerminals(server, (terminal) => {
       terminal.tell({ type: "started", exec_id: "exe_2" });
@@ -77,11 +130,11 @@ describe("the built module", () => {
         terminal.tell({ type: "exit", exec: execInfoBody });
       });
     });
-    const script = join(project, "smoke.ts");
-    await copyFile(new URL("./testing/bundle-smoke.ts", import.meta.url), script);
-    const program = runtime === "node" ? process.execPath : runtime;
-    const flags = runtime === "deno" ? ["run", "--allow-net", "--node-modules-dir=manual"] : [];
-    const { stdout } = await run(program, [...flags, script, server.url], { cwd: project });
+    const [program, ...args] = programs[runtime]();
+    const { stdout } = await run(program, [...args, server.url], {
+      cwd: project,
+      env: { ...process.env, WS_MODULE: join(root, "node_modules/ws/index.js") },
+    });
     expect(JSON.parse(stdout)).toEqual({
       output: ["ab", "cd"],
       exitCode: 0,
@@ -89,10 +142,14 @@ describe("the built module", () => {
       error: "FILE_NOT_FOUND",
       printed: "hello typed",
     });
+    const cursor = runtime === "Bun" ? "[02]" : "2";
+    const resumed = new RegExp(
+      `^GET /v1/sessions/ses_1/execs/exe_1/stream\\?cursor=${cursor}&raw=true$`,
+    );
     expect(server.lines).toEqual([
       "POST /v1/sessions",
       "POST /v1/sessions/ses_1/exec/stream",
-      "GET /v1/sessions/ses_1/execs/exe_1/stream?cursor=2&raw=true",
+      expect.stringMatching(resumed),
       "PUT /v1/sessions/ses_1/fs/file?path=a",
       "GET /v1/sessions/ses_1/fs/file?path=b",
       "DELETE /v1/sessions/ses_1",
@@ -147,10 +204,16 @@ describe("the built module", () => {
 });
 
 describe("the published types", () => {
+  const compilers = {
+    "TypeScript 5.2": "typescript-5.2/bin/tsc",
+    "the newest TypeScript": "typescript-native/bin/tsc",
+  } as const;
+
   /** Type-checks modules of the project and answers what the compiler says. */
   async function check(
     modules: Readonly<Record<string, string>>,
     options: Readonly<Record<string, unknown>>,
+    compiler: keyof typeof compilers = "the newest TypeScript",
   ): Promise<string> {
     const directory = await mkdtemp(join(project, "consumer-"));
     for (const [name, text] of Object.entries(modules)) {
@@ -166,9 +229,9 @@ describe("the published types", () => {
       ...options,
     };
     await writeFile(join(directory, "tsconfig.json"), JSON.stringify({ compilerOptions }));
-    const compiler = join(root, "node_modules/typescript-native/bin/tsc");
+    const program = join(root, "node_modules", compilers[compiler]);
     try {
-      return (await run(process.execPath, [compiler, "--project", directory])).stdout;
+      return (await run(process.execPath, [program, "--project", directory])).stdout;
     } catch (error) {
       return (error as { readonly stdout: string }).stdout;
     }
@@ -190,9 +253,26 @@ describe("the published types", () => {
     if (error.code !== "CONNECTION_FAILED") { const rest: ErrorCode = error.code; }
   `;
 
-  test("fit a browser's project and need no other package", async () => {
-    const options = { lib: ["es2022", "dom", "dom.asynciterable"], types: [] };
-    expect(await check({ "consumer.ts": consumer }, options)).toBe("");
+  const browser = { lib: ["es2022", "dom"], types: [] };
+
+  describe.each(Object.keys(compilers) as (keyof typeof compilers)[])("with %s", (compiler) => {
+    test.each([
+      ["an ES module of Node", "consumer.mts", { module: "node16" }],
+      ["a bundler", "consumer.ts", { module: "es2022", moduleResolution: "bundler" }],
+    ])("fit %s and need no other package", async (_, name, options) => {
+      expect(await check({ [name]: consumer }, { ...browser, ...options }, compiler)).toBe("");
+    });
+
+    test("fit a CommonJS module", async () => {
+      const module = `
+        import { SandboxClient } from "@sandkasten/sdk";
+        import sdk = require("@sandkasten/sdk");
+        const client: SandboxClient = new sdk.SandboxClient();
+        client.listWorkspaces().then((all) => all.map(({ id }) => id.length));
+      `;
+      const options = { ...browser, module: "node16" };
+      expect(await check({ "consumer.cts": module }, options, compiler)).toBe("");
+    });
   });
 
   test("fit a project of Node, and so does all code of the guide", async () => {
@@ -231,9 +311,4 @@ function withPrelude(block: string): string {
       ${block}
     }
   `;
-}
-
-function isInstalled(program: string): boolean {
-  const directories = (process.env["PATH"] ?? "").split(delimiter);
-  return directories.some((directory) => existsSync(join(directory, program)));
 }

@@ -23,6 +23,10 @@ describe("createSession()", () => {
       image: "python",
       ttlSeconds: 60,
       workspaceId: "notes",
+      workspaces: [
+        { id: "data", path: "/mnt/data", readOnly: true },
+        { id: "more", path: "/srv" },
+      ],
       key: "agent:a_1",
       env: { MY_VAR: "1" },
       limits: { memoryMb: 64, diskInodes: 1000 },
@@ -35,6 +39,10 @@ describe("createSession()", () => {
       image: "python",
       ttl_seconds: 60,
       workspace_id: "notes",
+      workspaces: [
+        { id: "data", path: "/mnt/data", read_only: true },
+        { id: "more", path: "/srv" },
+      ],
       key: "agent:a_1",
       env: { MY_VAR: "1" },
       limits: { memory_mb: 64, disk_inodes: 1000 },
@@ -47,7 +55,7 @@ describe("createSession()", () => {
 
   test("shows the session in camelCase, and leaves the caller's own names alone", async () => {
     await using server = await ScriptedServer.start(json(201, sessionBody));
-    const { info } = await clientOf(server).createSession();
+    const { lastInfo: info } = await clientOf(server).createSession();
     expect(info).toEqual({
       id: "ses_1",
       image: "host",
@@ -56,8 +64,10 @@ describe("createSession()", () => {
       cwd: "/workspace",
       acquireSource: "cold",
       workspaceId: "notes",
+      workspaces: [{ id: "data", path: "/mnt/data", readOnly: true }],
       profile: "restricted",
       network: "none",
+      isolationLevel: "standard",
       limits: { memoryMb: 512, cpuMillicores: 1000, pids: 256, diskMb: 512, diskInodes: 65_536 },
       metadata: { my_tag: "a_b" },
       ttlSeconds: 1800,
@@ -90,7 +100,7 @@ describe("sessions", () => {
       failure(404, "SESSION_NOT_FOUND"),
     );
     const client = clientOf(server);
-    expect((await client.getSession("ses_1")).info.status).toBe("running");
+    expect((await client.getSession("ses_1")).status).toBe("running");
     await expect(client.getSession("../x?y")).rejects.toMatchObject({ code: "SESSION_NOT_FOUND" });
     expect(server.lines).toEqual(["GET /v1/sessions/ses_1", "GET /v1/sessions/..%2Fx%3Fy"]);
   });
@@ -149,16 +159,20 @@ test("workspaces are listed, looked at, removed, and have files", async () => {
   };
   await using server = await ScriptedServer.start(
     json(200, { workspaces: [notes] }),
+    json(200, { workspaces: [notes] }),
     json(200, notes),
     json(200, { ok: true }),
     json(200, { path: "/workspace", entries: [] }),
   );
-  const { workspaces } = clientOf(server);
+  const client = clientOf(server);
+  const { workspaces } = client;
+  expect(await client.listWorkspaces()).toMatchObject([{ id: "notes" }]);
   expect(await workspaces.list()).toMatchObject([{ id: "notes", sessions: ["ses_1"] }]);
   expect(await workspaces.get("notes")).toMatchObject({ lastUsedAt: "2026-01-31T12:00:00.000Z" });
-  await workspaces.delete("notes");
+  await client.deleteWorkspace("notes");
   expect(await Array.fromAsync(workspaces.files("notes").list())).toEqual([]);
   expect(server.lines).toEqual([
+    "GET /v1/workspaces",
     "GET /v1/workspaces",
     "GET /v1/workspaces/notes",
     "DELETE /v1/workspaces/notes",

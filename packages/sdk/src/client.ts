@@ -13,6 +13,7 @@ import {
   type SessionPage,
   toCreateSession,
   toSessionInfo,
+  type WorkspaceInfo,
 } from "./session-types.ts";
 import { path, Transport } from "./transport.ts";
 import type { VersionBody } from "./wire-bodies.ts";
@@ -94,6 +95,16 @@ export class SandboxClient {
       yield* page;
       cursor = page.nextCursor;
     } while (cursor !== undefined);
+  }
+
+  /** All workspaces; the same as `workspaces.list`. */
+  listWorkspaces(options?: CallOptions): Promise<readonly WorkspaceInfo[]> {
+    return this.workspaces.list(options);
+  }
+
+  /** Removes a workspace with its files; the same as `workspaces.delete`. */
+  deleteWorkspace(id: string, options?: CallOptions): Promise<void> {
+    return this.workspaces.delete(id, options);
   }
 
   /** Whether the daemon is up. It needs no key. */

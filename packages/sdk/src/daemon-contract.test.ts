@@ -21,8 +21,8 @@ afterAll(async () => {
 describe("sessions", () => {
   test("are made, found, listed, paused, renewed and destroyed", async () => {
     await using made = await client.createSession({ ttlSeconds: 30, env: { NAME: "value" } });
-    expect(made.info).toMatchObject({ status: "running", ttlSeconds: 30 });
-    expect((await client.getSession(made.id)).info.id).toBe(made.id);
+    expect(made.lastInfo).toMatchObject({ status: "running", ttlSeconds: 30 });
+    expect((await client.getSession(made.id)).lastInfo.id).toBe(made.id);
     const found = await client.listSessions({ metadata: { my_tag: "x" } });
     expect(found.map(({ id }) => id)).toEqual([session.id]);
     expect((await made.pause()).status).toBe("paused");
@@ -153,7 +153,7 @@ describe("commands", () => {
   });
 
   test("on a terminal are typed to, left, and come back to", async () => {
-    const { id: execId } = await session.start(["cat"], {
+    const { id: execId } = await session.start(["sh", "-c", "read line; stty size; cat"], {
       stdinOpen: true,
       pty: { rows: 24, cols: 80 },
     });
@@ -161,10 +161,9 @@ describe("commands", () => {
     expect(first.execId).toBe(execId);
     first.resize({ rows: 10, cols: 40 });
     first.write("one\n");
-    for await (const bytes of first) {
-      expect(Buffer.from(bytes).toString()).toBe("one\n");
-      break;
-    }
+    expect(Buffer.from((await first[Symbol.asyncIterator]().next()).value!).toString()).toBe(
+      "10 40\n",
+    );
     first.close();
 
     const second = await session.pty({ execId, cursor: first.cursor });
@@ -185,6 +184,7 @@ describe("files", () => {
     expect(await files.write("d/a.bin", bytes, { mode: 0o600 })).toEqual({
       path: "/workspace/d/a.bin",
       sizeBytes: 3,
+      etag: expect.any(String) as string,
     });
     expect(await session.read("d/a.bin")).toEqual(bytes);
     expect(await session.read("d/a.bin", { maxBytes: 2 })).toEqual(bytes.subarray(0, 2));
@@ -200,6 +200,44 @@ describe("files", () => {
     expect(names.toSorted()).toEqual(["a.bin", "b", "e"]);
     await files.remove("d", { recursive: true });
     await expect(files.stat("d")).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
+  });
+
+  test("are added to, copied, resolved, and written only when nobody else has", async () => {
+    const { files } = session;
+    const { etag } = await files.writeText("n/log", "one\n");
+    expect(await files.append("n/log", "two\n")).toMatchObject({ sizeBytes: 8, size_bytes: 8 });
+    await expect(files.write("n/log", "x", { ifMatch: etag })).rejects.toMatchObject({
+      code: "FILE_CHANGED",
+      status: 412,
+    });
+    const now = await files.stat("n/log", { follow: true });
+    await files.write("n/log", "three", { if_match: now.etag });
+    expect(await files.readText("n/log")).toBe("three");
+    await expect(files.copy("n", "m")).rejects.toMatchObject({ code: "NOT_A_FILE" });
+    expect(await files.copy("n", "m", { recursive: true })).toMatchObject({
+      path: "/workspace/m",
+      entries: 2,
+      bytes: 5,
+    });
+    expect(await files.realpath("m/../m/log")).toEqual({ path: "/workspace/m/log" });
+    await files.remove("m/log");
+    await files.remove("m");
+    const archive = await files.tar("n", { exclude: ["*.log", "log"] });
+    expect((await files.untar("o", archive)).entries).toBe(0);
+  });
+
+  test("whose names are not UTF-8 are reached by their bytes and by their entries", async () => {
+    const { files } = session;
+    const path = new Uint8Array([0x72, 0x2f, 0xff]);
+    const written = await files.write(path, "raw");
+    expect(written).toMatchObject({ path: "/workspace/r/\ufffd", rawPath: written.raw_path });
+    const [entry] = await Array.fromAsync(files.list("r"));
+    expect(await files.readText(entry!)).toBe("raw");
+    expect((await files.stat(entry!)).rawPath).toBe(written.rawPath);
+    await files.move(entry!, new Uint8Array([0x72, 0x2f, 0xfe]));
+    const [moved] = await Array.fromAsync(files.list("r"));
+    await files.remove(moved!);
+    await files.remove("r");
   });
 
   test("are streamed both ways, in part, as a form and as an archive", async () => {
@@ -246,6 +284,9 @@ describe("files", () => {
   });
 });
 
-test("images are listed", async () => {
-  expect(await client.images.list()).toBeInstanceOf(Array);
+test("images are listed, and errors about them are typed", async () => {
+  const listed = await client.images.list();
+  expect(listed.map(({ reference }) => reference)).toEqual([...daemon.core.machine.images]);
+  expect(listed.length).toBeGreaterThan(0);
+  await expect(client.images.pull("alpine:3")).rejects.toMatchObject({ code: "UNSUPPORTED" });
 });

@@ -96,7 +96,7 @@ export async function errorFromResponse(response: Response): Promise<SandboxErro
 /** Whatever `fetch` threw, as an error that says so. */
 export function connectionFailed(what: string, cause: unknown): SandboxError {
   if (cause instanceof SandboxError) return cause;
-  const message = `${what}: no whole answer came (${reasonOf(cause)}). Does a daemon run there?`;
+  const message = `${what} failed: ${reasonOf(cause)}. Check that the daemon runs at this address.`;
   return new SandboxError("CONNECTION_FAILED", message, { cause });
 }
 

@@ -176,6 +176,24 @@ describe("stream()", () => {
   });
 });
 
+test("a stream whose caller gives up cancels the command, if asked", async () => {
+  const caller = new AbortController();
+  const reason = new Error("enough");
+  await using server = await ScriptedServer.start(
+    (response) => {
+      response.writeHead(200, named).write(chunk(0, "a"));
+    },
+    json(202, execInfoBody),
+    json(200, { ok: true, cancelled: true }),
+  );
+  const stream = sessionOf(server).stream("x", { signal: caller.signal, onAbort: "cancel" });
+  const reading = (async () => {
+    for await (const _ of stream) caller.abort(reason);
+  })();
+  await expect(reading).rejects.toBe(reason);
+  expect(server.lines.slice(1)).toEqual([`POST ${base}/execs`, `POST ${base}/execs/exe_1/cancel`]);
+});
+
 describe("the result of a stream", () => {
   const waited = [
     json(200, { ...execInfoBody, output: "", stdout: "", stderr: "", truncated: true }),
@@ -310,6 +328,25 @@ describe("output", () => {
     );
   });
 
+  test("is followed beyond the command's end, or one stream of it", async () => {
+    const skipped = event("skipped", { skipped_bytes: 7 });
+    await using server = await ScriptedServer.start(
+      answer([chunk(10, "a")], "cut"),
+      answer([chunk(20, "b"), skipped, chunk(40, "c"), done]),
+    );
+    const exec = sessionOf(server).getExec("exe_1");
+    const chunks = await collect(exec.follow({ stream: "stdout", until: "closed" }));
+    expect(chunks.map(({ text, skippedBytes }) => [text, skippedBytes])).toEqual([
+      ["a", 0],
+      ["b", 0],
+      ["c", 7],
+    ]);
+    expect(server.lines).toEqual([
+      `GET ${base}/execs/exe_1/stream?cursor=0&raw=true&stream=stdout&until=closed`,
+      `GET ${base}/execs/exe_1/stream?cursor=11&raw=true&stream=stdout&until=closed`,
+    ]);
+  });
+
   test("is read page by page", async () => {
     const page = {
       exec_id: "exe_1",
@@ -318,6 +355,7 @@ describe("output", () => {
       chunks: [chunkBody(5, "abcd")],
       skipped_bytes: 2,
       done: true,
+      closed: true,
       exec: execInfoBody,
     };
     await using server = await ScriptedServer.start(json(200, page));

@@ -1,4 +1,6 @@
 /** The output of a command while it runs. */
+import { cancelStarted } from "./cancel-started.ts";
+import { deferred } from "./deferred.ts";
 import { Exec } from "./exec.ts";
 import {
   type Command,
@@ -16,7 +18,7 @@ import { type Call, path, type Transport } from "./transport.ts";
 /**
  * A running command. Loop over it for its output: each byte comes once, in order, also when the
  * connection breaks, and the command waits for a slow reader. `result` says how it ended, with or
- * without a loop. Leaving the loop does not end the command; `(await stream.exec).signal()` does.
+ * without a loop. Leaving the loop does not end the command; `(await stream.exec).cancel()` does.
  */
 export class ExecStream implements AsyncIterable<OutputChunk> {
   readonly #transport: Transport;
@@ -27,6 +29,8 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
   /** What the last loop learned of the end; nothing when it was left early. */
   #reading: Promise<ExecInfo | undefined> | undefined;
   #result: Promise<ExecInfo> | undefined;
+  /** Under way once the caller gave up a command that is to end with that. */
+  #cancelling: Promise<void> | undefined;
 
   /** @internal */
   constructor(transport: Transport, sessionId: string, cmd: Command, given: ExecOptions) {
@@ -47,6 +51,8 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
       const message = "The daemon did not say which command this is; is it older than this SDK?";
       throw new SandboxError("INTERNAL_ERROR", message);
     });
+    if (options.onAbort === "cancel")
+      options.signal?.addEventListener("abort", () => this.#cancel(sessionId), { once: true });
     // Whoever loops, or asks for `exec` or `result`, gets the failure. Nobody has to.
     this.#exec.catch(() => undefined);
   }
@@ -64,7 +70,7 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
 
   /** The output from its beginning on. */
   async *[Symbol.asyncIterator](): AsyncGenerator<OutputChunk, void, undefined> {
-    const reading = Promise.withResolvers<ExecInfo | undefined>();
+    const reading = deferred<ExecInfo | undefined>();
     this.#reading = reading.promise;
     try {
       const info = yield* followOutput({
@@ -75,6 +81,9 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
         what: `following ${this.#call.path}`,
       });
       reading.resolve(info);
+    } catch (error) {
+      await this.#cancelling;
+      throw error;
     } finally {
       reading.resolve(undefined);
     }
@@ -86,7 +95,7 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
     this.#unread = undefined;
     if (unread !== undefined) return unread;
     const exec = await this.#exec;
-    return exec.openStream(cursor, this.#call.signal);
+    return exec.openStream({ cursor, signal: this.#call.signal });
   }
 
   async #findResult(): Promise<ExecInfo> {
@@ -99,6 +108,12 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
     const { signal } = this.#call;
     await exec.wait({ outputBudgetBytes: 0, signal });
     return exec.info({ signal });
+  }
+
+  #cancel(sessionId: string): void {
+    this.#cancelling = cancelStarted(this.#transport, sessionId, this.#call);
+    // Whoever reads gets the failure.
+    this.#cancelling.catch(() => undefined);
   }
 
   /** A command waits for those who could read its output; nobody will. */

@@ -15,18 +15,26 @@ export interface TerminalSize {
 }
 
 interface ExecOptionFields {
-  /** The command is ended after so long. 0 or absent for the longest that the daemon allows. */
+  /**
+   * The command is ended after this time. 0 or absent for the longest that the daemon allows, to which
+   * a longer one is lowered: see `timeoutClamped` of the result.
+   */
   readonly timeoutMs?: number | undefined;
   /** The command is ended when it prints nothing for so long. */
   readonly idleTimeoutMs?: number | undefined;
   /** Where it runs. When absent, text runs in the shell's directory, a list of arguments in /workspace. */
   readonly cwd?: string | undefined;
-  /** Variables for this command alone. */
-  readonly env?: Readonly<Record<string, string>> | undefined;
+  /** Variables for this command alone. Those that are undefined are left out. */
+  readonly env?: Variables | undefined;
   /** `uid` or `uid:gid`. */
   readonly user?: string | undefined;
   /** All of its input. Without it, it reads the end of input at once. */
   readonly stdin?: string | Uint8Array | undefined;
+  /**
+   * Name of the shell that runs the command; created on first use, `default` when absent. Commands of
+   * one shell run one after the other, those of different shells side by side.
+   */
+  readonly shell?: string | undefined;
   /** false runs text in a fresh shell beside the one that remembers. */
   readonly stateful?: boolean | undefined;
   /** One pipe for stdout and stderr: their order is exact, and all of it is stdout. */
@@ -35,11 +43,40 @@ interface ExecOptionFields {
   readonly outputBudgetBytes?: number | undefined;
   /** Adds `rawOutput` to the result: the output as it was, also where it is no text. */
   readonly raw?: boolean | undefined;
+  /** Answers after this time at the latest, while the command goes on; look at `status`. */
+  readonly waitMs?: number | undefined;
+  /** Answers as soon as the output matches; look at `matched`. */
+  readonly until?: OutputCondition | undefined;
   /** Two calls with the same key run one command. The SDK makes one for each call. */
   readonly idempotencyKey?: string | undefined;
-  /** Gives the waiting up. The command goes on; `start` and `signal` end one. */
+  /** Gives the waiting up. `onAbort` says what becomes of the command. */
   readonly signal?: AbortSignal | undefined;
+  /** What becomes of the command when `signal` aborts: `detach` (the default) lets it go on, `cancel` ends it. */
+  readonly onAbort?: "detach" | "cancel" | undefined;
+  /** What becomes of the command when the connection breaks, for whatever reason; `continue` when absent. */
+  readonly onDisconnect?: "continue" | "cancel" | undefined;
+  /** Runs it on a terminal of this size. In a named shell the terminal stays for later commands. */
+  readonly pty?: TerminalSize | undefined;
 }
+
+/** What to wait for in a command's output, also in what it left in the background. */
+export interface OutputCondition {
+  /** A regular expression in the syntax of RE2, searched for in each line. */
+  readonly pattern: string;
+  /** Only in this stream. */
+  readonly stream?: OutputStream | undefined;
+}
+
+/** Where the output matched. */
+export interface OutputMatch {
+  readonly stream: OutputStream;
+  readonly text: string;
+  readonly groups: readonly (string | null)[];
+  readonly line: string;
+}
+
+/** Variables of the environment by name. */
+export type Variables = Readonly<Record<string, string | undefined>>;
 
 /** How a command shall run. */
 export type ExecOptions = WithSnakeNames<ExecOptionFields>;
@@ -47,8 +84,6 @@ export type ExecOptions = WithSnakeNames<ExecOptionFields>;
 interface StartOptionFields extends ExecOptionFields {
   /** Keeps its input open for `writeStdin`. */
   readonly stdinOpen?: boolean | undefined;
-  /** Runs it on a terminal of this size. */
-  readonly pty?: TerminalSize | undefined;
 }
 
 /** How a command shall run that is not waited for. */
@@ -58,7 +93,9 @@ interface ExecInfoFields {
   readonly execId: string;
   readonly sessionId: string;
   readonly status: ExecStatus;
-  /** At most its first 4 KiB. */
+  /** The shell that it runs in; absent for processes. */
+  readonly shell?: string | undefined;
+  /** The command as it was asked for, at most its first 4 KiB. */
   readonly cmd: string | readonly string[];
   /** null while it runs, or when it is not known. */
   readonly exitCode: number | null;
@@ -78,6 +115,14 @@ interface ExecInfoFields {
   readonly droppedBytes: number;
   /** It got a new shell, because the one before had ended: what that one remembered is gone. */
   readonly shellRestarted: boolean;
+  /** It has ended, but processes that it left in the background hold its output and can print more. */
+  readonly background: boolean;
+  /** What they have printed since its end; not part of the other counts. */
+  readonly backgroundBytes: number;
+  /** The timeout in effect; null for a terminal without one. */
+  readonly timeoutMs: number | null;
+  /** A longer timeout was asked for than the daemon allows. */
+  readonly timeoutClamped: boolean;
   /** ISO 8601, like all times here. */
   readonly startedAt: string;
   readonly endedAt?: string | undefined;
@@ -93,6 +138,11 @@ interface ExecResultFields extends ExecInfoFields {
   readonly stderr: string;
   /** The middle of the output is missing here; `exec.read` has all of it. */
   readonly truncated: boolean;
+  /** Where the output of this answer ends: the cursor to go on reading from. */
+  readonly nextCursor: number;
+  /** Whether the output matched `until`. */
+  readonly matched?: boolean | undefined;
+  readonly match?: OutputMatch | undefined;
   /** The output as it was, when `raw` asked for it. */
   readonly rawOutput?: Uint8Array | undefined;
 }
@@ -127,8 +177,10 @@ interface OutputPageFields {
   readonly chunks: readonly OutputChunk[];
   /** Bytes between the cursor and the first piece that are gone. */
   readonly skippedBytes: number;
-  /** The command has ended, and this is the last of its output. */
+  /** The command has ended, and this is the last of its own output. */
   readonly done: boolean;
+  /** Nothing more can come: all processes that held the output have ended, too. */
+  readonly closed: boolean;
   /** The command as it was before the page was read. */
   readonly exec: ExecInfo;
 }
@@ -144,17 +196,30 @@ export function toExecRequest(cmd: Command, options: StartOptions): ExecRequestB
     timeout_ms: options.timeoutMs,
     idle_timeout_ms: options.idleTimeoutMs,
     cwd: options.cwd,
-    env: options.env,
+    env: toVariables(options.env),
     user: options.user,
     stdin: typeof stdin === "string" ? stdin : undefined,
     stdin_base64: stdin instanceof Uint8Array ? encodeBase64(stdin) : undefined,
     stdin_open: options.stdinOpen,
+    shell: options.shell,
     stateful: options.stateful,
+    wait_ms: options.waitMs,
+    until: options.until,
+    on_disconnect: options.onDisconnect,
     merge: options.merge,
     output_budget_bytes: options.outputBudgetBytes,
     raw_output: options.raw,
     pty: options.pty,
   };
+}
+
+/** As the daemon wants them: what is undefined is not there. */
+export function toVariables(variables: Variables | undefined): Record<string, string> | undefined {
+  if (variables === undefined) return undefined;
+  const given = Object.entries(variables).filter((entry): entry is [string, string] => {
+    return entry[1] !== undefined;
+  });
+  return Object.fromEntries(given);
 }
 
 export function toExecInfo(body: ExecInfoBody): ExecInfo {

@@ -5,6 +5,7 @@ import type { CallOptions } from "./call-options.ts";
 import {
   type ExecInfo,
   type ExecResult,
+  type OutputCondition,
   type OutputChunk,
   type OutputPage,
   type TerminalSize,
@@ -14,7 +15,8 @@ import {
 import { followOutput, toOutputPage } from "./follow-output.ts";
 import { camelOptions, type WithSnakeNames } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
-import type { SignalledBody } from "./wire-bodies.ts";
+import type { CancelledBody, SignalledBody } from "./wire-bodies.ts";
+import type { OutputStream } from "./wire-names.ts";
 
 /** What one request waits for: short enough that nothing on the way takes it for dead. */
 const WAIT_MS = 60_000;
@@ -25,20 +27,28 @@ interface ReadOutputOptionFields extends CallOptions {
   readonly maxBytes?: number | undefined;
   /** How long to wait for output when there is none yet. */
   readonly waitMs?: number | undefined;
+  /** Only this stream. Cursors are offsets in the output of both all the same. */
+  readonly stream?: OutputStream | undefined;
 }
 
 /** Which part of the output to read. */
 export type ReadOutputOptions = WithSnakeNames<ReadOutputOptionFields>;
 
-/** Where to begin. */
+/** What to follow. */
 export interface FollowExecOptions extends CallOptions {
-  /** In bytes; the beginning when absent. */
+  /** Where to begin, in bytes; the beginning when absent. */
   readonly cursor?: number | undefined;
+  /** Only this stream. */
+  readonly stream?: OutputStream | undefined;
+  /** `done` ends with the command; `closed` when processes that it left in the background have ended, too. */
+  readonly until?: "done" | "closed" | undefined;
 }
 
 interface WaitOptionFields extends CallOptions {
   /** Answers after so long, ended or not; look at `status`. Until the end when absent. */
   readonly timeoutMs?: number | undefined;
+  /** Answers as soon as the output matches, instead of at the end; look at `matched`. */
+  readonly until?: OutputCondition | undefined;
   /** How much output the result holds. */
   readonly outputBudgetBytes?: number | undefined;
   /** Adds `rawOutput` to the result. */
@@ -81,33 +91,35 @@ export class Exec {
 
   /** A page of its output, also after its end and after the sandbox's. */
   async read(options: ReadOutputOptions = {}): Promise<OutputPage> {
-    const { cursor, maxBytes, waitMs, signal } = camelOptions(options);
-    const query = { cursor, max_bytes: maxBytes, wait_ms: waitMs, raw: true };
-    return toOutputPage(
-      await this.#get<OutputPageBody>("/output", query, signal, waitMs !== undefined),
-    );
+    const { cursor, maxBytes, waitMs, stream, signal } = camelOptions(options);
+    const query = { cursor, max_bytes: maxBytes, wait_ms: waitMs, raw: true, stream };
+    const waits = waitMs !== undefined;
+    const page = await this.#get<OutputPageBody>("/output", query, signal, waits);
+    return toOutputPage(page, stream !== undefined);
   }
 
   /** Its output as it comes, each byte once, until its end. Broken connections are mended. */
   async *follow(options: FollowExecOptions = {}): AsyncGenerator<OutputChunk, ExecInfo, undefined> {
     return yield* followOutput({
-      open: (cursor) => this.openStream(cursor, options.signal),
+      open: (cursor) => this.openStream({ ...options, cursor }),
       transport: this.#transport,
       cursor: options.cursor ?? 0,
       signal: options.signal,
+      isFiltered: options.stream !== undefined,
       what: `following the command ${this.id}`,
     });
   }
 
   /** Waits for its end. A time that was up is part of the result here, and no error. */
   async wait(options: WaitOptions = {}): Promise<ExecResult> {
-    const { timeoutMs = Infinity, outputBudgetBytes, raw, signal } = camelOptions(options);
+    const { timeoutMs = Infinity, until, outputBudgetBytes, raw, signal } = camelOptions(options);
     const endMs = performance.now() + timeoutMs;
     for (;;) {
       const leftMs = Math.max(0, Math.ceil(endMs - performance.now()));
       const body = await this.#transport.json<ExecResultBody>({
         ...this.#post("/wait", {
           timeout_ms: Math.min(leftMs, WAIT_MS),
+          until,
           output_budget_bytes: outputBudgetBytes,
           raw_output: raw,
         }),
@@ -116,8 +128,23 @@ export class Exec {
         waits: true,
         signal,
       });
-      if (body.status === "done" || performance.now() >= endMs) return toExecResult(body);
+      const isOver = body.status === "done" && (until === undefined || !body.background);
+      if (isOver || body.matched === true || performance.now() >= endMs) return toExecResult(body);
     }
+  }
+
+  /**
+   * Ends it as a timeout does: an interrupt, then a kill of everything that it started. Its shell
+   * lives on. Answers at once, with false when it had ended already; `wait` tells its end.
+   */
+  async cancel(options: CallOptions = {}): Promise<boolean> {
+    const body = await this.#transport.json<CancelledBody>({
+      ...this.#post("/cancel", {}),
+      // What is cancelled already stays so.
+      repeatable: true,
+      signal: options.signal,
+    });
+    return body.cancelled;
   }
 
   /** Sends a signal by name or number, `TERM` when absent. Answers how many processes got it. */
@@ -159,11 +186,11 @@ export class Exec {
   }
 
   /** @internal */
-  openStream(cursor: number, signal: AbortSignal | undefined): Promise<Response> {
+  openStream({ cursor, stream, until, signal }: FollowExecOptions): Promise<Response> {
     return this.#transport.open({
       method: "GET",
       path: `${this.#base}/stream`,
-      query: { cursor, raw: true },
+      query: { cursor, raw: true, stream, until },
       headers: { accept: "text/event-stream" },
       signal,
     });

@@ -1,6 +1,7 @@
 /** Files and changes to them, as the SDK shows them. */
 import type { FileChangeBody, FileEntryBody } from "@sandkasten/protocol";
 import { camelKeys } from "./camel-keys.ts";
+import { type NamedPath, toNamedPath } from "./sandbox-path.ts";
 import { type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 import type { FileChangeKind, FileType } from "./wire-names.ts";
 
@@ -18,18 +19,19 @@ interface FileEntryFields {
   readonly gid: number;
   /** Where a link points. */
   readonly target?: string | undefined;
-  /** base64 of a path that is not UTF-8. */
+  /** base64 of a path that is not UTF-8. Give the entry itself to other calls, and it is respected. */
   readonly rawPath?: string | undefined;
+  /** Changes whenever the content does; see `ifMatch`. */
+  readonly etag: string;
+  /** true for a directory that cannot be read: a recursive list has nothing of it. */
+  readonly unreadable?: true | undefined;
 }
 
 /** A file, directory or link in a sandbox. */
 export type FileEntry = WithSnakeNames<FileEntryFields>;
 
 /** Something that happened to a file. */
-export interface FileChange {
-  readonly kind: FileChangeKind;
-  readonly path: string;
-}
+export type FileChange = NamedPath & { readonly kind: FileChangeKind };
 
 /** Bytes that come one after the other. They can be sent once only, so that a failure is not retried. */
 export type ByteStream = ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
@@ -51,5 +53,5 @@ export function toFileEntry(body: FileEntryBody): FileEntry {
 }
 
 export function toFileChange(body: FileChangeBody): FileChange {
-  return camelKeys(body);
+  return Object.assign(toNamedPath(body), { kind: body.kind });
 }

@@ -10,10 +10,25 @@ import {
 } from "./file-types.ts";
 import { readBytes } from "./response-body.ts";
 import { SandboxError } from "./sandbox-error.ts";
+import {
+  fromAndTo,
+  type NamedPath,
+  pathFields,
+  type SandboxPath,
+  shownPath,
+  toNamedPath,
+} from "./sandbox-path.ts";
 import { camelOptions, type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 import type { Call, Transport } from "./transport.ts";
 import { watchFiles } from "./watch-files.ts";
-import type { ExtractedBody, FileListBody, UploadedBody, WrittenFileBody } from "./wire-bodies.ts";
+import type {
+  CopiedFilesBody,
+  ExtractedBody,
+  FileListBody,
+  PathBody,
+  UploadedBody,
+  WrittenFileBody,
+} from "./wire-bodies.ts";
 
 interface ReadFileOptionFields extends CallOptions {
   /** At most its first so many bytes; all of them when absent. */
@@ -23,17 +38,30 @@ interface ReadFileOptionFields extends CallOptions {
 /** How a file shall be read. */
 export type ReadFileOptions = WithSnakeNames<ReadFileOptionFields>;
 
-/** How a file shall be written. */
-export interface WriteFileOptions extends CallOptions {
+interface WriteFileOptionFields extends CallOptions {
   /** Permission bits, as in `chmod`: `0o755`. */
   readonly mode?: number | undefined;
   /** false refuses to replace a file. */
   readonly overwrite?: boolean | undefined;
+  /** The `etag` that the file must still have; `FILE_CHANGED` otherwise. */
+  readonly ifMatch?: string | undefined;
 }
+
+/** How a file shall be written. */
+export type WriteFileOptions = WithSnakeNames<WriteFileOptionFields>;
+
+/** How something shall be added to a file. */
+export type AppendFileOptions = Omit<WriteFileOptions, "overwrite">;
 
 /** Which part of a file to download. */
 export interface DownloadOptions extends CallOptions {
   readonly range?: ByteRange | undefined;
+}
+
+/** Whether to look at a link or at what it leads to. */
+export interface StatOptions extends CallOptions {
+  /** true describes what a link leads to. */
+  readonly follow?: boolean | undefined;
 }
 
 /** Whether to go into directories. */
@@ -54,13 +82,48 @@ export interface MoveOptions extends CallOptions {
   readonly overwrite?: boolean | undefined;
 }
 
+/** How a file or directory shall be copied. */
+export interface CopyOptions extends MoveOptions {
+  /** true copies a directory with all that is below it. */
+  readonly recursive?: boolean | undefined;
+}
+
+interface TarOptionFields extends CallOptions {
+  /** What is left out: patterns as in a `.gitignore`, without `!`. */
+  readonly exclude?: readonly string[] | undefined;
+  /** Whether entries that cannot be read fail the call, as they do when absent, or are left out. */
+  readonly onUnreadable?: "fail" | "skip" | undefined;
+  /** Told how many entries were left out because they cannot be read, and the first of them. */
+  readonly onSkipped?: ((count: number, paths: readonly string[]) => void) | undefined;
+}
+
+/** What an archive shall contain. */
+export type TarOptions = WithSnakeNames<TarOptionFields>;
+
 interface WrittenFileFields {
   readonly path: string;
+  /** base64 of a path that is not UTF-8. */
+  readonly rawPath?: string | undefined;
+  /** Of the whole file. */
   readonly sizeBytes: number;
+  /** Changes whenever the content does; see `ifMatch`. */
+  readonly etag: string;
 }
 
 /** A file that was written. */
 export type WrittenFile = WithSnakeNames<WrittenFileFields>;
+
+interface CopiedFilesFields {
+  readonly path: string;
+  readonly rawPath?: string | undefined;
+  readonly entries: number;
+  readonly bytes: number;
+  /** Pipes, sockets and devices, which are not copied. */
+  readonly skipped: number;
+}
+
+/** What was copied. */
+export type CopiedFiles = WithSnakeNames<CopiedFilesFields>;
 
 /** What an archive was unpacked to. */
 export interface ExtractedArchive {
@@ -80,7 +143,7 @@ export class Files {
   }
 
   /** A file's bytes. */
-  async read(path: string, options: ReadFileOptions = {}): Promise<Uint8Array> {
+  async read(path: SandboxPath, options: ReadFileOptions = {}): Promise<Uint8Array> {
     const { maxBytes, signal } = camelOptions(options);
     const whole = this.#file("GET", path, signal);
     if (maxBytes === undefined) return this.#bytes(whole);
@@ -96,35 +159,65 @@ export class Files {
   }
 
   /** A file's text, which must be UTF-8; what is not is replaced. */
-  async readText(path: string, options: ReadFileOptions = {}): Promise<string> {
+  async readText(path: SandboxPath, options: ReadFileOptions = {}): Promise<string> {
     return new TextDecoder("utf-8", { ignoreBOM: true }).decode(await this.read(path, options));
   }
 
   /** Writes a file whole: whoever reads it meanwhile sees the old content or the new. */
   async write(
-    path: string,
+    path: SandboxPath,
     content: FileSource,
     options: WriteFileOptions = {},
   ): Promise<WrittenFile> {
-    const { mode, overwrite, signal } = options;
-    const written = await this.#transport.json<WrittenFileBody>({
-      ...this.#file("PUT", path, signal),
-      query: { path, mode: mode?.toString(8).padStart(3, "0"), overwrite },
-      body: content,
-      // When the answer is lost, the file that a second try finds may be the first try's.
-      ...(overwrite === false ? { repeatable: false } : {}),
-    });
-    return withSnakeNames({ path: written.path, sizeBytes: written.size_bytes });
+    const { mode, overwrite, ifMatch, signal } = camelOptions(options);
+    return this.#put(
+      path,
+      content,
+      { mode: octal(mode), overwrite, if_match: ifMatch },
+      {
+        // When the answer is lost, the file that a second try finds may be the first try's.
+        ...(overwrite === false || ifMatch !== undefined ? { repeatable: false } : {}),
+        signal,
+      },
+    );
+  }
+
+  /** Adds to the end of a file, which is made if it is not there: all of the content or nothing. */
+  async append(
+    path: SandboxPath,
+    content: FileSource,
+    options: AppendFileOptions = {},
+  ): Promise<WrittenFile> {
+    const { mode, ifMatch, signal } = camelOptions(options);
+    return this.#put(
+      path,
+      content,
+      { mode: octal(mode), append: true, if_match: ifMatch },
+      {
+        // A second try would add it twice.
+        repeatable: false,
+        signal,
+      },
+    );
+  }
+
+  /** Writes a text; the same as `write`. */
+  writeText(path: SandboxPath, text: string, options: WriteFileOptions = {}): Promise<WrittenFile> {
+    return this.write(path, text, options);
   }
 
   /** Writes a file from a Blob or a stream; the same as `write`. */
-  upload(path: string, source: FileSource, options: WriteFileOptions = {}): Promise<WrittenFile> {
+  upload(
+    path: SandboxPath,
+    source: FileSource,
+    options: WriteFileOptions = {},
+  ): Promise<WrittenFile> {
     return this.write(path, source, options);
   }
 
   /** Writes several files, with the names they have, into one directory. Answers their paths. */
   async uploadAll(
-    directory: string,
+    directory: SandboxPath,
     files: Iterable<File>,
     options: CallOptions = {},
   ): Promise<readonly string[]> {
@@ -133,7 +226,7 @@ export class Files {
     const { paths } = await this.#transport.json<UploadedBody>({
       method: "POST",
       path: `${this.#base}/fs/upload`,
-      query: { path: directory },
+      query: pathFields(directory),
       body: form,
       signal: options.signal,
     });
@@ -141,7 +234,10 @@ export class Files {
   }
 
   /** A file's bytes as they come. A connection that breaks fails the stream. */
-  async download(path: string, options: DownloadOptions = {}): Promise<ReadableStream<Uint8Array>> {
+  async download(
+    path: SandboxPath,
+    options: DownloadOptions = {},
+  ): Promise<ReadableStream<Uint8Array>> {
     const { range, signal } = options;
     return this.#stream({
       ...this.#file("GET", path, signal),
@@ -149,20 +245,31 @@ export class Files {
     });
   }
 
-  /** What a path leads to. A link is described itself. */
-  async stat(path: string, options: CallOptions = {}): Promise<FileEntry> {
+  /** What a path leads to. A link is described itself, unless it is to be followed. */
+  async stat(path: SandboxPath, options: StatOptions = {}): Promise<FileEntry> {
     const entry = await this.#transport.json<FileEntryBody>({
       method: "GET",
       path: `${this.#base}/fs/stat`,
-      query: { path },
+      query: { ...pathFields(path), follow: options.follow },
       signal: options.signal,
     });
     return toFileEntry(entry);
   }
 
+  /** The absolute path without links, `.` and `..`. */
+  async realpath(path: SandboxPath, options: CallOptions = {}): Promise<NamedPath> {
+    const body = await this.#transport.json<PathBody>({
+      method: "GET",
+      path: `${this.#base}/fs/realpath`,
+      query: pathFields(path),
+      signal: options.signal,
+    });
+    return toNamedPath(body);
+  }
+
   /** What a directory contains, page by page as it is asked for. */
   async *list(
-    path?: string,
+    path?: SandboxPath,
     options: RecursiveOptions = {},
   ): AsyncGenerator<FileEntry, void, undefined> {
     let cursor: string | undefined;
@@ -170,7 +277,7 @@ export class Files {
       const page: FileListBody = await this.#transport.json<FileListBody>({
         method: "GET",
         path: `${this.#base}/fs`,
-        query: { path, recursive: options.recursive, cursor },
+        query: { ...pathFields(path), recursive: options.recursive, cursor },
         signal: options.signal,
       });
       yield* page.entries.map(toFileEntry);
@@ -179,22 +286,35 @@ export class Files {
   }
 
   /** Makes a directory, and those above it. */
-  async mkdir(path: string, options: MakeDirectoryOptions = {}): Promise<void> {
+  async mkdir(path: SandboxPath, options: MakeDirectoryOptions = {}): Promise<void> {
     const { mode, parents, signal } = options;
-    await this.#post("mkdir", { path, mode, parents }, signal);
+    await this.#post("mkdir", { ...pathFields(path), mode, parents }, signal);
   }
 
   /** Moves a file or directory. */
-  async move(from: string, to: string, options: MoveOptions = {}): Promise<void> {
-    await this.#post("move", { from, to, overwrite: options.overwrite }, options.signal);
+  async move(from: SandboxPath, to: SandboxPath, options: MoveOptions = {}): Promise<void> {
+    const { overwrite, signal } = options;
+    await this.#post("move", { ...fromAndTo(from, to), overwrite }, signal);
+  }
+
+  /**
+   * Copies a file, or with `recursive` a directory. Modes are kept, links are copied as links, and the
+   * copy has its name only when it is complete.
+   */
+  async copy(from: SandboxPath, to: SandboxPath, options: CopyOptions = {}): Promise<CopiedFiles> {
+    const { overwrite, recursive, signal } = options;
+    const json = { ...fromAndTo(from, to), overwrite, recursive };
+    const body = await this.#post<CopiedFilesBody>("copy", json, signal, true);
+    const { entries, bytes, skipped } = body;
+    return Object.assign(toNamedPath(body), { entries, bytes, skipped });
   }
 
   /** Removes a file, or a directory; one that is not empty only when `recursive`. */
-  async remove(path: string, options: RecursiveOptions = {}): Promise<void> {
+  async remove(path: SandboxPath, options: RecursiveOptions = {}): Promise<void> {
     await this.#transport.json({
       method: "DELETE",
       path: `${this.#base}/fs`,
-      query: { path, recursive: options.recursive },
+      query: { ...pathFields(path), recursive: options.recursive },
       doneWhenRepeated: "FILE_NOT_FOUND",
       signal: options.signal,
     });
@@ -205,47 +325,73 @@ export class Files {
    * broke there is one of the kind `overflow`: something may have been missed.
    */
   watch(
-    path?: string,
+    path?: SandboxPath,
     options: RecursiveOptions = {},
   ): AsyncGenerator<FileChange, void, undefined> {
     const call: Call = {
       method: "GET",
       path: `${this.#base}/fs/watch`,
-      query: { path, recursive: options.recursive },
+      query: { ...pathFields(path), recursive: options.recursive },
       waits: true,
       signal: options.signal,
     };
-    return watchFiles(this.#transport, call, path ?? "/workspace");
+    return watchFiles(this.#transport, call, shownPath(path ?? "/workspace"));
   }
 
-  /** A directory as a tar archive. */
-  tar(path?: string, options: CallOptions = {}): Promise<ReadableStream<Uint8Array>> {
-    return this.#stream({
+  /**
+   * A directory as a tar archive. What cannot be read fails the call before there is a stream, or is
+   * left out; a stream that ends is complete.
+   */
+  async tar(path?: SandboxPath, options: TarOptions = {}): Promise<ReadableStream<Uint8Array>> {
+    const { exclude, onUnreadable, onSkipped, signal } = camelOptions(options);
+    const call: Call = {
       method: "GET",
       path: `${this.#base}/fs/tar`,
-      query: { path },
-      signal: options.signal,
-    });
+      query: { ...pathFields(path), exclude, on_unreadable: onUnreadable },
+      // A large tree is looked through before the answer begins.
+      large: true,
+      signal,
+    };
+    const response = await this.#transport.open(call);
+    const skipped = Number(response.headers.get("x-sandkasten-unreadable") ?? 0);
+    if (skipped > 0) onSkipped?.(skipped, skippedPaths(response));
+    return this.#bodyOf(call, response);
   }
 
   /** Unpacks a tar archive into a directory. */
   async untar(
-    path: string | undefined,
+    path: SandboxPath | undefined,
     archive: FileSource,
     options: CallOptions = {},
   ): Promise<ExtractedArchive> {
     const { entries, bytes } = await this.#transport.json<ExtractedBody>({
       method: "PUT",
       path: `${this.#base}/fs/tar`,
-      query: { path },
+      query: pathFields(path),
       body: archive,
       signal: options.signal,
     });
     return { entries, bytes };
   }
 
-  #file(method: "GET" | "PUT", path: string, signal: AbortSignal | undefined): Call {
-    return { method, path: `${this.#base}/fs/file`, query: { path }, signal };
+  #file(method: "GET" | "PUT", path: SandboxPath, signal: AbortSignal | undefined): Call {
+    return { method, path: `${this.#base}/fs/file`, query: pathFields(path), signal };
+  }
+
+  async #put(
+    path: SandboxPath,
+    body: FileSource,
+    query: Call["query"],
+    options: Pick<Call, "repeatable" | "signal">,
+  ): Promise<WrittenFile> {
+    const written = await this.#transport.json<WrittenFileBody>({
+      ...this.#file("PUT", path, undefined),
+      query: { ...pathFields(path), ...query },
+      body,
+      ...options,
+    });
+    const { size_bytes: sizeBytes, etag } = written;
+    return withSnakeNames(Object.assign(toNamedPath(written), { sizeBytes, etag }));
   }
 
   #bytes(call: Call): Promise<Uint8Array> {
@@ -256,18 +402,45 @@ export class Files {
   }
 
   async #stream(call: Call): Promise<ReadableStream<Uint8Array>> {
-    const what = `${call.method} ${call.path}`;
-    return readBytes(await this.#transport.open(call), { what, signal: call.signal });
+    return this.#bodyOf(call, await this.#transport.open(call));
   }
 
-  async #post(name: string, json: unknown, signal: AbortSignal | undefined): Promise<void> {
-    await this.#transport.json({
+  #bodyOf(call: Call, response: Response): ReadableStream<Uint8Array> {
+    const what = `${call.method} ${call.path}`;
+    return readBytes(response, { what, signal: call.signal });
+  }
+
+  #post<Body>(
+    name: string,
+    json: unknown,
+    signal: AbortSignal | undefined,
+    large = false,
+  ): Promise<Body> {
+    return this.#transport.json<Body>({
       method: "POST",
       path: `${this.#base}/fs/${name}`,
       json,
+      large,
       signal,
     });
   }
+}
+
+function octal(mode: number | undefined): string | undefined {
+  return mode?.toString(8).padStart(3, "0");
+}
+
+/** The header has them percent-encoded; what is not UTF-8 is shown as it is there. */
+function skippedPaths(response: Response): readonly string[] {
+  const header = response.headers.get("x-sandkasten-unreadable-paths") ?? "";
+  const paths = header === "" ? [] : header.split(",");
+  return paths.map((path) => {
+    try {
+      return decodeURIComponent(path);
+    } catch {
+      return path;
+    }
+  });
 }
 
 /** HTTP names the last byte, the SDK the one after it, as everywhere in JavaScript. */

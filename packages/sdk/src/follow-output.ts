@@ -12,6 +12,8 @@ export interface FollowOptions {
   readonly transport: Transport;
   readonly cursor: number;
   readonly signal: AbortSignal | undefined;
+  /** Whether only one stream comes, so that offsets between its pieces are no loss. */
+  readonly isFiltered?: boolean;
   /** What it is, for messages. */
   readonly what: string;
 }
@@ -21,7 +23,7 @@ export async function* followOutput(
   options: FollowOptions,
 ): AsyncGenerator<OutputChunk, ExecInfo, undefined> {
   const { transport, signal, what } = options;
-  const assembler = new OutputAssembler(options.cursor);
+  const assembler = new OutputAssembler(options.cursor, options.isFiltered === true);
   const events = resumeEvents({
     open: () => options.open(assembler.cursor),
     policy: transport.options,
@@ -33,6 +35,7 @@ export async function* followOutput(
       yield* assembler.flush();
       return toExecInfo(data as ExecInfoBody);
     }
+    if (type === "skipped") assembler.skip(data as { readonly skipped_bytes: number });
     if (type !== "chunk") continue;
     const chunk = assembler.add(data as OutputChunkBody);
     if (chunk !== undefined) yield chunk;
@@ -43,15 +46,23 @@ export async function* followOutput(
 /** Knows how far the output was delivered, and which characters are still halves. */
 class OutputAssembler {
   readonly #decoders = { stdout: textDecoder(), stderr: textDecoder() };
+  readonly #isFiltered: boolean;
   #last: OutputChunk | undefined;
   #cursor: number;
+  /** Bytes that are gone since the last piece, where offsets do not tell. */
+  #skippedBytes = 0;
 
-  constructor(cursor: number) {
+  constructor(cursor: number, isFiltered: boolean) {
     this.#cursor = cursor;
+    this.#isFiltered = isFiltered;
   }
 
   get cursor(): number {
     return this.#cursor;
+  }
+
+  skip({ skipped_bytes: bytes }: { readonly skipped_bytes: number }): void {
+    if (this.#isFiltered) this.#skippedBytes += bytes;
   }
 
   /** What is new in a piece; undefined when nothing is. */
@@ -62,7 +73,8 @@ class OutputAssembler {
     const offset = body.offset + known;
     const { seq, stream, timestamp } = body;
     const text = this.#decoders[stream].decode(bytes, { stream: true });
-    const skippedBytes = offset - this.#cursor;
+    const skippedBytes = this.#isFiltered ? this.#skippedBytes : offset - this.#cursor;
+    this.#skippedBytes = 0;
     this.#cursor = offset + bytes.length;
     this.#last = withSnakeNames({ stream, text, bytes, seq, timestamp, offset, skippedBytes });
     return this.#last;
@@ -84,8 +96,8 @@ class OutputAssembler {
 const textDecoder = () => new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** A page of output. A character that is cut by its border is replaced, as nobody knows what comes next. */
-export function toOutputPage(body: OutputPageBody): OutputPage {
-  const assembler = new OutputAssembler(body.cursor);
+export function toOutputPage(body: OutputPageBody, isFiltered: boolean): OutputPage {
+  const assembler = new OutputAssembler(body.cursor, isFiltered);
   const chunks = body.chunks.map((chunk) => assembler.add(chunk));
   return withSnakeNames({
     execId: body.exec_id,
@@ -94,6 +106,7 @@ export function toOutputPage(body: OutputPageBody): OutputPage {
     chunks: [...chunks.filter((chunk) => chunk !== undefined), ...assembler.flush()],
     skippedBytes: body.skipped_bytes,
     done: body.done,
+    closed: body.closed,
     exec: toExecInfo(body.exec),
   });
 }

@@ -9,6 +9,8 @@ interface ImageFields {
   readonly digest: string;
   readonly source: ImageSource;
   readonly sizeBytes: number;
+  /** The administrator shares it with all keys; otherwise it is your own. Absent from older daemons. */
+  readonly shared?: boolean;
   readonly createdAt: string;
 }
 

@@ -10,6 +10,7 @@ export type {
   SignalOptions,
   WaitOptions,
 } from "./exec.ts";
+export type { ExecChunk } from "./exec-chunks.ts";
 export type { ExecStream } from "./exec-stream.ts";
 export type {
   Command,
@@ -17,12 +18,18 @@ export type {
   ExecOptions,
   ExecResult,
   OutputChunk,
+  OutputCondition,
+  OutputMatch,
   OutputPage,
   StartOptions,
   TerminalSize,
+  Variables,
 } from "./exec-types.ts";
 export type { ByteRange, ByteStream, FileChange, FileEntry, FileSource } from "./file-types.ts";
 export type {
+  AppendFileOptions,
+  CopiedFiles,
+  CopyOptions,
   DownloadOptions,
   ExtractedArchive,
   Files,
@@ -30,12 +37,15 @@ export type {
   MoveOptions,
   ReadFileOptions,
   RecursiveOptions,
+  StatOptions,
+  TarOptions,
   WriteFileOptions,
   WrittenFile,
 } from "./files.ts";
 export type { CollectedImages, ImageInfo, ImageProgress } from "./image-types.ts";
 export type { Images, ImportImageOptions, ProgressOptions } from "./images.ts";
 export type { Pty, PtyOptions } from "./pty.ts";
+export type { NamedPath, SandboxPath } from "./sandbox-path.ts";
 export type { RenewOptions, Session } from "./session.ts";
 export type {
   CreateSessionOptions,
@@ -48,7 +58,9 @@ export type {
   SessionPage,
   SessionStats,
   WorkspaceInfo,
+  WorkspaceMount,
 } from "./session-types.ts";
+export type { Shell, ShellInfo } from "./shell.ts";
 export type { WebSocketConstructor, WebSocketLike } from "./web-socket.ts";
 export type {
   AcquireSource,
@@ -61,6 +73,7 @@ export type {
   ImageSource,
   IsolationTier,
   OutputStream,
+  SandboxIsolation,
   SandboxProfile,
   SessionStatus,
   ShownStatus,

@@ -1,5 +1,6 @@
 /** The connection of a terminal: binary messages are bytes of it, text messages are about it. */
 import type { PtyClientMessage, PtyServerMessage } from "@sandkasten/protocol";
+import { deferred } from "./deferred.ts";
 import { connectionFailed, errorFromBody } from "./errors-from-wire.ts";
 import { type ExecInfo, toExecInfo } from "./exec-types.ts";
 import { SandboxError } from "./sandbox-error.ts";
@@ -15,8 +16,8 @@ export class PtyLink {
   readonly started: Promise<string>;
   readonly exited: Promise<ExecInfo>;
   readonly #socket: WebSocketLike;
-  readonly #startedResolvers = Promise.withResolvers<string>();
-  readonly #exitedResolvers = Promise.withResolvers<ExecInfo>();
+  readonly #startedResolvers = deferred<string>();
+  readonly #exitedResolvers = deferred<ExecInfo>();
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort = (): void => this.#finish({ error: this.#signal?.reason });
   #queue: Uint8Array[] = [];

@@ -16,6 +16,8 @@ const MESSAGE_BYTES = 65_536;
 interface PtyOptionFields extends CallOptions {
   /** Shell text to run in it; a login shell when absent. */
   readonly cmd?: string | undefined;
+  /** Run `cmd` in this named shell, which gets a terminal if it has none. */
+  readonly shell?: string | undefined;
   readonly cwd?: string | undefined;
   readonly rows?: number | undefined;
   readonly cols?: number | undefined;
@@ -98,12 +100,12 @@ export async function openPty(
   sessionId: string,
   options: PtyOptions,
 ): Promise<Pty> {
-  const { cmd, cwd, rows, cols, execId, cursor, signal } = camelOptions(options);
+  const { cmd, shell, cwd, rows, cols, execId, cursor, signal } = camelOptions(options);
   signal?.throwIfAborted();
   const call: Call = {
     method: "GET",
     path: path`/v1/sessions/${sessionId}/pty`,
-    query: { cmd, cwd, rows, cols, exec_id: execId, cursor },
+    query: { cmd, shell, cwd, rows, cols, exec_id: execId, cursor },
     signal,
   };
   const url = transport.url(call);

@@ -11,7 +11,7 @@ class KnownSession {
   }
 
   /** What was known of it when it was last asked for; its fields are also the session's own. */
-  get info(): SessionInfo {
+  get lastInfo(): SessionInfo {
     return this.#info;
   }
 

@@ -7,10 +7,12 @@ import type {
   WorkspaceBody,
 } from "@sandkasten/protocol";
 import { camelKeys } from "./camel-keys.ts";
+import { toVariables, type Variables } from "./exec-types.ts";
 import { camelOptions, type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 import type {
   AcquireSource,
   IsolationTier,
+  SandboxIsolation,
   SandboxProfile,
   SessionStatus,
   ShownStatus,
@@ -27,6 +29,17 @@ interface LimitFields {
 /** What a sandbox may use at most. */
 export type Limits = WithSnakeNames<LimitFields>;
 
+interface WorkspaceMountFields {
+  readonly id: string;
+  /** Absolute; where the sandbox has it. */
+  readonly path: string;
+  /** Nothing can be written through it. */
+  readonly readOnly?: boolean | undefined;
+}
+
+/** A workspace and where a session has it. */
+export type WorkspaceMount = WithSnakeNames<WorkspaceMountFields>;
+
 interface CreateSessionOptionFields {
   /** Which of the daemon's backends shall make the sandbox. */
   readonly backend?: string | undefined;
@@ -36,14 +49,18 @@ interface CreateSessionOptionFields {
   readonly ttlSeconds?: number | undefined;
   /** A workspace to have at /workspace; made when there is none of this id. */
   readonly workspaceId?: string | undefined;
+  /** Further workspaces, each at an absolute path of its own; made when there are none of these ids. */
+  readonly workspaces?: readonly WorkspaceMount[] | undefined;
   /** Get-or-create: a living session of this key is answered instead of a new one. */
   readonly key?: string | undefined;
   /** Variables of every command. */
-  readonly env?: Readonly<Record<string, string>> | undefined;
+  readonly env?: Variables | undefined;
   readonly limits?: Partial<Limits> | undefined;
   /** `true` or `full` asks for a network, which is refused unless the administrator allows it. */
   readonly network?: boolean | "none" | "full" | undefined;
   readonly profile?: SandboxProfile | undefined;
+  /** `strong` asks for a kernel of the sandbox's own (gVisor), where the daemon has it. */
+  readonly isolation?: SandboxIsolation | undefined;
   /** Words of your own, to find the session by. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
   /** Two calls with the same key make one session. The SDK makes one for each call. */
@@ -84,12 +101,16 @@ interface SessionFields {
   readonly cwd: string;
   readonly acquireSource: AcquireSource;
   readonly workspaceId?: string | undefined;
+  /** Further workspaces; absent when there are none. */
+  readonly workspaces?: readonly WorkspaceMount[] | undefined;
   readonly key?: string | undefined;
   /** The key as `{namespace}_{id}_sandbox`. */
   readonly sessionAlias?: string | undefined;
   readonly profile: SandboxProfile;
   /** `none` is a loopback of its own, `full` is also the network that the administrator allows. */
   readonly network: "none" | "full";
+  /** Whether code runs on the host's kernel or on one of the sandbox's own. */
+  readonly isolationLevel: SandboxIsolation;
   readonly limits: Limits;
   readonly metadata: Readonly<Record<string, string>>;
   readonly ttlSeconds: number;
@@ -165,8 +186,12 @@ export function toCreateSession(options: CreateSessionOptions): CreateSession {
     image: options.image,
     ttl_seconds: options.ttlSeconds,
     workspace_id: options.workspaceId,
+    workspaces: options.workspaces?.map((mount) => {
+      const { id, path, readOnly } = camelOptions(mount);
+      return { id, path, read_only: readOnly };
+    }),
     key: options.key,
-    env: options.env,
+    env: toVariables(options.env),
     limits: limits && {
       memory_mb: limits.memoryMb,
       cpu_millicores: limits.cpuMillicores,
@@ -176,13 +201,20 @@ export function toCreateSession(options: CreateSessionOptions): CreateSession {
     },
     network: options.network,
     profile: options.profile,
+    isolation: options.isolation,
     metadata: options.metadata,
   };
 }
 
 export function toSessionInfo(body: SessionBody): SessionInfo {
-  const { session_id: _, sandbox_id: __, limits, ...rest } = body;
-  return withSnakeNames({ ...camelKeys(rest), limits: withSnakeNames(camelKeys(limits)) });
+  const { session_id: _, sandbox_id: __, limits, workspaces, ...rest } = body;
+  return withSnakeNames({
+    ...camelKeys(rest),
+    ...(workspaces && {
+      workspaces: workspaces.map((mount) => withSnakeNames(camelKeys(mount))),
+    }),
+    limits: withSnakeNames(camelKeys(limits)),
+  });
 }
 
 export function toSessionStats(body: StatsBody): SessionStats {

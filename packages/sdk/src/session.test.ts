@@ -1,7 +1,16 @@
 import { describe, expect, test } from "vitest";
 import { SandboxError } from "./sandbox-error.ts";
-import { cut, failure, json, ScriptedServer } from "./testing/scripted-server.ts";
 import {
+  bytes,
+  cut,
+  event,
+  events,
+  failure,
+  json,
+  ScriptedServer,
+} from "./testing/scripted-server.ts";
+import {
+  chunkBody,
   clientOf,
   execInfoBody,
   execResultBody,
@@ -31,8 +40,13 @@ describe("exec()", () => {
       stderrBytes: 0,
       droppedBytes: 0,
       shellRestarted: false,
+      background: false,
+      backgroundBytes: 0,
+      timeoutMs: 86_400_000,
+      timeoutClamped: false,
       startedAt: "2026-01-31T12:00:00.000Z",
       endedAt: "2026-01-31T12:00:00.012Z",
+      nextCursor: 3,
       output: "hi\n",
       stdout: "hi\n",
       stderr: "",
@@ -47,7 +61,8 @@ describe("exec()", () => {
       timeoutMs: 0,
       idleTimeoutMs: 5,
       cwd: "/tmp",
-      env: { A_B: "1" },
+      env: { A_B: "1", LEFT_OUT: undefined },
+      onDisconnect: "cancel",
       user: "1000:1000",
       stdin: new Uint8Array([0xff, 0]),
       stateful: false,
@@ -65,7 +80,53 @@ describe("exec()", () => {
       stateful: false,
       merge: true,
       output_budget_bytes: 10,
+      on_disconnect: "cancel",
     });
+  });
+
+  test("leaves a command alone or cancels it when the caller gives up", async () => {
+    for (const onAbort of ["detach", "cancel"] as const) {
+      const caller = new AbortController();
+      const reason = new Error("enough");
+      await using server = await ScriptedServer.start(
+        () => caller.abort(reason),
+        json(202, execInfoBody),
+        json(200, { ok: true, cancelled: true }),
+      );
+      const { signal } = caller;
+      const running = sessionOf(server).exec("make", { signal, onAbort, idempotencyKey: "k" });
+      await expect(running).rejects.toBe(reason);
+      const cancel = [
+        "POST /v1/sessions/ses_1/execs",
+        "POST /v1/sessions/ses_1/execs/exe_1/cancel",
+      ];
+      expect(server.lines.slice(1)).toEqual(onAbort === "cancel" ? cancel : []);
+      if (onAbort === "cancel") {
+        // The same request under the same key finds the command that it began.
+        expect(server.json(1)).toEqual(server.json(0));
+        expect(server.requests[1]?.headers["idempotency-key"]).toBe("k");
+      }
+    }
+  });
+
+  test("runs in a shell by its name, which can be closed", async () => {
+    const shells = { shells: [{ name: "build", kind: "bash", cwd: "/", busy: false, queued: 0 }] };
+    await using server = await ScriptedServer.start(
+      json(200, execResultBody),
+      json(200, shells),
+      json(200, { ok: true }),
+    );
+    const session = sessionOf(server);
+    const shell = session.shell("build");
+    await shell.exec("make");
+    expect(server.json(0)).toEqual({ cmd: "make", shell: "build" });
+    expect(await session.shells()).toMatchObject([{ name: "build", queued: 0 }]);
+    await shell.close();
+    expect(server.lines).toEqual([
+      "POST /v1/sessions/ses_1/exec",
+      "GET /v1/sessions/ses_1/shells",
+      "DELETE /v1/sessions/ses_1/shells/build",
+    ]);
   });
 
   test("throws when the command's time was up, with what it printed, and does not run it again", async () => {
@@ -104,6 +165,28 @@ describe("exec()", () => {
     await using server = await ScriptedServer.start(cut, stopping, json(200, execResultBody));
     expect((await sessionOf(server).exec("echo hi")).output).toBe("hi\n");
     expect(new Set(server.requests.map(({ headers }) => headers["idempotency-key"])).size).toBe(1);
+  });
+});
+
+describe("the names that other clients of the API have", () => {
+  test("are there for output and end in one loop, texts, and what is known of a session", async () => {
+    const named = { "X-Exec-Id": "exe_1" };
+    await using server = await ScriptedServer.start(
+      events([event("chunk", chunkBody(0, "ab")), event("done", execInfoBody)], "end", named),
+      bytes("text"),
+      json(200, { ok: true, path: "/workspace/a", size: 1, size_bytes: 1, etag: "e" }),
+      json(200, { ...sessionBody, status: "paused" }),
+    );
+    const session = sessionOf(server);
+    const seen = await Array.fromAsync(session.execStream("x", { timeoutMs: 5 }));
+    expect(seen).toMatchObject([
+      { output: "ab", done: false, stream: "stdout" },
+      { output: "", done: true, exitCode: 0, exit_code: 0, endReason: "exited" },
+    ]);
+    expect(await session.readText("a")).toBe("text");
+    await session.writeText("a", "x");
+    expect((await session.info()).status).toBe("paused");
+    expect(session.status).toBe("paused");
   });
 });
 
@@ -200,7 +283,7 @@ describe("a session", () => {
     const ended = { ...sessionBody, status: "expired", ended_at: "2026-01-31T12:30:00.000Z" };
     await using server = await ScriptedServer.start(json(200, sessionBody), json(200, ended));
     const session = await clientOf(server).getSession("ses_1");
-    expect(session).toMatchObject(session.info);
+    expect(session).toMatchObject(session.lastInfo);
     expect(session).toMatchObject({ id: "ses_1", workspace_id: "notes", status: "running" });
     expect(session.ended_at).toBeUndefined();
     await session.refresh();
@@ -209,7 +292,7 @@ describe("a session", () => {
       ended.ended_at,
       ended.ended_at,
     ]);
-    expect(JSON.parse(JSON.stringify(session))).toEqual({ ...session.info, files: {} });
+    expect(JSON.parse(JSON.stringify(session))).toEqual({ ...session.lastInfo, files: {} });
   });
 
   test("keeps its methods and files when a newer daemon has a field of that name", async () => {
@@ -219,7 +302,7 @@ describe("a session", () => {
     const session = await clientOf(server).getSession("ses_1");
     expect(await session.stats()).toEqual({ pids: 4 });
     expect(await Array.fromAsync(session.files.list())).toEqual([]);
-    expect(session.info.id).toBe("ses_1");
+    expect(session.lastInfo.id).toBe("ses_1");
   });
 
   test("is refreshed, paused, resumed and renewed, and knows what it is then", async () => {
@@ -233,7 +316,7 @@ describe("a session", () => {
     const session = sessionOf(server);
     expect((await session.refresh()).status).toBe("expired");
     await session.pause();
-    expect(session.info.status).toBe("paused");
+    expect(session.lastInfo.status).toBe("paused");
     await session.resume();
     await session.renew({ ttlSeconds: 5 });
     expect(server.lines).toEqual([

@@ -7,7 +7,9 @@ import type {
   StatsBody,
 } from "@sandkasten/protocol";
 import type { CallOptions } from "./call-options.ts";
+import { cancelsOnAbort, cancelStarted } from "./cancel-started.ts";
 import { Exec } from "./exec.ts";
+import { type ExecChunk, execChunks } from "./exec-chunks.ts";
 import { ExecStream } from "./exec-stream.ts";
 import {
   type Command,
@@ -22,6 +24,8 @@ import {
 import type { FileSource } from "./file-types.ts";
 import { Files, type ReadFileOptions, type WriteFileOptions, type WrittenFile } from "./files.ts";
 import { openPty, type Pty, type PtyOptions } from "./pty.ts";
+import type { SandboxPath } from "./sandbox-path.ts";
+import { Shell, type ShellInfo, toShellInfos } from "./shell.ts";
 import { SessionState } from "./session-state.ts";
 import {
   type IsolationReport,
@@ -33,7 +37,7 @@ import {
 } from "./session-types.ts";
 import { camelOptions, type WithSnakeNames } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
-import type { ExecPageBody } from "./wire-bodies.ts";
+import type { ExecPageBody, ShellListBody } from "./wire-bodies.ts";
 
 interface RenewOptionFields extends CallOptions {
   /** A new time to live for this session; the one it has when absent. */
@@ -58,7 +62,12 @@ export class Session extends SessionState implements AsyncDisposable {
     this.files = new Files(transport, this.#base);
   }
 
-  /** Asks what is known of it now. */
+  /** Asks what is known of it now; its own fields are up to date afterwards. */
+  info(options: CallOptions = {}): Promise<SessionInfo> {
+    return this.refresh(options);
+  }
+
+  /** The same as `info`. */
   refresh(options: CallOptions = {}): Promise<SessionInfo> {
     return this.#update({ method: "GET", path: this.#base, signal: options.signal });
   }
@@ -68,16 +77,23 @@ export class Session extends SessionState implements AsyncDisposable {
    * time was up throws `COMMAND_TIMEOUT`, with what it printed in `error.result`.
    */
   async exec(cmd: Command, options: ExecOptions = {}): Promise<ExecResult> {
-    const body = await this.#transport.json<ExecResultBody>({
-      ...this.#execCall("/exec", cmd, options),
-      waits: true,
-    });
-    return toExecResult(body);
+    const call = { ...this.#execCall("/exec", cmd, options), waits: true };
+    try {
+      return toExecResult(await this.#transport.json<ExecResultBody>(call));
+    } catch (error) {
+      if (cancelsOnAbort(options)) await cancelStarted(this.#transport, this.id, call);
+      throw error;
+    }
   }
 
   /** Runs a command and shows its output as it comes. */
   stream(cmd: Command, options: ExecOptions = {}): ExecStream {
     return new ExecStream(this.#transport, this.id, cmd, options);
+  }
+
+  /** Runs a command; its output and then its end come in one loop. `stream` has more to offer. */
+  execStream(cmd: Command, options: ExecOptions = {}): AsyncGenerator<ExecChunk, void, undefined> {
+    return execChunks(this.stream(cmd, options));
   }
 
   /** Starts a command without waiting for it. */
@@ -106,19 +122,39 @@ export class Session extends SessionState implements AsyncDisposable {
     } while (cursor !== undefined);
   }
 
+  /** The shell of a name. It is created by its first command; nothing is asked of the daemon yet. */
+  shell(name: string): Shell {
+    return new Shell(this.#transport, this, name);
+  }
+
+  /** The shells that exist, in the order in which they were created. */
+  async shells(options: CallOptions = {}): Promise<ShellInfo[]> {
+    return toShellInfos(await this.#get<ShellListBody>("/shells", options));
+  }
+
   /** Opens a terminal, or goes back to one. */
   pty(options: PtyOptions = {}): Promise<Pty> {
     return openPty(this.#transport, this.id, options);
   }
 
   /** Writes a file; the same as `files.write`. */
-  write(path: string, content: FileSource, options?: WriteFileOptions): Promise<WrittenFile> {
+  write(path: SandboxPath, content: FileSource, options?: WriteFileOptions): Promise<WrittenFile> {
     return this.files.write(path, content, options);
   }
 
   /** A file's bytes; the same as `files.read`. */
-  read(path: string, options?: ReadFileOptions): Promise<Uint8Array> {
+  read(path: SandboxPath, options?: ReadFileOptions): Promise<Uint8Array> {
     return this.files.read(path, options);
+  }
+
+  /** A file's text; the same as `files.readText`. */
+  readText(path: SandboxPath, options?: ReadFileOptions): Promise<string> {
+    return this.files.readText(path, options);
+  }
+
+  /** Writes a text; the same as `files.write`. */
+  writeText(path: SandboxPath, text: string, options?: WriteFileOptions): Promise<WrittenFile> {
+    return this.files.write(path, text, options);
   }
 
   /** Freezes all that runs in it, until `resume`. */

@@ -80,6 +80,7 @@ describe("options in snake_case", () => {
         client.createSession({
           ttlSeconds: 60,
           workspaceId: "notes",
+          workspaces: [{ id: "data", path: "/mnt", readOnly: true }],
           idempotencyKey: "once",
           limits: { memoryMb: 1, cpuMillicores: 2, diskMb: 3, diskInodes: 4 },
         }),
@@ -87,6 +88,7 @@ describe("options in snake_case", () => {
         client.createSession({
           ttl_seconds: 60,
           workspace_id: "notes",
+          workspaces: [{ id: "data", path: "/mnt", read_only: true }],
           idempotency_key: "once",
           limits: { memory_mb: 1, cpu_millicores: 2, disk_mb: 3, disk_inodes: 4 },
         }),
@@ -224,7 +226,7 @@ describe("results", () => {
     [
       "a session",
       json(200, sessionBody),
-      async (_, client) => (await client.getSession("ses_1")).info,
+      async (_, client) => (await client.getSession("ses_1")).lastInfo,
       { expires_at: "2026-01-31T12:30:00.000Z", limits: { memory_mb: 512 } },
     ],
     [
@@ -292,7 +294,7 @@ describe("results", () => {
 
   test("have no name for what is absent", async () => {
     await using server = await ScriptedServer.start(json(200, sessionBody));
-    const { info } = await clientOf(server).getSession("ses_1");
+    const { lastInfo: info } = await clientOf(server).getSession("ses_1");
     expect("ended_at" in info).toBe(false);
     expect(info.ended_at).toBeUndefined();
   });

@@ -1,4 +1,5 @@
 /** Reads server-sent events from bytes that may be cut anywhere. */
+import { deferred } from "./deferred.ts";
 
 /** One event. */
 export interface SseEvent {
@@ -88,7 +89,7 @@ export async function* readEvents(
 
 /** What a promise resolves with, or a failure when that takes too long. */
 async function withinTime<Value>(promise: Promise<Value>, ms: number): Promise<Value> {
-  const late = Promise.withResolvers<never>();
+  const late = deferred<never>();
   const timer = setTimeout(() => late.reject(new Error(`nothing came for ${ms} ms`)), ms);
   try {
     return await Promise.race([promise, late.promise]);

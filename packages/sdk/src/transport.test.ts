@@ -278,7 +278,7 @@ describe("the time for an answer", () => {
 
   test("that is up fails the try, and a second one may do better", async () => {
     await using server = await ScriptedServer.start(silent, ok);
-    const transport = transportOf(server, { timeoutMs: 50 });
+    const transport = transportOf(server, { timeoutMs: 500 });
     expect(await transport.json(get)).toEqual({ ok: true });
     expect(server.requests).toHaveLength(2);
   });
@@ -292,14 +292,14 @@ describe("the time for an answer", () => {
 
   test("does not bind a call that waits for something, nor a body that has begun", async () => {
     const late: typeof ok = (response, request) => {
-      setTimeout(() => void ok(response, request), 60);
+      setTimeout(() => void ok(response, request), 600);
     };
     const slow: typeof ok = (response) => {
       response.writeHead(200).write("a");
-      setTimeout(() => response.end("b"), 60);
+      setTimeout(() => response.end("b"), 600);
     };
     await using server = await ScriptedServer.start(late, slow);
-    const transport = transportOf(server, { timeoutMs: 20, maxRetries: 0 });
+    const transport = transportOf(server, { timeoutMs: 300, maxRetries: 0 });
     expect(await transport.json({ ...get, waits: true })).toEqual({ ok: true });
     expect(await (await transport.open(get)).text()).toBe("ab");
   });

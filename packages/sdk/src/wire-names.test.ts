@@ -12,6 +12,7 @@ test("every word of the protocol is a word of the SDK, and no other is", () => {
   expectTypeOf<sdk.OutputStream>().toEqualTypeOf<wire.OutputChunkBody["stream"]>();
   expectTypeOf<sdk.FileType>().toEqualTypeOf<wire.FileEntryBody["type"]>();
   expectTypeOf<sdk.FileChangeKind>().toEqualTypeOf<wire.FileChangeBody["kind"]>();
+  expectTypeOf<sdk.SandboxIsolation>().toEqualTypeOf<wire.SessionBody["isolation_level"]>();
   expectTypeOf<sdk.SandboxProfile>().toEqualTypeOf<wire.SessionBody["profile"]>();
   expectTypeOf<sdk.AcquireSource>().toEqualTypeOf<wire.SessionBody["acquire_source"]>();
   expectTypeOf<sdk.IsolationTier>().toEqualTypeOf<wire.IsolationBody["tier"]>();

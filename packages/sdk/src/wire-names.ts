@@ -15,11 +15,13 @@ export type ErrorCode =
   | "SESSION_NOT_FOUND"
   | "SANDBOX_NOT_FOUND"
   | "EXEC_NOT_FOUND"
+  | "SHELL_NOT_FOUND"
   | "FILE_NOT_FOUND"
   | "CONFLICT"
   | "FILE_EXISTS"
   | "NO_SHELL"
   | "SESSION_EXPIRED"
+  | "FILE_CHANGED"
   | "PAYLOAD_TOO_LARGE"
   | "QUOTA_EXCEEDED"
   | "CANCELLED"
@@ -29,6 +31,7 @@ export type ErrorCode =
   | "PORT_REFUSED"
   | "SANDBOX_UNREACHABLE"
   | "ENGINE_UNREACHABLE"
+  | "BACKEND_BUSY"
   | "REGISTRY_UNREACHABLE"
   | "COMMAND_TIMEOUT"
   | "STORAGE_FULL";
@@ -57,7 +60,9 @@ export type EndReason =
   | "idle_timeout"
   | "oom"
   | "killed"
+  | "cancelled"
   | "sandbox_gone"
+  | "not_started"
   | "unknown";
 
 /** Where a piece of output was written. */
@@ -71,6 +76,9 @@ export type FileChangeKind = "create" | "modify" | "remove" | "move" | "overflow
 
 /** `restricted` runs as an ordinary user, `root` as the sandbox's own root. */
 export type SandboxProfile = "restricted" | "root";
+
+/** `standard` runs code on the host's kernel, `strong` on one of the sandbox's own. */
+export type SandboxIsolation = "standard" | "strong";
 
 /** Whether a sandbox was ready already. */
 export type AcquireSource = "pool" | "cold";

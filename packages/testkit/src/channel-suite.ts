@@ -4,12 +4,14 @@ import type { ChannelFixture, FixtureOf } from "./channel-fixture.ts";
 import { archiveSuite } from "./suites/archives.ts";
 import { execSuite } from "./suites/execs.ts";
 import { fileSuite } from "./suites/files.ts";
+import { namedShellSuite } from "./suites/named-shells.ts";
 import { outputSuite } from "./suites/output.ts";
 import { shellSuite } from "./suites/shell.ts";
 import { sharingSuite } from "./suites/sharing.ts";
 
 const PARTS = {
   "the shell": shellSuite,
+  "named shells": namedShellSuite,
   commands: execSuite,
   output: outputSuite,
   files: fileSuite,

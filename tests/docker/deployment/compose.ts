@@ -76,7 +76,7 @@ export function testCompose(built: () => Built): void {
       });
       const client = new SandboxClient({ baseUrl: stack.url, apiKey: stack.apiKey });
       await using session = await client.createSession({ image: "python" });
-      expect(session.info.image).toBe("sandbox-runtime:python");
+      expect(session.image).toBe("sandbox-runtime:python");
       await workLikeAnAgent(session);
 
       // SECURITY: sessions share a volume and must not see each other in it (threat 13).

@@ -55,6 +55,8 @@ export interface Attacker extends TestSandbox {
   readonly attack: (...args: readonly string[]) => Promise<Ran>;
   /** Starts it and answers with its first line; it goes on until the sandbox ends it. */
   readonly attackAndHold: (...args: readonly string[]) => Promise<string>;
+  /** Starts a process and answers with its output as soon as that holds the text; it goes on as well. */
+  readonly holdUntil: (argv: readonly string[], said: string, execId: string) => Promise<string>;
   /** Makes system calls, given as `NUMBER:ARG,ARG`, and tells each one's outcome, such as `errno=1`. */
   readonly trySyscalls: (
     calls: Readonly<Record<string, string>>,
@@ -65,21 +67,23 @@ export async function arm(sandbox: TestSandbox, probes: Probes): Promise<Attacke
   const path = (name: string): string => `/home/sandbox/${name}`;
   for (const [name, bytes] of Object.entries(probes))
     await sandbox.channel.writeFile(path(name), bytes, { mode: 0o755 });
+  const holdUntil: Attacker["holdUntil"] = async (argv, said, execId) => {
+    const stream = await sandbox.channel.exec({ kind: "process", argv }, { execId });
+    let text = "";
+    for await (const { bytes } of stream) {
+      text += Buffer.from(bytes).toString();
+      if (text.includes(said)) return text.trim();
+    }
+    throw new Error(`${argv.join(" ")} ended before it said ${JSON.stringify(said)}: ${text}`);
+  };
   return {
     ...sandbox,
     attack: (...args) => sandbox.run([path("attack"), ...args]),
-    attackAndHold: async (...args) => {
-      const stream = await sandbox.channel.exec(
-        { kind: "process", argv: [path("attack"), ...args] },
-        { execId: `hold-${args.join("-").replaceAll(/[^\w-]/gu, "")}` },
-      );
-      let text = "";
-      for await (const { bytes } of stream) {
-        text += Buffer.from(bytes).toString();
-        if (text.includes("\n")) break;
-      }
-      return text.trim();
+    attackAndHold: (...args) => {
+      const execId = `hold-${args.join("-").replaceAll(/[^\w-]/gu, "")}`;
+      return holdUntil([path("attack"), ...args], "\n", execId);
     },
+    holdUntil,
     trySyscalls: async (calls) => {
       const specs = Object.entries(calls).map(([label, call]) => `${label}=${call}`);
       const { stdout, stderr } = await sandbox.run([path("probe"), "try", ...specs]);

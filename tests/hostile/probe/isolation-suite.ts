@@ -3,11 +3,11 @@ import { afterAll, beforeAll } from "vitest";
 import type { SandboxProfile } from "@sandkasten/daemon";
 import { aroundCase, warmUp } from "../../support/oracles/around-case.ts";
 import type { CaseTools } from "../../support/oracles/around-case.ts";
+import { embeddedRuntimeUnderTest } from "../../support/runtime-under-test.ts";
 import { SandboxMachine } from "../../support/sandbox-machine.ts";
 import { arm, buildProbes } from "./build-probes.ts";
 import type { Attacker, Probes } from "./build-probes.ts";
-import { skipUnlessUsable } from "./runtimes-under-test.ts";
-import type { RuntimeUnderTest } from "./runtimes-under-test.ts";
+import { skipUnlessUsable } from "./usable-runtime.ts";
 
 export interface IsolationTools extends CaseTools {
   readonly machine: SandboxMachine;
@@ -22,14 +22,14 @@ export type Attacked = (
 ) => Promise<void>;
 
 /** Registers the hooks of the current suite. */
-export function isolationSuite(runtime: RuntimeUnderTest): Attacked {
-  const reason = skipUnlessUsable(runtime);
+export function isolationSuite(): Attacked {
+  const reason = skipUnlessUsable();
   let machine: SandboxMachine;
   let probes: Probes;
   beforeAll(async () => {
     if (reason !== undefined) return;
     probes = await buildProbes();
-    machine = await SandboxMachine.start({ runtime });
+    machine = await SandboxMachine.start({ runtime: embeddedRuntimeUnderTest() });
     await warmUp(machine);
   });
   afterAll(async () => {

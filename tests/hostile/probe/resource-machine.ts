@@ -1,15 +1,14 @@
 /** A machine for cases that use up resources: an attacker, and a neighbour that must not notice. */
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import type { SandboxLimits, SandboxSpec } from "@sandkasten/daemon";
+import type { TestContext } from "vitest";
 import { aroundCase, warmUp } from "../../support/oracles/around-case.ts";
 import type { LeakOptions } from "../../support/oracles/no-leak.ts";
 import { whileNeighbourAnswers } from "../../support/oracles/host-healthy.ts";
+import { runtimeUnderTest } from "../../support/runtime-under-test.ts";
 import { SandboxMachine, TEST_LIMITS } from "../../support/sandbox-machine.ts";
 import type { TestSandbox } from "../../support/sandbox-machine.ts";
 import { arm, buildProbes } from "./build-probes.ts";
 import type { Attacker, Probes } from "./build-probes.ts";
-import type { RuntimeUnderTest } from "./runtimes-under-test.ts";
 
 export interface Arena {
   readonly attacker: Attacker;
@@ -31,9 +30,9 @@ export class ResourceMachine implements AsyncDisposable {
     this.#probes = probes;
   }
 
-  static async start(runtime: RuntimeUnderTest | "docker"): Promise<ResourceMachine> {
+  static async start(): Promise<ResourceMachine> {
     const probes = await buildProbes();
-    const machine = await SandboxMachine.start({ runtime });
+    const machine = await SandboxMachine.start({ runtime: runtimeUnderTest() });
     await warmUp(machine);
     const neighbour = await machine.sandbox();
     // Connected from now on, so that its socket is part of every snapshot.
@@ -63,14 +62,12 @@ export class ResourceMachine implements AsyncDisposable {
     );
   }
 
-  /** A file of one of the sandbox's cgroups, as the kernel has it now. */
-  async cgroupFile(id: string, controller: string, file: string): Promise<string> {
-    const text = await readFile(
-      join(this.machine.dataDir, "sandboxes", id, "sandbox.json"),
-      "utf8",
-    );
-    const { cgroups } = JSON.parse(text) as { cgroups: Record<string, string> };
-    return await readFile(join(cgroups[controller] ?? cgroups["unified"] ?? "", file), "utf8");
+  /** Skips a test of what the backend does not claim to enforce; its isolation report says so. */
+  async skipUnlessEnforced(context: TestContext, name: string): Promise<void> {
+    const { facts } = await this.machine.backend.isolation(this.#neighbour.id);
+    const fact = facts.find((candidate) => candidate.name === name);
+    if (fact === undefined) throw new Error(`the isolation report says nothing about ${name}`);
+    if (!fact.enforced) context.skip(`reported as not enforced here: ${fact.measured}`);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -34,9 +34,13 @@ export async function readAll(
   return bytesOf((await channel.readFile(path, range)).body);
 }
 
-export async function bytesOf(stream: ReadableStream<Uint8Array>): Promise<Buffer> {
+/** All bytes of a stream, or of what has one as its body. */
+export async function bytesOf(
+  source: ReadableStream<Uint8Array> | { readonly body: ReadableStream<Uint8Array> },
+): Promise<Buffer> {
   const parts: Uint8Array[] = [];
-  for await (const bytes of stream) parts.push(Uint8Array.from(bytes));
+  for await (const bytes of "body" in source ? source.body : source)
+    parts.push(Uint8Array.from(bytes));
   return Buffer.concat(parts);
 }
 

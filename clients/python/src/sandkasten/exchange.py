@@ -50,7 +50,7 @@ class Exchange:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except (OSError, http.client.HTTPException) as cause:
-            message = f"{self._what}: no whole answer came ({cause!r}). Does a daemon run there?"
+            message = f"{self._what} failed: {cause!r}. Check that the daemon runs at this address."
             raise SandboxError("CONNECTION_FAILED", 0, message) from cause
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ class SessionInfo:
     image: str
     status: str
     backend: str
-    """The backend that its sandbox is of."""
+    """The backend that runs the sandbox."""
     cwd: str
     acquire_source: str
     workspace_id: str | None
@@ -31,10 +31,14 @@ class ExecInfo:
     """What is known of a command without its output."""
 
     exec_id: str
+    status: str
+    """`queued`, `running` or `done`."""
+    shell: str | None
+    """The shell that ran it; None for a list of arguments."""
     exit_code: int | None
     """None while it runs, or when it is not known."""
     end_reason: str | None
-    """`exited`, `timeout`, `idle_timeout`, `oom`, `killed`, `sandbox_gone` or `unknown`."""
+    """`exited`, `timeout`, `idle_timeout`, `oom`, `killed`, `cancelled`, `sandbox_gone`, `not_started` or `unknown`."""
     timed_out: bool
     signal: int | None
     """The signal that ended it."""
@@ -45,7 +49,13 @@ class ExecInfo:
     dropped_bytes: int
     """Bytes of output that nobody can read any more."""
     shell_restarted: bool
-    """The shell ended with it; the next command has a new one."""
+    """This command ended its shell, or runs in a new one because an earlier command did."""
+    background: bool
+    """Processes that it left in the background still hold its output."""
+    timeout_ms: int | None
+    """The timeout in effect."""
+    timeout_clamped: bool
+    """The requested timeout exceeded the maximum and was lowered."""
 
 
 @dataclass(frozen=True)

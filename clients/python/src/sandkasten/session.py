@@ -37,16 +37,17 @@ class Session:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
+        shell: str | None = None,
         output_budget_bytes: int | None = None,
     ) -> ExecResult:
         """Runs a command to its end.
 
-        Text runs in the session's shell, which remembers; a list of arguments runs as a process of
-        its own. What a command exits with is a result and never an error; one whose time was up
-        raises `COMMAND_TIMEOUT`, with what it printed in `error.result`. Cancelling the call does
-        not end the command.
+        Text runs in the session's shell, or in the one named `shell`, which its first command
+        creates; a list of arguments runs as a separate process. A non-zero exit code is a result,
+        not an error. A command that exceeds its timeout raises `COMMAND_TIMEOUT`, with its output
+        in `error.result`. Cancelling the call does not end the command.
         """
-        body = _exec_body(cmd, timeout_ms, cwd, env, stdin)
+        body = _exec_body(cmd, timeout_ms, cwd, env, stdin, shell)
         if output_budget_bytes is not None:
             body["output_budget_bytes"] = output_budget_bytes
         answer = await self._transport.json("POST", f"{self._path}/exec", body=body)
@@ -60,9 +61,10 @@ class Session:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
+        shell: str | None = None,
     ) -> ExecStream:
         """Runs a command, when it is iterated over, and gives its output as it comes."""
-        body = _exec_body(cmd, timeout_ms, cwd, env, stdin)
+        body = _exec_body(cmd, timeout_ms, cwd, env, stdin, shell)
         return ExecStream(self._transport, f"{self._path}/exec/stream", body)
 
     async def write(self, path: str, content: str | bytes) -> None:
@@ -102,6 +104,7 @@ def _exec_body(
     cwd: str | None,
     env: Mapping[str, str] | None,
     stdin: str | None,
+    shell: str | None,
 ) -> dict[str, Any]:
     asked = {
         "cmd": cmd if isinstance(cmd, str) else list(cmd),
@@ -109,5 +112,6 @@ def _exec_body(
         "cwd": cwd,
         "env": None if env is None else dict(env),
         "stdin": stdin,
+        "shell": shell,
     }
     return {name: value for name, value in asked.items() if value is not None}

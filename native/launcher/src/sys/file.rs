@@ -81,6 +81,20 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     std::os::unix::fs::lchown(path, Some(uid), Some(gid))
 }
 
+/// Makes a character device with exactly this mode, whatever the umask.
+pub fn make_character_node(path: &Path, major: u32, minor: u32, mode: u32) -> io::Result<()> {
+    let name = cpath(path)?;
+    // SAFETY: a NUL-terminated string and plain numbers.
+    checked(unsafe {
+        libc::mknod(
+            name.as_ptr(),
+            libc::S_IFCHR | mode,
+            libc::makedev(major, minor),
+        )
+    } as c_long)?;
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+}
+
 /// Makes `to` share the blocks of `from`, on filesystems that can.
 pub fn clone_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: two valid descriptors.

@@ -13,6 +13,7 @@ use super::{checked, cpath, cstring, owned};
 pub const MOUNT_ATTR_RDONLY: u64 = 0x1;
 pub const MOUNT_ATTR_NOSUID: u64 = 0x2;
 pub const MOUNT_ATTR_NODEV: u64 = 0x4;
+pub const MOUNT_ATTR_NOEXEC: u64 = 0x8;
 pub const MOUNT_ATTR_NOATIME: u64 = 0x10;
 const MOUNT_ATTR_ATIME: u64 = 0x70;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;

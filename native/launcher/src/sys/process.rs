@@ -31,6 +31,14 @@ pub fn page_size() -> u64 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
+/// A random number from 0 to 1.
+pub fn random_share() -> f64 {
+    let mut bytes = [0u8; 4];
+    // SAFETY: the buffer is ours and its length is given. Without entropy the share is 0.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
+}
+
 /// Leaves the caller's session, so that a Ctrl-C for the daemon does not end a create half-way.
 pub fn setsid() {
     // SAFETY: no arguments; fails harmlessly for one who leads a group already.

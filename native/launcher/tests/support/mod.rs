@@ -48,7 +48,13 @@ pub fn missing(runtime: &str) -> Option<String> {
     None
 }
 
+/// gVisor is the one that set-up builds, because distributions have none that is new enough.
 pub fn runtime_path(kind: &str) -> String {
+    if kind == "runsc" {
+        let project = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+        let built = project.unwrap().join(".toolchain/runtimes/runsc");
+        return built.display().to_string();
+    }
     ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"]
         .iter()
         .map(|directory| format!("{directory}/{kind}"))
@@ -402,7 +408,7 @@ fn config(script: &str) -> Value {
         "root": { "readonly": true },
         "mounts": [
             { "destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "nodev", "noexec"] },
-            tmpfs("/dev", "mode=755"),
+            { "destination": "/dev", "type": "bind", "source": "@dev", "options": ["rbind", "rw", "nosuid", "noexec"] },
             { "destination": "/dev/pts", "type": "devpts", "source": "devpts",
               "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"] },
             tmpfs("/tmp", "mode=1777"),

@@ -1,26 +1,55 @@
 //! What is told of a file.
 
-use super::{is_kind, open_itself, shown, stat_fd};
-use crate::base64;
+use super::place::{answer, raw, shown};
+use super::{is_kind, open_itself, open_plainly, stat_fd};
 use crate::error::Failure;
 use crate::message::Entry;
 use crate::sys;
 use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub fn stat(path: &Path) -> Result<Value, Failure> {
+pub fn stat(path: &Path, follow: bool) -> Result<Value, Failure> {
     let failed = |error| Failure::io("stat", &shown(path), &error);
-    let file = open_itself(path).map_err(failed)?;
+    let file = if follow {
+        open_plainly(path, libc::O_PATH, 0)
+    } else {
+        open_itself(path)
+    };
+    let file = file.map_err(failed)?;
     let found = stat_fd(file.as_raw_fd()).map_err(failed)?;
     // With an empty name it is the descriptor's own link that is read.
     let target = read_link(file.as_raw_fd(), b"", &found);
     Ok(json!({ "entry": entry(path, &found, target) }))
 }
 
+/// The path without links, `.` and `..`, as the kernel names what was opened.
+pub fn resolve(path: &Path) -> Result<Value, Failure> {
+    let failed = |error| Failure::io("resolve", &shown(path), &error);
+    let file = open_plainly(path, libc::O_PATH, 0).map_err(failed)?;
+    let found = stat_fd(file.as_raw_fd()).map_err(failed)?;
+    if found.st_nlink == 0 {
+        // Removed since it was opened: the kernel's name for it is no path any more.
+        return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
+    }
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let resolved = read_link_bytes(libc::AT_FDCWD, link.as_bytes())
+        .filter(|resolved| resolved.first() == Some(&b'/'))
+        .ok_or_else(|| Failure::new("unsupported", format!("{} has no path", shown(path))))?;
+    Ok(answer(Path::new(OsStr::from_bytes(&resolved)), json!({})))
+}
+
+/// Tells two contents of a path apart: what is written anew is another inode, and what is changed in
+/// place has another time.
+pub fn version_of(found: &libc::stat) -> String {
+    let mtime_ns = i128::from(found.st_mtime) * 1_000_000_000 + i128::from(found.st_mtime_nsec);
+    format!("{:x}-{:x}-{mtime_ns:x}", found.st_ino, found.st_size)
+}
+
 pub fn entry(path: &Path, found: &libc::stat, target: Option<String>) -> Entry {
-    let bytes = path.as_os_str().as_bytes();
     Entry {
         path: shown(path),
         name: path
@@ -38,9 +67,9 @@ pub fn entry(path: &Path, found: &libc::stat, target: Option<String>) -> Entry {
         uid: found.st_uid,
         gid: found.st_gid,
         target,
-        raw_path: std::str::from_utf8(bytes)
-            .is_err()
-            .then(|| base64::encode(bytes)),
+        raw_path: raw(path),
+        version: version_of(found),
+        unreadable: false,
     }
 }
 

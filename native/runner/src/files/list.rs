@@ -1,7 +1,11 @@
 //! Listing directories, a page at a time, in bounded memory however large they are.
 
 use super::entry::{entry, read_link};
-use super::{for_each_name, is_kind, open_directory, open_named_directory, shown, stat_at};
+use super::place::shown;
+use super::{
+    for_each_name, is_kind, open_directory, open_named_directory, open_searchable,
+    require_searchable, stat_at,
+};
 use crate::base64;
 use crate::error::Failure;
 use crate::message::Entry;
@@ -40,6 +44,7 @@ pub fn list(
     let limit = limit.unwrap_or(MAX_LIMIT).clamp(1, MAX_LIMIT);
     let after = parse_cursor(cursor)?;
     let root = open_named_directory(path).map_err(failed)?;
+    require_searchable(&root).map_err(failed)?;
     let mut walk = Walk::begin(root, recursive, limit, &after).map_err(failed)?;
     let mut entries: Vec<Entry> = Vec::new();
     let mut bytes = 0;
@@ -118,7 +123,7 @@ impl Walk {
     }
 
     fn descend(&mut self, name: &[u8], after: Option<&Vec<u8>>) -> io::Result<()> {
-        let child = open_directory(self.here.as_raw_fd(), &sys::c_string(name)?)?;
+        let child = open_searchable(self.here.as_raw_fd(), &sys::c_string(name)?)?;
         let names = names_after(&child, after.map(Vec::as_slice), self.limit)?;
         self.here = child;
         self.trail.push(name.to_vec());
@@ -149,11 +154,14 @@ impl Walk {
         let found = stat_at(self.here.as_raw_fd(), &sys::c_string(&name).ok()?).ok()?;
         let path: PathBuf = base.join(OsStr::from_bytes(&join(&self.trail, &name)));
         let target = read_link(self.here.as_raw_fd(), &name, &found);
+        let mut listed = entry(&path, &found, target);
         if self.recursive && is_kind(&found, libc::S_IFDIR) {
-            // A directory that may not be read is listed, without what is in it.
-            let _ = self.descend(&name, None);
+            // A directory that may not be read is listed, and marked, without what is in it.
+            listed.unreadable = self
+                .descend(&name, None)
+                .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
         }
-        Some(entry(&path, &found, target))
+        Some(listed)
     }
 
     fn reopen(&self) -> io::Result<OwnedFd> {

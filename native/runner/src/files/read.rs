@@ -1,6 +1,7 @@
 //! Reading a file, or a part of it.
 
-use super::{entry, is_kind, open_for_reading, shown, stat_fd};
+use super::place::shown;
+use super::{entry, is_kind, open_for_reading, stat_fd};
 use crate::error::Failure;
 use crate::sys;
 use crate::worker::Mailbox;
@@ -25,6 +26,7 @@ pub fn read(
         "size": entry::size_of(&found),
         "mode": found.st_mode & 0o7777,
         "mtime_ms": entry::mtime_ms_of(&found),
+        "version": entry::version_of(&found),
     }));
     let end = length.map_or(u64::MAX, |length| offset.saturating_add(length));
     let mut buffer = vec![0u8; PIECE];
@@ -44,11 +46,14 @@ pub fn read(
 
 /// Opens a regular file and nothing else: a pipe or a device would hang or never end.
 pub fn open_regular(path: &Path) -> Result<OwnedFd, Failure> {
-    let refuse = || Failure::new("not_regular", format!("{} is no regular file", shown(path)));
     let file = open_for_reading(path).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENXIO | libc::ENODEV) => refuse(),
+        Some(libc::ENXIO | libc::ENODEV) => not_regular(path),
         _ => Failure::io("open", &shown(path), &error),
     })?;
+    require_regular(file, path)
+}
+
+pub fn require_regular(file: OwnedFd, path: &Path) -> Result<OwnedFd, Failure> {
     let found =
         stat_fd(file.as_raw_fd()).map_err(|error| Failure::io("stat", &shown(path), &error))?;
     if is_kind(&found, libc::S_IFDIR) {
@@ -58,7 +63,14 @@ pub fn open_regular(path: &Path) -> Result<OwnedFd, Failure> {
         ));
     }
     if !is_kind(&found, libc::S_IFREG) {
-        return Err(refuse());
+        return Err(not_regular(path));
     }
     Ok(file)
+}
+
+pub fn not_regular(path: &Path) -> Failure {
+    Failure::new(
+        "not_regular",
+        format!("{} is not a regular file", shown(path)),
+    )
 }

@@ -1,6 +1,8 @@
 //! Removing, down to any depth.
 
-use super::{for_each_name, open_directory, open_named_directory, shown, stat_fd};
+use super::commit::take_turn;
+use super::place::{answer, shown};
+use super::{for_each_name, identity, open_directory, open_named_directory};
 use crate::error::Failure;
 use crate::sys;
 use crate::worker::Mailbox;
@@ -21,18 +23,31 @@ pub fn remove(path: &Path, recursive: bool, mailbox: &Mailbox) -> Result<Value, 
     };
     let parent = open_named_directory(parent).map_err(failed)?;
     let name = sys::c_string(name.as_bytes()).map_err(failed)?;
-    match unlink_at(parent.as_raw_fd(), &name, 0) {
+    let removed = {
+        let _turn = take_turn();
+        remove_one(parent.as_raw_fd(), &name, false)
+    };
+    match removed {
         Ok(()) => {}
-        Err(error) if !is_directory(&error, parent.as_raw_fd(), &name) => {
-            return Err(failed(error));
-        }
+        Err(error) if !is_occupied(&error) => return Err(failed(error)),
         Err(_) if !recursive => {
-            let message = format!("{} is a directory; remove it recursively", shown(path));
-            return Err(Failure::new("is_directory", message));
+            let message = format!(
+                "{} is a directory that is not empty; remove it with `recursive`",
+                shown(path)
+            );
+            return Err(Failure::new("exists", message));
         }
-        Err(_) => remove_tree(parent, name, path, mailbox)?,
+        Err(_) => {
+            let cancelled = || mailbox.cancelled();
+            remove_tree(parent, name, path, Trees::AsTheyAre, &cancelled)?;
+        }
     }
-    Ok(json!({ "path": shown(path) }))
+    Ok(answer(path, json!({})))
+}
+
+/// Whether it is a directory with something in it.
+fn is_occupied(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTEMPTY | libc::EEXIST))
 }
 
 fn unlink_at(dir: RawFd, name: &CString, flags: i32) -> io::Result<()> {
@@ -54,11 +69,12 @@ fn is_directory(error: &io::Error, dir: RawFd, name: &CString) -> bool {
 /// Goes down and up with one descriptor, so that depth costs none. On the way up it makes
 /// sure that it came back to where it left: a directory that was moved meanwhile would
 /// otherwise lead it to remove what nobody asked to be removed.
-fn remove_tree(
+pub fn remove_tree(
     parent: OwnedFd,
     name: CString,
     path: &Path,
-    mailbox: &Mailbox,
+    trees: Trees,
+    cancelled: &dyn Fn() -> bool,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::io("remove in", &shown(path), &error);
     let mut trail: Vec<((u64, u64), CString)> = Vec::new();
@@ -66,8 +82,12 @@ fn remove_tree(
     trail.push((identity(&parent).map_err(failed)?, name));
     drop(parent);
     loop {
-        if mailbox.cancelled() {
+        if cancelled() {
             return Err(Failure::cancelled());
+        }
+        if matches!(trees, Trees::Unlocked) {
+            // SAFETY: plain system call on a descriptor that we own.
+            unsafe { libc::fchmod(here.as_raw_fd(), 0o700) };
         }
         match clear(&here).map_err(failed)? {
             Cleared::Partly => {}
@@ -95,6 +115,14 @@ fn remove_tree(
     }
 }
 
+/// What is done about directories that their owner may not write to.
+#[derive(Clone, Copy)]
+pub enum Trees {
+    AsTheyAre,
+    /// They are the remover's own work, and opened up.
+    Unlocked,
+}
+
 enum Cleared {
     /// Something was removed; file systems may have skipped other names meanwhile.
     Partly,
@@ -118,7 +146,7 @@ fn clear(dir: &OwnedFd) -> io::Result<Cleared> {
             Ok(()) => cleared = Cleared::Partly,
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOENT) => {}
-                Some(libc::ENOTEMPTY | libc::EEXIST) => cleared = Cleared::AllBut(name),
+                _ if is_occupied(&error) => cleared = Cleared::AllBut(name),
                 _ => problem = Some(error),
             },
         }
@@ -134,9 +162,4 @@ fn remove_one(dir: RawFd, name: &CString, known_directory: bool) -> io::Result<(
         }
     }
     unlink_at(dir, name, libc::AT_REMOVEDIR)
-}
-
-fn identity(dir: &OwnedFd) -> io::Result<(u64, u64)> {
-    let found = stat_fd(dir.as_raw_fd())?;
-    Ok((found.st_dev, found.st_ino))
 }

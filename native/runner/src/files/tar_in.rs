@@ -1,7 +1,8 @@
 //! Unpacking a tar stream below a directory, and nowhere else.
 
+use super::place::shown;
 use super::tar::{BLOCK, Header, Kind, pax_records};
-use super::{open_directory, open_named_directory, shown, tree};
+use super::{open_directory, open_named_directory, tree};
 use crate::error::Failure;
 use crate::sys;
 use crate::worker::Mailbox;

@@ -1,14 +1,17 @@
 //! Packing a tree into a tar stream. Links are stored as links, never followed.
 
 use super::entry::read_link_bytes;
+use super::glob::Excluded;
+use super::place::{answer, shown};
 use super::tar::{BLOCK, Header, Kind};
-use super::{
-    for_each_name, is_kind, open_directory, open_named_directory, shown, stat_at, stat_fd,
-};
+use super::walk::{Visitor, walk};
+use super::{is_kind, open_named_directory, open_searchable, stat_at, stat_fd};
 use crate::error::Failure;
+use crate::message::OnUnreadable;
 use crate::sys;
 use crate::worker::Mailbox;
 use serde_json::{Value, json};
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -17,102 +20,100 @@ use std::path::Path;
 /// A tree that claims to be larger than this (a sparse file can) is refused.
 const MAX_BYTES: u64 = 64 << 30;
 const PIECE: usize = 128 * 1024;
+/// So many of the entries that were left out are named.
+const MAX_NAMED: usize = 20;
 
-pub fn archive(path: &Path, mailbox: &Mailbox) -> Result<Value, Failure> {
-    let failed = |error: io::Error| Failure::io("archive", &shown(path), &error);
-    let c_path = sys::c_path(path).map_err(failed)?;
-    let mut archive = Archive {
-        mailbox,
-        entries: 0,
-        bytes: 0,
-        path,
-    };
-    let found = stat_at(libc::AT_FDCWD, &c_path).map_err(failed)?;
-    if is_kind(&found, libc::S_IFDIR) {
-        let root = open_directory(libc::AT_FDCWD, &c_path).map_err(failed)?;
-        archive.tree(root)?;
-    } else {
-        let parent = path.parent().unwrap_or(Path::new("/"));
-        let name = path.file_name().unwrap_or_default().as_bytes();
-        let parent = open_named_directory(parent).map_err(failed)?;
-        archive.one(&parent, name, name)?;
+/// The tree is gone through twice: once to find what cannot be packed, while that can still be
+/// answered, and once to pack it.
+pub fn archive(
+    path: &Path,
+    exclude: &[String],
+    on_unreadable: OnUnreadable,
+    mailbox: &Mailbox,
+) -> Result<Value, Failure> {
+    let excluded = Excluded::parse(exclude)?;
+    let mut scan = Packing::new(path, &excluded, on_unreadable, mailbox, false);
+    scan.all()?;
+    mailbox.send_event(&json!({
+        "event": "archive",
+        "unreadable": scan.unreadable,
+        "unreadable_paths": scan.named,
+    }));
+    let mut packing = Packing::new(path, &excluded, on_unreadable, mailbox, true);
+    packing.all()?;
+    if packing.unreadable > scan.unreadable {
+        // More is missing than was told: an archive without its end is not taken for a whole one.
+        let message = format!("{} was changed while it was read; try again", shown(path));
+        return Err(Failure::new("busy", message));
     }
     mailbox.send_data(&[0; 2 * BLOCK])?;
-    Ok(json!({ "entries": archive.entries, "bytes": archive.bytes }))
+    Ok(json!({ "entries": packing.entries, "bytes": packing.bytes }))
 }
 
-struct Archive<'a> {
+struct Packing<'a> {
+    path: &'a Path,
+    excluded: &'a Excluded,
+    on_unreadable: OnUnreadable,
     mailbox: &'a Mailbox,
+    /// Otherwise it is only looked whether all could be sent.
+    sends: bool,
     entries: u64,
     bytes: u64,
-    path: &'a Path,
+    unreadable: u64,
+    named: Vec<Value>,
 }
 
-impl Archive<'_> {
-    fn failed(&self, error: &io::Error) -> Failure {
-        Failure::io("archive", &shown(self.path), error)
-    }
-
-    /// Goes down and up with one descriptor, so that depth costs none.
-    fn tree(&mut self, root: OwnedFd) -> Result<(), Failure> {
-        let mut here = root;
-        let mut trail: Vec<(u64, u64, usize)> = Vec::new();
-        let mut levels = vec![self.names(&here)?];
-        let mut prefix: Vec<u8> = Vec::new();
-        loop {
-            let Some(names) = levels.last_mut() else {
-                return Ok(());
-            };
-            let Some(name) = names.pop() else {
-                levels.pop();
-                let Some((dev, ino, length)) = trail.pop() else {
-                    return Ok(());
-                };
-                prefix.truncate(length);
-                here =
-                    open_directory(here.as_raw_fd(), c"..").map_err(|error| self.failed(&error))?;
-                let back = stat_fd(here.as_raw_fd()).map_err(|error| self.failed(&error))?;
-                if (back.st_dev, back.st_ino) != (dev, ino) {
-                    let message = format!("{} changed while it was read", shown(self.path));
-                    return Err(Failure::new("busy", message));
-                }
-                continue;
-            };
-            let length = prefix.len();
-            let full = [prefix.as_slice(), &name].concat();
-            if let Some(child) = self.one(&here, &name, &full)? {
-                let above = stat_fd(here.as_raw_fd()).map_err(|error| self.failed(&error))?;
-                trail.push((above.st_dev, above.st_ino, length));
-                levels.push(self.names(&child)?);
-                prefix.extend_from_slice(&name);
-                prefix.push(b'/');
-                here = child;
-            }
+impl<'a> Packing<'a> {
+    fn new(
+        path: &'a Path,
+        excluded: &'a Excluded,
+        on_unreadable: OnUnreadable,
+        mailbox: &'a Mailbox,
+        sends: bool,
+    ) -> Packing<'a> {
+        Packing {
+            path,
+            excluded,
+            on_unreadable,
+            mailbox,
+            sends,
+            entries: 0,
+            bytes: 0,
+            unreadable: 0,
+            named: Vec::new(),
         }
     }
 
-    fn names(&self, dir: &OwnedFd) -> Result<Vec<Vec<u8>>, Failure> {
-        let mut names = Vec::new();
-        for_each_name(dir, |name, _| names.push(name.to_vec()))
-            .map_err(|error| self.failed(&error))?;
-        names.sort_unstable_by(|a, b| b.cmp(a));
-        Ok(names)
+    fn all(&mut self) -> Result<(), Failure> {
+        let failed = |error: io::Error| Failure::io("archive", &shown(self.path), &error);
+        let c_path = sys::c_path(self.path).map_err(failed)?;
+        let found = stat_at(libc::AT_FDCWD, &c_path).map_err(failed)?;
+        if is_kind(&found, libc::S_IFDIR) {
+            let root = open_searchable(libc::AT_FDCWD, &c_path).map_err(failed)?;
+            return walk(root, self.path, self);
+        }
+        let parent = self.path.parent().unwrap_or(Path::new("/"));
+        let name = self.path.file_name().unwrap_or_default().as_bytes();
+        let parent = open_named_directory(parent).map_err(failed)?;
+        let c_name = sys::c_string(name).map_err(failed)?;
+        self.pack(&parent, &c_name, name)
+            .map_err(|error| error.failure(self.path))?;
+        Ok(())
     }
 
-    /// Writes one entry; gives a directory to go into.
-    fn one(&mut self, dir: &OwnedFd, name: &[u8], full: &[u8]) -> Result<Option<OwnedFd>, Failure> {
-        if self.mailbox.cancelled() {
-            return Err(Failure::cancelled());
+    fn pack(
+        &mut self,
+        dir: &OwnedFd,
+        name: &CString,
+        path: &[u8],
+    ) -> Result<Option<OwnedFd>, Problem> {
+        let found = stat_at(dir.as_raw_fd(), name)?;
+        let is_directory = is_kind(&found, libc::S_IFDIR);
+        if self.excluded.contains(path, is_directory) {
+            return Ok(None);
         }
-        let c_name = sys::c_string(name).map_err(|error| self.failed(&error))?;
-        let found = match stat_at(dir.as_raw_fd(), &c_name) {
-            Ok(found) => found,
-            // It vanished meanwhile, which is nobody's fault.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.failed(&error)),
-        };
         let mut header = Header {
-            path: full.to_vec(),
+            path: path.to_vec(),
             link: Vec::new(),
             kind: Kind::File,
             mode: found.st_mode & 0o777,
@@ -121,8 +122,7 @@ impl Archive<'_> {
         };
         match found.st_mode & libc::S_IFMT {
             libc::S_IFDIR => {
-                let child = open_directory(dir.as_raw_fd(), &c_name)
-                    .map_err(|error| self.failed(&error))?;
+                let child = open_searchable(dir.as_raw_fd(), name)?;
                 header.kind = Kind::Directory;
                 header.path.push(b'/');
                 self.send(&header)?;
@@ -130,10 +130,10 @@ impl Archive<'_> {
             }
             libc::S_IFLNK => {
                 header.kind = Kind::Symlink;
-                header.link = read_link_bytes(dir.as_raw_fd(), name).unwrap_or_default();
+                header.link = read_link_bytes(dir.as_raw_fd(), name.as_bytes()).unwrap_or_default();
                 self.send(&header)?;
             }
-            libc::S_IFREG => self.file(dir, &c_name, header)?,
+            libc::S_IFREG => self.file(dir, name, header)?,
             // Sockets, pipes and devices have no content to carry.
             _ => {}
         }
@@ -142,19 +142,16 @@ impl Archive<'_> {
 
     fn send(&mut self, header: &Header) -> Result<(), Failure> {
         self.entries += 1;
-        self.mailbox.send_data(&header.encode())
+        if self.sends {
+            self.mailbox.send_data(&header.encode())?;
+        }
+        Ok(())
     }
 
-    fn file(
-        &mut self,
-        dir: &OwnedFd,
-        name: &std::ffi::CString,
-        mut header: Header,
-    ) -> Result<(), Failure> {
-        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let file =
-            sys::open_at(dir.as_raw_fd(), name, flags, 0).map_err(|error| self.failed(&error))?;
-        let found = stat_fd(file.as_raw_fd()).map_err(|error| self.failed(&error))?;
+    fn file(&mut self, dir: &OwnedFd, name: &CString, mut header: Header) -> Result<(), Problem> {
+        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = sys::open_at(dir.as_raw_fd(), name, flags, 0)?;
+        let found = stat_fd(file.as_raw_fd())?;
         if !is_kind(&found, libc::S_IFREG) {
             return Ok(());
         }
@@ -165,15 +162,22 @@ impl Archive<'_> {
                 shown(self.path),
                 MAX_BYTES >> 30
             );
-            return Err(Failure::new("too_large", message));
+            return Err(Failure::new("too_large", message).into());
         }
+        self.bytes += header.size;
         self.send(&header)?;
-        let mut rest = header.size;
+        if self.sends {
+            self.content(&file, header.size)?;
+        }
+        Ok(())
+    }
+
+    fn content(&self, file: &OwnedFd, size: u64) -> Result<(), Problem> {
+        let mut rest = size;
         let mut buffer = vec![0u8; PIECE];
         while rest > 0 {
             let wanted = rest.min(PIECE as u64) as usize;
-            let n = sys::read(file.as_raw_fd(), &mut buffer[..wanted])
-                .map_err(|error| self.failed(&error))?;
+            let n = sys::read(file.as_raw_fd(), &mut buffer[..wanted])?;
             if n == 0 {
                 // The file became shorter: the header's promise is kept with zeros.
                 buffer.fill(0);
@@ -184,8 +188,71 @@ impl Archive<'_> {
             self.mailbox.send_data(&buffer[..n])?;
             rest -= n as u64;
         }
-        self.bytes += header.size;
-        let padding = header.size.next_multiple_of(BLOCK as u64) - header.size;
-        self.mailbox.send_data(&[0; BLOCK][..padding as usize])
+        let padding = size.next_multiple_of(BLOCK as u64) - size;
+        Ok(self.mailbox.send_data(&[0; BLOCK][..padding as usize])?)
+    }
+}
+
+impl Visitor for Packing<'_> {
+    fn visit(
+        &mut self,
+        dir: &OwnedFd,
+        name: &CString,
+        path: &[u8],
+    ) -> Result<Option<OwnedFd>, Failure> {
+        if self.mailbox.cancelled() {
+            return Err(Failure::cancelled());
+        }
+        let error = match self.pack(dir, name, path) {
+            Ok(child) => return Ok(child),
+            Err(error) => error,
+        };
+        let full = self.path.join(OsStr::from_bytes(path));
+        match error {
+            // It vanished meanwhile, which is nobody's fault.
+            Problem::Io(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Problem::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                if matches!(self.on_unreadable, OnUnreadable::Fail) {
+                    let message = format!(
+                        "{} cannot be read; leave it out with `exclude`, or all such entries with `on_unreadable`",
+                        shown(&full)
+                    );
+                    return Err(Failure::new("permission", message));
+                }
+                self.unreadable += 1;
+                if self.named.len() < MAX_NAMED {
+                    self.named.push(answer(&full, json!({})));
+                }
+                Ok(None)
+            }
+            error => Err(error.failure(&full)),
+        }
+    }
+}
+
+/// What went wrong with one entry.
+enum Problem {
+    Io(io::Error),
+    Failure(Failure),
+}
+
+impl Problem {
+    fn failure(self, path: &Path) -> Failure {
+        match self {
+            Problem::Io(error) => Failure::io("archive", &shown(path), &error),
+            Problem::Failure(failure) => failure,
+        }
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Problem {
+        Problem::Io(error)
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Problem {
+        Problem::Failure(failure)
     }
 }

@@ -1,13 +1,17 @@
 //! Directories made, entries moved.
 
-use super::{read, shown};
+use super::commit::take_turn;
+use super::place::{answer, shown};
+use super::write::exists as exists_already;
+use super::{copy, is_kind, read, stat_at};
 use crate::error::Failure;
 use crate::sys;
+use crate::worker::Mailbox;
 use serde_json::{Value, json};
 use std::ffi::CStr;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
@@ -26,7 +30,7 @@ pub fn make_directory(path: &Path, mode: Option<u32>, parents: bool) -> Result<V
         // The mode above is cut by the umask; this one is not.
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
     }
-    Ok(json!({ "path": shown(path) }))
+    Ok(answer(path, json!({})))
 }
 
 pub fn make_parents(path: &Path) -> Result<(), Failure> {
@@ -37,24 +41,23 @@ pub fn make_parents(path: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::io("make directory", &shown(path), &error))
 }
 
-pub fn move_entry(from: &Path, to: &Path, overwrite: bool) -> Result<Value, Failure> {
+pub fn move_entry(
+    from: &Path,
+    to: &Path,
+    overwrite: bool,
+    mailbox: &Mailbox,
+) -> Result<Value, Failure> {
     match rename(from, to, overwrite) {
         Ok(()) => {}
-        Err(error) if error.raw_os_error() == Some(libc::EXDEV) => copy_over(from, to, overwrite)?,
+        Err(error) if error.raw_os_error() == Some(libc::EXDEV) => {
+            copy_over(from, to, overwrite, mailbox)?;
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound && !exists(from) => {
             return Err(Failure::io("move", &shown(from), &error));
         }
         Err(error) => return Err(Failure::io("move to", &shown(to), &error)),
     }
-    Ok(json!({ "path": shown(to) }))
-}
-
-fn copy(source: OwnedFd, to: &Path) -> io::Result<()> {
-    let mut source = fs::File::from(source);
-    let mode = source.metadata()?.permissions().mode();
-    let mut target = fs::File::create_new(to)?;
-    io::copy(&mut source, &mut target)?;
-    target.set_permissions(fs::Permissions::from_mode(mode & 0o777))
+    Ok(answer(to, json!({})))
 }
 
 fn exists(path: &Path) -> bool {
@@ -63,6 +66,7 @@ fn exists(path: &Path) -> bool {
 
 fn rename(from: &Path, to: &Path, overwrite: bool) -> io::Result<()> {
     let (from, to) = (sys::c_path(from)?, sys::c_path(to)?);
+    let _turn = take_turn();
     rename_at(libc::AT_FDCWD, &from, libc::AT_FDCWD, &to, overwrite)
 }
 
@@ -73,7 +77,47 @@ pub fn rename_at(
     to: &CStr,
     overwrite: bool,
 ) -> io::Result<()> {
-    let flags = if overwrite { 0 } else { libc::RENAME_NOREPLACE };
+    if overwrite {
+        return rename_with(from_dir, from, to_dir, to, 0);
+    }
+    match rename_with(from_dir, from, to_dir, to, libc::RENAME_NOREPLACE) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            place_by_name(from_dir, from, to_dir, to)
+        }
+        renamed => renamed,
+    }
+}
+
+/// Renames without replacing where the file system cannot do that in one step, as gVisor's for
+/// directories of the host. The new name is claimed by a call that fails when it is taken.
+fn place_by_name(from_dir: RawFd, from: &CStr, to_dir: RawFd, to: &CStr) -> io::Result<()> {
+    if !is_kind(&stat_at(from_dir, from)?, libc::S_IFDIR) {
+        // SAFETY: both are valid C strings; without flags no link is followed.
+        let linked = unsafe { libc::linkat(from_dir, from.as_ptr(), to_dir, to.as_ptr(), 0) };
+        sys::check(linked)?;
+        // SAFETY: as above.
+        return sys::check(unsafe { libc::unlinkat(from_dir, from.as_ptr(), 0) })
+            .map(drop)
+            .inspect_err(|_| unlink(to_dir, to, 0));
+    }
+    // SAFETY: as above.
+    sys::check(unsafe { libc::mkdirat(to_dir, to.as_ptr(), 0o700) })?;
+    rename_with(from_dir, from, to_dir, to, 0)
+        .inspect_err(|_| unlink(to_dir, to, libc::AT_REMOVEDIR))
+}
+
+fn unlink(dir: RawFd, name: &CStr, flags: i32) {
+    // SAFETY: name is a valid C string.
+    unsafe { libc::unlinkat(dir, name.as_ptr(), flags) };
+}
+
+fn rename_with(
+    from_dir: RawFd,
+    from: &CStr,
+    to_dir: RawFd,
+    to: &CStr,
+    flags: u32,
+) -> io::Result<()> {
     // SAFETY: both are valid C strings.
     let result = unsafe {
         libc::syscall(
@@ -89,30 +133,19 @@ pub fn rename_at(
 }
 
 /// Between file systems only a regular file can be moved, by copying it.
-fn copy_over(from: &Path, to: &Path, overwrite: bool) -> Result<(), Failure> {
+fn copy_over(from: &Path, to: &Path, overwrite: bool, mailbox: &Mailbox) -> Result<(), Failure> {
     if !fs::symlink_metadata(from).is_ok_and(|found| found.is_file()) {
         let message = format!(
-            "{} lies on another file system than {}; use `mv` in the shell",
+            "{} is on another file system than {}; use `mv` in the shell",
             shown(from),
             shown(to)
         );
         return Err(Failure::new("unsupported", message));
     }
     if !overwrite && exists(to) {
-        let message = format!("{} exists already", shown(to));
-        return Err(Failure::new("exists", message));
+        return Err(exists_already(to));
     }
-    let source = read::open_regular(from)?;
-    let failed = |error: io::Error| Failure::io("move to", &shown(to), &error);
-    let name = format!(".sandkasten-{}", sys::random_hex().map_err(failed)?);
-    let temporary = to.parent().unwrap_or(Path::new("/")).join(name);
-    // From the descriptor that was looked at: the name may stand for a pipe by now.
-    let copied = copy(source, &temporary)
-        .and_then(|()| rename(&temporary, to, overwrite))
-        .map_err(failed);
-    if copied.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    copied?;
+    // From the descriptor that is looked at: the name may stand for a pipe by now.
+    copy::copy_file(read::open_regular(from)?, to, overwrite, mailbox)?;
     fs::remove_file(from).map_err(|error| Failure::io("remove", &shown(from), &error))
 }

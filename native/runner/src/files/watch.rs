@@ -1,6 +1,7 @@
 //! Telling of changes as they happen.
 
-use super::{for_each_name, open_directory, open_plainly, shown};
+use super::place::{answer, shown};
+use super::{for_each_name, open_directory, open_plainly};
 use crate::error::Failure;
 use crate::sys;
 use crate::worker::Mailbox;
@@ -41,7 +42,7 @@ pub fn watch(path: &Path, recursive: bool, mailbox: &Mailbox) -> Result<Value, F
         recursive,
     };
     // Only what can be reached without the runner's own descriptors (threat 31).
-    drop(open_plainly(path, libc::O_PATH).map_err(failed)?);
+    drop(open_plainly(path, libc::O_PATH, 0).map_err(failed)?);
     watch.add(path).map_err(failed)?;
     let cancel = mailbox.cancel_fd().map_err(failed)?;
     mailbox.send_event(&json!({ "event": "ready" }));
@@ -155,8 +156,6 @@ impl Watch {
         } else {
             "modify"
         };
-        mailbox.send_droppable(&json!({
-            "event": "change", "kind": kind, "path": shown(&path)
-        }));
+        mailbox.send_droppable(&answer(&path, json!({ "event": "change", "kind": kind })));
     }
 }

@@ -16,8 +16,7 @@ export function addDaemonCommand(program: Command, cli: Cli): void {
     );
   addConfigOptions(command).action(async (options: ConfigOptions) => {
     const config = await loadLocalConfig(cli, options);
-    // A start that is interrupted is finished first: only then everything is there to be stopped.
-    const daemon = await bringUp(config);
+    const daemon = await bringUp(config, cli.interrupts);
     try {
       if (cli.wantsJson()) await cli.out.line(plainJson({ type: "listening", url: daemon.url }));
       else await cli.out.line(`Sandkasten listens on ${daemon.url}`);

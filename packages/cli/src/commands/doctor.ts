@@ -6,6 +6,7 @@ import type { Cli } from "../cli.ts";
 import { findDaemon } from "../daemon-address.ts";
 import { addConfigOptions, type ConfigOptions, loadLocalConfig } from "../local-config.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
+import { startFailure } from "../bring-up.ts";
 import { describeFailure } from "../report-failure.ts";
 import { printConfig } from "./config.ts";
 
@@ -72,7 +73,7 @@ async function machineHealth(config: Config): Promise<CheckedMachine> {
     const { checkMachine } = await import("@sandkasten/daemon");
     return await checkMachine(config, "all");
   } catch (error) {
-    const { message, hint } = describeFailure(error);
+    const { message, hint } = describeFailure(startFailure(error));
     const checks = [{ name: "checks", ok: false, detail: message, remedy: hint }];
     const name = config.backend;
     return { usable: false, backends: [{ name, configured: true, usable: false, checks }] };

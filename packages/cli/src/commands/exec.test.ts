@@ -44,6 +44,26 @@ describe("exec", () => {
     expect((await daemon.run(["ls"])).stdout).toContain(session);
   });
 
+  it("runs commands in shells by name, which are listed and closed", async () => {
+    await daemon.run(["exec", session, "--in-shell", "build", "--", "cd", "/tmp"]);
+    expect((await daemon.run(["exec", session, "--", "pwd"])).stdout).toBe("/workspace\n");
+    expect((await daemon.run(["exec", "--in-shell", "build", session, "--", "pwd"])).stdout).toBe(
+      "/tmp\n",
+    );
+    const { stdout } = await daemon.run(["shells", session]);
+    expect(stdout).toMatch(/^build\tsh\t-\t0\t\/tmp$/m);
+    await daemon.run(["shells", session, "--close", "build"]);
+    expect((await daemon.run(["shells", session])).stdout).not.toContain("build");
+    const missing = await daemon.run(["shells", session, "--close", "build"]);
+    expect(missing.code).toBe(1);
+  });
+
+  it("cancels a command by its id", async () => {
+    const { stdout: id } = await daemon.run(["exec", "-d", session, "--", "sleep 60"]);
+    const cancelled = await daemon.run(["cancel", session, id.trimEnd()]);
+    expect([cancelled.code, cancelled.stdout]).toEqual([0, "cancelled\n"]);
+  });
+
   it("prints the id of a command that it does not wait for", async () => {
     const started = await daemon.run(["exec", "-d", session, "--", "echo later"]);
     const execId = started.stdout.trimEnd();
@@ -103,6 +123,12 @@ describe("logs", () => {
     await daemon.run(["rm", session]);
     const { stdout, stderr } = await daemon.run(["logs", session]);
     expect([stdout, stderr]).toEqual(["one\ntwo\n", "oops\n"]);
+  });
+
+  it("follows what a command left in the background", async () => {
+    await daemon.run(["exec", session, "--", "sleep 0.2 && echo late & echo own"]);
+    const [, id = ""] = /(exe_\w+)/.exec((await daemon.run(["ps", session])).stdout) ?? [];
+    expect((await daemon.run(["logs", "-f", session, id])).stdout).toBe("own\nlate\n");
   });
 
   it("shows what there is of a command that still runs, without waiting", async () => {

@@ -25,7 +25,7 @@ export function addExecCommand(program: Command, cli: Cli): void {
       "Runs a command in a session and shows its output as it comes. One word is text for the shell " +
         "of the session, which remembers directory, variables and background jobs; several words are " +
         "a program with its arguments, run beside the shell in /workspace. Ctrl-C goes to the command; " +
-        "a second one kills it. Exits as the command did, with 124 when its time was up.",
+        "a second one cancels it. Exits as the command did, with 124 when its time was up.",
     )
     .usage("[options] <session> -- <command...>")
     .argument("<session>", "id of the session")
@@ -64,14 +64,15 @@ async function watch(cli: Cli, exec: Exec, sessionId: string, input: boolean): P
   return exitCodeOfCommand(info);
 }
 
-/** The first signal goes to the command, the second kills it, the third ends only ourselves. */
+/** The first signal goes to the command, the second cancels it, the third ends only ourselves. */
 function passOn(cli: Cli, exec: Exec): (by: Interruption) => void {
   let count = 0;
   return (by) => {
     count++;
     const gentle = by.kind === "signal" ? by.signal : "SIGTERM";
-    const signal = count === 1 ? gentle : "SIGKILL";
-    const sent = count > 2 ? undefined : exec.signal(signal, { tree: true });
+    const act = (): Promise<unknown> =>
+      count === 1 ? exec.signal(gentle, { tree: true }) : exec.cancel();
+    const sent = count > 2 ? undefined : act();
     // Without a reader there is nothing to wait for, and a command that cannot be reached will not end.
     if (sent === undefined || by.kind === "closed-pipe")
       void (sent ?? Promise.resolve()).catch(() => {}).then(() => cli.interrupts.unwind(by));

@@ -4,10 +4,14 @@ import { resolve } from "node:path";
 import type { ImageInfo } from "@sandkasten/sdk";
 import { type Command, Option } from "commander";
 import type { Cli } from "../cli.ts";
+import { requireReadable } from "../local-failure.ts";
+import { hinting } from "../report-failure.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { makeProgress } from "../output/progress.ts";
 import { type Column, printTable } from "../output/table.ts";
 import { formatBytes, formatMoment } from "../output/units.ts";
+
+const ADMIN_HINT = "Use an administrator's key with SANDKASTEN_API_KEY or --api-key.";
 
 interface BackendOption {
   readonly backend?: string;
@@ -51,8 +55,15 @@ function addPull(image: Command, cli: Cli): void {
     .argument("<reference>", "name of the image, as in python:3.12-slim");
   addBackendOption(command).action(async (reference: string, { backend }: BackendOption) => {
     const client = await cli.connect();
-    await showImport(cli, reference, (onProgress) =>
-      client.images.pull(reference, { backend, onProgress, signal: cli.interrupts.signal }),
+    await hinting(
+      {
+        INVALID_IMAGE:
+          "Check the name and the registry; the administrator allows registries in images.registries.",
+      },
+      () =>
+        showImport(cli, reference, (onProgress) =>
+          client.images.pull(reference, { backend, onProgress, signal: cli.interrupts.signal }),
+        ),
     );
   });
 }
@@ -78,18 +89,24 @@ function addImport(image: Command, cli: Cli): void {
       archive: string,
       { format, backend }: BackendOption & { readonly format: "rootfs" | "oci-archive" },
     ) => {
+      const path = resolve(cli.host.workingDirectory, archive);
+      if (archive !== "-") await requireReadable(archive, path);
       const client = await cli.connect();
-      const source =
-        archive === "-"
-          ? cli.host.stdin
-          : createReadStream(resolve(cli.host.workingDirectory, archive));
-      await showImport(cli, reference, (onProgress) =>
-        client.images.import(reference, source, {
-          format,
-          backend,
-          onProgress,
-          signal: cli.interrupts.signal,
-        }),
+      const source = archive === "-" ? cli.host.stdin : createReadStream(path);
+      await hinting(
+        {
+          INVALID_IMAGE:
+            "Check the archive, the name and --format: `rootfs` is for a tar of the files themselves, `oci-archive` for one with layers.",
+        },
+        () =>
+          showImport(cli, reference, (onProgress) =>
+            client.images.import(reference, source, {
+              format,
+              backend,
+              onProgress,
+              signal: cli.interrupts.signal,
+            }),
+          ),
       );
     },
   );
@@ -105,7 +122,14 @@ function addRemove(image: Command, cli: Cli): void {
     async (references: readonly string[], { backend }: BackendOption) => {
       const client = await cli.connect();
       for (const reference of references) {
-        await client.images.remove(reference, { backend, signal: cli.interrupts.signal });
+        await hinting(
+          {
+            INVALID_IMAGE: "`sandkasten image ls` shows the images there are.",
+            CONFLICT: "End the sessions that use it; `sandkasten ls` shows them.",
+            PERMISSION_DENIED: ADMIN_HINT,
+          },
+          () => client.images.remove(reference, { backend, signal: cli.interrupts.signal }),
+        );
         if (!cli.wantsJson()) await cli.out.line(plainText(reference));
       }
       if (cli.wantsJson()) await cli.out.line(plainJson(references, 2));
@@ -117,13 +141,15 @@ function addCollect(image: Command, cli: Cli): void {
   const command = image
     .command("gc")
     .summary("free the disk space of unused images")
-    .description("Frees the disk space of what no image and no living sandbox needs.");
+    .description(
+      "Frees the disk space of what no image and no living sandbox needs, now instead of within ten minutes. Needs an administrator's key.",
+    );
   addBackendOption(command).action(async ({ backend }: BackendOption) => {
     const client = await cli.connect();
-    const collected = await client.images.collectGarbage({
-      backend,
-      signal: cli.interrupts.signal,
-    });
+    const { signal } = cli.interrupts;
+    const collected = await hinting({ PERMISSION_DENIED: ADMIN_HINT }, () =>
+      client.images.collectGarbage({ backend, signal }),
+    );
     if (cli.wantsJson()) return cli.out.line(plainJson(collected, 2));
     const { removed, freedBytes } = collected;
     await cli.out.line(
@@ -175,5 +201,6 @@ function columns(nowMs: number): readonly Column<ImageInfo>[] {
       value: ({ digest }) => digest,
       shown: ({ digest }) => digest.slice(0, "sha256:".length + 12),
     },
+    { head: "SHARED", value: ({ shared }) => (shared === undefined ? "" : shared ? "yes" : "no") },
   ];
 }

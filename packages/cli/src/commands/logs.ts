@@ -25,12 +25,18 @@ export function addLogsCommand(program: Command, cli: Cli): void {
     )
     .argument("<session>", "id of the session")
     .argument("[command]", "id of the command, as `ps` shows it")
-    .option("-f, --follow", "go on as more comes; without a command, until the session ends")
+    .option(
+      "-f, --follow",
+      "go on as more comes: of one command, also from processes that it left in the background; " +
+        "without a command, until the session ends",
+    )
     .action(async (id: string, execId: string | undefined, options: Options) => {
       const client = await cli.connect();
       const session = await client.getSession(id, { signal: cli.interrupts.signal });
-      if (execId !== undefined) await showOne(cli, session, execId, options.follow === true);
-      else await showAll(cli, session, options.follow === true);
+      const follow = options.follow === true;
+      if (execId === undefined) await showAll(cli, session, follow);
+      else if (follow) await showOutput(cli, session.getExec(execId), "closed");
+      else await showOne(cli, session, execId, follow);
     });
 }
 
@@ -58,7 +64,7 @@ async function showAll(cli: Cli, session: Session, follow: boolean): Promise<voi
   for (;;) {
     await session.refresh();
     // Looked at before the commands: what was started until the end is then among them.
-    const ended = ENDED.has(session.info.status);
+    const ended = ENDED.has(session.lastInfo.status);
     const execs = await Array.fromAsync(session.execs({ signal }));
     for (const exec of execs.reverse()) {
       if (shown.has(exec.execId)) continue;

@@ -36,6 +36,6 @@ export function addOpenCommand(program: Command, cli: Cli): void {
       ...(options.key !== undefined && { key: options.key }),
       signal: cli.interrupts.signal,
     });
-    await cli.out.line(cli.wantsJson() ? plainJson(session.info, 2) : plainText(session.id));
+    await cli.out.line(cli.wantsJson() ? plainJson(session.lastInfo, 2) : plainText(session.id));
   });
 }

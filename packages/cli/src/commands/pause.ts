@@ -30,6 +30,6 @@ function add(
       const client = await cli.connect();
       const session = await client.getSession(id, { signal: cli.interrupts.signal });
       await act(session);
-      await cli.out.line(cli.wantsJson() ? plainJson(session.info, 2) : plainText(id));
+      await cli.out.line(cli.wantsJson() ? plainJson(session.lastInfo, 2) : plainText(id));
     });
 }

@@ -5,8 +5,8 @@ import type { Daemon } from "@sandkasten/daemon";
 import type { Config } from "@sandkasten/daemon/config";
 import { SandboxClient } from "@sandkasten/sdk";
 import type { Command } from "commander";
-import { addressForOthers } from "../address-for-others.ts";
-import { bringUp } from "../bring-up.ts";
+import { addressForOthers, KEY_PLACEHOLDER } from "../address-for-others.ts";
+import { bringUp, startFailure } from "../bring-up.ts";
 import type { Cli } from "../cli.ts";
 import { quoted } from "../exec-options.ts";
 import { CliFailure } from "../failure.ts";
@@ -30,13 +30,15 @@ async function start(cli: Cli, options: ConfigOptions): Promise<void> {
   const stages = new Stages(cli);
   const config = await stages.run("Read the configuration", async (say) => {
     const loaded = await loadLocalConfig(cli, options);
-    say(loaded.file ?? "no file, all defaults");
+    say(loaded.file ?? "no configuration file");
     return loaded;
   });
   for (const warning of config.warnings) await stages.warn(warning);
   const { checkMachine } = await import("@sandkasten/daemon");
   await stages.run("Check the machine", async (say) => {
-    const { usable, backends } = await checkMachine(config, "needed");
+    const { usable, backends } = await checkMachine(config, "needed").catch((cause: unknown) => {
+      throw startFailure(cause);
+    });
     const failed = backends.flatMap(({ checks }) => checks.filter(({ ok }) => !ok));
     if (!usable)
       throw new CliFailure(
@@ -45,18 +47,19 @@ async function start(cli: Cli, options: ConfigOptions): Promise<void> {
       );
     say(
       failed.length === 0
-        ? `all is there for ${backends.map(({ name }) => name).join(", ")}`
-        : `works without ${failed.map(({ name }) => name).join(", ")}`,
+        ? `everything is available for ${backends.map(({ name }) => name).join(", ")}`
+        : `usable; not available: ${failed.map(({ name }) => name).join(", ")}`,
     );
   });
   const daemon = await stages.run("Start the daemon", async (say) => {
-    const started = await bringUp(quiet(config), say);
+    const started = await bringUp(quiet(config), cli.interrupts, say);
     say(started.url);
     return started;
   });
   try {
     await prove(cli, stages, new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey }));
-    await stages.finish({ url: daemon.url, apiKey: daemon.apiKey }, greeting(cli, config, daemon));
+    const shown = { url: daemon.url, ...(daemon.apiKeyGenerated && { apiKey: daemon.apiKey }) };
+    await stages.finish(shown, greeting(cli, config, daemon));
     await interrupted(cli);
   } finally {
     await daemon.stop();
@@ -80,7 +83,7 @@ const PROOF = "it works";
 async function prove(cli: Cli, stages: Stages, client: SandboxClient): Promise<void> {
   const session = await stages.run("Open a sandbox", async (say) => {
     const opened = await client.createSession();
-    say(`${plainText(opened.id)} of the image ${plainText(opened.info.image)}`);
+    say(`${plainText(opened.id)} of the image ${plainText(opened.lastInfo.image)}`);
     return opened;
   });
   try {
@@ -105,14 +108,15 @@ async function prove(cli: Cli, stages: Stages, client: SandboxClient): Promise<v
 
 function greeting(cli: Cli, config: Config, daemon: Daemon): readonly string[] {
   const { bold, cyan, dim } = cli.out.style;
-  const { url, apiKey } = daemon;
+  const { url, apiKey, apiKeyGenerated } = daemon;
+  // SECURITY: a key that somebody chose is shown to nobody: terminals are recorded and shared. Guarded by cli.serial.test.ts.
   return [
     "",
     `${bold("URL")}  ${cyan(url)}`,
-    `${bold("Key")}  ${cyan(apiKey)}`,
+    `${bold("Key")}  ${apiKeyGenerated ? cyan(apiKey) : dim("the configured key")}`,
     "",
     dim("A session by curl:"),
-    firstRequest(url, apiKey),
+    firstRequest(url, apiKeyGenerated ? apiKey : KEY_PLACEHOLDER),
     "",
     dim("A command in a sandbox, from another terminal:"),
     `${addressForOthers(cli, config, daemon)}${ownPath(cli)} run -- echo hello`,

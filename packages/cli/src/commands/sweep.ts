@@ -1,5 +1,6 @@
 /** `sandkasten sweep`: removes sandboxes that no daemon looks after any more. */
 import type { Command } from "commander";
+import { startFailure } from "../bring-up.ts";
 import type { Cli } from "../cli.ts";
 import { UsageFailure } from "../failure.ts";
 import { addConfigOptions, type ConfigOptions, loadLocalConfig } from "../local-config.ts";
@@ -22,7 +23,9 @@ export function addSweepCommand(program: Command, cli: Cli): void {
         "Give --yes to do it.",
       );
     const { sweep } = await import("@sandkasten/daemon");
-    const gone = await sweep(config);
+    const gone = await sweep(config).catch((cause: unknown) => {
+      throw startFailure(cause);
+    });
     if (cli.wantsJson()) await cli.out.line(plainJson(gone, 2));
     else for (const id of gone) await cli.out.line(plainText(id));
   });

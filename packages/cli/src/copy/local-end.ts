@@ -1,11 +1,13 @@
 /** Files and directories on this machine as an end of a copy. */
 import { randomUUID } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
-import { chmod, mkdir, rename, rm, stat } from "node:fs/promises";
+import { chmod, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { makeDirectory } from "@sandkasten/daemon/make-directory";
 import { CliFailure } from "../failure.ts";
+import { localFailure } from "../local-failure.ts";
 import type { CopySource, CopyTarget, PlacedTarget, Thing } from "./endpoint.ts";
 import { contentBytes, packDirectory } from "./tar-pack.ts";
 import { unpackArchive } from "./tar-unpack.ts";
@@ -67,7 +69,7 @@ async function writeWhole(
     await pipeline(Readable.from(content), createWriteStream(target));
     return;
   }
-  await mkdir(dirname(target), { recursive: true });
+  await makeDirectory(dirname(target), 0o777);
   const temporary = join(dirname(target), `.${basename(target)}.${randomUUID()}`);
   try {
     const made = { flags: "wx", ...(mode !== undefined && { mode }) };
@@ -78,18 +80,4 @@ async function writeWhole(
   } finally {
     await rm(temporary, { force: true });
   }
-}
-
-function localFailure(path: string, cause: NodeJS.ErrnoException): CliFailure {
-  const missing = cause.code === "ENOENT";
-  return new CliFailure(
-    missing
-      ? `${path} does not exist.`
-      : `${path} cannot be used (${cause.code ?? cause.message}).`,
-    {
-      hint: "Check the path on this machine; one in a session is written as SESSION:path.",
-      code: "LOCAL_FILE",
-      cause,
-    },
-  );
 }

@@ -1,19 +1,17 @@
 /** Files and directories in a session as an end of a copy. */
 import { posix } from "node:path";
-import type { FileEntry, Files } from "@sandkasten/sdk";
+import type { Files, SandboxPath } from "@sandkasten/sdk";
 import { CliFailure } from "../failure.ts";
 import type { CopySource, CopyTarget, PlacedTarget, Thing } from "./endpoint.ts";
 
-/** As many as a kernel follows. */
-const MAX_LINKS = 40;
-
 export function sessionSource(files: Files, path: string, signal: AbortSignal): CopySource {
-  let real = path;
+  let real: SandboxPath = path;
   return {
     shown: path,
     async look(): Promise<Thing> {
-      const entry = await followed(files, path, signal);
-      real = entry.path;
+      const entry = await files.stat(path, { follow: true, signal });
+      // An archive of a link would hold the link.
+      if (entry.isDir) real = await files.realpath(path, { signal });
       const name = /(^|\/)\.{1,2}\/?$/.test(path) ? "" : posix.basename(path);
       if (entry.isDir) return { kind: "directory", name };
       return {
@@ -31,7 +29,8 @@ export function sessionSource(files: Files, path: string, signal: AbortSignal): 
 export function sessionTarget(files: Files, path: string, signal: AbortSignal): CopyTarget {
   return {
     async place(thing): Promise<PlacedTarget> {
-      const existing = await followed(files, path, signal).catch((error: unknown) => {
+      const looking = files.stat(path, { follow: true, signal });
+      const existing = await looking.catch((error: unknown) => {
         if (isCode(error, "FILE_NOT_FOUND")) return undefined;
         throw error;
       });
@@ -60,19 +59,6 @@ export function sessionTarget(files: Files, path: string, signal: AbortSignal): 
       };
     },
   };
-}
-
-/** What a path leads to in the end: the API describes a link itself. */
-async function followed(files: Files, path: string, signal: AbortSignal): Promise<FileEntry> {
-  let at = path;
-  for (let links = 0; links < MAX_LINKS; links++) {
-    const entry = await files.stat(at, { signal });
-    if (entry.type !== "symlink" || entry.target === undefined) return entry;
-    at = posix.resolve(posix.dirname(entry.path), entry.target);
-  }
-  throw new CliFailure(`${path} is a chain of links without an end.`, {
-    hint: "Name the file itself.",
-  });
 }
 
 function isCode(error: unknown, code: string): boolean {

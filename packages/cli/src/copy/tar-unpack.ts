@@ -10,6 +10,7 @@
 import type { Stats } from "node:fs";
 import { chmod, link, lstat, mkdir, open, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
+import { makeDirectory } from "@sandkasten/daemon/make-directory";
 import { CliFailure } from "../failure.ts";
 import { TarDamaged, type TarHeader } from "./tar-header.ts";
 import { readTar } from "./tar-read.ts";
@@ -23,7 +24,7 @@ export async function unpackArchive(
   archive: AsyncIterable<Uint8Array>,
   root: string,
 ): Promise<Unpacked> {
-  await mkdir(root, { recursive: true });
+  await makeDirectory(root, 0o777);
   const tree = new LocalTree(root);
   let entries = 0;
   let bytes = 0;

@@ -9,8 +9,10 @@ export interface ChannelDeadlines {
   readonly slowAnswerMs: number;
   /** Without any frame for so long, while streams are open, the runner is asked whether it lives. */
   readonly keepaliveMs: number;
-  /** How long a command's stream tries to come back after its connection was lost. */
+  /** How long a command's stream tries to come back after its connection was lost, at least: until its own deadline, if that is later. */
   readonly reattachMs: number;
+  /** The same for a command without a timeout, whose runner may be frozen and thawed again. */
+  readonly frozenMs: number;
   /** How long after a command's own timeout its end is waited for. */
   readonly endGraceMs: number;
 }
@@ -21,5 +23,6 @@ export const DEFAULT_DEADLINES: ChannelDeadlines = {
   slowAnswerMs: 120_000,
   keepaliveMs: 15_000,
   reattachMs: 10_000,
+  frozenMs: 600_000,
   endGraceMs: 10_000,
 };

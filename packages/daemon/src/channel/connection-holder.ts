@@ -1,5 +1,6 @@
 /** Keeps one connection to a runner, opened when it is first needed and again after a loss. */
 import type { Duplex } from "node:stream";
+import { ObservedDeadline } from "../observed-deadline.ts";
 import type { ChannelDeadlines } from "./channel-options.ts";
 import { Connection } from "./connection.ts";
 import { ConnectionFailure } from "./connection-failure.ts";
@@ -61,12 +62,13 @@ export class ConnectionHolder {
   }
 
   async #dial(): Promise<Duplex> {
-    const deadline = AbortSignal.timeout(this.deadlines.helloMs);
+    const tooLate = new AbortController();
+    const deadline = new ObservedDeadline(this.deadlines.helloMs, () => tooLate.abort());
     try {
-      return await this.#connect(AbortSignal.any([deadline, this.#closing.signal]));
+      return await this.#connect(AbortSignal.any([tooLate.signal, this.#closing.signal]));
     } catch (cause) {
       if (this.#closed !== undefined) throw this.#closed;
-      if (deadline.aborted)
+      if (tooLate.signal.aborted || isQueueFull(cause))
         throw new ConnectionFailure(
           "unresponsive",
           `the sandbox could not be reached within ${String(this.deadlines.helloMs)} ms`,
@@ -77,6 +79,13 @@ export class ConnectionHolder {
         "nothing answers where the sandbox's runner should be",
         cause,
       );
+    } finally {
+      deadline.stop();
     }
   }
+}
+
+/** Something listens, but has not accepted for so long that the kernel queues no more connections: it is frozen, not gone. */
+function isQueueFull(error: unknown): boolean {
+  return error instanceof Error && (error as NodeJS.ErrnoException).code === "EAGAIN";
 }

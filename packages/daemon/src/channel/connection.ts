@@ -15,6 +15,7 @@ import {
   SandboxError,
 } from "@sandkasten/protocol";
 import type { Frame, RunnerHello, RunnerRequest } from "@sandkasten/protocol";
+import { ObservedDeadline } from "../observed-deadline.ts";
 import type { ChannelDeadlines } from "./channel-options.ts";
 import { ConnectionFailure } from "./connection-failure.ts";
 import { checked } from "./checked-message.ts";
@@ -27,6 +28,8 @@ import type { StreamHost } from "./wire-stream.ts";
 const MAX_STREAMS = 1_000;
 /** Cancelled streams whose end the runner has not confirmed; more than this and it is not listening. */
 const MAX_UNCONFIRMED_CANCELS = 500;
+/** Breaches of single streams that a connection survives; a runner with more of them is hostile or broken. */
+const MAX_BREACHES = 16;
 /** Small rests of credit wait so long for company in one write. */
 const CREDIT_DELAY_MS = 25;
 
@@ -50,6 +53,7 @@ export class Connection implements StreamHost {
   #failure: ConnectionFailure | undefined;
   #nextStreamId = 1;
   #unconfirmedCancels = 0;
+  #breaches = 0;
   /** Ended streams whose output the runner still keeps for us. */
   readonly #lingering = new Set<WireStream>();
   readonly #owingCredit = new Set<WireStream>();
@@ -87,20 +91,23 @@ export class Connection implements StreamHost {
     silenceExpected: () => boolean,
   ): Promise<Connection> {
     const connection = new Connection(transport, deadlines, silenceExpected);
-    const timer = setInterval(() => {
-      if (silenceExpected()) return;
-      connection.fail(
-        new ConnectionFailure(
-          "unresponsive",
-          `the runner did not greet within ${String(deadlines.helloMs)} ms`,
-        ),
-      );
-    }, deadlines.helloMs);
+    const wait = (): ObservedDeadline =>
+      new ObservedDeadline(deadlines.helloMs, () => {
+        if (silenceExpected()) deadline = wait();
+        else
+          connection.fail(
+            new ConnectionFailure(
+              "unresponsive",
+              `the runner did not greet within ${String(deadlines.helloMs)} ms`,
+            ),
+          );
+      });
+    let deadline = wait();
     try {
       await connection.#greeted.promise;
       return connection;
     } finally {
-      clearInterval(timer);
+      deadline.stop();
     }
   }
 
@@ -232,6 +239,32 @@ export class Connection implements StreamHost {
       );
     }
     stream.lastProgressAtMs = this.#stallWatch.frameArrived();
+    try {
+      this.#deliver(stream, frame);
+    } catch (cause) {
+      if (!(cause instanceof ProtocolError)) throw cause;
+      this.#condemn(stream, cause, frame.type);
+    }
+  }
+
+  /** A breach that concerns one stream costs that stream its result, and the others nothing. */
+  #condemn(stream: WireStream, cause: ProtocolError, frameType: number): void {
+    if (++this.#breaches > MAX_BREACHES) throw cause;
+    const message = `the runner broke the protocol: ${cause.message}`;
+    const outcome = {
+      kind: "lost",
+      failure: new ConnectionFailure("protocol", message, cause),
+    } as const;
+    // The runner has not ended the stream yet. What it still sends on it is dropped.
+    if (frameType !== FrameType.response && frameType !== FrameType.error) {
+      this.cancel(stream, outcome);
+      return;
+    }
+    stream.finish(outcome);
+    this.#streams.delete(stream.id);
+  }
+
+  #deliver(stream: WireStream, frame: Frame): void {
     switch (frame.type) {
       case FrameType.output:
         stream.receiveOutput(frame.payload);

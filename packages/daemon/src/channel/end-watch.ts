@@ -1,4 +1,5 @@
 /** Waits for the end that a runner owes once a command's own timeout has passed. */
+import { ObservedDeadline } from "../observed-deadline.ts";
 import type { ConnectionHolder } from "./connection-holder.ts";
 
 /**
@@ -11,7 +12,8 @@ export class EndWatch {
   readonly #timeoutMs: number;
   /** Acts on a missed end and tells true, or tells false when the delay is ours. */
   readonly #missed: () => boolean;
-  #timer: NodeJS.Timeout | undefined;
+  #deadline: ObservedDeadline | undefined;
+  #isOver = false;
 
   constructor(holder: ConnectionHolder, timeoutMs: number | undefined, missed: () => boolean) {
     this.#holder = holder;
@@ -19,24 +21,32 @@ export class EndWatch {
     this.#missed = missed;
   }
 
+  /** How long a lost stream is worth coming back to, beyond the deadline if there is one. */
+  get reattachMs(): number {
+    const { reattachMs, frozenMs } = this.#holder.deadlines;
+    return this.#timeoutMs > 0 ? reattachMs : frozenMs;
+  }
+
+  /** Whether the command has a deadline that has not passed yet. */
+  get isPending(): boolean {
+    return this.#timeoutMs > 0 && !this.#isOver;
+  }
+
   /** Called when the command starts; a second call changes nothing. */
   start(): void {
-    if (this.#timeoutMs > 0 && this.#timer === undefined)
+    if (this.#timeoutMs > 0 && this.#deadline === undefined)
       this.#wait(this.#timeoutMs + this.#holder.deadlines.endGraceMs);
   }
 
   stop(): void {
-    clearTimeout(this.#timer);
+    this.#deadline?.stop();
   }
 
   #wait(delayMs: number): void {
-    // A timer cannot be longer than 2^31 - 1 ms, which is more than 24 days.
-    this.#timer = setTimeout(
-      () => {
-        if (this.#holder.silenceExpected() || !this.#missed())
-          this.#wait(this.#holder.deadlines.endGraceMs);
-      },
-      Math.min(delayMs, 0x7fff_ffff),
-    ).unref();
+    this.#deadline = new ObservedDeadline(delayMs, () => {
+      const silent = this.#holder.silenceExpected();
+      this.#isOver = !silent;
+      if (silent || !this.#missed()) this.#wait(this.#holder.deadlines.endGraceMs);
+    });
   }
 }

@@ -20,10 +20,18 @@ export function execRequest(command: ExecCommand, options: ExecOptions): ExecReq
     ...(options.timeoutMs !== undefined && { timeout_ms: options.timeoutMs }),
     ...(options.idleTimeoutMs !== undefined && { idle_timeout_ms: options.idleTimeoutMs }),
   } as const;
+  const terminal =
+    command.pty === undefined ? {} : { pty: { rows: command.pty.rows, cols: command.pty.cols } };
   if (command.kind === "shell") {
     const body = typeof command.text === "string" ? Buffer.from(command.text) : command.text;
     return {
-      request: checkRequest({ ...shared, mode: "shell", cmd_bytes: body.byteLength }),
+      request: checkRequest({
+        ...shared,
+        mode: "shell",
+        ...(command.shell !== undefined && { shell: command.shell }),
+        ...terminal,
+        cmd_bytes: body.byteLength,
+      }),
       body,
     };
   }
@@ -32,7 +40,7 @@ export function execRequest(command: ExecCommand, options: ExecOptions): ExecReq
     mode: "process",
     argv: [...command.argv],
     ...(command.user !== undefined && { user: command.user }),
-    ...(command.pty !== undefined && { pty: { rows: command.pty.rows, cols: command.pty.cols } }),
+    ...terminal,
   });
   return { request, body: undefined };
 }

@@ -197,6 +197,48 @@ describe("an exec stream", () => {
     expect(ops).toEqual(["exec", "exec"]);
   });
 
+  it.each([
+    ["with time left", { timeoutMs: 60_000 }],
+    ["without a timeout", {}],
+  ])("comes back to a runner that was frozen for long, %s", async (_, options) => {
+    const thawed = Promise.withResolvers<void>();
+    await using runner = await ScriptedRunner.listen(async (peer, number) => {
+      if (number > 1) await thawed.promise;
+      peer.hello();
+      const { stream } = await peer.request();
+      peer.started(stream, "e1");
+      if (number > 1) peer.exited(stream, "e1");
+    });
+    const deadlines = { helloMs: 50, answerMs: 50, keepaliveMs: 50, reattachMs: 10 };
+    const channel = new RunnerChannel({ connect: runner.connect, deadlines });
+    const exec = await channel.exec(shell("x"), { execId: "e1", ...options });
+    // The connection is given up, and so are several attempts to get it back.
+    await expect.poll(() => runner.peers.length, { timeout: 10_000 }).toBeGreaterThan(4);
+    thawed.resolve();
+    expect(await exec.ended).toMatchObject({ reason: "exited" });
+    channel.close();
+  });
+
+  it("does not come back to a frozen runner after the command's own deadline", async () => {
+    await using runner = await ScriptedRunner.listen(async (peer, number) => {
+      if (number > 1) return;
+      peer.hello();
+      peer.started((await peer.request()).stream, "e1");
+    });
+    const deadlines = {
+      helloMs: 50,
+      answerMs: 50,
+      keepaliveMs: 50,
+      reattachMs: 10,
+      endGraceMs: 300,
+    };
+    const channel = new RunnerChannel({ connect: runner.connect, deadlines });
+    const exec = await channel.exec(shell("x"), { execId: "e1", timeoutMs: 100 });
+    expect(await exec.ended).toMatchObject({ reason: "unknown" });
+    expect(runner.peers.length).toBeGreaterThan(1);
+    channel.close();
+  });
+
   it("says sandbox_gone when another runner answers in its place", async () => {
     await using runner = await ScriptedRunner.listen(async (peer, number) => {
       peer.hello(number === 1 ? BOOT_ID : "f".repeat(32));

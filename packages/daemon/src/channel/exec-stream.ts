@@ -260,11 +260,12 @@ export class RunnerExecStream implements ExecStream {
       this.#fail("unknown");
       return;
     }
-    const found = await reconnect(
-      this.#holder,
-      this.#fruitlessAttachments,
-      () => this.#end !== undefined,
-    );
+    const found = await reconnect(this.#holder, {
+      losses: this.#fruitlessAttachments,
+      patienceMs: this.#endWatch.reattachMs,
+      givenUp: () => this.#end !== undefined,
+      hasTimeLeft: () => this.#endWatch.isPending,
+    });
     if (this.#end !== undefined) return;
     if (found instanceof ConnectionFailure)
       this.#fail(found.kind === "refused" ? "sandbox_gone" : "unknown");
@@ -281,6 +282,7 @@ export class RunnerExecStream implements ExecStream {
       stderrBytes: this.#reader.stderrBytes,
       droppedBytes: 0,
       shellRestarted: false,
+      outputOpen: false,
     };
   }
 }

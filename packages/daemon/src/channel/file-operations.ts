@@ -1,5 +1,7 @@
 /** Work on the files of a sandbox. */
 import {
+  archiveEventSchema,
+  copiedSchema,
   directoryPageSchema,
   fileEventSchema,
   pathSchema,
@@ -9,12 +11,13 @@ import {
   tarSchema,
   writtenSchema,
 } from "@sandkasten/protocol";
-import type { DirectoryPage, FileEntry, RunnerRequest } from "@sandkasten/protocol";
-import type { Channel, FileRead } from "../ports/channel.ts";
+import type { DirectoryPage, FileEntry, NamedPath, RunnerRequest } from "@sandkasten/protocol";
+import type { Channel, FileRead, SandboxPath, TarStream, WriteOptions } from "../ports/channel.ts";
 import { ByteStreamSink } from "./byte-stream.ts";
 import { call, callWithBody, checkRequest, connectionFor } from "./call.ts";
 import { checked } from "./checked-message.ts";
 import type { ConnectionHolder } from "./connection-holder.ts";
+import { wirePath } from "./wire-path.ts";
 
 export class FileOperations {
   readonly #holder: ConnectionHolder;
@@ -23,12 +26,16 @@ export class FileOperations {
     this.#holder = holder;
   }
 
-  stat(path: string): Promise<FileEntry> {
-    return call(this.#holder, { op: "stat", path }, statSchema);
+  stat(...[path, options = {}]: Parameters<Channel["stat"]>): Promise<FileEntry> {
+    return call(this.#holder, { op: "stat", path: wirePath(path), ...options }, statSchema);
   }
 
-  async readFile(path: string, range: Parameters<Channel["readFile"]>[1] = {}): Promise<FileRead> {
-    const request = checkRequest({ op: "read", path, ...range });
+  async realpath(path: SandboxPath): Promise<NamedPath> {
+    return await this.#pathOf({ op: "realpath", path: wirePath(path) });
+  }
+
+  async readFile(...[path, range = {}]: Parameters<Channel["readFile"]>): Promise<FileRead> {
+    const request = checkRequest({ op: "read", path: wirePath(path), ...range });
     const connection = await connectionFor(this.#holder, request.op);
     let file: Omit<FileRead, "body"> | undefined;
     const sink = new ByteStreamSink({
@@ -50,29 +57,53 @@ export class FileOperations {
   writeFile(
     ...[path, content, options = {}]: Parameters<Channel["writeFile"]>
   ): ReturnType<Channel["writeFile"]> {
-    return callWithBody(this.#holder, { op: "write", path, ...options }, content, writtenSchema);
+    const { overwrite } = options;
+    const request: RunnerRequest = {
+      op: "write",
+      path: wirePath(path),
+      ...writeFields(options),
+      ...(overwrite !== undefined && { overwrite }),
+    };
+    return callWithBody(this.#holder, request, content, writtenSchema);
+  }
+
+  appendFile(
+    ...[path, content, options = {}]: Parameters<Channel["appendFile"]>
+  ): ReturnType<Channel["appendFile"]> {
+    const request = { op: "append", path: wirePath(path), ...writeFields(options) } as const;
+    return callWithBody(this.#holder, request, content, writtenSchema);
   }
 
   listDirectory(
-    path: string,
-    options: Parameters<Channel["listDirectory"]>[1] = {},
+    ...[path, options = {}]: Parameters<Channel["listDirectory"]>
   ): Promise<DirectoryPage> {
-    return call(this.#holder, { op: "list", path, ...options }, directoryPageSchema);
+    const request = { op: "list", path: wirePath(path), ...options } as const;
+    return call(this.#holder, request, directoryPageSchema);
   }
 
   async makeDirectory(
-    path: string,
-    options: Parameters<Channel["makeDirectory"]>[1] = {},
-  ): Promise<string> {
-    return await this.#pathOf({ op: "mkdir", path, ...options });
+    ...[path, options = {}]: Parameters<Channel["makeDirectory"]>
+  ): Promise<NamedPath> {
+    return await this.#pathOf({ op: "mkdir", path: wirePath(path), ...options });
   }
 
-  move(from: string, to: string, options: Parameters<Channel["move"]>[2] = {}): Promise<string> {
-    return this.#pathOf({ op: "move", from, to, ...options });
+  move(...[from, to, options = {}]: Parameters<Channel["move"]>): Promise<NamedPath> {
+    return this.#pathOf(
+      { op: "move", from: wirePath(from), to: wirePath(to), ...options },
+      this.#holder.deadlines.slowAnswerMs,
+    );
   }
 
-  remove(path: string, options: Parameters<Channel["remove"]>[1] = {}): Promise<string> {
-    return this.#pathOf({ op: "remove", path, ...options }, this.#holder.deadlines.slowAnswerMs);
+  copy(...[from, to, options = {}]: Parameters<Channel["copy"]>): ReturnType<Channel["copy"]> {
+    const request = { op: "copy", from: wirePath(from), to: wirePath(to), ...options } as const;
+    return call(this.#holder, request, copiedSchema, this.#holder.deadlines.slowAnswerMs);
+  }
+
+  remove(...[path, options = {}]: Parameters<Channel["remove"]>): Promise<NamedPath> {
+    return this.#pathOf(
+      { op: "remove", path: wirePath(path), ...options },
+      this.#holder.deadlines.slowAnswerMs,
+    );
   }
 
   extractTar(
@@ -80,30 +111,54 @@ export class FileOperations {
   ): ReturnType<Channel["extractTar"]> {
     const request: RunnerRequest = {
       op: "tar_in",
-      path,
+      path: wirePath(path),
       ...(limits.maxBytes !== undefined && { max_bytes: limits.maxBytes }),
       ...(limits.maxEntries !== undefined && { max_entries: limits.maxEntries }),
     };
     return callWithBody(this.#holder, request, archive, tarSchema);
   }
 
-  async createTar(path: string): Promise<ReadableStream<Uint8Array>> {
-    const request = checkRequest({ op: "tar_out", path });
+  async createTar(
+    ...[path, { exclude, onUnreadable } = {}]: Parameters<Channel["createTar"]>
+  ): Promise<TarStream> {
+    const request = checkRequest({
+      op: "tar_out",
+      path: wirePath(path),
+      ...(exclude !== undefined && { exclude: [...exclude] }),
+      ...(onUnreadable !== undefined && { on_unreadable: onUnreadable }),
+    });
     const connection = await connectionFor(this.#holder, request.op);
+    let found: Omit<TarStream, "body"> | undefined;
     const sink = new ByteStreamSink({
       op: request.op,
+      onEvent: (message) => {
+        found = checked(archiveEventSchema, message, "archive event");
+      },
       onResponse: (message) => void checked(tarSchema, message, "answer to tar_out"),
     });
     const stream = connection.openStream(request, sink, {
       deadlineMs: this.#holder.deadlines.slowAnswerMs,
     });
     await sink.begun.promise;
-    return sink.readable(connection, stream);
+    if (found === undefined) throw new Error("an archive began without its event");
+    return { ...found, body: sink.readable(connection, stream) };
   }
 
-  async #pathOf(request: RunnerRequest, deadlineMs?: number): Promise<string> {
-    return (await call(this.#holder, request, pathSchema, deadlineMs)).path;
+  async #pathOf(request: RunnerRequest, deadlineMs?: number): Promise<NamedPath> {
+    return await call(this.#holder, request, pathSchema, deadlineMs);
   }
+}
+
+function writeFields({ mode, parents, ifVersion }: WriteOptions): {
+  mode?: number;
+  parents?: boolean;
+  if_version?: string;
+} {
+  return {
+    ...(mode !== undefined && { mode }),
+    ...(parents !== undefined && { parents }),
+    ...(ifVersion !== undefined && { if_version: ifVersion }),
+  };
 }
 
 /** A read that ends with fewer bytes than the runner says it sent was tampered with or cut. */

@@ -21,6 +21,7 @@ const DEADLINES: ChannelDeadlines = {
   slowAnswerMs: 300,
   keepaliveMs: 200,
   reattachMs: 300,
+  frozenMs: 300,
   endGraceMs: 100,
 };
 /** Far below what any of these attacks would cost if it worked, far above the noise of a garbage-collected heap. */
@@ -214,7 +215,7 @@ describe("hostile answers", () => {
     });
     const channel = channelTo(runner);
     await expect(channel.stat("/x")).rejects.toEqual(unreachable(reason));
-    if (reason !== "deadline") await expectNextConnectionWorks(runner, channel);
+    expect(await channel.ping()).toMatchObject({ shell: "sh" });
   });
 
   it.each(attacks.filter(([name, reason]) => reason === "protocol" && !name.startsWith("OUTPUT")))(
@@ -234,7 +235,7 @@ describe("hostile answers", () => {
       const end = await exec.ended;
       expect(end.reason).toBe("unknown");
       expect(end.exitCode).toBeUndefined();
-      await expectNextConnectionWorks(runner, channel);
+      expect(await channel.ping()).toMatchObject({ shell: "sh" });
     },
   );
 
@@ -315,6 +316,47 @@ describe("hostile answers", () => {
     expect(await channel.ping()).toMatchObject({ shell: "sh" });
   });
 
+  it.each<[string, (peer: RunnerPeer, stream: number) => void]>([
+    ["too much credit", (peer, stream) => peer.send(encodeCreditFrame(stream, 1))],
+    ["two starts", (peer, stream) => peer.started(stream, "e1")],
+    ["a malformed end", (peer, stream) => peer.respond(stream, { exec_id: "e1", exit_code: -1 })],
+    ["the end of another", (peer, stream) => peer.exited(stream, "e2")],
+  ])("with %s on one stream cost the others nothing", async (_, breach) => {
+    await using runner = await hostileOnce(async (peer) => {
+      peer.hello();
+      const bad = await peer.request("exec");
+      peer.started(bad.stream, "e1");
+      const good = await peer.request("exec");
+      peer.started(good.stream, "e2");
+      breach(peer, bad.stream);
+      peer.output(good.stream, 0, "untouched");
+      peer.exited(good.stream, "e2");
+    });
+    const channel = channelTo(runner);
+    const bad = await channel.exec({ kind: "shell", text: "" }, { execId: "e1" });
+    const good = await channel.exec({ kind: "shell", text: "" }, { execId: "e2" });
+    const chunks = await Array.fromAsync(good, (c) => Buffer.from(c.bytes).toString());
+    expect(chunks).toEqual(["untouched"]);
+    expect(await good.ended).toMatchObject({ reason: "exited", exitCode: 0 });
+    expect(await bad.ended).toMatchObject({ reason: "unknown" });
+    expect(runner.peers).toHaveLength(1);
+    expect(runner.peers[0]?.ended).toBe(false);
+  });
+
+  it("with breach after breach cost the connection", async () => {
+    await using runner = await hostileOnce(async (peer) => {
+      peer.hello();
+      const { stream } = await peer.request("exec");
+      peer.started(stream, "e1");
+      for (let i = 0; i < 100; i++) peer.send(encodeCreditFrame(stream, 1));
+    });
+    const channel = channelTo(runner);
+    const exec = await channel.exec({ kind: "shell", text: "" }, { execId: "e1" });
+    expect(await exec.ended).toMatchObject({ reason: "unknown" });
+    await expect.poll(() => runner.peers[0]?.ended).toBe(true);
+    await expectNextConnectionWorks(runner, channel);
+  });
+
   it("a second RESPONSE fails the connection but not the answer that was given", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
@@ -332,21 +374,21 @@ describe("hostile answers", () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("read");
-      peer.event(stream, { event: "file", size: 100, mode: 0o644, mtime_ms: 0 });
+      peer.event(stream, { event: "file", size: 100, mode: 0o644, mtime_ms: 0, version: "v" });
       peer.data(stream, "short");
       peer.respond(stream, { bytes: 100 });
     });
     const channel = channelTo(runner);
     const file = await channel.readFile("/x");
     await expect(Array.fromAsync(file.body)).rejects.toEqual(unreachable("protocol"));
-    await expectNextConnectionWorks(runner, channel);
+    expect(await channel.ping()).toMatchObject({ shell: "sh" });
   });
 
   it("a body that is cut is an error, never a shorter file", async () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("read");
-      peer.event(stream, { event: "file", size: 100, mode: 0o644, mtime_ms: 0 });
+      peer.event(stream, { event: "file", size: 100, mode: 0o644, mtime_ms: 0, version: "v" });
       peer.data(stream, "short");
       peer.socket.end();
     });
@@ -359,7 +401,7 @@ describe("hostile answers", () => {
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("read");
-      peer.event(stream, { event: "file", size: 100, mode: 0o644, mtime_ms: 0 });
+      peer.event(stream, { event: "file", size: 100, mode: 0o644, mtime_ms: 0, version: "v" });
       peer.data(stream, "123456");
     });
     const file = await channelTo(runner).readFile("/x", { length: 5 });
@@ -478,17 +520,25 @@ describe("a runner that floods", () => {
     expect(after.heapUsed + after.external - before.heapUsed - before.external).toBeLessThan(
       MEMORY_SLACK_BYTES,
     );
+    await expect.poll(() => runner.peers[0]?.ended).toBe(true);
     await expectNextConnectionWorks(runner, channel);
   });
 
-  it("with changes of files has them folded into one overflow", async () => {
+  it.each([
+    ["many", 20_000, 0],
+    ["long", 1_000, 60_000],
+  ])("with %s changes of files has them folded into one overflow", async (_name, count, length) => {
     const flooded = Promise.withResolvers<void>();
     await using runner = await hostileOnce(async (peer) => {
       peer.hello();
       const { stream } = await peer.request("watch");
       peer.event(stream, { event: "ready" });
-      for (let i = 0; i < 20_000; i++)
-        peer.event(stream, { event: "change", kind: "modify", path: `/w/${String(i)}` });
+      for (let i = 0; i < count; i++)
+        peer.event(stream, {
+          event: "change",
+          kind: "modify",
+          path: `/w/${"x".repeat(length)}${String(i)}`,
+        });
       flooded.resolve();
       peer.respond((await peer.request("ping")).stream, PONG);
     });
@@ -497,13 +547,15 @@ describe("a runner that floods", () => {
     const changes = await channel.watch("/w");
     await flooded.promise;
     await channel.ping();
-    const kinds: string[] = [];
+    const waited: { readonly kind: string; readonly path: string }[] = [];
     for await (const change of changes) {
-      kinds.push(change.kind);
+      waited.push(change);
       if (change.kind === "overflow") break;
     }
-    expect(kinds.length).toBeLessThan(5_000);
-    expect(kinds.at(-1)).toBe("overflow");
+    expect(waited.length).toBeLessThan(5_000);
+    const bytes = waited.reduce((sum, { path }) => sum + path.length, 0);
+    expect(bytes).toBeLessThan(1_200_000);
+    expect(waited.at(-1)?.kind).toBe("overflow");
   });
 
   it("with output of no bytes costs no memory", async () => {

@@ -1,6 +1,13 @@
 /** The channel into a sandbox whose runner speaks our protocol, over any stream of bytes. */
-import { emptySchema, execListSchema, pingSchema, signalledSchema } from "@sandkasten/protocol";
-import type { DirectoryPage, FileEntry } from "@sandkasten/protocol";
+import {
+  cancelledSchema,
+  emptySchema,
+  execListSchema,
+  pingSchema,
+  shellListSchema,
+  signalledSchema,
+} from "@sandkasten/protocol";
+import type { DirectoryPage, FileEntry, NamedPath } from "@sandkasten/protocol";
 import type {
   Channel,
   ChannelHealth,
@@ -11,6 +18,8 @@ import type {
   FileChange,
   FileRead,
   PortConnection,
+  SandboxPath,
+  ShellInfo,
   TerminalSize,
 } from "../ports/channel.ts";
 import { call, checkRequest, connectionFor } from "./call.ts";
@@ -95,6 +104,19 @@ export class RunnerChannel implements Channel {
     await call(this.#holder, { op: "resize", exec_id: execId, rows, cols }, emptySchema);
   }
 
+  async cancel(execId: string): Promise<boolean> {
+    const request = { op: "cancel", exec_id: execId } as const;
+    return (await call(this.#holder, request, cancelledSchema)).cancelled;
+  }
+
+  shells(): Promise<ShellInfo[]> {
+    return call(this.#holder, { op: "shells" }, shellListSchema);
+  }
+
+  async closeShell(name: string): Promise<void> {
+    await call(this.#holder, { op: "close_shell", shell: name }, emptySchema);
+  }
+
   listExecs(): Promise<ExecInfo[]> {
     return call(this.#holder, { op: "execs" }, execListSchema);
   }
@@ -103,8 +125,12 @@ export class RunnerChannel implements Channel {
     await call(this.#holder, { op: "forget", exec_id: execId }, emptySchema);
   }
 
-  stat(path: string): Promise<FileEntry> {
-    return this.#files.stat(path);
+  stat(...args: Parameters<Channel["stat"]>): Promise<FileEntry> {
+    return this.#files.stat(...args);
+  }
+
+  realpath(...args: Parameters<Channel["realpath"]>): Promise<NamedPath> {
+    return this.#files.realpath(...args);
   }
 
   readFile(...args: Parameters<Channel["readFile"]>): Promise<FileRead> {
@@ -115,24 +141,32 @@ export class RunnerChannel implements Channel {
     return this.#files.writeFile(...args);
   }
 
+  appendFile(...args: Parameters<Channel["appendFile"]>): ReturnType<Channel["appendFile"]> {
+    return this.#files.appendFile(...args);
+  }
+
   listDirectory(...args: Parameters<Channel["listDirectory"]>): Promise<DirectoryPage> {
     return this.#files.listDirectory(...args);
   }
 
-  makeDirectory(...args: Parameters<Channel["makeDirectory"]>): Promise<string> {
+  makeDirectory(...args: Parameters<Channel["makeDirectory"]>): Promise<NamedPath> {
     return this.#files.makeDirectory(...args);
   }
 
-  move(...args: Parameters<Channel["move"]>): Promise<string> {
+  move(...args: Parameters<Channel["move"]>): Promise<NamedPath> {
     return this.#files.move(...args);
   }
 
-  remove(...args: Parameters<Channel["remove"]>): Promise<string> {
+  copy(...args: Parameters<Channel["copy"]>): ReturnType<Channel["copy"]> {
+    return this.#files.copy(...args);
+  }
+
+  remove(...args: Parameters<Channel["remove"]>): Promise<NamedPath> {
     return this.#files.remove(...args);
   }
 
   watch(
-    path: string,
+    path: SandboxPath,
     options: { readonly recursive?: boolean } = {},
     signal?: AbortSignal,
   ): Promise<AsyncIterable<FileChange>> {
@@ -143,8 +177,8 @@ export class RunnerChannel implements Channel {
     return this.#files.extractTar(...args);
   }
 
-  createTar(path: string): Promise<ReadableStream<Uint8Array>> {
-    return this.#files.createTar(path);
+  createTar(...args: Parameters<Channel["createTar"]>): ReturnType<Channel["createTar"]> {
+    return this.#files.createTar(...args);
   }
 
   dial(port: number, signal?: AbortSignal): Promise<PortConnection> {

@@ -12,7 +12,7 @@ export type StreamOutcome =
 
 /**
  * Takes what a runner sends on one stream. Every method may throw a `ProtocolError`, which ends the
- * connection and comes back as a `lost` outcome. Frames that an operation has no use for are such
+ * stream and comes back as a `lost` outcome. Frames that an operation has no use for are such
  * an error, so a sink overrides only what it expects.
  */
 export abstract class StreamSink {

@@ -1,10 +1,33 @@
 import { RUNNER_ERROR_CODES } from "@sandkasten/protocol";
+import type { RunnerErrorCode } from "@sandkasten/protocol";
 import { describe, expect, it } from "vitest";
 import { fromRunnerError } from "./translate-errors.ts";
 
 describe("errors of the runner", () => {
-  it.each(RUNNER_ERROR_CODES)("%s has a code of the catalogue", (code) => {
-    expect(fromRunnerError("stat", { code, message: "m" }).status).toBeGreaterThanOrEqual(400);
+  /** What a client is answered; only what neither side is to blame for is a fault of the sandbox. */
+  const statuses: Readonly<Record<RunnerErrorCode, number>> = {
+    not_found: 404,
+    exists: 409,
+    is_directory: 400,
+    not_directory: 400,
+    not_regular: 400,
+    permission: 403,
+    no_space: 507,
+    too_large: 413,
+    too_many: 429,
+    loop: 400,
+    invalid: 400,
+    busy: 409,
+    changed: 412,
+    refused: 403,
+    cancelled: 499,
+    no_shell: 409,
+    unsupported: 501,
+    io: 502,
+  };
+
+  it.each(RUNNER_ERROR_CODES)("%s is answered with the status of its kind", (code) => {
+    expect(fromRunnerError("stat", { code, message: "m" }).status).toBe(statuses[code]);
   });
 
   it("are told by what was asked: a missing command is no missing file", () => {

@@ -13,6 +13,7 @@ const MAX_MESSAGE_LENGTH = 1_000;
 const CODES: Readonly<Record<RunnerErrorCode, ErrorCode>> = {
   not_found: "FILE_NOT_FOUND",
   exists: "FILE_EXISTS",
+  changed: "FILE_CHANGED",
   is_directory: "NOT_A_FILE",
   not_directory: "NOT_A_DIRECTORY",
   not_regular: "NOT_A_FILE",
@@ -22,6 +23,7 @@ const CODES: Readonly<Record<RunnerErrorCode, ErrorCode>> = {
   loop: "INVALID_REQUEST",
   invalid: "INVALID_REQUEST",
   busy: "CONFLICT",
+  too_many: "QUOTA_EXCEEDED",
   refused: "PERMISSION_DENIED",
   cancelled: "CANCELLED",
   no_shell: "NO_SHELL",
@@ -33,6 +35,7 @@ const CODES: Readonly<Record<RunnerErrorCode, ErrorCode>> = {
 const EXEC_OPERATIONS: ReadonlySet<RunnerOperation> = new Set([
   "attach",
   "signal",
+  "cancel",
   "resize",
   "forget",
 ]);
@@ -70,6 +73,7 @@ export function cancelled(what: string, signal?: AbortSignal): SandboxError {
 
 function codeFor(op: RunnerOperation, code: RunnerErrorCode): ErrorCode {
   if (code === "not_found" && EXEC_OPERATIONS.has(op)) return "EXEC_NOT_FOUND";
+  if (code === "not_found" && op === "close_shell") return "SHELL_NOT_FOUND";
   if (op === "dial" && (code === "refused" || code === "not_found" || code === "io"))
     return "PORT_REFUSED";
   return CODES[code];

@@ -1,21 +1,30 @@
 /** Follows changes of files in a sandbox. */
 import { changeEventSchema, ProtocolError, readyEventSchema } from "@sandkasten/protocol";
-import type { FileChange } from "../ports/channel.ts";
+import type { FileChange, SandboxPath } from "../ports/channel.ts";
 import { checkRequest, connectionFor, outcomeError } from "./call.ts";
 import { checked } from "./checked-message.ts";
 import type { ConnectionHolder } from "./connection-holder.ts";
 import { StreamSink } from "./stream-sink.ts";
 import type { StreamOutcome } from "./stream-sink.ts";
 import { cancelled } from "./translate-errors.ts";
+import { wirePath } from "./wire-path.ts";
 
-/** Changes that may wait for their reader. Events need no credit, so beyond this they become one `overflow`. */
+/**
+ * Changes that may wait for their reader. Events need no credit, so beyond this they become one
+ * `overflow`.
+ *
+ * SECURITY: paths come from the sandbox and are long, so their bytes count as well as their number
+ * (threat 41). Guarded by hostile-runner.test.ts.
+ */
 const MAX_WAITING_CHANGES = 4_096;
+const MAX_WAITING_BYTES = 1_048_576;
 
 class WatchSink extends StreamSink {
   readonly ready = Promise.withResolvers<void>();
   /** Called when the first change arrives after none was waiting, and at the end. */
   wake: () => void = () => undefined;
-  readonly changes: FileChange[] = [];
+  readonly #changes: FileChange[] = [];
+  #waitingBytes = 0;
   ended = false;
   error: Error | undefined;
   #isReady = false;
@@ -28,10 +37,23 @@ class WatchSink extends StreamSink {
       return;
     }
     const change = checked(changeEventSchema, message, "change event");
-    const last = this.changes.at(-1);
-    if (this.changes.length < MAX_WAITING_CHANGES) this.changes.push(change);
-    else if (last?.kind !== "overflow") this.changes.push({ kind: "overflow", path: "" });
+    const isFull =
+      this.#changes.length >= MAX_WAITING_CHANGES || this.#waitingBytes >= MAX_WAITING_BYTES;
+    if (!isFull) this.#add(change);
+    else if (this.#changes.at(-1)?.kind !== "overflow") this.#add({ kind: "overflow", path: "" });
     this.wake();
+  }
+
+  /** The next change that waits. */
+  take(): FileChange | undefined {
+    const change = this.#changes.shift();
+    if (change !== undefined) this.#waitingBytes -= Buffer.byteLength(change.path);
+    return change;
+  }
+
+  #add(change: FileChange): void {
+    this.#changes.push(change);
+    this.#waitingBytes += Buffer.byteLength(change.path);
   }
 
   override finish(outcome: StreamOutcome): void {
@@ -52,12 +74,12 @@ class WatchSink extends StreamSink {
 /** Resolves once the watch is in place. The iterable ends when it is left or the signal fires, and throws when the sandbox is lost. */
 export async function watchFiles(
   holder: ConnectionHolder,
-  path: string,
+  path: SandboxPath,
   options: { readonly recursive?: boolean },
   signal?: AbortSignal,
 ): Promise<AsyncIterable<FileChange>> {
   if (signal?.aborted === true) throw cancelled("watch", signal);
-  const request = checkRequest({ op: "watch", path, ...options });
+  const request = checkRequest({ op: "watch", path: wirePath(path), ...options });
   const connection = await connectionFor(holder, request.op);
   const sink = new WatchSink();
   const stream = connection.openStream(request, sink, { deadlineMs: holder.deadlines.answerMs });
@@ -76,7 +98,7 @@ export async function watchFiles(
 async function* changesOf(sink: WatchSink, leave: () => void): AsyncGenerator<FileChange, void> {
   try {
     for (;;) {
-      const change = sink.changes.shift();
+      const change = sink.take();
       if (change !== undefined) {
         yield change;
       } else if (sink.ended) {

@@ -12,9 +12,12 @@ export interface ApiKey {
   /** The owner's name. */
   readonly name: string;
   readonly key: string;
+  /** What it imports and pulls is shared with all keys. */
+  readonly isAdmin: boolean;
   readonly maxSessions: number;
   readonly maxRunningExecs: number;
   readonly maxWorkspaces: number;
+  readonly maxImageBytes: number;
 }
 
 /** A value under the name it has in the file, for showing; secrets are `***`. */
@@ -56,6 +59,8 @@ export interface Config {
   readonly backends: ConfigValues["backends"];
   readonly docker: DockerConfig;
   readonly runtime: ConfigValues["runtime"];
+  /** Absolute. */
+  readonly runtimeDir?: string;
   readonly sessionTtlMs: number;
   readonly maxSessionLifetimeMs: number;
   readonly defaults: {
@@ -67,6 +72,8 @@ export interface Config {
   /** What a request may ask for at most. */
   readonly maxLimits: SandboxLimits;
   readonly allowRootProfile: boolean;
+  /** Whether sessions may ask for a kernel of their own. */
+  readonly allowStrongIsolation: boolean;
   readonly pool: readonly {
     readonly image: string;
     readonly size: number;
@@ -77,12 +84,15 @@ export interface Config {
     readonly maxSessions: number;
     readonly maxRunningExecs: number;
     readonly maxWorkspaces: number;
+    readonly maxImageBytes: number;
   };
   readonly shutdown: ConfigValues["shutdown"];
   readonly workspace: { readonly diskBytes: number; readonly diskInodes: number };
   readonly journal: {
     readonly maxBytesPerExec: number;
     readonly maxBytesPerSession: number;
+    readonly maxBytesPerKey: number;
+    readonly maxBytes: number;
     readonly retentionMs: number;
   };
   readonly http: {
@@ -124,6 +134,7 @@ export function shapeConfig(
     backends: values.backends,
     docker: dockerOf(values, homeDir),
     runtime: values.runtime,
+    ...(values.runtime_dir !== undefined && { runtimeDir: values.runtime_dir }),
     sessionTtlMs: values.session_ttl_seconds * 1000,
     maxSessionLifetimeMs: values.max_session_lifetime_seconds * 1000,
     defaults: {
@@ -134,11 +145,13 @@ export function shapeConfig(
     },
     maxLimits: limitsOf(values.max_limits),
     allowRootProfile: values.allow_root_profile,
+    allowStrongIsolation: values.allow_strong_isolation,
     pool: values.pool.map((entry) => ({ ...entry, profile: entry.profile ?? profile })),
     quotas: {
       maxSessions: quotas.max_sessions,
       maxRunningExecs: quotas.max_running_execs,
       maxWorkspaces: quotas.max_workspaces,
+      maxImageBytes: quotas.max_image_bytes,
     },
     shutdown: values.shutdown,
     workspace: {
@@ -148,6 +161,8 @@ export function shapeConfig(
     journal: {
       maxBytesPerExec: journal.max_bytes_per_exec,
       maxBytesPerSession: journal.max_bytes_per_session,
+      maxBytesPerKey: journal.max_bytes_per_key,
+      maxBytes: journal.max_bytes,
       retentionMs: journal.retention_seconds * 1000,
     },
     http: {
@@ -162,15 +177,19 @@ export function shapeConfig(
 }
 
 function apiKeysOf({ api_key, api_keys, quotas }: ConfigValues): ApiKey[] {
-  const first = api_key === undefined ? [] : [{ name: DEFAULT_OWNER, key: api_key }];
+  const first = api_key === undefined ? [] : [{ name: DEFAULT_OWNER, key: api_key, admin: true }];
   const all: ConfigValues["api_keys"] = [...first, ...api_keys];
-  return all.map(({ name, key, max_sessions, max_running_execs }) => ({
-    name,
-    key,
-    maxSessions: max_sessions ?? quotas.max_sessions,
-    maxRunningExecs: max_running_execs ?? quotas.max_running_execs,
-    maxWorkspaces: quotas.max_workspaces,
-  }));
+  return all.map(
+    ({ name, key, admin = false, max_sessions, max_running_execs, max_image_bytes }) => ({
+      name,
+      key,
+      isAdmin: admin,
+      maxSessions: max_sessions ?? quotas.max_sessions,
+      maxRunningExecs: max_running_execs ?? quotas.max_running_execs,
+      maxWorkspaces: quotas.max_workspaces,
+      maxImageBytes: max_image_bytes ?? quotas.max_image_bytes,
+    }),
+  );
 }
 
 function dockerOf({ docker }: ConfigValues, homeDir: string): DockerConfig {
@@ -193,8 +212,11 @@ function dockerOf({ docker }: ConfigValues, homeDir: string): DockerConfig {
 function imagePolicy({ allowed_images, images }: ConfigValues): ImagePolicy {
   return {
     allowedImages: allowed_images,
+    registries: images.registries,
     insecureRegistries: images.insecure_registries,
+    ...(images.credentials_file !== undefined && { credentialsFile: images.credentials_file }),
     requireDigests: images.require_digests,
+    maxTotalBytes: images.max_total_bytes,
     pullTimeoutMs: images.pull_timeout_seconds * 1000,
     limits: {
       totalBytes: images.max_unpacked_bytes,
@@ -202,6 +224,7 @@ function imagePolicy({ allowed_images, images }: ConfigValues): ImagePolicy {
       fileBytes: images.max_file_bytes,
       entries: images.max_entries,
       layers: images.max_layers,
+      compressionRatio: images.max_compression_ratio,
     },
   };
 }

@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ensureApiKey } from "./ensure-api-key.ts";
 
-const quotas = { maxSessions: 3, maxRunningExecs: 4, maxWorkspaces: 5 };
+const quotas = { maxSessions: 3, maxRunningExecs: 4, maxWorkspaces: 5, maxImageBytes: 6 };
 
 async function makeDirectory(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-key-"));
@@ -18,8 +18,8 @@ describe("ensureApiKey()", () => {
   it("takes the first configured key and makes none", async () => {
     const dataDir = await makeDirectory();
     const apiKeys = [
-      { name: "ci", key: "12345678", maxSessions: 1, maxRunningExecs: 1, maxWorkspaces: 1 },
-      { name: "me", key: "87654321", maxSessions: 1, maxRunningExecs: 1, maxWorkspaces: 1 },
+      { name: "ci", key: "12345678", isAdmin: false, ...quotas },
+      { name: "me", key: "87654321", isAdmin: false, ...quotas },
     ];
     expect(await ensureApiKey({ apiKeys, dataDir, quotas })).toEqual({
       key: "12345678",
@@ -38,7 +38,7 @@ describe("ensureApiKey()", () => {
       key: made.key,
       generated: true,
       path,
-      apiKeys: [{ name: "default", key: made.key, ...quotas }],
+      apiKeys: [{ name: "default", key: made.key, isAdmin: true, ...quotas }],
     });
     expect((await stat(path)).mode & 0o777).toBe(0o600);
     expect((await stat(dataDir)).mode & 0o777).toBe(0o700);

@@ -1,9 +1,10 @@
 /** Makes a key for a daemon that was given none, once, and finds it again. */
 import { randomBytes, randomUUID } from "node:crypto";
 import { constants } from "node:fs";
-import { link, mkdir, open, rm } from "node:fs/promises";
+import { link, open, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
+import { makeDirectory } from "../make-directory.ts";
 import { DEFAULT_OWNER } from "./config.ts";
 import type { ApiKey, Config } from "./config.ts";
 import { apiKey as keyForm } from "./kinds.ts";
@@ -30,7 +31,7 @@ export async function ensureApiKey(
     key,
     generated: true,
     path,
-    apiKeys: [{ name: DEFAULT_OWNER, key, ...config.quotas }],
+    apiKeys: [{ name: DEFAULT_OWNER, key, isAdmin: true, ...config.quotas }],
   };
 }
 
@@ -38,7 +39,7 @@ async function keyAt(dataDir: string, path: string): Promise<string> {
   try {
     const present = await readKey(path);
     if (present !== undefined) return present;
-    await mkdir(dataDir, { recursive: true, mode: 0o700 });
+    await makeDirectory(dataDir, 0o700);
     await createKey(dataDir, path);
     const made = await readKey(path);
     if (made !== undefined) return made;

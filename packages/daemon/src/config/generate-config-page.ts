@@ -40,7 +40,7 @@ defaults:
   cpu_limit: 1.0
   mem_limit_mb: 512
   pids_limit: 256
-  max_exec_timeout_ms: 120000
+  max_exec_timeout_ms: 3600000
   network_mode: "none"
   readonly_rootfs: true
 pool:

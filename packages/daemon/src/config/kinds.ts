@@ -91,11 +91,12 @@ export const imagePattern = () =>
     (value) => value.length > 0 && accepted(() => new ImageAllowlist([value])),
   );
 
-export const hostAndPort = () =>
-  text("must be a host, or host:port", (value) =>
-    /^(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/.test(
-      value,
-    ),
+export const hostAndPort = () => text("must be a host, or host:port", isHostAndPort);
+
+export const registryName = () =>
+  text(
+    "must be a registry, as host or host:port, or *",
+    (value) => value === "*" || isHostAndPort(value),
   );
 
 /** `*` is none: a page of any site could then use a key that it got hold of. */
@@ -104,6 +105,12 @@ export const webOrigin = () =>
     const url = URL.parse(value);
     return url !== null && /^https?:$/.test(url.protocol) && url.origin === value;
   });
+
+function isHostAndPort(value: string): boolean {
+  const form =
+    /^(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
+  return form.test(value);
+}
 
 function accepted(parse: () => unknown): boolean {
   try {

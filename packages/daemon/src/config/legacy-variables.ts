@@ -1,4 +1,5 @@
 /** Variables of older programs that mean something to a key of ours. */
+import { VARIABLE_PREFIX } from "./keys.ts";
 import type { ConfigKey } from "./keys.ts";
 import type { Layer, Setting } from "./settings.ts";
 import { valueFromText } from "./values-from-text.ts";
@@ -19,7 +20,20 @@ const station = (name: string): readonly string[] => [
   `STN_SANDBOX_${name}`,
 ];
 
+/** A variable of the older Sandkasten, whose names had no group. */
+const older = (name: string): LegacyVariable => ({
+  names: [`${VARIABLE_PREFIX}${name.toUpperCase()}`],
+  key: `defaults.${name}`,
+  note: "as the older Sandkasten called it",
+});
+
 export const LEGACY_VARIABLES: readonly LegacyVariable[] = [
+  older("cpu_limit"),
+  older("mem_limit_mb"),
+  older("pids_limit"),
+  older("max_exec_timeout_ms"),
+  older("network_mode"),
+  older("readonly_rootfs"),
   {
     names: ["SANDBOX_SESSION_IDLE_TIMEOUT"],
     key: "session_ttl_seconds",
@@ -78,10 +92,18 @@ export function legacySettings(
   isSet: (key: ConfigKey) => boolean,
 ): Layer {
   const found = new Map<string, Setting>();
+  const warnings: string[] = [];
   for (const { names, key: keyName, translate } of LEGACY_VARIABLES) {
     const key = keys.find(({ name }) => name === keyName);
     const variable = names.find((name) => (env[name] ?? "") !== "");
-    if (key === undefined || variable === undefined || isSet(key)) continue;
+    if (key === undefined || variable === undefined) continue;
+    if (variable.startsWith(VARIABLE_PREFIX))
+      warnings.push(
+        isSet(key)
+          ? `${variable} has no effect beside ${key.variable}, which is its name now; remove it`
+          : `${variable} is called ${key.variable} now; rename it`,
+      );
+    if (isSet(key)) continue;
     const written = env[variable] ?? "";
     const text = translate === undefined ? written : translate(written);
     const value = valueFromText(key, text);
@@ -89,5 +111,9 @@ export function legacySettings(
     if (typeof before === "number" && typeof value === "number" && before >= value) continue;
     found.set(keyName, { key, value, written, source: { kind: "env", name: variable } });
   }
-  return { settings: [...found.values()], problems: [], warnings: [] };
+  return { settings: [...found.values()], problems: [], warnings };
+}
+
+export function isLegacyVariable(name: string): boolean {
+  return LEGACY_VARIABLES.some(({ names }) => names.includes(name));
 }

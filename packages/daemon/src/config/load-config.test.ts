@@ -34,17 +34,28 @@ describe("loadConfig() without any configuration", () => {
           diskBytes: 2 ** 30,
           diskInodes: 65_536,
         },
-        maxExecTimeoutMs: 120_000,
+        maxExecTimeoutMs: 86_400_000,
         profile: "restricted",
         networkMode: "none",
       },
       maxLimits: { memoryBytes: 2 ** 34, cpuMillicores: 16_000, pids: 16_384 },
       allowRootProfile: true,
       pool: [],
-      quotas: { maxSessions: 1000, maxRunningExecs: 256, maxWorkspaces: 1000 },
+      quotas: {
+        maxSessions: 1000,
+        maxRunningExecs: 256,
+        maxWorkspaces: 1000,
+        maxImageBytes: 20 * 2 ** 30,
+      },
       shutdown: "keep",
       workspace: { diskBytes: 2 ** 30, diskInodes: 65_536 },
-      journal: { maxBytesPerExec: 2 ** 28, maxBytesPerSession: 2 ** 30, retentionMs: 86_400_000 },
+      journal: {
+        maxBytesPerExec: 2 ** 28,
+        maxBytesPerSession: 2 ** 30,
+        maxBytesPerKey: 2 ** 33,
+        maxBytes: 2 ** 35,
+        retentionMs: 86_400_000,
+      },
       http: { maxBodyBytes: 2 ** 23, maxUploadBytes: 10 * 2 ** 30 },
       outputBudgetBytes: 2 ** 20,
       logLevel: "info",
@@ -124,11 +135,14 @@ describe("loadConfig() with several sources", () => {
       "docker.shared_dir": "/s",
       "docker.runtime": "runsc",
       runtime: "runc",
+      runtime_dir: "/r",
       pool: "python=2",
       shutdown: "destroy",
       log_level: "error",
       "defaults.network_mode": "none",
+      "images.registries": "docker.io,r.test",
       "images.insecure_registries": "r.test:5000",
+      "images.credentials_file": "/f",
       "http.allowed_hosts": "h.test",
       "http.allowed_origins": "https://o.test",
     };
@@ -145,6 +159,8 @@ describe("loadConfig() with several sources", () => {
         "images.max_unpacked_bytes": "2MiB",
         "images.max_archive_bytes": "2MiB",
         "images.max_file_bytes": "2MiB",
+        "images.max_total_bytes": "2MiB",
+        "quotas.max_image_bytes": "2MiB",
       })[name] ?? textOf(name);
     const keys = configKeys();
     const byVariable = await load({
@@ -194,7 +210,81 @@ describe("loadConfig() with several sources", () => {
       `api_keys:\n  - { name: ci, key: ${KEY}, max_sessions: 2 }\nquotas: { max_running_execs: 7, max_workspaces: 9 }\n`,
     );
     expect((await load()).apiKeys).toEqual([
-      { name: "ci", key: KEY, maxSessions: 2, maxRunningExecs: 7, maxWorkspaces: 9 },
+      {
+        name: "ci",
+        key: KEY,
+        isAdmin: false,
+        maxSessions: 2,
+        maxRunningExecs: 7,
+        maxWorkspaces: 9,
+        maxImageBytes: 20 * 2 ** 30,
+      },
+    ]);
+  });
+
+  it("makes api_key an administrator, and of the others those that say so", async () => {
+    const { load } = await makePlace(
+      `api_key: ${KEY}\napi_keys:\n  - { name: a, key: ${KEY}a, admin: true }\n  - { name: b, key: ${KEY}b, max_image_bytes: 2097152 }\n`,
+    );
+    expect((await load()).apiKeys).toMatchObject([
+      { name: "default", isAdmin: true },
+      { name: "a", isAdmin: true },
+      { name: "b", isAdmin: false, maxImageBytes: 2_097_152 },
+    ]);
+  });
+});
+
+describe("loadConfig() on a configuration of the older program", () => {
+  it("takes what has a meaning, and explains the rest one by one", async () => {
+    const { load, file } = await makePlace(
+      [
+        "pool: { enabled: true, images: { sandbox-runtime:python: 3 } }",
+        "workspace: { enabled: true, persist_by_default: true, disk_limit_mb: 512 }",
+        'security: { seccomp: "mvp" }',
+        "dashboard_enabled: true",
+        'playground_config_path: "x"',
+        "",
+      ].join("\n"),
+    );
+    const config = await load({
+      env: {
+        SANDKASTEN_CPU_LIMIT: "2",
+        SANDKASTEN_MEM_LIMIT_MB: "256",
+        SANDKASTEN_PIDS_LIMIT: "128",
+        SANDKASTEN_MAX_EXEC_TIMEOUT_MS: "30000",
+        SANDKASTEN_NETWORK_MODE: "none",
+        SANDKASTEN_READONLY_ROOTFS: "false",
+        SANDKASTEN_SECCOMP: "off",
+        SANDKASTEN_DEFAULTS_PIDS_LIMIT: "64",
+      },
+    });
+    expect(config.defaults).toMatchObject({
+      limits: { cpuMillicores: 2000, memoryBytes: 256 * 2 ** 20, pids: 64 },
+      maxExecTimeoutMs: 30_000,
+      networkMode: "none",
+      profile: "root",
+    });
+    expect(config.pool).toMatchObject([{ image: "sandbox-runtime:python", size: 3 }]);
+    expect(config.workspace.diskBytes).toBe(512 * 2 ** 20);
+    for (const warning of [
+      `${file}:1:1: pool is written as the older Sandkasten had it`,
+      `${file}:2:14: workspace.enabled of the older Sandkasten has no effect`,
+      "workspace.persist_by_default of the older Sandkasten has no effect",
+      "security of the older Sandkasten has no effect: the seccomp filter is always on",
+      "dashboard_enabled of the older Sandkasten has no effect",
+      "playground_config_path of the older Sandkasten has no effect",
+      "SANDKASTEN_CPU_LIMIT is called SANDKASTEN_DEFAULTS_CPU_LIMIT now; rename it",
+      "SANDKASTEN_PIDS_LIMIT has no effect beside SANDKASTEN_DEFAULTS_PIDS_LIMIT",
+      "SANDKASTEN_SECCOMP of the older Sandkasten has no effect",
+    ])
+      expect(config.warnings).toContainEqual(expect.stringContaining(warning));
+  });
+
+  it("refuses what would change the meaning", async () => {
+    const { problems } = await makePlace("pool: { size: 3 }\n");
+    expect(await problems({ env: { SANDKASTEN_NETWORK_MODE: "bridge" } })).toEqual([
+      expect.stringContaining("pool"),
+      expect.stringContaining("SANDKASTEN_NETWORK_MODE (defaults.network_mode)"),
     ]);
   });
 });

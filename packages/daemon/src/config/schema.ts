@@ -3,6 +3,8 @@
  * `docs/reference/config.md` is made from this file.
  */
 import { z } from "zod";
+import { DEFAULT_MAX_TOTAL_BYTES } from "../images/local-image-store.ts";
+import { DEFAULT_REGISTRIES } from "../images/registry-policy.ts";
 import { DEFAULT_UNPACK_LIMITS } from "../images/unpack-budget.ts";
 import {
   absolutePath,
@@ -19,6 +21,7 @@ import {
   ownerName,
   path,
   networkName,
+  registryName,
   runtimeName,
   text,
   volumeName,
@@ -39,6 +42,8 @@ const memoryMb = () => wholeNumber(16, MAX_BYTES / MIB);
 const processes = () => wholeNumber(16, 4_000_000);
 const diskMb = () => wholeNumber(4, MAX_BYTES / MIB);
 const inodes = () => wholeNumber(64, 2 ** 31);
+/** Fits into a timer, which can wait for 24 days at most. */
+const MAX_EXEC_DAYS = 20;
 const amount = () => wholeNumber(1, 1_000_000);
 const bytes = (least: number) => wholeNumber(least, MAX_BYTES);
 
@@ -57,11 +62,11 @@ const sessionDefaults = group({
   disk_inodes: inodes().default(65_536).meta({
     description: "Files and directories that this disk can hold",
   }),
-  max_exec_timeout_ms: wholeNumber(1, DAY_SECONDS * 1000)
-    .default(120_000)
+  max_exec_timeout_ms: wholeNumber(1, MAX_EXEC_DAYS * DAY_SECONDS * 1000)
+    .default(DAY_SECONDS * 1000)
     .meta({
       description:
-        "How long a command may run, in milliseconds; requests that ask for more, or for nothing, get this",
+        "Longest timeout of a command, in milliseconds, and the timeout of requests that name none; a longer one is lowered to this, and the answer says so",
     }),
   network_mode: text(
     "must be none: a sandbox has a network only if its request asks for it, and docker.network allows it",
@@ -95,8 +100,20 @@ const maxLimits = group({
 });
 
 const images = group({
+  registries: listOf(registryName())
+    .default([...DEFAULT_REGISTRIES])
+    .meta({
+      description:
+        "Registries that images may be pulled from, as `host` or `host:port`; `*` allows all that have a public address. One with a private address must be listed by name, and one on this machine by its address, as in `127.0.0.1:5000`",
+    }),
   insecure_registries: listOf(hostAndPort()).default([]).meta({
-    description: "Registries (`host:port`) that are spoken to without TLS",
+    description:
+      "Registries (`host:port`) that are spoken to without TLS; they need no entry in `images.registries`",
+  }),
+  credentials_file: absolutePath().optional().meta({
+    description:
+      "The file with the credentials for registries on the backend `oci`, in the form of Docker's `config.json`",
+    unset: "`/run/containers/UID/auth.json`",
   }),
   require_digests: yesOrNo().default(false).meta({
     description: "Whether images are only fetched by their digest, as in `name@sha256:…`",
@@ -115,6 +132,15 @@ const images = group({
   }),
   max_entries: wholeNumber(1, 100_000_000).default(DEFAULT_UNPACK_LIMITS.entries).meta({
     description: "Files and directories of one image, all layers together",
+  }),
+  max_compression_ratio: wholeNumber(1, 100_000)
+    .default(DEFAULT_UNPACK_LIMITS.compressionRatio)
+    .meta({
+      description:
+        "How many times as large as its archive or download an image may become, beyond the first 64 MiB",
+    }),
+  max_total_bytes: bytes(MIB).default(DEFAULT_MAX_TOTAL_BYTES).meta({
+    description: "Disk space of all images together, on the backend `oci`",
   }),
   max_layers: wholeNumber(1, 1000).default(DEFAULT_UNPACK_LIMITS.layers).meta({
     description: "Layers of one image",
@@ -168,7 +194,7 @@ export const configSchema = group({
       "Address of the HTTP API, `host:port`; port 0 takes one that is free. Beyond loopback only with a configured key",
   }),
   api_key: apiKey().optional().meta({
-    description: "The key that clients send. It is the owner `default`",
+    description: "The key that clients send. Its owner is called `default` and is an administrator",
     secret: true,
     unset: "made at the first start, in `api-key` below `data_dir`",
   }),
@@ -176,14 +202,16 @@ export const configSchema = group({
     mapping({
       name: ownerName(),
       key: apiKey(),
+      admin: yesOrNo().optional(),
       max_sessions: amount().optional(),
       max_running_execs: amount().optional(),
+      max_image_bytes: bytes(MIB).optional(),
     }),
   )
     .default([])
     .meta({
       description:
-        "Further keys: a list of `name`, `key` and, where they differ from `quotas`, `max_sessions` and `max_running_execs`. Each is an owner of its own, whose sessions do not exist for the others. As a variable: `name=key,name=key`",
+        "Further keys: a list of `name`, `key`, optionally `admin: true`, and, where they differ from `quotas`, `max_sessions`, `max_running_execs` and `max_image_bytes`. Each is a separate owner, whose sessions and images do not exist for the others. Images of an administrator are shared with all. As a variable: `name=key,name=key`",
       secret: true,
     }),
   data_dir: path().optional().meta({
@@ -214,6 +242,10 @@ export const configSchema = group({
   runtime: oneOf("auto", "crun", "runc", "runsc").default("auto").meta({
     description: "The OCI runtime; `auto` picks by version, `runsc` (gVisor) only by choice",
   }),
+  runtime_dir: absolutePath().optional().meta({
+    description: "A directory with `crun`, `runc` or `runsc` to use instead of the system's",
+    unset: "none",
+  }),
   session_ttl_seconds: wholeNumber(1, DAY_SECONDS).default(1800).meta({
     description: "How long a session lives without use, unless it asks otherwise",
   }),
@@ -224,6 +256,10 @@ export const configSchema = group({
     }),
   defaults: sessionDefaults.prefault({}),
   max_limits: maxLimits.prefault({}),
+  allow_strong_isolation: yesOrNo().default(true).meta({
+    description:
+      "Whether requests may ask for `isolation: strong`: a kernel of the sandbox's own, by gVisor, where it is installed",
+  }),
   allow_root_profile: yesOrNo().default(true).meta({
     description: "Whether requests may ask for the profile `root` (root inside, writable image)",
   }),
@@ -249,6 +285,12 @@ export const configSchema = group({
     max_workspaces: amount().default(1000).meta({
       description: "Persistent workspaces that one key may have, in use or not",
     }),
+    max_image_bytes: bytes(MIB)
+      .default(20 * GIB)
+      .meta({
+        description:
+          "Disk space for the images of one key; those of an administrator are not counted",
+      }),
   }).prefault({}),
   shutdown: oneOf("keep", "destroy").default("keep").meta({
     description:
@@ -273,15 +315,28 @@ export const configSchema = group({
     max_bytes_per_session: bytes(65_536).default(GIB).meta({
       description: "Output that is kept of one session",
     }),
+    max_bytes_per_key: bytes(65_536)
+      .default(8 * GIB)
+      .meta({
+        description:
+          "Output that is kept of all sessions of one API key; beyond it that of ended sessions is removed, the oldest first",
+      }),
+    max_bytes: bytes(65_536)
+      .default(32 * GIB)
+      .meta({
+        description: "The same for all API keys together",
+      }),
     retention_seconds: wholeNumber(0, YEAR_SECONDS).default(DAY_SECONDS).meta({
       description: "How long output is kept after its session has ended",
     }),
   }).prefault({}),
   http: group({
-    max_body_bytes: wholeNumber(1024, GIB)
+    // SECURITY: parsing JSON holds up everybody else, so larger content must come as bytes. Guarded by stalls.test.ts.
+    max_body_bytes: wholeNumber(1024, 8 * MIB)
       .default(8 * MIB)
       .meta({
-        description: "Size of a JSON request",
+        description:
+          "Size of a JSON request that carries a file or a command's input; all others may have 256 KiB",
       }),
     max_upload_bytes: bytes(1024)
       .default(10 * GIB)

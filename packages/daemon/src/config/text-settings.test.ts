@@ -54,11 +54,14 @@ describe("environmentLayer()", () => {
   it("refuses variables with its prefix that it does not know, naming the nearest", () => {
     expect(
       problemsIn(
-        environmentLayer({ SANDKASTEN_LISTN: "a", SANDKASTEN_MEM_LIMIT_MB: "1", OTHER: "x" }, keys),
+        environmentLayer(
+          { SANDKASTEN_LISTN: "a", SANDKASTEN_DISK_LIMIT_MB: "1", OTHER: "x" },
+          keys,
+        ),
       ),
     ).toEqual([
       "SANDKASTEN_LISTN is not a variable of the daemon; the nearest known name is SANDKASTEN_LISTEN",
-      "SANDKASTEN_MEM_LIMIT_MB is not a variable of the daemon; the nearest known name is SANDKASTEN_DEFAULTS_MEM_LIMIT_MB",
+      "SANDKASTEN_DISK_LIMIT_MB is not a variable of the daemon; the nearest known name is SANDKASTEN_DEFAULTS_DISK_LIMIT_MB",
     ]);
     expect(problemsIn(environmentLayer({ SANDKASTEN_PORT: "80" }, keys))).toHaveLength(1);
   });

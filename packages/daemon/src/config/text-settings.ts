@@ -1,8 +1,9 @@
 /** Reads the settings in environment variables and in flags. */
 import { VARIABLE_PREFIX } from "./keys.ts";
 import type { ConfigKey } from "./keys.ts";
-import { legacySettings } from "./legacy-variables.ts";
+import { isLegacyVariable, legacySettings } from "./legacy-variables.ts";
 import { byWholeOrLastPart, nearestName } from "./nearest-name.ts";
+import { olderNameWarning } from "./older-keys.ts";
 import type { Layer, Setting } from "./settings.ts";
 import { valueFromText } from "./values-from-text.ts";
 
@@ -26,13 +27,18 @@ const SERVICE_ADDRESS = /^(?:tcp|udp|sctp):\/\//;
 export function environmentLayer(env: Environment, keys: readonly ConfigKey[]): Layer {
   const settings: Setting[] = [];
   const problems: string[] = [];
+  const warnings: string[] = [];
   for (const [name, written = ""] of Object.entries(env)) {
     if (!name.startsWith(VARIABLE_PREFIX) || written === "") continue;
     const key = keys.find(({ variable }) => variable === name);
     if (key !== undefined) {
       const value = valueFromText(key, written);
       settings.push({ key, value, written, source: { kind: "env", name } });
-    } else if (!isOthers(name, written)) {
+      continue;
+    }
+    const older = olderNameWarning(name);
+    if (older !== undefined) warnings.push(older);
+    else if (!isOthers(name, written) && !isLegacyVariable(name)) {
       const known = keys.map(({ path, variable }) => ({ path, shown: variable }));
       const nearest = nearestName(name.slice(VARIABLE_PREFIX.length), byWholeOrLastPart(known));
       problems.push(
@@ -42,7 +48,11 @@ export function environmentLayer(env: Environment, keys: readonly ConfigKey[]): 
   }
   const isSet = (key: ConfigKey): boolean => settings.some((setting) => setting.key === key);
   const legacy = legacySettings(env, keys, isSet);
-  return { settings: [...settings, ...legacy.settings], problems, warnings: legacy.warnings };
+  return {
+    settings: [...settings, ...legacy.settings],
+    problems,
+    warnings: [...warnings, ...legacy.warnings],
+  };
 }
 
 function isOthers(name: string, written: string): boolean {

@@ -3,6 +3,7 @@ import { isAlias, isMap, isNode, isScalar, LineCounter, parseDocument } from "ya
 import type { Document, ErrorCode, Node, Pair, YAMLMap } from "yaml";
 import type { ConfigKey } from "./keys.ts";
 import { byWholeOrLastPart, nearestName } from "./nearest-name.ts";
+import { olderNameWarning, olderPool } from "./older-keys.ts";
 import type { Candidate } from "./nearest-name.ts";
 import type { Layer, Setting } from "./settings.ts";
 import { show } from "./settings.ts";
@@ -35,12 +36,14 @@ export function yamlLayer(path: string, text: string, keys: readonly ConfigKey[]
   if (faults.length > 0) return { settings: [], problems: faults, warnings: [], unreadable: true };
   const reader = new YamlReader(document, keys, at);
   if (document.contents !== null) reader.readGroup([], document.contents);
-  return { settings: reader.settings, problems: reader.problems, warnings: [] };
+  const { settings, problems, warnings } = reader;
+  return { settings, problems, warnings };
 }
 
 class YamlReader {
   readonly settings: Setting[] = [];
   readonly problems: string[] = [];
+  readonly warnings: string[] = [];
   readonly #document: Document.Parsed;
   readonly #keys: readonly ConfigKey[];
   readonly #at: (offset: number) => string;
@@ -83,7 +86,10 @@ class YamlReader {
       return;
     }
     const isGroup = this.#namesBelow(path).length > 0;
-    if (key === undefined && !isGroup) {
+    const older = key === undefined ? olderNameWarning(path.join(".")) : undefined;
+    if (older !== undefined) {
+      this.warnings.push(`${this.#position(keyNode)}: ${older}`);
+    } else if (key === undefined && !isGroup) {
       const nearest = nearestName(name, this.#candidates(above));
       this.problems.push(
         `${this.#position(keyNode)}: ${path.join(".")} is not known; the nearest known name is ${nearest}`,
@@ -96,7 +102,13 @@ class YamlReader {
   }
 
   #readValue(key: ConfigKey, keyNode: Node, node: Node | null): void {
-    const value = this.#valueOf(node);
+    const written = this.#valueOf(node);
+    const pool = key.name === "pool" ? olderPool(written) : undefined;
+    if (pool !== undefined)
+      this.warnings.push(
+        `${this.#position(keyNode)}: pool is written as the older Sandkasten had it; write it as a list, as in [{ image: python, size: 3 }]`,
+      );
+    const value = pool ?? written;
     if (value === null) {
       this.problems.push(
         `${this.#position(keyNode)}: ${key.name} is ${show(null)}; give it a value or remove the line`,

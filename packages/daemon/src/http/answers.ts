@@ -8,9 +8,12 @@ const EVERYWHERE: readonly ErrorCode[] = [
   "INVALID_REQUEST",
   "UNAUTHORIZED",
   "PERMISSION_DENIED",
+  // Of a body, or of the head of a request.
+  "PAYLOAD_TOO_LARGE",
   "INTERNAL_ERROR",
   // Also when the daemon stops.
   "SANDBOX_UNREACHABLE",
+  "BACKEND_BUSY",
 ];
 const LIVING_SESSION: readonly ErrorCode[] = [
   "SESSION_NOT_FOUND",
@@ -75,9 +78,16 @@ function byStatus(codes: readonly ErrorCode[]): object {
   );
 }
 
-/** An answer that is no JSON. Typed as nothing: it is not what the handler returns. */
-export function answerOf(status: number, type: string, description: string): object {
-  return { [status]: { description, content: { [type]: { schema: z.string() } } } };
+const bytes = z.string().meta({ format: "binary", contentMediaType: "application/octet-stream" });
+
+/** An answer that its handler writes itself. Typed as nothing: it is not what the handler returns. */
+export function answerOf(
+  status: number,
+  type: string,
+  description: string,
+  schema: z.ZodType = type === "application/octet-stream" ? bytes : z.string(),
+): object {
+  return { [status]: { description, content: { [type]: { schema } } } };
 }
 
 export const idempotencyHeaders = z.looseObject({

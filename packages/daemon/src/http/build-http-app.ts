@@ -18,6 +18,7 @@ import { IMPORT_PREFIX } from "./routes/image-import.ts";
 import { registerRoutes } from "./routes/register-routes.ts";
 import { createServer } from "./server.ts";
 import { Shutdown } from "./shutdown.ts";
+import { Validation } from "./validation.ts";
 
 export interface HttpAppOptions {
   readonly services: Services;
@@ -73,26 +74,36 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
     hosts: new KnownHosts(options.allowedHosts),
     allowedOrigins: new Set(options.allowedOrigins),
   });
-  const life = new RequestLife(context, gate);
+  const validation = new Validation();
+  const life = new RequestLife(context, gate, validation);
   const app = createServer({
     log: options.log,
+    compileValidator: validation.compile,
     onUnroutable: (error, request, reply) => life.unroutable(error, request, reply),
     ...(options.headersTimeoutMs !== undefined && { headersTimeoutMs: options.headersTimeoutMs }),
   });
   life.attach(app);
-  readJsonBodies(app, limits.maxBodyBytes, context.stallTimeoutMs);
+  readJsonBodies(app, limits, context.stallTimeoutMs);
   await describeApi(app, options.version);
   await registerRoutes(app, context);
-  closeInTime(app, context.shutdown);
+  closeInTime(app, context.shutdown, life);
   return app as unknown as FastifyInstance;
 }
 
-/** What lasts long is told to end, and what does not end is cut off after a while. */
-function closeInTime(app: App, shutdown: Shutdown): void {
-  app.addHook("preClose", (done) => {
+/**
+ * What lasts long is told to end, and what does not end is cut off after a while. Until then the
+ * daemon listens, so that `/readyz` can say what is going on.
+ */
+function closeInTime(app: App, shutdown: Shutdown, life: RequestLife): void {
+  app.decorate("beginShutdown", () => shutdown.begin());
+  app.addHook("preClose", async () => {
     shutdown.begin();
-    setTimeout(() => app.server.closeAllConnections(), CLOSING_GRACE_MS).unref();
-    done();
+    const graceOver = Promise.withResolvers<void>();
+    setTimeout(() => {
+      app.server.closeAllConnections();
+      graceOver.resolve();
+    }, CLOSING_GRACE_MS).unref();
+    await Promise.race([life.idle(), graceOver.promise]);
   });
 }
 

@@ -1,6 +1,7 @@
 /** Reads bodies that are bytes: piece by piece, within a size, as long as they keep coming. */
 import type { Readable } from "node:stream";
 import { SandboxError } from "@sandkasten/protocol";
+import { ObservedDeadline } from "../observed-deadline.ts";
 import type { App } from "./context.ts";
 import { stalled, tooLarge } from "./json-body.ts";
 
@@ -42,7 +43,9 @@ async function nextPiece(
   stallTimeoutMs: number,
 ): Promise<Uint8Array | undefined> {
   const stall = Promise.withResolvers<never>();
-  const timer = setTimeout(() => stall.reject(stalled(stallTimeoutMs)), stallTimeoutMs);
+  const deadline = new ObservedDeadline(stallTimeoutMs, () =>
+    stall.reject(stalled(stallTimeoutMs)),
+  );
   try {
     const next = await Promise.race([pieces.next(), stall.promise]);
     return next.done === true ? undefined : next.value;
@@ -50,7 +53,7 @@ async function nextPiece(
     if (error instanceof SandboxError) throw error;
     throw cutShort(error);
   } finally {
-    clearTimeout(timer);
+    deadline.stop();
   }
 }
 

@@ -11,13 +11,20 @@ import type { Shutdown } from "./shutdown.ts";
 /** `open` needs no key; `browser` also takes the key as password of HTTP Basic; `socket` also as a subprotocol. */
 export type RouteAccess = "open" | "browser" | "socket";
 
-/** How a route reads its body: as JSON whatever its type is called, as bytes, or as a form. */
-export type RouteBody = "json" | "bytes" | "form";
+/**
+ * How a route reads its body: as JSON whatever its type is called, small or with content of files
+ * and commands in it, as bytes, or as a form.
+ */
+export type RouteBody = "json" | "content" | "bytes" | "form";
 
 declare module "fastify" {
   interface FastifyRequest {
     /** Who asks; set before any handler runs, except on open routes. */
     caller: Caller;
+  }
+  interface FastifyInstance {
+    /** Ends what lasts long and refuses new requests with 503; the daemon goes on listening until it is closed. */
+    beginShutdown(): void;
   }
   interface FastifyContextConfig {
     /** A key in the Authorization header when absent. */
@@ -32,7 +39,7 @@ declare module "fastify" {
 export type App = FastifyInstance<Server, IncomingMessage, ServerResponse, Logger, ZodTypeProvider>;
 
 export interface HttpLimits {
-  /** Of a JSON body. */
+  /** Of a JSON body with content in it; others are smaller. */
   readonly maxBodyBytes: number;
   /** Of a file, an archive or an image. */
   readonly maxUploadBytes: number;

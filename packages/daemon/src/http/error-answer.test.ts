@@ -36,10 +36,6 @@ describe("an answer to an error", () => {
       new SandboxError("INTERNAL_ERROR", SECRET, { details: { path: SECRET } }),
     ],
     [
-      "an error of the sandbox's system",
-      new SandboxError("SANDBOX_IO_ERROR", SECRET, { details: { SECRET } }),
-    ],
-    [
       "an error of Fastify's that is the daemon's fault",
       Object.assign(new Error(SECRET), { code: "FST_ERR_X", statusCode: 500 }),
     ],
@@ -103,6 +99,15 @@ describe("an error in the log", () => {
       message: "too long",
       cause: { type: "Error", message: "the disk is broken" },
     });
+    expect(JSON.stringify(logged)).not.toContain("secret");
+  });
+
+  it("has nothing of what the runner says, which names files of the sandbox", () => {
+    const error = new SandboxError("SANDBOX_IO_ERROR", "read /workspace/secret: broken", {
+      details: { operation: "read", reason: "io" },
+    });
+    const logged = failureForLog(new Error("cut off", { cause: error }));
+    expect(logged.cause?.message).toBe("read failed in the sandbox: io");
     expect(JSON.stringify(logged)).not.toContain("secret");
   });
 });

@@ -12,7 +12,7 @@ export interface ErrorAnswer {
 }
 
 /** Their messages speak of the daemon's insides. */
-const HIDDEN_CODES: ReadonlySet<ErrorCode> = new Set(["INTERNAL_ERROR", "SANDBOX_IO_ERROR"]);
+const HIDDEN_CODES: ReadonlySet<ErrorCode> = new Set(["INTERNAL_ERROR"]);
 /** Their details are a command's result, which is the client's own and stays as it is. */
 const RESULT_CODES: ReadonlySet<ErrorCode> = new Set(["COMMAND_TIMEOUT", "SANDBOX_UNREACHABLE"]);
 
@@ -115,14 +115,29 @@ interface FailureForLog {
   readonly cause?: FailureForLog;
 }
 
-/** What a log may have of an error: never its details, which can be what a command printed. */
+/**
+ * What a log may have of an error.
+ *
+ * SECURITY: never its details, which can be what a command printed, nor the runner's own words,
+ * which name files of the sandbox. Guarded by error-answer.test.ts.
+ */
 export function failureForLog(error: unknown, depth = 0): FailureForLog {
   if (!(error instanceof Error)) return { type: typeof error, message: String(error) };
+  const message = runnerFailure(error) ?? error.message;
   return {
     type: error.name,
-    message: error.message,
+    message,
     ...("code" in error && typeof error.code === "string" && { code: error.code }),
-    ...(error.stack !== undefined && { stack: error.stack }),
+    ...(error.stack !== undefined && { stack: error.stack.replace(error.message, message) }),
     ...(error.cause !== undefined && depth < 5 && { cause: failureForLog(error.cause, depth + 1) }),
   };
+}
+
+/** What failed inside a sandbox, without its words. */
+function runnerFailure(error: Error): string | undefined {
+  if (!(error instanceof SandboxError)) return undefined;
+  const { operation, reason } = error.details ?? {};
+  return typeof operation === "string" && typeof reason === "string"
+    ? `${operation} failed in the sandbox: ${reason}`
+    : undefined;
 }

@@ -4,6 +4,10 @@ import type { HttpContext } from "./context.ts";
 import { failureForLog } from "./error-answer.ts";
 import { ClientGone, ResponseWriter } from "./response-writer.ts";
 import { sendHead } from "./send-head.ts";
+import { stopping } from "./shutdown.ts";
+
+/** Events after which nothing comes. */
+const LAST_EVENTS: ReadonlySet<string> = new Set(["done", "error"]);
 
 export class EventStream {
   readonly #response: FastifyReply["raw"];
@@ -12,11 +16,17 @@ export class EventStream {
   readonly #ping: NodeJS.Timeout;
   readonly #forgetShutdown: () => void;
   #pinging = false;
+  /** The last event was sent. */
+  #told = false;
+  #stopping = false;
 
   private constructor(reply: FastifyReply, context: HttpContext) {
     this.#response = reply.raw;
     this.#writer = new ResponseWriter(reply.raw, context.stallTimeoutMs);
-    this.#forgetShutdown = context.shutdown.listen(() => this.#ended.abort());
+    this.#forgetShutdown = context.shutdown.listen(() => {
+      this.#stopping = true;
+      this.#ended.abort();
+    });
     reply.raw.once("close", () => this.#ended.abort());
     this.#ping = setInterval(() => void this.#sendPing(), context.pingIntervalMs);
   }
@@ -48,6 +58,7 @@ export class EventStream {
         await stream.#sendLast("error", { error: body.message, error_code: body.error_code });
       }
     } finally {
+      await stream.#tellStopping();
       stream.#close();
     }
   }
@@ -61,7 +72,20 @@ export class EventStream {
   async send(event: string, data: object, id?: string): Promise<void> {
     if (this.signal.aborted) throw new ClientGone("nobody listens any more");
     const line = id === undefined ? "" : `id: ${id}\n`;
-    await this.#writer.write(`event: ${event}\n${line}data: ${JSON.stringify(data)}\n\n`);
+    if (LAST_EVENTS.has(event)) this.#told = true;
+    await this.#writer.write(`event: ${event}\n${line}data: ${oneLine(data)}\n\n`);
+  }
+
+  /** Without a last event nobody could tell a daemon that stops from a command that ended. */
+  async #tellStopping(): Promise<void> {
+    if (!this.#stopping || this.#told || this.#response.destroyed) return;
+    const { code, message } = stopping("what it told of");
+    const data = oneLine({ error: message, error_code: code });
+    try {
+      await this.#writer.write(`event: error\ndata: ${data}\n\n`);
+    } catch (error) {
+      if (!(error instanceof ClientGone)) throw error;
+    }
   }
 
   /** Whoever has left meanwhile needs no last word. */
@@ -91,4 +115,12 @@ export class EventStream {
       this.#pinging = false;
     }
   }
+}
+
+/** JSON without the characters on which common readers of lines split, beside those that JSON escapes. */
+function oneLine(data: object): string {
+  return JSON.stringify(data).replaceAll(
+    /[\u0085\u2028\u2029]/g,
+    (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }

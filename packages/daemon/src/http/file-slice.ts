@@ -1,6 +1,6 @@
 /** Opens a file, or the part of it that a request asks for. */
 import type { IncomingHttpHeaders } from "node:http";
-import type { Channel, FileRead } from "../ports/channel.ts";
+import type { Channel, FileRead, SandboxPath } from "../ports/channel.ts";
 import { parseRange } from "./byte-range.ts";
 
 export interface FileSlice {
@@ -15,12 +15,12 @@ interface Wanted {
 }
 
 /** Tells versions of a file apart. */
-export function etagOf({ size, mtimeMs }: FileRead): string {
-  return `"${size.toString(36)}-${Math.round(mtimeMs).toString(36)}"`;
+export function etagOf({ version }: FileRead): string {
+  return `"${version.replaceAll(/[^\x21\x23-\x7e]/g, "_")}"`;
 }
 
 /** What is known of a file without its bytes. */
-export async function peek(channel: Channel, path: string): Promise<FileRead> {
+export async function peek(channel: Channel, path: SandboxPath): Promise<FileRead> {
   const read = await channel.readFile(path, { length: 0 });
   await read.body.cancel();
   return read;
@@ -29,7 +29,7 @@ export async function peek(channel: Channel, path: string): Promise<FileRead> {
 /** A range that begins beyond the end has the length 0. */
 export async function openSlice(
   channel: Channel,
-  path: string,
+  path: SandboxPath,
   headers: IncomingHttpHeaders,
 ): Promise<FileSlice> {
   const ifRange = headers["if-range"];
@@ -47,7 +47,7 @@ export async function openSlice(
 
 async function wantedPart(
   channel: Channel,
-  path: string,
+  path: SandboxPath,
   headers: IncomingHttpHeaders,
 ): Promise<Wanted | undefined> {
   const range = parseRange(headers.range);

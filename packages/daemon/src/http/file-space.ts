@@ -3,17 +3,18 @@ import { posix } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import type { z } from "zod";
 import type { Caller, Services, Visit } from "../sessions/services.ts";
-import { WORKSPACE } from "./bodies/file-body.ts";
+import type { SandboxPath } from "../ports/channel.ts";
+import { resolvedText, shownPath, WORKSPACE } from "./bodies/path-body.ts";
 import { sessionParams, workspaceParams } from "./routes/params.ts";
 
 export interface FileSpace {
   readonly prefix: "/sessions/:id" | "/workspaces/:id";
   readonly tag: string;
   readonly params: z.ZodType<{ readonly id: string }>;
-  /** Throws INVALID_REQUEST for a path that is not part of it. */
-  readonly checkPath: (path: string) => void;
+  /** Where a path is in the sandbox. Throws INVALID_REQUEST for one that is not part of it. */
+  readonly place: (path: SandboxPath) => SandboxPath;
   /** Refuses before it enters when one of the paths is not part of it. */
-  readonly enter: (caller: Caller, id: string, ...paths: readonly string[]) => Promise<Visit>;
+  readonly enter: (caller: Caller, id: string, ...paths: readonly SandboxPath[]) => Promise<Visit>;
   /** Like `enter`, but makes what can be made by writing to it. */
   readonly enterToWrite: FileSpace["enter"];
 }
@@ -32,7 +33,7 @@ export function fileSpaces({ sessions, workspaces }: Services): readonly FileSpa
       prefix: "/sessions/:id",
       tag: "files",
       params: sessionParams,
-      checkPath: () => undefined,
+      place: (path) => path,
       enter: intoSession,
       enterToWrite: intoSession,
     },
@@ -40,7 +41,10 @@ export function fileSpaces({ sessions, workspaces }: Services): readonly FileSpa
       prefix: "/workspaces/:id",
       tag: "workspaces",
       params: workspaceParams,
-      checkPath: checkWorkspacePath,
+      place: (path) => {
+        checkWorkspacePath(placed(path));
+        return placed(path);
+      },
       enter: intoWorkspace({}),
       enterToWrite: intoWorkspace({ make: true }),
     },
@@ -48,14 +52,44 @@ export function fileSpaces({ sessions, workspaces }: Services): readonly FileSpa
 }
 
 /** `/work` is another name of it. */
-const WORKSPACE_PATH = /^\/work(?:space)?(?:\/|$)/;
+const WORKSPACE_PATH = /^\/+work(?:space)?(?:\/|$)/;
+
+/**
+ * Where a path of a workspace is in the sandbox: one from the root that does not name the workspace
+ * begins at the workspace's own root, as clients write it that know no sandbox around it.
+ */
+function placed(asked: string): string;
+function placed(asked: SandboxPath): SandboxPath;
+function placed(asked: SandboxPath): SandboxPath {
+  const text = Buffer.from(asked).toString("latin1");
+  if (!text.startsWith("/") || WORKSPACE_PATH.test(text)) return asked;
+  const path = Buffer.from(posix.join(WORKSPACE, posix.resolve(text)), "latin1");
+  return typeof asked === "string" ? path.toString() : path;
+}
+
+/** Fields of queries and bodies that are paths, and those that are the bytes of paths. */
+const PATH_FIELDS = ["path", "from", "to"] as const;
+
+/** Puts the paths of a checked query or body in their places, for calls about workspaces. */
+export function placePaths(fields: unknown): void {
+  if (typeof fields !== "object" || fields === null) return;
+  const given = fields as Record<string, unknown>;
+  for (const name of PATH_FIELDS) {
+    const path = given[name];
+    if (typeof path === "string") given[name] = placed(path);
+    const raw = given[`raw_${name}`];
+    if (typeof raw === "string")
+      given[`raw_${name}`] = Buffer.from(placed(Buffer.from(raw, "base64"))).toString("base64");
+  }
+}
 
 /**
  * What else there is belongs to the sandbox that the call happens to go through, and is gone with
  * it. By the path's text alone: the check is for people's mistakes, the sandbox is the boundary.
  */
-function checkWorkspacePath(path: string): void {
-  if (WORKSPACE_PATH.test(posix.resolve(WORKSPACE, path))) return;
+function checkWorkspacePath(asked: SandboxPath): void {
+  if (WORKSPACE_PATH.test(resolvedText(asked))) return;
+  const path = shownPath(asked);
   throw new SandboxError(
     "INVALID_REQUEST",
     `${JSON.stringify(path)} is not in the workspace; name a path below ${WORKSPACE}, or one that is relative to it`,

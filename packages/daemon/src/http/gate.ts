@@ -11,7 +11,7 @@ const ALLOWED_METHODS = "GET, HEAD, POST, PUT, DELETE";
 const ALLOWED_HEADERS =
   "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Range, If-Range, X-Request-ID";
 const EXPOSED_HEADERS =
-  "X-Request-ID, X-Next-Cursor, X-Exec-Id, ETag, Content-Range, Content-Disposition, Retry-After";
+  "X-Request-ID, X-Next-Cursor, X-Exec-Id, ETag, Content-Range, Content-Disposition, Retry-After, X-Sandkasten-Ignored";
 /** One of each at most; which of two counts would be a matter of taste. */
 const SINGLE_HEADERS: ReadonlySet<string> = new Set(["authorization", "host", "origin"]);
 

@@ -2,7 +2,14 @@ import { timingSafeEqual } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { KeyRing } from "./keys.ts";
 
-const caller = (owner: string) => ({ owner, maxSessions: 1, maxRunningExecs: 1, maxWorkspaces: 1 });
+const caller = (owner: string) => ({
+  owner,
+  isAdmin: false,
+  maxSessions: 1,
+  maxRunningExecs: 1,
+  maxWorkspaces: 1,
+  maxImageBytes: 1,
+});
 const holders = [
   { key: "first-key", caller: caller("one") },
   { key: "another, longer key", caller: caller("two") },

@@ -1,5 +1,6 @@
 /** Lets a client that is still sending read its answer before the connection is cut. */
 import type { IncomingMessage } from "node:http";
+import { ObservedDeadline } from "../observed-deadline.ts";
 
 const MAX_LINGER_MS = 2_000;
 
@@ -11,6 +12,6 @@ export function linger(request: IncomingMessage, stallTimeoutMs: number): void {
   if (request.complete || request.socket.destroyed) return;
   request.resume();
   const lingerMs = Math.min(MAX_LINGER_MS, stallTimeoutMs);
-  const timer = setTimeout(() => request.socket.destroy(), lingerMs);
-  request.once("close", () => clearTimeout(timer));
+  const deadline = new ObservedDeadline(lingerMs, () => request.socket.destroy());
+  request.once("close", () => deadline.stop());
 }

@@ -2,7 +2,7 @@
 import swagger from "@fastify/swagger";
 import type { RouteOptions } from "fastify";
 import { jsonSchemaTransform, jsonSchemaTransformObject } from "fastify-type-provider-zod";
-import type { App, RouteBody } from "./context.ts";
+import type { App } from "./context.ts";
 
 /** As much of a document's form as is needed here. */
 export interface OpenApiDocument {
@@ -40,7 +40,7 @@ const TAGS = [
   {
     name: "workspaces",
     description:
-      "Directories that outlive sessions, and their files, whose paths are below /workspace",
+      "Directories that outlive sessions, and their files. A path from the root that does not begin with /workspace or /work begins at the workspace's own root; an id may carry the prefix `sandkasten-ws-`",
   },
   { name: "images", description: "What sandboxes are made from" },
   { name: "daemon", description: "The daemon itself" },
@@ -54,8 +54,13 @@ export async function describeApi(app: App, version: string): Promise<void> {
       info: {
         title: "Sandkasten",
         version,
-        description: "Linux sandboxes that agents and their people can trust.",
+        description: [
+          "Linux sandboxes that agents and their people can trust.",
+          "In requests, `null` means that a field is absent, and so does an empty text where a field cannot be empty.",
+          "Fields that the daemon does not know are ignored and named in the response header `X-Sandkasten-Ignored`.",
+        ].join(" "),
       },
+      servers: [{ url: "/", description: "The daemon that serves this document" }],
       tags: TAGS,
       components: {
         securitySchemes: {
@@ -78,12 +83,16 @@ function beyondSchemas({ config }: RouteOptions): object {
   return {
     ...(config?.access === "open" && { security: [] }),
     ...(config?.access === "browser" && { security: [{ bearer: [] }, { password: [] }] }),
-    ...(config?.body !== undefined && { body: bodySchema(config.body) }),
+    ...((config?.body === "bytes" || config?.body === "form") && { body: bodySchema(config.body) }),
   };
 }
 
-function bodySchema(body: RouteBody): object {
-  const file = { type: "string", format: "binary" };
+function bodySchema(body: "bytes" | "form"): object {
+  const file = {
+    type: "string",
+    format: "binary",
+    contentMediaType: "application/octet-stream",
+  };
   if (body === "bytes") return file;
   return { type: "object", properties: { path: { type: "string" }, file, files: file } };
 }
@@ -135,8 +144,8 @@ function finished(
 function finishedBody(body: RequestBody, schemas: Readonly<Record<string, unknown>>): RequestBody {
   const { $ref, ...inline } = body.content["application/json"]?.schema ?? { required: [] };
   const schema = $ref === undefined ? inline : schemas[$ref.slice($ref.lastIndexOf("/") + 1)];
-  const required = (schema as Readonly<Record<string, unknown>>)["required"] !== undefined;
-  return { ...body, required };
+  const demands = ["required", "anyOf", "allOf"];
+  return { ...body, required: demands.some((name) => Object.hasOwn(schema as object, name)) };
 }
 
 /** Every schema comes as input and as output; most are only one of them. */

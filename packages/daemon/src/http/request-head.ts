@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import type { HttpLimits } from "./context.ts";
-import { tooLarge } from "./json-body.ts";
+import { maxBodyBytes, tooLarge } from "./json-body.ts";
 
 export function checkHead(request: FastifyRequest, reply: FastifyReply, limits: HttpLimits): void {
   const { headers } = request.raw;
@@ -11,7 +11,7 @@ export function checkHead(request: FastifyRequest, reply: FastifyReply, limits: 
   // SECURITY: nothing here unpacks a body, so that no small one can become a large one (threat 52). Guarded by limits.test.ts.
   if (encoding !== undefined && encoding.toLowerCase() !== "identity")
     throw new SandboxError("INVALID_REQUEST", "a compressed body is not taken; send it as it is");
-  const maxBytes = body === "json" ? limits.maxBodyBytes : limits.maxUploadBytes;
+  const maxBytes = maxBodyBytes(body, limits);
   // A form is larger than its files, which are counted as they are read.
   const room = body === "form" ? maxBytes + FORM_OVERHEAD_BYTES : maxBytes;
   if (Number(headers["content-length"] ?? 0) > room) throw tooLarge(maxBytes);

@@ -4,19 +4,26 @@ import { SandboxError } from "@sandkasten/protocol";
 import type { App, HttpContext } from "./context.ts";
 import { failureForLog } from "./error-answer.ts";
 import type { Gate } from "./gate.ts";
+import { tellIgnored } from "./ignored-fields.ts";
 import { linger } from "./linger.ts";
+import { checkQuery } from "./query-encoding.ts";
 import { checkHead } from "./request-head.ts";
 import { asksForTerminal } from "./routes/pty.ts";
+import type { Validation } from "./validation.ts";
 
 const NO_ROUTE = "(none)";
 
 export class RequestLife {
   readonly #context: HttpContext;
   readonly #gate: Gate;
+  readonly #validation: Validation;
+  #underWay = 0;
+  #whenIdle: PromiseWithResolvers<void> | undefined;
 
-  constructor(context: HttpContext, gate: Gate) {
+  constructor(context: HttpContext, gate: Gate, validation: Validation) {
     this.#context = context;
     this.#gate = gate;
+    this.#validation = validation;
   }
 
   attach(app: App): void {
@@ -28,9 +35,21 @@ export class RequestLife {
         done(error as Error);
       }
     });
+    app.addHook("preHandler", (request, reply, done) => {
+      for (const part of [request.query, request.body])
+        tellIgnored(reply, this.#validation.ignoredIn(part));
+      done();
+    });
     app.setErrorHandler((error, request, reply) => this.#fail(error, request, reply));
     // Never reached: the hook refuses first, without reading a body.
     app.setNotFoundHandler((_request, reply) => reply.send(noRoute()));
+  }
+
+  /** Resolves when no request is under way. */
+  async idle(): Promise<void> {
+    if (this.#underWay === 0) return;
+    this.#whenIdle ??= Promise.withResolvers();
+    await this.#whenIdle.promise;
   }
 
   /** A URL that cannot be routed has passed no hook yet. */
@@ -53,16 +72,20 @@ export class RequestLife {
         "SANDBOX_UNREACHABLE",
         "the daemon is stopping; try again in a moment",
       );
+    checkQuery(request.raw.url ?? "");
     checkHead(request, reply, this.#context.limits);
     return true;
   }
 
   #note(request: FastifyRequest, reply: FastifyReply): void {
     const startedMs = performance.now();
+    this.#underWay += 1;
     reply.header("X-Request-ID", request.id);
     reply.header("X-Content-Type-Options", "nosniff");
     reply.header("Cache-Control", "no-store");
     reply.raw.once("close", () => {
+      this.#underWay -= 1;
+      if (this.#underWay === 0) this.#whenIdle?.resolve();
       linger(request.raw, this.#context.stallTimeoutMs);
       this.#finish(request, reply, performance.now() - startedMs);
       // Only now is the connection one that waits for its next request, which shall not come.

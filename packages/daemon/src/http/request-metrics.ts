@@ -1,4 +1,6 @@
 /** Counts requests and how long they took, and writes it down in the format of Prometheus. */
+import type { StorageUse } from "../ports/backend.ts";
+import type { ImageUsage } from "../ports/image-store.ts";
 import type { ServiceCounts } from "../sessions/services.ts";
 
 const BUCKETS_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10, 60];
@@ -35,7 +37,10 @@ export class RequestMetrics {
     if (bucket !== -1) counts.buckets[bucket] = (counts.buckets[bucket] ?? 0) + 1;
   }
 
-  render({ sessions, runningExecs, pooled }: ServiceCounts): string {
+  render(
+    { sessions, runningExecs, pooled, journal, images, waitingCreates }: ServiceCounts,
+    storage: readonly StorageUse[],
+  ): string {
     return [
       ...family("sandkasten_sessions", "gauge", "Sessions by status"),
       ...Object.entries(sessions).map(
@@ -45,6 +50,26 @@ export class RequestMetrics {
       `sandkasten_running_execs ${runningExecs}`,
       ...family("sandkasten_pooled_sandboxes", "gauge", "Sandboxes made in advance"),
       `sandkasten_pooled_sandboxes ${pooled}`,
+      ...family("sandkasten_journal_bytes", "gauge", "Disk space of commands' output"),
+      `sandkasten_journal_bytes ${journal.bytes}`,
+      ...family(
+        "sandkasten_journal_pruned_sessions_total",
+        "counter",
+        "Ended sessions whose output was removed to make room",
+      ),
+      `sandkasten_journal_pruned_sessions_total ${journal.prunedSessions}`,
+      ...family("sandkasten_images", "gauge", "Images that are unpacked"),
+      ...imageLines("sandkasten_images", images, (usage) => usage.images),
+      ...family("sandkasten_image_bytes", "gauge", "Disk space of images"),
+      ...imageLines("sandkasten_image_bytes", images, (usage) => usage.bytes),
+      ...family("sandkasten_image_bytes_limit", "gauge", "Disk space that images may take"),
+      ...imageLines("sandkasten_image_bytes_limit", images, (usage) => usage.maxBytes),
+      ...family("sandkasten_waiting_creates", "gauge", "Sandboxes that wait to be created"),
+      `sandkasten_waiting_creates ${waitingCreates}`,
+      ...family("sandkasten_storage_bytes", "gauge", "Disk space by what takes it up"),
+      ...storage.map(({ kind, bytes }) => `sandkasten_storage_bytes{kind="${kind}"} ${bytes}`),
+      ...family("sandkasten_storage_files", "gauge", "Files by what they are"),
+      ...storage.map(({ kind, files }) => `sandkasten_storage_files{kind="${kind}"} ${files}`),
       ...family("process_resident_memory_bytes", "gauge", "Memory of the daemon"),
       `process_resident_memory_bytes ${process.memoryUsage.rss()}`,
       ...family("process_uptime_seconds", "gauge", "Age of the daemon"),
@@ -76,6 +101,16 @@ export class RequestMetrics {
 
 function family(name: string, type: string, help: string): string[] {
   return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];
+}
+
+function imageLines(
+  name: string,
+  images: ServiceCounts["images"],
+  value: (usage: ImageUsage) => number,
+): string[] {
+  return [...images].map(
+    ([backend, usage]) => `${name}{backend="${escaped(backend)}"} ${value(usage)}`,
+  );
 }
 
 function totals({ labels, byStatus }: RouteCounts): string[] {

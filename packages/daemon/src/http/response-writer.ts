@@ -1,5 +1,6 @@
 /** Writes an answer as fast as the client takes it, and no faster. */
 import type { ServerResponse } from "node:http";
+import { ObservedDeadline } from "../observed-deadline.ts";
 
 /** The client left, or took nothing for too long; there is nobody to tell. */
 export class ClientGone extends Error {
@@ -41,16 +42,16 @@ export class ResponseWriter {
     const response = this.#response;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const left = (): void => reject(new ClientGone("the client has left"));
-    const timer = setTimeout(() => {
+    const deadline = new ObservedDeadline(this.#stallTimeoutMs, () => {
       response.destroy();
       reject(new ClientGone(`the client took nothing for ${this.#stallTimeoutMs} ms`));
-    }, this.#stallTimeoutMs);
+    });
     response.once("close", left);
     begin(resolve);
     try {
       await promise;
     } finally {
-      clearTimeout(timer);
+      deadline.stop();
       response.off("close", left).off("drain", resolve);
     }
   }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ALICES_KEY, HttpFixture, textUntilClose } from "./testing/http-fixture.ts";
+import { parseEvents } from "./testing/read-events.ts";
 
 let http: HttpFixture;
 beforeAll(async () => {
@@ -93,10 +94,42 @@ describe("a daemon that stops", () => {
     const running = stopping.call(`/v1/sessions/${id}/exec`, { body: { cmd: ["sleep", "1000"] } });
     while (stopping.core.core.counts().runningExecs < 3) await new Promise(setImmediate);
     const closed = stopping.app.close();
-    expect(await stream.text()).toBe("");
-    expect(await watching.text()).toBe("");
+    for (const text of [await stream.text(), await watching.text()])
+      expect(parseEvents(text)).toEqual([
+        {
+          event: "error",
+          data: {
+            error: expect.stringContaining("the daemon is stopping") as string,
+            error_code: "SANDBOX_UNREACHABLE",
+          },
+        },
+      ]);
     for (const answer of [await waiting, await running])
       expect(answer).toMatchObject({ status: 503, json: { error_code: "SANDBOX_UNREACHABLE" } });
     await closed;
+  });
+
+  it("listens and says so until the last request has ended", async () => {
+    await using stopping = await HttpFixture.start();
+    const id = await stopping.createSession();
+    const socket = await stopping.connect();
+    const url = `/v1/sessions/${id}/fs/file?path=last`;
+    socket.write(
+      `PUT ${url} HTTP/1.1\r\nHost: localhost\r\n${bearer}\r\nContent-Length: 4\r\n\r\nab`,
+    );
+    const ended = textUntilClose(socket);
+    while (!(await stopping.call(`/v1/sessions/${id}`)).text.includes("running"))
+      await new Promise(setImmediate);
+    const closed = stopping.app.close();
+    expect(await stopping.call("/readyz", { key: null })).toMatchObject({
+      status: 503,
+      json: { error_code: "SANDBOX_UNREACHABLE" },
+    });
+    expect((await stopping.call("/healthz", { key: null })).status).toBe(200);
+    expect((await stopping.call("/v1/sessions")).status).toBe(503);
+    socket.write("cd");
+    expect(await ended).toMatch(/^HTTP\/1\.1 200 /);
+    await closed;
+    await expect(stopping.call("/readyz")).rejects.toThrow();
   });
 });

@@ -1,13 +1,14 @@
 /** The server itself: what it takes for a request, and how long it waits for one. */
 import fastify, { LogController } from "fastify";
-import type { FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest, FastifySchemaCompiler } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Logger } from "pino";
+import type { z } from "zod";
 import { answerClientError } from "./client-error.ts";
 import type { App } from "./context.ts";
+import { toJson } from "./large-json.ts";
 import { requestIdOf } from "./request-id.ts";
 import { asksForTerminal } from "./routes/pty.ts";
-import { compileValidator } from "./validation.ts";
 
 const DEFAULT_HEADERS_TIMEOUT_MS = 10_000;
 /** Longer than any URL can be, so that ids that are too long get the answer of other bad ids. */
@@ -15,6 +16,7 @@ const MAX_PARAM_LENGTH = 65_536;
 
 export interface ServerOptions {
   readonly log: Logger;
+  readonly compileValidator: FastifySchemaCompiler<z.ZodType>;
   readonly headersTimeoutMs?: number;
   /** Answers requests whose URL cannot be routed. */
   readonly onUnroutable: (error: Error, request: FastifyRequest, reply: FastifyReply) => void;
@@ -56,8 +58,8 @@ export function createServer(options: ServerOptions): App {
   // What asks for special treatment is routed like all else, so that the key comes first.
   app.server.on("checkContinue", (request, response) => app.routing(request, response));
   app.server.on("checkExpectation", (request, response) => app.routing(request, response));
-  app.setValidatorCompiler(compileValidator);
+  app.setValidatorCompiler(options.compileValidator);
   // Answers are typed, and tests hold them against their schemas; checking each would cost more than making it.
-  app.setSerializerCompiler(() => JSON.stringify);
+  app.setSerializerCompiler(() => toJson);
   return app;
 }

@@ -25,18 +25,18 @@ export class Shutdown {
   /** The outcome of some work, or a refusal as soon as the daemon stops. */
   async orStop<T>(work: Promise<T>, what: string): Promise<T> {
     const stopped = Promise.withResolvers<never>();
-    const forget = this.listen(() =>
-      stopped.reject(
-        new SandboxError(
-          "SANDBOX_UNREACHABLE",
-          `the daemon is stopping; ${what} goes on, ask for it again in a moment`,
-        ),
-      ),
-    );
+    const forget = this.listen(() => stopped.reject(stopping(what)));
     try {
       return await Promise.race([work, stopped.promise]);
     } finally {
       forget();
     }
   }
+}
+
+export function stopping(what: string): SandboxError {
+  return new SandboxError(
+    "SANDBOX_UNREACHABLE",
+    `the daemon is stopping; ${what} goes on, ask for it again in a moment`,
+  );
 }

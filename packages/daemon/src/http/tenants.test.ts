@@ -18,6 +18,7 @@ const BODIES: Readonly<Record<string, unknown>> = {
   write: { path: "stolen", text: "x" },
   mkdir: { path: "stolen" },
   move: { from: "a", to: "b" },
+  copy: { from: "a", to: "b" },
 };
 
 describe("somebody else's session", () => {
@@ -38,9 +39,10 @@ describe("somebody else's session", () => {
         const body = method === "POST" ? (BODIES[path.split("/").at(-1) ?? ""] ?? {}) : undefined;
         const form = new FormData();
         form.set("file", new Blob(["x"]), "stolen");
-        const query = /\/fs(\/(read|file|stat))?$/.test(path) && method !== "POST" ? "?path=a" : "";
+        const query =
+          /\/fs(\/(read|file|stat|realpath))?$/.test(path) && method !== "POST" ? "?path=a" : "";
         const answer = await http.call(
-          `${path.replace("{id}", session).replace("{eid}", exec)}${query}`,
+          `${path.replace("{id}", session).replace("{eid}", exec).replace("{name}", "build")}${query}`,
           {
             method,
             key: BOBS_KEY,

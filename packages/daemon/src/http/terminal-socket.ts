@@ -2,13 +2,17 @@
 import { ptyClientMessageSchema, SandboxError } from "@sandkasten/protocol";
 import type { PtyServerMessage } from "@sandkasten/protocol";
 import type { WebSocket } from "@fastify/websocket";
+import { ObservedDeadline } from "../observed-deadline.ts";
 import type { Caller, ExecService } from "../sessions/services.ts";
 import { signalNumber } from "./bodies/signal-number.ts";
 import { ClientGone } from "./response-writer.ts";
+import { answerPings } from "./socket-pongs.ts";
 
 /** More than this waits in memory for nobody. */
 const MAX_BUFFERED_BYTES = 1_048_576;
 const MAX_QUEUED_INPUT_BYTES = 262_144;
+/** What a message costs beside its bytes, of which it may have none. */
+const MESSAGE_OVERHEAD_BYTES = 256;
 
 type RawData = Buffer | ArrayBuffer | Buffer[];
 
@@ -33,7 +37,7 @@ export class TerminalSocket implements Disposable {
   readonly #socket: WebSocket;
   readonly #options: TerminalSocketOptions;
   readonly #closed = new AbortController();
-  readonly #ping: NodeJS.Timeout;
+  #ping: ObservedDeadline;
   #input: Promise<void> = Promise.resolve();
   #queuedBytes = 0;
   #answered = true;
@@ -45,7 +49,8 @@ export class TerminalSocket implements Disposable {
     socket.pause();
     socket.once("close", () => this.#closed.abort());
     socket.on("pong", () => (this.#answered = true));
-    this.#ping = setInterval(() => this.#checkAlive(), options.pingIntervalMs);
+    answerPings(socket);
+    this.#ping = this.#nextPing();
   }
 
   /** Fires when the socket is closed; the command goes on. */
@@ -62,7 +67,10 @@ export class TerminalSocket implements Disposable {
     const { execs, caller, sessionId, execId } = terminal;
     this.#socket.on("message", (data, isBinary) => this.#receive(terminal, data, isBinary));
     this.#socket.resume();
-    for await (const page of execs.follow(caller, sessionId, execId, cursor, this.signal)) {
+    for await (const page of execs.follow(caller, sessionId, execId, {
+      offset: cursor,
+      signal: this.signal,
+    })) {
       if (page.skippedBytes > 0) this.tell({ type: "skipped", bytes: page.skippedBytes });
       for (const { bytes } of page.chunks) await this.#sendBytes(bytes);
     }
@@ -73,8 +81,8 @@ export class TerminalSocket implements Disposable {
     this.#socket.resume();
     this.#socket.close(code, reason);
     // Whoever does not answer a goodbye is not waited for.
-    const timer = setTimeout(() => this.#socket.terminate(), this.#options.stallTimeoutMs);
-    this.#socket.once("close", () => clearTimeout(timer));
+    const deadline = this.#terminateLater();
+    this.#socket.once("close", () => deadline.stop());
   }
 
   fail(error: { readonly status: number; readonly code: string; readonly message: string }): void {
@@ -83,19 +91,20 @@ export class TerminalSocket implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    clearInterval(this.#ping);
+    this.#ping.stop();
   }
 
   #receive(terminal: Terminal, data: RawData, isBinary: boolean): void {
     const bytes = bufferOf(data);
-    this.#queuedBytes += bytes.byteLength;
+    const cost = bytes.byteLength + MESSAGE_OVERHEAD_BYTES;
+    this.#queuedBytes += cost;
     // What the command does not read must not pile up here.
     if (this.#queuedBytes > MAX_QUEUED_INPUT_BYTES) this.#socket.pause();
     this.#input = this.#input
       .then(() => (isBinary ? type(terminal, bytes) : control(terminal, bytes.toString())))
       .catch((error: unknown) => this.#refuseInput(error))
       .finally(() => {
-        this.#queuedBytes -= bytes.byteLength;
+        this.#queuedBytes -= cost;
         if (this.#socket.isPaused && this.#queuedBytes <= MAX_QUEUED_INPUT_BYTES)
           this.#socket.resume();
       });
@@ -122,12 +131,23 @@ export class TerminalSocket implements Disposable {
   }
 
   async #untilStall(sent: Promise<void>): Promise<void> {
-    const timer = setTimeout(() => this.#socket.terminate(), this.#options.stallTimeoutMs);
+    const deadline = this.#terminateLater();
     try {
       await sent;
     } finally {
-      clearTimeout(timer);
+      deadline.stop();
     }
+  }
+
+  #terminateLater(): ObservedDeadline {
+    return new ObservedDeadline(this.#options.stallTimeoutMs, () => this.#socket.terminate());
+  }
+
+  #nextPing(): ObservedDeadline {
+    return new ObservedDeadline(this.#options.pingIntervalMs, () => {
+      this.#ping = this.#nextPing();
+      this.#checkAlive();
+    });
   }
 
   /** While we do not read, a pong cannot be seen. */

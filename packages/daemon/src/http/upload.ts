@@ -1,9 +1,10 @@
 /** Puts the files of a form into a directory, one after the other, without keeping them in memory. */
 import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
-import { filePath, SandboxError } from "@sandkasten/protocol";
-import type { Channel } from "../ports/channel.ts";
-import { WORKSPACE } from "./bodies/file-body.ts";
+import { filePath, rawFilePath, SandboxError } from "@sandkasten/protocol";
+import type { NamedPath } from "@sandkasten/protocol";
+import type { Channel, SandboxPath } from "../ports/channel.ts";
+import { joined, pathOf, WORKSPACE } from "./bodies/path-body.ts";
 import { bytesOf } from "./byte-body.ts";
 import type { ByteLimits } from "./byte-body.ts";
 
@@ -15,8 +16,8 @@ interface Waiting {
 interface UploadOptions {
   /** Called with the first file: a form that has none, or is refused before it, changes nothing. */
   readonly enter: () => Promise<Channel>;
-  /** Throws for a directory that files may not go to. */
-  readonly checkPath: (path: string) => void;
+  /** Where a directory is in the sandbox; throws for one that files may not go to. */
+  readonly place: (path: SandboxPath) => SandboxPath;
   readonly limits: ByteLimits;
 }
 
@@ -27,30 +28,39 @@ interface UploadOptions {
 export class Upload {
   readonly #options: UploadOptions;
   readonly #waiting: Waiting[] = [];
-  readonly #paths: string[] = [];
+  readonly #paths: NamedPath[] = [];
   #channel: Channel | undefined;
-  #directory: string | undefined;
+  #directory: SandboxPath | undefined;
   #bytes = 0;
 
   constructor(options: UploadOptions) {
     this.#options = options;
   }
 
-  setDirectory(value: unknown): void {
-    const parsed = filePath.safeParse(value);
-    if (!parsed.success) throw new SandboxError("INVALID_REQUEST", "the form's `path` is no path");
-    if (this.#directory !== undefined && this.#directory !== parsed.data)
+  /** As a field of the form gives it, under the name of `path` or of `raw_path`. */
+  setField(name: "path" | "raw_path", value: unknown): void {
+    // Clients with zero values send an empty one for the default.
+    if (value === "") return;
+    const parsed = (name === "path" ? filePath : rawFilePath).safeParse(value);
+    if (!parsed.success)
+      throw new SandboxError("INVALID_REQUEST", `the form's \`${name}\` is not a path`);
+    this.setDirectory(pathOf({ [name]: parsed.data }));
+  }
+
+  setDirectory(asked: SandboxPath): void {
+    const known = this.#directory;
+    const directory = this.#options.place(asked);
+    if (known !== undefined && !Buffer.from(known).equals(Buffer.from(directory)))
       throw new SandboxError("INVALID_REQUEST", "`path` is given twice, with different values");
-    this.#options.checkPath(parsed.data);
-    this.#directory = parsed.data;
+    this.#directory = directory;
   }
 
   async addFile(fileName: string | undefined, content: Readable): Promise<void> {
     const name = baseName(fileName);
     const channel = (this.#channel ??= await this.#options.enter());
     if (this.#directory !== undefined) {
-      const { path } = await channel.writeFile(`${this.#directory}/${name}`, this.#count(content));
-      this.#paths.push(path);
+      const target = joined(this.#directory, name);
+      this.#paths.push(await channel.writeFile(target, this.#count(content)));
       return;
     }
     const temporary = `${WORKSPACE}/.upload-${randomUUID()}`;
@@ -59,7 +69,7 @@ export class Upload {
   }
 
   /** Where the files are now. */
-  async finish(): Promise<string[]> {
+  async finish(): Promise<readonly NamedPath[]> {
     const directory = this.#directory ?? WORKSPACE;
     const channel = this.#channel;
     if (channel === undefined)
@@ -69,7 +79,7 @@ export class Upload {
       );
     if (this.#waiting.length > 0) await channel.makeDirectory(directory, { parents: true });
     for (const { temporary, name } of this.#waiting.splice(0)) {
-      const target = `${directory}/${name}`;
+      const target = joined(directory, name);
       this.#paths.push(await channel.move(temporary, target, { overwrite: true }));
     }
     return this.#paths;

@@ -6,7 +6,7 @@ import { join, normalize } from "node:path";
 import { systemCode } from "./image-failure.ts";
 
 /** Raised whenever the recipe in host-image.ts changes, so that roots made by an older one are not used. */
-const RECIPE_VERSION = 2;
+const RECIPE_VERSION = 3;
 /**
  * The root is made anew after each start of the machine: it takes a tenth of a second, and what
  * a power cut may have left half-written is never used.

@@ -73,8 +73,13 @@ describe("the host image", () => {
     await using fixture = await storeFixture();
     const machine = fakeMachine(fixture, { merged: true });
     const store = await fixture.open({}, { machine });
-    const { path, binds, info } = await store.rootfs("host");
-    expect(info).toMatchObject({ reference: "host", source: "host", env: {} });
+    const { path, binds } = await store.rootfs("host");
+    expect(await store.inspect("host")).toMatchObject({
+      reference: "host",
+      source: "host",
+      env: {},
+      shared: true,
+    });
     expect(binds).toEqual([{ from: join(machine, "usr"), to: "/usr" }]);
     for (const mountPoint of MOUNT_POINTS)
       expect(lstatSync(join(path, mountPoint.path)).isDirectory()).toBe(true);
@@ -123,8 +128,8 @@ describe("the host image", () => {
 
     utimesSync(join(machine, "etc/ld.so.cache"), 1, 1);
     const second = await store.rootfs("host");
-    expect(second.info.digest).not.toBe(first.info.digest);
-    expect(await store.collectGarbage(new Set([first.info.digest]))).toEqual({
+    expect(second.digest).not.toBe(first.digest);
+    expect(await store.collectGarbage(new Set([first.digest]))).toEqual({
       removed: 0,
       freedBytes: 0,
     });

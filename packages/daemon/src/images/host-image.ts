@@ -8,7 +8,7 @@
  */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { ImageRootfs } from "../ports/image-store.ts";
+import type { ImageInfo, ImageRootfs } from "../ports/image-store.ts";
 import { HOSTNAME, HOSTS, newGroup, newPasswd, RESOLV_CONF } from "./account-files.ts";
 import { linksIntoUsr, readHostFacts, regularFileContent } from "./host-facts.ts";
 import type { HostFacts } from "./host-facts.ts";
@@ -26,8 +26,16 @@ const PLAIN_DIRECTORIES = ["usr", "opt", "mnt", "media", "srv", "var/cache", "va
 const LINKED_DIRECTORIES = ["etc/alternatives", "etc/ssl/certs"];
 const COPIED_FILES = ["etc/ld.so.cache", "etc/ssl/certs/ca-certificates.crt"];
 
-const PROFILE = `export PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games
+const PROFILE = `export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/games:/usr/games
 umask 022
+`;
+
+/** For every service of PAM, `su` and `runuser` among them: only root becomes somebody else. */
+const PAM = `auth sufficient pam_rootok.so
+auth required pam_deny.so
+account required pam_permit.so
+password required pam_deny.so
+session required pam_permit.so
 `;
 
 const OPENSSL_CNF = `[req]
@@ -36,7 +44,10 @@ distinguished_name = req_distinguished_name
 `;
 
 /** The host image as it is now, made or taken from the library. `machine` is "/" except in tests. */
-export async function hostRootfs(machine: string, library: ImageLibrary): Promise<ImageRootfs> {
+export async function hostRootfs(
+  machine: string,
+  library: ImageLibrary,
+): Promise<ImageRootfs & { readonly info: ImageInfo }> {
   const facts = readHostFacts(machine);
   const record = await library.ensure(facts.fingerprint, async (rootfs) => {
     await mkdir(rootfs, { mode: 0o700 });
@@ -46,7 +57,9 @@ export async function hostRootfs(machine: string, library: ImageLibrary): Promis
   });
   if (record === undefined) throw new Error("The host image vanished while it was being made.");
   return {
-    info: infoOf(HOST_REFERENCE, "host", record),
+    digest: record.digest,
+    env: record.env,
+    info: infoOf({ reference: HOST_REFERENCE, source: "host" }, record),
     path: library.directories.rootfsPath(record.digest),
     binds: hostBinds(machine, facts),
   };
@@ -80,6 +93,7 @@ async function buildHostRoot(machine: string, facts: HostFacts, tree: ImageTree)
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     shells: facts.shell === "/bin/sh" ? "/bin/sh\n" : `/bin/sh\n${facts.shell}\n`,
     profile: PROFILE,
+    "pam.d/other": PAM,
     "ssl/openssl.cnf": OPENSSL_CNF,
   };
   for (const [name, text] of Object.entries(texts))

@@ -18,6 +18,8 @@ import { isOwnerAlive, ownerTag } from "./owner-tag.ts";
 export interface ImageRecord {
   readonly digest: string;
   readonly sizeBytes: number;
+  /** Absent in records of older versions. */
+  readonly diskBytes?: number;
   readonly createdAtMs: number;
   readonly env: Readonly<Record<string, string>>;
 }

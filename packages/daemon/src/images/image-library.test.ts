@@ -56,7 +56,7 @@ describe("removing an image that gets a name at the last moment", () => {
       return true;
     });
     expect(unpacked()).toBe(2);
-    expect(await library.find(parseReference("one:1"))).toMatchObject({
+    expect(await library.find(parseReference("one:1"), undefined)).toMatchObject({
       entry,
       record: { digest },
     });
@@ -71,7 +71,7 @@ test("publish() writes no name and leaves no directory when unpacking fails", as
     syncTree,
   });
   await expect(failing).rejects.toThrow("broken");
-  expect(await library.list()).toEqual([]);
+  expect(await library.list(undefined)).toEqual([]);
   expect(await library.directories.listDigests()).toEqual([]);
 });
 

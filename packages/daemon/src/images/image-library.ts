@@ -6,7 +6,7 @@ import type { ImageRecord } from "./image-directories.ts";
 import type { ProgressReport } from "./progress.ts";
 import type { ImageReference } from "./reference.ts";
 import { ReferenceTable } from "./reference-table.ts";
-import type { ReferenceEntry } from "./reference-table.ts";
+import type { OwnerName, ReferenceEntry } from "./reference-table.ts";
 import { SingleFlight } from "./single-flight.ts";
 
 export type ProgressHandler = ((progress: ImageProgress) => void) | undefined;
@@ -15,7 +15,7 @@ export type ProgressHandler = ((progress: ImageProgress) => void) | undefined;
 export type Unpack = (
   rootfs: string,
   progress: ProgressReport,
-) => Promise<Pick<ImageRecord, "sizeBytes" | "env">>;
+) => Promise<Pick<ImageRecord, "sizeBytes" | "diskBytes" | "env">>;
 
 export interface PresentImage {
   readonly entry: ReferenceEntry;
@@ -32,6 +32,8 @@ export class ImageLibrary {
   readonly #references: ReferenceTable;
   readonly #nowMs: () => number;
   readonly #unpacking = new SingleFlight<void>();
+  /** How many are about to name an image, by its digest. */
+  readonly #publishing = new Map<string, number>();
 
   private constructor(
     directories: ImageDirectories,
@@ -53,16 +55,17 @@ export class ImageLibrary {
     );
   }
 
-  /** An image by name, if both its name and its files are there. */
-  async find(wanted: ImageReference): Promise<PresentImage | undefined> {
-    const entry = await this.#references.find(wanted);
+  /** An image by the name that it has for an owner, if both its name and its files are there. */
+  async find(wanted: ImageReference, owner: OwnerName): Promise<PresentImage | undefined> {
+    const entry = await this.#references.find(wanted, owner);
     const record = entry === undefined ? undefined : await this.directories.read(entry.digest);
     return entry === undefined || record === undefined ? undefined : { entry, record };
   }
 
-  async list(): Promise<PresentImage[]> {
+  /** What an owner sees. */
+  async list(owner: OwnerName): Promise<PresentImage[]> {
     const images: PresentImage[] = [];
-    for (const entry of await this.#references.list()) {
+    for (const entry of await this.#references.listFor(owner)) {
       const record = await this.directories.read(entry.digest);
       if (record !== undefined) images.push({ entry, record });
     }
@@ -70,22 +73,30 @@ export class ImageLibrary {
   }
 
   /**
-   * The image of a digest, unpacked now if it is not there; once for all who ask at the same time.
+   * The image of a digest, unpacked now if it is not there; once for all who ask on behalf of the
+   * same owner at the same time.
    * A directory that is in place counts as whole, also after a power cut: only an image whose
    * digest does not outlive the machine's start may do without `syncTree`.
    */
   async ensure(
     digest: string,
     unpack: Unpack,
-    options: { readonly onProgress?: ProgressHandler; readonly syncTree?: SyncTree } = {},
+    options: {
+      readonly owner?: OwnerName;
+      readonly onProgress?: ProgressHandler;
+      readonly syncTree?: SyncTree;
+    } = {},
   ): Promise<ImageRecord | undefined> {
     const present = await this.directories.read(digest);
     if (present !== undefined) return present;
-    await this.#unpacking.run(digest, options.onProgress, async (progress) => {
+    // SECURITY: what ends one owner's work, such as a quota, must not end another's. Guarded by
+    // image-owners.test.ts.
+    const work = `${options.owner ?? ""} ${digest}`;
+    await this.#unpacking.run(work, options.onProgress, async (progress) => {
       if ((await this.directories.read(digest)) !== undefined) return;
       await this.directories.inTemporary(async (temporary) => {
-        const { sizeBytes, env } = await unpack(join(temporary, "rootfs"), progress);
-        const record = { digest, sizeBytes, env, createdAtMs: this.#nowMs() };
+        const unpacked = await unpack(join(temporary, "rootfs"), progress);
+        const record = { ...unpacked, digest, createdAtMs: this.#nowMs() };
         await this.directories.commit(
           temporary,
           record,
@@ -100,33 +111,68 @@ export class ImageLibrary {
   async publish(
     entry: ReferenceEntry,
     unpack: Unpack,
-    options: { readonly onProgress?: ProgressHandler; readonly syncTree: SyncTree },
+    options: {
+      readonly onProgress?: ProgressHandler;
+      readonly syncTree: SyncTree;
+      /** Has the last word before the image gets its name. */
+      readonly admit?: (record: ImageRecord) => Promise<void>;
+    },
   ): Promise<ImageInfo> {
-    for (let attempt = 0; attempt < PUBLISH_ATTEMPTS; attempt += 1) {
-      await this.ensure(entry.digest, unpack, options);
-      await this.#references.put(entry);
-      // A collection of garbage may have taken the image just before its name was written.
-      const record = await this.directories.read(entry.digest);
-      if (record !== undefined) return infoOf(entry.reference, entry.source, record);
+    const { digest } = entry;
+    this.#publishing.set(digest, (this.#publishing.get(digest) ?? 0) + 1);
+    try {
+      for (let attempt = 0; attempt < PUBLISH_ATTEMPTS; attempt += 1) {
+        const ensured = await this.ensure(digest, unpack, { ...options, owner: entry.owner });
+        if (ensured !== undefined) await options.admit?.(ensured);
+        const named = { ...entry, createdAtMs: this.#nowMs() };
+        await this.#references.put(named);
+        // A collection of garbage may have taken the image just before its name was written.
+        const record = await this.directories.read(digest);
+        if (record !== undefined) return infoOf(named, record);
+      }
+    } finally {
+      const left = (this.#publishing.get(digest) ?? 1) - 1;
+      if (left > 0) this.#publishing.set(digest, left);
+      else this.#publishing.delete(digest);
     }
-    throw new Error(`The image ${entry.digest} vanishes as often as it is unpacked.`);
+    throw new Error(`The image ${digest} vanishes as often as it is unpacked.`);
   }
 
-  /** Takes a name away; the files stay for those who use them. Tells whether there was such a name. */
-  async removeName(canonical: string): Promise<boolean> {
-    return await this.#references.remove(canonical);
+  /** Disk space of all images, and of those that an owner has under other names than `except`. */
+  async usage(owner?: OwnerName, except?: string): Promise<LibraryUsage> {
+    const own = new Set(
+      (await this.#references.list())
+        .filter((entry) => entry.owner === owner && entry.reference !== except)
+        .map(({ digest }) => digest),
+    );
+    const usage = { images: 0, totalBytes: 0, ownBytes: 0 };
+    for (const digest of await this.directories.listDigests()) {
+      const record = await this.directories.read(digest);
+      if (record === undefined) continue;
+      const bytes = diskBytesOf(record);
+      usage.images += 1;
+      usage.totalBytes += bytes;
+      if (own.has(digest)) usage.ownBytes += bytes;
+    }
+    return usage;
+  }
+
+  /** Takes a name of an owner away; the files stay for those who use them. Tells whether there was such a name. */
+  async removeName(canonical: string, owner: OwnerName): Promise<boolean> {
+    return await this.#references.remove(canonical, owner);
   }
 
   /** Removes all images that have no name and are not `kept`. */
   async collect(kept: ReadonlySet<string>): Promise<{ removed: number; freedBytes: number }> {
     const isWanted = async (digest: string): Promise<boolean> =>
       kept.has(digest) ||
-      this.#unpacking.has(digest) ||
+      this.#publishing.has(digest) ||
       (await this.#references.list()).some((entry) => entry.digest === digest);
+    const named = new Set((await this.#references.list()).map(({ digest }) => digest));
     let removed = 0;
     let freedBytes = 0;
     for (const digest of await this.directories.listDigests()) {
-      if (await isWanted(digest)) continue;
+      if (named.has(digest) || (await isWanted(digest))) continue;
       const sizeBytes = (await this.directories.read(digest))?.sizeBytes ?? 0;
       if (await this.directories.remove(digest, async () => await isWanted(digest))) {
         removed += 1;
@@ -137,11 +183,21 @@ export class ImageLibrary {
   }
 }
 
+export interface LibraryUsage {
+  readonly images: number;
+  readonly totalBytes: number;
+  readonly ownBytes: number;
+}
+
+export function diskBytesOf({ diskBytes, sizeBytes }: ImageRecord): number {
+  return diskBytes ?? sizeBytes;
+}
+
 export function infoOf(
-  reference: string,
-  source: ImageInfo["source"],
+  entry: Pick<ReferenceEntry, "reference" | "source" | "owner" | "createdAtMs">,
   record: ImageRecord,
 ): ImageInfo {
-  const { digest, sizeBytes, createdAtMs, env } = record;
-  return { reference, digest, source, sizeBytes, createdAtMs, env };
+  const { reference, source, owner, createdAtMs = record.createdAtMs } = entry;
+  const { digest, sizeBytes, env } = record;
+  return { reference, digest, source, sizeBytes, createdAtMs, env, shared: owner === undefined };
 }

@@ -89,7 +89,7 @@ async function planOciLayout(directory: string, reference: ImageReference): Prom
   };
 }
 
-/** Reads what `skopeo copy … dir:` leaves: the manifest as the registry has it, and blobs named by digest. */
+/** Reads a download: the manifest as the registry has it, and blobs named by digest. */
 export async function planDownload(
   directory: string,
   digest: string,

@@ -44,14 +44,16 @@ describe("resolve()", () => {
       "shell",
       "sandbox-runtime:base",
     ]) {
-      await expect(fixture.store.resolve(requested)).resolves.toEqual({
+      await expect(fixture.store.resolve(requested)).resolves.toMatchObject({
         reference: "host",
         requested,
+        isSubstitute: true,
       });
     }
-    await expect(fixture.store.resolve("host")).resolves.toEqual({
+    await expect(fixture.store.resolve("host")).resolves.toMatchObject({
       reference: "host",
       requested: "host",
+      isSubstitute: false,
     });
   });
 
@@ -67,9 +69,10 @@ describe("resolve()", () => {
       "python:3.11-slim",
       "docker.io/library/python:3.11-slim",
     ]) {
-      await expect(fixture.store.resolve(requested)).resolves.toEqual({
+      await expect(fixture.store.resolve(requested)).resolves.toMatchObject({
         reference: "python:3.11-slim",
         requested,
+        isSubstitute: false,
       });
     }
   });

@@ -2,20 +2,32 @@
 import { mkdir } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import type { SandboxError } from "@sandkasten/protocol";
-import type { ImageInfo, ImageRootfs, RootfsStore } from "../ports/image-store.ts";
+import { SandboxError } from "@sandkasten/protocol";
+import type { Log } from "../ports/log.ts";
+import type {
+  ImageInfo,
+  ImageOwner,
+  ImageRootfs,
+  Images,
+  ImageUsage,
+  ResolvedImage,
+  RootfsStore,
+} from "../ports/image-store.ts";
 import { ImageAllowlist } from "./allowlist.ts";
 import { hostRootfs } from "./host-image.ts";
 import { readHostFacts } from "./host-facts.ts";
 import { digestOf, withRegularFile } from "./image-blobs.ts";
 import { imageFailure, invalidImage } from "./image-failure.ts";
+import { ImageQuota } from "./image-quota.ts";
+import type { ImageMeter } from "./image-quota.ts";
 import { ImageLibrary, infoOf } from "./image-library.ts";
 import type { PresentImage, ProgressHandler, SyncTree, Unpack } from "./image-library.ts";
 import { checkPin, planArchive, planDownload } from "./image-plan.ts";
 import { ProgressReport } from "./progress.ts";
 import { HOST_REFERENCE, parseReference, requireDigest } from "./reference.ts";
 import type { ImageReference } from "./reference.ts";
-import { Skopeo } from "./skopeo.ts";
+import { RegistryImages } from "./registry-images.ts";
+import { DEFAULT_REGISTRIES, RegistryPolicy } from "./registry-policy.ts";
 import { runTool } from "./tool.ts";
 import { DEFAULT_UNPACK_LIMITS, UnpackBudget } from "./unpack-budget.ts";
 import type { UnpackLimits } from "./unpack-budget.ts";
@@ -25,9 +37,15 @@ import type { UnpackContext } from "./unpack-image.ts";
 export interface ImagePolicy {
   /** References and patterns that may be used (see allowlist.ts); empty allows all. */
   readonly allowedImages: readonly string[];
+  /** Registries that images may be pulled from (see registry-policy.ts); the usual public ones when absent. */
+  readonly registries?: readonly string[];
   /** Registries (`host:port`) that are spoken to without TLS. */
   readonly insecureRegistries?: readonly string[];
+  /** Has the credentials for registries, in the form of Docker's `config.json`. */
+  readonly credentialsFile?: string;
   readonly limits?: Partial<UnpackLimits>;
+  /** Disk space of all images together. */
+  readonly maxTotalBytes?: number;
   readonly pullTimeoutMs?: number;
   /** Only what is named by its digest (`name@sha256:…`) may be pulled. */
   readonly requireDigests?: boolean;
@@ -35,10 +53,9 @@ export interface ImagePolicy {
 
 /** Programs of the machine, best by absolute path. */
 export interface ImageTools {
-  readonly skopeo: string;
   readonly xz: string;
   readonly sync: string;
-  /** The environment skopeo and sync get, and nothing else. */
+  /** The environment that credential helpers and sync get, and nothing else. */
   readonly env: Readonly<Record<string, string>>;
 }
 
@@ -47,56 +64,107 @@ export interface LocalImageStoreOptions {
   readonly policy: ImagePolicy;
   readonly tools: ImageTools;
   readonly nowMs: () => number;
+  readonly log?: Log;
   /** Where the machine's files are; "/" except in tests. */
   readonly machine?: string;
 }
 
 const DEFAULT_PULL_TIMEOUT_MS = 30 * 60_000;
+const HELPER_TIMEOUT_MS = 15_000;
+export const DEFAULT_MAX_TOTAL_BYTES = 100 * 1024 ** 3;
 const SYNC_TIMEOUT_MS = 10 * 60_000;
 
-export class LocalImageStore implements RootfsStore {
-  readonly #tools: ImageTools;
-  readonly #machine: string;
-  readonly #limits: UnpackLimits;
-  readonly #allowlist: ImageAllowlist;
-  readonly #requireDigests: boolean;
-  readonly #skopeo: Skopeo;
-  readonly #library: ImageLibrary;
+/** An image that is about to get a name. */
+interface NewImage {
+  readonly wanted: ImageReference;
+  readonly found: { readonly digest: string; readonly sourceDigest: string };
+  readonly source: ImageInfo["source"];
+  readonly onProgress: ProgressHandler;
+}
 
-  private constructor({ policy, tools, machine }: LocalImageStoreOptions, library: ImageLibrary) {
-    this.#tools = tools;
-    this.#machine = machine ?? "/";
-    this.#limits = { ...DEFAULT_UNPACK_LIMITS, ...policy.limits };
-    this.#allowlist = new ImageAllowlist(policy.allowedImages);
-    this.#requireDigests = policy.requireDigests ?? false;
-    this.#library = library;
-    this.#skopeo = new Skopeo({
-      program: tools.skopeo,
-      env: tools.env,
-      timeoutMs: policy.pullTimeoutMs ?? DEFAULT_PULL_TIMEOUT_MS,
-      insecureRegistries: policy.insecureRegistries ?? [],
-    });
+/** What the views of all owners share. */
+interface StoreParts {
+  readonly tools: ImageTools;
+  readonly machine: string;
+  readonly limits: UnpackLimits;
+  readonly allowlist: ImageAllowlist;
+  readonly requireDigests: boolean;
+  readonly registries: RegistryPolicy;
+  readonly remote: RegistryImages;
+  readonly library: ImageLibrary;
+  readonly quota: ImageQuota;
+  readonly listeners: Set<() => void>;
+}
+
+/** The view of one owner, or of the administrator, on the images of this machine. */
+export class LocalImageStore implements RootfsStore {
+  readonly #parts: StoreParts;
+  readonly #owner: ImageOwner | undefined;
+
+  private constructor(parts: StoreParts, owner?: ImageOwner) {
+    this.#parts = parts;
+    this.#owner = owner;
   }
 
   /** Opens the store below `dataDir` and sweeps what killed imports left there. */
   static async open(options: LocalImageStoreOptions): Promise<LocalImageStore> {
-    const library = await ImageLibrary.open(join(options.dataDir, "images"), options.nowMs);
-    return new LocalImageStore(options, library);
+    const { dataDir, policy, tools, machine, nowMs, log } = options;
+    const registries = new RegistryPolicy({
+      registries: policy.registries ?? DEFAULT_REGISTRIES,
+      insecureRegistries: policy.insecureRegistries ?? [],
+    });
+    const library = await ImageLibrary.open(join(dataDir, "images"), nowMs);
+    const quota = new ImageQuota(library, policy.maxTotalBytes ?? DEFAULT_MAX_TOTAL_BYTES);
+    await quota.refresh();
+    return new LocalImageStore({
+      tools,
+      machine: machine ?? "/",
+      limits: { ...DEFAULT_UNPACK_LIMITS, ...policy.limits },
+      allowlist: new ImageAllowlist(policy.allowedImages),
+      requireDigests: policy.requireDigests ?? false,
+      registries,
+      remote: new RegistryImages({
+        policy: registries,
+        credentialsFile:
+          policy.credentialsFile ?? `/run/containers/${process.getuid?.() ?? 0}/auth.json`,
+        helpers: { env: tools.env, timeoutMs: HELPER_TIMEOUT_MS },
+        timeoutMs: policy.pullTimeoutMs ?? DEFAULT_PULL_TIMEOUT_MS,
+        ...(log !== undefined && { log }),
+      }),
+      library,
+      quota,
+      listeners: new Set(),
+    });
   }
 
-  async resolve(name: string): Promise<{ readonly reference: string; readonly requested: string }> {
+  of(owner: ImageOwner): Images {
+    return new LocalImageStore(this.#parts, owner);
+  }
+
+  usage(): ImageUsage {
+    return this.#parts.quota.usage;
+  }
+
+  onChange(listener: () => void): void {
+    this.#parts.listeners.add(listener);
+  }
+
+  async resolve(name: string): Promise<ResolvedImage> {
     return await this.#guard("resolving a name", async () => {
       const wanted = parseReference(name);
+      const { allowlist, machine } = this.#parts;
+      const host = { reference: HOST_REFERENCE, requested: name };
       if (isHost(wanted)) {
         this.#requireAllowed(wanted, undefined);
-        return { reference: HOST_REFERENCE, requested: name };
+        return { ...host, digest: readHostFacts(machine).fingerprint, isSubstitute: false };
       }
-      const present = await this.#library.find(wanted);
+      const present = await this.#find(wanted);
       if (present !== undefined && this.#isAllowed(wanted, present)) {
-        return { reference: wanted.canonical, requested: name };
+        const { digest } = present.entry;
+        return { reference: wanted.canonical, requested: name, digest, isSubstitute: false };
       }
-      if (wanted.shortcut && this.#allowlist.allows(HOST_REFERENCE)) {
-        return { reference: HOST_REFERENCE, requested: name };
+      if (wanted.shortcut && allowlist.allows(HOST_REFERENCE)) {
+        return { ...host, digest: readHostFacts(machine).fingerprint, isSubstitute: true };
       }
       this.#requireAllowed(wanted, present);
       throw notPresent(wanted);
@@ -108,18 +176,18 @@ export class LocalImageStore implements RootfsStore {
     return await this.inspect(reference);
   }
 
-  async rootfs(reference: string): Promise<ImageRootfs> {
+  async rootfs(reference: string, digest?: string): Promise<ImageRootfs> {
     return await this.#guard("opening an image", async () => {
+      const { library, machine } = this.#parts;
       const wanted = parseReference(reference);
-      if (isHost(wanted)) return await hostRootfs(this.#machine, this.#library);
-      const present = await this.#library.find(wanted);
-      if (present === undefined) throw notPresent(wanted);
-      const { entry, record } = present;
-      return {
-        info: infoOf(wanted.canonical, entry.source, record),
-        path: this.#library.directories.rootfsPath(entry.digest),
-        binds: [],
-      };
+      if (isHost(wanted)) return await hostRootfs(machine, library);
+      const record =
+        digest === undefined
+          ? (await this.#find(wanted))?.record
+          : await library.directories.read(digest);
+      if (record === undefined) throw notPresent(wanted);
+      const path = library.directories.rootfsPath(record.digest);
+      return { digest: record.digest, env: record.env, path, binds: [] };
     });
   }
 
@@ -135,20 +203,19 @@ export class LocalImageStore implements RootfsStore {
         const digest = await digestOf(file);
         const found = { digest, sourceDigest: digest };
         checkPin(wanted, found);
-        return await this.#publish(
+        const image = { wanted, found, source: "rootfs", onProgress } as const;
+        return await this.#metered(
           wanted,
-          found,
-          "rootfs",
-          onProgress,
-          async (rootfs, progress) => {
-            const sizeBytes = await unpackRootfs(file, rootfs, this.#context(progress));
-            if ((await fileVersion(file)) !== before) {
-              throw invalidImage(
-                `The archive ${tarball} was changed while it was being read. Import it again.`,
-              );
-            }
-            return { sizeBytes, env: {} };
-          },
+          async (meter) =>
+            await this.#publish(image, meter, async (rootfs, progress) => {
+              const size = await unpackRootfs(file, rootfs, this.#context(progress, meter));
+              if ((await fileVersion(file)) !== before) {
+                throw invalidImage(
+                  `The archive ${tarball} was changed while it was being read. Import it again.`,
+                );
+              }
+              return { ...size, env: {} };
+            }),
         );
       });
     });
@@ -161,26 +228,29 @@ export class LocalImageStore implements RootfsStore {
   ): Promise<ImageInfo> {
     return await this.#guard("importing an OCI archive", async () => {
       const wanted = this.#importable(reference);
-      return await this.#library.directories.inTemporary(async (temporary) => {
-        const directory = join(temporary, "archive");
-        const context = this.#context(new ProgressReport());
-        const tree = await withOperatorFile(
-          archive,
-          async (file) => await unpackContainer(file, directory, context),
-        );
-        const plan = await planArchive(directory, tree, wanted, this.#limits);
-        checkPin(wanted, plan);
-        return await this.#publish(
-          wanted,
-          plan,
-          "oci-archive",
-          onProgress,
-          async (rootfs, progress) => ({
-            sizeBytes: await unpackLayers(plan.layers, rootfs, this.#context(progress)),
-            env: plan.env,
+      return await this.#metered(
+        wanted,
+        async (meter) =>
+          await this.#parts.library.directories.inTemporary(async (temporary) => {
+            const directory = join(temporary, "archive");
+            const context = this.#context(new ProgressReport(), meter);
+            const { tree, sourceBytes } = await withOperatorFile(archive, async (file) => ({
+              tree: await unpackContainer(file, directory, context),
+              sourceBytes: (await file.stat()).size,
+            }));
+            const blobBytes = meter.spentBytes;
+            const plan = await planArchive(directory, tree, wanted, this.#parts.limits);
+            checkPin(wanted, plan);
+            const image = { wanted, found: plan, source: "oci-archive", onProgress } as const;
+            return await this.#publish(image, meter, async (rootfs, progress) => {
+              const { layers, env } = plan;
+              const unpacking = this.#context(progress, meter);
+              const size = await unpackLayers(layers, rootfs, sourceBytes, unpacking);
+              meter.release(blobBytes);
+              return { ...size, env };
+            });
           }),
-        );
-      });
+      );
     });
   }
 
@@ -188,52 +258,60 @@ export class LocalImageStore implements RootfsStore {
     return await this.#guard("pulling an image", async () => {
       const wanted = parseReference(reference);
       this.#requireAllowed(wanted, undefined);
-      if (isHost(wanted)) return (await hostRootfs(this.#machine, this.#library)).info;
-      if (this.#requireDigests) requireDigest(wanted);
-      const remote = await this.#skopeo.locate(wanted);
-      new UnpackBudget(this.#limits).checkLayers(remote.layerCount);
-      const { archiveBytes } = this.#limits;
+      if (isHost(wanted)) return await this.#host();
+      if (this.#parts.requireDigests) requireDigest(wanted);
+      this.#parts.registries.requireAllowed(wanted);
+      const remote = await this.#parts.remote.locate(wanted);
+      new UnpackBudget(this.#parts.limits).checkLayers(remote.layerCount);
+      const { archiveBytes } = this.#parts.limits;
       if (remote.downloadBytes > archiveBytes) {
         throw invalidImage(
           `The download of ${wanted.canonical} has ${remote.downloadBytes} bytes; the limit is ${archiveBytes}.`,
         );
       }
-      return await this.#publish(
+      const image = { wanted, found: remote, source: "registry", onProgress } as const;
+      return await this.#metered(
         wanted,
-        remote,
-        "registry",
-        onProgress,
-        async (rootfs, progress) =>
-          await this.#library.directories.inTemporary(async (temporary) => {
-            const directory = join(temporary, "download");
-            await mkdir(directory, { mode: 0o700 });
-            progress.begin("download", remote.downloadBytes);
-            await this.#skopeo.download(wanted, remote.digest, directory, {
-              maxBytes: archiveBytes,
-              onBytes: (bytes) => progress.set(Math.min(bytes, remote.downloadBytes)),
-            });
-            const plan = await planDownload(directory, remote.digest);
-            return {
-              sizeBytes: await unpackLayers(plan.layers, rootfs, this.#context(progress)),
-              env: plan.env,
-            };
-          }),
+        async (meter) =>
+          await this.#publish(
+            image,
+            meter,
+            async (rootfs, progress) =>
+              await this.#parts.library.directories.inTemporary(async (temporary) => {
+                const directory = join(temporary, "download");
+                await mkdir(directory, { mode: 0o700 });
+                progress.begin("download", remote.downloadBytes);
+                meter.spend(remote.downloadBytes);
+                await this.#parts.remote.download(wanted, remote, directory, (bytes) =>
+                  progress.set(bytes),
+                );
+                const { layers, env } = await planDownload(directory, remote.digest);
+                const unpacking = this.#context(progress, meter);
+                const size = await unpackLayers(layers, rootfs, remote.downloadBytes, unpacking);
+                meter.release(remote.downloadBytes);
+                return { ...size, env };
+              }),
+          ),
       );
     });
   }
 
   async list(): Promise<ImageInfo[]> {
     return await this.#guard("listing images", async () => {
-      const present = await this.#library.list();
-      const infos = present.map(({ entry, record }) =>
-        infoOf(entry.reference, entry.source, record),
-      );
-      return [(await hostRootfs(this.#machine, this.#library)).info, ...infos];
+      const present = await this.#parts.library.list(this.#owner?.name);
+      const infos = present.map(({ entry, record }) => infoOf(entry, record));
+      return [await this.#host(), ...infos];
     });
   }
 
   async inspect(reference: string): Promise<ImageInfo> {
-    return (await this.rootfs(reference)).info;
+    return await this.#guard("looking at an image", async () => {
+      const wanted = parseReference(reference);
+      if (isHost(wanted)) return await this.#host();
+      const present = await this.#find(wanted);
+      if (present === undefined) throw notPresent(wanted);
+      return infoOf({ ...present.entry, reference: wanted.canonical }, present.record);
+    });
   }
 
   async remove(reference: string): Promise<void> {
@@ -241,7 +319,16 @@ export class LocalImageStore implements RootfsStore {
       const wanted = parseReference(reference);
       if (isHost(wanted))
         throw invalidImage(`"host" is this machine itself and cannot be removed.`);
-      if (!(await this.#library.removeName(wanted.canonical))) throw notPresent(wanted);
+      const { canonical } = wanted;
+      if (await this.#parts.library.removeName(canonical, this.#owner?.name)) {
+        await this.#changed();
+        return;
+      }
+      if ((await this.#find(wanted)) === undefined) throw notPresent(wanted);
+      throw new SandboxError(
+        "PERMISSION_DENIED",
+        `The image ${canonical} is shared by the administrator, whose key alone can remove it.`,
+      );
     });
   }
 
@@ -249,34 +336,66 @@ export class LocalImageStore implements RootfsStore {
     inUse: ReadonlySet<string>,
   ): Promise<{ readonly removed: number; readonly freedBytes: number }> {
     return await this.#guard("collecting garbage", async () => {
-      const { fingerprint } = readHostFacts(this.#machine);
-      return await this.#library.collect(new Set([...inUse, fingerprint]));
+      const { fingerprint } = readHostFacts(this.#parts.machine);
+      const collected = await this.#parts.library.collect(new Set([...inUse, fingerprint]));
+      await this.#parts.quota.refresh();
+      return collected;
     });
   }
 
-  async #publish(
-    wanted: ImageReference,
-    found: { readonly digest: string; readonly sourceDigest: string },
-    source: ImageInfo["source"],
-    onProgress: ProgressHandler,
-    unpack: Unpack,
-  ): Promise<ImageInfo> {
+  /** Counts the disk space of an image while it is made. */
+  async #metered<T>(
+    { canonical }: ImageReference,
+    work: (meter: ImageMeter) => Promise<T>,
+  ): Promise<T> {
+    using meter = await this.#parts.quota.begin(this.#owner, canonical);
+    try {
+      return await work(meter);
+    } catch (error) {
+      // Nothing of it is left.
+      meter.release(meter.spentBytes);
+      throw error;
+    }
+  }
+
+  async #publish(image: NewImage, meter: ImageMeter, unpack: Unpack): Promise<ImageInfo> {
+    const { wanted, found, source, onProgress } = image;
     const { canonical: reference, repository } = wanted;
     const { digest, sourceDigest } = found;
-    const entry = { reference, repository, digest, sourceDigest, source };
+    const owner = this.#owner && { owner: this.#owner.name };
+    const entry = { reference, repository, digest, sourceDigest, source, ...owner };
     const syncTree: SyncTree = async (directory) => await this.#syncTree(directory);
-    return await this.#library.publish(entry, unpack, { onProgress, syncTree });
+    const published = await this.#parts.library.publish(entry, unpack, {
+      onProgress,
+      syncTree,
+      admit: async (record) => await this.#parts.quota.admit(meter, reference, record),
+    });
+    await this.#changed();
+    return published;
+  }
+
+  async #host(): Promise<ImageInfo> {
+    return (await hostRootfs(this.#parts.machine, this.#parts.library)).info;
+  }
+
+  async #find(wanted: ImageReference): Promise<PresentImage | undefined> {
+    return await this.#parts.library.find(wanted, this.#owner?.name);
+  }
+
+  async #changed(): Promise<void> {
+    await this.#parts.quota.refresh();
+    for (const listener of this.#parts.listeners) listener();
   }
 
   async #syncTree(directory: string): Promise<void> {
-    const { sync, env } = this.#tools;
+    const { sync, env } = this.#parts.tools;
     const result = await runTool(sync, ["-f", directory], { env, timeoutMs: SYNC_TIMEOUT_MS });
     if (result.exitCode !== 0)
       throw new Error(`${sync} -f failed: ${result.ended ?? result.stderr.trim()}`);
   }
 
-  #context(progress: ProgressReport): UnpackContext {
-    return { limits: this.#limits, xz: this.#tools.xz, progress };
+  #context(progress: ProgressReport, { spend: charge }: ImageMeter): UnpackContext {
+    return { limits: this.#parts.limits, xz: this.#parts.tools.xz, progress, charge };
   }
 
   #importable(reference: string): ImageReference {
@@ -290,17 +409,17 @@ export class LocalImageStore implements RootfsStore {
   /** A pinned reference is also allowed by the name under which exactly that content is present. */
   #isAllowed(wanted: ImageReference, present: PresentImage | undefined): boolean {
     return (
-      this.#allowlist.allows(wanted.canonical) ||
-      (present !== undefined && this.#allowlist.allows(present.entry.reference))
+      this.#parts.allowlist.allows(wanted.canonical) ||
+      (present !== undefined && this.#parts.allowlist.allows(present.entry.reference))
     );
   }
 
   #requireAllowed(wanted: ImageReference, present: PresentImage | undefined): void {
     if (this.#isAllowed(wanted, present)) return;
     throw invalidImage(
-      `The image ${wanted.canonical} is not allowed here. Allowed are: ${this.#allowlist.describe()}.`,
+      `The image ${wanted.canonical} is not allowed here. Allowed are: ${this.#parts.allowlist.describe()}.`,
       {
-        details: { allowed_images: this.#allowlist.entries },
+        details: { allowed_images: this.#parts.allowlist.entries },
       },
     );
   }

@@ -1,6 +1,6 @@
 /**
- * Which name stands for which image: one small file per name, so that two processes that
- * import at once never undo each other's entry.
+ * Which name stands for which image, for whom: one small file per owner and name, so that two
+ * processes that import at once never undo each other's entry.
  */
 import { createHash } from "node:crypto";
 import { chmod, mkdir, readdir, rm } from "node:fs/promises";
@@ -18,7 +18,14 @@ export interface ReferenceEntry {
   /** Of what the name led to: for an image of several platforms, of the list of them. */
   readonly sourceDigest: string;
   readonly source: ImageInfo["source"];
+  /** Whose name it is; absent for a name that the administrator shares with all. */
+  readonly owner?: string;
+  /** Absent in entries of older versions. */
+  readonly createdAtMs?: number;
 }
+
+/** The name of an owner, or undefined for the administrator. */
+export type OwnerName = string | undefined;
 
 const SUFFIX = ".json";
 
@@ -36,31 +43,46 @@ export class ReferenceTable {
   }
 
   /**
-   * The entry of a reference. A pinned one is only found with exactly that digest, under any
-   * name of the same repository.
+   * What a reference stands for to an owner: their own entry, else the shared one. A pinned one is
+   * only found with exactly that digest, under any name of the same repository.
+   *
+   * SECURITY: entries of other owners are never looked at, so that nobody runs files under a name
+   * that another tenant gave them (threat 34). Guarded by image-owners.test.ts.
    */
-  async find(wanted: ImageReference): Promise<ReferenceEntry | undefined> {
-    const exact = await this.#read(this.#path(wanted.canonical));
+  async find(wanted: ImageReference, owner: OwnerName): Promise<ReferenceEntry | undefined> {
+    const exact =
+      (await this.#read(this.#path(wanted.canonical, owner))) ??
+      (await this.#read(this.#path(wanted.canonical, undefined)));
     if (exact !== undefined || wanted.digest === undefined) return exact;
-    const sameRepository = (await this.list()).filter(
-      (entry) => entry.repository === wanted.repository,
-    );
-    return sameRepository.find(
-      (entry) => entry.digest === wanted.digest || entry.sourceDigest === wanted.digest,
+    return (await this.listFor(owner)).find(
+      ({ repository, digest, sourceDigest }) =>
+        repository === wanted.repository &&
+        (digest === wanted.digest || sourceDigest === wanted.digest),
     );
   }
 
   async put(entry: ReferenceEntry): Promise<void> {
-    await writeJson(this.#path(entry.reference), entry);
+    await writeJson(this.#path(entry.reference, entry.owner), entry);
   }
 
-  /** Whether there was such an entry. */
-  async remove(canonical: string): Promise<boolean> {
-    if ((await this.#read(this.#path(canonical))) === undefined) return false;
-    await rm(this.#path(canonical), { force: true });
+  /** Removes the entry that is the owner's. Tells whether there was one. */
+  async remove(canonical: string, owner: OwnerName): Promise<boolean> {
+    const path = this.#path(canonical, owner);
+    if ((await this.#read(path)) === undefined) return false;
+    await rm(path, { force: true });
     return true;
   }
 
+  /** What an owner sees: their own entries, and the shared ones whose name they have not taken. */
+  async listFor(owner: OwnerName): Promise<ReferenceEntry[]> {
+    const all = await this.list();
+    const own = all.filter((entry) => entry.owner === owner);
+    const names = new Set(own.map(({ reference }) => reference));
+    const shared = all.filter((entry) => entry.owner === undefined && !names.has(entry.reference));
+    return [...own, ...shared].toSorted(byReference);
+  }
+
+  /** The entries of all owners. */
   async list(): Promise<ReferenceEntry[]> {
     const entries: ReferenceEntry[] = [];
     for (const name of await readdir(this.#root)) {
@@ -68,7 +90,7 @@ export class ReferenceTable {
       const entry = await this.#read(join(this.#root, name));
       if (entry !== undefined) entries.push(entry);
     }
-    return entries.sort((a, b) => (a.reference < b.reference ? -1 : 1));
+    return entries;
   }
 
   async #read(path: string): Promise<ReferenceEntry | undefined> {
@@ -76,8 +98,16 @@ export class ReferenceTable {
     return value === undefined ? undefined : (value as ReferenceEntry);
   }
 
-  /** SECURITY: a name is hashed, so no name can become another path (threat 37). Guarded by reference.test.ts. */
-  #path(canonical: string): string {
-    return join(this.#root, createHash("sha256").update(canonical).digest("hex") + SUFFIX);
+  /**
+   * SECURITY: a name is hashed, so no name can become another path; neither an owner's name nor an
+   * image's can hold the zero byte between them (threat 37). Guarded by reference.test.ts.
+   */
+  #path(canonical: string, owner: OwnerName): string {
+    const key = owner === undefined ? canonical : `${owner}\0${canonical}`;
+    return join(this.#root, createHash("sha256").update(key).digest("hex") + SUFFIX);
   }
+}
+
+function byReference(a: ReferenceEntry, b: ReferenceEntry): number {
+  return a.reference < b.reference ? -1 : 1;
 }

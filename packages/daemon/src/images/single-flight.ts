@@ -25,8 +25,4 @@ export class SingleFlight<T> {
     this.#flights.set(key, { result, progress });
     return result;
   }
-
-  has(key: string): boolean {
-    return this.#flights.has(key);
-  }
 }

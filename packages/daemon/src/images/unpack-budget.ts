@@ -12,6 +12,15 @@ export interface UnpackLimits {
   readonly pathBytes: number;
   /** Bytes of an archive's blobs, or of a download, before decompression. */
   readonly archiveBytes: number;
+  /** How many times as large as its archive an image may be, beyond the first 64 MiB. */
+  readonly compressionRatio: number;
+}
+
+export interface BudgetOptions {
+  /** Bytes of the archive or the download that all of it comes from. */
+  readonly sourceBytes?: number;
+  /** Told of disk space before it is used; ends the work by throwing. */
+  readonly charge?: (bytes: number) => void;
 }
 
 const GIB = 1024 ** 3;
@@ -24,7 +33,13 @@ export const DEFAULT_UNPACK_LIMITS: UnpackLimits = {
   pathDepth: 64,
   pathBytes: 2048,
   archiveBytes: 10 * GIB,
+  compressionRatio: 100,
 };
+
+/** Any archive may become this large; a file of zeros is no attack. */
+const RATIO_FREE_BYTES = 64 * 1024 ** 2;
+/** What a file takes on the disk at least. */
+const ENTRY_DISK_BYTES = 4096;
 
 /**
  * SECURITY: a small archive may hold an endless stream, millions of entries or a path of
@@ -33,23 +48,44 @@ export const DEFAULT_UNPACK_LIMITS: UnpackLimits = {
  */
 export class UnpackBudget {
   readonly limits: UnpackLimits;
+  readonly #charge: (bytes: number) => void;
+  /** What its archive may become. */
+  readonly #ratioBytes: number;
   #bytes = 0;
   #entries = 0;
 
-  constructor(limits: UnpackLimits) {
+  constructor(limits: UnpackLimits, { sourceBytes, charge }: BudgetOptions = {}) {
     this.limits = limits;
+    this.#charge = charge ?? ((): void => undefined);
+    this.#ratioBytes =
+      sourceBytes === undefined
+        ? Infinity
+        : Math.max(RATIO_FREE_BYTES, sourceBytes * limits.compressionRatio);
+  }
+
+  /** The disk space of what was counted. */
+  get diskBytes(): number {
+    return this.#bytes + this.#entries * ENTRY_DISK_BYTES;
   }
 
   spendBytes(count: number): void {
     this.#bytes += count;
-    if (this.#bytes > this.limits.totalBytes) {
+    const { totalBytes, compressionRatio } = this.limits;
+    if (this.#bytes > totalBytes) {
       throw invalidImage(
-        `The image is larger than ${this.limits.totalBytes} bytes when unpacked, which is the limit.`,
+        `The image is larger than ${totalBytes} bytes when unpacked, which is the limit.`,
       );
     }
+    if (this.#bytes > this.#ratioBytes) {
+      throw invalidImage(
+        `The image is more than ${compressionRatio} times as large as its archive when unpacked, which is the limit (images.max_compression_ratio). Compress it less.`,
+      );
+    }
+    this.#charge(count);
   }
 
   spendEntry(): void {
+    this.#charge(ENTRY_DISK_BYTES);
     this.#entries += 1;
     if (this.#entries > this.limits.entries) {
       throw invalidImage(

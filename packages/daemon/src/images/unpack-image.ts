@@ -19,17 +19,28 @@ export interface UnpackContext {
   /** Path of the `xz` program. */
   readonly xz: string;
   readonly progress: ProgressReport;
+  /** Told of disk space before it is used; ends the work by throwing. */
+  readonly charge?: (bytes: number) => void;
 }
 
-/** Unpacks the tarball of a whole root filesystem into a new directory; gives the bytes of its files. */
+/** What an unpacked image takes. */
+export interface UnpackedSize {
+  /** Bytes of its files. */
+  readonly sizeBytes: number;
+  /** Disk space, no less than that. */
+  readonly diskBytes: number;
+}
+
+/** Unpacks the tarball of a whole root filesystem into a new directory. */
 export async function unpackRootfs(
   tarball: FileHandle,
   rootfs: string,
   context: UnpackContext,
-): Promise<number> {
+): Promise<UnpackedSize> {
   const tree = await newTree(rootfs);
-  const budget = new UnpackBudget(context.limits);
-  context.progress.begin("unpack", (await tarball.stat()).size);
+  const sourceBytes = (await tarball.stat()).size;
+  const budget = budgetOf(context, sourceBytes);
+  context.progress.begin("unpack", sourceBytes);
   const count = await applyArchive(tree, tarball, budget, context, {
     whiteouts: false,
     owners: "keep",
@@ -42,17 +53,22 @@ export async function unpackRootfs(
     );
   }
   await prepareRootfs(tree);
-  return tree.fileBytes;
+  return { sizeBytes: tree.fileBytes, diskBytes: budget.diskBytes };
 }
 
-/** Unpacks layers, lowest first, into a new directory; gives the bytes of the files written. */
+/**
+ * Unpacks layers, lowest first, into a new directory.
+ *
+ * @param sourceBytes - Of the archive or the download that the layers come from.
+ */
 export async function unpackLayers(
   layers: readonly LayerFile[],
   rootfs: string,
+  sourceBytes: number,
   context: UnpackContext,
-): Promise<number> {
+): Promise<UnpackedSize> {
   const tree = await newTree(rootfs);
-  const budget = new UnpackBudget(context.limits);
+  const budget = budgetOf(context, sourceBytes);
   budget.checkLayers(layers.length);
   let total = 0;
   for (const { path } of layers) total += await sizeOf(path);
@@ -69,7 +85,7 @@ export async function unpackLayers(
     });
   }
   await prepareRootfs(tree);
-  return tree.fileBytes;
+  return { sizeBytes: tree.fileBytes, diskBytes: budget.diskBytes };
 }
 
 /** Unpacks the outer archive of an image (the one that holds manifests and blobs) into a new directory. */
@@ -80,12 +96,13 @@ export async function unpackContainer(
 ): Promise<ImageTree> {
   const tree = await newTree(directory);
   const { archiveBytes } = context.limits;
-  const budget = new UnpackBudget({
+  const limits = {
     ...context.limits,
     totalBytes: archiveBytes,
     fileBytes: archiveBytes,
     entries: 20_000,
-  });
+  };
+  const budget = budgetOf({ ...context, limits }, (await archive.stat()).size);
   await applyArchive(tree, archive, budget, context, {
     whiteouts: false,
     owners: "root",
@@ -106,6 +123,10 @@ async function applyArchive(
     onRead: (count) => context.progress.advance(count),
   });
   return await applyLayer(tree, readTar(budget.metered(bytes), options), budget, options);
+}
+
+function budgetOf({ limits, charge }: UnpackContext, sourceBytes: number): UnpackBudget {
+  return new UnpackBudget(limits, { sourceBytes, ...(charge !== undefined && { charge }) });
 }
 
 async function newTree(directory: string): Promise<ImageTree> {

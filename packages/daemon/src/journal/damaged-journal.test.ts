@@ -35,7 +35,8 @@ type Damage = readonly [what: string, damage: (content: Buffer) => unknown];
 
 const badHeaders: readonly Damage[] = [
   ["another magic", (content) => content.writeUInt32LE(0x1234_5678, 0)],
-  ["another version", (content) => content.writeUInt32LE(2, 4)],
+  ["another checksum", (content) => content.writeUInt32LE(2, 4)],
+  ["the version of a form that never was", asFirstVersion(2)],
   ["another first offset than its name says", (content) => content.writeUInt32LE(77, 8)],
   ["an impossible first offset", (content) => content.writeUInt32LE(0xffff_ffff, 12)],
   ["counts that do not add up", (content) => content.writeUInt32LE(77, 24)],
@@ -44,14 +45,32 @@ const badHeaders: readonly Damage[] = [
 ];
 
 const badRecords: readonly Damage[] = [
-  ["no stream", (content) => content.writeUInt32LE(0, AT)],
-  ["an unknown stream", (content) => content.writeUInt32LE(3, AT)],
-  ["no length", (content) => content.writeUInt32LE(0, AT + 4)],
-  ["a length of 4 GiB", (content) => content.writeUInt32LE(0xffff_ffff, AT + 4)],
-  ["another sequence number", (content) => content.writeUInt32LE(99, AT + 8)],
-  ["a time that is none", (content) => content.writeDoubleLE(Number.NaN, AT + 16)],
+  ["no stream", (content) => content.writeUInt8(0x80, AT)],
+  ["an unknown stream", (content) => content.writeUInt8(0x83, AT)],
+  ["no mark", (content) => content.writeUInt8(0, AT + 1)],
+  ["the form of the first version", (content) => content.writeUInt8(1, AT)],
+  ["no length", (content) => content.writeUInt32LE(0, AT + 8)],
+  ["a length of 4 GiB", (content) => content.writeUInt32LE(0xffff_ffff, AT + 8)],
+  ["another sequence number", (content) => content.writeUInt32LE(99, AT + 2)],
+  ["a time that is none", (content) => content.writeDoubleLE(Number.NaN, AT + 12)],
   ["zeros instead of the rest", (content) => content.fill(0, AT)],
 ];
+
+/** Damages that leave a record's place and length believable. */
+const badBytes: readonly Damage[] = [
+  ["another first byte", (content) => (content[AT + 24] = 0xff ^ content[AT + 24]!)],
+  ["another byte in the middle", (content) => (content[AT + 999] = 0xff ^ content[AT + 999]!)],
+  ["the other stream", (content) => content.writeUInt8(0x82, AT)],
+  ["another time", (content) => content.writeDoubleLE(5, AT + 12)],
+  ["another checksum", (content) => content.writeUInt32LE(5, AT + 20)],
+];
+
+function asFirstVersion(version: number): Damage[1] {
+  return (content) => {
+    content.writeUInt32LE(0x4a_4b_53_01, 0);
+    content.writeUInt32LE(version, 4);
+  };
+}
 
 async function damageFile(path: string, damage: Damage[1]): Promise<void> {
   const content = await readFile(path);
@@ -73,7 +92,7 @@ describe("a damaged segment in the middle", () => {
     ...badRecords,
     [
       "a length beyond the file",
-      (content: Buffer) => content.writeUInt32LE(15 * 1024 * KIB, AT + 4),
+      (content: Buffer) => content.writeUInt32LE(15 * 1024 * KIB, AT + 8),
     ] as const,
   ])("where a record has %s is left out from there on", async (_, damage) => {
     const [, middle] = await writeThreeSegments();
@@ -83,6 +102,51 @@ describe("a damaged segment in the middle", () => {
     const kept = patternsOf([0, IN_SEGMENT + 1000], [2 * IN_SEGMENT, IN_SEGMENT]);
     expect(bytes.equals(kept)).toBe(true);
     expect(fixture.warnings).toMatchObject([{ fields: { path: middle, position: AT } }]);
+  });
+});
+
+describe("a record that is not as it was written", () => {
+  it.each(badBytes)("because of %s is a gap, and what follows it is whole", async (_, damage) => {
+    const files = await writeThreeSegments();
+    for (const path of files) await damageFile(path, damage);
+    const journal = await fixture.open();
+    // A page may begin before the record, in it, and behind it.
+    for (const offset of [0, 1000, 1500, IN_SEGMENT]) {
+      const output = await readAll(journal, "s", "e", { offset, maxBytes: 700 });
+      for (const { offset: at, bytes } of output.chunks)
+        expect(patternAt(at, bytes.length).equals(bytes)).toBe(true);
+      expect(output.nextOffset).toBe(3 * IN_SEGMENT);
+      expect(output.bytes.length + output.skippedBytes).toBe(3 * IN_SEGMENT - offset);
+      expect(output.skippedBytes).toBeGreaterThanOrEqual(2 * SECOND);
+    }
+    expect(fixture.warnings).toHaveLength(3);
+    const writer = await journal.write("s", "e");
+    expect(writer.endOffset).toBe(3 * IN_SEGMENT);
+    await writer.close();
+  });
+
+  it("is read as before when it was written without a checksum", async () => {
+    const bytes = patternAt(0, 100);
+    const header = Buffer.alloc(56 + 24);
+    header.writeUInt32LE(0x4a_4b_53_01, 0);
+    header.writeUInt32LE(1, 4);
+    header.writeUInt32LE(2, 56);
+    header.writeUInt32LE(bytes.length, 60);
+    header.writeDoubleLE(77, 72);
+    await mkdir(fixture.path("s", "old"), { recursive: true });
+    const path = fixture.path("s", "old", `${"0".repeat(16)}.seg`);
+    await writeFile(path, Buffer.concat([header, bytes]));
+    const journal = await fixture.open();
+    const writer = await journal.write("s", "old");
+    expect([writer.endOffset, writer.stderrBytes]).toEqual([100, 100]);
+    await writer.append("stdout", patternAt(100, 50), 78);
+    await writer.close();
+    const { bytes: all, chunks } = await readAll(await fixture.open(), "s", "old");
+    expect(all.equals(patternAt(0, 150))).toBe(true);
+    expect(chunks.map(({ stream, seq, timestampMs }) => [stream, seq, timestampMs])).toEqual([
+      ["stderr", 0, 77],
+      ["stdout", 1, 78],
+    ]);
   });
 });
 
@@ -153,10 +217,12 @@ describe("whatever the files contain", () => {
     await mkdir(fixture.path("s", execId), { recursive: true });
     await writeFile(fixture.path("s", execId, `${"0".repeat(16)}.seg`), content);
     const journal = await fixture.open();
-    const { bytes } = await readAll(journal, "s", execId);
+    const { bytes, chunks, nextOffset } = await readAll(journal, "s", execId);
     expect(bytes.length).toBeLessThanOrEqual(content.length);
+    for (const chunk of chunks)
+      expect(patternAt(chunk.offset, chunk.bytes.length).equals(chunk.bytes)).toBe(true);
     const writer = await journal.write("s", execId);
-    expect(writer.endOffset).toBe(bytes.length);
+    expect(writer.endOffset).toBe(nextOffset);
     await writer.append("stdout", Buffer.from("more"), 0);
     expect((await readAll(journal, "s", execId)).bytes.subarray(-4).toString()).toBe("more");
     await writer.close();

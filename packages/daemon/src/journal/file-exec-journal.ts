@@ -15,6 +15,7 @@ import type { OutputView } from "./output-view.ts";
 import { PageReader } from "./page-reader.ts";
 import { listSegments, namesIn } from "./segment-listing.ts";
 import { MAX_SEGMENTS } from "./segment-row.ts";
+import { SessionAccount } from "./session-account.ts";
 import { SessionJournals } from "./session-journals.ts";
 import { ShortWrites } from "./short-writes.ts";
 
@@ -109,6 +110,17 @@ export class FileExecJournal implements ExecJournal {
       await removal;
     } catch (error) {
       throw journalFailure(error, "removing a session's output");
+    }
+  }
+
+  async size(sessionId: string): Promise<number> {
+    requireJournalId("session", sessionId);
+    try {
+      const account = new SessionAccount();
+      await account.scan(join(this.#options.directory, sessionId));
+      return account.totalBytes;
+    } catch (error) {
+      throw journalFailure(error, "measuring a session's output");
     }
   }
 

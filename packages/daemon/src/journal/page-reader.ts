@@ -121,7 +121,7 @@ export class PageReader {
         if (!mayBeTorn || limit >= SEGMENT_HEADER_BYTES) this.#noteDamage(path, 0);
         return;
       }
-      const end = await fillPage(draft, scan);
+      const end = await fillPage(draft, scan, (position) => this.#noteDamage(path, position));
       this.#places.set(`${owner}/${draft.cursor}`, { first, record: scan.next });
       if (end === "corrupt" || (end === "torn" && !mayBeTorn)) {
         this.#noteDamage(path, scan.next.position);
@@ -134,12 +134,19 @@ export class PageReader {
   #noteDamage(path: string, position: number): void {
     if (this.#damages.get(path) === true) return;
     this.#damages.set(path, true);
-    this.#log?.warn({ path, position }, "a file of output is damaged; its rest is left out");
+    this.#log?.warn({ path, position }, "a file of output is damaged; what is damaged is left out");
   }
 }
 
-/** Takes what belongs to the page, and says why the segment gave no more. */
-async function fillPage(draft: PageDraft, scan: RecordScan): Promise<ScanEnd> {
+/**
+ * Takes what belongs to the page, and says why the segment gave no more. A record that is not as it
+ * was written becomes a gap: readers never get bytes that the command did not print.
+ */
+async function fillPage(
+  draft: PageDraft,
+  scan: RecordScan,
+  noteDamage: (position: number) => void,
+): Promise<ScanEnd> {
   while (!draft.isFull) {
     const record = scan.peek();
     if (record === "unread") {
@@ -149,6 +156,14 @@ async function fillPage(draft: PageDraft, scan: RecordScan): Promise<ScanEnd> {
     if (isScanEnd(record)) return record;
     const from = draft.cursor - scan.next.offset;
     if (from < record.length) {
+      const isGenuine = await scan.check(record, readAheadBytes(draft, scan.next.offset));
+      if (isGenuine === undefined) return "torn";
+      if (!isGenuine) {
+        noteDamage(scan.next.position);
+        if (!draft.skipTo(scan.next.offset + record.length)) break;
+        scan.pass(record);
+        continue;
+      }
       const length = Math.min(record.length - from, draft.bytesLeft);
       const bytes = await scan.bytes(from, length, readAheadBytes(draft, scan.next.offset));
       if (bytes === undefined) return "torn";

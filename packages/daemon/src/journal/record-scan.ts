@@ -2,10 +2,11 @@
 import {
   decodeRecordHeader,
   decodeSegmentHeader,
+  isGenuine,
   RECORD_HEADER_BYTES,
   SEGMENT_HEADER_BYTES,
 } from "./segment-format.ts";
-import type { RecordHeader, SegmentHeader } from "./segment-format.ts";
+import type { FoundRecord, RecordHeader, SegmentHeader } from "./segment-format.ts";
 import type { SegmentReader } from "./segment-reader.ts";
 
 /** Where a record begins: in the file, in the output, and in the row of records. */
@@ -13,6 +14,8 @@ export interface RecordPosition {
   readonly position: number;
   readonly offset: number;
   readonly seq: number;
+  /** The record's bytes were compared with its checksum already. */
+  readonly isChecked?: boolean;
 }
 
 /** Why there is no record: nothing follows, less than one, or what cannot be one. */
@@ -61,7 +64,7 @@ export class RecordScan {
   }
 
   /** The next record's header; `unread` when it has to be loaded first. */
-  peek(): RecordHeader | ScanEnd | "unread" {
+  peek(): FoundRecord | ScanEnd | "unread" {
     const { position, seq } = this.#next;
     const left = this.#limit - position;
     if (left <= 0) return "end";
@@ -90,6 +93,16 @@ export class RecordScan {
     }
     const start = position - this.#blockPosition;
     return this.#block.subarray(start, start + length);
+  }
+
+  /** Whether the next record is as it was written; undefined when the file has become shorter. */
+  async check(record: FoundRecord, readAheadBytes: number): Promise<boolean | undefined> {
+    if (this.#next.isChecked === true) return true;
+    const bytes = await this.bytes(0, record.length, readAheadBytes);
+    if (bytes === undefined) return undefined;
+    if (!isGenuine(record, bytes)) return false;
+    this.#next = { ...this.#next, isChecked: true };
+    return true;
   }
 
   pass(record: RecordHeader): void {

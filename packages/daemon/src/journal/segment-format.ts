@@ -3,10 +3,17 @@
  * of their first byte. A segment is a header and then records, each a header and the bytes of one
  * chunk; numbers are little-endian.
  *
- * segment: magic u32, version u32, then as u64: first offset, first sequence number, bytes of stdout
- * and of stderr before it, lost bytes before it, bytes in the half that is kept for ever.
- * record: stream u8, three zero bytes, length u32, sequence number u64, time f64.
+ * segment: magic u32, CRC-32 of all that follows u32, then as u64: first offset, first sequence
+ * number, bytes of stdout and of stderr before it, lost bytes before it, bytes in the half that is
+ * kept for ever.
+ * record: 128 + stream u8, mark u8, sequence number u48, length u32, time f64, CRC-32 of what stands
+ * before it and of the bytes u32.
+ *
+ * The first version had no checksums, and its headers were as long. Its files can still be read.
+ * segment: another magic, version u32, then as above. record: stream u8, three zero bytes, length u32,
+ * sequence number u64, time f64.
  */
+import { crc32 } from "node:zlib";
 import type { OutputStream } from "@sandkasten/protocol";
 
 export const SEGMENT_HEADER_BYTES = 56;
@@ -33,8 +40,18 @@ export interface RecordHeader {
   readonly timestampMs: number;
 }
 
-const MAGIC = 0x4a_4b_53_01;
-const VERSION = 1;
+/** A record's header as it was read. */
+export interface FoundRecord extends RecordHeader {
+  /** What the checksum must be, and what it is without the bytes; the first version had none. */
+  readonly checksum?: { readonly expected: number; readonly ofHeader: number };
+}
+
+const MAGIC = 0x4a_4b_53_02;
+const FIRST_MAGIC = 0x4a_4b_53_01;
+const FIRST_VERSION = 1;
+const HAS_CHECKSUM = 0x80;
+const MARK = 0xc2;
+const CHECKED_BYTES = RECORD_HEADER_BYTES - 4;
 const STREAMS: readonly (OutputStream | undefined)[] = [undefined, "stdout", "stderr"];
 const NAME = /^(\d{16})\.seg$/u;
 const TWO_TO_32 = 0x1_0000_0000;
@@ -52,13 +69,13 @@ export function offsetInName(name: string): number | undefined {
 
 export function encodeSegmentHeader(target: Buffer, header: SegmentHeader): void {
   target.writeUInt32LE(MAGIC, 0);
-  target.writeUInt32LE(VERSION, 4);
   writeInteger(target, header.firstOffset, 8);
   writeInteger(target, header.firstSeq, 16);
   writeInteger(target, header.stdoutBytes, 24);
   writeInteger(target, header.stderrBytes, 32);
   writeInteger(target, header.skippedBytes, 40);
   writeInteger(target, header.headBytes, 48);
+  target.writeUInt32LE(crc32(target.subarray(8, SEGMENT_HEADER_BYTES)), 4);
 }
 
 /** Undefined when this is not the header of the segment with that first offset. */
@@ -66,7 +83,7 @@ export function decodeSegmentHeader(
   source: Buffer,
   firstOffset: number,
 ): SegmentHeader | undefined {
-  if (source.readUInt32LE(0) !== MAGIC || source.readUInt32LE(4) !== VERSION) return undefined;
+  if (!hasSoundBeginning(source)) return undefined;
   const header: SegmentHeader = {
     firstOffset: readInteger(source, 8),
     firstSeq: readInteger(source, 16),
@@ -84,11 +101,25 @@ export function decodeSegmentHeader(
   return isTrue ? header : undefined;
 }
 
-export function encodeRecordHeader(target: Buffer, at: number, record: RecordHeader): void {
-  target.writeUInt32LE(STREAMS.indexOf(record.stream), at);
-  target.writeUInt32LE(record.length, at + 4);
-  writeInteger(target, record.seq, at + 8);
-  target.writeDoubleLE(record.timestampMs, at + 16);
+function hasSoundBeginning(source: Buffer): boolean {
+  const [magic, second] = [source.readUInt32LE(0), source.readUInt32LE(4)];
+  if (magic === FIRST_MAGIC) return second === FIRST_VERSION;
+  return magic === MAGIC && second === crc32(source.subarray(8, SEGMENT_HEADER_BYTES));
+}
+
+export function encodeRecordHeader(
+  target: Buffer,
+  at: number,
+  record: RecordHeader,
+  bytes: Uint8Array,
+): void {
+  target[at] = HAS_CHECKSUM | STREAMS.indexOf(record.stream);
+  target[at + 1] = MARK;
+  target.writeUIntLE(record.seq, at + 2, 6);
+  target.writeUInt32LE(record.length, at + 8);
+  target.writeDoubleLE(record.timestampMs, at + 12);
+  const ofHeader = crc32(target.subarray(at, at + CHECKED_BYTES));
+  target.writeUInt32LE(crc32(bytes, ofHeader), at + CHECKED_BYTES);
 }
 
 /** Undefined when this is not the header of the record with that sequence number. */
@@ -96,16 +127,47 @@ export function decodeRecordHeader(
   source: Buffer,
   at: number,
   seq: number,
-): RecordHeader | undefined {
-  const stream = STREAMS[source.readUInt32LE(at)];
-  const length = source.readUInt32LE(at + 4);
-  const timestampMs = source.readDoubleLE(at + 16);
+): FoundRecord | undefined {
+  const record =
+    ((source[at] ?? 0) & HAS_CHECKSUM) === 0
+      ? fieldsOfFirstVersion(source, at)
+      : fieldsWithChecksum(source, at);
   const isTrue =
-    length > 0 &&
-    length <= MAX_RECORD_BYTES &&
-    readInteger(source, at + 8) === seq &&
-    Number.isFinite(timestampMs);
-  return stream !== undefined && isTrue ? { stream, length, seq, timestampMs } : undefined;
+    record.length > 0 &&
+    record.length <= MAX_RECORD_BYTES &&
+    record.seq === seq &&
+    Number.isFinite(record.timestampMs);
+  const { stream } = record;
+  return stream !== undefined && isTrue ? { ...record, stream } : undefined;
+}
+
+/** Whether these are the bytes that were written. */
+export function isGenuine({ checksum }: FoundRecord, bytes: Uint8Array): boolean {
+  return checksum === undefined || crc32(bytes, checksum.ofHeader) === checksum.expected;
+}
+
+type Fields = Omit<FoundRecord, "stream"> & { readonly stream: OutputStream | undefined };
+
+function fieldsWithChecksum(source: Buffer, at: number): Fields {
+  return {
+    stream: source[at + 1] === MARK ? STREAMS[(source[at] ?? 0) - HAS_CHECKSUM] : undefined,
+    seq: source.readUIntLE(at + 2, 6),
+    length: source.readUInt32LE(at + 8),
+    timestampMs: source.readDoubleLE(at + 12),
+    checksum: {
+      expected: source.readUInt32LE(at + CHECKED_BYTES),
+      ofHeader: crc32(source.subarray(at, at + CHECKED_BYTES)),
+    },
+  };
+}
+
+function fieldsOfFirstVersion(source: Buffer, at: number): Fields {
+  return {
+    stream: STREAMS[source.readUInt32LE(at)],
+    length: source.readUInt32LE(at + 4),
+    seq: readInteger(source, at + 8),
+    timestampMs: source.readDoubleLE(at + 16),
+  };
 }
 
 function writeInteger(target: Buffer, value: number, at: number): void {

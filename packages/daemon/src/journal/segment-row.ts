@@ -207,7 +207,7 @@ export class SegmentRow {
     const at = isNew ? SEGMENT_HEADER_BYTES : 0;
     if (isNew) this.#encodeSegmentHeader(target, counts);
     const record = { stream, length: bytes.length, seq: counts.firstSeq, timestampMs };
-    encodeRecordHeader(target, at, record);
+    encodeRecordHeader(target, at, record, bytes);
     return at + RECORD_HEADER_BYTES;
   }
 

@@ -16,18 +16,37 @@ export type SandboxProfile = "restricted" | "root";
 /** `none`: a loopback of its own. `full`: also the network that the administrator gives sandboxes. */
 export type SandboxNetwork = "none" | "full";
 
+/** `standard`: on the host's kernel. `strong`: on a kernel of the sandbox's own. */
+export type SandboxIsolation = "standard" | "strong";
+
 export interface SandboxSpec {
   /** `sbx_` and 2–48 of `a–z 0–9`; unique for ever. */
   readonly id: string;
   /** A reference that the image store knows, already resolved and allowed. */
   readonly image: string;
+  /**
+   * What the reference stands for to the owner of the sandbox, to whom it may mean other content
+   * than to others. Without it, what it means to the administrator.
+   */
+  readonly imageDigest?: string;
   readonly limits: SandboxLimits;
   readonly profile: SandboxProfile;
   readonly env: Readonly<Record<string, string>>;
   /** `none` when absent. */
   readonly network?: SandboxNetwork;
+  /** What the backend usually gives when absent; UNSUPPORTED where it has no kernel to give. */
+  readonly isolation?: SandboxIsolation;
   /** A persistent disk to have at /workspace. It is made when there is none, and may be in several sandboxes at once. */
   readonly workspace?: WorkspaceSpec;
+  /** Further ones, each once. */
+  readonly workspaces?: readonly MountedWorkspace[];
+}
+
+/** A persistent disk at a path that is not /workspace. */
+export interface MountedWorkspace extends WorkspaceSpec {
+  /** Absolute and normal; nothing of the sandbox's own is there, above or below. */
+  readonly path: string;
+  readonly readOnly: boolean;
 }
 
 export interface WorkspaceSpec {
@@ -84,10 +103,17 @@ export interface IsolationFact {
 }
 
 export interface IsolationReport {
-  /** `strong`: own kernel (gVisor). `standard`: namespaces, limits, user namespace and seccomp. `weak`: something of that is missing. */
+  /** `strong`: own kernel (gVisor). `standard`: namespaces, limits, user namespace, seccomp and a current runtime. `weak`: something of that is missing. */
   readonly tier: "strong" | "standard" | "weak";
   readonly runtime: string;
   readonly facts: readonly IsolationFact[];
+}
+
+/** How much of the daemon's disk one kind of thing takes up. */
+export interface StorageUse {
+  readonly kind: string;
+  readonly files: number;
+  readonly bytes: number;
 }
 
 /** What the backend can do on this machine, found by trying. */
@@ -109,6 +135,8 @@ export interface Backend {
   readonly name: string;
   /** Whether sandboxes may have the network `full`. */
   readonly givesNetwork: boolean;
+  /** What sandboxes can have, and first what they have unless they ask. */
+  readonly isolations: readonly [SandboxIsolation, ...SandboxIsolation[]];
   /** Makes a sandbox and answers when its runner does. A failure, at whatever point, leaves nothing behind. */
   create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle>;
   /** Finds a living sandbox again, also one made by another process that is gone. */
@@ -130,6 +158,10 @@ export interface Backend {
    * method rejects with ENGINE_UNREACHABLE, and nothing is known of what became of the sandboxes.
    */
   reachable(): Promise<boolean>;
+  /** Whether sandboxes can be made now. Living ones may be well when they cannot. */
+  ready(): Promise<boolean>;
+  /** What the backend keeps on the daemon's disk beside sandboxes and workspaces. */
+  storage(): Promise<readonly StorageUse[]>;
   /** The persistent workspaces of this backend. */
   listWorkspaces(): Promise<WorkspaceListing[]>;
   /** Removes a workspace and all files in it. Idempotent. CONFLICT while a sandbox has it. */

@@ -1,9 +1,22 @@
 /** The port through which the core works inside one sandbox: commands, files, ports. */
-import type { DirectoryPage, ExecEndReason, FileEntry, OutputStream } from "@sandkasten/protocol";
+import type {
+  DirectoryPage,
+  ExecEndReason,
+  FileEntry,
+  NamedPath,
+  OutputStream,
+} from "@sandkasten/protocol";
 
 /** What to run. A string runs in the shell that remembers, an argv as a fresh process. */
 export type ExecCommand =
-  | { readonly kind: "shell"; readonly text: string | Uint8Array }
+  | {
+      readonly kind: "shell";
+      readonly text: string | Uint8Array;
+      /** Which shell runs it: created on first use, `default` when absent. */
+      readonly shell?: string;
+      /** Gives the shell a terminal, on which this command and all later ones in it run. */
+      readonly pty?: TerminalSize;
+    }
   | {
       readonly kind: "process";
       readonly argv: readonly string[];
@@ -19,7 +32,9 @@ export interface TerminalSize {
 export interface ExecOptions {
   /** Chosen by the caller; a second exec with the same id attaches to the first, it never runs twice. */
   readonly execId: string;
+  /** For this command only; relative to the workspace. In a shell, `cd` is what lasts. */
   readonly cwd?: string;
+  /** For this command only. In a shell, `export` is what lasts. */
   readonly env?: Readonly<Record<string, string>>;
   /** Keep stdin open for `ExecStream.writeStdin`; otherwise it is /dev/null. */
   readonly stdin?: boolean;
@@ -52,8 +67,10 @@ export interface ExecEnd {
   readonly stderrBytes: number;
   /** Bytes that no reader can get any more. */
   readonly droppedBytes: number;
-  /** This command found a new shell because an earlier one ended it. */
+  /** The shell was lost: this command ended it, or found a new one because an earlier command did. */
   readonly shellRestarted: boolean;
+  /** Processes that it left in the background hold its output: more can come, see `attach`. */
+  readonly outputOpen: boolean;
 }
 
 /**
@@ -94,18 +111,70 @@ export interface ExecInfo {
   readonly end?: ExecEnd;
 }
 
+/** One of the shells that remember. Each has its own queue, directory and state. */
+export interface ShellInfo {
+  readonly name: string;
+  readonly kind: "bash" | "sh";
+  /** Its directory after the last command. */
+  readonly cwd: string;
+  readonly busy: boolean;
+  /** The command that runs in it. */
+  readonly execId?: string;
+}
+
+/** A path inside the sandbox; as bytes where it may not be UTF-8. */
+export type SandboxPath = string | Uint8Array;
+
 export interface FileRead {
   readonly size: number;
   readonly mode: number;
   readonly mtimeMs: number;
+  /** Changes whenever the content does. */
+  readonly version: string;
   /** The bytes of the asked range; must be consumed or cancelled. Its chunks may be kept. */
   /** A byte stream, which can also be read into memory of the reader's own. */
   readonly body: ReadableStream<Uint8Array>;
 }
 
-export interface FileChange {
+export interface WriteOptions {
+  readonly mode?: number;
+  /** Make missing directories above it; true when absent. */
+  readonly parents?: boolean;
+  /** Fails with FILE_CHANGED unless the file is at this version. */
+  readonly ifVersion?: string;
+}
+
+export interface WrittenFile extends NamedPath {
+  /** Of the whole file. */
+  readonly size: number;
+  readonly version: string;
+}
+
+export interface CopiedFiles extends NamedPath {
+  readonly entries: number;
+  readonly bytes: number;
+  /** Pipes, sockets and devices, which are not copied. */
+  readonly skipped: number;
+}
+
+export interface TarOptions {
+  /** Patterns as in a `.gitignore`; what matches is left out. */
+  readonly exclude?: readonly string[];
+  /** `fail` when absent. */
+  readonly onUnreadable?: "fail" | "skip";
+}
+
+export interface TarStream {
+  /** How many entries were left out because they cannot be read, with `onUnreadable: "skip"`. */
+  readonly unreadable: number;
+  /** The first of them. */
+  readonly unreadablePaths: readonly NamedPath[];
+  /** Fails rather than end early: an archive that ends is complete. */
+  readonly body: ReadableStream<Uint8Array>;
+}
+
+export interface FileChange extends NamedPath {
   readonly kind: "create" | "modify" | "remove" | "move" | "overflow";
-  readonly path: string;
 }
 
 export type ByteSource = Uint8Array | AsyncIterable<Uint8Array>;
@@ -123,6 +192,10 @@ export interface ChannelHealth {
   readonly tracking: "cgroup" | "processes";
   /** What is used of the disk that the workspace is on, be it the sandbox's own or a persistent one; a claim. */
   readonly diskUsedBytes?: number;
+  /** Only from a sandbox with a kernel of its own, which the host cannot see into; claims. */
+  readonly memoryBytes?: number;
+  readonly pids?: number;
+  readonly oomKills?: number;
 }
 
 /**
@@ -148,44 +221,71 @@ export interface Channel {
     signalNumber: number,
     options?: { readonly tree?: boolean },
   ): Promise<number>;
+  /**
+   * Ends a command as a timeout does: an interrupt, then a kill of everything it started. Its shell
+   * and earlier background jobs live on. Resolves at once, to false when the command had ended; the
+   * command's own end has the reason `cancelled`. One that waits in a queue never runs.
+   */
+  cancel(execId: string): Promise<boolean>;
+  /** The shells that exist, in the order in which they were created. */
+  shells(): Promise<ShellInfo[]>;
+  /** Cancels what runs and waits in a shell and ends it; earlier background jobs live on. */
+  closeShell(name: string): Promise<void>;
   resize(execId: string, size: TerminalSize): Promise<void>;
   listExecs(): Promise<ExecInfo[]>;
   /** Frees what the sandbox keeps of a finished command. */
   forgetExec(execId: string): Promise<void>;
 
-  stat(path: string): Promise<FileEntry>;
+  /** Describes a link itself unless it is to be followed. */
+  stat(path: SandboxPath, options?: { readonly follow?: boolean }): Promise<FileEntry>;
+  /** The absolute path without links, `.` and `..`; it must exist. */
+  realpath(path: SandboxPath): Promise<NamedPath>;
   readFile(
-    path: string,
+    path: SandboxPath,
     range?: { readonly offset?: number; readonly length?: number },
   ): Promise<FileRead>;
   /** Writes atomically: readers see the old content or the new, never a part. */
   writeFile(
-    path: string,
+    path: SandboxPath,
     content: ByteSource,
-    options?: { readonly mode?: number; readonly overwrite?: boolean; readonly parents?: boolean },
-  ): Promise<{ readonly path: string; readonly size: number }>;
+    options?: WriteOptions & { readonly overwrite?: boolean },
+  ): Promise<WrittenFile>;
+  /** Adds all of the content to the end of a file, or nothing of it. Two appends never mix. */
+  appendFile(path: SandboxPath, content: ByteSource, options?: WriteOptions): Promise<WrittenFile>;
   listDirectory(
-    path: string,
+    path: SandboxPath,
     options?: { readonly recursive?: boolean; readonly limit?: number; readonly cursor?: string },
   ): Promise<DirectoryPage>;
   makeDirectory(
-    path: string,
+    path: SandboxPath,
     options?: { readonly mode?: number; readonly parents?: boolean },
-  ): Promise<string>;
-  move(from: string, to: string, options?: { readonly overwrite?: boolean }): Promise<string>;
-  remove(path: string, options?: { readonly recursive?: boolean }): Promise<string>;
+  ): Promise<NamedPath>;
+  move(
+    from: SandboxPath,
+    to: SandboxPath,
+    options?: { readonly overwrite?: boolean },
+  ): Promise<NamedPath>;
+  /** Copies a file, a link itself, or with `recursive` a tree. Links in it are never followed. */
+  copy(
+    from: SandboxPath,
+    to: SandboxPath,
+    options?: { readonly overwrite?: boolean; readonly recursive?: boolean },
+  ): Promise<CopiedFiles>;
+  /** Removes a file or an empty directory; a directory with something in it only with `recursive`. */
+  remove(path: SandboxPath, options?: { readonly recursive?: boolean }): Promise<NamedPath>;
   /** Resolves once the watch is in place; the iterable ends when it is left or the signal fires. */
   watch(
-    path: string,
+    path: SandboxPath,
     options?: { readonly recursive?: boolean },
     signal?: AbortSignal,
   ): Promise<AsyncIterable<FileChange>>;
   extractTar(
-    path: string,
+    path: SandboxPath,
     archive: ByteSource,
     limits?: { readonly maxBytes?: number; readonly maxEntries?: number },
   ): Promise<{ readonly entries: number; readonly bytes: number }>;
-  createTar(path: string): Promise<ReadableStream<Uint8Array>>;
+  /** What cannot be packed is found before this resolves. */
+  createTar(path: SandboxPath, options?: TarOptions): Promise<TarStream>;
   /** Connects to 127.0.0.1:port inside the sandbox. */
   dial(port: number, signal?: AbortSignal): Promise<PortConnection>;
   ping(): Promise<ChannelHealth>;

@@ -51,6 +51,8 @@ export interface ExecJournal {
   read(sessionId: string, execId: string, offset: number, maxBytes: number): Promise<JournalPage>;
   /** Removes all output of a session. */
   remove(sessionId: string): Promise<void>;
+  /** What the output of a session takes of the disk; 0 when it has none. */
+  size(sessionId: string): Promise<number>;
   /** Sessions that have output here. */
   sessions(): Promise<readonly string[]>;
 }

@@ -1,6 +1,6 @@
 /** The port through which the core remembers sessions, commands and workspaces. */
 import type { ExecEndReason, SessionStatus } from "@sandkasten/protocol";
-import type { SandboxLimits, SandboxNetwork, SandboxProfile } from "./backend.ts";
+import type { SandboxLimits, SandboxNetwork, SandboxProfile, SandboxIsolation } from "./backend.ts";
 
 export interface SessionRow {
   readonly id: string;
@@ -19,9 +19,13 @@ export interface SessionRow {
   readonly sandboxId?: string;
   readonly profile: SandboxProfile;
   readonly network: SandboxNetwork;
+  readonly isolation: SandboxIsolation;
   readonly limits: SandboxLimits;
   readonly metadata: Readonly<Record<string, string>>;
+  /** What it has at /workspace, unless that is its own. */
   readonly workspaceId?: string;
+  /** What it has elsewhere. */
+  readonly workspaces: readonly WorkspaceMount[];
   readonly acquireSource: "pool" | "cold";
   readonly cwd: string;
   readonly ttlMs: number;
@@ -36,6 +40,13 @@ export interface SessionRow {
   readonly idempotencyKey?: string;
   /** Tells a repeated request from another one with the same idempotency key. */
   readonly requestHash?: string;
+}
+
+/** A workspace of the session's owner, and where the session has it. */
+export interface WorkspaceMount {
+  readonly id: string;
+  readonly path: string;
+  readonly readOnly: boolean;
 }
 
 export type SessionPatch = Partial<
@@ -78,7 +89,9 @@ export interface ExecRow {
   readonly owner: string;
   readonly status: "queued" | "running" | "done";
   readonly mode: "shell" | "process";
-  /** What to show of the command, shortened. */
+  /** The shell that it runs in; absent for processes. */
+  readonly shell?: string;
+  /** The command as it was asked for, shortened. */
   readonly command: string | readonly string[];
   readonly startedAtMs: number;
   readonly endedAtMs?: number;
@@ -91,14 +104,33 @@ export interface ExecRow {
   readonly stderrBytes: number;
   readonly droppedBytes: number;
   readonly shellRestarted: boolean;
+  /** It has ended, and processes that it left in the background held its output when last heard of. */
+  readonly background: boolean;
+  /** How much they have printed since its end; not part of the other counts. */
+  readonly backgroundBytes: number;
+  /** The timeout in effect; absent when it has none. */
+  readonly timeoutMs?: number;
+  /** The request asked for a longer timeout than is allowed. */
+  readonly timeoutClamped: boolean;
   readonly idempotencyKey?: string;
   readonly requestHash?: string;
+  /** All that was asked for, so that another daemon can start it; `""` in a patch removes it. */
+  readonly request?: string;
 }
 
 export type ExecPatch = Partial<
   Omit<
     ExecRow,
-    "id" | "sessionId" | "owner" | "mode" | "command" | "idempotencyKey" | "requestHash"
+    | "id"
+    | "sessionId"
+    | "owner"
+    | "mode"
+    | "shell"
+    | "command"
+    | "timeoutMs"
+    | "timeoutClamped"
+    | "idempotencyKey"
+    | "requestHash"
   >
 >;
 
@@ -133,7 +165,7 @@ export interface SessionStore {
   getSession(id: string): Promise<SessionRow | undefined>;
   /** The living session of this key. */
   findByKey(owner: string, key: string): Promise<SessionRow | undefined>;
-  /** Newest first. */
+  /** Those that have not ended before all others, and the newest first among both. */
   listSessions(filter: SessionFilter): Promise<Page<SessionRow>>;
   /** All that have not ended: creating, running, paused, destroying. */
   livingSessions(): Promise<readonly SessionRow[]>;
@@ -150,18 +182,20 @@ export interface SessionStore {
   /** Forgets ended sessions, and their commands, that ended before; answers their ids. */
   forgetSessionsEndedBefore(wallMs: number): Promise<readonly string[]>;
 
-  /** Refused when the session has a command with the idempotency key. */
+  /** Refused when the session has a command with the idempotency key, unless that ended as `not_started`. */
   insertExec(row: ExecRow): Promise<Inserted<ExecRow>>;
   updateExec(sessionId: string, id: string, patch: ExecPatch): Promise<void>;
   getExec(sessionId: string, id: string): Promise<ExecRow | undefined>;
-  /** The session's command that was started with this idempotency key. */
+  /** The session's command with this idempotency key, unless that ended as `not_started`. */
   findExec(sessionId: string, idempotencyKey: string): Promise<ExecRow | undefined>;
+  /** How many other commands of its session are younger than this one, or had not ended when it began. */
+  countExecsAfter(row: ExecRow): Promise<number>;
   /** Newest first: by id, which begins with the time. */
   listExecs(
     sessionId: string,
     options: { readonly limit: number; readonly cursor?: string },
   ): Promise<Page<ExecRow>>;
-  /** All that are queued or running, oldest first. */
+  /** All that are running, then all that are queued, each oldest first. */
   unfinishedExecs(): Promise<readonly ExecRow[]>;
 
   insertWorkspace(row: WorkspaceRow): Promise<Inserted<WorkspaceRow>>;

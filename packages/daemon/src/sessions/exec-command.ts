@@ -4,17 +4,24 @@ import type { ExecCommand } from "../ports/channel.ts";
 
 const MAX_SHOWN_COMMAND = 4096;
 
-export function shownCommand(command: ExecCommand): string | readonly string[] {
-  if (command.kind === "shell")
-    return Buffer.from(command.text).toString("utf8").slice(0, MAX_SHOWN_COMMAND);
+/** A command as its caller knows it: text, or a list of arguments. */
+export function commandOf(command: ExecCommand): string | readonly string[] {
+  if (command.kind === "process") return command.argv;
+  return typeof command.text === "string"
+    ? command.text
+    : Buffer.from(command.text).toString("utf8");
+}
+
+export function shownCommand(asked: string | readonly string[]): string | readonly string[] {
+  if (typeof asked === "string") return asked.slice(0, MAX_SHOWN_COMMAND);
   let room = MAX_SHOWN_COMMAND;
-  return command.argv
+  return asked
     .map((argument) => {
       const shown = argument.slice(0, room);
       room -= shown.length;
       return shown;
     })
-    .filter((argument, index) => argument !== "" || command.argv[index] === "");
+    .filter((argument, index) => argument !== "" || asked[index] === "");
 }
 
 export function checkCommand(command: ExecCommand): void {

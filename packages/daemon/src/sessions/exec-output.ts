@@ -1,38 +1,40 @@
 /** What a command has printed: read by cursor, followed as it comes, or head and tail of it. */
+import type { OutputStream } from "@sandkasten/protocol";
 import type { Clock } from "../ports/clock.ts";
-import type { JournalPage } from "../ports/exec-journal.ts";
+import type { ExecJournal, JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow } from "../ports/session-store.ts";
-import { LateOutput } from "./late-output.ts";
-import type { LateOutputParts } from "./late-output.ts";
-import type { LiveSession } from "./live-session.ts";
+import type { LateOutputs } from "./late-outputs.ts";
 import { OutputBudget } from "./output-budget.ts";
 import { Recording } from "./recording.ts";
-import type { CollectedOutput, OutputPage, ReadOutputOptions } from "./services.ts";
+import type { CollectedOutput, FollowOptions, OutputPage, ReadOutputOptions } from "./services.ts";
 import type { SessionTable } from "./session-table.ts";
 import { within } from "./within.ts";
 
-/** Time for the sandbox to say whether a command that has ended has printed more since. */
-const LATE_OUTPUT_WAIT_MS = 50;
-/** Ended commands of one session whose background is followed; each holds a file open. */
-const MAX_LATE_OUTPUTS = 16;
+/** Time for the sandbox to send what came from a background that nobody recorded until now. */
+const CATCH_UP_MS = 50;
 /** Small enough that what is made of a page is soon collected. */
 const FOLLOW_PAGE_BYTES = 128 * 1024;
+/** What one request looks through for output of the stream that it asks for. */
+const MAX_SCANNED_BYTES = 8 * 1024 * 1024;
 
-export interface ExecOutputParts extends LateOutputParts {
+export interface ExecOutputParts {
+  readonly journal: ExecJournal;
   readonly clock: Clock;
   readonly table: SessionTable;
 }
 
 export class ExecOutput {
   readonly #parts: ExecOutputParts;
+  readonly #late: LateOutputs;
 
-  constructor(parts: ExecOutputParts) {
+  constructor(parts: ExecOutputParts, late: LateOutputs) {
     this.#parts = parts;
+    this.#late = late;
   }
 
-  /** Head and tail within a budget. */
+  /** Head and tail within a budget, with what has come from the background until now. */
   async collect(row: ExecRow, room: number): Promise<CollectedOutput> {
-    const total = row.stdoutBytes + row.stderrBytes;
+    const total = totalOf(row);
     const budget = new OutputBudget(room);
     const headEnd = Math.min(total, Math.ceil(room / 2));
     const tailStart = Math.max(headEnd, total - (room - headEnd));
@@ -44,60 +46,118 @@ export class ExecOutput {
 
   /** A page from a cursor on, which may be waited for. */
   async read(exec: Recording | ExecRow, options: ReadOutputOptions): Promise<OutputPage> {
-    const { offset, maxBytes, waitMs = 0, signal } = options;
-    const look = async (): Promise<OutputPage> => {
-      const row = rowOf(exec);
-      const page = await this.#parts.journal.read(row.sessionId, row.id, offset, maxBytes);
-      const hasAll = page.nextOffset >= row.stdoutBytes + row.stderrBytes || isEmpty(page);
-      return { page, exec: row, done: row.status === "done" && hasAll };
-    };
+    const { waitMs = 0, signal } = options;
     const deadline = this.#parts.clock.monotonicMs() + waitMs;
+    let from = { offset: options.offset, skippedBytes: 0 };
     for (;;) {
-      const news = exec instanceof Recording ? exec.changed() : undefined;
-      const found = await look();
-      const restMs = deadline - this.#parts.clock.monotonicMs();
-      if (!isEmpty(found.page)) return found;
-      if (found.exec.status === "done") {
-        const late = await this.#lateOutput(found.exec, restMs, signal);
-        return late ? await look() : found;
-      }
+      const row = this.#rowOf(exec);
+      const late = row.status === "done" ? this.#late.record(row) : undefined;
+      const isOver = row.status === "done" && late?.state !== "open";
+      const news = late?.changed() ?? (exec instanceof Recording ? exec.changed() : undefined);
+      const found = await this.#look(row, options, from);
+      const { chunks, skippedBytes, nextOffset } = found.page;
+      // Of the other stream there may be more than one request looks through.
+      const isFull = nextOffset - options.offset >= MAX_SCANNED_BYTES;
+      if (isOver || isFull || chunks.length > 0 || skippedBytes > 0) return found;
+      from = { offset: nextOffset, skippedBytes };
       if (exec instanceof Recording) exec.throwIfFailed();
-      if (news === undefined || restMs <= 0) return found;
-      await within(news, restMs, signal);
+      const restMs = deadline - this.#parts.clock.monotonicMs();
+      const patienceMs = Math.max(restMs, late === undefined ? 0 : CATCH_UP_MS - late.ageMs);
+      if (news === undefined || patienceMs <= 0) return found;
+      await (late?.more(news, patienceMs, signal) ?? within(news, patienceMs, signal));
     }
   }
 
-  /** Page after page until the command has ended and all was delivered. */
-  async *follow(
-    exec: Recording | ExecRow,
-    offset: number,
-    signal?: AbortSignal,
-  ): AsyncIterable<JournalPage> {
-    const { sessionId, id } = rowOf(exec);
+  /** Page after page until the command, or with `until: "closed"` its background too, has ended. */
+  async *follow(exec: Recording | ExecRow, options: FollowOptions): AsyncIterable<JournalPage> {
+    const { signal, stream } = options;
+    const { sessionId } = this.#rowOf(exec);
     const recording = exec instanceof Recording ? exec : undefined;
-    const follower = recording?.follow(offset);
-    let cursor = offset;
+    const follower = recording?.follow(options.offset);
+    const wasDone = this.#rowOf(exec).status === "done";
+    let cursor = options.offset;
     try {
       for (;;) {
         signal?.throwIfAborted();
         const news = recording?.changed();
-        const done = recording === undefined || recording.row.status === "done";
-        const page = await this.#parts.journal.read(sessionId, id, cursor, FOLLOW_PAGE_BYTES);
+        const row = this.#rowOf(exec);
+        const done = recording === undefined || row.status === "done";
+        const page = await this.#page(row, cursor, FOLLOW_PAGE_BYTES);
         if (!isEmpty(page)) {
-          yield page;
+          const shown = ofStream(page, stream);
+          if (!isEmpty(shown)) yield shown;
           cursor = page.nextOffset;
           if (follower !== undefined) recording?.advance(follower, cursor);
-        } else if (done) return;
+        } else if (done) break;
         // A command that was refused, or that a stopping daemon lets go of, ends the stream with its error.
         else {
           recording.throwIfFailed();
           await within(news ?? recording.ended, undefined, signal);
         }
       }
+      if (wasDone || options.until === "closed")
+        yield* this.#followLate(this.#rowOf(exec), { ...options, offset: cursor });
     } finally {
       if (follower !== undefined) recording?.unfollow(follower);
       await this.#wasUsed(sessionId);
     }
+  }
+
+  /** What comes from a command's background; without `until: "closed"` only what there is already. */
+  async *#followLate(row: ExecRow, options: FollowOptions): AsyncIterable<JournalPage> {
+    const { signal, stream, until } = options;
+    const { sessionId, id } = row;
+    const late = this.#late.record(row);
+    if (late === undefined) return;
+    const session = this.#parts.table.get(sessionId);
+    // Whoever reads a service's log uses the session.
+    await session?.enter();
+    try {
+      let cursor = options.offset;
+      for (;;) {
+        signal?.throwIfAborted();
+        const news = late.changed();
+        const isOpen = late.state === "open";
+        const page = await this.#parts.journal.read(sessionId, id, cursor, FOLLOW_PAGE_BYTES);
+        const patienceMs = until === "closed" ? undefined : CATCH_UP_MS - late.ageMs;
+        if (!isEmpty(page)) {
+          const shown = ofStream(page, stream);
+          if (!isEmpty(shown)) yield shown;
+          cursor = page.nextOffset;
+        } else if (!isOpen || (patienceMs !== undefined && patienceMs <= 0)) return;
+        else await late.more(news, patienceMs, signal);
+      }
+    } finally {
+      await session?.leave();
+    }
+  }
+
+  /** The next page with something of the stream that is asked for. */
+  async #look(
+    row: ExecRow,
+    { offset: start, maxBytes, stream }: ReadOutputOptions,
+    from: { readonly offset: number; readonly skippedBytes: number },
+  ): Promise<OutputPage> {
+    let { offset, skippedBytes } = from;
+    for (;;) {
+      const page = await this.#page(row, offset, maxBytes);
+      const { chunks } = ofStream(page, stream);
+      skippedBytes += page.skippedBytes;
+      offset = page.nextOffset;
+      const isLast = isEmpty(page) || offset - start >= MAX_SCANNED_BYTES;
+      if (chunks.length === 0 && !isLast) continue;
+      const done = row.status === "done" && offset >= ownBytesOf(row);
+      const closed = done && !row.background && (offset >= totalOf(row) || isEmpty(page));
+      return { page: { chunks, skippedBytes, nextOffset: offset }, exec: row, done, closed };
+    }
+  }
+
+  /** What a command that has ended printed but the journal does not have is a gap, never silence. */
+  async #page(row: ExecRow, offset: number, maxBytes: number): Promise<JournalPage> {
+    const page = await this.#parts.journal.read(row.sessionId, row.id, offset, maxBytes);
+    const missing = ownBytesOf(row) - offset;
+    if (row.status !== "done" || !isEmpty(page) || missing <= 0) return page;
+    return { chunks: [], nextOffset: offset + missing, skippedBytes: missing };
   }
 
   /** Somebody has read along, which is use, until now. */
@@ -121,37 +181,25 @@ export class ExecOutput {
     budget.addMissing(Math.max(0, to - cursor));
   }
 
-  /** Looks whether what a command left in the background has printed more; true when there is some. */
-  async #lateOutput(row: ExecRow, waitMs: number, signal?: AbortSignal): Promise<boolean> {
-    const session = this.#parts.table.get(row.sessionId);
-    if (session?.row.status !== "running" || session.ending !== undefined) return false;
-    const late = session.lateOutputs.get(row.id) ?? (await this.#followLate(session, row));
-    if (late === undefined) return false;
-    const before = late.bytes;
-    await within(late.changed(), Math.max(waitMs, LATE_OUTPUT_WAIT_MS), signal);
-    return late.bytes > before;
+  /** As it is now. */
+  #rowOf(exec: Recording | ExecRow): ExecRow {
+    return this.#late.shown(exec instanceof Recording ? exec.row : exec);
   }
-
-  async #followLate(session: LiveSession, row: ExecRow): Promise<LateOutput | undefined> {
-    try {
-      const late = new LateOutput(await session.channel(), row, this.#parts);
-      session.lateOutputs.set(row.id, late);
-      const open = [...session.lateOutputs.values()].filter((other) => !other.closed);
-      for (const oldest of open.slice(0, -MAX_LATE_OUTPUTS)) oldest.stop();
-      return late;
-    } catch (error) {
-      // What is kept can be read all the same.
-      this.#parts.log.warn({ err: error, exec: row.id }, "cannot ask for late output");
-      return undefined;
-    }
-  }
-}
-
-/** As it is now. */
-function rowOf(exec: Recording | ExecRow): ExecRow {
-  return exec instanceof Recording ? exec.row : exec;
 }
 
 function isEmpty(page: JournalPage): boolean {
   return page.chunks.length === 0 && page.skippedBytes === 0;
+}
+
+function ofStream(page: JournalPage, stream: OutputStream | undefined): JournalPage {
+  if (stream === undefined) return page;
+  return { ...page, chunks: page.chunks.filter((chunk) => chunk.stream === stream) };
+}
+
+function ownBytesOf(row: ExecRow): number {
+  return row.stdoutBytes + row.stderrBytes;
+}
+
+function totalOf(row: ExecRow): number {
+  return ownBytesOf(row) + row.backgroundBytes;
 }

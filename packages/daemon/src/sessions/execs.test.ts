@@ -3,7 +3,11 @@ import { SandboxError } from "@sandkasten/protocol";
 import type { Backend } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
-import { ALICE, CoreFixture, overriding } from "./testing/core-fixture.ts";
+import type { ExecRow } from "../ports/session-store.ts";
+import type { StartExecOptions } from "./services.ts";
+import { hashOf } from "./session-plan.ts";
+import { storedRequest } from "./stored-request.ts";
+import { ALICE, BOB, CoreFixture, overriding } from "./testing/core-fixture.ts";
 
 let fixture: CoreFixture;
 let id: string;
@@ -137,19 +141,35 @@ describe("start()", () => {
     refuse = false;
     expect(await execs.get(ALICE, id, refused.id)).toMatchObject({
       status: "done",
-      endReason: "unknown",
+      endReason: "not_started",
     });
     expect(await fixture.run(id, "echo next")).toMatchObject({ output: "next\n" });
   });
 
-  it("cuts the time asked for to the longest allowed", async () => {
+  it("lowers a timeout to the longest allowed, and says so", async () => {
     await fixture[Symbol.asyncDispose]();
     fixture = await CoreFixture.start({ settings: { maxExecTimeoutMs: 50 } });
     id = (await fixture.core.sessions.create(ALICE, {})).session.id;
-    for (const timeoutMs of [0, 100_000])
-      expect(await fixture.run(id, "sleep 100", { timeoutMs })).toMatchObject({
-        endReason: "timeout",
-      });
+    for (const [timeoutMs, effectiveMs, timeoutClamped] of [
+      [0, 50, false],
+      [20, 20, false],
+      [100_000, 50, true],
+    ] as const) {
+      const ran = await fixture.run(id, "sleep 100", { timeoutMs });
+      const expected = { endReason: "timeout", timeoutMs: effectiveMs, timeoutClamped };
+      expect(ran).toMatchObject(expected);
+      await fixture.restart();
+      expect(await fixture.core.execs.get(ALICE, id, ran.id)).toMatchObject(expected);
+    }
+  });
+
+  it("gives a terminal no timeout unless one is asked for", async () => {
+    const command = { kind: "process", argv: ["cat"], pty: { rows: 24, cols: 80 } } as const;
+    const { execs } = fixture.core;
+    const open = await execs.start(ALICE, id, { command, stdin: "open" });
+    expect(open.timeoutMs).toBeUndefined();
+    const bounded = await execs.start(ALICE, id, { command, stdin: "open", timeoutMs: 20 });
+    expect(await execs.wait(ALICE, id, bounded.id)).toMatchObject({ endReason: "timeout" });
   });
 
   it("takes a waiting command out of the line when it is signalled", async () => {
@@ -160,6 +180,75 @@ describe("start()", () => {
     expect(await execs.wait(ALICE, id, waiting.id)).toMatchObject({ endReason: "killed" });
     await execs.signal(ALICE, id, busy.id, 9, { tree: true });
     expect(await fixture.run(id, "echo next")).toMatchObject({ output: "next\n" });
+  });
+});
+
+describe("shells", () => {
+  const inShell = (name: string, text: string) => ({ kind: "shell", text, shell: name }) as const;
+
+  it("of different names run side by side and remember apart; commands of one wait for each other", async () => {
+    const { execs, sessions } = fixture.core;
+    const start = (name: string, text: string) =>
+      execs.start(ALICE, id, { command: inShell(name, text) });
+    const busy = await start("build", "cd /tmp && sleep 100");
+    const waiting = await start("build", "pwd");
+    expect([busy.status, waiting.status]).toEqual(["running", "queued"]);
+    expect(await fixture.run(id, "pwd")).toMatchObject({
+      output: "/workspace\n",
+      shell: "default",
+    });
+    expect(await execs.shells(ALICE, id)).toMatchObject([
+      { name: "default", busy: false, queued: 0 },
+      { name: "build", busy: true, execId: busy.id, queued: 1 },
+    ]);
+    expect(await execs.cancel(ALICE, id, busy.id)).toBe(true);
+    expect(await execs.wait(ALICE, id, busy.id)).toMatchObject({ endReason: "cancelled" });
+    expect(await execs.wait(ALICE, id, waiting.id)).toMatchObject({ cwd: "/tmp", shell: "build" });
+    // Where the session is, is where its default shell is.
+    expect((await sessions.get(ALICE, id)).cwd).toBe("/workspace");
+  });
+
+  it("that are closed cancel what runs and waits in them, and nothing else", async () => {
+    const { execs } = fixture.core;
+    const options = (text: string) => ({ command: inShell("build", text) });
+    const busy = await execs.start(ALICE, id, options("sleep 100"));
+    const waiting = await execs.start(ALICE, id, options("echo never"));
+    const other = await execs.start(ALICE, id, { command: shell("sleep 0.1; echo on") });
+    await execs.closeShell(ALICE, id, "build");
+    for (const exec of [busy, waiting])
+      expect(await execs.wait(ALICE, id, exec.id)).toMatchObject({ endReason: "cancelled" });
+    expect(await execs.wait(ALICE, id, other.id)).toMatchObject({ endReason: "exited" });
+    await expect(execs.closeShell(ALICE, id, "build")).rejects.toThrow(code("SHELL_NOT_FOUND"));
+    await execs.start(ALICE, id, options("true"));
+  });
+
+  it("keep their queues apart through a restart", async () => {
+    const { execs } = fixture.core;
+    const command = { ...inShell("build", "cat"), kind: "shell" } as const;
+    const busy = await execs.start(ALICE, id, { command, stdin: "open" });
+    const waiting = await execs.start(ALICE, id, { command: inShell("build", "echo after") });
+    await fixture.restart();
+    const { execs: next } = fixture.core;
+    expect(await fixture.run(id, "echo beside")).toMatchObject({ output: "beside\n" });
+    expect(await next.get(ALICE, id, waiting.id)).toMatchObject({ status: "queued" });
+    await next.closeStdin(ALICE, id, busy.id);
+    expect(await next.wait(ALICE, id, waiting.id)).toMatchObject({ exitCode: 0, shell: "build" });
+  });
+});
+
+describe("cancel()", () => {
+  it("takes a waiting command out of the line, and leaves an ended one alone", async () => {
+    const { execs } = fixture.core;
+    const busy = await execs.start(ALICE, id, { command: shell("sleep 100") });
+    const waiting = await execs.start(ALICE, id, { command: shell("echo never") });
+    expect(await execs.cancel(ALICE, id, waiting.id)).toBe(true);
+    expect(await execs.wait(ALICE, id, waiting.id)).toMatchObject({ endReason: "cancelled" });
+    expect(await execs.cancel(ALICE, id, busy.id)).toBe(true);
+    await execs.wait(ALICE, id, busy.id);
+    expect(await execs.cancel(ALICE, id, busy.id)).toBe(false);
+    expect(await fixture.run(id, "echo next")).toMatchObject({ output: "next\n" });
+    await expect(execs.cancel(ALICE, id, "exe_nothing")).rejects.toThrow(code("EXEC_NOT_FOUND"));
+    await expect(execs.cancel(BOB, id, busy.id)).rejects.toThrow(code("SESSION_NOT_FOUND"));
   });
 });
 
@@ -194,7 +283,7 @@ describe("output", () => {
     const exec = await execs.start(ALICE, id, { command, stdin: "open" });
     const seen: string[] = [];
     const following = (async () => {
-      for await (const page of execs.follow(ALICE, id, exec.id, 0)) {
+      for await (const page of execs.follow(ALICE, id, exec.id, { offset: 0 })) {
         seen.push(textOf([page]));
         if (seen.length === 1) await execs.writeStdin(ALICE, id, exec.id, Buffer.from("two"));
         else await execs.closeStdin(ALICE, id, exec.id);
@@ -213,7 +302,7 @@ describe("output", () => {
     expect(ran).toMatchObject({ exitCode: 0, stdoutBytes: 6 * 1024 * 1024 });
     expect(ran.droppedBytes).toBeGreaterThan(0);
     expect(ran.output.length).toBeLessThan(66_000);
-    const skipped = (await all(execs.follow(ALICE, id, ran.id, 0)))
+    const skipped = (await all(execs.follow(ALICE, id, ran.id, { offset: 0 })))
       .map(({ skippedBytes }) => skippedBytes)
       .reduce((sum, bytes) => sum + bytes, 0);
     expect(skipped).toBe(ran.droppedBytes);
@@ -225,7 +314,7 @@ describe("output", () => {
     await visit.channel.writeFile("big", Buffer.alloc(6 * 1024 * 1024, "x"));
     const exec = await execs.start(ALICE, id, { command: shell("cat big") });
     let bytes = 0;
-    for await (const page of execs.follow(ALICE, id, exec.id, 0)) {
+    for await (const page of execs.follow(ALICE, id, exec.id, { offset: 0 })) {
       expect(page.skippedBytes).toBe(0);
       bytes += page.chunks.reduce((sum, chunk) => sum + chunk.bytes.length, 0);
       await new Promise((resolve) => setTimeout(resolve, 5));
@@ -237,23 +326,12 @@ describe("output", () => {
     const { execs } = fixture.core;
     const exec = await execs.start(ALICE, id, { command: shell("sleep 100") });
     const gone = new AbortController();
-    const following = all(execs.follow(ALICE, id, exec.id, 0, gone.signal));
+    const following = all(execs.follow(ALICE, id, exec.id, { offset: 0, signal: gone.signal }));
     const waiting = execs.wait(ALICE, id, exec.id, 60_000, gone.signal);
     gone.abort();
     const cancelled = { status: "rejected", reason: code("CANCELLED") };
     expect(await Promise.allSettled([following, waiting])).toEqual([cancelled, cancelled]);
     expect((await execs.get(ALICE, id, exec.id)).status).toBe("running");
-  });
-
-  it("that comes after the end, from the background, can be read too", async () => {
-    const ran = await fixture.run(id, "sleep 0.1 && echo late &");
-    const read = (waitMs: number) =>
-      fixture.core.execs.read(ALICE, id, ran.id, {
-        offset: ran.stdoutBytes + ran.stderrBytes,
-        maxBytes: 100,
-        waitMs,
-      });
-    expect(textOf([(await read(10_000)).page])).toBe("late\n");
   });
 
   it("of an unknown command is not found", async () => {
@@ -269,7 +347,9 @@ describe("a terminal", () => {
     const command = { kind: "process", argv: ["cat"], pty: { rows: 24, cols: 80 } } as const;
     const exec = await execs.start(ALICE, id, { command, stdin: "open" });
     const gone = new AbortController();
-    const sitting = all(execs.follow(ALICE, id, exec.id, 0, gone.signal)).catch(() => undefined);
+    const sitting = all(execs.follow(ALICE, id, exec.id, { offset: 0, signal: gone.signal })).catch(
+      () => undefined,
+    );
     fixture.clock.pass(60_001);
     await reaper.tick();
     const { expiresAtMs, status } = await sessions.get(ALICE, id);
@@ -287,6 +367,33 @@ describe("a terminal", () => {
     expect((await sessions.get(ALICE, id)).status).toBe("expired");
   });
 });
+
+/** The row of a command whose daemon died just before it handed the command over. */
+async function lostOnTheWay(options: StartExecOptions): Promise<ExecRow> {
+  const request = storedRequest(options);
+  const row: ExecRow = {
+    id: "exe_lost",
+    sessionId: id,
+    owner: ALICE.owner,
+    status: "running",
+    mode: options.command.kind,
+    command: "",
+    startedAtMs: fixture.clock.wallMs,
+    stdoutBytes: 0,
+    stderrBytes: 0,
+    droppedBytes: 0,
+    shellRestarted: false,
+    background: false,
+    backgroundBytes: 0,
+    timeoutClamped: false,
+    ...(options.idempotencyKey !== undefined && {
+      idempotencyKey: options.idempotencyKey,
+      requestHash: hashOf(options),
+    }),
+  };
+  await fixture.store.insertExec({ ...row, ...(request !== undefined && { request }) });
+  return row;
+}
 
 describe("after a restart", () => {
   it("a running command goes on and nothing of its output is lost", async () => {
@@ -311,6 +418,104 @@ describe("after a restart", () => {
     await fixture.run(id, "cd /tmp && export X=kept");
     await fixture.restart();
     expect(await fixture.run(id, "echo $X; pwd")).toMatchObject({ output: "kept\n/tmp\n" });
+  });
+
+  it("a command that waited for the shell is started, once", async () => {
+    const { execs } = fixture.core;
+    const first = await execs.start(ALICE, id, {
+      command: { kind: "shell", text: "cat" },
+      stdin: "open",
+    });
+    const options = {
+      command: shell("echo ran >> log; cat log; echo $WHO"),
+      env: { WHO: "me" },
+      idempotencyKey: "again",
+    };
+    const waiting = await execs.start(ALICE, id, options);
+    expect(waiting.status).toBe("queued");
+    await fixture.restart();
+    const { execs: next } = fixture.core;
+    expect((await next.start(ALICE, id, options)).id).toBe(waiting.id);
+    await next.closeStdin(ALICE, id, first.id);
+    expect(await next.wait(ALICE, id, waiting.id)).toMatchObject({ exitCode: 0 });
+    const { output } = await next.collect(ALICE, id, waiting.id);
+    expect(Buffer.from(output).toString()).toBe("ran\nme\n");
+  });
+
+  it("a command whose sandbox is frozen goes on when that thaws", async () => {
+    const { execs } = fixture.core;
+    const command = { kind: "process", argv: ["cat"] } as const;
+    const exec = await execs.start(ALICE, id, { command, stdin: "open" });
+    let attempts = 0;
+    const wrap = (backend: Backend): Backend =>
+      overriding(backend, {
+        open: async (sandbox) => {
+          const inner = await backend.open(sandbox);
+          const attach: Channel["attach"] = async (...args) => {
+            if (++attempts < 3)
+              throw new SandboxError("SANDBOX_UNREACHABLE", "no greeting", {
+                details: { reason: "unresponsive" },
+              });
+            return await inner.attach(...args);
+          };
+          return overriding(inner, { attach });
+        },
+      });
+    await fixture.restart("keep", { wrap });
+    await fixture.core.execs.closeStdin(ALICE, id, exec.id);
+    expect(await fixture.core.execs.wait(ALICE, id, exec.id)).toMatchObject({ exitCode: 0 });
+    expect(attempts).toBe(3);
+  });
+
+  it("a command that was written down but never reached the sandbox is started with its input", async () => {
+    const bytes = Buffer.from([0xff, 0x00, 0x41]);
+    const command = { kind: "process", argv: ["cat"] } as const;
+    const { id: execId } = await lostOnTheWay({ command, stdin: bytes });
+    await fixture.restart();
+    const { execs } = fixture.core;
+    expect(await execs.wait(ALICE, id, execId)).toMatchObject({ endReason: "exited" });
+    expect(Buffer.from((await execs.collect(ALICE, id, execId)).output)).toEqual(bytes);
+  });
+
+  it("a command that cannot be started again is not_started, and its key may be used again", async () => {
+    const command = shell(`true ${"x".repeat(100_000)}`);
+    const lost = await lostOnTheWay({ command, idempotencyKey: "k" });
+    await fixture.restart();
+    const { execs } = fixture.core;
+    expect(await execs.wait(ALICE, id, lost.id)).toMatchObject({
+      status: "done",
+      endReason: "not_started",
+    });
+    const again = await execs.start(ALICE, id, { command, idempotencyKey: "k" });
+    expect(again.id).not.toBe(lost.id);
+    expect(await execs.wait(ALICE, id, again.id)).toMatchObject({ exitCode: 0 });
+  });
+
+  it("a command that the sandbox may have run and forgotten is unknown, and not run again", async () => {
+    const lost = await lostOnTheWay({ command: shell("echo twice >> log") });
+    for (let i = 0; i < 256; i++)
+      await fixture.store.insertExec({ ...lost, id: `exe_z${i}`, status: "done" });
+    await fixture.restart();
+    const { execs } = fixture.core;
+    expect(await execs.wait(ALICE, id, lost.id)).toMatchObject({ endReason: "unknown" });
+    expect((await fixture.run(id, "cat log")).exitCode).not.toBe(0);
+  });
+
+  it("its request is removed once a command has ended, however it ended", async () => {
+    const { execs } = fixture.core;
+    const env = { SECRET: "x" };
+    const exited = await execs.start(ALICE, id, { command: shell("true"), env });
+    await execs.wait(ALICE, id, exited.id);
+    const lost = await lostOnTheWay({ command: shell("true"), env });
+    expect((await fixture.store.getExec(id, lost.id))?.request).toContain("SECRET");
+    await fixture.stop("keep");
+    fixture.machine.sandboxes.clear();
+    await fixture.crash();
+    for (const execId of [exited.id, lost.id]) {
+      const row = await fixture.store.getExec(id, execId);
+      expect(row?.status).toBe("done");
+      expect(row).not.toHaveProperty("request");
+    }
   });
 
   it("a command whose sandbox is gone says so", async () => {

@@ -1,32 +1,45 @@
 /** Commands of sessions: started once, recorded on the host, read by cursor during and after. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { ExecOptions, TerminalSize } from "../ports/channel.ts";
+import type { Channel, ExecCommand, ExecOptions } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow, Page } from "../ports/session-store.ts";
-import { checkCommand, shownCommand } from "./exec-command.ts";
+import { checkCommand, commandOf, shownCommand } from "./exec-command.ts";
+import { ExecControl } from "./exec-control.ts";
+import { ExecFinder } from "./exec-finder.ts";
 import { ExecOutput } from "./exec-output.ts";
-import { FinishedRecordings } from "./finished-recordings.ts";
-import { newExecId } from "./ids.ts";
+import { effectiveTimeout } from "./exec-timeout.ts";
+import { ExecIds } from "./ids.ts";
+import { LateOutputs } from "./late-outputs.ts";
 import type { LiveSession } from "./live-session.ts";
 import { OutputBudget } from "./output-budget.ts";
+import { OutputPattern } from "./output-pattern.ts";
 import { Recording } from "./recording.ts";
-import type { RecordingParts } from "./recording.ts";
+import type { RecordingOptions, RecordingParts } from "./recording.ts";
 import type {
   Caller,
   CollectedOutput,
   ExecService,
+  FollowOptions,
   OutputPage,
+  PatternMatch,
   ReadOutputOptions,
+  ShellView,
   StartExecOptions,
 } from "./services.ts";
 import { hashOf } from "./session-plan.ts";
 import type { SessionTable } from "./session-table.ts";
 import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
+import { DEFAULT_SHELL } from "./shell-lines.ts";
+import { restoredRequest, storedRequest } from "./stored-request.ts";
 import { within } from "./within.ts";
 
+/** The longest that a timer can wait, more than 24 days. */
+const MAX_TIMER_MS = 0x7fff_ffff;
 /** Commands of one session that may wait for the shell. */
 const MAX_QUEUED = 1024;
+/** Finished commands that a sandbox remembers; only older ones can be unknown to it although they ran. */
+const REMEMBERED_BY_SANDBOX = 256;
 
 export interface ExecsParts extends RecordingParts {
   readonly table: SessionTable;
@@ -36,13 +49,19 @@ export interface ExecsParts extends RecordingParts {
 
 export class Execs implements ExecService {
   readonly #parts: ExecsParts;
+  readonly #late: LateOutputs;
   readonly #output: ExecOutput;
-  readonly #finished = new FinishedRecordings();
+  readonly #finder: ExecFinder;
+  readonly #control: ExecControl;
+  readonly #ids = new ExecIds();
   readonly #underWay = new Set<Promise<void>>();
 
   constructor(parts: ExecsParts) {
     this.#parts = parts;
-    this.#output = new ExecOutput(parts);
+    this.#late = new LateOutputs(parts);
+    this.#output = new ExecOutput(parts, this.#late);
+    this.#finder = new ExecFinder(parts);
+    this.#control = new ExecControl(parts.sessions, this.#finder);
   }
 
   async start(caller: Caller, sessionId: string, options: StartExecOptions): Promise<ExecRow> {
@@ -66,19 +85,28 @@ export class Execs implements ExecService {
     return sameRequest(begun, requestHash);
   }
 
-  /** Goes on with a command that an earlier daemon began. */
-  async adopt(session: LiveSession, row: ExecRow): Promise<void> {
-    const recording = new Recording(row, { isTerminal: false }, this.#parts);
+  /** Goes on with a command that an earlier daemon began, or starts it when that did not get to it. */
+  async adopt(session: LiveSession, { request, ...row }: ExecRow): Promise<void> {
+    const options = request === undefined ? undefined : restoredRequest(request);
+    const mayHaveRun = row.status === "running";
+    const isTerminal = options !== undefined && hasTerminal(options.command);
+    const recording = new Recording(
+      row,
+      { isTerminal, mayHaveRun, ...this.#watch(session) },
+      this.#parts,
+    );
     session.recordings.add(recording);
     await session.enter();
-    const resumed = this.#settle(session, recording, async () => {
-      const serial = row.mode === "shell";
-      const leave = serial ? await session.shellLine.enter(recording.queue.signal) : undefined;
-      try {
-        await recording.resume(await session.channel());
-      } finally {
-        leave?.();
+    const resumed = this.#inTurn(session, recording, async () => {
+      const channel = await session.channel();
+      if (mayHaveRun) {
+        if (await recording.resume(channel)) return;
+        // The sandbox forgets commands that ended long ago; then nobody knows whether this one ran.
+        if ((await this.#parts.store.countExecsAfter(row)) >= REMEMBERED_BY_SANDBOX)
+          return await recording.abandon("unknown");
       }
+      if (options === undefined) await recording.abandon("not_started");
+      else await this.#perform(channel, recording, options);
     });
     this.#keep(recording, resumed);
   }
@@ -86,6 +114,7 @@ export class Execs implements ExecService {
   /** Resolves when nothing is being recorded any more. */
   async settled(): Promise<void> {
     await Promise.all(this.#underWay);
+    await this.#late.settled();
   }
 
   #keep(recording: Recording, work: Promise<void>): void {
@@ -95,8 +124,8 @@ export class Execs implements ExecService {
   }
 
   async get(caller: Caller, sessionId: string, execId: string): Promise<ExecRow> {
-    const exec = await this.#find(caller, sessionId, execId);
-    return exec instanceof Recording ? exec.row : exec;
+    await this.#finder.settling(sessionId);
+    return this.#late.shown(await this.#finder.row(caller, sessionId, execId));
   }
 
   async list(
@@ -109,7 +138,8 @@ export class Execs implements ExecService {
       limit: page.limit ?? 100,
       ...(page.cursor !== undefined && { cursor: page.cursor }),
     });
-    const live = (row: ExecRow): ExecRow => this.#recording(caller, sessionId, row.id)?.row ?? row;
+    const live = (row: ExecRow): ExecRow =>
+      this.#late.shown(this.#finder.recording(caller, sessionId, row.id)?.row ?? row);
     return { rows: rows.map(live), ...rest };
   }
 
@@ -120,13 +150,45 @@ export class Execs implements ExecService {
     timeoutMs?: number,
     signal?: AbortSignal,
   ): Promise<ExecRow> {
-    const recording = this.#recording(caller, sessionId, execId);
-    if (recording === undefined) return await this.#stored(caller, sessionId, execId);
+    await this.#finder.settling(sessionId);
+    const recording = this.#finder.recording(caller, sessionId, execId);
+    if (recording === undefined) return await this.get(caller, sessionId, execId);
     await within(recording.ended, timeoutMs, signal);
     const { endReason } = recording.row;
     // Whoever hears that the sandbox is gone shall find the session so, too.
-    if (endReason === "sandbox_gone" || endReason === "unknown") await recording.settled;
-    return recording.row;
+    if (isLoss(endReason)) await recording.settled;
+    return this.#late.shown(recording.row);
+  }
+
+  checkPattern(pattern: string): void {
+    new OutputPattern(pattern);
+  }
+
+  async waitFor(
+    ...[caller, sessionId, execId, condition, options]: Parameters<ExecService["waitFor"]>
+  ): Promise<PatternMatch | undefined> {
+    const pattern = new OutputPattern(condition.pattern);
+    const over = new AbortController();
+    const timer =
+      options.timeoutMs === undefined
+        ? undefined
+        : setTimeout(() => over.abort(), Math.min(options.timeoutMs, MAX_TIMER_MS));
+    const signal = AbortSignal.any([options.signal, over.signal]);
+    const { stream } = condition;
+    const from = { offset: 0, until: "closed", signal, ...(stream && { stream }) } as const;
+    try {
+      for await (const { chunks } of this.follow(caller, sessionId, execId, from))
+        for (const chunk of chunks) {
+          const match = await pattern.find(chunk);
+          if (match !== undefined) return match;
+          signal.throwIfAborted();
+        }
+    } catch (error) {
+      if (!over.signal.aborted || options.signal.aborted) throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+    return undefined;
   }
 
   async collect(
@@ -135,10 +197,17 @@ export class Execs implements ExecService {
     execId: string,
     budgetBytes?: number,
   ): Promise<CollectedOutput> {
-    const budget = this.#recording(caller, sessionId, execId)?.budget;
-    if (budget !== undefined && (budgetBytes ?? budget.budgetBytes) === budget.budgetBytes)
+    const recording = this.#finder.recording(caller, sessionId, execId);
+    const row = this.#late.shown(recording?.row ?? (await this.get(caller, sessionId, execId)));
+    const budget = recording?.budget;
+    // What was kept in memory ends where the command did.
+    const isKept = row.backgroundBytes === 0;
+    if (
+      isKept &&
+      budget !== undefined &&
+      (budgetBytes ?? budget.budgetBytes) === budget.budgetBytes
+    )
       return budget.collect();
-    const row = await this.get(caller, sessionId, execId);
     return await this.#output.collect(row, budgetBytes ?? this.#parts.settings.outputBudgetBytes);
   }
 
@@ -148,65 +217,50 @@ export class Execs implements ExecService {
     execId: string,
     options: ReadOutputOptions,
   ): Promise<OutputPage> {
-    return await this.#output.read(await this.#find(caller, sessionId, execId), options);
+    await this.#finder.settling(sessionId);
+    return await this.#output.read(await this.#finder.find(caller, sessionId, execId), options);
   }
 
   async *follow(
     caller: Caller,
     sessionId: string,
     execId: string,
-    offset: number,
-    signal?: AbortSignal,
+    options: FollowOptions,
   ): AsyncIterable<JournalPage> {
-    // Somebody who follows from now on shall be known of now.
-    const running = this.#recording(caller, sessionId, execId);
-    const exec = running ?? (await this.#stored(caller, sessionId, execId));
-    yield* this.#output.follow(exec, offset, signal);
+    const settling = this.#finder.settling(sessionId);
+    if (settling !== undefined) await settling;
+    // The follower is registered before anything else is awaited, so that no output is dropped before it.
+    const running = this.#finder.recording(caller, sessionId, execId);
+    const exec = running ?? (await this.#finder.stored(caller, sessionId, execId));
+    yield* this.#output.follow(exec, options);
   }
 
-  async signal(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    signal: number,
-    options?: { readonly tree?: boolean },
-  ): Promise<number> {
-    const recording = this.#running(caller, sessionId, execId);
-    if (recording?.row.status === "queued") {
-      await recording.abandon("killed");
-      return 1;
-    }
-    return await this.#inside(caller, sessionId, async (session) =>
-      (await session.channel()).signal(execId, signal, options),
-    );
+  signal(...args: Parameters<ExecService["signal"]>): Promise<number> {
+    return this.#control.signal(...args);
   }
 
-  async writeStdin(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    bytes: Uint8Array,
-  ): Promise<void> {
-    await this.#inside(caller, sessionId, async () => {
-      await (await this.#input(caller, sessionId, execId)).writeStdin(bytes);
-    });
+  cancel(...args: Parameters<ExecService["cancel"]>): Promise<boolean> {
+    return this.#control.cancel(...args);
   }
 
-  async closeStdin(caller: Caller, sessionId: string, execId: string): Promise<void> {
-    await this.#inside(caller, sessionId, async () => {
-      await (await this.#input(caller, sessionId, execId)).closeStdin();
-    });
+  shells(...args: Parameters<ExecService["shells"]>): Promise<readonly ShellView[]> {
+    return this.#control.shells(...args);
   }
 
-  async resize(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    size: TerminalSize,
-  ): Promise<void> {
-    await this.#inside(caller, sessionId, async (session) =>
-      (await session.channel()).resize(execId, size),
-    );
+  closeShell(...args: Parameters<ExecService["closeShell"]>): Promise<void> {
+    return this.#control.closeShell(...args);
+  }
+
+  writeStdin(...args: Parameters<ExecService["writeStdin"]>): Promise<void> {
+    return this.#control.writeStdin(...args);
+  }
+
+  closeStdin(...args: Parameters<ExecService["closeStdin"]>): Promise<void> {
+    return this.#control.closeStdin(...args);
+  }
+
+  resize(...args: Parameters<ExecService["resize"]>): Promise<void> {
+    return this.#control.resize(...args);
   }
 
   /** The command that the same request started; looked for before any quota is. */
@@ -226,12 +280,17 @@ export class Execs implements ExecService {
     if (overQuota || session.recordings.size >= MAX_QUEUED) throw tooMany(caller);
     const row = this.#newRow(session, options, requestHash);
     const budget = new OutputBudget(options.outputBudgetBytes ?? settings.outputBudgetBytes);
-    const isTerminal = options.command.kind === "process" && options.command.pty !== undefined;
-    const recording = new Recording(row, { budget, isTerminal }, this.#parts);
+    const isTerminal = hasTerminal(options.command);
+    const recording = new Recording(
+      row,
+      { budget, isTerminal, ...this.#watch(session) },
+      this.#parts,
+    );
     // Counted before the first wait, so that no number of requests at once gets past the quota.
     session.recordings.add(recording);
     try {
-      const written = await store.insertExec(row);
+      const request = storedRequest(options);
+      const written = await store.insertExec({ ...row, ...(request !== undefined && { request }) });
       if (written.inserted) return recording;
       session.recordings.delete(recording);
       return written.existing;
@@ -242,22 +301,35 @@ export class Execs implements ExecService {
   }
 
   async #run(session: LiveSession, recording: Recording, options: StartExecOptions): Promise<void> {
+    await this.#inTurn(session, recording, async () => {
+      await this.#perform(await session.channel(), recording, options);
+    });
+  }
+
+  /** Commands of a shell wait for those before them. */
+  async #inTurn(
+    session: LiveSession,
+    recording: Recording,
+    work: () => Promise<void>,
+  ): Promise<void> {
     await this.#settle(session, recording, async () => {
-      const serial = options.command.kind === "shell";
-      const leave = serial ? await session.shellLine.enter(recording.queue.signal) : undefined;
+      const { shell } = recording.row;
+      const leave =
+        shell === undefined
+          ? undefined
+          : await session.shellLines.enter(shell, recording.queue.signal);
       try {
-        const channel = await session.channel();
-        const running = recording.run(
-          channel,
-          options.command,
-          this.#execOptions(recording, options),
-        );
-        if (options.stdin instanceof Uint8Array) void this.#feed(recording, options.stdin);
-        await running;
+        await work();
       } finally {
         leave?.();
       }
     });
+  }
+
+  async #perform(channel: Channel, recording: Recording, options: StartExecOptions): Promise<void> {
+    const running = recording.run(channel, options.command, this.#execOptions(recording, options));
+    if (options.stdin instanceof Uint8Array) void this.#feed(recording, options.stdin);
+    await running;
   }
 
   /** Whatever happens to a command, it ends up done, and its session is left. */
@@ -276,14 +348,16 @@ export class Execs implements ExecService {
       }
     }
     session.recordings.delete(recording);
-    this.#finished.add(recording);
-    const { endReason, cwd } = recording.row;
+    this.#finder.finished.add(recording);
+    this.#late.record(recording.row);
+    const { endReason, cwd, shell } = recording.row;
     try {
-      await session.leave(cwd);
+      // The session's directory is that of its default shell.
+      await session.leave(shell === DEFAULT_SHELL ? cwd : undefined);
     } catch (error) {
       log.error({ err: error, session: session.row.id }, "cannot renew a lease");
     }
-    if (endReason === "sandbox_gone" || endReason === "unknown") await sessions.lookAfter(session);
+    if (isLoss(endReason)) await sessions.lookAfter(session);
   }
 
   /** Everything the command gets as its input; it may end before it has read it all. */
@@ -300,94 +374,61 @@ export class Execs implements ExecService {
     }
   }
 
+  /** How a command of this session is watched by the daemon itself. */
+  #watch(session: LiveSession): Pick<RecordingOptions, "isFrozen" | "deadlineTimes"> {
+    const { deadlineTimes } = this.#parts.settings;
+    return { isFrozen: () => session.row.status !== "running", deadlineTimes };
+  }
+
   #execOptions(recording: Recording, options: StartExecOptions): ExecOptions {
-    const { maxExecTimeoutMs } = this.#parts.settings;
-    const asked = options.timeoutMs ?? 0;
-    const isTerminal = options.command.kind === "process" && options.command.pty !== undefined;
-    const timeoutMs = asked === 0 ? maxExecTimeoutMs : Math.min(asked, maxExecTimeoutMs);
+    const { id, timeoutMs } = recording.row;
     return {
-      execId: recording.row.id,
-      // Somebody sits at a terminal: it lives as long as the session does, unless they say otherwise.
-      ...(!(isTerminal && asked === 0) && { timeoutMs }),
+      execId: id,
+      ...(timeoutMs !== undefined && { timeoutMs }),
       ...(options.cwd !== undefined && { cwd: options.cwd }),
       ...(options.env !== undefined && { env: options.env }),
       ...(options.stdin !== undefined && { stdin: true }),
       ...(options.merge !== undefined && { merge: options.merge }),
       ...(options.idleTimeoutMs !== undefined &&
-        options.idleTimeoutMs > 0 && { idleTimeoutMs: options.idleTimeoutMs }),
+        options.idleTimeoutMs > 0 && {
+          idleTimeoutMs: Math.min(options.idleTimeoutMs, this.#parts.settings.maxExecTimeoutMs),
+        }),
     };
   }
 
   #newRow(session: LiveSession, options: StartExecOptions, requestHash: string): ExecRow {
     const { command, idempotencyKey } = options;
     const now = this.#parts.clock.nowMs();
-    const waits = command.kind === "shell" && !session.shellLine.free;
+    const shell = command.kind === "shell" ? (command.shell ?? DEFAULT_SHELL) : undefined;
+    const waits = shell !== undefined && !session.shellLines.isFree(shell);
     return {
-      id: newExecId(now),
+      id: this.#ids.next(now),
       sessionId: session.row.id,
       owner: session.row.owner,
       status: waits ? "queued" : "running",
       mode: command.kind,
-      command: shownCommand(command),
+      ...(shell !== undefined && { shell }),
+      command: shownCommand(options.asked ?? commandOf(command)),
       startedAtMs: now,
       stdoutBytes: 0,
       stderrBytes: 0,
       droppedBytes: 0,
       shellRestarted: false,
+      background: false,
+      backgroundBytes: 0,
+      ...effectiveTimeout(command, options.timeoutMs, this.#parts.settings.maxExecTimeoutMs),
       ...(idempotencyKey !== undefined && { idempotencyKey, requestHash }),
     };
   }
+}
 
-  async #inside<T>(
-    caller: Caller,
-    sessionId: string,
-    work: (session: LiveSession) => Promise<T>,
-  ): Promise<T> {
-    const session = await this.#parts.sessions.enterLive(caller, sessionId);
-    try {
-      return await work(session);
-    } finally {
-      await session.leave();
-    }
-  }
+/** Whether the sandbox may be dead, given how a command of it ended. */
+function isLoss(reason: ExecRow["endReason"]): boolean {
+  return reason === "sandbox_gone" || reason === "not_started" || reason === "unknown";
+}
 
-  async #input(caller: Caller, sessionId: string, execId: string) {
-    const recording = this.#running(caller, sessionId, execId);
-    if (recording === undefined) {
-      await this.#stored(caller, sessionId, execId);
-      throw new SandboxError("CONFLICT", `the command ${execId} has ended and takes no input`);
-    }
-    return await recording.begun;
-  }
-
-  /** Of a command that runs. */
-  #running(caller: Caller, sessionId: string, execId: string): Recording | undefined {
-    const session = this.#parts.table.get(sessionId);
-    if (session?.row.owner !== caller.owner) return undefined;
-    return [...session.recordings].find(({ row }) => row.id === execId);
-  }
-
-  /** Of a command that runs or has just ended. */
-  #recording(caller: Caller, sessionId: string, execId: string): Recording | undefined {
-    const found = this.#running(caller, sessionId, execId) ?? this.#finished.get(execId);
-    const { row } = found ?? {};
-    return row?.owner === caller.owner && row.sessionId === sessionId ? found : undefined;
-  }
-
-  async #find(caller: Caller, sessionId: string, execId: string): Promise<Recording | ExecRow> {
-    const recording = this.#recording(caller, sessionId, execId);
-    return recording ?? (await this.#stored(caller, sessionId, execId));
-  }
-
-  async #stored(caller: Caller, sessionId: string, execId: string): Promise<ExecRow> {
-    const row = await this.#parts.store.getExec(sessionId, execId);
-    if (row !== undefined && row.owner === caller.owner) return row;
-    await this.#parts.sessions.get(caller, sessionId);
-    throw new SandboxError(
-      "EXEC_NOT_FOUND",
-      `the session ${sessionId} has no command ${execId}; list its commands to see which it has`,
-    );
-  }
+function hasTerminal(command: ExecCommand): boolean {
+  return command.kind === "process" && command.pty !== undefined;
 }
 
 function sameRequest(existing: ExecRow, requestHash: string): ExecRow {

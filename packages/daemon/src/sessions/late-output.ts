@@ -1,11 +1,16 @@
-/** What processes print that a command left in the background, after its end; followed once somebody asks. */
+/** Records what processes print that a command left in the background, after the command's end. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Channel, ExecStream } from "../ports/channel.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { ExecRow } from "../ports/session-store.ts";
-import { writeChunk } from "./recording.ts";
+import { OutputKeeper } from "./output-keeper.ts";
+import { within } from "./within.ts";
+
+/** A burst of one second is recorded at once; of a lasting flood the sandbox keeps only the newest. */
+const MAX_BYTES_PER_SECOND = 1_048_576;
 
 export interface LateOutputParts {
   readonly journal: ExecJournal;
@@ -14,60 +19,139 @@ export interface LateOutputParts {
 }
 
 export class LateOutput {
-  #bytes = 0;
-  #closed = false;
+  /** Settles when nothing is recorded any more. */
+  readonly finished: Promise<void>;
+  readonly #row: ExecRow;
+  readonly #parts: LateOutputParts;
+  readonly #keeper: OutputKeeper;
+  readonly #stopped = new AbortController();
+  readonly #startedMs = performance.now();
+  #state: "open" | "over" | "stopped" = "open";
+  #bytes: number;
+  #readers = 0;
   #stream: ExecStream | undefined;
   #news = Promise.withResolvers<void>();
 
-  constructor(channel: Channel, row: ExecRow, parts: LateOutputParts) {
-    void this.#record(channel, row, parts);
+  constructor(channel: Promise<Channel>, row: ExecRow, parts: LateOutputParts) {
+    this.#row = row;
+    this.#parts = parts;
+    this.#bytes = row.backgroundBytes;
+    this.#keeper = new OutputKeeper(
+      row.id,
+      () => parts.journal.write(row.sessionId, row.id),
+      parts,
+    );
+    this.finished = this.#run(channel);
   }
 
-  /** How much came since it is followed. */
+  /** For how long it has been recorded. */
+  get ageMs(): number {
+    return performance.now() - this.#startedMs;
+  }
+
+  /** How much has come since the command's end, what is dropped included. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  get closed(): boolean {
-    return this.#closed;
+  /** `over` when no process holds the output any more, `stopped` when nobody looks. */
+  get state(): "open" | "over" | "stopped" {
+    return this.#state;
   }
 
-  /** Follows no longer; what came is kept. */
+  /** Records no longer; the processes go on. */
   stop(): void {
+    this.#stopped.abort();
+    this.#keeper.stop();
     this.#stream?.detach();
+  }
+
+  /** Whether somebody waits for more. */
+  get isAttended(): boolean {
+    return this.#readers > 0;
+  }
+
+  /** Resolves when more has come, or nothing will, or the time is up. */
+  async more(news: Promise<void>, timeoutMs?: number, signal?: AbortSignal): Promise<void> {
+    this.#readers += 1;
+    try {
+      await within(news, timeoutMs, signal);
+    } finally {
+      this.#readers -= 1;
+    }
   }
 
   /** Resolves when more has come, or nothing will. */
   async changed(): Promise<void> {
-    if (!this.#closed) await this.#news.promise;
+    if (this.#state === "open") await this.#news.promise;
   }
 
-  async #record(channel: Channel, row: ExecRow, parts: LateOutputParts): Promise<void> {
+  async #run(channel: Promise<Channel>): Promise<void> {
     try {
-      const writer = await parts.journal.write(row.sessionId, row.id);
-      try {
-        const stream = await channel.attach(row.id, { offset: writer.endOffset, until: "closed" });
-        this.#stream = stream;
-        for await (const chunk of stream) {
-          await writeChunk(writer, chunk, parts.clock.nowMs());
-          this.#bytes += chunk.bytes.length;
-          this.#announce();
-        }
-      } finally {
-        await writer.close();
-      }
+      this.#state = (await this.#record(await channel)) ? "over" : "stopped";
     } catch (error) {
       // The sandbox forgets commands in time; then there is nothing more to come.
       const forgotten = error instanceof SandboxError && error.code === "EXEC_NOT_FOUND";
-      if (!forgotten) parts.log.warn({ err: error, exec: row.id }, "cannot follow late output");
+      this.#state = forgotten ? "over" : "stopped";
+      if (!forgotten)
+        this.#parts.log.warn({ err: error, exec: this.#row.id }, "cannot record late output");
     }
-    this.#closed = true;
     this.#announce();
+  }
+
+  /** True when the last process that held the output is gone. */
+  async #record(channel: Channel): Promise<boolean> {
+    const { id, stdoutBytes, stderrBytes } = this.#row;
+    const writer = await this.#keeper.open();
+    try {
+      const stream = await channel.attach(id, { offset: writer.endOffset, until: "closed" });
+      this.#stream = stream;
+      if (this.#stopped.signal.aborted) stream.detach();
+      const pace = new Pace(this.#stopped.signal);
+      for await (const chunk of stream) {
+        await this.#keeper.keep(chunk);
+        this.#bytes = Math.max(0, writer.endOffset - stdoutBytes - stderrBytes);
+        this.#announce();
+        await pace.keep(chunk.bytes.length);
+      }
+      const { reason } = await stream.ended;
+      // A stream that was let go of may know its end and yet not have delivered everything.
+      return !this.#stopped.signal.aborted && reason !== "unknown" && reason !== "sandbox_gone";
+    } finally {
+      // What a stopped recording did not take, the next one gets from the sandbox.
+      await (this.#stopped.signal.aborted ? this.#keeper.release() : this.#keeper.close());
+    }
   }
 
   #announce(): void {
     const news = this.#news;
     this.#news = Promise.withResolvers();
     news.resolve();
+  }
+}
+
+/**
+ * SECURITY: processes in the background count against no quota of commands, so what they print may
+ * keep neither the daemon nor its disk busy (threat 22). Guarded by "a flood" in late-outputs.test.ts.
+ */
+class Pace {
+  readonly #stopped: AbortSignal;
+  #startedMs = performance.now();
+  #bytes = 0;
+
+  constructor(stopped: AbortSignal) {
+    this.#stopped = stopped;
+  }
+
+  async keep(bytes: number): Promise<void> {
+    const elapsedMs = performance.now() - this.#startedMs;
+    if (elapsedMs > 1000) {
+      this.#startedMs += elapsedMs;
+      this.#bytes = 0;
+    }
+    this.#bytes += bytes;
+    if (this.#bytes < MAX_BYTES_PER_SECOND || this.#stopped.aborted) return;
+    const restMs = Math.max(1, 1000 - elapsedMs);
+    await sleep(restMs, undefined, { signal: this.#stopped, ref: false }).catch(() => undefined);
   }
 }

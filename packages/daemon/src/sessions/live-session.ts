@@ -9,6 +9,7 @@ import type { Providers } from "./providers.ts";
 import type { LateOutput } from "./late-output.ts";
 import { isLiving } from "./states.ts";
 import type { Recording } from "./recording.ts";
+import { ShellLines } from "./shell-lines.ts";
 import { WaitingLine } from "./waiting-line.ts";
 
 /** A lease that was written down within this time is not written again for a little more. */
@@ -21,8 +22,7 @@ export interface LiveSessionParts {
 }
 
 export class LiveSession {
-  /** Commands of the shell that remembers run one after the other. */
-  readonly shellLine = new WaitingLine();
+  readonly shellLines = new ShellLines();
   /** Pausing and resuming happen one after the other. */
   readonly lifeLine = new WaitingLine();
   readonly recordings = new Set<Recording>();
@@ -32,8 +32,14 @@ export class LiveSession {
   readonly creation = new AbortController();
   /** Settles when the session is no longer being made; rejects when that failed. */
   readonly made = Promise.withResolvers<void>();
+  /** The image that its sandbox is being made of, which must not be removed meanwhile. */
+  makingDigest: string | undefined;
+  /** Set while nobody knows yet what became of a sandbox that an earlier daemon made; looks now. */
+  adoption: (() => Promise<void>) | undefined;
   /** Set as soon as the end is decided: nobody gets in any more. */
   ending: Promise<void> | undefined;
+  /** The daemon stops, and the sandbox is left to the next one. */
+  isReleased = false;
   #row: SessionRow;
   #visits = 0;
   #leaseWrittenMs = 0;
@@ -71,6 +77,11 @@ export class LiveSession {
 
   get isOver(): boolean {
     return isOver(this.#parts.clock, this.#row, this.inUse);
+  }
+
+  /** Whether it can be entered at this very moment. */
+  get isUsable(): boolean {
+    return this.ending === undefined && this.#row.status === "running" && !this.isOver;
   }
 
   /** Changes the row, in the store first. */
@@ -119,6 +130,7 @@ export class LiveSession {
   }
 
   async closeChannel(): Promise<void> {
+    for (const late of this.lateOutputs.values()) late.stop();
     const channel = this.#channel;
     this.#channel = undefined;
     await channel?.then(
@@ -131,6 +143,7 @@ export class LiveSession {
   async release(): Promise<void> {
     await this.made.promise.catch(() => undefined);
     await this.ending?.catch(() => undefined);
+    this.isReleased = true;
     for (const recording of this.recordings) recording.release();
     await this.closeChannel();
   }

@@ -45,6 +45,7 @@ export class OutputBudget {
       stdout: this.#join("stdout", omitted),
       stderr: this.#join("stderr", omitted),
       truncated: omitted > 0,
+      endOffset: this.#totalBytes,
     };
   }
 

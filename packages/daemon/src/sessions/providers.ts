@@ -1,7 +1,8 @@
 /** The backends of this daemon, each with its images, and which of them is meant. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { Backend } from "../ports/backend.ts";
-import type { ImageStore } from "../ports/image-store.ts";
+import type { Backend, SandboxHandle, SandboxSpec } from "../ports/backend.ts";
+import type { ImageStore, Images } from "../ports/image-store.ts";
+import type { Caller } from "./services.ts";
 
 /** One kind of sandboxes, and what they are made of. */
 export interface Provider {
@@ -13,12 +14,25 @@ export interface Provider {
   readonly workspaceImage: string;
 }
 
+/**
+ * SECURITY: images as a caller may see and change them; only the administrator's are shared (threat
+ * 34). Guarded by image-owners.test.ts and http/routes/image-owners.test.ts.
+ */
+export function imagesFor({ owner, isAdmin, maxImageBytes }: Caller, images: ImageStore): Images {
+  return isAdmin ? images : images.of({ name: owner, maxBytes: maxImageBytes });
+}
+
 export class Providers {
   readonly all: readonly Provider[];
   /** That of sessions that ask for none. */
   readonly default: Provider;
   /** By name: what has to be done before anything is made on a backend. */
   readonly #due = new Map<string, () => Promise<void>>();
+
+  /** By name: sandboxes that this daemon made before it had taken over what was there. */
+  readonly #madeHere = new Map<string, Set<string>>();
+  /** By name: settles when what an earlier daemon left is taken over, or cannot be reached. */
+  readonly #takeOvers = new Map<string, Promise<unknown>>();
 
   constructor(usual: Provider, others: readonly Provider[] = []) {
     this.default = usual;
@@ -53,12 +67,44 @@ export class Providers {
     let trying: Promise<void> | undefined;
     this.#due.set(backend.name, async () => {
       trying ??= work()
-        .then(() => void this.#due.delete(backend.name))
+        .then(() => {
+          this.#due.delete(backend.name);
+          this.#madeHere.delete(backend.name);
+        })
         .finally(() => {
           trying = undefined;
         });
       await trying;
     });
+  }
+
+  /** Makes a sandbox. Nothing else does, so that no new sandbox is taken for what an earlier daemon left. */
+  async create(backend: Backend, spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
+    this.#madeHere.get(backend.name)?.add(spec.id);
+    return await backend.create(spec, signal);
+  }
+
+  wasMadeHere(backend: Backend, id: string): boolean {
+    return this.#madeHere.get(backend.name)?.has(id) === true;
+  }
+
+  /** From now on what is made is remembered; the answer is to be told of the take-over when it begins. */
+  expectTakeOver<T>(backend: Backend): (takeOver: Promise<T>) => Promise<T> {
+    const begun = Promise.withResolvers<unknown>();
+    this.#madeHere.set(backend.name, new Set());
+    this.#takeOvers.set(backend.name, begun.promise);
+    return async (takeOver) => {
+      begun.resolve(takeOver.catch(() => undefined));
+      return await takeOver.finally(() => {
+        if (!this.#due.has(backend.name)) this.#madeHere.delete(backend.name);
+      });
+    };
+  }
+
+  /** Resolves when nothing of an earlier daemon is in the way any more: the disk of a workspace is free then. */
+  async tidied(backend: Backend): Promise<void> {
+    await this.#takeOvers.get(backend.name);
+    await this.ready(backend);
   }
 
   /** That of a session or workspace which exists, perhaps since a configuration that had others. */
@@ -80,7 +126,10 @@ function absentBackend(name: string): Backend {
   return {
     name,
     givesNetwork: false,
+    isolations: ["standard"],
     reachable: () => Promise.resolve(false),
+    ready: () => Promise.resolve(false),
+    storage: () => Promise.resolve([]),
     create: reject,
     adopt: reject,
     open: reject,

@@ -5,6 +5,7 @@ import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { SessionStore } from "../ports/session-store.ts";
 import type { LiveSession } from "./live-session.ts";
+import type { JournalPruner } from "./journal-pruner.ts";
 import type { Pool } from "./pool.ts";
 import { isUnreachable } from "./providers.ts";
 import type { Providers } from "./providers.ts";
@@ -15,6 +16,7 @@ import type { Workspaces } from "./workspaces.ts";
 
 const ENDED_AT_ONCE = 8;
 const REAPER_INTERVAL_MS = 30_000;
+const COLLECT_INTERVAL_MS = 10 * 60_000;
 
 export interface ReaperParts {
   readonly providers: Providers;
@@ -26,6 +28,7 @@ export interface ReaperParts {
   readonly sessions: Sessions;
   readonly workspaces: Workspaces;
   readonly pool: Pool;
+  readonly pruner: JournalPruner;
   readonly settings: SessionSettings;
 }
 
@@ -33,9 +36,11 @@ export class Reaper {
   readonly #parts: ReaperParts;
   #timer: NodeJS.Timeout | undefined;
   #tick: Promise<void> | undefined;
+  #collectedMs: number;
 
   constructor(parts: ReaperParts) {
     this.#parts = parts;
+    this.#collectedMs = parts.clock.monotonicMs();
   }
 
   start(): void {
@@ -65,7 +70,9 @@ export class Reaper {
       );
     await this.#attempt("tidying workspaces", () => workspaces.tidy());
     await this.#attempt("forgetting old sessions", () => this.#forget());
-    pool.refill();
+    await this.#attempt("pruning output", () => this.#parts.pruner.prune());
+    await this.#attempt("collecting images", () => this.#collectImages());
+    await this.#attempt("looking after the pool", () => pool.tend());
   }
 
   /** Ends every session that is over, and tries again those that could not be ended. */
@@ -98,6 +105,16 @@ export class Reaper {
       if (session.backend !== backend || (status !== "running" && status !== "paused")) continue;
       const state = states.get(sandboxId);
       if (state === undefined || state === "dead") await sessions.lookAfter(session);
+    }
+  }
+
+  async #collectImages(): Promise<void> {
+    const { clock, log, providers, sessions } = this.#parts;
+    if (clock.monotonicMs() - this.#collectedMs < COLLECT_INTERVAL_MS) return;
+    this.#collectedMs = clock.monotonicMs();
+    for (const { images } of providers.all) {
+      const { removed, freedBytes } = await images.collectGarbage(sessions.imagesInUse());
+      if (removed > 0) log.info({ removed, freedBytes }, "collected images that nothing needs");
     }
   }
 

@@ -2,7 +2,12 @@ import { afterEach, describe, expect, it } from "vitest";
 import { FakeBackend } from "@sandkasten/testkit";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { ALICE, CoreFixture, SETTINGS } from "./testing/core-fixture.ts";
+import { SandboxError } from "@sandkasten/protocol";
+import type { Backend } from "../ports/backend.ts";
+import { ALICE, CoreFixture, overriding, SETTINGS } from "./testing/core-fixture.ts";
+import type { CoreOptions } from "./testing/core-fixture.ts";
+
+const POOL = [{ image: "host", profile: "restricted", size: 1 }] as const;
 
 let fixture: CoreFixture;
 afterEach(async () => {
@@ -82,5 +87,143 @@ describe("stop()", () => {
       status: "destroyed",
       endReason: "the daemon was stopped",
     });
+  });
+});
+
+describe("while what an earlier daemon left is taken over", () => {
+  /** A backend whose list does not come before it is let through. */
+  function slowList() {
+    const gate = Promise.withResolvers<void>();
+    const wrap = (backend: Backend): Backend =>
+      overriding(backend, {
+        list: async () => {
+          await gate.promise;
+          return await backend.list();
+        },
+      });
+    return { options: { wrap, inBackground: true } satisfies CoreOptions, gate };
+  }
+
+  async function orphan(id: string): Promise<void> {
+    const spec = { id, image: "host", profile: "restricted", env: {} } as const;
+    await new FakeBackend(fixture.machine).create({ ...spec, limits: SETTINGS.defaultLimits });
+  }
+
+  it("a session that is asked for is adopted before its turn, with its commands", async () => {
+    fixture = await CoreFixture.start();
+    const { session } = await fixture.core.sessions.create(ALICE, { key: "user:a:b" });
+    await fixture.run(session.id, "cd /tmp");
+    const command = { kind: "process", argv: ["cat"] } as const;
+    const exec = await fixture.core.execs.start(ALICE, session.id, { command, stdin: "open" });
+    const { options, gate } = slowList();
+    await fixture.restart("keep", options);
+    const { sessions, execs } = fixture.core;
+    expect((await sessions.create(ALICE, { key: "user:a:b" })).session.id).toBe(session.id);
+    expect((await fixture.run(session.id, "pwd")).output).toBe("/tmp\n");
+    const waiting = execs.wait(ALICE, session.id, exec.id);
+    await execs.closeStdin(ALICE, session.id, exec.id);
+    expect(await waiting).toMatchObject({ exitCode: 0 });
+    gate.resolve();
+  });
+
+  it("commands and their output are found although nobody looked at their session yet", async () => {
+    fixture = await CoreFixture.start();
+    const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
+    const command = { kind: "process", argv: ["cat"] } as const;
+    const exec = await fixture.core.execs.start(ALICE, id, { command, stdin: "open" });
+    const { options, gate } = slowList();
+    await fixture.restart("keep", options);
+    const { execs } = fixture.core;
+    const seen: number[] = [];
+    const following = (async () => {
+      for await (const page of execs.follow(ALICE, id, exec.id, { offset: 0 }))
+        seen.push(page.nextOffset);
+    })();
+    await execs.writeStdin(ALICE, id, exec.id, Buffer.from("hello"));
+    await execs.closeStdin(ALICE, id, exec.id);
+    await following;
+    expect(seen.at(-1)).toBe(5);
+    gate.resolve();
+  });
+
+  it("sessions are made at once, within the quota, and never taken for remains", async () => {
+    fixture = await CoreFixture.start();
+    const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
+    await orphan("sbx_orphan");
+    const { options, gate } = slowList();
+    await fixture.restart("keep", { ...options, settings: { pool: POOL } });
+    const { sessions, pool } = fixture.core;
+    const two = { ...ALICE, maxSessions: 2 };
+    const made = await sessions.create(two, { limits: { pids: 32 } });
+    await expect(sessions.create(two, {})).rejects.toMatchObject({ code: "QUOTA_EXCEEDED" });
+    await pool.settled();
+    gate.resolve();
+    await expect.poll(() => [...fixture.machine.sandboxes.keys()]).not.toContain("sbx_orphan");
+    expect(pool.size).toBe(1);
+    expect(fixture.machine.sandboxes.size).toBe(3);
+    expect((await fixture.run(made.session.id, "echo new")).output).toBe("new\n");
+    expect((await fixture.run(id, "echo old")).output).toBe("old\n");
+  });
+
+  it("a session with a workspace waits until nothing else can have its disk", async () => {
+    fixture = await CoreFixture.start();
+    await fixture.core.sessions.create(ALICE, { workspaceId: "notes" });
+    const { options, gate } = slowList();
+    await fixture.stop("keep");
+    fixture.machine.sandboxes.clear();
+    await fixture.crash(options);
+    let isMade = false;
+    const making = fixture.core.sessions.create(ALICE, { workspaceId: "notes" });
+    void making.then(() => (isMade = true));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(isMade).toBe(false);
+    gate.resolve();
+    expect((await making).session.status).toBe("running");
+  });
+
+  it("a session whose sandbox is gone is not shown as running", async () => {
+    fixture = await CoreFixture.start();
+    const { id } = (await fixture.core.sessions.create(ALICE, { key: "user:a:b" })).session;
+    await fixture.stop("keep");
+    fixture.machine.sandboxes.clear();
+    const { options, gate } = slowList();
+    await fixture.crash(options);
+    const listed = fixture.core.sessions.list(ALICE, {});
+    const again = fixture.core.sessions.create(ALICE, { key: "user:a:b" });
+    gate.resolve();
+    expect(["destroying", "crashed"]).toContain((await listed).rows[0]?.status);
+    expect((await again).session.id).not.toBe(id);
+    await expect(fixture.run(id, "true")).rejects.toBeInstanceOf(SandboxError);
+    await expect
+      .poll(async () => (await fixture.core.sessions.get(ALICE, id)).status)
+      .toBe("crashed");
+  });
+
+  it("a stop does not wait for what is left to be looked at", async () => {
+    fixture = await CoreFixture.start();
+    const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
+    const { options, gate } = slowList();
+    await fixture.restart("keep", options);
+    const stopped = fixture.stop("keep");
+    gate.resolve();
+    await stopped;
+    await fixture.crash({});
+    expect((await fixture.run(id, "echo on")).output).toBe("on\n");
+  });
+});
+
+describe("a row that has ended while its sandbox lives", () => {
+  it("stays ended, and the sandbox goes", async () => {
+    fixture = await CoreFixture.start();
+    const { session } = await fixture.core.sessions.create(ALICE, {});
+    await fixture.store.updateSession(session.id, ["running"], { status: "destroying" });
+    await fixture.store.updateSession(session.id, ["destroying"], {
+      status: "destroyed",
+      endedAtMs: fixture.clock.wallMs,
+    });
+    expect(fixture.machine.sandboxes.size).toBe(1);
+    await fixture.crash();
+    expect(fixture.machine.sandboxes.size).toBe(0);
+    expect((await fixture.core.sessions.get(ALICE, session.id)).status).toBe("destroyed");
   });
 });

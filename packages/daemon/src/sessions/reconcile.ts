@@ -1,39 +1,16 @@
-/** Brings memory, store and backends together after a start: living sandboxes are adopted, remains removed. */
-import { SandboxError } from "@sandkasten/protocol";
-import type { Backend, SandboxState } from "../ports/backend.ts";
-import type { Clock } from "../ports/clock.ts";
+/** Brings memory, store and backends together after a start, while requests are served already. */
+import type { Backend } from "../ports/backend.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
-import type { Log } from "../ports/log.ts";
-import type { ExecRow, SessionRow, SessionStore } from "../ports/session-store.ts";
-import type { Execs } from "./execs.ts";
+import type { ExecRow, SessionRow } from "../ports/session-store.ts";
 import { LiveSession } from "./live-session.ts";
 import { isUnreachable } from "./providers.ts";
-import type { Providers } from "./providers.ts";
 import type { SessionTable } from "./session-table.ts";
-import type { EndStatus, Sessions } from "./sessions.ts";
+import { endExec, listed, refuseForeign, TakeOver } from "./take-over.ts";
+import type { Inheritance, Reconciled, TakeOverParts } from "./take-over.ts";
 
-export interface ReconcileParts {
-  readonly providers: Providers;
-  readonly store: SessionStore;
+export interface ReconcileParts extends TakeOverParts {
   readonly journal: ExecJournal;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly table: SessionTable;
-  readonly sessions: Sessions;
-  readonly execs: Execs;
-}
-
-export interface Reconciled {
-  readonly adopted: number;
-  readonly ended: number;
-  readonly orphans: number;
-}
-
-/** A backend with what an earlier daemon left on it. */
-interface Inheritance {
-  readonly backend: Backend;
-  readonly sessions: readonly LiveSession[];
-  readonly execs: readonly ExecRow[];
 }
 
 export class Reconciliation {
@@ -43,23 +20,42 @@ export class Reconciliation {
     this.#parts = parts;
   }
 
-  /** Once, before anything is asked for. */
-  async run(): Promise<Reconciled> {
+  /**
+   * Once, before anything is asked for. Afterwards every living session is known, with its key and its
+   * share of the quota. Resolves with the work that is left, which may go on beside requests.
+   */
+  async prepare(): Promise<() => Promise<Reconciled>> {
     const { store, table, providers } = this.#parts;
+    if (store.isNew)
+      for (const { backend } of providers.all) await this.#refuseLostDatabase(backend);
     const living = (await store.livingSessions()).map((row) => this.#enterTable(row));
     const unfinished = await store.unfinishedExecs();
-    const sum = { adopted: 0, ended: 0, orphans: 0 };
-    for (const { backend } of providers.all) {
+    const takeOvers = providers.all.map(({ backend }) => {
       const sessions = living.filter(({ row }) => row.backend === backend.name);
       const execs = unfinished.filter((exec) => table.get(exec.sessionId)?.backend === backend);
-      const done = await this.#takeOverNowOrLater({ backend, sessions, execs });
-      for (const key of ["adopted", "ended", "orphans"] as const) sum[key] += done[key];
-    }
-    for (const exec of unfinished)
-      if (table.get(exec.sessionId) === undefined) await this.#endExec(exec);
-    await this.#removeOldJournals();
+      return {
+        inheritance: { backend, sessions, execs },
+        begin: providers.expectTakeOver<Reconciled>(backend),
+      };
+    });
     await store.settle();
-    return sum;
+    const ended = unfinished.filter((exec) => table.get(exec.sessionId) === undefined);
+    return async () => {
+      const done = takeOvers.map(({ inheritance, begin }) =>
+        begin(this.#takeOverNowOrLater(inheritance)),
+      );
+      await this.#tidyBooks(ended);
+      return sumOf(await Promise.all(done));
+    };
+  }
+
+  async #refuseLostDatabase(backend: Backend): Promise<void> {
+    try {
+      refuseForeign(this.#parts.store, await listed(backend));
+    } catch (error) {
+      // What is there is looked at again before anything is removed.
+      if (!isUnreachable(error)) throw error;
+    }
   }
 
   #enterTable(row: SessionRow): LiveSession {
@@ -71,110 +67,48 @@ export class Reconciliation {
 
   /**
    * Of an engine that does not answer nothing is known, so nothing of it is ended. Nothing new is made
-   * there either before what is left is taken over: it could not be told from remains.
+   * there either before what is left is taken over.
    */
   async #takeOverNowOrLater(inheritance: Inheritance): Promise<Reconciled> {
-    const { backend, sessions } = inheritance;
     const { log, providers } = this.#parts;
+    const { backend, sessions } = inheritance;
+    const takeOver = new TakeOver(inheritance, this.#parts);
     try {
-      return await this.#takeOver(inheritance);
+      return await takeOver.run();
     } catch (error) {
-      if (!isUnreachable(error)) throw error;
-      const name = backend.name;
-      log.warn(
-        { err: error, backend: name, sessions: sessions.length },
-        "a backend cannot be reached; its sessions wait for it",
-      );
+      const fields = { err: error, backend: backend.name, sessions: sessions.length };
+      if (isUnreachable(error))
+        log.warn(fields, "a backend cannot be reached; its sessions wait for it");
+      else log.error(fields, "cannot take over what an earlier daemon left; its sessions wait");
       providers.holdUntil(backend, async () => {
-        const done = await this.#takeOver(inheritance);
-        log.info({ backend: name, ...done }, "a backend can be reached again");
+        const done = await takeOver.run();
+        log.info({ backend: backend.name, ...done }, "a backend can be reached again");
       });
-      return { adopted: 0, ended: 0, orphans: 0 };
+      return NOTHING;
     }
   }
 
-  async #takeOver({ backend, sessions, execs }: Inheritance): Promise<Reconciled> {
-    const states = new Map((await backend.list()).map(({ id, state }) => [id, state]));
-    this.#refuseForeign(states);
-    let adopted = 0;
-    for (const session of sessions) {
-      const { sandboxId = "" } = session.row;
-      if (await this.#adopt(session, states.get(sandboxId))) adopted++;
-      states.delete(sandboxId);
-    }
-    for (const id of states.keys()) await this.#removeOrphan(backend, id);
-    for (const exec of execs) await this.#continueExec(exec);
-    return { adopted, ended: sessions.length - adopted, orphans: states.size };
-  }
-
-  /**
-   * SECURITY: an empty store beside living sandboxes is more likely a lost database than a reason to
-   * destroy them all (threat 64). Guarded by "refuses to start" in tests/torture/daemon-faults.test.ts.
-   */
-  #refuseForeign(states: ReadonlyMap<string, SandboxState>): void {
-    const living = [...states.values()].filter((state) => state !== "dead");
-    if (!this.#parts.store.isNew || living.length === 0) return;
-    throw new SandboxError(
-      "CONFLICT",
-      `the database is new, yet ${living.length} sandboxes of this daemon live; ` +
-        "restore the database, or remove the sandboxes with `sandkasten sweep --yes`",
-    );
-  }
-
-  /** True when the session lives on. */
-  async #adopt(session: LiveSession, state: SandboxState | undefined): Promise<boolean> {
-    const { row } = session;
-    const alive = state === "running" || state === "paused";
-    if ((row.status === "running" || row.status === "paused") && alive) {
-      if (row.status !== state) await session.save({ status: state });
-      return true;
-    }
-    const [status, reason] = endOf(row);
+  async #tidyBooks(ended: readonly ExecRow[]): Promise<void> {
+    const { store, journal, log } = this.#parts;
     try {
-      await this.#parts.sessions.end(session, status, reason);
+      for (const exec of ended) await endExec(exec, this.#parts);
+      for (const id of await journal.sessions())
+        if ((await store.getSession(id)) === undefined) await journal.remove(id);
     } catch (error) {
-      // It stays in the table as `destroying`, and the reaper tries again.
-      this.#parts.log.error({ err: error, session: row.id }, "cannot clean up a session");
+      log.error({ err: error }, "cannot remove what belongs to no session any more");
     }
-    return false;
-  }
-
-  async #removeOrphan(backend: Backend, id: string): Promise<void> {
-    const { log } = this.#parts;
-    try {
-      await backend.destroy(id);
-      log.info({ sandbox: id }, "removed a sandbox that belongs to no session");
-    } catch (error) {
-      log.error({ err: error, sandbox: id }, "cannot remove a sandbox that belongs to no session");
-    }
-  }
-
-  async #continueExec(row: ExecRow): Promise<void> {
-    const session = this.#parts.table.get(row.sessionId);
-    if (session !== undefined && session.ending === undefined)
-      await this.#parts.execs.adopt(session, row);
-    else await this.#endExec(row);
-  }
-
-  async #endExec(row: ExecRow): Promise<void> {
-    const { store, clock } = this.#parts;
-    await store.updateExec(row.sessionId, row.id, {
-      status: "done",
-      endReason: "sandbox_gone",
-      endedAtMs: clock.nowMs(),
-      durationMs: Math.max(0, clock.nowMs() - row.startedAtMs),
-    });
-  }
-
-  async #removeOldJournals(): Promise<void> {
-    const { store, journal } = this.#parts;
-    for (const id of await journal.sessions())
-      if ((await store.getSession(id)) === undefined) await journal.remove(id);
   }
 }
 
-function endOf({ status }: SessionRow): [EndStatus, string | undefined] {
-  if (status === "creating") return ["failed", "the daemon ended while it was made"];
-  if (status === "destroying") return ["destroyed", undefined];
-  return ["crashed", "its sandbox was gone when the daemon came back"];
+const NOTHING: Reconciled = { adopted: 0, ended: 0, orphans: 0 };
+
+function sumOf(all: readonly Reconciled[]): Reconciled {
+  return all.reduce(
+    (sum, { adopted, ended, orphans }) => ({
+      adopted: sum.adopted + adopted,
+      ended: sum.ended + ended,
+      orphans: sum.orphans + orphans,
+    }),
+    NOTHING,
+  );
 }

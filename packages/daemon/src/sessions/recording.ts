@@ -1,19 +1,21 @@
 /** One command while it runs: its output goes into the journal, its end into the store, and whoever waits is told. */
-import { setImmediate } from "node:timers/promises";
+import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
-import type {
-  Channel,
-  ExecCommand,
-  ExecEnd,
-  ExecOptions,
-  ExecStream,
-  OutputChunk,
-} from "../ports/channel.ts";
+import type { Channel, ExecCommand, ExecEnd, ExecOptions, ExecStream } from "../ports/channel.ts";
+import { ObservedDeadline } from "../observed-deadline.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { ExecJournal, JournalWriter } from "../ports/exec-journal.ts";
+import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { ExecPatch, ExecRow, SessionStore } from "../ports/session-store.ts";
+import { ExecDeadline } from "./exec-deadline.ts";
+import type { DeadlineTimes } from "./exec-deadline.ts";
 import type { OutputBudget } from "./output-budget.ts";
+import { OutputKeeper } from "./output-keeper.ts";
+
+/** How long a silent sandbox is waited for, unless the command's own time is over before. */
+const FROZEN_MS = 600_000;
+const END_GRACE_MS = 10_000;
+const ATTACH_PAUSE_MS = 250;
 
 export interface RecordingParts {
   readonly store: SessionStore;
@@ -26,7 +28,15 @@ export interface RecordingOptions {
   /** Absent when the beginning of the output was not seen. */
   readonly budget?: OutputBudget;
   readonly isTerminal: boolean;
+  /** An earlier daemon may have handed it to the sandbox. */
+  readonly mayHaveRun?: boolean;
+  /** Whether the sandbox is frozen on purpose. */
+  readonly isFrozen?: () => boolean;
+  readonly deadlineTimes?: DeadlineTimes | undefined;
 }
+
+/** How a command ends that the sandbox said nothing about. */
+type SilentEnd = "sandbox_gone" | "not_started" | "unknown" | "killed" | "cancelled";
 
 /** Somebody who reads along; nothing behind `offset` may be dropped. */
 export interface Follower {
@@ -46,31 +56,43 @@ export class Recording {
   readonly #ended = Promise.withResolvers<ExecRow>();
   readonly #begun = Promise.withResolvers<ExecStream>();
   #row: ExecRow;
+  /** The sandbox may know of it. */
+  #mayHaveRun: boolean;
   #stream: ExecStream | undefined;
   #failure: Error | undefined;
-  #writer: JournalWriter | undefined;
-  #lostBytes = 0;
+  readonly #keeper: OutputKeeper;
   /** Settles when the end is in the store. */
   #written: Promise<void> = Promise.resolve();
   #news = Promise.withResolvers<void>();
   #progress = Promise.withResolvers<void>();
   #gone = false;
   #released = false;
+  readonly #options: RecordingOptions;
+  /** Rejects when the sandbox owes the beginning or the end for too long. */
+  readonly #overdue = Promise.withResolvers<never>();
+  #isOverdue = false;
+  #isKeeping = false;
 
   constructor(row: ExecRow, options: RecordingOptions, parts: RecordingParts) {
     this.#row = row;
+    this.#options = options;
+    this.#mayHaveRun = options.mayHaveRun ?? false;
     this.budget = options.budget;
     this.#isTerminal = options.isTerminal;
     this.#parts = parts;
+    this.#keeper = new OutputKeeper(
+      row.id,
+      () => parts.journal.write(row.sessionId, row.id, (offset) => this.#readBy(offset)),
+      parts,
+    );
     this.#ended.promise.catch(() => undefined);
     this.#begun.promise.catch(() => undefined);
+    this.#overdue.promise.catch(() => undefined);
   }
 
   /** As it is now; of a running command with what it has printed so far. */
   get row(): ExecRow {
-    if (this.#row.status !== "running" || this.#writer === undefined) return this.#row;
-    const { stdoutBytes, stderrBytes, droppedBytes } = this.#writer;
-    return { ...this.#row, stdoutBytes, stderrBytes, droppedBytes };
+    return this.#row.status === "running" ? { ...this.#row, ...this.#keeper.counts } : this.#row;
   }
 
   /** Settles with the row when the command has ended. Rejects when the sandbox refused to run it, or the daemon stops. */
@@ -98,32 +120,63 @@ export class Recording {
     await this.#record(async () => {
       if (this.#row.status === "queued") await this.#save({ status: "running" });
       this.queue.signal.throwIfAborted();
-      return await channel.exec(command, options);
-    });
-  }
-
-  /** Goes on with a command that an earlier daemon began. */
-  async resume(channel: Channel): Promise<void> {
-    const writer = await this.#openWriter();
-    const offset = writer.endOffset;
-    await this.#record(async () => {
-      const attach = (stdin: boolean): Promise<ExecStream> =>
-        channel.attach(this.#row.id, { offset, ...(stdin && { stdin: true }) });
+      this.#mayHaveRun = true;
       try {
-        return await attach(true);
+        return await channel.exec(command, options);
       } catch (error) {
-        // It was started without an input to write to.
-        if (error instanceof SandboxError && error.code === "EXEC_NOT_FOUND") throw error;
-        return await attach(false);
+        // The channel rejects only for a command that the sandbox did not take.
+        this.#mayHaveRun = false;
+        throw error;
       }
     });
   }
 
+  /** Goes on with a command that an earlier daemon began. False when the sandbox does not know it. */
+  async resume(channel: Channel): Promise<boolean> {
+    const { endOffset: offset } = await this.#keeper.open();
+    const attach = (stdin: boolean): Promise<ExecStream> =>
+      channel.attach(this.#row.id, { offset, ...(stdin && { stdin: true }) });
+    let isKnown = true;
+    await this.#record(async () => {
+      try {
+        return await this.#whileFrozen(() => attach(true));
+      } catch (error) {
+        isKnown = !isNotFound(error);
+        // It was started without an input to write to.
+        return isKnown ? await attach(false) : undefined;
+      }
+    });
+    return isKnown;
+  }
+
+  /** Tries again while the sandbox is there but silent: a frozen one may thaw, and its command goes on. */
+  async #whileFrozen(attach: () => Promise<ExecStream>): Promise<ExecStream> {
+    const { timeoutMs = FROZEN_MS } = this.#row;
+    let isOver = false;
+    const deadline = new ObservedDeadline(
+      Math.min(FROZEN_MS, timeoutMs + END_GRACE_MS),
+      () => (isOver = true),
+    );
+    try {
+      for (;;) {
+        try {
+          return await attach();
+        } catch (error) {
+          if (!isSilence(error) || isOver || this.#gone || this.#released) throw error;
+        }
+        await sleep(ATTACH_PAUSE_MS);
+      }
+    } finally {
+      deadline.stop();
+    }
+  }
+
   /** Ends it without the sandbox's word, because there is no sandbox any more, or it never ran. */
-  async abandon(reason: "sandbox_gone" | "unknown" | "killed"): Promise<void> {
+  async abandon(reason: SilentEnd): Promise<void> {
     // The sandbox, which alone knows of the end until it is written down, goes now.
     if (this.#row.status === "done") return await this.#written;
     this.#gone = true;
+    this.#keeper.stop();
     this.#progressed();
     this.#stream?.detach();
     if (this.#stream !== undefined) {
@@ -134,7 +187,8 @@ export class Recording {
     }
     this.queue.abort(new SandboxError("CANCELLED", "the command was given up before it began"));
     this.#begun.reject(new SandboxError("CONFLICT", `the command ${this.#row.id} was given up`));
-    await this.#finish(endWithoutWord(this.#row.id, reason));
+    const never = reason === "sandbox_gone" && !this.#mayHaveRun;
+    await this.#finish(endWithoutWord(this.#row.id, never ? "not_started" : reason));
   }
 
   /** It could not even be begun. */
@@ -145,6 +199,7 @@ export class Recording {
   /** The daemon stops: the command goes on, and the next daemon goes on with the recording. */
   release(): void {
     this.#released = true;
+    this.#keeper.stop();
     this.#reject(
       new SandboxError(
         "SANDBOX_UNREACHABLE",
@@ -178,12 +233,24 @@ export class Recording {
     this.#progressed();
   }
 
-  async #record(begin: () => Promise<ExecStream>): Promise<void> {
-    let stream: ExecStream;
+  /** Nothing is recorded when there is no stream. */
+  async #record(begin: () => Promise<ExecStream | undefined>): Promise<void> {
+    let stream: ExecStream | undefined;
+    const deadline = this.#deadline();
     try {
-      stream = await begin();
+      const beginning = begin();
+      void beginning.then(
+        (late) => this.#isOverdue && late?.detach(),
+        () => undefined,
+      );
+      stream = await Promise.race([beginning, this.#overdue.promise]);
     } catch (error) {
+      deadline?.stop();
       await this.#refused(error);
+      return;
+    }
+    if (stream === undefined) {
+      deadline?.stop();
       return;
     }
     this.#stream = stream;
@@ -191,12 +258,16 @@ export class Recording {
     if (this.#gone || this.#released) stream.detach();
     for await (const chunk of stream) {
       this.budget?.add(chunk.stream, chunk.bytes);
-      await this.#write(chunk);
+      deadline?.count(chunk.bytes.length);
+      this.#isKeeping = true;
+      await this.#keeper.keep(chunk);
+      this.#isKeeping = false;
       this.#announce();
     }
+    deadline?.stop();
     const end = await stream.ended;
     if (this.#released) {
-      await this.#writer?.close();
+      await this.#keeper.release();
       return;
     }
     await this.#finish(
@@ -204,26 +275,24 @@ export class Recording {
     );
   }
 
-  async #write(chunk: OutputChunk): Promise<void> {
-    const { bytes } = chunk;
-    if (this.#lostBytes > 0) {
-      this.#lostBytes += bytes.length;
-      return;
-    }
-    try {
-      await writeChunk(await this.#openWriter(), chunk, this.#parts.clock.nowMs());
-    } catch (error) {
-      // The command shall not fail because its output cannot be kept; how much is lost is said.
-      this.#lostBytes = bytes.length;
-      this.#parts.log.error({ err: error, exec: this.#row.id }, "cannot keep a command's output");
-    }
-  }
-
-  async #openWriter(): Promise<JournalWriter> {
-    this.#writer ??= await this.#parts.journal.write(this.#row.sessionId, this.#row.id, (offset) =>
-      this.#readBy(offset),
-    );
-    return this.#writer;
+  /** A terminal without a timeout has no deadline either. */
+  #deadline(): ExecDeadline | undefined {
+    const { timeoutMs, id } = this.#row;
+    if (timeoutMs === undefined) return undefined;
+    const { isFrozen, deadlineTimes } = this.#options;
+    const isHeldUp = (): boolean => this.#isKeeping || isFrozen?.() === true;
+    const giveUp = (): void => {
+      this.#parts.log.warn({ exec: id }, "a sandbox owes the end of a command; it is given up");
+      this.#isOverdue = true;
+      this.#stream?.detach();
+      this.#overdue.reject(
+        new SandboxError(
+          "SANDBOX_UNREACHABLE",
+          `the sandbox did not begin or end the command ${id} in time; it may have run`,
+        ),
+      );
+    };
+    return new ExecDeadline(timeoutMs, isHeldUp, giveUp, deadlineTimes);
   }
 
   /** Resolves when nobody who follows still has to read what lies before the offset. */
@@ -237,17 +306,23 @@ export class Recording {
   }
 
   async #refused(error: unknown): Promise<void> {
-    await this.#writer?.close();
+    await this.#keeper.release();
     if (!this.#released && this.#row.status !== "done") {
       await this.#save({
         status: "done",
-        endReason: this.#gone ? "sandbox_gone" : "unknown",
+        endReason: this.#endReason(),
         endedAtMs: this.#parts.clock.nowMs(),
         durationMs: 0,
+        request: "",
       });
       this.#reject(error);
     }
     this.#announce();
+  }
+
+  #endReason(): SilentEnd {
+    if (!this.#mayHaveRun) return "not_started";
+    return this.#gone ? "sandbox_gone" : "unknown";
   }
 
   #reject(error: unknown): void {
@@ -258,8 +333,8 @@ export class Recording {
   }
 
   async #finish(end: ExecEnd): Promise<void> {
-    const { stdoutBytes, stderrBytes, droppedBytes } = this.#writer ?? NOTHING_WRITTEN;
-    await this.#writer?.close();
+    const { stdoutBytes, stderrBytes, droppedBytes } = this.#keeper.counts;
+    await this.#keeper.close();
     const patch: ExecPatch = {
       status: "done",
       endReason: end.reason,
@@ -267,13 +342,15 @@ export class Recording {
       durationMs: end.durationMs,
       stdoutBytes: Math.max(stdoutBytes, end.stdoutBytes),
       stderrBytes: Math.max(stderrBytes, end.stderrBytes),
-      droppedBytes: droppedBytes + end.droppedBytes + this.#lostBytes,
+      droppedBytes: droppedBytes + end.droppedBytes,
       shellRestarted: end.shellRestarted,
+      request: "",
+      background: end.outputOpen,
       ...(end.exitCode !== undefined && { exitCode: end.exitCode }),
       ...(end.signal !== undefined && { signal: end.signal }),
       ...(end.cwd !== undefined && { cwd: end.cwd }),
     };
-    this.#row = { ...this.#row, ...patch };
+    this.#change(patch);
     this.#ended.resolve(this.#row);
     this.#announce();
     // Whoever waits is answered first: a daemon that is killed before this is written down learns of
@@ -283,8 +360,14 @@ export class Recording {
   }
 
   async #save(patch: ExecPatch): Promise<void> {
-    this.#row = { ...this.#row, ...patch };
+    this.#change(patch);
     await this.#store(patch);
+  }
+
+  /** What was asked for is the store's to keep: it may be long. */
+  #change(patch: ExecPatch): void {
+    const { request: _, ...row } = { ...this.#row, ...patch };
+    this.#row = row;
   }
 
   async #store(patch: ExecPatch): Promise<void> {
@@ -312,19 +395,17 @@ export class Recording {
   }
 }
 
-/** Where the sandbox kept only the newest, the journal has a gap. */
-export async function writeChunk(
-  writer: JournalWriter,
-  { stream, offset, bytes }: OutputChunk,
-  nowMs: number,
-): Promise<void> {
-  if (offset > writer.endOffset) await writer.skip(offset - writer.endOffset);
-  await writer.append(stream, bytes, nowMs);
+/** Whether something is there that does not answer, rather than nothing. */
+function isSilence(error: unknown): boolean {
+  return error instanceof SandboxError && error.details?.["reason"] === "unresponsive";
 }
 
-const NOTHING_WRITTEN = { stdoutBytes: 0, stderrBytes: 0, droppedBytes: 0 };
+/** Whether the sandbox does not know the command. */
+function isNotFound(error: unknown): boolean {
+  return error instanceof SandboxError && error.code === "EXEC_NOT_FOUND";
+}
 
-function endWithoutWord(execId: string, reason: "sandbox_gone" | "unknown" | "killed"): ExecEnd {
+function endWithoutWord(execId: string, reason: SilentEnd): ExecEnd {
   return {
     execId,
     reason,
@@ -333,5 +414,6 @@ function endWithoutWord(execId: string, reason: "sandbox_gone" | "unknown" | "ki
     stderrBytes: 0,
     droppedBytes: 0,
     shellRestarted: false,
+    outputOpen: false,
   };
 }

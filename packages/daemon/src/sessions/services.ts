@@ -1,23 +1,35 @@
 /** What the core offers to whoever serves it: every use of a session, in the core's own terms. */
-import type { SessionStatus, ShownStatus } from "@sandkasten/protocol";
+import type { OutputStream, SessionStatus, ShownStatus } from "@sandkasten/protocol";
 import type {
   IsolationReport,
   SandboxLimits,
   SandboxProfile,
   SandboxStats,
+  StorageUse,
+  SandboxIsolation,
 } from "../ports/backend.ts";
-import type { Channel, ExecCommand, TerminalSize } from "../ports/channel.ts";
+import type { Channel, ExecCommand, ShellInfo, TerminalSize } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
-import type { ImageStore } from "../ports/image-store.ts";
-import type { ExecRow, Page, SessionRow, WorkspaceRow } from "../ports/session-store.ts";
+import type { Images, ImageUsage } from "../ports/image-store.ts";
+import type {
+  ExecRow,
+  Page,
+  SessionRow,
+  WorkspaceMount,
+  WorkspaceRow,
+} from "../ports/session-store.ts";
 
 /** Who asks. Sessions of one caller do not exist for another. */
 export interface Caller {
   /** Name of the API key. */
   readonly owner: string;
+  /** The images that it imports and pulls are shared with all, and it alone removes those. */
+  readonly isAdmin: boolean;
   readonly maxSessions: number;
   readonly maxRunningExecs: number;
   readonly maxWorkspaces: number;
+  /** Disk space for the images of this caller; an administrator's are not counted. */
+  readonly maxImageBytes: number;
 }
 
 export interface CreateSessionOptions {
@@ -27,11 +39,14 @@ export interface CreateSessionOptions {
   /** 0 for the default. */
   readonly ttlMs?: number;
   readonly workspaceId?: string;
+  /** Beside the one at /workspace. */
+  readonly workspaces?: readonly WorkspaceMount[];
   readonly key?: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly limits?: Partial<SandboxLimits>;
   readonly network?: boolean;
   readonly profile?: SandboxProfile;
+  readonly isolation?: SandboxIsolation;
   readonly metadata?: Readonly<Record<string, string>>;
   readonly idempotencyKey?: string;
 }
@@ -81,18 +96,18 @@ export interface SessionService {
   isolation(caller: Caller, id: string): Promise<IsolationReport>;
   /** For file calls and ports. */
   enter(caller: Caller, id: string): Promise<Visit>;
-  /** Digests of the images that living sandboxes and the pool use. */
-  imagesInUse(): Promise<ReadonlySet<string>>;
 }
 
 export interface StartExecOptions {
   readonly command: ExecCommand;
+  /** The command as its caller asked for it, where `command` is another form of it. */
+  readonly asked?: string | readonly string[];
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
   /** All of the input, or `open` for `writeStdin`. */
   readonly stdin?: Uint8Array | "open";
   readonly merge?: boolean;
-  /** 0 or absent for the longest allowed, to which more is clamped. */
+  /** 0 or absent for the longest allowed, to which more is clamped; the row says what is in effect. */
   readonly timeoutMs?: number;
   readonly idleTimeoutMs?: number;
   /** How much of the output `wait` shall be able to answer from memory. */
@@ -106,6 +121,22 @@ export interface CollectedOutput {
   readonly stdout: Uint8Array;
   readonly stderr: Uint8Array;
   readonly truncated: boolean;
+  /** Where to go on reading. */
+  readonly endOffset: number;
+}
+
+/** What to wait for in a command's output. */
+export interface OutputCondition {
+  /** A regular expression in the syntax of RE2. */
+  readonly pattern: string;
+  readonly stream?: OutputStream;
+}
+
+export interface PatternMatch {
+  readonly stream: OutputStream;
+  readonly text: string;
+  readonly groups: readonly (string | null)[];
+  readonly line: string;
 }
 
 export interface ReadOutputOptions {
@@ -113,6 +144,17 @@ export interface ReadOutputOptions {
   readonly maxBytes: number;
   /** How long to wait when there is no output yet. */
   readonly waitMs?: number;
+  /** Only what was written to this stream. */
+  readonly stream?: OutputStream;
+  readonly signal?: AbortSignal;
+}
+
+export interface FollowOptions {
+  readonly offset: number;
+  /** `closed` also follows processes that the command left in the background; `done` when absent. */
+  readonly until?: "done" | "closed";
+  /** Only what was written to this stream. */
+  readonly stream?: OutputStream;
   readonly signal?: AbortSignal;
 }
 
@@ -120,8 +162,15 @@ export interface OutputPage {
   readonly page: JournalPage;
   /** As it was before the page was read. */
   readonly exec: ExecRow;
-  /** It has ended, and this is the last of its output. */
+  /** It has ended, and this is the last of its own output; what it left in the background may print more. */
   readonly done: boolean;
+  /** Nothing more can come. */
+  readonly closed: boolean;
+}
+
+export interface ShellView extends ShellInfo {
+  /** Commands that wait for it. */
+  readonly queued: number;
 }
 
 export interface ExecService {
@@ -142,6 +191,19 @@ export interface ExecService {
     timeoutMs?: number,
     signal?: AbortSignal,
   ): Promise<ExecRow>;
+  /** Throws INVALID_REQUEST for a pattern that `waitFor` does not take. */
+  checkPattern(pattern: string): void;
+  /**
+   * Resolves with the first match of a pattern in its output, or its background's; with undefined when
+   * no more output can come or the time is up.
+   */
+  waitFor(
+    caller: Caller,
+    sessionId: string,
+    execId: string,
+    condition: OutputCondition,
+    options: { readonly timeoutMs?: number; readonly signal: AbortSignal },
+  ): Promise<PatternMatch | undefined>;
   /** Head and tail of its output within a budget; after the end of the sandbox, too. */
   collect(
     caller: Caller,
@@ -164,8 +226,7 @@ export interface ExecService {
     caller: Caller,
     sessionId: string,
     execId: string,
-    offset: number,
-    signal?: AbortSignal,
+    options: FollowOptions,
   ): AsyncIterable<JournalPage>;
   signal(
     caller: Caller,
@@ -174,6 +235,15 @@ export interface ExecService {
     signal: number,
     options?: { readonly tree?: boolean },
   ): Promise<number>;
+  /**
+   * Ends a command as a timeout does; its end has the reason `cancelled`. Resolves at once, to false
+   * when it has ended already.
+   */
+  cancel(caller: Caller, sessionId: string, execId: string): Promise<boolean>;
+  /** The session's shells, in the order in which they were created. */
+  shells(caller: Caller, sessionId: string): Promise<readonly ShellView[]>;
+  /** Ends a shell, and cancels the commands that run or wait in it. SHELL_NOT_FOUND when there is none of this name. */
+  closeShell(caller: Caller, sessionId: string, name: string): Promise<void>;
   writeStdin(caller: Caller, sessionId: string, execId: string, bytes: Uint8Array): Promise<void>;
   closeStdin(caller: Caller, sessionId: string, execId: string): Promise<void>;
   resize(caller: Caller, sessionId: string, execId: string, size: TerminalSize): Promise<void>;
@@ -199,15 +269,28 @@ export interface ServiceCounts {
   readonly sessions: Readonly<Record<SessionStatus, number>>;
   readonly runningExecs: number;
   readonly pooled: number;
+  /** What output takes of the disk, and how many ended sessions lost theirs to make room. */
+  readonly journal: { readonly bytes: number; readonly prunedSessions: number };
+  /** By backend, where the daemon keeps the images. */
+  readonly images: ReadonlyMap<string, ImageUsage>;
+  /** Creates that wait for their turn. */
+  readonly waitingCreates: number;
 }
 
 export interface Services {
   readonly sessions: SessionService;
   readonly execs: ExecService;
   readonly workspaces: WorkspaceService;
-  /** The images of a backend, by its name, or of the usual one. INVALID_REQUEST when there is none of that name. */
-  imagesOf(backend?: string): ImageStore;
-  /** Whether the usual backend answers. */
-  reachable(): Promise<boolean>;
+  /** The images of a backend, by its name, or of the usual one, as the caller sees them. INVALID_REQUEST when there is none of that name. */
+  imagesOf(caller: Caller, backend?: string): Images;
+  /** Removes the images of a backend that nothing needs any more. PERMISSION_DENIED for all but an administrator. */
+  collectImages(
+    caller: Caller,
+    backend?: string,
+  ): Promise<{ readonly removed: number; readonly freedBytes: number }>;
+  /** Whether the usual backend answers, and can make sandboxes now. */
+  ready(): Promise<"ready" | "unreachable" | "busy">;
   counts(): ServiceCounts;
+  /** What takes up the daemon's disk, beside sandboxes and workspaces. */
+  storage(): Promise<readonly StorageUse[]>;
 }

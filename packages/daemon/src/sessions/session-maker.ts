@@ -1,13 +1,15 @@
 /** Makes what a session is: its row, and its sandbox, from the pool or anew. */
-import type { SandboxHandle, SandboxSpec } from "../ports/backend.ts";
+import type { MountedWorkspace, SandboxHandle, SandboxSpec } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { SessionRow } from "../ports/session-store.ts";
+import type { CreateQueue } from "./create-queue.ts";
 import type { Disks } from "./disks.ts";
 import { newSandboxId, newSessionId } from "./ids.ts";
 import { newLease } from "./lease.ts";
 import { sandboxOf } from "./live-session.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { Pool, Pooled } from "./pool.ts";
+import { imagesFor } from "./providers.ts";
 import type { Provider, Providers } from "./providers.ts";
 import type { Caller, CreateSessionOptions } from "./services.ts";
 import type { SessionPlan } from "./session-plan.ts";
@@ -17,6 +19,7 @@ export interface SessionMakerParts {
   readonly providers: Providers;
   readonly clock: Clock;
   readonly pool: Pool;
+  readonly queue: CreateQueue;
   readonly disks: Disks;
   readonly settings: SessionSettings;
 }
@@ -48,8 +51,10 @@ export class SessionMaker {
       sandboxId: newSandboxId(),
       profile: plan.profile,
       network: plan.network,
+      isolation: plan.isolation,
       limits: plan.limits,
       metadata: options.metadata ?? {},
+      workspaces: plan.workspaces,
       acquireSource: "cold",
       cwd: "/workspace",
       ttlMs: plan.ttlMs,
@@ -71,25 +76,57 @@ export class SessionMaker {
   ): Promise<SandboxHandle> {
     const { pool, providers } = this.#parts;
     const pooled =
-      plan.fromPool && provider === providers.default
-        ? await pool.take(plan.image, plan.profile)
+      plan.fromPool && plan.imageDigest !== undefined && provider === providers.default
+        ? await pool.take(plan.imageDigest, plan.profile)
         : undefined;
     if (pooled !== undefined) return await this.#claim(session, pooled);
     const { backend, images } = provider;
+    const { signal } = session.creation;
+    session.makingDigest = plan.imageDigest;
+    const { digest } = await imagesFor(caller, images).ensure(plan.image, { signal });
+    session.makingDigest = digest;
     const spec: SandboxSpec = {
       id: sandboxOf(session),
       image: plan.image,
+      imageDigest: digest,
       limits: plan.limits,
       profile: plan.profile,
       env: plan.env,
       network: plan.network,
+      isolation: plan.isolation,
     };
     const { workspaceId } = session.row;
-    const { signal } = session.creation;
-    await images.ensure(plan.image, { signal });
-    if (workspaceId === undefined) return await backend.create(spec, signal);
+    const create = (complete: SandboxSpec): Promise<SandboxHandle> =>
+      this.#parts.queue.run(
+        caller.owner,
+        () => providers.create(backend, complete, signal),
+        signal,
+      );
+    if (workspaceId === undefined && plan.workspaces.length === 0) return await create(spec);
+    await providers.tidied(backend);
+    const withOthers = (complete: SandboxSpec): Promise<SandboxHandle> =>
+      this.#withDisks(caller, backend.name, plan.workspaces, (workspaces) =>
+        create({ ...complete, workspaces }),
+      );
+    if (workspaceId === undefined) return await withOthers(spec);
     return await this.#parts.disks.withDisk(caller, workspaceId, backend.name, (workspace) =>
-      backend.create({ ...spec, workspace }, signal),
+      withOthers({ ...spec, workspace }),
+    );
+  }
+
+  /** The disks of further workspaces, all held while the sandbox that gets them is made. */
+  async #withDisks<T>(
+    caller: Caller,
+    backend: string,
+    [first, ...others]: SessionPlan["workspaces"],
+    work: (disks: readonly MountedWorkspace[]) => Promise<T>,
+  ): Promise<T> {
+    if (first === undefined) return await work([]);
+    const { id, path, readOnly } = first;
+    return await this.#parts.disks.withDisk(caller, id, backend, (disk) =>
+      this.#withDisks(caller, backend, others, (disks) =>
+        work([{ ...disk, path, readOnly }, ...disks]),
+      ),
     );
   }
 

@@ -1,25 +1,38 @@
 /** Turns what a caller asks for into what will be made, or says why it cannot be. */
 import { createHash } from "node:crypto";
 import { SandboxError } from "@sandkasten/protocol";
-import type { SandboxLimits, SandboxNetwork, SandboxProfile } from "../ports/backend.ts";
+import type {
+  SandboxLimits,
+  SandboxNetwork,
+  SandboxProfile,
+  SandboxIsolation,
+  Backend,
+} from "../ports/backend.ts";
+import type { WorkspaceMount } from "../ports/session-store.ts";
+import { imagesFor } from "./providers.ts";
 import type { Provider } from "./providers.ts";
-import type { CreateSessionOptions } from "./services.ts";
+import type { Caller, CreateSessionOptions } from "./services.ts";
 import type { SessionSettings } from "./settings.ts";
 
 export interface SessionPlan {
   readonly requestedImage: string;
   readonly image: string;
+  /** Of what the image stands for now; absent when it has yet to be fetched. */
+  readonly imageDigest: string | undefined;
   readonly profile: SandboxProfile;
   readonly network: SandboxNetwork;
+  readonly isolation: SandboxIsolation;
   readonly limits: SandboxLimits;
   readonly ttlMs: number;
   readonly env: Readonly<Record<string, string>>;
+  readonly workspaces: readonly WorkspaceMount[];
   /** Nothing about it is special, so that one made in advance will do. */
   readonly fromPool: boolean;
   readonly requestHash: string;
 }
 
 export async function planSession(
+  caller: Caller,
   options: CreateSessionOptions,
   settings: SessionSettings,
   { backend, images, defaultImage }: Provider,
@@ -38,26 +51,46 @@ export async function planSession(
       "PERMISSION_DENIED",
       "the profile `root` is not allowed here; leave `profile` out",
     );
+  const isolation = planIsolation(options.isolation, backend);
   const limits = planLimits(options.limits ?? {}, settings);
   const requestedImage = options.image ?? defaultImage;
-  const { reference } = await images.resolve(requestedImage);
+  const { reference, digest } = await imagesFor(caller, images).resolve(requestedImage);
   const env = options.env ?? {};
   return {
     requestedImage,
     image: reference,
+    imageDigest: digest,
     profile,
     network,
+    isolation,
     limits,
     ttlMs:
       options.ttlMs === undefined || options.ttlMs === 0 ? settings.defaultTtlMs : options.ttlMs,
     env,
+    workspaces: options.workspaces ?? [],
     fromPool:
       network === "none" &&
+      isolation === backend.isolations[0] &&
       Object.keys(env).length === 0 &&
       options.workspaceId === undefined &&
+      (options.workspaces ?? []).length === 0 &&
       Object.keys(options.limits ?? {}).length === 0,
     requestHash: hashOf({ ...options, idempotencyKey: undefined }),
   };
+}
+
+/** Where there is only strong isolation, whoever asks for less gets more. */
+function planIsolation(
+  asked: SandboxIsolation | undefined,
+  { isolations }: Backend,
+): SandboxIsolation {
+  const [usual] = isolations;
+  if (asked === undefined || (asked === "standard" && usual === "strong")) return usual;
+  if (isolations.includes(asked)) return asked;
+  throw new SandboxError(
+    "PERMISSION_DENIED",
+    "strong isolation is not available here; leave `isolation` out, or ask the administrator for gVisor (see `sandkasten doctor`)",
+  );
 }
 
 function planLimits(asked: Partial<SandboxLimits>, settings: SessionSettings): SandboxLimits {

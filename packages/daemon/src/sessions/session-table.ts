@@ -30,6 +30,13 @@ export class SessionTable {
     return count;
   }
 
+  /** Also those whose end has begun. */
+  livingOf(owner: string): number {
+    let count = 0;
+    for (const { row } of this.#byId.values()) if (row.owner === owner) count++;
+    return count;
+  }
+
   runningExecsOf(owner: string): number {
     let count = 0;
     for (const session of this.#byId.values())

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Backend, SandboxSpec } from "../ports/backend.ts";
 import { ALICE, BOB, CoreFixture, overriding, SETTINGS } from "./testing/core-fixture.ts";
 import type { CoreOptions } from "./testing/core-fixture.ts";
@@ -11,6 +11,12 @@ afterEach(async () => {
 async function start(options?: CoreOptions): Promise<CoreFixture> {
   fixture = await CoreFixture.start(options);
   return fixture;
+}
+
+/** Begins after so many turns of other promises. */
+async function after<T>(steps: number, work: () => Promise<T>): Promise<T> {
+  for (let step = 0; step < steps; step++) await Promise.resolve();
+  return await work();
 }
 
 const code = (expected: string) => expect.objectContaining({ code: expected });
@@ -108,6 +114,7 @@ describe("create()", () => {
     const refusals = [
       [{ image: "nowhere" }, "INVALID_IMAGE"],
       [{ network: true }, "PERMISSION_DENIED"],
+      [{ isolation: "strong" }, "PERMISSION_DENIED"],
       [{ profile: "root" }, "PERMISSION_DENIED"],
       [{ limits: { memoryBytes: 2 ** 40 } }, "INVALID_REQUEST"],
     ] as const;
@@ -115,6 +122,34 @@ describe("create()", () => {
       await expect(core.sessions.create(ALICE, options)).rejects.toThrow(code(expected));
     expect(machine.sandboxes.size).toBe(0);
     expect((await core.sessions.list(ALICE, {})).rows).toEqual([]);
+  });
+
+  it("gives strong isolation where it is asked for or usual, and none less to the pool", async () => {
+    const specs: SandboxSpec[] = [];
+    const giving =
+      (isolations: Backend["isolations"]) =>
+      (backend: Backend): Backend =>
+        overriding(backend, {
+          isolations,
+          create: (spec, signal) => {
+            specs.push(spec);
+            return backend.create(spec, signal);
+          },
+        });
+    const pool = [{ image: "host", profile: "restricted" as const, size: 1 }];
+    const both = await start({ wrap: giving(["standard", "strong"]), settings: { pool } });
+    await both.core.pool.settled();
+    const { session } = await both.core.sessions.create(ALICE, { isolation: "strong" });
+    expect(session).toMatchObject({ isolation: "strong", acquireSource: "cold" });
+    expect(specs.find(({ id }) => id === session.sandboxId)?.isolation).toBe("strong");
+    const { session: other } = await both.core.sessions.create(ALICE, { isolation: "standard" });
+    expect(other).toMatchObject({ isolation: "standard", acquireSource: "pool" });
+
+    const strong = await start({ wrap: giving(["strong"]) });
+    for (const isolation of ["standard", "strong", undefined] as const)
+      expect(
+        await strong.core.sessions.create(ALICE, isolation === undefined ? {} : { isolation }),
+      ).toMatchObject({ session: { isolation: "strong" } });
   });
 
   it("gives a network to those who ask where there is one, and to nobody from the pool", async () => {
@@ -197,7 +232,7 @@ describe("a session of another owner", () => {
       () => execs.wait(BOB, id, exec),
       () => execs.collect(BOB, id, exec),
       () => execs.read(BOB, id, exec, { offset: 0, maxBytes: 1 }),
-      () => execs.follow(BOB, id, exec, 0)[Symbol.asyncIterator]().next(),
+      () => execs.follow(BOB, id, exec, { offset: 0 })[Symbol.asyncIterator]().next(),
       () => execs.signal(BOB, id, exec, 9),
       () => execs.writeStdin(BOB, id, exec, Buffer.from("x")),
       () => execs.resize(BOB, id, exec, { rows: 1, cols: 1 }),
@@ -262,6 +297,21 @@ describe("the lease", () => {
 });
 
 describe("the reaper", () => {
+  it("collects images every ten minutes, and keeps those of sandboxes", async () => {
+    const { core, clock, images } = await start();
+    await core.sessions.create(ALICE, { image: "python:3", ttlMs: 600_000 });
+    await core.reaper.tick();
+    expect(images.collections).toEqual([]);
+    clock.pass(599_000);
+    await core.reaper.tick();
+    expect(images.collections).toEqual([]);
+    clock.pass(1000);
+    await core.sessions.create(ALICE, {});
+    await core.reaper.tick();
+    await core.reaper.tick();
+    expect(images.collections).toEqual([new Set(["fake:host"])]);
+  });
+
   it("destroys expired sessions and calls them expired", async () => {
     const { core, clock, machine } = await start();
     const { id } = (await core.sessions.create(ALICE, {})).session;
@@ -309,22 +359,56 @@ describe("the reaper", () => {
 
   it("lets a command complete or expires the session, never half of each", async () => {
     const { core, clock } = await start();
-    const outcomes = new Set<string>();
+    const outcomes = { ran: 0, refused: 0 };
+    // The lease ends, and the reaper comes, at every step of a command's beginning.
     for (let trial = 0; trial < 200; trial++) {
       const { id } = (await core.sessions.create(ALICE, {})).session;
-      clock.pass(60_000 - 1 + (trial % 2));
-      const [ran] = await Promise.allSettled([fixture.run(id, "echo whole"), core.reaper.tick()]);
+      clock.pass(59_999);
+      const [commandSteps, reaperSteps] = [trial % 8, Math.floor(trial / 8)];
+      const running = after(commandSteps, () => fixture.run(id, "echo whole"));
+      const reaping = after(reaperSteps, async () => {
+        clock.pass(2);
+        await core.reaper.tick();
+      });
+      const [ran] = await Promise.allSettled([running, reaping]);
       const { status } = await core.sessions.get(ALICE, id);
       if (ran.status === "fulfilled") {
-        expect(ran.value).toMatchObject({ exitCode: 0, output: "whole\n" });
-        outcomes.add(`ran, ${status}`);
+        expect({ ...ran.value, session: status }).toMatchObject({
+          exitCode: 0,
+          endReason: "exited",
+          output: "whole\n",
+          session: "running",
+        });
+        outcomes.ran++;
       } else {
-        expect(ran.reason).toMatchObject({ code: "SESSION_EXPIRED" });
-        outcomes.add(`refused, ${status}`);
+        expect({ code: ran.reason.code, status }).toEqual({
+          code: "SESSION_EXPIRED",
+          status: "expired",
+        });
+        expect(fixture.machine.sandboxes.size).toBe(0);
+        outcomes.refused++;
       }
       await core.sessions.destroy(ALICE, id);
     }
-    expect([...outcomes].toSorted()).toEqual(["ran, running", "refused, expired"]);
+    expect(outcomes.ran).toBeGreaterThan(10);
+    expect(outcomes.refused).toBeGreaterThan(10);
+  });
+
+  it("comes by itself, every half a minute", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+    try {
+      const { core, clock } = await start();
+      const { id } = (await core.sessions.create(ALICE, {})).session;
+      clock.pass(60_001);
+      vi.advanceTimersByTime(29_999);
+      await new Promise(setImmediate);
+      expect(fixture.machine.sandboxes.size).toBe(1);
+      vi.advanceTimersByTime(1);
+      await expect.poll(() => fixture.machine.sandboxes.size).toBe(0);
+      expect((await core.sessions.get(ALICE, id)).status).toBe("expired");
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it("tries again to destroy what could not be destroyed", async () => {
@@ -399,7 +483,7 @@ describe("destroy()", () => {
     expect((await core.sessions.get(ALICE, row?.id ?? "")).status).toBe("destroyed");
   });
 
-  it("fails commands that run or wait as gone with the sandbox", async () => {
+  it("ends commands that run as gone with the sandbox, and those that wait as not started", async () => {
     const { core } = await start();
     const { id } = (await core.sessions.create(ALICE, {})).session;
     const command = { kind: "shell", text: "sleep 100" } as const;
@@ -407,11 +491,9 @@ describe("destroy()", () => {
     const waiting = await core.execs.start(ALICE, id, { command });
     expect([running.status, waiting.status]).toEqual(["running", "queued"]);
     await core.sessions.destroy(ALICE, id);
-    for (const { id: exec } of [running, waiting])
-      expect(await core.execs.wait(ALICE, id, exec)).toMatchObject({
-        status: "done",
-        endReason: "sandbox_gone",
-      });
+    const endOf = async (exec: string) => await core.execs.wait(ALICE, id, exec);
+    expect(await endOf(running.id)).toMatchObject({ status: "done", endReason: "sandbox_gone" });
+    expect(await endOf(waiting.id)).toMatchObject({ status: "done", endReason: "not_started" });
   });
 });
 
@@ -482,6 +564,65 @@ describe("the pool", () => {
     images.digests.set("host", "fake:newer");
     const { session: cold } = await core.sessions.create(ALICE, {});
     expect(cold.acquireSource).toBe("cold");
+  });
+
+  it("replaces what is of an image that has changed, and counts it no more", async () => {
+    const { core, machine, images } = await start({ settings });
+    await core.pool.settled();
+    const old = new Set(machine.sandboxes.keys());
+    images.move("host", "fake:newer");
+    await core.pool.settled();
+    expect(core.counts().pooled).toBe(2);
+    expect([...machine.sandboxes.keys()].filter((id) => old.has(id))).toEqual([]);
+    const { session } = await core.sessions.create(ALICE, {});
+    expect(session).toMatchObject({ acquireSource: "pool", imageDigest: "fake:newer" });
+  });
+
+  it("makes nothing of what takes an image's place, and fills when the image arrives", async () => {
+    const pool = [{ image: "python", profile: "restricted" as const, size: 2 }];
+    const { core, machine, images } = await start({ settings: { pool } });
+    images.substitutes.set("python", "host");
+    core.pool.refill();
+    await core.pool.settled();
+    expect(machine.sandboxes.size).toBe(0);
+    const { session: cold } = await core.sessions.create(ALICE, { image: "python" });
+    expect(cold).toMatchObject({ image: "host", acquireSource: "cold" });
+
+    machine.images.add("python");
+    images.move("python", "fake:arrived");
+    await core.pool.settled();
+    expect(core.counts().pooled).toBe(2);
+    const { session } = await core.sessions.create(ALICE, { image: "python" });
+    expect(session).toMatchObject({ image: "python", acquireSource: "pool" });
+
+    machine.images.delete("python");
+    core.pool.refill();
+    await core.pool.settled();
+    expect(core.counts().pooled).toBe(0);
+  });
+
+  it("notices a change that comes while it is being filled", async () => {
+    const { core, images, machine } = await start({ settings });
+    images.move("host", "fake:second");
+    core.pool.refill();
+    images.move("host", "fake:third");
+    await core.pool.settled();
+    expect(
+      new Set([...machine.sandboxes.values()].map(({ handle }) => handle.imageDigest)),
+    ).toEqual(new Set(["fake:third"]));
+    expect(core.counts().pooled).toBe(2);
+  });
+
+  it("lets go of sandboxes that died while they waited", async () => {
+    const { core, machine } = await start({ settings });
+    await core.pool.settled();
+    const [first = ""] = machine.sandboxes.keys();
+    machine.sandboxes.get(first)?.sandbox.destroy();
+    machine.sandboxes.delete(first);
+    await core.reaper.tick();
+    await core.pool.settled();
+    expect(core.counts().pooled).toBe(2);
+    expect(machine.sandboxes.size).toBe(2);
   });
 
   it("is gone after a stop, and its remains after a crash", async () => {

@@ -6,6 +6,7 @@ import type { Log } from "../ports/log.ts";
 import type { Page, SessionRow, SessionStore } from "../ports/session-store.ts";
 import { viewOf } from "./lease.ts";
 import { LiveSession, sandboxOf } from "./live-session.ts";
+import { isUnreachable } from "./providers.ts";
 import type { Provider } from "./providers.ts";
 import type {
   Caller,
@@ -21,6 +22,9 @@ import { planSession } from "./session-plan.ts";
 import type { SessionPlan } from "./session-plan.ts";
 import type { SessionTable } from "./session-table.ts";
 import { checkTransition, isUp, unusable } from "./states.ts";
+
+/** Sessions in a list whose request does not say how many. */
+const DEFAULT_PAGE_SIZE = 100;
 
 export interface SessionsParts extends SessionMakerParts {
   readonly store: SessionStore;
@@ -53,7 +57,7 @@ export class Sessions implements SessionService {
       );
     const provider = providers.choose(options.backend);
     await providers.ready(provider.backend);
-    const plan = await planSession(options, settings, provider);
+    const plan = await planSession(caller, options, settings, provider);
     const existing = await this.#ofKey(caller, options.key);
     if (existing !== undefined) return await this.#existing(existing, plan, options);
     const row = this.#maker.newRow(caller, options, plan, provider);
@@ -77,6 +81,7 @@ export class Sessions implements SessionService {
   }
 
   async get(caller: Caller, id: string): Promise<SessionView> {
+    await this.settled(id);
     const row = await this.#row(caller, id);
     const [view] = await this.#views([row]);
     if (view === undefined) throw new Error("one row has one view");
@@ -84,17 +89,22 @@ export class Sessions implements SessionService {
   }
 
   async list(caller: Caller, query: SessionQuery): Promise<Page<SessionView>> {
+    const { owner } = caller;
     const { rows, ...rest } = await this.#parts.store.listSessions({
-      limit: 100,
+      // Whoever knows no pages shall see all that live.
+      limit: Math.max(DEFAULT_PAGE_SIZE, this.#parts.table.livingOf(owner)),
       ...query,
-      owner: caller.owner,
+      owner,
     });
-    return { rows: await this.#views(rows), ...rest };
+    const views = await this.#views(rows);
+    // One whose lease is over is written down as expired a little later.
+    return { rows: views.filter((view) => !isOverdue(view, query.status)), ...rest };
   }
 
   /** As they are now, which is not known of those whose backend does not answer. */
   async #views(rows: readonly SessionRow[]): Promise<readonly SessionView[]> {
     const { table, clock, providers } = this.#parts;
+    await Promise.all(rows.map(({ id }) => this.settled(id)));
     const shown = rows.map((row) => table.get(row.id)?.shown ?? row);
     const unreachable = new Set<string>();
     for (const name of new Set(
@@ -103,6 +113,8 @@ export class Sessions implements SessionService {
       if (!(await providers.backendOf(name).reachable())) unreachable.add(name);
     return shown.map((row) => {
       const view = viewOf(clock, row);
+      if (isUp(row.status) && table.get(row.id)?.isOver === true)
+        return { ...view, status: "expired" as const };
       return isUp(row.status) && unreachable.has(row.backend)
         ? { ...view, status: "unreachable" as const }
         : view;
@@ -111,8 +123,10 @@ export class Sessions implements SessionService {
 
   async destroy(caller: Caller, id: string): Promise<void> {
     const session = this.#parts.table.get(id);
-    if (session?.row.owner === caller.owner) await this.end(session, "destroyed");
-    else await this.#row(caller, id); // 404 when there never was one; done already otherwise.
+    if (session?.row.owner === caller.owner) {
+      await this.settled(id);
+      await this.end(session, "destroyed");
+    } else await this.#row(caller, id); // 404 when there never was one; done already otherwise.
   }
 
   async pause(caller: Caller, id: string): Promise<SessionView> {
@@ -154,10 +168,13 @@ export class Sessions implements SessionService {
     }
   }
 
-  async imagesInUse(): Promise<ReadonlySet<string>> {
+  /** Digests of the images that sandboxes, also those that are being made, and the pool use. */
+  imagesInUse(): ReadonlySet<string> {
     const { table, pool } = this.#parts;
-    const used = table.all().flatMap(({ row }) => row.imageDigest ?? []);
-    return Promise.resolve(new Set([...used, ...pool.digests()]));
+    const used = table
+      .all()
+      .flatMap(({ row, makingDigest }) => row.imageDigest ?? makingDigest ?? []);
+    return new Set([...used, ...pool.digests()]);
   }
 
   /** The daemon stops: no new sessions. */
@@ -165,12 +182,26 @@ export class Sessions implements SessionService {
     this.#closed = true;
   }
 
+  /** Waits until it is known what became of a session since an earlier daemon, if that can be known now. */
+  async settled(id: string): Promise<void> {
+    try {
+      await this.#parts.table.get(id)?.adoption?.();
+    } catch (error) {
+      if (!isUnreachable(error)) throw error;
+    }
+  }
+
   /** A running session with its lease renewed, to be left again. */
   async enterLive(caller: Caller, id: string): Promise<LiveSession> {
-    const session = await this.#living(caller, id, ["running"]);
-    await this.#parts.providers.ready(session.backend);
-    await session.enter();
-    return session;
+    for (;;) {
+      const session = await this.#living(caller, id, ["running"]);
+      await this.#parts.providers.ready(session.backend);
+      // Looked at and entered without a wait in between, so that the reaper cannot come between them.
+      if (session.isUsable) {
+        await session.enter();
+        return session;
+      }
+    }
   }
 
   /** A session's own stay, also for workspaces. */
@@ -250,6 +281,8 @@ export class Sessions implements SessionService {
     const row = await this.#parts.store.findByKey(caller.owner, key);
     const session = row && this.#parts.table.get(row.id);
     if (session === undefined) return undefined;
+    await this.settled(session.row.id);
+    if (session.row.status === "destroying") return undefined;
     if (session.row.status !== "creating" && session.isOver)
       await this.end(session, "expired", "its lease ended");
     if (session.ending === undefined) return session.row;
@@ -333,6 +366,8 @@ export class Sessions implements SessionService {
     allowed: readonly SessionStatus[],
   ): Promise<LiveSession> {
     const session = this.#parts.table.get(id);
+    if (session?.row.owner === caller.owner && session.adoption !== undefined)
+      await this.settled(id);
     if (session?.row.owner !== caller.owner) {
       const row = await this.#row(caller, id);
       throw unusable(id, row.status, row.endReason);
@@ -356,6 +391,11 @@ export class Sessions implements SessionService {
       );
     return row;
   }
+}
+
+/** Shown as expired to somebody who asked for another status. */
+function isOverdue({ status }: SessionView, asked: SessionQuery["status"]): boolean {
+  return status === "expired" && asked !== undefined && asked !== "expired";
 }
 
 /** Whether the backend says that a sandbox is no more, rather than that it cannot be asked now. */

@@ -1,4 +1,5 @@
 /** What the core is told once, when it is put together. */
+import type { DeadlineTimes } from "./exec-deadline.ts";
 import type { SandboxLimits, SandboxProfile } from "../ports/backend.ts";
 
 export interface PoolEntry {
@@ -16,9 +17,15 @@ export interface SessionSettings {
   /** What a request may ask for at most. */
   readonly maxLimits: SandboxLimits;
   readonly maxExecTimeoutMs: number;
+  /** The daemon's own deadlines behind a command's timeout; the usual ones when absent. */
+  readonly deadlineTimes?: DeadlineTimes;
   readonly outputBudgetBytes: number;
+  /** How many sandboxes are created at the same time; the others wait for their turn. */
+  readonly concurrentCreates: number;
   readonly pool: readonly PoolEntry[];
   readonly workspaceDisk: { readonly diskBytes: number; readonly diskInodes: number };
+  /** What output may take of the disk; beyond it that of ended sessions goes, the oldest first. */
+  readonly journal: { readonly maxBytesPerOwner: number; readonly maxBytes: number };
   /** How long ended sessions, with what their commands printed, can be looked up. */
   readonly retentionMs: number;
 }

@@ -78,6 +78,26 @@ describe("a workspace", () => {
     await expect(workspaces.destroy(ALICE, "notes")).rejects.toThrow(code("FILE_NOT_FOUND"));
   });
 
+  it("tells which sessions have it at another path, after a restart too, and stays while they do", async () => {
+    const workspaces = [{ id: "data", path: "/mnt", readOnly: true }];
+    const made = (await fixture.core.sessions.create(ALICE, { workspaces })).session;
+    expect(made).toMatchObject({ workspaces });
+    for (const restarts of [0, 1]) {
+      if (restarts > 0) await fixture.restart("keep");
+      const { core } = fixture;
+      expect(await core.sessions.get(ALICE, made.id)).toMatchObject({ workspaces });
+      expect(await core.workspaces.get(ALICE, "data")).toMatchObject({
+        sessionIds: [made.id],
+      });
+      await expect(core.workspaces.destroy(ALICE, "data")).rejects.toThrow(
+        expect.objectContaining({ code: "CONFLICT", details: { session_id: made.id } }),
+      );
+    }
+    await fixture.core.sessions.destroy(ALICE, made.id);
+    expect(await fixture.core.workspaces.get(ALICE, "data")).toMatchObject({ sessionIds: [] });
+    await fixture.core.workspaces.destroy(ALICE, "data");
+  });
+
   it("is made anew by a write that waited for its end, and nothing of it is lost", async () => {
     const { workspaces } = fixture.core;
     const first = workspaces.enter(ALICE, "notes", { make: true });

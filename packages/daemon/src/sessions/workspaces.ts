@@ -5,6 +5,7 @@ import type { Channel } from "../ports/channel.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { SessionStore, WorkspaceRow } from "../ports/session-store.ts";
+import type { CreateQueue } from "./create-queue.ts";
 import type { Disks } from "./disks.ts";
 import { newSandboxId } from "./ids.ts";
 import type { LiveSession } from "./live-session.ts";
@@ -39,6 +40,7 @@ export interface WorkspacesParts {
   readonly table: SessionTable;
   readonly sessions: Sessions;
   readonly disks: Disks;
+  readonly queue: CreateQueue;
   readonly settings: SessionSettings;
 }
 
@@ -118,8 +120,10 @@ export class Workspaces implements WorkspaceService {
         `the workspace ${row.id} is in the session ${used.row.id}; destroy that first`,
         { details: { session_id: used.row.id } },
       );
+    const backend = this.#parts.providers.backendOf(row.backend);
+    await this.#parts.providers.tidied(backend);
     await this.#dismiss(row.diskId);
-    await this.#parts.providers.backendOf(row.backend).destroyWorkspace(row.diskId);
+    await backend.destroyWorkspace(row.diskId);
     await this.#parts.store.deleteWorkspace(row.owner, row.id);
   }
 
@@ -127,6 +131,8 @@ export class Workspaces implements WorkspaceService {
   async #enterSession(caller: Caller, id: string): Promise<Visit | undefined> {
     for (const session of this.#sessionsOf({ owner: caller.owner, id })) {
       const { row, ending, isOver } = session;
+      // Elsewhere it is not what a file call means by /workspace.
+      if (row.workspaceId !== id) continue;
       if (row.status !== "running" || ending !== undefined || isOver) continue;
       try {
         return await this.#parts.sessions.enter(caller, row.id);
@@ -201,19 +207,21 @@ export class Workspaces implements WorkspaceService {
   }
 
   async #openKeeper(sandboxId: string, row: WorkspaceRow): Promise<Channel> {
-    const { providers, disks } = this.#parts;
+    const { providers, disks, queue } = this.#parts;
     const { backend, images, workspaceImage } = providers.choose(row.backend);
-    await providers.ready(backend);
+    await providers.tidied(backend);
     const { reference: image } = await images.resolve(workspaceImage);
     await images.ensure(image);
-    await backend.create({
-      id: sandboxId,
-      image,
-      profile: "restricted",
-      limits: KEEPER_LIMITS,
-      env: {},
-      workspace: disks.specOf(row),
-    });
+    await queue.run(row.owner, () =>
+      providers.create(backend, {
+        id: sandboxId,
+        image,
+        profile: "restricted",
+        limits: KEEPER_LIMITS,
+        env: {},
+        workspace: disks.specOf(row),
+      }),
+    );
     return await backend.open(sandboxId);
   }
 
@@ -234,10 +242,15 @@ export class Workspaces implements WorkspaceService {
     return line;
   }
 
-  #sessionsOf(row: Pick<WorkspaceRow, "owner" | "id">): readonly LiveSession[] {
+  /** Those that have it, wherever it is mounted. */
+  #sessionsOf({ owner, id }: Pick<WorkspaceRow, "owner" | "id">): readonly LiveSession[] {
     return this.#parts.table
       .all()
-      .filter((session) => session.row.owner === row.owner && session.row.workspaceId === row.id);
+      .filter(
+        ({ row }) =>
+          row.owner === owner &&
+          (row.workspaceId === id || row.workspaces.some((mount) => mount.id === id)),
+      );
   }
 
   #view(row: WorkspaceRow): WorkspaceView {

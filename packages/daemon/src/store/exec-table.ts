@@ -15,6 +15,7 @@ const mapping = new RowMapping<ExecRow>("execs", {
   owner: text,
   status: oneOf(["queued", "running", "done"]),
   mode: oneOf(["shell", "process"]),
+  shell: optional(text),
   command: json<ExecRow["command"]>(z.union([z.string(), z.array(z.string())])),
   startedAtMs: number,
   endedAtMs: optional(number),
@@ -27,9 +28,17 @@ const mapping = new RowMapping<ExecRow>("execs", {
   stderrBytes: number,
   droppedBytes: number,
   shellRestarted: flag,
+  background: flag,
+  backgroundBytes: number,
+  timeoutMs: optional(number),
+  timeoutClamped: flag,
   idempotencyKey: optional(text),
   requestHash: optional(text),
+  request: optional({ ...text, write: (value) => (value === "" ? null : value) }),
 });
+
+/** A command that was not started gives its key back, so that a repeated request can start it. */
+const HOLDS_KEY = "(end_reason IS NULL OR end_reason <> 'not_started')";
 
 export class ExecTable {
   readonly #database: SessionDatabase;
@@ -74,12 +83,26 @@ export class ExecTable {
 
   unfinished(): ExecRow[] {
     return this.#database.read("reading the unfinished commands", () =>
-      this.#table.all("WHERE status <> 'done' ORDER BY started_at_ms, id"),
+      this.#table.all("WHERE status <> 'done' ORDER BY status = 'queued', started_at_ms, id"),
     );
+  }
+
+  countAfter({ sessionId, id, startedAtMs }: ExecRow): number {
+    return this.#database.read("counting commands", () => {
+      const [counted] = this.#database.rows(
+        "SELECT count(*) AS n FROM execs WHERE session_id = ? AND id <> ? AND (id > ? OR ended_at_ms IS NULL OR ended_at_ms >= ?)",
+        sessionId,
+        id,
+        id,
+        startedAtMs,
+      );
+      return Number(counted?.["n"]);
+    });
   }
 
   #ofIdempotencyKey(sessionId: string, key: string | undefined): ExecRow | undefined {
     if (key === undefined) return undefined;
-    return this.#table.first("session_id = ? AND idempotency_key = ?", sessionId, key);
+    const where = `session_id = ? AND idempotency_key = ? AND ${HOLDS_KEY}`;
+    return this.#table.first(where, sessionId, key);
   }
 }

@@ -58,6 +58,51 @@ const ROWS: Readonly<Record<number, string>> = {
        NULL, 'cold', '/workspace', 1000, 1, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'docker',
        'full');
   `,
+  6: `
+    INSERT INTO sessions VALUES
+      ('ses_6', 'alice', 'running', NULL, 'python', 'host', NULL, 'sbx_6', 'restricted',
+       '{"memoryBytes":1,"cpuMillicores":2,"pids":3,"diskBytes":4,"diskInodes":5}', '{}',
+       NULL, 'cold', '/workspace', 1000, 1, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'oci',
+       'none');
+    INSERT INTO execs VALUES
+      ('exe_6', 'ses_6', 'alice', 'running', 'shell', '"sleep 9"', 5, NULL, NULL, NULL, NULL, NULL,
+       NULL, 0, 0, 0, 0, 'k', 'h', 3600000, 1, 'build', 0, 0);
+  `,
+  7: `
+    INSERT INTO sessions VALUES
+      ('ses_7', 'alice', 'running', NULL, 'python', 'host', NULL, 'sbx_7', 'restricted',
+       '{"memoryBytes":1,"cpuMillicores":2,"pids":3,"diskBytes":4,"diskInodes":5}', '{}',
+       NULL, 'cold', '/workspace', 1000, 1, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'oci',
+       'none');
+    INSERT INTO execs VALUES
+      ('exe_7', 'ses_7', 'alice', 'queued', 'shell', '"sleep 9"', 5, NULL, NULL, NULL, NULL, NULL,
+       NULL, 0, 0, 0, 0, 'k', 'h', 3600000, 1, 'build', 0, 0, '{"command":{}}');
+  `,
+  8: `
+    INSERT INTO sessions VALUES
+      ('ses_8', 'alice', 'running', NULL, 'python', 'host', NULL, 'sbx_8', 'restricted',
+       '{"memoryBytes":1,"cpuMillicores":2,"pids":3,"diskBytes":4,"diskInodes":5}', '{}',
+       NULL, 'cold', '/workspace', 1000, 1, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'oci',
+       'none'),
+      ('ses_9', 'alice', 'destroyed', NULL, 'python', 'host', NULL, 'sbx_8', 'restricted',
+       '{"memoryBytes":1,"cpuMillicores":2,"pids":3,"diskBytes":4,"diskInodes":5}', '{}',
+       NULL, 'cold', '/workspace', 1000, 2, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'oci',
+       'none');
+  `,
+  9: `
+    INSERT INTO sessions VALUES
+      ('ses_10', 'alice', 'running', NULL, 'python', 'host', NULL, 'sbx_9', 'restricted',
+       '{"memoryBytes":1,"cpuMillicores":2,"pids":3,"diskBytes":4,"diskInodes":5}', '{}',
+       NULL, 'cold', '/workspace', 1000, 1, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'oci',
+       'none', 'strong');
+  `,
+  10: `
+    INSERT INTO sessions VALUES
+      ('ses_11', 'alice', 'running', NULL, 'python', 'host', NULL, 'sbx_10', 'restricted',
+       '{"memoryBytes":1,"cpuMillicores":2,"pids":3,"diskBytes":4,"diskInodes":5}', '{}',
+       NULL, 'cold', '/workspace', 1000, 1, 2, NULL, NULL, 'boot', 3.5, 4.5, NULL, NULL, 'oci',
+       'none', 'standard', '[{"id":"data","path":"/mnt","readOnly":true}]');
+  `,
 };
 
 async function databaseOf(version: number, rows = ROWS[version] ?? ""): Promise<StoreDirectory> {
@@ -147,6 +192,9 @@ async function expectVersion2(directory: StoreDirectory): Promise<void> {
     stderrBytes: 8,
     droppedBytes: 9,
     shellRestarted: true,
+    background: false,
+    backgroundBytes: 0,
+    timeoutClamped: false,
     idempotencyKey: "k",
     requestHash: "h",
   });
@@ -180,6 +228,38 @@ async function expectVersion5(directory: StoreDirectory): Promise<void> {
   expect(await store.getSession("ses_5")).toMatchObject({ network: "full" });
 }
 
+async function expectVersion6(directory: StoreDirectory): Promise<void> {
+  const store = await directory.open();
+  expect(await store.getExec("ses_6", "exe_6")).toMatchObject({
+    shell: "build",
+    timeoutMs: 3_600_000,
+    timeoutClamped: true,
+  });
+}
+
+async function expectVersion7(directory: StoreDirectory): Promise<void> {
+  const store = await directory.open();
+  expect(await store.getExec("ses_7", "exe_7")).toMatchObject({ request: '{"command":{}}' });
+}
+
+async function expectVersion8(directory: StoreDirectory): Promise<void> {
+  const store = await directory.open();
+  const { rows } = await store.listSessions({ owner: "alice", limit: 2 });
+  expect(rows.map(({ id }) => id)).toEqual(["ses_8", "ses_9"]);
+}
+
+async function expectVersion9(directory: StoreDirectory): Promise<void> {
+  const store = await directory.open();
+  expect(await store.getSession("ses_10")).toMatchObject({ isolation: "strong", workspaces: [] });
+}
+
+async function expectVersion10(directory: StoreDirectory): Promise<void> {
+  const store = await directory.open();
+  expect(await store.getSession("ses_11")).toMatchObject({
+    workspaces: [{ id: "data", path: "/mnt", readOnly: true }],
+  });
+}
+
 describe("a database of an earlier version", () => {
   test("has rows here for every version that there was", () => {
     const versions = MIGRATIONS.map(({ version }) => version);
@@ -193,6 +273,11 @@ describe("a database of an earlier version", () => {
     [3, expectVersion3],
     [4, expectVersion4],
     [5, expectVersion5],
+    [6, expectVersion6],
+    [7, expectVersion7],
+    [8, expectVersion8],
+    [9, expectVersion9],
+    [10, expectVersion10],
   ])("%i is brought to the newest form with its data", async (version, expectRows) => {
     await using directory = await databaseOf(version);
     await expectRows(directory);
@@ -201,10 +286,12 @@ describe("a database of an earlier version", () => {
     expect(schemaOf(directory)).toEqual(schemaOf(fresh));
   });
 
-  test("that carries no version is known by its table", async () => {
+  test("that carries no version is another program's, and left alone", async () => {
     await using directory = await databaseOf(1);
     directory.tamper((database) => database.exec("PRAGMA user_version = 0"));
-    await expectFirstDesign(directory);
+    const before = await readFile(directory.path);
+    await expect(directory.open()).rejects.toThrow(/something else. Nothing was changed/);
+    expect(before.equals(await readFile(directory.path))).toBe(true);
   });
 
   test("is taken over even if its last transaction was cut short", async () => {
@@ -268,7 +355,7 @@ describe("a database that is not for this version", () => {
     [
       "of a newer version",
       `PRAGMA user_version = ${MIGRATIONS.length + 1}`,
-      /newer version .*form is 6.*knows 5/,
+      /newer version .*form is 11.*knows 10/,
     ],
     ["of another program", "DROP TABLE sessions; CREATE TABLE bookmarks (url)", /something else/],
   ])("is refused and left alone when it is %s", async (_, sql, message) => {

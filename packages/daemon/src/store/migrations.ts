@@ -10,10 +10,7 @@ export interface Migration {
   readonly sql: string;
 }
 
-/**
- * Databases of the first design carry no version, so this step finds its table there already. Its
- * times are texts.
- */
+/** Times of the first design are texts. The older program has the same table without a version, and is told apart by that. */
 const sessionsOfTheFirstDesign = `
   CREATE TABLE IF NOT EXISTS sessions (
     id            TEXT PRIMARY KEY,
@@ -189,10 +186,50 @@ const networks = `
   ALTER TABLE sessions ADD COLUMN network TEXT NOT NULL DEFAULT 'none';
 `;
 
+/** Of earlier commands it is not known how long they were allowed to run, and all ran in the one shell that there was. */
+const shellsAndTimeouts = `
+  ALTER TABLE execs ADD COLUMN timeout_ms REAL;
+  ALTER TABLE execs ADD COLUMN timeout_clamped INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE execs ADD COLUMN shell TEXT;
+  ALTER TABLE execs ADD COLUMN background INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE execs ADD COLUMN background_bytes INTEGER NOT NULL DEFAULT 0;
+`;
+
+/** Before, what a command was asked to do was known to the daemon alone that had been asked. */
+const requestsOfCommands = `
+  ALTER TABLE execs ADD COLUMN request TEXT;
+  DROP INDEX execs_by_idempotency_key;
+  CREATE UNIQUE INDEX execs_by_idempotency_key ON execs (session_id, idempotency_key)
+    WHERE idempotency_key IS NOT NULL AND (end_reason IS NULL OR end_reason <> 'not_started');
+`;
+
+/** Living sessions come first in lists; what has ended since would hide them otherwise. */
+const livingSessionsFirst = `
+  DROP INDEX sessions_newest_first;
+  CREATE INDEX sessions_living_first ON sessions (
+    owner, (status NOT IN ('destroyed', 'expired', 'crashed', 'failed')) DESC, created_at_ms DESC, id DESC
+  );
+`;
+
+/** Before it could be asked for, all sandboxes had what their backend usually gives. */
+const isolations = `
+  ALTER TABLE sessions ADD COLUMN isolation TEXT NOT NULL DEFAULT 'standard';
+`;
+
+/** Before they could be asked for, no session had further workspaces. */
+const furtherWorkspaces = `
+  ALTER TABLE sessions ADD COLUMN workspaces TEXT NOT NULL DEFAULT '[]';
+`;
+
 export const MIGRATIONS: readonly Migration[] = [
   { version: 1, name: "sessions of the first design", sql: sessionsOfTheFirstDesign },
   { version: 2, name: "owners, execs and workspaces", sql: ownersExecsAndWorkspaces },
   { version: 3, name: "several backends", sql: severalBackends },
   { version: 4, name: "commands in one tree", sql: commandsInOneTree },
   { version: 5, name: "networks", sql: networks },
+  { version: 6, name: "shells and timeouts", sql: shellsAndTimeouts },
+  { version: 7, name: "requests of commands", sql: requestsOfCommands },
+  { version: 8, name: "living sessions first", sql: livingSessionsFirst },
+  { version: 9, name: "isolations", sql: isolations },
+  { version: 10, name: "further workspaces", sql: furtherWorkspaces },
 ];

@@ -1,13 +1,16 @@
 /** Opens the file of the database for this process alone, after a look at whether it is sound and ours. */
 import { statSync } from "node:fs";
-import { chmod, mkdir, open, rm } from "node:fs/promises";
+import { chmod, open, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "@sandkasten/protocol";
+import { makeDirectory } from "../make-directory.ts";
+import { foreignerIn } from "./foreign-database.ts";
 import { hasNoSchema, migrate, schemaVersion } from "./migrate.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import {
   damaged,
+  isOutOfSpace,
   isSqliteKind,
   SQLITE,
   sqliteCode,
@@ -43,7 +46,7 @@ export async function openDatabase(path: string): Promise<OpenedDatabase> {
  * ours. Guarded by sqlite-session-store.test.ts.
  */
 async function makeFile(path: string): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeDirectory(dirname(path), 0o700);
   try {
     // Exclusively: to close a descriptor of a file gives up the locks that this process has on it.
     const file = await open(path, "wx", 0o600);
@@ -92,17 +95,33 @@ function applicationId(database: DatabaseSync): number {
 }
 
 function takeOver(database: DatabaseSync): OpenedDatabase {
+  if (hasNoSchema(database)) database.exec("PRAGMA auto_vacuum = INCREMENTAL");
+  else if (!canShrink(database)) makeShrinkable(database);
   // NORMAL survives the end of the process at any instant; only a power cut may lose the last changes.
   database.exec(`
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = NORMAL;
     PRAGMA temp_store = MEMORY;
     PRAGMA trusted_schema = OFF;
+    PRAGMA secure_delete = FAST;
   `);
   if (hasNoSchema(database)) database.exec(`PRAGMA application_id = ${String(UNSETTLED)}`);
   migrate(database, MIGRATIONS);
   database.exec("PRAGMA foreign_keys = ON");
   return { database, isNew: applicationId(database) === UNSETTLED };
+}
+
+function canShrink(database: DatabaseSync): boolean {
+  return Number(database.prepare("PRAGMA auto_vacuum").get()?.["auto_vacuum"]) !== 0;
+}
+
+/** Once for a database of an earlier version: it is written anew. Without room for that it stays as it is. */
+function makeShrinkable(database: DatabaseSync): void {
+  try {
+    database.exec("PRAGMA auto_vacuum = INCREMENTAL; VACUUM");
+  } catch (error) {
+    if (!isOutOfSpace(error)) throw error;
+  }
 }
 
 /**
@@ -142,10 +161,11 @@ function requireSound(database: DatabaseSync, path: string): void {
     );
   }
   const sessions = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'sessions'").get();
-  if (sessions === undefined && !hasNoSchema(database)) {
+  const isOurs = sessions !== undefined || hasNoSchema(database);
+  if (!isOurs || foreignerIn(database) !== undefined) {
     throw new SandboxError(
       "INTERNAL_ERROR",
-      `${path} is a database of something else: it has no table of sessions. Nothing was changed. Name another file.`,
+      `${path} is a database of something else. Nothing was changed. Name another file.`,
     );
   }
 }

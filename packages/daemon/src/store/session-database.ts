@@ -19,6 +19,10 @@ const LOG_SHARE = 1 / 32;
 /** By which the log may be exceeded, and by which rows may grow as their sessions end. */
 const GROWTH_BYTES = 512 * 1024;
 
+/** Free pages that stay for new rows, and how many go in one transaction. */
+const SPARE_PAGES = 64;
+const SHRUNK_AT_ONCE_PAGES = 256;
+
 export class SessionDatabase {
   readonly isNew: boolean;
   readonly #path: string;
@@ -89,6 +93,18 @@ export class SessionDatabase {
         }
       }
       return work();
+    });
+  }
+
+  /** Gives free pages back to the disk, a few at a time; false when there are hardly any. */
+  shrink(): boolean {
+    return this.write("changes", "shrinking", () => {
+      const [{ freelist_count: free } = {}] = this.rows("PRAGMA freelist_count");
+      if (Number(free) <= SPARE_PAGES) return false;
+      this.rows(`PRAGMA incremental_vacuum(${String(SHRUNK_AT_ONCE_PAGES)})`);
+      this.#emptyLog();
+      const [{ freelist_count: left } = {}] = this.rows("PRAGMA freelist_count");
+      return Number(left) < Number(free);
     });
   }
 

@@ -9,6 +9,7 @@ import type {
   SessionFilter,
   SessionPatch,
   SessionRow,
+  WorkspaceMount,
 } from "../ports/session-store.ts";
 import { json, number, oneOf, optional, text } from "./columns.ts";
 import { RowMapping } from "./row-mapping.ts";
@@ -24,6 +25,8 @@ const limits = z.object({
   diskInodes: z.number(),
 });
 
+const mounts = z.array(z.object({ id: z.string(), path: z.string(), readOnly: z.boolean() }));
+
 const mapping = new RowMapping<SessionRow>("sessions", {
   id: text,
   owner: text,
@@ -36,9 +39,11 @@ const mapping = new RowMapping<SessionRow>("sessions", {
   sandboxId: optional(text),
   profile: oneOf(["restricted", "root"]),
   network: oneOf(["none", "full"]),
+  isolation: oneOf(["standard", "strong"]),
   limits: json(limits),
   metadata: json(z.record(z.string(), z.string())),
   workspaceId: optional(text),
+  workspaces: json<readonly WorkspaceMount[]>(mounts),
   acquireSource: oneOf(["pool", "cold"]),
   cwd: text,
   ttlMs: number,
@@ -56,6 +61,8 @@ const mapping = new RowMapping<SessionRow>("sessions", {
 /** As the unique index has it: a session that is being destroyed is in nobody's way. */
 const HAS_KEY = "owner = ? AND key = ? AND status IN ('creating', 'running', 'paused')";
 const ENDED = "('destroyed', 'expired', 'crashed', 'failed')";
+/** As the index of the list has it. */
+const IS_LIVING = `(status NOT IN ${ENDED})`;
 /** Metadata that is no JSON fits no filter, and spoils no list. */
 const HAS_METADATA = `EXISTS (
   SELECT 1 FROM json_each(CASE WHEN json_valid(metadata) THEN metadata ELSE '{}' END) AS entry
@@ -96,7 +103,11 @@ export class SessionTable {
     for (const entry of Object.entries(metadata ?? {}))
       conditions.push({ sql: HAS_METADATA, values: entry });
     return this.#database.read("listing sessions", () =>
-      this.#table.page({ created_at_ms: "number", id: "string" }, conditions, page),
+      this.#table.page(
+        { [IS_LIVING]: "number", created_at_ms: "number", id: "string" },
+        conditions,
+        page,
+      ),
     );
   }
 

@@ -5,6 +5,8 @@ import { chmod, mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { execRow, sessionRow, storeSuite } from "@sandkasten/testkit";
 import { describe, expect, test } from "vitest";
+import { migrate } from "./migrate.ts";
+import { MIGRATIONS } from "./migrations.ts";
 import { SqliteSessionStore } from "./sqlite-session-store.ts";
 import { StoreDirectory } from "./testing/store-directory.ts";
 
@@ -35,6 +37,36 @@ setInterval(() => {}, 1_000_000);
 `;
 
 describe("the file", () => {
+  test.each(["new", "of an earlier version"])(
+    "shrinks when sessions are forgotten, in a database that is %s",
+    async (kind) => {
+      await using directory = await StoreDirectory.make();
+      if (kind === "of an earlier version") {
+        await mkdir(directory.data);
+        directory.tamper((database) => {
+          database.exec("PRAGMA auto_vacuum = NONE");
+          migrate(database, MIGRATIONS);
+        });
+      }
+      const store = await directory.open();
+      const command = "x".repeat(4000);
+      for (let i = 0; i < 40; i++) {
+        const row = sessionRow({ id: `ses_${i}`, status: "destroyed", endedAtMs: 5 });
+        await store.insertSession(row);
+        for (let n = 0; n < 50; n++) await store.insertExec(execRow(row.id, { command }));
+      }
+      const kept = sessionRow();
+      await store.insertSession(kept);
+      store.close();
+      const full = (await stat(directory.path)).size;
+      expect(full).toBeGreaterThan(8_000_000);
+      const again = await directory.open();
+      expect(await again.forgetSessionsEndedBefore(6)).toHaveLength(40);
+      expect((await stat(directory.path)).size).toBeLessThan(1_000_000);
+      expect(await again.getSession(kept.id)).toStrictEqual(kept);
+    },
+  );
+
   test("belongs to one daemon at a time, and to the next when that was killed", async () => {
     await using directory = await StoreDirectory.make();
     const row = sessionRow();

@@ -100,7 +100,17 @@ export class SqliteSessionStore implements SessionStore {
         more = false;
       }
     }
+    await this.#shrink();
     return forgotten;
+  }
+
+  /** Failing to shrink harms nobody; it is tried again when sessions are next forgotten. */
+  async #shrink(): Promise<void> {
+    try {
+      while (this.#database.shrink()) await otherWork();
+    } catch (error) {
+      this.#log?.warn({ err: error }, "cannot give room of the database back");
+    }
   }
 
   async insertExec(row: ExecRow): Promise<Inserted<ExecRow>> {
@@ -117,6 +127,10 @@ export class SqliteSessionStore implements SessionStore {
 
   async findExec(sessionId: string, idempotencyKey: string): Promise<ExecRow | undefined> {
     return this.#execs.findByIdempotencyKey(sessionId, idempotencyKey);
+  }
+
+  async countExecsAfter(row: ExecRow): Promise<number> {
+    return this.#execs.countAfter(row);
   }
 
   async listExecs(sessionId: string, options: PageRequest): Promise<Page<ExecRow>> {

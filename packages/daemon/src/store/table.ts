@@ -13,7 +13,7 @@ export interface Condition {
   readonly values: readonly SQLInputValue[];
 }
 
-/** Columns that a list is sorted by, and what is in them. */
+/** Columns, or expressions over them, that a list is sorted by, and what they give. */
 export type SortedBy = Readonly<Record<string, "number" | "string">>;
 
 export interface PageRequest {
@@ -74,15 +74,17 @@ export class Table<Row extends { readonly id: string }> {
     { limit, cursor }: PageRequest,
   ): Page<Row> {
     const all = [...conditions];
-    const columns = Object.keys(sortedBy);
+    const terms = Object.keys(sortedBy);
     if (cursor !== undefined) {
-      const marks = columns.map(() => "?").join(", ");
+      const marks = terms.map(() => "?").join(", ");
       const values = decodeCursor(cursor, Object.values(sortedBy));
-      all.push({ sql: `(${columns.join(", ")}) < (${marks})`, values });
+      all.push({ sql: `(${terms.join(", ")}) < (${marks})`, values });
     }
     const where = all.map(({ sql }) => sql).join(" AND ");
     const found = this.#database.rows(
-      this.#select(`WHERE ${where} ORDER BY ${columns.join(" DESC, ")} DESC LIMIT ?`),
+      `SELECT ${this.#mapping.columns}, ${terms.map((term, index) => `${term} AS sorted_by_${index}`).join(", ")}
+       FROM ${this.#mapping.name}
+       WHERE ${where} ORDER BY ${terms.join(" DESC, ")} DESC LIMIT ?`,
       ...all.flatMap(({ values }) => values),
       limit + 1,
     );
@@ -90,7 +92,7 @@ export class Table<Row extends { readonly id: string }> {
     const last = found.length > limit ? shown.at(-1) : undefined;
     const rows = shown.flatMap((stored) => this.#readable(stored));
     if (last === undefined) return { rows };
-    const position = columns.map((column) => last[column] as number | string);
+    const position = terms.map((_, index) => last[`sorted_by_${index}`] as number | string);
     return { rows, nextCursor: encodeCursor(position) };
   }
 

@@ -1,34 +1,56 @@
 /** What the schemas of the HTTP API have in common. */
 import { z } from "zod";
 
+/** Text that can be written as UTF-8: half a surrogate pair would silently become another character. */
+export const unicodeText = z
+  .string()
+  .refine((text) => text.isWellFormed(), "must be Unicode text; send other bytes as base64");
+
 /** A NUL cannot be part of a path, an argument or a variable. */
 export const plainText = (maxLength: number) =>
-  z
-    .string()
-    .max(maxLength)
-    .refine((text) => !text.includes("\0"), "must not contain a NUL");
+  unicodeText.max(maxLength).refine((text) => !text.includes("\0"), "must not contain a NUL");
 
 export const filePath = plainText(65_536).min(1).meta({
   description: "Path inside the sandbox; relative ones start at /workspace",
   example: "/workspace/main.py",
 });
 
-export const variables = z.record(
-  z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "must be the name of a variable"),
-  plainText(131_072),
-);
+/** Both alphabets of base64, so that it can stand in a query unescaped. */
+export const rawFilePath = z
+  .string()
+  .max(87_384)
+  .regex(/^[A-Za-z0-9+/_-]+={0,2}$/, "must be base64, in a query with `-` and `_` or escaped")
+  .meta({ description: "The same as base64 of its bytes, for a path that is not UTF-8" });
+
+/** Making a sandbox takes time by the square of their number. */
+const MAX_VARIABLES = 1024;
+
+export const variables = z
+  .record(
+    z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "must be the name of a variable"),
+    plainText(131_072),
+  )
+  .refine(
+    (all) => Object.keys(all).length <= MAX_VARIABLES,
+    `must have at most ${MAX_VARIABLES} variables`,
+  );
 
 /** Name of a backend; the daemon knows which there are. */
 export const backendName = z.string().min(1).max(64);
 
 export const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
-/** Numbers in a query string are text. */
-export const countInQuery = z
-  .string()
-  .regex(/^\d{1,16}$/, "must be a whole number")
-  .transform(Number)
-  .pipe(count);
+/** Numbers in a query string are text, but documented as what they are. */
+export const numberInQuery = (minimum: number, maximum: number) =>
+  z
+    .string()
+    .regex(/^\d{1,16}$/, "must be a whole number")
+    .transform(Number)
+    .pipe(z.number().int().min(minimum).max(maximum))
+    .meta({ type: "integer", pattern: undefined, minimum, maximum });
+
+export const countInQuery = numberInQuery(0, Number.MAX_SAFE_INTEGER);
+export const pageSizeInQuery = numberInQuery(1, 1000);
 
 export const flagInQuery = z
   .enum(["true", "false", "1", "0"])

@@ -1,41 +1,61 @@
 /** Commands as the HTTP API speaks of them. */
 import { z } from "zod";
-import { execIdSchema } from "../requests.ts";
+import { execIdSchema, shellNameSchema } from "../requests.ts";
 import {
   count,
   countInQuery,
+  numberInQuery,
+  pageSizeInQuery,
   filePath,
   flagInQuery,
   plainText,
   timestamp,
+  unicodeText,
   variables,
 } from "./common.ts";
 
 export const MAX_COMMAND_BYTES = 1_048_576;
 
-const commandText = z.string().meta({ description: "Shell text, at most 1 MiB" });
+const commandText = unicodeText.min(1).meta({ description: "Shell text, at most 1 MiB" });
 const commandArgv = z.array(plainText(131_072)).min(1).max(4096);
 const command = z.union([commandText, commandArgv]);
-const milliseconds = z.number().int().min(0).max(86_400_000);
+const milliseconds = count;
 const terminalSide = z.number().int().min(1).max(65_535);
 
-export const execRequestSchema = z
-  .strictObject({
-    cmd: command.optional().meta({
+const streamName = z.enum(["stdout", "stderr"]);
+
+const outputCondition = z
+  .object({
+    pattern: unicodeText.min(1).max(512).meta({
       description:
-        "Text runs in the shell that remembers, an argument list as a process of its own",
+        "A regular expression in the syntax of RE2, searched for in each line of the output, also in what background processes print after the command's end",
+    }),
+    stream: streamName.optional().meta({ description: "Only in this stream" }),
+  })
+  .meta({ id: "OutputCondition" });
+export type OutputConditionBody = z.input<typeof outputCondition>;
+
+export const execRequestSchema = z
+  .object({
+    cmd: command.optional().meta({
+      description: "Text runs in the stateful shell, a list of arguments as a separate process",
     }),
     command: command.optional().meta({ description: "The same as `cmd`" }),
     stateful: z.boolean().optional().meta({
       description: "false runs text in a fresh shell beside the one that remembers",
     }),
-    timeout_ms: milliseconds.optional().meta({
-      description: "0 or absent for the longest that the daemon allows; more is clamped to that",
+    shell: shellNameSchema.optional().meta({
+      description:
+        "Name of the shell that runs the command, `default` when absent. A shell is created by the first command that names it. Commands of one shell run one after the other, those of different shells side by side",
     }),
-    timeout_seconds: z.number().min(0).max(86_400).optional(),
+    timeout_ms: milliseconds.optional().meta({
+      description:
+        "0 or absent for the maximum that the administrator allows. A longer timeout is lowered to the maximum; the response says so in `timeout_ms` and `timeout_clamped`",
+    }),
+    timeout_seconds: z.number().min(0).max(9_000_000_000_000).optional(),
     idle_timeout_ms: milliseconds
       .optional()
-      .meta({ description: "Ends a command that is silent for so long" }),
+      .meta({ description: "Ends a command that prints nothing for this long" }),
     raw_output: z.boolean().optional().meta({
       description:
         "Adds the exact bytes as base64: `output_base64`, and in streams `chunk_base64` where the text does not say them",
@@ -45,9 +65,13 @@ export const execRequestSchema = z
     env: variables.optional(),
     user: z
       .string()
-      .regex(/^\d{1,10}(:\d{1,10})?$/, 'must be "uid" or "uid:gid"')
+      .regex(
+        /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?$/,
+        'must be a user, or "user:group", each by name or id',
+      )
+      .meta({ description: "Only for processes in sandboxes of the `root` profile" })
       .optional(),
-    stdin: z.string().optional().meta({ description: "All of its input; /dev/null when absent" }),
+    stdin: unicodeText.optional().meta({ description: "All of its input; /dev/null when absent" }),
     stdin_base64: z.base64().optional(),
     stdin_open: z.boolean().optional().meta({
       description: "Keeps its input open, to be written with later calls",
@@ -56,10 +80,24 @@ export const execRequestSchema = z
       .boolean()
       .optional()
       .meta({ description: "One pipe for stdout and stderr: exact order" }),
-    pty: z.strictObject({ rows: terminalSide, cols: terminalSide }).optional(),
+    wait_ms: milliseconds.optional().meta({
+      description:
+        "The request returns after this time at the latest, while the command continues; 0 returns at once. Without it, the request waits for the command to end. Not for streams",
+    }),
+    until: outputCondition.optional().meta({
+      description: "The request returns as soon as the output matches. Not for streams",
+    }),
+    on_disconnect: z.enum(["continue", "cancel"]).optional().meta({
+      description:
+        "What happens to the command when the client disconnects before the response is complete; `continue` by default",
+    }),
+    pty: z.object({ rows: terminalSide, cols: terminalSide }).optional().meta({
+      description:
+        "Runs the command on a terminal of this size. With `shell`, that shell keeps the terminal for its later commands",
+    }),
     output_budget_bytes: z.number().int().min(0).max(16_777_216).optional().meta({
       description:
-        "How much output the answer holds: its head and its tail. All of it can be read by cursor",
+        "How much output the response contains, half from the beginning and half from the end; 0 for none. All of it can be read by cursor",
     }),
   })
   .meta({ id: "ExecRequest" });
@@ -71,7 +109,9 @@ export const endReasonSchema = z.enum([
   "idle_timeout",
   "oom",
   "killed",
+  "cancelled",
   "sandbox_gone",
+  "not_started",
   "unknown",
 ]);
 
@@ -81,9 +121,10 @@ export const execInfoSchema = z
     exec_id: execIdSchema,
     session_id: z.string(),
     status: z.enum(["queued", "running", "done"]),
+    shell: z.string().optional().meta({ description: "The shell that it runs in" }),
     cmd: z
       .union([z.string(), z.array(z.string())])
-      .meta({ description: "At most the first 4 KiB" }),
+      .meta({ description: "The command as it was asked for, at most its first 4 KiB" }),
     exit_code: z
       .number()
       .int()
@@ -97,8 +138,24 @@ export const execInfoSchema = z
     output_bytes: count,
     stdout_bytes: count,
     stderr_bytes: count,
-    dropped_bytes: count.meta({ description: "Bytes that nobody can read any more" }),
-    shell_restarted: z.boolean(),
+    dropped_bytes: count.meta({ description: "Bytes of output that are no longer available" }),
+    shell_restarted: z.boolean().meta({
+      description:
+        "This command ended its shell, or it runs in a new shell because an earlier command ended the previous one",
+    }),
+    background: z.boolean().meta({
+      description:
+        "The command has ended, but processes that it left in the background hold its output and can print more",
+    }),
+    background_bytes: count.meta({
+      description: "What they have printed since its end; not part of the other counts",
+    }),
+    timeout_ms: count.nullable().meta({
+      description: "The timeout in effect; null for a terminal without one",
+    }),
+    timeout_clamped: z.boolean().meta({
+      description: "The request asked for a longer timeout than the administrator allows",
+    }),
     started_at: timestamp,
     ended_at: timestamp.optional(),
   })
@@ -113,6 +170,18 @@ export const execResultSchema = execInfoSchema
     stdout: z.string(),
     stderr: z.string(),
     truncated: z.boolean().meta({ description: "The middle is missing here; read it by cursor" }),
+    next_cursor: count.meta({
+      description: "Where the output of this answer ends: the cursor to go on reading from",
+    }),
+    matched: z.boolean().optional().meta({ description: "Whether the output matched `until`" }),
+    match: z
+      .object({
+        stream: streamName,
+        text: z.string(),
+        groups: z.array(z.string().nullable()),
+        line: z.string().meta({ description: "The line that it is in, at most 4096 characters" }),
+      })
+      .optional(),
     output_base64: z.string().optional(),
   })
   .meta({ id: "ExecResult" });
@@ -123,14 +192,14 @@ export const execPageSchema = z.object({
   next_cursor: z.string().optional(),
 });
 
-export const listExecsQuery = z.strictObject({
-  limit: countInQuery.pipe(z.number().min(1).max(1000)).optional(),
-  cursor: z.string().max(256).optional(),
+export const listExecsQuery = z.object({
+  limit: pageSizeInQuery.optional(),
+  cursor: z.string().min(1).max(256).optional(),
 });
 
 export const outputChunkSchema = z.object({
   seq: count,
-  stream: z.enum(["stdout", "stderr"]),
+  stream: streamName,
   chunk: z.string(),
   chunk_base64: z.string().optional(),
   timestamp: count.meta({ description: "Milliseconds since 1970" }),
@@ -138,13 +207,28 @@ export const outputChunkSchema = z.object({
 });
 export type OutputChunkBody = z.output<typeof outputChunkSchema>;
 
-export const readOutputQuery = z.strictObject({
+const streamInQuery = streamName.optional().meta({
+  description: "Only this stream; cursors are offsets in the merged output all the same",
+});
+
+export const followOutputQuery = z.object({
   cursor: countInQuery.optional().meta({ description: "Byte offset in the merged output" }),
-  max_bytes: countInQuery.pipe(z.number().min(1).max(8_388_608)).optional(),
-  wait_ms: countInQuery.pipe(z.number().max(60_000)).optional().meta({
+  raw: flagInQuery.optional(),
+  stream: streamInQuery,
+  until: z.enum(["done", "closed"]).optional().meta({
+    description:
+      "`done` (the default) ends with the command, `closed` when no process holds its output any more",
+  }),
+});
+
+export const readOutputQuery = z.object({
+  cursor: countInQuery.optional().meta({ description: "Byte offset in the merged output" }),
+  max_bytes: numberInQuery(1, 8_388_608).optional(),
+  wait_ms: numberInQuery(0, 60_000).optional().meta({
     description: "How long to wait for output when there is none yet",
   }),
   raw: flagInQuery.optional(),
+  stream: streamInQuery,
 });
 
 export const outputPageSchema = z
@@ -158,56 +242,90 @@ export const outputPageSchema = z
     }),
     done: z
       .boolean()
-      .meta({ description: "The command has ended and this is the last of its output" }),
+      .meta({ description: "The command has ended and this is the last of its own output" }),
+    closed: z.boolean().meta({
+      description:
+        "Nothing more can come: the command and all processes that held its output have ended",
+    }),
     exec: execInfoSchema,
   })
   .meta({ id: "OutputPage" });
 export type OutputPageBody = z.output<typeof outputPageSchema>;
 
-export const waitExecSchema = z.strictObject({
-  timeout_ms: z.number().int().min(0).max(600_000).optional(),
+export const waitExecSchema = z.object({
+  timeout_ms: milliseconds.optional().meta({ description: "The same as `wait_ms`" }),
+  wait_ms: milliseconds.optional().meta({
+    description:
+      "The request returns after this time at the latest; without it, when the command ends",
+  }),
+  until: outputCondition.optional().meta({
+    description:
+      "The request returns as soon as the output matches, instead of when the command ends",
+  }),
   output_budget_bytes: z.number().int().min(0).max(16_777_216).optional(),
   raw_output: z.boolean().optional(),
 });
-export const signalExecSchema = z.strictObject({
+export const signalExecSchema = z.object({
   signal: z
     .union([z.number().int().min(1).max(64), z.string().regex(/^(SIG)?[A-Z0-9+]{2,10}$/)])
     .optional()
     .meta({
       description: "Name or number, TERM when absent",
     }),
-  tree: z.boolean().optional().meta({ description: "To all that the command started" }),
+  tree: z
+    .boolean()
+    .optional()
+    .meta({ description: "Sends the signal to every process that the command started" }),
 });
+export const cancelledBodySchema = z.object({ ok: z.literal(true), cancelled: z.boolean() });
+
+export const shellBodySchema = z
+  .object({
+    name: z.string(),
+    kind: z.enum(["bash", "sh"]),
+    cwd: z.string().meta({ description: "Its directory after the last command" }),
+    busy: z.boolean(),
+    exec_id: z.string().optional().meta({ description: "The command that runs in it" }),
+    queued: count.meta({ description: "Commands that wait for it" }),
+  })
+  .meta({ id: "Shell" });
+export type ShellBody = z.output<typeof shellBodySchema>;
+export const shellListBodySchema = z.object({ shells: z.array(shellBodySchema) });
+
 export const signalledBodySchema = z.object({ ok: z.literal(true), delivered: count });
-export const writeStdinSchema = z.strictObject({
-  text: z.string().optional(),
+export const writeStdinSchema = z.object({
+  text: unicodeText.optional(),
   content_base64: z.base64().optional(),
   close: z.boolean().optional(),
 });
-export const resizeExecSchema = z.strictObject({ rows: terminalSide, cols: terminalSide });
+export const resizeExecSchema = z.object({ rows: terminalSide, cols: terminalSide });
 
 /** Query of the WebSocket for terminals. */
-export const ptyQuery = z.strictObject({
+export const ptyQuery = z.object({
   cmd: z
     .string()
     .max(65_536)
     .optional()
     .meta({ description: "Shell text; a login shell when absent" }),
+  shell: shellNameSchema.optional().meta({
+    description:
+      "Run `cmd` in this named shell, which gets a terminal if it has none; otherwise in a new process",
+  }),
   exec_id: execIdSchema
     .optional()
     .meta({ description: "Attach to this terminal instead of starting one" }),
   cursor: countInQuery.optional(),
-  rows: countInQuery.pipe(terminalSide).optional(),
-  cols: countInQuery.pipe(terminalSide).optional(),
+  rows: numberInQuery(1, 65_535).optional(),
+  cols: numberInQuery(1, 65_535).optional(),
   cwd: filePath.optional(),
 });
 export const ptyClientMessageSchema = z.discriminatedUnion("type", [
-  z.strictObject({ type: z.literal("resize"), rows: terminalSide, cols: terminalSide }),
-  z.strictObject({
+  z.object({ type: z.literal("resize"), rows: terminalSide, cols: terminalSide }),
+  z.object({
     type: z.literal("signal"),
     signal: z.union([z.number().int().min(1).max(64), z.string().max(10)]),
   }),
-  z.strictObject({ type: z.literal("eof") }),
+  z.object({ type: z.literal("eof") }),
 ]);
 export type PtyClientMessage = z.input<typeof ptyClientMessageSchema>;
 export const ptyServerMessageSchema = z.discriminatedUnion("type", [

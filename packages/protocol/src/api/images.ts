@@ -10,6 +10,9 @@ export const imageSchema = z
     digest: z.string(),
     source: z.enum(["host", "rootfs", "oci-archive", "registry"]),
     size_bytes: count,
+    shared: z.boolean().meta({
+      description: "The administrator shares it with all keys; otherwise it is the caller's own",
+    }),
     created_at: timestamp,
   })
   .meta({ id: "Image" });
@@ -19,10 +22,10 @@ export const imageListSchema = z.object({ images: z.array(imageSchema) });
 const backend = backendName.optional().meta({
   description: "The backend whose images are meant; the daemon's usual one when absent",
 });
-export const imagesQuery = z.strictObject({ backend });
-export const pullImageSchema = z.strictObject({ reference, backend });
-export const imageReferenceQuery = z.strictObject({ reference, backend });
-export const importImageQuery = z.strictObject({
+export const imagesQuery = z.object({ backend });
+export const pullImageSchema = z.object({ reference, backend });
+export const imageReferenceQuery = z.object({ reference, backend });
+export const importImageQuery = z.object({
   reference,
   backend,
   format: z.enum(["rootfs", "oci-archive"]).optional().meta({ description: "rootfs when absent" }),

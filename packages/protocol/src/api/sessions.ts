@@ -1,6 +1,7 @@
 /** Sessions as the HTTP API speaks of them. */
 import { z } from "zod";
-import { backendName, count, countInQuery, plainText, timestamp, variables } from "./common.ts";
+import { workspaceMountsSchema } from "./workspace-mounts.ts";
+import { backendName, count, pageSizeInQuery, plainText, timestamp, variables } from "./common.ts";
 
 /** A session is in exactly one of these; the last five are final, except that `destroying` leads to `destroyed` or `expired`. */
 export const SESSION_STATUSES = [
@@ -30,23 +31,57 @@ export const sessionKeySchema = z
   )
   .transform((key) => (key.split(":").length === 2 ? `${key}:default` : key));
 
+/** As other programs of this API name the storage of a workspace, and clients the workspace. */
+const WORKSPACE_PREFIX = /^sandkasten-ws-(?=..)/;
+
 export const workspaceIdSchema = z
   .string()
   .regex(
-    /^[a-z0-9][a-z0-9-]{0,62}[a-z0-9]$/,
+    /^(sandkasten-ws-)?[a-z0-9][a-z0-9-]{0,62}[a-z0-9]$/,
     "must be 2 to 64 lower-case letters, digits and inner dashes",
-  );
+  )
+  .transform((id) => id.replace(WORKSPACE_PREFIX, ""));
+
+/** The least and the most that a session may ask for. */
+const LIMIT_RANGES = {
+  memory_mb: [16, 8_388_608],
+  cpu_millicores: [10, 1_000_000],
+  pids: [16, 4_000_000],
+  disk_mb: [4, 8_388_608],
+  disk_inodes: [64, 2_147_483_648],
+} as const;
+
+const limit = ([min, max]: readonly [number, number]) => z.number().int().min(min).max(max);
 
 export const limitsSchema = z
-  .strictObject({
-    memory_mb: z.number().int().min(16).max(8_388_608),
-    cpu_millicores: z.number().int().min(10).max(1_000_000),
-    pids: z.number().int().min(16).max(4_000_000),
-    disk_mb: z.number().int().min(4).max(8_388_608),
-    disk_inodes: z.number().int().min(64).max(2_147_483_648),
+  .object({
+    memory_mb: limit(LIMIT_RANGES.memory_mb),
+    cpu_millicores: limit(LIMIT_RANGES.cpu_millicores),
+    pids: limit(LIMIT_RANGES.pids),
+    disk_mb: limit(LIMIT_RANGES.disk_mb),
+    disk_inodes: limit(LIMIT_RANGES.disk_inodes),
   })
   .meta({ id: "Limits" });
 export type Limits = z.output<typeof limitsSchema>;
+
+/** 0 means the default, as clients with zero values send it. */
+const limitOrDefault = ([min, max]: readonly [number, number]) =>
+  z
+    .number()
+    .int()
+    .min(0)
+    .max(max)
+    .refine((limit) => limit === 0 || limit >= min, `must be at least ${min}, or 0 for the default`)
+    .optional()
+    .meta({ description: `At least ${min}; 0 or absent for the daemon's default` });
+
+const limitsRequestSchema = z.object({
+  memory_mb: limitOrDefault(LIMIT_RANGES.memory_mb),
+  cpu_millicores: limitOrDefault(LIMIT_RANGES.cpu_millicores),
+  pids: limitOrDefault(LIMIT_RANGES.pids),
+  disk_mb: limitOrDefault(LIMIT_RANGES.disk_mb),
+  disk_inodes: limitOrDefault(LIMIT_RANGES.disk_inodes),
+});
 
 const metadata = z
   .record(
@@ -60,8 +95,13 @@ const networkSchema = z.enum(["none", "full"]).meta({
     "`none` is a loopback of its own, `full` is also the network that the administrator allows",
 });
 
+const isolationLevelSchema = z.enum(["standard", "strong"]).meta({
+  description:
+    "`standard` runs code on the host's kernel, `strong` on a kernel of the sandbox's own (gVisor)",
+});
+
 export const createSessionSchema = z
-  .strictObject({
+  .object({
     backend: backendName.optional().meta({
       description:
         "Which of the daemon's backends shall make the sandbox; its usual one when absent",
@@ -75,18 +115,27 @@ export const createSessionSchema = z
     workspace_id: workspaceIdSchema.optional().meta({
       description: "A persistent workspace to have at /workspace; made when there is none",
     }),
+    workspaces: workspaceMountsSchema(workspaceIdSchema).optional().meta({
+      description:
+        "Further persistent workspaces, each at a path of its own; made when there are none",
+    }),
     key: sessionKeySchema.optional().meta({
       description: "Get-or-create: a living session of this key is answered instead of a new one",
     }),
     env: variables.optional(),
-    limits: limitsSchema.partial().optional(),
+    limits: limitsRequestSchema.optional(),
     network: z.union([z.boolean(), networkSchema]).optional().meta({
       description:
         "`true` or `full` asks for a network, which is refused unless the administrator allows it",
     }),
     profile: z.enum(["restricted", "root"]).optional(),
+    isolation: isolationLevelSchema.optional(),
     metadata: metadata.optional(),
   })
+  .refine(
+    ({ workspace_id, workspaces = [] }) => workspaces.every(({ id }) => id !== workspace_id),
+    { path: ["workspaces"], message: "must not name the workspace that is at /workspace" },
+  )
   .meta({ id: "CreateSession" });
 export type CreateSession = z.input<typeof createSessionSchema>;
 
@@ -105,6 +154,10 @@ export const sessionSchema = z
     cwd: z.string(),
     acquire_source: z.enum(["pool", "cold"]),
     workspace_id: z.string().optional(),
+    workspaces: z
+      .array(z.object({ id: z.string(), path: z.string(), read_only: z.boolean() }))
+      .optional()
+      .meta({ description: "Further workspaces and where the session has them" }),
     key: z.string().optional(),
     session_alias: z
       .string()
@@ -112,6 +165,7 @@ export const sessionSchema = z
       .meta({ description: "The key as `{namespace}_{id}_sandbox`" }),
     profile: z.enum(["restricted", "root"]),
     network: networkSchema,
+    isolation_level: isolationLevelSchema,
     limits: limitsSchema,
     metadata: z.record(z.string(), z.string()),
     ttl_seconds: count,
@@ -125,20 +179,20 @@ export const sessionSchema = z
   .meta({ id: "Session" });
 export type SessionBody = z.output<typeof sessionSchema>;
 
-export const listSessionsQuery = z.strictObject({
+export const listSessionsQuery = z.object({
   status: sessionStatusSchema.optional(),
   key: sessionKeySchema.optional(),
-  limit: countInQuery.pipe(z.number().min(1).max(1000)).optional(),
-  cursor: z.string().max(256).optional(),
+  limit: pageSizeInQuery.optional(),
+  cursor: z.string().min(1).max(256).optional(),
   metadata: z
     .union([z.string().max(2048), z.array(z.string().max(2048)).max(32)])
     .optional()
     .meta({ description: "`name=value`; more than once for several, all of which must fit" }),
 });
 
-export const renewSessionSchema = z.strictObject({
-  ttl_seconds: z.number().int().min(1).max(86_400).optional().meta({
-    description: "A new time to live for this session; the one it has when absent",
+export const renewSessionSchema = z.object({
+  ttl_seconds: z.number().int().min(0).max(86_400).optional().meta({
+    description: "A new time to live for this session; 0 or absent keeps the one it has",
   }),
 });
 

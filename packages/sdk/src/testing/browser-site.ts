@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { rolldown } from "rolldown";
-import { buildPackage } from "../../build.ts";
+import { buildPackage } from "../../build-package.ts";
 
 /** What a page saw. */
 export type Report = Readonly<Record<string, unknown>>;

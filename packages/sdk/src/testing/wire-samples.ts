@@ -23,8 +23,10 @@ export const sessionBody: SessionBody = {
   cwd: "/workspace",
   acquire_source: "cold",
   workspace_id: "notes",
+  workspaces: [{ id: "data", path: "/mnt/data", read_only: true }],
   profile: "restricted",
   network: "none",
+  isolation_level: "standard",
   limits: { memory_mb: 512, cpu_millicores: 1000, pids: 256, disk_mb: 512, disk_inodes: 65_536 },
   metadata: { my_tag: "a_b" },
   ttl_seconds: 1800,
@@ -49,12 +51,17 @@ export const execInfoBody: ExecInfoBody = {
   stderr_bytes: 0,
   dropped_bytes: 0,
   shell_restarted: false,
+  background: false,
+  background_bytes: 0,
+  timeout_ms: 86_400_000,
+  timeout_clamped: false,
   started_at: "2026-01-31T12:00:00.000Z",
   ended_at: "2026-01-31T12:00:00.012Z",
 };
 
 export const execResultBody: ExecResultBody = {
   ...execInfoBody,
+  next_cursor: 3,
   output: "hi\n",
   stdout: "hi\n",
   stderr: "",

@@ -27,7 +27,7 @@ export class FakeMachine {
     { readonly diskLimitBytes: number; readonly disk: MemoryDisk }
   >();
   /** Images that may be used. */
-  readonly images: ReadonlySet<string>;
+  readonly images: Set<string>;
 
   constructor(images: Iterable<string> = ["host"]) {
     this.images = new Set(images);
@@ -38,6 +38,7 @@ export class FakeBackend implements Backend {
   readonly name: string;
   /** Does not change what its sandboxes are, which reach nothing either way. */
   givesNetwork = false;
+  isolations: Backend["isolations"] = ["standard"];
   readonly #machine: FakeMachine;
 
   constructor(machine: FakeMachine = new FakeMachine(), name = "fake") {
@@ -60,7 +61,7 @@ export class FakeBackend implements Backend {
     const handle: SandboxHandle = {
       id: spec.id,
       image: spec.image,
-      imageDigest: `fake:${spec.image}`,
+      imageDigest: spec.imageDigest ?? `fake:${spec.image}`,
       profile: spec.profile,
       limits: { ...spec.limits },
       ...(spec.workspace !== undefined && { workspaceId: spec.workspace.id }),
@@ -118,6 +119,14 @@ export class FakeBackend implements Backend {
       diskLimitBytes: handle.limits.diskBytes,
       oomKills: 0,
     });
+  }
+
+  async storage(): Promise<readonly []> {
+    return Promise.resolve([]);
+  }
+
+  async ready(): Promise<boolean> {
+    return Promise.resolve(true);
   }
 
   async reachable(): Promise<boolean> {

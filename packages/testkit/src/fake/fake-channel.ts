@@ -1,6 +1,7 @@
 /** A channel into a fake sandbox: the whole port, in memory. */
-import { execIdSchema, SandboxError } from "@sandkasten/protocol";
-import type { DirectoryPage, FileEntry } from "@sandkasten/protocol";
+import { posix } from "node:path";
+import { execIdSchema, SandboxError, shellNameSchema } from "@sandkasten/protocol";
+import type { DirectoryPage, FileEntry, NamedPath } from "@sandkasten/protocol";
 import type {
   ByteSource,
   Channel,
@@ -12,6 +13,9 @@ import type {
   FileChange,
   FileRead,
   PortConnection,
+  SandboxPath,
+  ShellInfo,
+  TarStream,
   TerminalSize,
 } from "../ports.ts";
 import { readTar, writeTar } from "../tar-archive.ts";
@@ -19,6 +23,7 @@ import type { FakeExec } from "./fake-exec.ts";
 import { FakeExecStream } from "./fake-exec.ts";
 import { FakeSandbox } from "./fake-sandbox.ts";
 import { followChanges } from "./follow-changes.ts";
+import { exactPath, namedPath, pathOfBytes } from "./memory-path.ts";
 
 export class FakeChannel implements Channel {
   readonly #sandbox: FakeSandbox;
@@ -36,6 +41,8 @@ export class FakeChannel implements Channel {
     await this.#enter(signal);
     if (!execIdSchema.safeParse(options.execId).success)
       throw new SandboxError("INVALID_REQUEST", `${options.execId} is no id of a command`);
+    if (command.kind === "shell" && !shellNameSchema.optional().safeParse(command.shell).success)
+      throw new SandboxError("INVALID_REQUEST", `${String(command.shell)} is no name of a shell`);
     const exec = this.#sandbox.start(command, options);
     await this.#begun(exec, signal);
     return this.#stream(exec, 0, "done", options.stdin === true, signal);
@@ -66,10 +73,30 @@ export class FakeChannel implements Channel {
     return 1;
   }
 
-  async resize(execId: string, _size: TerminalSize): Promise<void> {
+  async cancel(execId: string): Promise<boolean> {
     await this.#enter();
-    if (!this.#find(execId).terminal)
+    const exec = this.#find(execId);
+    if (exec.state === "done") return false;
+    this.#sandbox.cancel(exec);
+    return true;
+  }
+
+  async shells(): Promise<ShellInfo[]> {
+    await this.#enter();
+    return this.#sandbox.shells();
+  }
+
+  async closeShell(name: string): Promise<void> {
+    await this.#enter();
+    this.#sandbox.closeShell(name);
+  }
+
+  async resize(execId: string, size: TerminalSize): Promise<void> {
+    await this.#enter();
+    const exec = this.#find(execId);
+    if (exec.terminal === undefined)
       throw new SandboxError("INVALID_REQUEST", `the command ${execId} has no terminal`);
+    exec.terminal = size;
   }
 
   async listExecs(): Promise<ExecInfo[]> {
@@ -84,13 +111,20 @@ export class FakeChannel implements Channel {
     this.#sandbox.execs.delete(execId);
   }
 
-  async stat(path: string): Promise<FileEntry> {
+  async stat(path: SandboxPath, options: Parameters<Channel["stat"]>[1] = {}): Promise<FileEntry> {
     await this.#enter();
-    return this.#sandbox.files.entry(this.#path(path));
+    const { files } = this.#sandbox;
+    const named = this.#path(path);
+    return files.entry(options.follow === true ? files.follow(named) : named, named);
+  }
+
+  async realpath(path: SandboxPath): Promise<NamedPath> {
+    await this.#enter();
+    return namedPath(this.#sandbox.files.follow(this.#path(path)));
   }
 
   async readFile(
-    path: string,
+    path: SandboxPath,
     range: { readonly offset?: number; readonly length?: number } = {},
   ): Promise<FileRead> {
     await this.#enter();
@@ -100,7 +134,13 @@ export class FakeChannel implements Channel {
       start,
       range.length === undefined ? undefined : start + range.length,
     );
-    return { size: bytes.byteLength, mode: node.mode, mtimeMs: node.mtimeMs, body: streamOf(part) };
+    return {
+      size: bytes.byteLength,
+      mode: node.mode,
+      mtimeMs: node.mtimeMs,
+      version: String(node.version),
+      body: streamOf(part),
+    };
   }
 
   async writeFile(
@@ -109,17 +149,35 @@ export class FakeChannel implements Channel {
     await this.#enter();
     const target = this.#path(path);
     const bytes = await bytesOf(content);
-    const { overwrite = true, parents = true, mode } = options;
-    this.#sandbox.files.put(
+    const { overwrite = true, parents = true, mode, ifVersion } = options;
+    const { version } = this.#sandbox.files.put(
       target,
       { bytes, ...(mode !== undefined && { mode }) },
-      { overwrite, parents },
+      { overwrite, parents, ifVersion },
     );
-    return { path: target, size: bytes.byteLength };
+    return { ...namedPath(target), size: bytes.byteLength, version: String(version) };
+  }
+
+  async appendFile(
+    ...[path, content, options = {}]: Parameters<Channel["appendFile"]>
+  ): ReturnType<Channel["appendFile"]> {
+    await this.#enter();
+    const { files } = this.#sandbox;
+    const added = await bytesOf(content);
+    const target = this.#path(path);
+    const before = files.find(target) === undefined ? Buffer.alloc(0) : files.bytes(target).bytes;
+    const bytes = Buffer.concat([before, added]);
+    const { parents = true, mode, ifVersion } = options;
+    const { version } = files.put(
+      target,
+      { bytes, ...(mode !== undefined && { mode }) },
+      { overwrite: true, parents, ifVersion },
+    );
+    return { ...namedPath(target), size: bytes.byteLength, version: String(version) };
   }
 
   async listDirectory(
-    path: string,
+    path: SandboxPath,
     options: Parameters<Channel["listDirectory"]>[1] = {},
   ): Promise<DirectoryPage> {
     await this.#enter();
@@ -130,35 +188,47 @@ export class FakeChannel implements Channel {
   }
 
   async makeDirectory(
-    path: string,
+    path: SandboxPath,
     options: Parameters<Channel["makeDirectory"]>[1] = {},
-  ): Promise<string> {
+  ): Promise<NamedPath> {
     await this.#enter();
     this.#sandbox.files.makeDirectory(this.#path(path), {
       ...options,
       parents: options.parents === true,
     });
-    return this.#path(path);
+    return namedPath(this.#path(path));
   }
 
   async move(
-    from: string,
-    to: string,
+    from: SandboxPath,
+    to: SandboxPath,
     options: Parameters<Channel["move"]>[2] = {},
-  ): Promise<string> {
+  ): Promise<NamedPath> {
     await this.#enter();
     this.#sandbox.files.move(this.#path(from), this.#path(to), options.overwrite === true);
-    return this.#path(to);
+    return namedPath(this.#path(to));
   }
 
-  async remove(path: string, options: Parameters<Channel["remove"]>[1] = {}): Promise<string> {
+  async copy(
+    ...[from, to, options = {}]: Parameters<Channel["copy"]>
+  ): ReturnType<Channel["copy"]> {
+    await this.#enter();
+    const target = this.#path(to);
+    const copied = this.#sandbox.files.copy(this.#path(from), target, options);
+    return { ...namedPath(target), ...copied, skipped: 0 };
+  }
+
+  async remove(
+    path: SandboxPath,
+    options: Parameters<Channel["remove"]>[1] = {},
+  ): Promise<NamedPath> {
     await this.#enter();
     this.#sandbox.files.remove(this.#path(path), options.recursive === true);
-    return this.#path(path);
+    return namedPath(this.#path(path));
   }
 
   async watch(
-    path: string,
+    path: SandboxPath,
     options: { readonly recursive?: boolean } = {},
     signal?: AbortSignal,
   ): Promise<AsyncIterable<FileChange>> {
@@ -205,17 +275,22 @@ export class FakeChannel implements Channel {
     return { entries: entries.length, bytes };
   }
 
-  async createTar(path: string): Promise<ReadableStream<Uint8Array>> {
+  async createTar(
+    ...[path, { exclude = [] } = {}]: Parameters<Channel["createTar"]>
+  ): Promise<TarStream> {
     await this.#enter();
     const root = this.#path(path);
-    const entries = this.#sandbox.files.children(root, true).map((entry) => ({
-      path: entry.path.slice(root.length + 1),
-      type: entry.type === "other" ? ("file" as const) : entry.type,
-      mode: entry.mode,
-      bytes: this.#sandbox.files.get(entry.path).bytes,
-      ...(entry.target !== undefined && { target: entry.target }),
-    }));
-    return streamOf(writeTar(entries));
+    const entries = this.#sandbox.files
+      .children(root, true)
+      .map((entry) => ({
+        path: entry.path.slice(root.length + 1),
+        type: entry.type === "other" ? ("file" as const) : entry.type,
+        mode: entry.mode,
+        bytes: this.#sandbox.files.get(exactPath(entry)).bytes,
+        ...(entry.target !== undefined && { target: entry.target }),
+      }))
+      .filter((entry) => !exclude.some((pattern) => isExcluded(entry.path, pattern)));
+    return { unreadable: 0, unreadablePaths: [], body: streamOf(writeTar(entries)) };
   }
 
   async dial(port: number, signal?: AbortSignal): Promise<PortConnection> {
@@ -277,11 +352,24 @@ export class FakeChannel implements Channel {
     return exec;
   }
 
-  #path(path: string): string {
-    if (path === "" || path.includes("\0"))
-      throw new SandboxError("INVALID_REQUEST", "the path is empty or contains a NUL");
+  #path(given: SandboxPath): string {
+    const path = typeof given === "string" ? given : pathOfBytes(given);
+    const isText = typeof given !== "string" || given.isWellFormed();
+    if (path === "" || path.includes("\0") || !isText)
+      throw new SandboxError("INVALID_REQUEST", "the path is empty, contains a NUL or is no text");
     return this.#sandbox.files.resolve(path);
   }
+}
+
+/** A pattern leaves out what it names, and with a directory all that is in it. */
+function isExcluded(path: string, pattern: string): boolean {
+  const parts = path.split("/");
+  const named = pattern.replace(/\/$/, "");
+  return parts.some((name, index) =>
+    named.includes("/")
+      ? posix.matchesGlob(parts.slice(0, index + 1).join("/"), named.replace(/^\//, ""))
+      : posix.matchesGlob(name, named),
+  );
 }
 
 function streamOf(bytes: Uint8Array): ReadableStream<Uint8Array> {

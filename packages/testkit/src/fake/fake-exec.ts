@@ -1,12 +1,20 @@
 /** A command in the fake sandbox: its output, its input and its end. */
 import type { ExecEndReason, OutputStream } from "@sandkasten/protocol";
 import { SandboxError } from "@sandkasten/protocol";
-import type { ExecEnd, ExecInfo, ExecOptions, ExecStream, OutputChunk } from "../ports.ts";
+import type {
+  ExecEnd,
+  ExecInfo,
+  ExecOptions,
+  ExecStream,
+  OutputChunk,
+  TerminalSize,
+} from "../ports.ts";
 
 export class FakeExec {
   readonly mode: "shell" | "process";
   readonly options: ExecOptions;
-  readonly terminal: boolean;
+  /** The size of its terminal, if it has one. */
+  terminal: TerminalSize | undefined;
   readonly killed = new AbortController();
   readonly chunks: OutputChunk[] = [];
   state: ExecInfo["state"] = "queued";
@@ -20,7 +28,7 @@ export class FakeExec {
   #doneAtChunk = 0;
   #changed = Promise.withResolvers<void>();
 
-  constructor(mode: "shell" | "process", options: ExecOptions, terminal: boolean) {
+  constructor(mode: "shell" | "process", options: ExecOptions, terminal?: TerminalSize) {
     this.mode = mode;
     this.options = options;
     this.terminal = terminal;
@@ -57,7 +65,8 @@ export class FakeExec {
 
   write(fd: 1 | 2, bytes: Uint8Array): void {
     if (bytes.byteLength === 0) return;
-    const stream: OutputStream = fd === 2 && this.options.merge !== true ? "stderr" : "stdout";
+    const merged = this.options.merge === true || this.terminal !== undefined;
+    const stream: OutputStream = fd === 2 && !merged ? "stderr" : "stdout";
     const last = this.chunks.at(-1);
     const offset = last === undefined ? 0 : last.offset + last.bytes.byteLength;
     this.chunks.push({ stream, seq: this.chunks.length, offset, bytes: Uint8Array.from(bytes) });
@@ -65,7 +74,7 @@ export class FakeExec {
     this.change();
   }
 
-  kill(reason: "timeout" | "idle_timeout" | "killed", signal?: number): void {
+  kill(reason: "timeout" | "idle_timeout" | "killed" | "cancelled", signal?: number): void {
     this.killed.abort({ reason, signal });
   }
 
@@ -77,7 +86,7 @@ export class FakeExec {
     this.end = {
       execId: this.options.execId,
       reason: how?.reason ?? "exited",
-      exitCode: how === undefined ? exitCode : signal === undefined ? 124 : 128 + signal,
+      exitCode: how === undefined ? exitCode : killedExitCode(how.reason, signal),
       ...(signal !== undefined && { signal }),
       ...(extra.cwd !== undefined && { cwd: extra.cwd }),
       durationMs: this.#ageMs(),
@@ -85,6 +94,7 @@ export class FakeExec {
       stderrBytes: this.#counts.stderr,
       droppedBytes: 0,
       shellRestarted: extra.shellRestarted,
+      outputOpen: this.lingering > 0,
     };
     this.#doneAtChunk = this.chunks.length;
     this.state = "done";
@@ -132,6 +142,11 @@ export class FakeExec {
   #ageMs(): number {
     return Math.round(performance.now() - this.#createdAtMs);
   }
+}
+
+function killedExitCode(reason: ExecEndReason, signal: number | undefined): number {
+  if (reason === "cancelled") return 130;
+  return signal === undefined ? 124 : 128 + signal;
 }
 
 function aborted(signal: AbortSignal): Promise<void> {
@@ -217,6 +232,7 @@ export class FakeExecStream implements ExecStream {
       stderrBytes: 0,
       droppedBytes: 0,
       shellRestarted: false,
+      outputOpen: false,
     });
   }
 

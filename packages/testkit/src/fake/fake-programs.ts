@@ -1,12 +1,16 @@
 /** The few programs that exist in the fake sandbox. */
 import { setTimeout as sleep } from "node:timers/promises";
+import type { TerminalSize } from "../ports.ts";
 import type { MemoryFiles } from "./memory-files.ts";
+
+const NEWLINE = 10;
 
 export interface ProgramContext {
   readonly files: MemoryFiles;
   readonly cwd: string;
   readonly env: ReadonlyMap<string, string>;
-  readonly terminal: boolean;
+  /** The size that its terminal has now, if there is one. */
+  readonly terminal: () => TerminalSize | undefined;
   readonly killed: AbortSignal;
   write(fd: 1 | 2, bytes: Uint8Array): void;
   /** Input chunks; ends when stdin is closed, at once when there is none. */
@@ -45,8 +49,17 @@ export async function runProgram(
       await sleep(Number(args[0]) * 1000, undefined, { signal: context.killed });
       return 0;
     case "tty":
-      print(context.terminal ? "/dev/pts/0\n" : "not a tty\n");
-      return context.terminal ? 0 : 1;
+      print(context.terminal() === undefined ? "not a tty\n" : "/dev/pts/0\n");
+      return context.terminal() === undefined ? 1 : 0;
+    case "stty": {
+      const size = context.terminal();
+      if (size === undefined) return 1;
+      print(`${size.rows} ${size.cols}\n`);
+      return 0;
+    }
+    case "read":
+      for await (const bytes of context.stdin) if (bytes.includes(NEWLINE)) return 0;
+      return 1;
     case "cat":
       return cat(args, context);
     case "echo-server":

@@ -1,6 +1,6 @@
 /** What goes on inside a fake sandbox: its shell, its processes, its files and its ports. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { ExecCommand, ExecOptions } from "../ports.ts";
+import type { ExecCommand, ExecOptions, ShellInfo, TerminalSize } from "../ports.ts";
 import { parseCommandLine, SyntaxProblem } from "./command-line.ts";
 import type { AndList, SimpleCommand } from "./command-line.ts";
 import { FakeExec } from "./fake-exec.ts";
@@ -10,12 +10,22 @@ import { MemoryFiles } from "./memory-files.ts";
 
 export const FAKE_WORKSPACE = "/workspace";
 
+const MAX_SHELLS = 16;
+
 interface ShellState {
   cwd: string;
   readonly env: Map<string, string>;
   /** The next command finds a new shell. */
   restarted: boolean;
   exitCode?: number;
+}
+
+/** A shell by its name, and the commands that wait for it. */
+interface NamedShell {
+  state: ShellState;
+  terminal: TerminalSize | undefined;
+  queue: Promise<void>;
+  readonly execs: FakeExec[];
 }
 
 export class FakeSandbox {
@@ -26,14 +36,13 @@ export class FakeSandbox {
   /** Fires when the sandbox is destroyed. */
   readonly gone = new AbortController();
   readonly #env: ReadonlyMap<string, string>;
-  #shell: ShellState;
-  #shellQueue: Promise<void> = Promise.resolve();
+  readonly #shells = new Map<string, NamedShell>();
   #paused: PromiseWithResolvers<void> | undefined;
 
   constructor(env: Readonly<Record<string, string>> = {}, workspaceDisk?: MemoryDisk) {
     this.files = new MemoryFiles(FAKE_WORKSPACE, workspaceDisk);
     this.#env = new Map(Object.entries(env));
-    this.#shell = { cwd: FAKE_WORKSPACE, env: new Map(this.#env), restarted: false };
+    this.#shell("default");
   }
 
   get paused(): boolean {
@@ -65,41 +74,92 @@ export class FakeSandbox {
   start(command: ExecCommand, options: ExecOptions): FakeExec {
     const known = this.execs.get(options.execId);
     if (known !== undefined) return known;
-    const exec = new FakeExec(
-      command.kind,
-      options,
-      command.kind === "process" && command.pty !== undefined,
-    );
-    this.execs.set(options.execId, exec);
+    const shell = command.kind === "shell" ? this.#shell(command.shell ?? "default") : undefined;
+    if (shell !== undefined && command.pty !== undefined) shell.terminal = command.pty;
+    const exec = new FakeExec(command.kind, options, command.pty ?? shell?.terminal);
     if (command.kind === "process") void this.#runProcess(exec, command.argv);
-    else
-      this.#shellQueue = this.#shellQueue.then(() =>
-        this.#runInShell(exec, Buffer.from(command.text).toString()),
+    else if (shell !== undefined) {
+      shell.execs.push(exec);
+      shell.queue = shell.queue.then(() =>
+        this.#runInShell(shell, exec, Buffer.from(command.text).toString()),
       );
+    }
+    this.execs.set(options.execId, exec);
     return exec;
+  }
+
+  shells(): ShellInfo[] {
+    return [...this.#shells].map(([name, { state, execs }]) => {
+      const running = execs.find((exec) => exec.state === "running");
+      return {
+        name,
+        kind: "sh",
+        cwd: state.cwd,
+        busy: running !== undefined,
+        ...(running !== undefined && { execId: running.options.execId }),
+      };
+    });
+  }
+
+  closeShell(name: string): void {
+    const shell = this.#shells.get(name);
+    if (shell === undefined) throw new SandboxError("SHELL_NOT_FOUND", `no shell is named ${name}`);
+    this.#shells.delete(name);
+    for (const exec of shell.execs) if (exec.state !== "done") this.cancel(exec);
+  }
+
+  cancel(exec: FakeExec): void {
+    const waits = exec.state === "queued";
+    exec.kill("cancelled");
+    if (waits) exec.finish(0, { shellRestarted: false });
+  }
+
+  #shell(name: string): NamedShell {
+    const known = this.#shells.get(name);
+    if (known !== undefined) return known;
+    if (this.#shells.size >= MAX_SHELLS)
+      throw new SandboxError("QUOTA_EXCEEDED", "the sandbox has too many shells already");
+    const state = { cwd: FAKE_WORKSPACE, env: new Map(this.#env), restarted: false };
+    const shell = { state, terminal: undefined, queue: Promise.resolve(), execs: [] };
+    this.#shells.set(name, shell);
+    return shell;
   }
 
   async #runProcess(exec: FakeExec, argv: readonly string[]): Promise<void> {
     const env = new Map([...this.#env, ...Object.entries(exec.options.env ?? {})]);
     const cwd = this.files.resolve(exec.options.cwd ?? FAKE_WORKSPACE);
+    const [program, flag, script] = argv;
     const exitCode = await this.#timed(exec, () =>
-      this.#program(exec, { words: argv, toStderr: false }, cwd, env),
+      program === "sh" && flag === "-c" && script !== undefined
+        ? this.#script(exec, script, { cwd, env, restarted: false })
+        : this.#program(exec, { words: argv, toStderr: false }, cwd, env),
     );
     exec.finish(exitCode, { shellRestarted: false });
   }
 
-  async #runInShell(exec: FakeExec, text: string): Promise<void> {
-    const shell = this.#shell;
+  async #runInShell(named: NamedShell, exec: FakeExec, text: string): Promise<void> {
+    if (exec.state === "done") return;
+    const shell = named.state;
     const shellRestarted = shell.restarted;
     shell.restarted = false;
+    const before = { cwd: shell.cwd, env: new Map(shell.env) };
     for (const [name, value] of Object.entries(exec.options.env ?? {})) shell.env.set(name, value);
     if (exec.options.cwd !== undefined) shell.cwd = this.files.resolve(exec.options.cwd);
     const exitCode = exec.killed.signal.aborted
       ? 0
       : await this.#timed(exec, () => this.#script(exec, text, shell));
+    if (exec.options.cwd !== undefined) shell.cwd = before.cwd;
+    for (const name of Object.keys(exec.options.env ?? {})) {
+      const value = before.env.get(name);
+      if (value === undefined) shell.env.delete(name);
+      else shell.env.set(name, value);
+    }
     if (shell.exitCode !== undefined)
-      this.#shell = { cwd: shell.cwd, env: new Map(this.#env), restarted: true };
-    exec.finish(exitCode, { cwd: shell.cwd, shellRestarted });
+      named.state = { cwd: shell.cwd, env: new Map(this.#env), restarted: true };
+    exec.finish(exitCode, {
+      cwd: shell.cwd,
+      shellRestarted: shellRestarted || shell.exitCode !== undefined,
+    });
   }
 
   /** Runs with the command's timeouts in force; a kill is an end like another. */
@@ -195,7 +255,7 @@ export class FakeSandbox {
       files: this.files,
       cwd,
       env,
-      terminal: exec.terminal,
+      terminal: () => exec.terminal,
       killed: exec.killed.signal,
       stdin: exec.input(),
       write: (fd, bytes) => {

@@ -1,6 +1,7 @@
 /** Turns the changes of a fake sandbox's files into an iterable. */
 import { posix } from "node:path";
 import type { FileChange } from "../ports.ts";
+import { exactPath } from "./memory-path.ts";
 import type { MemoryFiles } from "./memory-files.ts";
 
 /** Watches from the call on; ends when left or when the signal fires. */
@@ -13,8 +14,8 @@ export function followChanges(
   const changes: FileChange[] = [];
   let wake: () => void = () => undefined;
   const unwatch = files.watch((change) => {
-    if (recursive ? !change.path.startsWith(`${root}/`) : posix.dirname(change.path) !== root)
-      return;
+    const path = exactPath(change);
+    if (recursive ? !path.startsWith(`${root}/`) : posix.dirname(path) !== root) return;
     changes.push(change);
     wake();
   });

@@ -7,6 +7,8 @@ export interface MemoryNode {
   mtimeMs: number;
   bytes: Buffer;
   target?: string;
+  /** Another number for each content. */
+  version: number;
 }
 
 /** Nodes by their whole path, and who wants to know of changes. Several sandboxes may have the same. */

@@ -5,6 +5,9 @@ import type { FileEntry } from "@sandkasten/protocol";
 import type { FileChange } from "../ports.ts";
 import { MountedDisks } from "./memory-disk.ts";
 import type { MemoryDisk, MemoryNode } from "./memory-disk.ts";
+import { namedPath } from "./memory-path.ts";
+
+let versions = 0;
 
 export class MemoryFiles {
   readonly workspace: string;
@@ -44,20 +47,24 @@ export class MemoryFiles {
     throw new SandboxError("FILE_NOT_FOUND", `${path} does not exist`);
   }
 
-  /** The bytes of a regular file, through at most one link. */
+  /** Where a path leads when its last part is a link. */
+  follow(path: string): string {
+    const { target } = this.get(path);
+    return target === undefined ? path : this.follow(posix.resolve(posix.dirname(path), target));
+  }
+
+  /** The bytes of a regular file. */
   bytes(path: string): { readonly node: MemoryNode; readonly bytes: Buffer } {
-    let node = this.get(path);
-    if (node.type === "symlink")
-      node = this.get(posix.resolve(posix.dirname(path), node.target ?? ""));
+    const node = this.get(this.follow(path));
     if (node.type !== "file") throw new SandboxError("NOT_A_FILE", `${path} is not a regular file`);
     return { node, bytes: node.bytes };
   }
 
-  entry(path: string): FileEntry {
+  entry(path: string, shown = path): FileEntry {
     const node = this.get(path);
     return {
-      path,
-      name: posix.basename(path),
+      ...namedPath(shown),
+      name: posix.basename(shown).toWellFormed(),
       type: node.type,
       size: node.bytes.byteLength,
       mode: node.mode,
@@ -65,6 +72,7 @@ export class MemoryFiles {
       uid: 1000,
       gid: 1000,
       ...(node.target !== undefined && { target: node.target }),
+      version: String(node.version),
     };
   }
 
@@ -81,22 +89,28 @@ export class MemoryFiles {
   put(
     path: string,
     node: Partial<MemoryNode>,
-    options: { overwrite: boolean; parents: boolean },
-  ): void {
+    options: { overwrite: boolean; parents: boolean; ifVersion?: string | undefined },
+  ): MemoryNode {
     const before = this.#nodes.get(path);
+    const { ifVersion } = options;
+    if (ifVersion !== undefined && ifVersion !== String(before?.version))
+      throw new SandboxError("FILE_CHANGED", `${path} is not at version ${ifVersion}`);
     if (before?.type === "dir") throw new SandboxError("NOT_A_FILE", `${path} is a directory`);
     if (before !== undefined && !options.overwrite)
       throw new SandboxError("FILE_EXISTS", `${path} exists already`);
     this.#requireParent(path, options.parents);
     const mode = node.mode ?? before?.mode ?? 0o644;
-    this.#nodes.set(path, {
+    const made: MemoryNode = {
       type: "file",
       bytes: Buffer.alloc(0),
       ...node,
       mode,
       mtimeMs: Date.now(),
-    });
+      version: ++versions,
+    };
+    this.#nodes.set(path, made);
     this.#tell(before === undefined ? "create" : "modify", path);
+    return made;
   }
 
   makeDirectory(path: string, options: { mode?: number; parents: boolean }): void {
@@ -121,9 +135,36 @@ export class MemoryFiles {
     this.#tell("move", to);
   }
 
+  copy(
+    from: string,
+    to: string,
+    { overwrite = false, recursive = false }: { overwrite?: boolean; recursive?: boolean },
+  ): { readonly entries: number; readonly bytes: number } {
+    if (this.get(from).type === "dir" && !recursive)
+      throw new SandboxError("NOT_A_FILE", `${from} is a directory`);
+    if (to === from || to.startsWith(`${from}/`))
+      throw new SandboxError("INVALID_REQUEST", `${from} cannot be copied into itself`);
+    if (this.#nodes.has(to) && !overwrite)
+      throw new SandboxError("FILE_EXISTS", `${to} exists already`);
+    this.#requireParent(to, false);
+    const paths = [from, ...this.#below(from)];
+    const nodes = paths.map((path) => this.get(path));
+    for (const [index, node] of nodes.entries())
+      this.#nodes.set(to + (paths[index] ?? "").slice(from.length), {
+        ...node,
+        version: ++versions,
+      });
+    this.#tell("create", to);
+    return {
+      entries: nodes.length,
+      bytes: nodes.reduce((sum, { bytes }) => sum + bytes.byteLength, 0),
+    };
+  }
+
   remove(path: string, recursive: boolean): void {
-    if (this.get(path).type === "dir" && !recursive)
-      throw new SandboxError("NOT_A_FILE", `${path} is a directory`);
+    this.get(path);
+    if (!recursive && this.#below(path).length > 0)
+      throw new SandboxError("FILE_EXISTS", `${path} is not empty`);
     for (const child of [...this.#below(path), path]) this.#nodes.delete(child);
     this.#tell("remove", path);
   }
@@ -152,12 +193,18 @@ export class MemoryFiles {
   }
 
   #tell(kind: FileChange["kind"], path: string): void {
-    for (const tell of this.#nodes.of(path).watchers) tell({ kind, path });
+    for (const tell of this.#nodes.of(path).watchers) tell({ kind, ...namedPath(path) });
   }
 }
 
 function directory(): MemoryNode {
-  return { type: "dir", mode: 0o755, mtimeMs: Date.now(), bytes: Buffer.alloc(0) };
+  return {
+    type: "dir",
+    mode: 0o755,
+    mtimeMs: Date.now(),
+    bytes: Buffer.alloc(0),
+    version: ++versions,
+  };
 }
 
 function compareParts(a: readonly string[], b: readonly string[]): number {

@@ -25,7 +25,7 @@ export function archiveSuite(fixture: FixtureOf): void {
     expect((await contentOf(channel, "unpacked/large")).byteLength).toBe(700_001);
 
     const packed = readTar(
-      Buffer.concat(await Array.fromAsync(await channel.createTar("unpacked"))),
+      Buffer.concat(await Array.fromAsync((await channel.createTar("unpacked")).body)),
     );
     const summary = packed
       .map((entry) => [
@@ -42,6 +42,25 @@ export function archiveSuite(fixture: FixtureOf): void {
       ["large", "file", 700_001, undefined],
       ["link", "symlink", 0, "dir/script"],
     ]);
+  });
+
+  it("leaves out what is excluded, and all below it", async () => {
+    const { channel } = fixture();
+    for (const path of [
+      "a.log",
+      "keep.txt",
+      "node_modules/x/index.js",
+      "src/node_modules/y.js",
+      "src/b.log",
+      "src/build/out",
+      "src/main.ts",
+    ])
+      await channel.writeFile(`project/${path}`, Buffer.from("x"));
+    const exclude = ["node_modules", "*.log", "src/build"];
+    const { body, unreadable } = await channel.createTar("project", { exclude });
+    const packed = readTar(Buffer.concat(await Array.fromAsync(body)));
+    expect(packed.map(({ path }) => path)).toEqual(["keep.txt", "src", "src/main.ts"]);
+    expect(unreadable).toBe(0);
   });
 
   it("takes an archive piece by piece", async () => {

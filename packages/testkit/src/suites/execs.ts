@@ -1,7 +1,7 @@
 /** What holds for commands of both kinds, and for processes beside the shell. */
 import { expect, it } from "vitest";
 import type { FixtureOf } from "../channel-fixture.ts";
-import { chunksOf, contentOf, newExecId, run, withCode } from "./run-command.ts";
+import { chunksOf, contentOf, newExecId, run, textOf, withCode } from "./run-command.ts";
 
 export function execSuite(fixture: FixtureOf): void {
   it("runs a program with its arguments untouched", async () => {
@@ -13,7 +13,7 @@ export function execSuite(fixture: FixtureOf): void {
 
   it("gives a process its directory and variables, and nothing of the shell's", async () => {
     const { channel } = fixture();
-    const path = await channel.makeDirectory("elsewhere");
+    const { path } = await channel.makeDirectory("elsewhere");
     await run(channel, "export ONLY_SHELL=1; cd elsewhere");
     const workspace = (await run(channel, ["pwd"])).stdout;
     expect(workspace).not.toBe(`${path}\n`);
@@ -100,15 +100,35 @@ export function execSuite(fixture: FixtureOf): void {
   it("runs a process on a terminal that can be resized", async () => {
     const { channel } = fixture();
     const execId = newExecId();
-    const command = { kind: "process", argv: ["cat"], pty: { rows: 24, cols: 80 } } as const;
+    const argv = ["sh", "-c", "read line; stty size"];
+    const command = { kind: "process", argv, pty: { rows: 24, cols: 80 } } as const;
     const exec = await channel.exec(command, { execId, stdin: true });
     await channel.resize(execId, { rows: 50, cols: 132 });
-    await channel.signal(execId, 9);
-    await exec.ended;
+    await exec.writeStdin(Buffer.from("\n"));
+    // A real terminal echoes what is typed.
+    expect(textOf(await chunksOf(exec)).trim()).toBe("50 132");
     const tty = await channel.exec({ ...command, argv: ["tty"] }, { execId: newExecId() });
-    const chunks = await chunksOf(tty);
-    expect(Buffer.concat(chunks.map((c) => c.bytes)).toString()).toMatch(/^\/dev\//);
+    expect(textOf(await chunksOf(tty))).toMatch(/^\/dev\//);
     expect((await run(channel, ["tty"])).end.exitCode).toBe(1);
+  });
+
+  it("ends the input of a terminal without harm to commands beside it", async () => {
+    const { channel } = fixture();
+    const beside = await channel.exec(
+      { kind: "process", argv: ["sleep", "1"] },
+      { execId: newExecId() },
+    );
+    for (const typed of ["whole line\n", "part of a line", ""]) {
+      const exec = await channel.exec(
+        { kind: "process", argv: ["cat"], pty: { rows: 24, cols: 80 } },
+        { execId: newExecId(), stdin: true },
+      );
+      if (typed !== "") await exec.writeStdin(Buffer.from(typed));
+      await exec.closeStdin();
+      expect(textOf(await chunksOf(exec))).toContain(typed.trimEnd());
+      expect(await exec.ended).toMatchObject({ reason: "exited", exitCode: 0 });
+    }
+    expect(await beside.ended).toMatchObject({ reason: "exited", exitCode: 0 });
   });
 
   it("lists commands with their ends until they are forgotten", async () => {

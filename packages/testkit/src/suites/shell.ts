@@ -14,11 +14,17 @@ export function shellSuite(fixture: FixtureOf): void {
     expect(end.cwd).toMatch(/\/kept dir$/);
   });
 
-  it("changes to a command's directory and keeps its variables, when they are given", async () => {
+  it("gives a command its own directory and variables, and takes them back", async () => {
     const { channel } = fixture();
-    const path = await channel.makeDirectory("given");
-    await run(channel, "true", { cwd: path, env: { GIVEN: "one=two" } });
-    expect((await run(channel, 'pwd; echo "$GIVEN"')).stdout).toBe(`${path}\none=two\n`);
+    const { path } = await channel.makeDirectory("given");
+    await run(channel, "export GIVEN=before");
+    const before = (await run(channel, "pwd")).stdout;
+    const options = { cwd: "given", env: { GIVEN: "it's one=two", SECRET: "x" } };
+    const given = await run(channel, 'pwd; echo "$GIVEN"; printenv SECRET', options);
+    expect(given.stdout).toBe(`${path}\nit's one=two\nx\n`);
+    expect(`${given.end.cwd ?? ""}\n`).toBe(before);
+    const after = await run(channel, 'pwd; echo "$GIVEN <$SECRET>"');
+    expect(after.stdout).toBe(`${before}before <>\n`);
   });
 
   it.each([
@@ -60,14 +66,14 @@ export function shellSuite(fixture: FixtureOf): void {
     expect(end).toMatchObject({ reason: "idle_timeout", exitCode: 124 });
   });
 
-  it("starts anew in the same directory after `exit`, and says so once", async () => {
+  it("starts anew in the same directory after `exit`, and says so with that command and the next", async () => {
     const { channel } = fixture();
-    const path = await channel.makeDirectory("before-exit");
-    await run(channel, "export LOST=yes", { cwd: path });
+    const { path } = await channel.makeDirectory("before-exit");
+    await run(channel, `cd ${path}; export LOST=yes`);
     expect((await run(channel, "exit 3")).end).toMatchObject({
       reason: "exited",
       exitCode: 3,
-      shellRestarted: false,
+      shellRestarted: true,
     });
     const first = await run(channel, 'pwd; echo "<$LOST>"');
     expect(first.stdout).toBe(`${path}\n<>\n`);
@@ -124,9 +130,18 @@ export function shellSuite(fixture: FixtureOf): void {
     const { channel } = fixture();
     const { execId, stdout, end } = await run(channel, "sleep 1 && echo late &\necho prompt");
     expect(stdout).toBe("prompt\n");
-    expect(end.reason).toBe("exited");
-    const rest = await channel.attach(execId, { offset: 7, until: "closed" });
+    expect(end).toMatchObject({ reason: "exited", outputOpen: true });
+    const offset = end.stdoutBytes + end.stderrBytes;
+    const rest = await channel.attach(execId, { offset, until: "closed" });
     const chunks = await chunksOf(rest);
     expect(Buffer.concat(chunks.map((c) => c.bytes)).toString()).toBe("late\n");
+  });
+
+  it("says that no more output can come of a command that leaves nothing behind", async () => {
+    const { channel } = fixture();
+    for (let i = 0; i < 10; i++) {
+      expect((await run(channel, "echo out; echo err >&2")).end.outputOpen).toBe(false);
+      expect((await run(channel, ["echo", "out"])).end.outputOpen).toBe(false);
+    }
   });
 }

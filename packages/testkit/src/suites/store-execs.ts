@@ -29,7 +29,14 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     await store().insertExec(row);
     await store().insertExec(other);
     const { id: _, sessionId: _s, owner: _o, mode: _m, command: _c, ...all } = fullExecRow("s1");
-    const { idempotencyKey: _i, requestHash: _h, ...patch } = all;
+    const {
+      idempotencyKey: _i,
+      requestHash: _h,
+      shell: _sh,
+      timeoutMs: _t,
+      timeoutClamped: _l,
+      ...patch
+    } = all;
     await store().updateExec("s1", row.id, patch);
     expect(await store().getExec("s1", row.id)).toStrictEqual({ ...row, ...patch });
     await store().updateExec("s1", row.id, { shellRestarted: false, exitCode: 0 });
@@ -63,6 +70,36 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
     expect(await store().insertExec(execRow("s1"))).toEqual({ inserted: true });
   });
 
+  it("lets a request be repeated whose command was not started", async () => {
+    const first = execRow("s1", { idempotencyKey: "k", status: "queued" });
+    await store().insertExec(first);
+    await store().updateExec("s1", first.id, { status: "done", endReason: "not_started" });
+    expect(await store().findExec("s1", "k")).toBeUndefined();
+    const second = execRow("s1", { idempotencyKey: "k" });
+    expect(await store().insertExec(second)).toEqual({ inserted: true });
+    expect(await store().findExec("s1", "k")).toStrictEqual(second);
+    expect((await store().getExec("s1", first.id))?.endReason).toBe("not_started");
+  });
+
+  it("removes a request when an empty one is put in its place", async () => {
+    const row = execRow("s1", { request: "{}" });
+    await store().insertExec(row);
+    await store().updateExec("s1", row.id, { request: "" });
+    const { request: _, ...rest } = row;
+    expect(await store().getExec("s1", row.id)).toStrictEqual(rest);
+  });
+
+  it("counts the commands that are younger, or had not ended when one began", async () => {
+    const row = execRow("s1", { id: "m", startedAtMs: 100 });
+    await store().insertExec(row);
+    await store().insertExec(execRow("s1", { id: "a", status: "done", endedAtMs: 99 }));
+    await store().insertExec(execRow("s1", { id: "b", status: "done", endedAtMs: 100 }));
+    await store().insertExec(execRow("s1", { id: "c" }));
+    await store().insertExec(execRow("s1", { id: "z", status: "done", endedAtMs: 50 }));
+    await store().insertExec(execRow("s2", { id: "zz" }));
+    expect(await store().countExecsAfter(row)).toBe(3);
+  });
+
   it("refuses a command of no session, and an id that is taken", async () => {
     const row = execRow("s1");
     await store().insertExec(row);
@@ -70,15 +107,15 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
       await expect(store().insertExec(refused)).rejects.toMatchObject(withCode("INTERNAL_ERROR"));
   });
 
-  it("knows all that have not finished, oldest first", async () => {
+  it("knows all that have not finished: those that run before those that wait, oldest first", async () => {
     await store().insertExec(execRow("s1", { id: "b", startedAtMs: 2 }));
     await store().insertExec(execRow("s2", { id: "a", startedAtMs: 1, status: "queued" }));
     await store().insertExec(execRow("s1", { id: "c", startedAtMs: 3 }));
     await store().insertExec(fullExecRow("s1", { startedAtMs: 0 }));
     const ids = async (): Promise<string[]> =>
       (await store().unfinishedExecs()).map(({ id }) => id);
-    expect(await ids()).toEqual(["a", "b", "c"]);
+    expect(await ids()).toEqual(["b", "c", "a"]);
     await store().updateExec("s1", "b", { status: "done" });
-    expect(await ids()).toEqual(["a", "c"]);
+    expect(await ids()).toEqual(["c", "a"]);
   });
 }

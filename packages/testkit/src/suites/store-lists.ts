@@ -47,6 +47,30 @@ export function storeListSuite(fixture: StoreFixtureOf): void {
     expect(pages).toEqual([["a", "d"], ["c", "b"], ["e"]]);
   });
 
+  it("lists the sessions that have not ended first, whatever the size of the page", async () => {
+    await insertAll([
+      { id: "old", createdAtMs: 10 },
+      { id: "paused", createdAtMs: 20, status: "paused" },
+      { id: "ended", createdAtMs: 30, status: "destroyed" },
+      { id: "expired", createdAtMs: 40, status: "expired" },
+      { id: "making", createdAtMs: 50, status: "creating" },
+      { id: "failed", createdAtMs: 60, status: "failed" },
+      { id: "going", createdAtMs: 70, status: "destroying" },
+    ]);
+    for (const limit of [1, 2, 3, 4, 100]) {
+      const pages = await idsOf((at) => store().listSessions({ owner: "alice", limit, ...at }));
+      expect(pages.flat()).toEqual([
+        "going",
+        "making",
+        "paused",
+        "old",
+        "failed",
+        "expired",
+        "ended",
+      ]);
+    }
+  });
+
   it("has no cursor behind the last page, however full that is", async () => {
     await insertAll([{ id: "a" }, { id: "b" }]);
     const page = await store().listSessions({ owner: "alice", limit: 2 });

@@ -12,6 +12,7 @@ export function sessionRow(changes: Partial<SessionRow> = {}): SessionRow {
     backend: "oci",
     profile: "restricted",
     network: "none",
+    isolation: "standard",
     limits: {
       memoryBytes: 536_870_912,
       cpuMillicores: 1_000,
@@ -20,6 +21,7 @@ export function sessionRow(changes: Partial<SessionRow> = {}): SessionRow {
       diskInodes: 65_536,
     },
     metadata: {},
+    workspaces: [],
     acquireSource: "cold",
     cwd: "/workspace",
     ttlMs: 1_800_000,
@@ -42,6 +44,10 @@ export function fullSessionRow(changes: Partial<SessionRow> = {}): SessionRow {
     network: "full",
     metadata: { team: "blau & grün", "dotted.name-1": "'; DROP TABLE sessions; --", empty: "" },
     workspaceId: "notes",
+    workspaces: [
+      { id: "data", path: "/mnt/data", readOnly: true },
+      { id: "more", path: "/srv/o'more", readOnly: false },
+    ],
     acquireSource: "pool",
     cwd: "/workspace/a:b\nc",
     endedAtMs: 1_790_000_000_500,
@@ -65,6 +71,9 @@ export function execRow(sessionId: string, changes: Partial<ExecRow> = {}): Exec
     stderrBytes: 0,
     droppedBytes: 0,
     shellRestarted: false,
+    background: false,
+    backgroundBytes: 0,
+    timeoutClamped: false,
     ...changes,
   };
 }
@@ -73,6 +82,7 @@ export function fullExecRow(sessionId: string, changes: Partial<ExecRow> = {}): 
   return execRow(sessionId, {
     status: "done",
     mode: "process",
+    shell: "build",
     command: ["printf", "%s", "", 'quotes " and \\'],
     endedAtMs: 1_790_000_001_000,
     exitCode: 137,
@@ -84,8 +94,13 @@ export function fullExecRow(sessionId: string, changes: Partial<ExecRow> = {}): 
     stderrBytes: 1,
     droppedBytes: 5_000_000_000,
     shellRestarted: true,
+    background: true,
+    backgroundBytes: 4_000_000_000,
+    timeoutMs: 86_400_000,
+    timeoutClamped: true,
     idempotencyKey: "exec-1",
     requestHash: "hash-2",
+    request: '{"command":{"kind":"shell","text":"true"}}',
     ...changes,
   });
 }

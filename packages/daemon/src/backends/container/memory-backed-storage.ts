@@ -15,7 +15,6 @@ export interface TmpfsSize {
 }
 
 export interface MemoryBackedStorage {
-  readonly dev: TmpfsSize;
   readonly run: TmpfsSize;
   readonly tmp: TmpfsSize;
   readonly shm: TmpfsSize;
@@ -36,13 +35,13 @@ export function divideMemory(memoryBytes: number): MemoryBackedStorage {
       `a sandbox cannot have ${memoryBytes} bytes of memory; give it at least ${MIN_MEMORY_BYTES}`,
     );
   }
+  // The launcher makes it, or the engine.
   const dev = { bytes: 64 * 1024, inodes: 64 };
   // The runner keeps the text of a command (at most 1 MiB) here.
   const run = { bytes: 2 * 1024 * 1024, inodes: 256 };
   const fixed = [dev, run].reduce((sum, one) => sum + one.bytes + one.inodes * INODE_BYTES, 0);
   const rest = Math.floor(memoryBytes / 2) - fixed;
   return {
-    dev,
     run,
     tmp: tmpfsWithin(rest / 2),
     shm: tmpfsWithin(rest / 4),

@@ -1,17 +1,21 @@
 /** What of `/proc` a sandbox does not see, or cannot write. */
 
 /**
- * SECURITY: threat A6: files of the whole machine that tell kernel addresses, keys, timings and
- * hardware, or how it was booted. They read as empty. Paths that a kernel does not have are skipped
+ * SECURITY: threat A6: files of the whole machine that tell kernel addresses, keys, timings, load, disks
+ * and hardware, or how it was booted. They read as empty. Paths that a kernel does not have are skipped
  * by the runtimes. Guarded by isolation.container.test.ts.
  */
 export const MASKED_PATHS = [
   "/proc/acpi",
   "/proc/asound",
+  "/proc/buddyinfo",
+  "/proc/bus",
   "/proc/cmdline",
   "/proc/config.gz",
+  "/proc/diskstats",
   "/proc/driver",
   "/proc/dynamic_debug",
+  "/proc/fs",
   "/proc/interrupts",
   "/proc/iomem",
   "/proc/ioports",
@@ -21,15 +25,20 @@ export const MASKED_PATHS = [
   "/proc/keys",
   "/proc/kmsg",
   "/proc/latency_stats",
+  "/proc/locks",
   "/proc/modules",
+  "/proc/partitions",
+  "/proc/pressure",
   "/proc/sched_debug",
   "/proc/schedstat",
   "/proc/scsi",
   "/proc/slabinfo",
   "/proc/softirqs",
+  "/proc/swaps",
   "/proc/timer_list",
   "/proc/timer_stats",
   "/proc/vmallocinfo",
+  "/proc/zoneinfo",
 ];
 
 /**
@@ -37,11 +46,4 @@ export const MASKED_PATHS = [
  * the machine's root, whom the user namespace does not map; read-only is the second lock. They are
  * not masked, because a write to a mask would seem to succeed. Guarded by isolation.container.test.ts.
  */
-export const READONLY_PATHS = [
-  "/proc/bus",
-  "/proc/fs",
-  "/proc/irq",
-  "/proc/mtrr",
-  "/proc/sys",
-  "/proc/sysrq-trigger",
-];
+export const READONLY_PATHS = ["/proc/irq", "/proc/mtrr", "/proc/sys", "/proc/sysrq-trigger"];

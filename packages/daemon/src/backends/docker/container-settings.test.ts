@@ -24,9 +24,11 @@ function settings(spec: Partial<SandboxSpec> = {}): ReturnType<typeof sandboxSet
     imageEnv: { PATH: "/image" },
     facts: { architecture: "x64", cgroupVersion: "1", processors: 2 },
     labels: { label: "on the container" },
-    homeLabels: { label: "on the home" },
+    ownLabels: { label: "on its own volumes" },
+    mountVarTmp: true,
     runnerVolume: "the-runner",
     workspace: { kind: "volume", name: "the-workspace" },
+    workspaces: [],
     network: "the-network",
   });
 }
@@ -48,7 +50,7 @@ describe("a container", () => {
       expect.arrayContaining(["PATH=/image", "MINE=yes", "USER=sandbox"]),
     );
     expect(settings().Cmd?.join(" ")).toBe(
-      "init --user 1000:1000 --own /workspace --own /home/sandbox --workdir /workspace",
+      "init --user 1000:1000 --own /workspace --own /home/sandbox --own /var/tmp --workdir /workspace",
     );
     expect(settings({ profile: "root" }).Cmd?.join(" ")).toBe(
       "init --user 0:0 --allow-user --workdir /workspace",
@@ -112,9 +114,13 @@ describe("a container", () => {
       ["/workspace", "the-workspace", false],
       ["/work", "the-workspace", false],
       ["/home/sandbox", "", false],
+      ["/var/tmp", "", false],
     ]);
     expect(mounts.every(({ VolumeOptions }) => VolumeOptions?.NoCopy === true)).toBe(true);
-    expect(mounts[3]?.VolumeOptions?.Labels).toEqual({ label: "on the home" });
+    for (const { VolumeOptions } of mounts.slice(3))
+      expect(VolumeOptions?.Labels).toEqual({ label: "on its own volumes" });
+    const asRoot = settings({ profile: "root" }).HostConfig?.Mounts ?? [];
+    expect(asRoot.map(({ Target }) => Target)).not.toContain("/var/tmp");
   });
 
   test("hides the engine's /sys and all that other sandboxes hide", () => {

@@ -1,11 +1,17 @@
 /** What a sandbox is asked of the engine: all of its isolation, in the terms of Docker's API. */
-import type { SandboxProfile, SandboxSpec } from "../../ports/backend.ts";
+import type { SandboxSpec } from "../../ports/backend.ts";
 import { capabilitiesOf } from "../container/capabilities.ts";
 import { environmentOf } from "../container/environment.ts";
 import { ipcSysctls } from "../container/ipc-limits.ts";
 import { divideMemory } from "../container/memory-backed-storage.ts";
 import type { TmpfsSize } from "../container/memory-backed-storage.ts";
-import { CODE_USER, HOME_PATH, RUNNER_PATH, WORKSPACE_PATH } from "../container/paths.ts";
+import {
+  CODE_USER,
+  HOME_PATH,
+  RUNNER_PATH,
+  VAR_TMP_PATH,
+  WORKSPACE_PATH,
+} from "../container/paths.ts";
 import { MASKED_PATHS, READONLY_PATHS } from "../container/proc-paths.ts";
 import { rlimitsOf } from "../container/rlimits.ts";
 import { buildSeccompProfile } from "../container/seccomp/profile.ts";
@@ -48,10 +54,17 @@ export interface SandboxSettings {
   readonly imageEnv: Readonly<Record<string, string>>;
   readonly facts: Pick<EngineFacts, "architecture" | "cgroupVersion" | "processors">;
   readonly labels: Labels;
-  /** On the volume that the engine makes for the home directory. */
-  readonly homeLabels: Labels;
+  /** On the volumes that the engine makes for the home directory and /var/tmp. */
+  readonly ownLabels: Labels;
+  /** The image has no link there; the root profile does without, for it can write to its root. */
+  readonly mountVarTmp: boolean;
   readonly runnerVolume: string;
   readonly workspace: MountSource;
+  readonly workspaces: readonly {
+    readonly source: MountSource;
+    readonly path: string;
+    readonly readOnly: boolean;
+  }[];
   readonly runtime?: string | undefined;
   /** What the engine calls the network of sandboxes that have one. */
   readonly network?: string | undefined;
@@ -71,7 +84,7 @@ export function sandboxSettings(settings: SandboxSettings): ContainerSettings {
     Image: settings.imageId,
     // Nothing of the image's own configuration but its variables.
     Entrypoint: [RUNNER_PATH],
-    Cmd: runnerArguments(spec.profile),
+    Cmd: runnerArguments(settings),
     Env: environmentOf(spec.profile, settings.imageEnv, spec.env),
     User: "0:0",
     // SECURITY: threat A15: never a directory of the image's choice, such as /proc/self/fd/7.
@@ -125,11 +138,14 @@ export function sandboxSettings(settings: SandboxSettings): ContainerSettings {
   };
 }
 
-function runnerArguments(profile: SandboxProfile): string[] {
+function runnerArguments(settings: SandboxSettings): string[] {
+  const written = settings.workspaces.filter(({ readOnly }) => !readOnly);
+  const owned = [WORKSPACE_PATH, ...ownVolumes(settings), ...written.map(({ path }) => path)];
+  const own = owned.flatMap((path) => ["--own", path]);
   const user =
-    profile === "root"
+    settings.spec.profile === "root"
       ? ["--user", "0:0", "--allow-user"]
-      : ["--user", CODE_USER, "--own", WORKSPACE_PATH, "--own", HOME_PATH];
+      : ["--user", CODE_USER, ...own];
   return ["init", ...user, "--workdir", WORKSPACE_PATH];
 }
 
@@ -138,7 +154,7 @@ function runnerArguments(profile: SandboxProfile): string[] {
  * the container, whatever the engine's defaults are.
  */
 function securityOptions(architecture: string): string[] {
-  const profile = buildSeccompProfile(architecture, { spellOut: true });
+  const profile = buildSeccompProfile(architecture, { missing: "rule" });
   return ["no-new-privileges", `seccomp=${JSON.stringify(profile)}`];
 }
 
@@ -165,13 +181,23 @@ function tmpfs({ bytes, inodes }: TmpfsSize, more: string): string {
   return `rw,nosuid,nodev,size=${bytes},nr_inodes=${inodes},${more}`;
 }
 
-function mounts({ runnerVolume, workspace, homeLabels }: SandboxSettings): MountSettings[] {
+/** Where a sandbox has volumes that go with it, beside its workspace. */
+function ownVolumes({ spec, mountVarTmp }: SandboxSettings): string[] {
+  return mountVarTmp && spec.profile === "restricted" ? [HOME_PATH, VAR_TMP_PATH] : [HOME_PATH];
+}
+
+function mounts(settings: SandboxSettings): MountSettings[] {
+  const { runnerVolume, workspace, workspaces, ownLabels } = settings;
   return [
     // SECURITY: threat D45: what the engine runs inside as root is from here, and code cannot write it.
     { ...mountOf({ kind: "volume", name: runnerVolume }, RUNNER_DIRECTORY), ReadOnly: true },
     ...WORKSPACE_PATHS.map((path) => mountOf(workspace, path)),
     // Without a name, so that it goes with the container.
-    mountOf({ kind: "volume", name: "" }, HOME_PATH, homeLabels),
+    ...ownVolumes(settings).map((path) => mountOf({ kind: "volume", name: "" }, path, ownLabels)),
+    ...workspaces.map(({ source, path, readOnly }) => ({
+      ...mountOf(source, path),
+      ReadOnly: readOnly,
+    })),
   ];
 }
 

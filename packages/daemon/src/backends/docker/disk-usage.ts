@@ -1,6 +1,6 @@
 /** How much disk a sandbox's own files take up; it counts them itself. */
 import type { Channel } from "../../ports/channel.ts";
-import { HOME_PATH, RUNNER_PATH, WORKSPACE_PATH } from "../container/paths.ts";
+import { HOME_PATH, RUNNER_PATH, VAR_TMP_PATH, WORKSPACE_PATH } from "../container/paths.ts";
 import type { SandboxNotes } from "./sandbox-labels.ts";
 
 const TIMEOUT_MS = 10_000;
@@ -9,10 +9,15 @@ const MAX_CHARS = 32;
 /** A claim of the sandbox. A persistent workspace is not its own. */
 export async function measureDisk(
   channel: Channel,
-  { workspaceId }: SandboxNotes,
+  { workspaceId, profile }: SandboxNotes,
   execId: string,
 ): Promise<number> {
-  const directories = workspaceId === undefined ? [WORKSPACE_PATH, HOME_PATH] : [HOME_PATH];
+  const directories = [
+    HOME_PATH,
+    ...(workspaceId === undefined ? [WORKSPACE_PATH] : []),
+    // In the root profile it is a part of the root, which the engine counts.
+    ...(profile === "restricted" ? [VAR_TMP_PATH] : []),
+  ];
   const stream = await channel.exec(
     { kind: "process", argv: [RUNNER_PATH, "disk-usage", ...directories] },
     { execId, timeoutMs: TIMEOUT_MS },

@@ -41,6 +41,7 @@ import type { ChosenPlaces, WorkspaceOptions } from "./workspace/choose-places.t
 import { lookAround } from "./workspace/own-container.ts";
 import type { OwnSurroundings } from "./workspace/own-container.ts";
 import { SessionDirectories } from "./workspace/session-directories.ts";
+import { VarTmpCheck } from "./var-tmp-check.ts";
 
 export interface DockerBackendOptions {
   readonly connection: DockerConnection;
@@ -84,12 +85,14 @@ const RELAY = {
 export class DockerBackend implements Backend {
   readonly name = "docker";
   readonly givesNetwork: boolean;
+  readonly isolations: Backend["isolations"];
   readonly #options: DockerBackendOptions;
   readonly #engine: Engine;
   readonly #runner: RunnerProgram;
   readonly #runnerVolume: RunnerVolume;
   readonly #workspaces: PersistentWorkspaces;
   readonly #mountPoints: MountPointCheck;
+  readonly #varTmp: VarTmpCheck;
   readonly #usage: SandboxUsage;
   /** Those that `bind` makes, and those that `shared-volume` does; sessions may be from either. */
   readonly #directories: { readonly bind: SessionDirectories; readonly shared: SessionDirectories };
@@ -105,12 +108,14 @@ export class DockerBackend implements Backend {
   private constructor(options: DockerBackendOptions, runner: RunnerProgram) {
     const { instance, workspace } = options;
     this.givesNetwork = options.network !== undefined;
+    this.isolations = [options.runtime === "runsc" ? "strong" : "standard"];
     this.#options = options;
     this.#engine = new Engine(options.connection);
     this.#runner = runner;
     this.#runnerVolume = new RunnerVolume(this.#engine, instance, runner);
     this.#workspaces = new PersistentWorkspaces(this.#engine, instance);
     this.#mountPoints = new MountPointCheck(this.#engine);
+    this.#varTmp = new VarTmpCheck(this.#engine);
     this.#usage = new SandboxUsage(this.#engine);
     this.#directories = {
       bind: new SessionDirectories({ base: workspace.dir, instance, private: true }),
@@ -128,7 +133,8 @@ export class DockerBackend implements Backend {
     checkLimits(spec.limits);
     if (spec.network === "full" && !this.givesNetwork)
       throw new SandboxError("UNSUPPORTED", "there is no network to give; see docker.network");
-    if (spec.workspace !== undefined) this.#workspaces.check(spec.workspace);
+    for (const workspace of [spec.workspace ?? [], spec.workspaces ?? []].flat())
+      this.#workspaces.check(workspace);
     throwIfCancelled(signal);
     return await this.#turns.take(spec.id, async () => {
       const destroyed = new AbortController();
@@ -155,7 +161,8 @@ export class DockerBackend implements Backend {
     throwIfCancelled(signal);
     try {
       const notes = await this.#createContainer(spec, image, signal);
-      await this.#mountPoints.check(spec.id, image.digest);
+      const further = (spec.workspaces ?? []).map(({ path }) => path);
+      await this.#mountPoints.check(spec.id, image.digest, further);
       throwIfCancelled(signal);
       await this.#engine.startContainer(spec.id);
       throwIfCancelled(signal);
@@ -177,7 +184,7 @@ export class DockerBackend implements Backend {
     signal: AbortSignal,
   ): Promise<SandboxNotes> {
     const { instance, runtime, network } = this.#options;
-    const { facts, places } = await this.#prepareEngine(image.digest);
+    const { facts, places, mountVarTmp } = await this.#prepareEngine(image.digest);
     throwIfCancelled(signal);
     const notes: SandboxNotes = {
       image: spec.image,
@@ -193,6 +200,13 @@ export class DockerBackend implements Backend {
       spec.workspace === undefined
         ? await places.make(spec.id, ownLabels)
         : await this.#workspaces.make(spec.workspace);
+    const workspaces = await Promise.all(
+      (spec.workspaces ?? []).map(async (further) => ({
+        source: await this.#workspaces.make(further),
+        path: further.path,
+        readOnly: further.readOnly,
+      })),
+    );
     throwIfCancelled(signal);
     await this.#engine.createContainer(
       sandboxSettings({
@@ -201,9 +215,11 @@ export class DockerBackend implements Backend {
         imageEnv: image.env,
         facts,
         labels: sandboxLabels(instance, spec.id, notes),
-        homeLabels: ownLabels,
+        ownLabels,
+        mountVarTmp,
         runnerVolume: this.#runnerVolume.name,
         workspace,
+        workspaces,
         runtime,
         network,
       }),
@@ -213,9 +229,11 @@ export class DockerBackend implements Backend {
   }
 
   /** What must be there before the first sandbox; an image of the engine's is needed to look with. */
-  async #prepareEngine(
-    imageId: string,
-  ): Promise<{ readonly facts: EngineFacts; readonly places: ChosenPlaces["places"] }> {
+  async #prepareEngine(imageId: string): Promise<{
+    readonly facts: EngineFacts;
+    readonly places: ChosenPlaces["places"];
+    readonly mountVarTmp: boolean;
+  }> {
     return await this.#turns.take(ENGINE, async () => {
       const facts = (this.#facts ??= await this.#engine.facts());
       if (facts.architecture !== this.#runner.architecture)
@@ -224,7 +242,10 @@ export class DockerBackend implements Backend {
           `the engine's machine is ${facts.architecture}, and the runner is for ${this.#runner.architecture}; use a daemon that was built for it`,
         );
       await this.#runnerVolume.ensure(imageId);
-      return { facts, places: (await this.#choose(facts, imageId)).places };
+      const { places } = await this.#choose(facts, imageId);
+      const source = { kind: "volume", name: this.#runnerVolume.name } as const;
+      const idle = { instance: this.#options.instance, imageId, source };
+      return { facts, places, mountVarTmp: await this.#varTmp.canMount(idle) };
     });
   }
 
@@ -434,6 +455,15 @@ export class DockerBackend implements Backend {
     const ok = await this.#engine.hasNetwork(network);
     const check = { name: "network", ok, detail: `${network}, for sandboxes that ask for one` };
     return [ok ? check : { ...check, remedy: `run \`docker network create ${network}\`` }];
+  }
+
+  /** The engine keeps everything. */
+  async storage(): Promise<readonly []> {
+    return await Promise.resolve([]);
+  }
+
+  async ready(): Promise<boolean> {
+    return await this.reachable();
   }
 
   async reachable(): Promise<boolean> {

@@ -2,11 +2,12 @@
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { DockerEngine } from "../../../../../tests/support/docker-engine.ts";
+import { EngineProxy } from "../../../../../tests/support/engine-proxy.ts";
 import { testSandbox } from "../../../../../tests/support/sandbox-machine.ts";
 import type { TestSandbox } from "../../../../../tests/support/sandbox-machine.ts";
+import { DockerBackend } from "./docker-backend.ts";
 import { LABEL } from "./sandbox-labels.ts";
 import { DockerMachine } from "./testing/docker-machine.ts";
 
@@ -185,21 +186,30 @@ describe("an engine", () => {
     expect(await machine.backend.reachable()).toBe(true);
   });
 
-  test.each([30, 120, 300])(
-    "that is killed %d ms into a create leaves what can be swept",
-    async (ms) => {
+  test.each([
+    ["before", "makes a volume", /^POST .*\/volumes\/create\?Name=station-sandbox-/u, 0],
+    ["after", "makes a volume", /^POST .*\/volumes\/create\?Name=station-sandbox-/u, 1],
+    ["before", "makes a container", /^POST .*\/containers\/create\?name=sbx_/u, 1],
+    ["after", "makes a container", /^POST .*\/containers\/create\?name=sbx_/u, 1],
+    ["before", "starts a container", /^POST .*\/containers\/sbx_\w+\/start/u, 1],
+    ["after", "starts a container", /^POST .*\/containers\/sbx_\w+\/start/u, 1],
+  ] as const)(
+    "that is killed %s it %s leaves what can be swept",
+    async (moment, _, request, left) => {
+      const socket = join(parent, "proxy.sock");
+      await using proxy = await EngineProxy.start(socket, join(engine.directory, "docker.sock"));
+      const backend = await DockerBackend.open({
+        ...machine.options,
+        connection: { host: proxy.host },
+      });
+      proxy.setTrap(request, moment, () => engine.stop("SIGKILL"));
       const spec = machine.spec();
-      const making = machine.backend.create(spec).then(
-        () => "made",
-        (error: unknown) => error,
-      );
-      await sleep(ms);
-      await engine.stop("SIGKILL");
-      const outcome = await making;
-      if (outcome !== "made") expect(outcome).toMatchObject(unreachable);
+      await expect(backend.create(spec)).rejects.toMatchObject(unreachable);
+      expect(proxy.struck).toHaveLength(1);
       await engine.startAgain();
-      const listed = (await machine.backend.list()).map(({ id }) => id);
-      expect([[], [spec.id]]).toContainEqual(listed);
+      expect(await machine.backend.list()).toEqual(
+        left === 0 ? [] : [{ id: spec.id, state: "dead" }],
+      );
       await machine.backend.destroy(spec.id);
       expect(await machine.backend.list()).toEqual([]);
       await engine.assertNothingLeft();

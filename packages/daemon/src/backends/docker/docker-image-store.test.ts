@@ -52,7 +52,11 @@ describe("names", () => {
     for (const name of shortcuts) expect((await never.resolve(name)).reference).toBe(target);
     const id = await lab.importImage(own, "own");
     for (const name of shortcuts) {
-      expect(await never.resolve(name)).toEqual({ reference: own, requested: name });
+      expect(await never.resolve(name)).toMatchObject({
+        reference: own,
+        requested: name,
+        digest: id,
+      });
       // Whatever the policy: it is in no registry.
       for (const policy of ["never", "missing", "always"] as const)
         expect(await lab.store(policy).ensure(own)).toMatchObject({ reference: own, digest: id });
@@ -152,7 +156,7 @@ describe("pins", () => {
     ])
       await expect(never.ensure(wrong)).rejects.toEqual(refused("is not present"));
     await expect(store.ensure(`${name}:1@${sha256("none")}`)).rejects.toEqual(
-      refused("not found: manifest unknown"),
+      refused("has no such image"),
     );
   });
 
@@ -315,4 +319,34 @@ test("an engine that cannot be reached is told as that by every method", async (
         message: expect.stringMatching(/does not answer.*(ENOENT|ECONNREFUSED)/),
       });
   }
+});
+
+describe("owners other than the administrator", () => {
+  test("use what is there and change nothing that others use", async () => {
+    const id = await lab.importImage("shared:1", "administrator");
+    const store = lab.store("never");
+    const images = store.of();
+    const evil = await lab.archive(tarOf([file("content", "bob")]));
+    for (const refusal of [
+      images.importRootfs("shared:1", evil),
+      images.importRootfs("bobs-own:1", evil),
+      images.importOciArchive("shared:1", evil),
+      images.remove("shared:1"),
+    ])
+      await expect(refusal).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
+    await expect(images.remove("absent:1")).rejects.toEqual(refused("is not present"));
+    expect(await lab.idOf("shared:1")).toBe(id);
+    expect(await images.list()).toMatchObject([{ reference: "shared:1", shared: true }]);
+    expect(await images.resolve("shared:1")).toMatchObject({ digest: id });
+  });
+
+  test("have the engine fetch what is missing, and move no tag that is there", async () => {
+    const name = `${lab.registry.address}/tenants/app:1`;
+    await lab.push("tenants/app:1", "first");
+    const store = lab.store("never");
+    const first = await store.of().pull(name);
+    await lab.push("tenants/app:1", "second");
+    expect((await store.of().pull(name)).digest).toBe(first.digest);
+    expect((await store.pull(name)).digest).not.toBe(first.digest);
+  });
 });

@@ -5,24 +5,31 @@
  * and a tag that was moved shows. A pin (`name@sha256:…`) holds when it is this id, or the digest
  * under which the registry has the image.
  *
+ * All owners share the images of an engine, which knows no owners; only an administrator changes
+ * what a name stands for (see tenant-images.ts).
+ *
  * An engine has images that are none of ours. What the allowlist leaves out is neither shown nor
  * removed. Garbage is what has lost its name and is ours for certain: root filesystems that we
  * imported, which we can label, and what this process has pulled by a tag that was moved since.
  * What was pulled before a restart, or loaded from an archive, is left to `docker image prune`.
  */
 import { tmpdir } from "node:os";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { imageFailure, invalidImage } from "../../images/image-failure.ts";
 import type { ImagePolicy } from "../../images/local-image-store.ts";
 import type { ImageReference } from "../../images/reference.ts";
+import { DEFAULT_REGISTRIES, RegistryPolicy } from "../../images/registry-policy.ts";
 import { DEFAULT_UNPACK_LIMITS } from "../../images/unpack-budget.ts";
 import type {
   EnsureOptions,
   ImageInfo,
   ImageProgress,
+  Images,
   ImageStore,
+  ResolvedImage,
 } from "../../ports/image-store.ts";
+import type { Log } from "../../ports/log.ts";
 import type { DockerConnection } from "./engine-connection.ts";
 import { EngineImages, SOURCE_LABEL } from "./images/engine-images.ts";
 import type { EngineImage } from "./images/engine-images.ts";
@@ -34,6 +41,7 @@ import { infoOf } from "./images/image-info.ts";
 import { readName } from "./images/image-names.ts";
 import type { NamedImage } from "./images/image-names.ts";
 import { ImageRules } from "./images/image-rules.ts";
+import { TenantImages } from "./images/tenant-images.ts";
 
 /**
  * What is done for a session whose image the engine may not have: `never` refuses what is absent,
@@ -44,7 +52,7 @@ export type PullPolicy = "never" | "missing" | "always";
 
 export interface DockerImageStoreOptions {
   readonly connection: DockerConnection;
-  /** `insecureRegistries` means nothing here: it is the engine's own setting. */
+  /** Whether a registry is spoken to without TLS, and at which address, is the engine's own affair. */
   readonly policy: ImagePolicy;
   readonly pullPolicy: PullPolicy;
   /** Where `docker login` leaves credentials: `~/.docker`. */
@@ -56,6 +64,8 @@ export interface DockerImageStoreOptions {
   readonly xz?: string;
   /** Has room for the layers of an archive that is imported. */
   readonly temporaryDir?: string;
+  /** Hears why images cannot be pulled; clients are not told everything. */
+  readonly log?: Log;
 }
 
 const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -72,6 +82,7 @@ export class DockerImageStore implements ImageStore {
   /** Ids of what was pulled by a tag, and of what is used by a pin, since this process began. */
   readonly #pulled = new Set<string>();
   readonly #pinned = new Set<string>();
+  readonly #listeners = new Set<() => void>();
 
   constructor(options: DockerImageStoreOptions) {
     const { policy, dockerConfigDir } = options;
@@ -83,7 +94,11 @@ export class DockerImageStore implements ImageStore {
     this.#pullPolicy = options.pullPolicy;
     this.#downloads = new ImageDownloads({
       engine,
-      dockerConfigDir,
+      credentialsFile: join(dockerConfigDir, "config.json"),
+      registries: new RegistryPolicy({
+        registries: policy.registries ?? DEFAULT_REGISTRIES,
+        insecureRegistries: policy.insecureRegistries ?? [],
+      }),
       helpers: {
         env: {
           PATH: DEFAULT_PATH,
@@ -96,6 +111,7 @@ export class DockerImageStore implements ImageStore {
       timeoutMs,
       maxBytes: limits.archiveBytes,
       requireDigests: policy.requireDigests ?? false,
+      ...(options.log !== undefined && { log: options.log }),
     });
     this.#imports = new ImageImports({
       engine,
@@ -106,15 +122,32 @@ export class DockerImageStore implements ImageStore {
     });
   }
 
-  async resolve(name: string): Promise<{ readonly reference: string; readonly requested: string }> {
+  of(): Images {
+    return new TenantImages(this);
+  }
+
+  /** The disk is the engine's. */
+  usage(): undefined {
+    return undefined;
+  }
+
+  onChange(listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  async resolve(name: string): Promise<ResolvedImage> {
     return await guard("resolving a name", async () => {
       const named = readName(name);
       const own = await this.#findOwn(named);
-      if (own !== undefined) return { reference: own.reference.canonical, requested: name };
-      const wanted = await this.#admit(named);
-      if (this.#pullPolicy === "never" && (await this.#find(wanted)) === undefined)
-        throw notPresent(wanted);
-      return { reference: wanted.canonical, requested: name };
+      const wanted = own?.reference ?? (await this.#admit(named));
+      const present = own ?? (await this.#find(wanted));
+      if (this.#pullPolicy === "never" && present === undefined) throw notPresent(wanted);
+      return {
+        reference: wanted.canonical,
+        requested: name,
+        ...(present !== undefined && { digest: present.image.id }),
+        isSubstitute: false,
+      };
     });
   }
 
@@ -153,6 +186,7 @@ export class DockerImageStore implements ImageStore {
     return await guard("importing a root filesystem", async () => {
       const name = this.#importable(reference);
       await this.#imports.importRootfs(name, tarball, onProgress);
+      this.#tellOfChange();
       return await this.#require(name);
     });
   }
@@ -165,6 +199,7 @@ export class DockerImageStore implements ImageStore {
     return await guard("importing an OCI archive", async () => {
       const name = this.#importable(reference);
       await this.#imports.importOciArchive(name, archive, onProgress);
+      this.#tellOfChange();
       return await this.#require(name);
     });
   }
@@ -211,6 +246,7 @@ export class DockerImageStore implements ImageStore {
           "CONFLICT",
           `The image ${found.reference.canonical} is in use by a container. End the sessions that use it, or remove the containers, and try again.`,
         );
+      this.#tellOfChange();
     });
   }
 
@@ -253,8 +289,13 @@ export class DockerImageStore implements ImageStore {
         `${wanted.canonical} was pulled, and the engine does not have it by that name. Check the digest; or was it removed at once?`,
       );
     const { id } = found.image;
+    if (before?.image.id !== id) this.#tellOfChange();
     if (wanted.digest === undefined && before?.image.id !== id) this.#pulled.add(id);
     return this.#infoOfUsed(found);
+  }
+
+  #tellOfChange(): void {
+    for (const listener of this.#listeners) listener();
   }
 
   #infoOfUsed({ reference, image }: FoundImage): ImageInfo {

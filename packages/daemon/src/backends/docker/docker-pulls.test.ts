@@ -73,7 +73,11 @@ describe("the pull policy", () => {
     const reference = `${front.address}/policy/missing:1`;
     const { id } = await lab.push("policy/missing:1", "1");
     const store = lab.store("missing");
-    expect(await store.resolve(reference)).toEqual({ reference, requested: reference });
+    expect(await store.resolve(reference)).toEqual({
+      reference,
+      requested: reference,
+      isSubstitute: false,
+    });
     const info = await store.ensure(reference);
     expect(info).toMatchObject({ reference, digest: id, source: "registry" });
     await lab.push("policy/missing:1", "2");
@@ -105,7 +109,7 @@ describe("the pull policy", () => {
       {
         code: "INVALID_IMAGE",
         message: expect.stringMatching(
-          /manifest unknown.*It is present; the pull policy `missing`/,
+          /has no such image.*It is present; the pull policy `missing`/,
         ),
       },
     );
@@ -213,7 +217,7 @@ test("the command line shows a bar while an image comes, and a registry's refusa
   expect([code, stdout]).toEqual([0, `${reference}\t${id}\n`]);
   expect(await start(`${front.address}/no/such:1`).done).toMatchObject({
     code: 1,
-    stderr: expect.stringContaining("manifest unknown"),
+    stderr: expect.stringContaining("has no such image"),
   });
 });
 
@@ -248,7 +252,7 @@ describe("credentials", () => {
     const store = lab.store("missing", { dockerConfigDir });
     await expect(store.ensure(reference)).rejects.toMatchObject({
       code: "INVALID_IMAGE",
-      message: expect.stringMatching(/cannot be pulled: .*docker login/),
+      message: expect.stringMatching(/cannot be pulled: .*refused access.*credentials/),
     });
     const auths = { [registry.address]: { auth: encoded(user) } };
     await writeFile(join(dockerConfigDir, "config.json"), JSON.stringify({ auths }));
@@ -308,7 +312,7 @@ describe("what goes wrong", () => {
   test("what a registry does not have is the caller's mistake", async () => {
     await expect(lab.store("missing").ensure(`${front.address}/no/such:1`)).rejects.toMatchObject({
       code: "INVALID_IMAGE",
-      message: expect.stringContaining("manifest unknown"),
+      message: expect.stringContaining("has no such image"),
     });
   });
 

@@ -1,21 +1,15 @@
-/** Engines that are reached over ssh and over TLS, and what is refused on the way. */
-import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+/** Engines that are reached over ssh, and what is refused on the way. */
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { DockerEngine } from "../../../../../tests/support/docker-engine.ts";
 import { dockerUnderTest } from "../../../../../tests/support/docker-under-test.ts";
-import { freePort } from "../../../../../tests/support/free-port.ts";
 import { testSandbox } from "../../../../../tests/support/sandbox-machine.ts";
 import { SshServer } from "../../../../../tests/support/ssh-server.ts";
 import { DockerBackend } from "./docker-backend.ts";
 import { Engine } from "./engine.ts";
 import { connectEngine } from "./engine-connection.ts";
 import { DockerMachine } from "./testing/docker-machine.ts";
-
-const run = promisify(execFile);
 
 async function scratch(): Promise<AsyncDisposable & { readonly path: string }> {
   const path = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
@@ -100,93 +94,9 @@ test("an engine behind ssh that cannot be reached is unreachable", async () => {
   expect(await missing.answers()).toBe(false);
 });
 
-test("an engine behind TLS is used with the right certificates, and with no others", async () => {
-  await using directory = await scratch();
-  const [good, other] = [
-    await certificates(directory.path, "good"),
-    await certificates(directory.path, "other"),
-  ];
-  const port = await freePort();
-  const file = (name: string): string => join(directory.path, "good", name);
-  await using _engine = await DockerEngine.start(join(directory.path, "e"), {
-    args: [
-      "--tlsverify",
-      `--tlscacert=${file("ca.pem")}`,
-      `--tlscert=${file("server.pem")}`,
-      `--tlskey=${file("server-key.pem")}`,
-      `--host=tcp://127.0.0.1:${port}`,
-    ],
-  });
-  const host = `tcp://127.0.0.1:${port}`;
-  expect(await new Engine({ host, tls: good }).facts()).toMatchObject({ operatingSystem: "linux" });
-  for (const tls of [other, { ...other, ca: good.ca }, { ...good, ca: other.ca }])
-    await expect(new Engine({ host, tls }).facts()).rejects.toMatchObject({
-      code: "ENGINE_UNREACHABLE",
-    });
-  await expect(new Engine({ host }).facts()).rejects.toThrow(/HTTPS|does not answer/u);
-});
-
 test.each(["", "engine", "http://engine", "npipe:////./pipe/docker"])(
   "%j is no way to an engine",
   async (host) => {
     await expect(connectEngine({ host })).rejects.toMatchObject({ code: "UNSUPPORTED" });
   },
 );
-
-/** An authority of its own, a server's certificate and a client's. */
-async function certificates(
-  directory: string,
-  name: string,
-): Promise<{ readonly ca: string; readonly cert: string; readonly key: string }> {
-  const at = join(directory, name);
-  await run("mkdir", [at]);
-  const openssl = (...args: readonly string[]): Promise<unknown> =>
-    run("openssl", [...args], { cwd: at });
-  const newKey = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-  const subject = (who: string): string[] => ["-subj", `/CN=${name} ${who}`];
-  await openssl(
-    "req",
-    "-x509",
-    ...newKey,
-    ...subject("ca"),
-    "-days",
-    "1",
-    "-keyout",
-    "ca-key.pem",
-    "-out",
-    "ca.pem",
-  );
-  for (const [who, usage] of [
-    ["server", "serverAuth"],
-    ["client", "clientAuth"],
-  ] as const) {
-    await openssl(
-      "req",
-      ...newKey,
-      ...subject(who),
-      "-keyout",
-      `${who}-key.pem`,
-      "-out",
-      `${who}.csr`,
-    );
-    await writeFile(
-      join(at, `${who}.ext`),
-      `extendedKeyUsage=${usage}\nsubjectAltName=IP:127.0.0.1\n`,
-    );
-    await openssl(
-      ..."x509 -req -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 1".split(" "),
-      "-in",
-      `${who}.csr`,
-      "-extfile",
-      `${who}.ext`,
-      "-out",
-      `${who}.pem`,
-    );
-  }
-  const read = (file: string): Promise<string> => readFile(join(at, file), "utf8");
-  return {
-    ca: await read("ca.pem"),
-    cert: await read("client.pem"),
-    key: await read("client-key.pem"),
-  };
-}

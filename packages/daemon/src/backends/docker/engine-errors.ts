@@ -11,6 +11,9 @@ export interface EngineRefusal {
 /** Statuses of something between us and the engine that cannot reach it, or of an engine that is stopping. */
 const NOT_THERE: ReadonlySet<number> = new Set([502, 503, 504]);
 const MAX_MESSAGE_CHARS = 500;
+/** The codes that Node and OpenSSL have for a certificate or a handshake that is refused. */
+const TLS_FAILURE =
+  /^(?:ERR_TLS|ERR_SSL|CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|INVALID_CA|INVALID_PURPOSE)/u;
 
 /** The engine's refusal, if this is one: then it was reached, and said no. */
 export function engineRefusal(error: unknown): EngineRefusal | undefined {
@@ -32,6 +35,12 @@ export function engineFailure(error: unknown, doing: string): SandboxError {
   const refusal = engineRefusal(error);
   if (refusal === undefined) return engineUnreachable(doing, error);
   const { status, message } = refusal;
+  if (message.includes("HTTP request to an HTTPS server"))
+    return new SandboxError(
+      "ENGINE_UNREACHABLE",
+      `The Docker engine requires TLS (${doing}). Set docker.cert_path to a directory with ca.pem, cert.pem and key.pem.`,
+      { cause: error },
+    );
   if (message.includes("no space left on device"))
     return new SandboxError("STORAGE_FULL", `The Docker engine's disk is full (${doing}).`, {
       cause: error,
@@ -45,6 +54,12 @@ export function engineFailure(error: unknown, doing: string): SandboxError {
 
 export function engineUnreachable(doing: string, cause?: unknown): SandboxError {
   const reason = reasonOf(cause);
+  if (TLS_FAILURE.test(reason))
+    return new SandboxError(
+      "ENGINE_UNREACHABLE",
+      `The TLS connection to the Docker engine failed (${doing}): ${reason}. Check the certificates in docker.cert_path and those of the engine.`,
+      { cause },
+    );
   return new SandboxError(
     "ENGINE_UNREACHABLE",
     `The Docker engine does not answer (${doing})${reason === "" ? "" : `: ${reason}`}. Try again when it runs; what it has stays there.`,

@@ -33,6 +33,7 @@ const WALLS = [
   "pids_limit",
   "cpu_limit",
   "disk_quota",
+  "runtime_current",
 ];
 
 export function isolationReport(measured: Measurements): IsolationReport {

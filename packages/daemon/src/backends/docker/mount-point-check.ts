@@ -17,17 +17,25 @@ export class MountPointCheck {
    * the machine's root. The container was created and has not been started. Guarded by
    * docker-hostile.test.ts.
    */
-  async check(container: string, imageId: string): Promise<void> {
-    if (this.#good.has(imageId)) return;
-    const kinds = await Promise.all(
-      MOUNT_POINTS.map((path) => this.#engine.kindOf(container, path)),
+  async check(container: string, imageId: string, further: readonly string[]): Promise<void> {
+    // Those of one sandbox alone, with all directories above them.
+    const paths = new Set(further.flatMap(withParents));
+    if (!this.#good.has(imageId)) for (const path of MOUNT_POINTS) paths.add(path);
+    const wrong = await Promise.all(
+      [...paths].map(async (path) =>
+        (await this.#engine.kindOf(container, path)) === "other" ? [path] : [],
+      ),
     );
-    const wrong = MOUNT_POINTS.filter((_, index) => kinds[index] === "other");
-    if (wrong.length > 0)
+    if (wrong.flat().length > 0)
       throw new SandboxError(
         "INVALID_IMAGE",
-        `the image cannot be used: ${wrong.join(", ")} must be a directory or missing in it`,
+        `the image cannot be used: ${wrong.flat().join(", ")} must be a directory or missing in it`,
       );
     this.#good.add(imageId);
   }
+}
+
+function withParents(path: string): string[] {
+  const parts = path.split("/").slice(1);
+  return parts.map((_, index) => `/${parts.slice(0, index + 1).join("/")}`);
 }

@@ -7,6 +7,7 @@ import { insideFacts, probeInside } from "../container/probe.ts";
 import { limitFacts } from "../container/limit-facts.ts";
 import type { Probe } from "../container/probe.ts";
 import { readCpuMillicores, readUsage } from "./cgroups.ts";
+import { hostLimitsForGvisor } from "./config/gvisor.ts";
 import type { Runtime } from "./runtimes.ts";
 import type { SandboxRecord } from "./sandbox-record.ts";
 
@@ -25,14 +26,15 @@ export async function measureIsolation(
   execId: string,
 ): Promise<IsolationReport> {
   const inside = await probeInside(channel, execId);
+  const ownKernel = record.runtime.kind === "runsc" && inside.kernel !== release();
   const facts = [
     ...(await namespaceFacts(record)),
     ...(await identityFacts(record, inside)),
-    ...insideFacts(record.meta.profile, inside),
+    ...insideFacts(record.meta.profile, inside, ownKernel),
     ...(await resourceFacts(record, inside)),
     {
       name: "own_kernel",
-      enforced: record.runtime.kind === "runsc" && inside.kernel !== release(),
+      enforced: ownKernel,
       measured: `kernel ${inside.kernel} inside, ${release()} outside`,
     },
     {
@@ -47,9 +49,6 @@ export async function measureIsolation(
 function tierOf(record: SandboxRecord, facts: readonly IsolationFact[]): IsolationReport["tier"] {
   const holds = (name: string): boolean =>
     facts.some((fact) => fact.name === name && fact.enforced);
-  // With a kernel of its own between it and the host, the walls of the host's kernel come second.
-  if (record.runtime.kind === "runsc" && holds("own_kernel") && holds("memory_limit"))
-    return "strong";
   const walls = [
     ...NAMESPACES.map(namespaceFactName),
     "seccomp",
@@ -60,10 +59,13 @@ function tierOf(record: SandboxRecord, facts: readonly IsolationFact[]): Isolati
     "pids_limit",
     "cpu_limit",
     "disk_quota",
+    // An outdated runtime may have holes in any of the walls above, which nothing here measures.
+    "runtime_current",
   ];
   // Without a user of its own, code can reach the runner; root inside is allowed to.
   if (record.meta.profile === "restricted") walls.push("code_user", "init_protected");
-  return walls.every(holds) ? "standard" : "weak";
+  if (!walls.every(holds)) return "weak";
+  return holds("own_kernel") ? "strong" : "standard";
 }
 
 function namespaceFactName(name: (typeof NAMESPACES)[number]): string {
@@ -121,9 +123,21 @@ async function identityFacts(record: SandboxRecord, inside: Probe): Promise<Isol
 async function resourceFacts(record: SandboxRecord, inside: Probe): Promise<IsolationFact[]> {
   const usage = await readUsage(record.cgroups);
   const cpuMillicores = await readCpuMillicores(record.cgroups);
-  const wanted = record.meta.limits;
+  const { limits } = record.meta;
+  if (record.runtime.kind === "runsc")
+    return [
+      ...limitFacts({ ...usage, cpuMillicores }, hostLimitsForGvisor(limits)).map((fact) =>
+        withGuestLimit(fact, record, inside),
+      ),
+      {
+        name: "own_kernel_counts",
+        enforced: true,
+        measured: "inotify instances and message queues are those of gVisor's kernel",
+      },
+      diskFact(record, inside),
+    ];
   return [
-    ...limitFacts({ ...usage, cpuMillicores }, wanted),
+    ...limitFacts({ ...usage, cpuMillicores }, limits),
     {
       name: "own_kernel_counts",
       enforced: !record.not_enforced.includes("shared_kernel_counts"),
@@ -132,7 +146,31 @@ async function resourceFacts(record: SandboxRecord, inside: Probe): Promise<Isol
         : "inotify instances and message queues count for the sandbox's own ids",
     },
     diskFact(record, inside),
+    {
+      name: "host_paths_hidden",
+      enforced: !record.not_enforced.includes("host_paths"),
+      measured: record.not_enforced.includes("host_paths")
+        ? "mounts tell where on the machine their files are"
+        : "mounts tell no path of the machine",
+    },
   ];
+}
+
+/** The host's limit is on gVisor as a whole; code meets its own limit, inside, before that. */
+function withGuestLimit(fact: IsolationFact, record: SandboxRecord, inside: Probe): IsolationFact {
+  const { pids, memoryBytes } = record.meta.limits;
+  if (fact.name === "pids_limit")
+    return {
+      ...fact,
+      enforced: fact.enforced && inside.pids_max === String(pids),
+      measured: `${inside.pids_max} processes inside, ${fact.measured} and threads for gVisor as a whole`,
+    };
+  if (fact.name === "memory_limit")
+    return {
+      ...fact,
+      measured: `the runner ends what takes more than ${memoryBytes} bytes inside, ${fact.measured} for gVisor as a whole`,
+    };
+  return fact;
 }
 
 /**

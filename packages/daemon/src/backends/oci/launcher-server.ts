@@ -6,11 +6,19 @@
 import { spawn } from "node:child_process";
 import type { ChildProcessWithoutNullStreams } from "node:child_process";
 import { Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 
 /** More than any answer has; a launcher that says more is not ours. */
 const MAX_ANSWER_CHARACTERS = 4 * 1024 * 1024;
 const MAX_COMPLAINT_CHARACTERS = 500;
+/** How often a launcher that somebody waits for is looked at. */
+const LOOK_MS = 2_000;
+/** After so many looks in a row without a word from it, pings included, it counts as frozen. */
+const MAX_SILENT_LOOKS = 5;
+
+/** Requests have numbers from 1 on. */
+const PING_ID = "0";
 
 interface Waiting {
   readonly command: string;
@@ -23,6 +31,7 @@ export class LauncherServer {
   static readonly #shared = new Map<string, LauncherServer>();
   readonly #program: string;
   #running: RunningServer | undefined;
+  #pinging: Promise<string> | undefined;
 
   private constructor(program: string) {
     this.#program = program;
@@ -35,6 +44,21 @@ export class LauncherServer {
     const server = new LauncherServer(program);
     LauncherServer.#shared.set(program, server);
     return server;
+  }
+
+  /** Whether it answers a ping in time. One that does not is replaced when it stays so. */
+  async answers(withinMs: number): Promise<boolean> {
+    const late = new AbortController();
+    const deadline = sleep(withinMs, false, { ref: false, signal: late.signal });
+    try {
+      this.#pinging ??= this.ask("ping").finally(() => (this.#pinging = undefined));
+      return await Promise.race([this.#pinging.then(() => true), deadline]);
+    } catch {
+      return false;
+    } finally {
+      late.abort();
+      deadline.catch(() => undefined);
+    }
   }
 
   /** The launcher's answer, a JSON text. Any number of requests may be under way. */
@@ -53,6 +77,9 @@ class RunningServer {
   #unread = "";
   #complaint = "";
   #usable = true;
+  /** Looks since the last word. Counted rather than timed: when this process stops, so do they. */
+  #silentLooks = 0;
+  #watch: NodeJS.Timeout | undefined;
 
   constructor(program: string) {
     this.#program = program;
@@ -84,6 +111,7 @@ class RunningServer {
       this.#asked += 1;
       const id = String(this.#asked);
       if (this.#waiting.size === 0) this.#hold(true);
+      this.#watch ??= setInterval(() => this.#look(), LOOK_MS).unref();
       this.#waiting.set(id, { command, resolve, reject });
       this.#process.stdin.write(`${id} ${command} ${JSON.stringify(request) ?? ""}\n`);
     });
@@ -98,7 +126,24 @@ class RunningServer {
       else handle.unref();
   }
 
+  /**
+   * A healthy server answers pings at once, however long its requests take. One that is frozen is
+   * killed, which even a stopped process cannot escape; whoever waits for it may try again.
+   */
+  #look(): void {
+    if (this.#waiting.size === 0) {
+      clearInterval(this.#watch);
+      this.#watch = undefined;
+      this.#silentLooks = 0;
+      return;
+    }
+    this.#silentLooks += 1;
+    if (this.#silentLooks > MAX_SILENT_LOOKS) this.#process.kill("SIGKILL");
+    else this.#process.stdin.write(`${PING_ID} ping \n`);
+  }
+
   #hear(text: string): void {
+    this.#silentLooks = 0;
     const lines = (this.#unread + text).split("\n");
     this.#unread = lines.pop() ?? "";
     for (const line of lines) {
@@ -117,6 +162,7 @@ class RunningServer {
 
   #fail(cause: Error): void {
     this.#usable = false;
+    clearInterval(this.#watch);
     const message = `cannot run the launcher ${this.#program}`;
     for (const id of this.#waiting.keys())
       this.#settle(id)?.reject(new SandboxError("INTERNAL_ERROR", message, { cause }));
@@ -124,6 +170,7 @@ class RunningServer {
 
   #end(how: string): void {
     this.#usable = false;
+    clearInterval(this.#watch);
     for (const id of this.#waiting.keys()) {
       const waiting = this.#settle(id);
       waiting?.reject(noAnswer(waiting.command, how, this.#complaint));
@@ -131,10 +178,13 @@ class RunningServer {
   }
 }
 
-/** What became of a request whose launcher ended before it was done. */
+/**
+ * What became of a request whose launcher ended before it was done. What it had begun is taken down, or
+ * found by the next request or the next start, so the same request may be sent again.
+ */
 export function noAnswer(command: string, how: string, said: string): SandboxError {
   return new SandboxError(
-    "INTERNAL_ERROR",
-    `launcher ${command} ended with ${how} and no answer: ${said.slice(0, MAX_COMPLAINT_CHARACTERS)}`,
+    "BACKEND_BUSY",
+    `launcher ${command} ended with ${how} and no answer: ${said.slice(0, MAX_COMPLAINT_CHARACTERS)}; try again`,
   );
 }

@@ -30,6 +30,13 @@ export interface LauncherDisk {
   readonly templates_dir: string;
 }
 
+export interface LauncherWorkspaceRequest {
+  readonly id: string;
+  readonly workspaces_dir: string;
+  /** For when there is none. */
+  readonly disk: LauncherDisk;
+}
+
 export interface LauncherCreate extends LauncherIdentity {
   readonly rootfs: {
     readonly path: string;
@@ -38,12 +45,13 @@ export interface LauncherCreate extends LauncherIdentity {
   };
   readonly runner: string;
   readonly disk: LauncherDisk;
-  readonly workspace?: {
-    readonly id: string;
-    readonly workspaces_dir: string;
-    /** For when there is none. */
-    readonly disk: LauncherDisk;
-  };
+  readonly workspace?: LauncherWorkspaceRequest;
+  /** Beside the one at /workspace. */
+  readonly workspaces: readonly {
+    readonly workspace: LauncherWorkspaceRequest;
+    readonly path: string;
+    readonly read_only: boolean;
+  }[];
   readonly limits: {
     readonly memory_bytes: number;
     readonly cpu_millicores: number;
@@ -79,6 +87,8 @@ const destroyedWorkspaceSchema = z.discriminatedUnion("destroyed", [
   z.object({ destroyed: z.literal(false), in_use_by: z.array(z.string()) }),
 ]);
 
+const repairedSchema = z.object({ repaired: z.array(z.string()) });
+
 const checksSchema = z.array(
   z.object({
     name: z.string(),
@@ -98,6 +108,11 @@ export class Launcher {
 
   constructor(program: string) {
     this.#server = LauncherServer.of(program);
+  }
+
+  /** Whether the launcher answers within this time. */
+  async answers(withinMs: number): Promise<boolean> {
+    return await this.#server.answers(withinMs);
   }
 
   async create(request: LauncherCreate): Promise<SandboxRecord> {
@@ -127,6 +142,12 @@ export class Launcher {
     readonly sandboxes_dir: string;
   }): Promise<DestroyedWorkspace> {
     return destroyedWorkspaceSchema.parse(await this.#run("destroy-workspace", request));
+  }
+
+  /** Gives device nodes of the host that an earlier version let sandboxes own back to root. */
+  async repairDevices(): Promise<readonly string[]> {
+    const answer = await this.#run("repair-devices", { dev_dir: "/dev" });
+    return repairedSchema.parse(answer).repaired;
   }
 
   async check(): Promise<LauncherChecks> {
@@ -166,6 +187,12 @@ function launcherError(step: string, message: string): SandboxError {
     return new SandboxError(
       "STORAGE_FULL",
       `no space left to make the sandbox: ${message}; destroy sandboxes or free disk space`,
+      { details },
+    );
+  if (message.includes("no loop device became free"))
+    return new SandboxError(
+      "BACKEND_BUSY",
+      `the machine has no free loop device for the sandbox's disk (${message}); try again, or destroy sandboxes`,
       { details },
     );
   if (step === "spec")

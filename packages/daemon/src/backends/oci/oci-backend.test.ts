@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { backendSuite, channelSuite } from "@sandkasten/testkit";
 import { composeEmbedded } from "../../compose.ts";
-import { findRuntimes, pickRuntime } from "./runtimes.ts";
+import { findRuntimes, pickRuntime, runtimeChecks } from "./runtimes.ts";
 import { describe, expect, test } from "vitest";
 
 const LIMITS = {
@@ -86,6 +86,44 @@ test("a workspace larger than the sandbox's own disk is held to its own size", a
   }
 });
 
+test("what disk templates take up is told", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
+  const { backend } = await composeEmbedded({ dataDir });
+  const id = "sbx_template";
+  try {
+    expect(await backend.storage()).toEqual([{ kind: "disk_templates", files: 0, bytes: 0 }]);
+    await backend.create({ id, image: "host", limits: LIMITS, profile: "restricted", env: {} });
+    const [use] = await backend.storage();
+    expect(use?.files).toBe(1);
+    expect(use?.bytes).toBeGreaterThan(0);
+  } finally {
+    await backend.destroy(id);
+    await rm(dataDir, { recursive: true, force: true });
+  }
+});
+
+test("a runtime without the known fixes makes the isolation weak, and the report says why", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
+  const id = "sbx_runtimes";
+  try {
+    for (const { kind, current } of await findRuntimes()) {
+      if (kind === "runsc") continue;
+      const { backend } = await composeEmbedded({ dataDir, runtime: kind });
+      await backend.create({ id, image: "host", limits: LIMITS, profile: "restricted", env: {} });
+      const { tier, facts } = await backend.isolation(id);
+      const missing = facts.filter(({ enforced }) => !enforced).map(({ name }) => name);
+      expect({ kind, tier, missing }).toEqual({
+        kind,
+        tier: current ? "standard" : "weak",
+        missing: ["own_kernel", ...(current ? [] : ["runtime_current"])],
+      });
+      await backend.destroy(id);
+    }
+  } finally {
+    await rm(dataDir, { recursive: true, force: true });
+  }
+});
+
 test("the best runtime is picked, and another one when it is asked for", async () => {
   const found = await findRuntimes();
   expect(await pickRuntime()).toEqual(found[0]);
@@ -94,4 +132,28 @@ test("the best runtime is picked, and another one when it is asked for", async (
   // What is not current comes after what is.
   const ordinary = found.filter(({ kind }) => kind !== "runsc").map(({ current }) => current);
   expect(ordinary).toEqual(ordinary.toSorted((a, b) => Number(b) - Number(a)));
+});
+
+test("a gVisor that is old or missing is no failure of a machine that uses another runtime", () => {
+  const crun = { kind: "crun", path: "/usr/bin/crun", version: "1.20", current: true } as const;
+  const old = {
+    kind: "runsc",
+    path: "/usr/bin/runsc",
+    version: "20220101",
+    current: false,
+  } as const;
+  const runsc = (found: Parameters<typeof runtimeChecks>[0], inUse: "crun" | "runsc" = "crun") =>
+    runtimeChecks(found, inUse).find(({ name }) => name === "runtime_runsc");
+  expect(runsc([crun])).toMatchObject({
+    ok: true,
+    detail: expect.stringMatching(/not installed/u),
+  });
+  expect(runsc([crun, old])).toMatchObject({
+    ok: true,
+    detail: expect.stringMatching(/20220101, not used: .* needs \d+ or later/u),
+  });
+  expect(runsc([crun, { ...old, current: true }])).toMatchObject({
+    detail: "20220101, for sessions with strong isolation",
+  });
+  expect(runsc([crun, old], "runsc")).toMatchObject({ ok: false, remedy: expect.any(String) });
 });

@@ -1,6 +1,6 @@
 /** The embedded backend: sandboxes on this machine, made by the launcher with crun, runc or runsc. */
 import { createHash } from "node:crypto";
-import { access, mkdir, realpath, stat } from "node:fs/promises";
+import { access, mkdir, readdir, realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { RunnerChannel } from "../../channel/runner-channel.ts";
@@ -12,9 +12,11 @@ import type {
   SandboxListing,
   SandboxSpec,
   SandboxStats,
+  StorageUse,
   WorkspaceListing,
 } from "../../ports/backend.ts";
-import type { Channel } from "../../ports/channel.ts";
+import type { Channel, ChannelHealth } from "../../ports/channel.ts";
+import type { Log } from "../../ports/log.ts";
 import type { RootfsStore } from "../../ports/image-store.ts";
 import { throwIfCancelled } from "../container/cancelled.ts";
 import { checkLimits } from "../container/limits.ts";
@@ -23,14 +25,19 @@ import { checkId } from "../container/sandbox-ids.ts";
 import { Turns } from "../container/turns.ts";
 import { freeze, isFrozen, readUsage, thaw } from "./cgroups.ts";
 import { buildOciConfig } from "./config/build-oci-config.ts";
-import { fitForGvisor } from "./config/gvisor.ts";
-import type { OciConfig } from "./config/oci-spec.ts";
+import { fitForGvisor, GVISOR_FLAGS, hostLimitsForGvisor } from "./config/gvisor.ts";
 import { measureIsolation } from "./isolation.ts";
 import { Launcher } from "./launcher.ts";
 import type { LauncherCreate, LauncherIdentity } from "./launcher.ts";
 import { relayToRunner } from "./runner-relay.ts";
 import { dialRunner } from "./runner-socket.ts";
-import { findRuntimes, pickRuntime } from "./runtimes.ts";
+import {
+  findRuntimes,
+  findStrongRuntime,
+  OLDEST_GVISOR,
+  pickRuntime,
+  runtimeChecks,
+} from "./runtimes.ts";
 import type { Runtime } from "./runtimes.ts";
 import { handleOf, isAlive, isMissing, readRecord } from "./sandbox-record.ts";
 import type { SandboxRecord } from "./sandbox-record.ts";
@@ -44,15 +51,23 @@ export interface OciBackendOptions {
   readonly runner: string;
   /** Picked by version when absent. */
   readonly runtime?: RuntimeKind;
+  /** Runtimes in here hide the system's. */
+  readonly runtimeDir?: string;
+  /** Whether sandboxes may have gVisor where it is not the usual runtime; true when absent. */
+  readonly allowStrong?: boolean;
   /** Shared by all daemons of the machine, so that no two give out the same host ids. */
   readonly idsDir: string;
   /** The daemon's own hard limit of open files. */
   readonly maxOpenFiles: number;
   /** True on machines with cgroup v2 alone. */
   readonly cgroupNamespace: boolean;
+  readonly log?: Log;
   /** Changes what the launcher is asked to do; for tests that make it fail. */
   readonly adjustCreate?: (request: LauncherCreate) => LauncherCreate;
 }
+
+/** How soon the launcher answers a ping, on however busy a machine. */
+const READY_MS = 2_000;
 
 async function exists(path: string): Promise<boolean> {
   return await access(path).then(
@@ -64,9 +79,12 @@ async function exists(path: string): Promise<boolean> {
 export class OciBackend implements Backend {
   readonly name = "oci";
   readonly givesNetwork = false;
+  readonly isolations: Backend["isolations"];
   readonly #options: OciBackendOptions;
   readonly #launcher: Launcher;
   readonly #runtime: Runtime;
+  /** For sessions that ask for strong isolation. */
+  readonly #strongRuntime: Runtime | undefined;
   readonly #cgroupParent: string;
   readonly #workspaces: Workspaces;
   /** For channels, which cannot ask the disk whether silence is to be expected. */
@@ -76,10 +94,19 @@ export class OciBackend implements Backend {
   readonly #creating = new Map<string, AbortController>();
   #probes = 0;
 
-  private constructor(options: OciBackendOptions, runtime: Runtime, cgroupParent: string) {
+  private constructor(
+    options: OciBackendOptions,
+    runtimes: { readonly usual: Runtime; readonly strong: Runtime | undefined },
+    cgroupParent: string,
+  ) {
     this.#options = options;
     this.#launcher = new Launcher(options.launcher);
-    this.#runtime = runtime;
+    this.#runtime = runtimes.usual;
+    this.#strongRuntime = runtimes.strong;
+    this.isolations =
+      runtimes.usual.kind === "runsc"
+        ? ["strong"]
+        : ["standard", ...(runtimes.strong === undefined ? [] : (["strong"] as const))];
     this.#cgroupParent = cgroupParent;
     this.#workspaces = new Workspaces(this.#launcher, {
       workspacesDir: join(options.dataDir, "workspaces"),
@@ -94,8 +121,16 @@ export class OciBackend implements Backend {
     const dataDir = await realpath(options.dataDir);
     // Named after the data directory: a daemon finds its own sandboxes and never another's.
     const instance = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
-    const runtime = await pickRuntime(options.runtime);
-    return new OciBackend({ ...options, dataDir }, runtime, `sandkasten-${instance}`);
+    const usual = await pickRuntime(options.runtime, options.runtimeDir);
+    const strong =
+      options.allowStrong === false ? undefined : await findStrongRuntime(options.runtimeDir);
+    const repaired = await new Launcher(options.launcher).repairDevices();
+    if (repaired.length > 0)
+      options.log?.warn(
+        { devices: repaired },
+        "device nodes of this machine belonged to a sandbox; they are root's again",
+      );
+    return new OciBackend({ ...options, dataDir }, { usual, strong }, `sandkasten-${instance}`);
   }
 
   async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
@@ -103,7 +138,8 @@ export class OciBackend implements Backend {
     checkLimits(spec.limits);
     if (spec.network === "full")
       throw new SandboxError("UNSUPPORTED", "the backend oci has no network to give");
-    if (spec.workspace !== undefined) this.#workspaces.check(spec.workspace);
+    for (const workspace of [spec.workspace ?? [], spec.workspaces ?? []].flat())
+      this.#workspaces.check(workspace);
     throwIfCancelled(signal);
     return await this.#turns.take(spec.id, async () => {
       const destroyed = new AbortController();
@@ -149,10 +185,12 @@ export class OciBackend implements Backend {
   /** By the runtime that the sandbox was made with, which may not be the one that is picked now. */
   #channel({ id, runtime }: SandboxRecord): RunnerChannel {
     return new RunnerChannel({
-      connect: (signal) =>
-        runtime.kind === "runsc"
-          ? relayToRunner(runtime, id, signal)
-          : dialRunner(this.#stateDir(id), signal),
+      connect: async (signal) => {
+        if (runtime.kind !== "runsc") return await dialRunner(this.#stateDir(id), signal);
+        // A relay starts whether or not there is a sandbox; only a dead one refuses for good.
+        await this.#living(id);
+        return await relayToRunner(runtime, id, signal);
+      },
       silenceExpected: () => this.#paused.has(id),
     });
   }
@@ -205,11 +243,20 @@ export class OciBackend implements Backend {
 
   async stats(id: string): Promise<SandboxStats> {
     const record = await this.#living(id);
-    const usage = await readUsage(record.cgroups);
+    const { limits } = record.meta;
+    const inside = await this.#askInside(record);
     return {
-      ...usage,
-      diskBytes: await this.#diskBytes(record),
-      diskLimitBytes: record.meta.limits.diskBytes,
+      ...(await readUsage(record.cgroups)),
+      // Outside, gVisor's own threads and memory count with those of code.
+      ...(record.runtime.kind === "runsc" && {
+        memoryLimitBytes: limits.memoryBytes,
+        pidsLimit: limits.pids,
+        ...(inside?.memoryBytes !== undefined && { memoryBytes: inside.memoryBytes }),
+        ...(inside?.pids !== undefined && { pids: inside.pids }),
+        ...(inside?.oomKills !== undefined && { oomKills: inside.oomKills }),
+      }),
+      diskBytes: await this.#diskBytes(record, inside),
+      diskLimitBytes: limits.diskBytes,
     };
   }
 
@@ -236,16 +283,28 @@ export class OciBackend implements Backend {
         ...(remedy !== undefined && { remedy }),
       }),
     );
-    for (const runtime of await findRuntimes())
-      checks.push({
-        name: `runtime_${runtime.kind}`,
-        ok: runtime.current,
-        detail: `${runtime.version}${runtime.kind === this.#runtime.kind ? ", in use" : ""}`,
-        ...(!runtime.current && { remedy: `install a newer ${runtime.kind}` }),
-      });
+    const runtimes = await findRuntimes(this.#options.runtimeDir);
+    checks.push(...runtimeChecks(runtimes, this.#runtime.kind));
     // Sandboxes need these; what else is missing is only less well enforced.
     const needed = new Set(["user_namespace", "private_mounts"]);
     return { usable: checks.every((check) => check.ok || !needed.has(check.name)), checks };
+  }
+
+  async storage(): Promise<StorageUse[]> {
+    const directory = join(this.#options.dataDir, "templates");
+    const images = (await readdir(directory)).filter((name) => name.endsWith(".img"));
+    const found = await Promise.all(
+      // One may be pruned meanwhile.
+      images.map((name) => stat(join(directory, name)).catch(ignoreMissing)),
+    );
+    const files = found.filter((image) => image !== undefined);
+    const bytes = files.reduce((sum, { blocks }) => sum + blocks * 512, 0);
+    return [{ kind: "disk_templates", files: files.length, bytes }];
+  }
+
+  /** A sandbox can be made as long as the launcher beside the daemon answers. */
+  async ready(): Promise<boolean> {
+    return await this.#launcher.answers(READY_MS);
   }
 
   /** There is nothing between this backend and its sandboxes. */
@@ -263,10 +322,25 @@ export class OciBackend implements Backend {
 
   async #createRequest(spec: SandboxSpec): Promise<LauncherCreate> {
     const { dataDir, idsDir, runner } = this.#options;
-    const rootfs = await this.#options.images.rootfs(spec.image);
-    const { limits, workspace } = spec;
+    const rootfs = await this.#options.images.rootfs(spec.image, spec.imageDigest);
+    const { limits, workspace, workspaces = [] } = spec;
+    const runtime = this.#runtimeFor(spec);
+    const inGvisor = runtime.kind === "runsc";
+    const held = inGvisor ? hostLimitsForGvisor(limits) : limits;
+    const config = buildOciConfig({
+      profile: spec.profile,
+      memoryBytes: limits.memoryBytes,
+      imageEnv: rootfs.env,
+      env: spec.env,
+      // The launcher mounts these itself, before the runtime starts.
+      binds: [],
+      architecture: process.arch,
+      cgroupNamespace: this.#options.cgroupNamespace,
+      transport: inGvisor ? "relay" : "socket",
+      maxOpenFiles: this.#options.maxOpenFiles,
+    });
     return {
-      ...this.#identity(spec.id),
+      ...this.#identity(spec.id, runtime),
       ids_dir: idsDir,
       rootfs: { path: rootfs.path, binds: rootfs.binds, writable: spec.profile === "root" },
       runner,
@@ -276,50 +350,48 @@ export class OciBackend implements Backend {
         templates_dir: join(dataDir, "templates"),
       },
       ...(workspace !== undefined && { workspace: this.#workspaces.request(workspace) }),
+      workspaces: workspaces.map((further) => ({
+        workspace: this.#workspaces.request(further),
+        path: further.path,
+        read_only: further.readOnly,
+      })),
       limits: {
-        memory_bytes: limits.memoryBytes,
-        cpu_millicores: limits.cpuMillicores,
-        pids: limits.pids,
+        memory_bytes: held.memoryBytes,
+        cpu_millicores: held.cpuMillicores,
+        pids: held.pids,
       },
-      config: this.#fit(
-        buildOciConfig({
-          profile: spec.profile,
-          memoryBytes: limits.memoryBytes,
-          imageEnv: rootfs.info.env,
-          env: spec.env,
-          // The launcher mounts these itself, before the runtime starts.
-          binds: [],
-          architecture: process.arch,
-          cgroupNamespace: this.#options.cgroupNamespace,
-          transport: this.#runtime.kind === "runsc" ? "relay" : "socket",
-          maxOpenFiles: this.#options.maxOpenFiles,
-        }),
-      ),
+      config: inGvisor ? fitForGvisor(config, limits) : config,
       meta: {
         image: spec.image,
-        image_digest: rootfs.info.digest,
+        image_digest: rootfs.digest,
         profile: spec.profile,
         limits,
       },
     };
   }
 
-  #fit(config: OciConfig): OciConfig {
-    return this.#runtime.kind === "runsc" ? fitForGvisor(config) : config;
+  #runtimeFor(spec: SandboxSpec): Runtime {
+    if (spec.isolation !== "strong" || this.#runtime.kind === "runsc") return this.#runtime;
+    if (this.#strongRuntime !== undefined) return this.#strongRuntime;
+    throw new SandboxError(
+      "UNSUPPORTED",
+      `strong isolation needs gVisor of ${OLDEST_GVISOR} or later on this machine; ask for standard isolation, or install runsc`,
+    );
   }
 
-  #identity(id: string): LauncherIdentity {
+  #identity(id: string, runtime = this.#runtime): LauncherIdentity {
     return {
       id,
       state_dir: this.#stateDir(id),
       ids_dir: this.#options.idsDir,
       cgroup_parent: this.#cgroupParent,
       runtime: {
-        kind: this.#runtime.kind,
-        path: this.#runtime.path,
-        root: join(this.#options.dataDir, "runtime"),
-        // gVisor: its own network stack, with nothing but a loopback; ptrace runs everywhere.
-        ...(this.#runtime.kind === "runsc" && { args: ["--network=none", "--platform=ptrace"] }),
+        kind: runtime.kind,
+        path: runtime.path,
+        // gVisor leaves more behind there than the state of the sandbox, so that goes as a whole.
+        ...(runtime.kind === "runsc"
+          ? { root: join(this.#stateDir(id), "runtime"), args: GVISOR_FLAGS }
+          : { root: join(this.#options.dataDir, "runtime") }),
       },
     };
   }
@@ -327,7 +399,9 @@ export class OciBackend implements Backend {
   /** What is known of the runtime that a sandbox was made with. */
   async #runtimeOf(record: SandboxRecord): Promise<Runtime> {
     const { kind, path } = record.runtime;
-    const found = (await findRuntimes()).find((runtime) => runtime.kind === kind);
+    const found = (await findRuntimes(this.#options.runtimeDir)).find(
+      (runtime) => runtime.kind === kind,
+    );
     return found ?? { kind, path, version: "unknown", current: false };
   }
 
@@ -353,16 +427,20 @@ export class OciBackend implements Backend {
     );
   }
 
+  /** A paused sandbox says nothing. */
+  async #askInside(record: SandboxRecord): Promise<ChannelHealth | undefined> {
+    if (this.#paused.has(record.id)) return undefined;
+    const channel = this.#channel(record);
+    return await channel.ping().finally(() => channel.close());
+  }
+
   /**
    * What the sandbox's files take up on its own disk. A paused sandbox cannot say, and one with a
    * persistent workspace speaks of that one's disk; then it is what was written back.
    */
-  async #diskBytes(record: SandboxRecord): Promise<number> {
-    if (!this.#paused.has(record.id) && record.workspace === undefined) {
-      const channel = this.#channel(record);
-      const { diskUsedBytes } = await channel.ping().finally(() => channel.close());
-      if (diskUsedBytes !== undefined) return diskUsedBytes;
-    }
+  async #diskBytes(record: SandboxRecord, inside: ChannelHealth | undefined): Promise<number> {
+    if (record.workspace === undefined && inside?.diskUsedBytes !== undefined)
+      return inside.diskUsedBytes;
     try {
       const { blocks } = await stat(join(this.#stateDir(record.id), "disk.img"));
       return blocks * 512;
@@ -371,4 +449,8 @@ export class OciBackend implements Backend {
       throw error;
     }
   }
+}
+
+function ignoreMissing(error: unknown): undefined {
+  if (!isMissing(error)) throw error;
 }

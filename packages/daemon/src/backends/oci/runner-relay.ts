@@ -17,8 +17,10 @@ export function relayToRunner(
   const options = ["--root", runtime.root, ...(runtime.args ?? [])];
   const child = spawn(runtime.path, [...options, "exec", id, RUNNER_PATH, "relay"], {
     env: { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
-    stdio: ["pipe", "pipe", "ignore"],
+    // SECURITY: threat 4: never "ignore", which would hand the host's /dev/null into the sandbox.
+    stdio: "pipe",
   });
+  child.stderr.resume();
   return new Promise((resolve, reject) => {
     const giveUp = (): void => void child.kill("SIGKILL");
     signal.addEventListener("abort", giveUp, { once: true });

@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
 import { isCurrent } from "../container/runtime-versions.ts";
 import type { RuntimeKind } from "../container/runtime-versions.ts";
+import type { BackendHealth } from "../../ports/backend.ts";
 
 export interface Runtime {
   readonly kind: RuntimeKind;
@@ -15,14 +16,22 @@ export interface Runtime {
   readonly current: boolean;
 }
 
+type HealthCheck = BackendHealth["checks"][number];
+
 const DIRECTORIES = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/** Older releases miss what the runner needs to limit code inside. */
+export const OLDEST_GVISOR = "20260905";
 
 const run = promisify(execFile);
 const BROKEN = "does not run";
 
-/** All runtimes that are there, the one to be picked first. */
-export async function findRuntimes(): Promise<Runtime[]> {
-  const found = await Promise.all((["crun", "runc", "runsc"] as const).map(findRuntime));
+/** All runtimes that are there, the one to be picked first; those in `directory` hide the system's. */
+export async function findRuntimes(directory?: string): Promise<Runtime[]> {
+  const directories = directory === undefined ? DIRECTORIES : [directory, ...DIRECTORIES];
+  const found = await Promise.all(
+    (["crun", "runc", "runsc"] as const).map((kind) => findRuntime(kind, directories)),
+  );
   const present = found.filter((runtime) => runtime !== undefined);
   // gVisor is the strong tier and only by choice: it is slower and not every program runs on it.
   const rank = (runtime: Runtime): number =>
@@ -31,12 +40,17 @@ export async function findRuntimes(): Promise<Runtime[]> {
 }
 
 /** The runtime that is asked for, or the best one. */
-export async function pickRuntime(wanted?: RuntimeKind): Promise<Runtime> {
-  const runtimes = (await findRuntimes()).filter(({ version }) => version !== BROKEN);
+export async function pickRuntime(wanted?: RuntimeKind, directory?: string): Promise<Runtime> {
+  const runtimes = (await findRuntimes(directory)).filter(({ version }) => version !== BROKEN);
   const picked =
     wanted === undefined
       ? runtimes.find((runtime) => runtime.kind !== "runsc")
       : runtimes.find((runtime) => runtime.kind === wanted);
+  if (picked?.kind === "runsc" && !picked.current)
+    throw new SandboxError(
+      "UNSUPPORTED",
+      `${picked.path} is gVisor ${picked.version}; install release ${OLDEST_GVISOR} or later, or use crun`,
+    );
   if (picked !== undefined) return picked;
   throw new SandboxError(
     "UNSUPPORTED",
@@ -44,8 +58,45 @@ export async function pickRuntime(wanted?: RuntimeKind): Promise<Runtime> {
   );
 }
 
-async function findRuntime(kind: RuntimeKind): Promise<Runtime | undefined> {
-  for (const directory of DIRECTORIES) {
+/** gVisor, for sessions that ask for strong isolation. */
+export async function findStrongRuntime(directory?: string): Promise<Runtime | undefined> {
+  return (await findRuntimes(directory)).find(({ kind, current }) => kind === "runsc" && current);
+}
+
+/**
+ * What a diagnosis says of the runtimes. Only the one in use can fail: another that is old, and a
+ * gVisor that is missing, take nothing away from a machine but a choice.
+ */
+export function runtimeChecks(found: readonly Runtime[], inUse: RuntimeKind): HealthCheck[] {
+  const checks = found.map((runtime) => {
+    const { kind, version, current } = runtime;
+    const name = `runtime_${kind}`;
+    if (kind === inUse)
+      return {
+        name,
+        ok: current,
+        detail: `${version}, in use`,
+        ...(!current && { remedy: `install a newer ${kind}` }),
+      };
+    return { name, ok: true, detail: `${version}, ${optionalUse(runtime)}` };
+  });
+  if (found.some(({ kind }) => kind === "runsc")) return checks;
+  const detail = `not installed; strong isolation needs gVisor ${OLDEST_GVISOR} or later`;
+  return [...checks, { name: "runtime_runsc", ok: true, detail }];
+}
+
+function optionalUse({ kind, current }: Runtime): string {
+  if (kind !== "runsc") return current ? "not in use" : "not in use, and outdated";
+  return current
+    ? "for sessions with strong isolation"
+    : `not used: strong isolation needs ${OLDEST_GVISOR} or later`;
+}
+
+async function findRuntime(
+  kind: RuntimeKind,
+  directories: readonly string[],
+): Promise<Runtime | undefined> {
+  for (const directory of directories) {
     const path = join(directory, kind);
     const executable = await access(path, constants.X_OK).then(
       () => true,

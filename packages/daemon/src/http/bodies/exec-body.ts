@@ -2,7 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import type { ExecInfoBody, ExecResultBody } from "@sandkasten/protocol";
 import type { ExecRow } from "../../ports/session-store.ts";
-import type { CollectedOutput } from "../../sessions/services.ts";
+import type { CollectedOutput, PatternMatch } from "../../sessions/services.ts";
 import { isoTime } from "./session-body.ts";
 
 /** `shellCwd` is where the session's shell is, for commands that do not say. */
@@ -12,6 +12,7 @@ export function execInfoBody(row: ExecRow, shellCwd: string): ExecInfoBody {
     exec_id: row.id,
     session_id: row.sessionId,
     status: row.status,
+    ...(row.shell !== undefined && { shell: row.shell }),
     cmd: typeof command === "string" ? command : [...command],
     exit_code: row.exitCode ?? null,
     end_reason: endReason ?? null,
@@ -24,25 +25,53 @@ export function execInfoBody(row: ExecRow, shellCwd: string): ExecInfoBody {
     stderr_bytes: row.stderrBytes,
     dropped_bytes: row.droppedBytes,
     shell_restarted: row.shellRestarted,
+    background: row.background,
+    background_bytes: row.backgroundBytes,
+    timeout_ms: row.timeoutMs ?? null,
+    timeout_clamped: row.timeoutClamped,
     started_at: isoTime(row.startedAtMs),
     ...(row.endedAtMs !== undefined && { ended_at: isoTime(row.endedAtMs) }),
   };
 }
 
-export function execResultBody(
+export async function execResultBody(
   info: ExecInfoBody,
   collected: CollectedOutput,
   raw: boolean,
-): ExecResultBody {
-  const output = asBuffer(collected.output);
+): Promise<ExecResultBody> {
   return {
     ...info,
-    output: output.toString(),
-    stdout: asBuffer(collected.stdout).toString(),
-    stderr: asBuffer(collected.stderr).toString(),
+    output: await textOf(collected.output),
+    stdout: await textOf(collected.stdout),
+    stderr: await textOf(collected.stderr),
     truncated: collected.truncated,
-    ...(raw && { output_base64: output.toString("base64") }),
+    next_cursor: collected.endOffset,
+    ...(raw && { output_base64: asBuffer(collected.output).toString("base64") }),
   };
+}
+
+/** What is not UTF-8 takes long to be replaced, so large output is read in pieces. */
+const PIECE_BYTES = 1_048_576;
+
+async function textOf(bytes: Uint8Array): Promise<string> {
+  if (bytes.byteLength <= PIECE_BYTES) return asBuffer(bytes).toString();
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  let text = "";
+  for (let at = 0; at < bytes.byteLength; at += PIECE_BYTES) {
+    text += decoder.decode(bytes.subarray(at, at + PIECE_BYTES), { stream: true });
+    await new Promise(setImmediate);
+  }
+  return text + decoder.decode();
+}
+
+/** What came of waiting for a match; nothing when none was asked for. */
+export function matchBody(
+  matched: { readonly match: PatternMatch | undefined } | undefined,
+): Pick<ExecResultBody, "matched" | "match"> {
+  if (matched === undefined) return {};
+  const { match } = matched;
+  if (match === undefined) return { matched: false };
+  return { matched: true, match: { ...match, groups: [...match.groups] } };
 }
 
 /** The error that the end of a command is, if it is one. An exit code is a result, whatever it is. */
@@ -59,6 +88,12 @@ export function endError(
       { details },
     );
   }
+  if (row.endReason === "not_started")
+    return new SandboxError(
+      "SANDBOX_UNREACHABLE",
+      "the command was not started, and nothing of it ran; run it again, with the same idempotency key if it had one",
+      { details },
+    );
   if (row.endReason !== "unknown" && row.endReason !== "sandbox_gone") return undefined;
   return new SandboxError(
     "SANDBOX_UNREACHABLE",

@@ -1,7 +1,6 @@
 /** What a request asks to be run, in the core's terms. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ExecRequestBody } from "@sandkasten/protocol";
-import type { ExecCommand } from "../../ports/channel.ts";
 import type { StartExecOptions } from "../../sessions/services.ts";
 
 /** Linux takes no longer argument. */
@@ -16,9 +15,9 @@ export function startOptions(body: ExecRequestBody, defaults: StartDefaults): St
   const cwd = synonym(body.cwd, body.workdir, "cwd", "workdir");
   const stdin = stdinOf(body);
   const outputBudgetBytes = body.output_budget_bytes ?? defaults.outputBudgetBytes;
-  const timeoutMs = body.timeout_ms ?? secondsToMs(body.timeout_seconds);
+  const timeoutMs = timeoutOf(body);
   return {
-    command: commandOf(body),
+    ...commandOf(body),
     ...(cwd !== undefined && { cwd }),
     ...(body.env !== undefined && { env: body.env }),
     ...(stdin !== undefined && { stdin }),
@@ -30,32 +29,42 @@ export function startOptions(body: ExecRequestBody, defaults: StartDefaults): St
   };
 }
 
-function commandOf(body: ExecRequestBody): ExecCommand {
+function commandOf(body: ExecRequestBody): Pick<StartExecOptions, "command" | "asked"> {
   const command = synonym(body.cmd, body.command, "cmd", "command");
   if (command === undefined)
     throw new SandboxError(
       "INVALID_REQUEST",
       "the body has no `cmd`; give shell text or a list of arguments",
     );
-  const { user, pty } = body;
-  const stateful = body.stateful ?? typeof command === "string";
+  const { user, pty, shell } = body;
+  const stateful = body.stateful ?? (typeof command === "string" || shell !== undefined);
+  if (shell !== undefined && !stateful)
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      "`shell` names a shell that remembers, and `stateful`: false runs the command in none; give one of them",
+    );
   if (stateful) {
-    if (user !== undefined || pty !== undefined)
+    if (user !== undefined)
       throw new SandboxError(
         "INVALID_REQUEST",
-        `the shell that remembers has its own user and no terminal; with \`${user === undefined ? "pty" : "user"}\` give a list of arguments, or \`stateful\`: false`,
+        "a shell that remembers has a user of its own; with `user` give a list of arguments, or `stateful`: false",
       );
-    return {
-      kind: "shell",
-      text: typeof command === "string" ? command : command.map(quoted).join(" "),
-    };
+    // The shell keeps the terminal, so the default one must not get it by accident.
+    if (pty !== undefined && shell === undefined)
+      throw new SandboxError(
+        "INVALID_REQUEST",
+        "a terminal stays with the shell that gets it; name one with `shell`, or give a list of arguments or `stateful`: false",
+      );
+    const options = { ...(shell !== undefined && { shell }), ...(pty !== undefined && { pty }) };
+    if (typeof command === "string")
+      return { command: { kind: "shell", text: command, ...options } };
+    const text = command.map(quoted).join(" ");
+    return { command: { kind: "shell", text, ...options }, asked: command };
   }
-  return {
-    kind: "process",
-    argv: typeof command === "string" ? freshShell(command) : command,
-    ...(user !== undefined && { user }),
-    ...(pty !== undefined && { pty }),
-  };
+  const options = { ...(user !== undefined && { user }), ...(pty !== undefined && { pty }) };
+  if (typeof command !== "string")
+    return { command: { kind: "process", argv: command, ...options } };
+  return { command: { kind: "process", argv: freshShell(command), ...options }, asked: command };
 }
 
 /** Text in a shell of its own: bash where there is one, else sh, as with the shell that remembers. */
@@ -80,19 +89,24 @@ function quoted(argument: string): string {
 }
 
 function stdinOf(body: ExecRequestBody): Uint8Array | "open" | undefined {
-  const given = [body.stdin, body.stdin_base64, body.stdin_open === true ? true : undefined];
-  if (given.filter((value) => value !== undefined).length > 1)
+  // An empty input is what a command without one gets, so clients with zero values may send it.
+  const given = [body.stdin, body.stdin_base64, body.stdin_open].filter(Boolean);
+  if (given.length > 1)
     throw new SandboxError(
       "INVALID_REQUEST",
       "give one of `stdin`, `stdin_base64` and `stdin_open`, not several",
     );
   if (body.stdin_open === true) return "open";
-  if (body.stdin !== undefined) return Buffer.from(body.stdin);
-  return body.stdin_base64 === undefined ? undefined : Buffer.from(body.stdin_base64, "base64");
+  if (body.stdin_base64) return Buffer.from(body.stdin_base64, "base64");
+  return body.stdin === undefined ? undefined : Buffer.from(body.stdin);
 }
 
-function secondsToMs(seconds: number | undefined): number | undefined {
-  return seconds === undefined ? undefined : Math.ceil(seconds * 1000);
+/** 0 in one unit does not overrule a timeout in the other. */
+function timeoutOf({
+  timeout_ms: ms,
+  timeout_seconds: seconds,
+}: ExecRequestBody): number | undefined {
+  return seconds === undefined || Number(ms) > 0 ? ms : Math.ceil(seconds * 1000);
 }
 
 /** Two names for one thing may both be given, but not for two different things. */

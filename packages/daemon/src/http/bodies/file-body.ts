@@ -1,12 +1,12 @@
 /** Files between the core's terms and those of the API. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { FileEntry, FileEntryBody, WriteFileBody } from "@sandkasten/protocol";
-
-export const WORKSPACE = "/workspace";
+import type { WrittenFile } from "../../ports/channel.ts";
+import { pathBody } from "./path-body.ts";
 
 export function fileEntryBody(entry: FileEntry): FileEntryBody {
   return {
-    path: entry.path,
+    ...pathBody(entry),
     name: entry.name,
     type: entry.type,
     is_dir: entry.type === "dir",
@@ -17,16 +17,29 @@ export function fileEntryBody(entry: FileEntry): FileEntryBody {
     uid: entry.uid,
     gid: entry.gid,
     ...(entry.target !== undefined && { target: entry.target }),
-    ...(entry.rawPath !== undefined && { raw_path: entry.rawPath }),
+    etag: entry.version,
+    ...(entry.unreadable !== undefined && { unreadable: entry.unreadable }),
   };
 }
 
-/** Paths that do not begin at the root begin in the workspace. */
-export function absolutePath(path: string): string {
-  return path.startsWith("/") ? path : `${WORKSPACE}/${path}`;
+export function writtenFileBody(written: WrittenFile): {
+  ok: true;
+  path: string;
+  raw_path?: string;
+  size: number;
+  size_bytes: number;
+  etag: string;
+} {
+  const { size, version } = written;
+  return { ok: true, ...pathBody(written), size, size_bytes: size, etag: version };
 }
 
-/** The one content that a request to write has. It may be empty, but it must be there. */
+/** An ETag is given with its quotes, or without them as in the answers' bodies. */
+export function versionOf(etag: string): string {
+  return etag.replace(/^"(.*)"$/, "$1");
+}
+
+/** The one content of a request to write. Clients with zero values send `""` for the other field. */
 export function contentOf(body: WriteFileBody): Uint8Array {
   const given = [
     body.text === undefined ? undefined : Buffer.from(body.text),
@@ -34,12 +47,18 @@ export function contentOf(body: WriteFileBody): Uint8Array {
     decoded(body.content_base64),
     decoded(body.contents_b64),
   ].filter((content) => content !== undefined);
-  if (given[0] === undefined || given.length > 1)
+  const [content = given[0], ...more] = given.filter(({ byteLength }) => byteLength > 0);
+  if (content === undefined)
     throw new SandboxError(
       "INVALID_REQUEST",
-      `give the content exactly once, as \`text\` or as \`content_base64\`; it was given ${given.length === 0 ? "not at all" : "several times"}`,
+      'the request has no content; pass `text` or `content_base64`, which can be ""',
     );
-  return given[0];
+  if (more.length > 0)
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      "the content is given twice; pass either `text` or `content_base64`",
+    );
+  return content;
 }
 
 function decoded(base64: string | undefined): Buffer | undefined {

@@ -9,6 +9,7 @@ export function imageBody(image: ImageInfo): ImageBody {
     digest: image.digest,
     source: image.source,
     size_bytes: image.sizeBytes,
+    shared: image.shared,
     created_at: isoTime(image.createdAtMs),
   };
 }

@@ -1,13 +1,13 @@
 /** A page of a command's output as the API answers it. */
 import type { ExecInfoBody, OutputChunkBody, OutputPageBody } from "@sandkasten/protocol";
-import type { JournalPage } from "../../ports/exec-journal.ts";
+import type { OutputPage } from "../../sessions/services.ts";
 import { TextChunks } from "../text-chunks.ts";
 
 export function outputPageBody(
   cursor: number,
-  page: JournalPage,
+  { page, done, closed }: OutputPage,
   exec: ExecInfoBody,
-  { done, raw }: { readonly done: boolean; readonly raw: boolean },
+  raw: boolean,
 ): OutputPageBody {
   const text = new TextChunks({ raw });
   const chunks: OutputChunkBody[] = [];
@@ -28,6 +28,7 @@ export function outputPageBody(
     chunks,
     skipped_bytes: page.skippedBytes,
     done,
+    closed,
     exec,
   };
 }

@@ -25,9 +25,17 @@ export function sessionBody(session: SessionView): SessionBody {
     cwd: session.cwd,
     acquire_source: session.acquireSource,
     ...(session.workspaceId !== undefined && { workspace_id: session.workspaceId }),
+    ...(session.workspaces.length > 0 && {
+      workspaces: session.workspaces.map(({ id: workspace, path, readOnly }) => ({
+        id: workspace,
+        path,
+        read_only: readOnly,
+      })),
+    }),
     ...(key !== undefined && { key, session_alias: aliasOf(key) }),
     profile: session.profile,
     network: session.network,
+    isolation_level: session.isolation,
     limits: limitsBody(session.limits),
     metadata: session.metadata,
     ttl_seconds: Math.round(session.ttlMs / 1000),
@@ -66,11 +74,19 @@ export function createOptions(body: CreateSession, idempotencyKey?: string): Cre
     ...(body.image !== undefined && { image: body.image }),
     ...(body.ttl_seconds !== undefined && { ttlMs: body.ttl_seconds * 1000 }),
     ...(body.workspace_id !== undefined && { workspaceId: body.workspace_id }),
+    ...(body.workspaces !== undefined && {
+      workspaces: body.workspaces.map(({ id, path, read_only }) => ({
+        id,
+        path,
+        readOnly: read_only === true,
+      })),
+    }),
     ...(body.key !== undefined && { key: body.key }),
     ...(body.env !== undefined && { env: body.env }),
     ...(limits !== undefined && { limits: limitsOf(limits) }),
     ...(network !== undefined && { network: network === true || network === "full" }),
     ...(body.profile !== undefined && { profile: body.profile }),
+    ...(body.isolation !== undefined && { isolation: body.isolation }),
     ...(body.metadata !== undefined && { metadata: body.metadata }),
     ...(idempotencyKey !== undefined && { idempotencyKey }),
   };
@@ -78,12 +94,17 @@ export function createOptions(body: CreateSession, idempotencyKey?: string): Cre
 
 function limitsOf(limits: NonNullable<CreateSession["limits"]>): Partial<SandboxLimits> {
   return {
-    ...(limits.memory_mb !== undefined && { memoryBytes: limits.memory_mb * MEBIBYTE }),
-    ...(limits.cpu_millicores !== undefined && { cpuMillicores: limits.cpu_millicores }),
-    ...(limits.pids !== undefined && { pids: limits.pids }),
-    ...(limits.disk_mb !== undefined && { diskBytes: limits.disk_mb * MEBIBYTE }),
-    ...(limits.disk_inodes !== undefined && { diskInodes: limits.disk_inodes }),
+    ...(isGiven(limits.memory_mb) && { memoryBytes: limits.memory_mb * MEBIBYTE }),
+    ...(isGiven(limits.cpu_millicores) && { cpuMillicores: limits.cpu_millicores }),
+    ...(isGiven(limits.pids) && { pids: limits.pids }),
+    ...(isGiven(limits.disk_mb) && { diskBytes: limits.disk_mb * MEBIBYTE }),
+    ...(isGiven(limits.disk_inodes) && { diskInodes: limits.disk_inodes }),
   };
+}
+
+/** 0 asks for the default, as absence does. */
+function isGiven(limit: number | undefined): limit is number {
+  return limit !== undefined && limit !== 0;
 }
 
 export interface ListSessionsInput {

@@ -1,7 +1,8 @@
 /** Whole directories as tar archives, out and in. */
-import { extractedSchema, tarQuery } from "@sandkasten/protocol";
+import { extractedSchema, tarQuery, untarQuery } from "@sandkasten/protocol";
 import { answerOf, errors, FILE_ERRORS, WRITE_ERRORS } from "../answers.ts";
-import { WORKSPACE } from "../bodies/file-body.ts";
+import type { TarStream } from "../../ports/channel.ts";
+import { pathOf, WORKSPACE } from "../bodies/path-body.ts";
 import { bodyBytes } from "../byte-body.ts";
 import { attachment } from "../content-disposition.ts";
 import type { App, HttpContext } from "../context.ts";
@@ -17,6 +18,8 @@ export function archiveDownloadRoutes(app: App, space: FileSpace, context: HttpC
       schema: {
         tags: [space.tag],
         summary: "Download a directory as a tar archive",
+        description:
+          "What cannot be read is found before the answer begins. If something fails later, the connection breaks: an archive that ends is complete.",
         params: space.params,
         querystring: tarQuery,
         response: {
@@ -26,12 +29,20 @@ export function archiveDownloadRoutes(app: App, space: FileSpace, context: HttpC
       },
     },
     async (request, reply) => {
-      const { path = WORKSPACE } = request.query;
+      const path = pathOf(request.query, WORKSPACE);
+      const { exclude, on_unreadable: onUnreadable } = request.query;
       using visit = await space.enter(request.caller, request.params.id, path);
+      const archive = await visit.channel.createTar(path, {
+        ...(exclude !== undefined && { exclude }),
+        ...(onUnreadable !== undefined && { onUnreadable }),
+      });
       await sendDownload(reply, {
         status: 200,
-        headers: { "Content-Disposition": attachment(path, ".tar") },
-        body: await visit.channel.createTar(path),
+        headers: {
+          "Content-Disposition": attachment(path, ".tar"),
+          ...unreadableHeaders(archive),
+        },
+        body: archive.body,
         stallTimeoutMs: context.stallTimeoutMs,
       });
     },
@@ -50,12 +61,12 @@ export function archiveUploadRoutes(app: App, space: FileSpace, context: HttpCon
         summary: "Unpack a tar archive, sent as the body, into a directory",
         consumes: ["application/x-tar"],
         params: space.params,
-        querystring: tarQuery,
+        querystring: untarQuery,
         response: { 200: extractedSchema, ...errors(WRITE_ERRORS) },
       },
     },
     async (request) => {
-      const { path = WORKSPACE } = request.query;
+      const path = pathOf(request.query, WORKSPACE);
       const bytes = bodyBytes(request.body, { maxBytes: limits.maxUploadBytes, stallTimeoutMs });
       using visit = await space.enterToWrite(request.caller, request.params.id, path);
       const unpacked = await visit.channel.extractTar(path, bytes, {
@@ -64,4 +75,29 @@ export function archiveUploadRoutes(app: App, space: FileSpace, context: HttpCon
       return { ok: true as const, entries: unpacked.entries, bytes: unpacked.bytes };
     },
   );
+}
+
+const MAX_HEADER_LENGTH = 4_000;
+
+/** How many entries were left out, and the first of them, percent-encoded so that any byte fits. */
+function unreadableHeaders({ unreadable, unreadablePaths }: TarStream): Record<string, string> {
+  if (unreadable === 0) return {};
+  let paths = "";
+  for (const { path, rawPath } of unreadablePaths) {
+    const bytes = rawPath === undefined ? Buffer.from(path) : Buffer.from(rawPath, "base64");
+    const encoded = Array.from(bytes, percentEncoded).join("");
+    if (paths.length + encoded.length > MAX_HEADER_LENGTH) break;
+    paths += paths === "" ? encoded : `,${encoded}`;
+  }
+  return {
+    "X-Sandkasten-Unreadable": String(unreadable),
+    "X-Sandkasten-Unreadable-Paths": paths,
+  };
+}
+
+function percentEncoded(byte: number): string {
+  const sign = String.fromCharCode(byte);
+  return /[A-Za-z0-9/._~-]/.test(sign)
+    ? sign
+    : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
 }

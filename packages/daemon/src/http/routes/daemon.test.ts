@@ -2,9 +2,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { HttpFixture } from "../testing/http-fixture.ts";
 
 let http: HttpFixture;
-let isReady = true;
+let state: "ready" | "unreachable" | "busy" = "ready";
 beforeAll(async () => {
-  http = await HttpFixture.start({ replace: { reachable: () => Promise.resolve(isReady) } });
+  http = await HttpFixture.start({ replace: { ready: () => Promise.resolve(state) } });
 });
 afterAll(async () => await http[Symbol.asyncDispose]());
 
@@ -12,13 +12,18 @@ describe("the daemon", () => {
   it("tells whether it is there, and whether it can do its work", async () => {
     expect((await http.call("/healthz", { key: null })).json).toEqual({ status: "ok" });
     expect((await http.call("/readyz", { key: null })).json).toEqual({ status: "ok" });
-    isReady = false;
+    state = "busy";
+    expect(await http.call("/readyz", { key: null })).toMatchObject({
+      status: 503,
+      json: { error_code: "BACKEND_BUSY" },
+    });
+    state = "unreachable";
     expect((await http.call("/healthz", { key: null })).status).toBe(200);
     expect(await http.call("/readyz", { key: null })).toMatchObject({
       status: 503,
       json: { error_code: "ENGINE_UNREACHABLE" },
     });
-    isReady = true;
+    state = "ready";
   });
 
   it("tells its version", async () => {
@@ -40,6 +45,12 @@ describe("the daemon", () => {
     const lines = answer.text.split("\n");
     expect(lines).toContain('sandkasten_sessions{status="running"} 1');
     expect(lines).toContain("sandkasten_running_execs 0");
+    expect(lines).toContain('sandkasten_images{backend="fake"} 2');
+    expect(lines).toContain('sandkasten_image_bytes{backend="fake"} 3000');
+    expect(lines).toContain('sandkasten_image_bytes_limit{backend="fake"} 4000');
+    expect(lines).toContain("sandkasten_waiting_creates 0");
+    expect(lines).toContain('sandkasten_storage_bytes{kind="disk_templates"} 8192');
+    expect(lines).toContain('sandkasten_storage_files{kind="disk_templates"} 2');
     expect(lines).toContain(
       'sandkasten_http_requests_total{method="POST",route="/v1/sessions/:id/exec",status="200"} 1',
     );

@@ -1,11 +1,13 @@
 /** The daemon itself: whether it is well, which version it is, and what it has done. */
 import { healthSchema, SandboxError, versionSchema } from "@sandkasten/protocol";
+import { z } from "zod";
 import { answerOf, errors, onlyErrors } from "../answers.ts";
 import type { App, HttpContext } from "../context.ts";
 import { DOCS_POLICY, docsPage } from "../docs-page.ts";
 import { openApiDocument } from "../openapi.ts";
 
 const tags = ["daemon"];
+const anyObject = z.looseObject({ openapi: z.string() });
 
 export function healthRoutes(app: App, { services, shutdown }: HttpContext): void {
   app.get(
@@ -28,14 +30,23 @@ export function healthRoutes(app: App, { services, shutdown }: HttpContext): voi
         summary: "The daemon can make sandboxes",
         response: {
           200: healthSchema,
-          ...onlyErrors("SANDBOX_UNREACHABLE", "ENGINE_UNREACHABLE"),
+          ...onlyErrors("SANDBOX_UNREACHABLE", "ENGINE_UNREACHABLE", "BACKEND_BUSY"),
         },
       },
     },
     async () => {
       if (shutdown.begun) throw new SandboxError("SANDBOX_UNREACHABLE", "the daemon is stopping");
-      if (!(await services.reachable()))
-        throw new SandboxError("ENGINE_UNREACHABLE", "the daemon's usual backend does not answer");
+      const state = await services.ready();
+      if (state === "unreachable")
+        throw new SandboxError(
+          "ENGINE_UNREACHABLE",
+          "the daemon's default backend does not answer",
+        );
+      if (state === "busy")
+        throw new SandboxError(
+          "BACKEND_BUSY",
+          "the launcher does not answer, so no sandbox can be created; it is replaced if it stays frozen",
+        );
       return { status: "ok" as const };
     },
   );
@@ -63,10 +74,10 @@ export function versionRoutes(
         },
       },
     },
-    (_request, reply) =>
+    async (_request, reply) =>
       reply
         .type("text/plain; version=0.0.4; charset=utf-8")
-        .send(metrics.render(services.counts())),
+        .send(metrics.render(services.counts(), await services.storage())),
   );
 }
 
@@ -81,7 +92,7 @@ export function documentRoutes(app: App): void {
       schema: {
         tags,
         summary: "This API as an OpenAPI 3.1 document",
-        response: { ...answerOf(200, "application/json", "The document"), ...errors() },
+        response: { ...answerOf(200, "application/json", "The document", anyObject), ...errors() },
       },
     },
     (_request, reply) => {

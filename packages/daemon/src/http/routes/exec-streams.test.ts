@@ -197,7 +197,7 @@ describe("GET execs/{eid}/stream", () => {
     const session = await own.createSession();
     const answer = await own.call(`/v1/sessions/${session}/exec/stream`, { body: { cmd: "true" } });
     expect(parseEvents(answer.text)).toMatchObject([
-      { event: "skipped", data: { skipped_bytes: 70 } },
+      { event: "skipped", id: "70", data: { skipped_bytes: 70, offset: 0 } },
       { event: "chunk", id: "74", data: { chunk: "rest", offset: 70 } },
       { event: "done" },
     ]);
@@ -221,7 +221,71 @@ describe("GET execs/{eid}/stream", () => {
   });
 });
 
+describe("output after the command's end", () => {
+  const LATE = { cmd: "echo own; sleep 0.1 && echo late &" };
+
+  it("is in a stream with until=closed, and a page says when nothing more can come", async () => {
+    const exec = await start(LATE);
+    const url = `/v1/sessions/${id}/execs/${exec}`;
+    const ended = await http.call(`${url}/wait`, { body: {} });
+    expect(ended.json).toMatchObject({ status: "done", background: true });
+    const early = await http.call(`${url}/output`);
+    expect(early.json).toMatchObject({ done: true, closed: false });
+    const events = parseEvents((await http.call(`${url}/stream?until=closed`)).text);
+    expect(events).toMatchObject([
+      { event: "chunk", data: { chunk: "own\n" } },
+      { event: "chunk", data: { chunk: "late\n", offset: 4 } },
+      { event: "done", data: { background: false, background_bytes: 5, output_bytes: 4 } },
+    ]);
+    const page = await http.call(`${url}/output`);
+    expect(page.json).toMatchObject({ done: true, closed: true, next_cursor: 9 });
+    const waited = await http.call(`${url}/wait`, { body: {} });
+    expect(waited.json).toMatchObject({ output: "own\nlate\n", background_bytes: 5 });
+  });
+
+  it("does not hold up a stream that follows the command alone", async () => {
+    const response = await http.call(`/v1/sessions/${id}/exec/stream`, {
+      body: { cmd: "echo up && sleep 100 &" },
+    });
+    expect(parseEvents(response.text).at(-1)).toMatchObject({
+      event: "done",
+      data: { background: true },
+    });
+  });
+});
+
+describe("one stream of the output", () => {
+  it("is sent and read alone", async () => {
+    const exec = await start({ cmd: "echo out; cat /missing; echo more" });
+    const url = `/v1/sessions/${id}/execs/${exec}`;
+    await http.call(`${url}/wait`, { body: {} });
+    const events = parseEvents((await http.call(`${url}/stream?stream=stdout`)).text);
+    const chunks = events.filter(({ event }) => event === "chunk");
+    expect(chunks.map(({ data }) => (data as { chunk: string }).chunk).join("")).toBe(
+      "out\nmore\n",
+    );
+    const page = await http.call(`${url}/output?stream=stderr`);
+    expect(page.json).toMatchObject({
+      chunks: [{ stream: "stderr", offset: 4 }],
+      skipped_bytes: 0,
+      done: true,
+    });
+    expect(await http.call(`${url}/output?stream=both`)).toMatchObject({ status: 400 });
+  });
+});
+
 describe("a stream", () => {
+  it("has each event on lines that no reader splits elsewhere", async () => {
+    const text = "a\u2028b\u2029c\u0085d\re";
+    const response = await http.fetch(`/v1/sessions/${id}/exec/stream`, {
+      body: { cmd: ["cat"], stdin: text },
+    });
+    const stream = await response.text();
+    expect(stream).not.toMatch(/[\u0085\u2028\u2029\r]/);
+    const chunks = parseEvents(stream).filter(({ event }) => event === "chunk");
+    expect(chunks.map(({ data }) => data.chunk as string).join("")).toBe(text);
+  });
+
   it("is pinged while it is quiet", async () => {
     await using own = await HttpFixture.start({ pingIntervalMs: 10 });
     const session = await own.createSession();

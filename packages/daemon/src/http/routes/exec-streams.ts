@@ -1,9 +1,9 @@
 /** Commands as streams of events: run and followed, or followed again from where a reader was. */
-import { countInQuery, execRequestSchema, flagInQuery } from "@sandkasten/protocol";
+import { countInQuery, execRequestSchema, followOutputQuery } from "@sandkasten/protocol";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
 import type { ExecRow } from "../../ports/session-store.ts";
-import type { Caller } from "../../sessions/services.ts";
+import type { Caller, FollowOptions } from "../../sessions/services.ts";
 import {
   answerOf,
   errors,
@@ -13,6 +13,7 @@ import {
 } from "../answers.ts";
 import { endError } from "../bodies/exec-body.ts";
 import { startOptions } from "../bodies/exec-request.ts";
+import { cancelWhenGone } from "../cancel-when-gone.ts";
 import type { App, HttpContext } from "../context.ts";
 import { EventStream } from "../event-stream.ts";
 import { TextChunks } from "../text-chunks.ts";
@@ -23,14 +24,22 @@ const tags = ["commands"];
 const description = [
   "`chunk` events have `chunk`, `timestamp`, `seq`, `stream` and `offset`; their `id` is the cursor to go on from.",
   "The last event is `done` with the command, or `error` with `error` (a sentence) and `error_code`.",
-  "`skipped` says how many bytes are gone. The header `X-Exec-Id` names the command.",
+  "`skipped` has `skipped_bytes` and `offset`: a part of the output that is lost. The header `X-Exec-Id` names the command.",
 ].join(" ");
 const events = answerOf(200, "text/event-stream", "Events as they happen");
 
-interface Followed {
+interface Followed extends Pick<FollowOptions, "until" | "stream"> {
   readonly row: ExecRow;
   readonly cursor: number;
   readonly raw: boolean;
+}
+
+/** What a query chooses of the output. */
+function chosen(query: z.output<typeof followOutputQuery>): Pick<Followed, "until" | "stream"> {
+  return {
+    ...(query.until !== undefined && { until: query.until }),
+    ...(query.stream !== undefined && { stream: query.stream }),
+  };
 }
 
 export function execStreamRoutes(app: App, context: HttpContext): void {
@@ -39,7 +48,7 @@ export function execStreamRoutes(app: App, context: HttpContext): void {
   app.post(
     "/sessions/:id/exec/stream",
     {
-      config: { stream: true },
+      config: { stream: true, body: "content" },
       schema: {
         tags,
         summary: "Run a command and get its output while it runs",
@@ -57,6 +66,8 @@ export function execStreamRoutes(app: App, context: HttpContext): void {
         idempotencyKey: request.headers["idempotency-key"],
       });
       const row = await execs.start(caller, params.id, options);
+      if (body.on_disconnect === "cancel")
+        cancelWhenGone(context, reply, { sessionId: params.id, execId: row.id });
       await follow(caller, reply, { row, cursor: 0, raw: body.raw_output === true });
     },
   );
@@ -68,13 +79,10 @@ export function execStreamRoutes(app: App, context: HttpContext): void {
       schema: {
         tags,
         summary: "Follow a command's output from a cursor on",
-        description: `${description} A header \`Last-Event-ID\` counts before \`cursor\`.`,
+        description: `${description} A header \`Last-Event-ID\` counts before \`cursor\`. With \`until=closed\` the stream goes on after the command's end, as long as processes that it left in the background can print more.`,
         headers: z.looseObject({ "last-event-id": countInQuery.optional() }),
         params: execParams,
-        querystring: z.strictObject({
-          cursor: countInQuery.optional(),
-          raw: flagInQuery.optional(),
-        }),
+        querystring: followOutputQuery,
         response: { ...events, ...errors(KNOWN_EXEC_ERRORS) },
       },
     },
@@ -83,7 +91,7 @@ export function execStreamRoutes(app: App, context: HttpContext): void {
       const row = await execs.get(caller, params.id, params.eid);
       const last = request.raw.headers["last-event-id"];
       const cursor = typeof last === "string" ? Number(last) : (query.cursor ?? 0);
-      await follow(caller, reply, { row, cursor, raw: query.raw === true });
+      await follow(caller, reply, { row, cursor, raw: query.raw === true, ...chosen(query) });
     },
   );
 
@@ -100,12 +108,15 @@ export function execStreamRoutes(app: App, context: HttpContext): void {
   }
 
   async function sendOutput(stream: EventStream, caller: Caller, from: Followed): Promise<void> {
-    const { sessionId, id } = from.row;
-    const text = new TextChunks({ raw: from.raw });
-    for await (const page of execs.follow(caller, sessionId, id, from.cursor, stream.signal)) {
+    const { row, cursor: offset, raw, ...rest } = from;
+    const text = new TextChunks({ raw });
+    const options = { ...rest, offset, signal: stream.signal };
+    for await (const page of execs.follow(caller, row.sessionId, row.id, options)) {
       if (page.skippedBytes > 0) {
         text.forget();
-        await stream.send("skipped", { skipped_bytes: page.skippedBytes });
+        const end = page.chunks[0]?.offset ?? page.nextOffset;
+        const gap = { skipped_bytes: page.skippedBytes, offset: end - page.skippedBytes };
+        await stream.send("skipped", gap, String(end));
       }
       for (const chunk of page.chunks) {
         const added = text.add(chunk);

@@ -73,6 +73,71 @@ describe("POST exec", () => {
     expect(answer.json.output).toContain(output);
   });
 
+  it.each([
+    [{ cmd: "echo a  b" }, "echo a  b"],
+    [{ cmd: "echo a  b", stateful: false }, "echo a  b"],
+    [{ cmd: "echo a", stateful: false, user: "1000" }, "echo a"],
+    [{ cmd: ["echo", "it's"], stateful: true }, ["echo", "it's"]],
+    [{ cmd: ["echo", "a b"] }, ["echo", "a b"]],
+  ])("shows the command of %j as it was asked for", async (body, cmd) => {
+    const { json } = await run(body);
+    expect(json.cmd).toEqual(cmd);
+    expect((await on(json.exec_id as string, "")).json.cmd).toEqual(cmd);
+  });
+
+  it.each([
+    [{}, 60_000, false],
+    [{ timeout_ms: 0 }, 60_000, false],
+    [{ timeout_ms: 5000 }, 5000, false],
+    [{ timeout_seconds: 1.5 }, 1500, false],
+    [{ timeout_ms: 60_001 }, 60_000, true],
+    [{ timeout_ms: 864_000_000_000 }, 60_000, true],
+    [{ timeout_seconds: 1e9 }, 60_000, true],
+  ])("says which timeout is in effect for %j", async (body, timeout_ms, timeout_clamped) => {
+    const { json } = await run({ cmd: "true", ...body });
+    expect(json).toMatchObject({ exit_code: 0, timeout_ms, timeout_clamped });
+    expect((await on(json.exec_id as string, "")).json).toMatchObject({
+      timeout_ms,
+      timeout_clamped,
+    });
+  });
+
+  it("answers within wait_ms while the command goes on, and waits again by its id", async () => {
+    const early = await run({ cmd: "echo so far; sleep 0.3; echo done", wait_ms: 100 });
+    expect(early).toMatchObject({
+      status: 200,
+      json: { status: "running", exit_code: null, output: "so far\n", next_cursor: 7 },
+    });
+    const exec = early.json.exec_id as string;
+    expect((await on(exec, "/wait", { wait_ms: 1 })).json.status).toBe("running");
+    const page = await on(exec, `/output?cursor=${early.json.next_cursor}&wait_ms=5000`);
+    expect(page.json.chunks).toMatchObject([{ chunk: "done\n" }]);
+    expect((await on(exec, "/wait", {})).json).toMatchObject({ status: "done", exit_code: 0 });
+  });
+
+  it("answers when the output matches, also that of the background", async () => {
+    const until = { pattern: String.raw`port (\d+)` };
+    const match = { text: "port 80", groups: ["80"], line: "on port 80", stream: "stdout" };
+    const running = await run({ cmd: "echo on port 80; sleep 0.3", until });
+    expect(running.json).toMatchObject({ status: "running", matched: true, match });
+    const served = await run({ cmd: "sleep 0.1 && echo on port 80 && sleep 100 &", until });
+    expect(served.json).toMatchObject({ status: "done", background: true, matched: true, match });
+    const never = await run({ cmd: "echo nothing", until });
+    expect(never.json).toMatchObject({ status: "done", matched: false });
+    const late = await run({ cmd: "sleep 0.3", until, wait_ms: 20 });
+    expect(late.json).toMatchObject({ status: "running", matched: false });
+    const exec = late.json.exec_id as string;
+    expect((await on(exec, "/wait", { until })).json).toMatchObject({ matched: false });
+    const other = { ...until, stream: "stderr" };
+    expect((await run({ cmd: "echo on port 80", until: other })).json.matched).toBe(false);
+  });
+
+  it("starts nothing for a pattern that it does not take", async () => {
+    const answer = await run({ cmd: "echo begun > begun", until: { pattern: "(" } });
+    expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
+    expect((await run({ cmd: "cat begun" })).json.exit_code).toBe(1);
+  });
+
   it("gives the exact bytes as base64 when asked to", async () => {
     const bytes = Buffer.from([0, 255, 254, 10]).toString("base64");
     const { json } = await run({ cmd: ["cat"], stdin_base64: bytes, raw_output: true });
@@ -97,30 +162,31 @@ describe("POST exec", () => {
     expect((await run({ cmd: "echo on" })).json.output).toBe("on\n");
   });
 
-  it.each(["unknown", "sandbox_gone"] as const)(
-    "answers 503 with the result when the end is %s",
-    async (endReason) => {
-      await using own = await HttpFixture.start({
-        replace: {
-          execs: {
-            async wait(caller, sessionId, execId) {
-              const row = await this.get!(caller, sessionId, execId);
-              const { exitCode: _, ...rest } = row;
-              return { ...rest, status: "done", endReason };
-            },
+  it.each([
+    ["unknown", "may have run"],
+    ["sandbox_gone", "may have run"],
+    ["not_started", "nothing of it ran"],
+  ] as const)("answers 503 with the result when the end is %s", async (endReason, explanation) => {
+    await using own = await HttpFixture.start({
+      replace: {
+        execs: {
+          async wait(caller, sessionId, execId) {
+            const row = await this.get!(caller, sessionId, execId);
+            const { exitCode: _, ...rest } = row;
+            return { ...rest, status: "done", endReason };
           },
         },
-      });
-      const session = await own.createSession();
-      const answer = await own.call(`/v1/sessions/${session}/exec`, { body: { cmd: "true" } });
-      expect(answer.status).toBe(503);
-      expect(answer.json).toMatchObject({
-        error_code: "SANDBOX_UNREACHABLE",
-        details: { end_reason: endReason, exit_code: null, output: "" },
-      });
-      expect(answer.json.message).toContain("may have run");
-    },
-  );
+      },
+    });
+    const session = await own.createSession();
+    const answer = await own.call(`/v1/sessions/${session}/exec`, { body: { cmd: "true" } });
+    expect(answer.status).toBe(503);
+    expect(answer.json).toMatchObject({
+      error_code: "SANDBOX_UNREACHABLE",
+      details: { end_reason: endReason, exit_code: null, output: "" },
+    });
+    expect(answer.json.message).toContain(explanation);
+  });
 
   it("runs a request that is sent twice once", async () => {
     const once = { "idempotency-key": "run-1" };
@@ -134,6 +200,10 @@ describe("POST exec", () => {
       json: { error_code: "CONFLICT" },
     });
     expect((await run(body, { "idempotency-key": "two words" })).status).toBe(400);
+    const without = { "idempotency-key": "" };
+    expect((await run({ cmd: "echo 1" }, without)).json.exec_id).not.toBe(
+      (await run({ cmd: "echo 1" }, without)).json.exec_id,
+    );
   });
 
   it("lets the command go on when the client leaves", async () => {
@@ -265,9 +335,11 @@ describe("a command that was started", () => {
   });
 
   it("has a terminal that can be resized, if it was given one", async () => {
-    const exec = await start({ cmd: ["cat"], pty: { rows: 24, cols: 80 }, stdin_open: true });
+    const cmd = ["sh", "-c", "read line; stty size"];
+    const exec = await start({ cmd, pty: { rows: 24, cols: 80 }, stdin_open: true });
     expect((await on(exec, "/resize", { rows: 40, cols: 100 })).json).toEqual({ ok: true });
-    await on(exec, "/stdin", { close: true });
+    await on(exec, "/stdin", { text: "\n" });
+    expect((await on(exec, "/wait", {})).json).toMatchObject({ output: "40 100\n" });
     const plain = await start({ cmd: ["sleep", "1000"] });
     expect((await on(plain, "/resize", { rows: 40, cols: 100 })).status).toBe(400);
     await on(plain, "/signal", { signal: 9 });

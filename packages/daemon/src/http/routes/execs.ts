@@ -10,9 +10,11 @@ import type { ExecInfoBody } from "@sandkasten/protocol";
 import type { ExecRow } from "../../ports/session-store.ts";
 import type { Caller } from "../../sessions/services.ts";
 import { errors, EXEC_ERRORS, idempotencyHeaders, KNOWN_EXEC_ERRORS } from "../answers.ts";
-import { endError, execInfoBody, execResultBody } from "../bodies/exec-body.ts";
+import { endError, execInfoBody, execResultBody, matchBody } from "../bodies/exec-body.ts";
 import { startOptions } from "../bodies/exec-request.ts";
+import { cancelWhenGone } from "../cancel-when-gone.ts";
 import type { App, HttpContext } from "../context.ts";
+import { waitForExec } from "../wait-for-exec.ts";
 import { execParams, sessionParams } from "./params.ts";
 
 const tags = ["commands"];
@@ -28,37 +30,47 @@ export async function execInfo(
 }
 
 export function execRoutes(app: App, context: HttpContext): void {
-  const { services, shutdown, outputBudgetBytes } = context;
+  const { services, outputBudgetBytes } = context;
   const { execs } = services;
 
   app.post(
     "/sessions/:id/exec",
     {
+      config: { body: "content" },
       schema: {
         tags,
         summary: "Run a command and wait for its end",
         description:
-          "A command that exits with an error is a result, not an error. One whose client leaves goes on.",
+          "A command that exits with an error is a result, not an error. With `wait_ms` or `until` the answer can come while the command still runs: look at `status`, and go on with `exec_id` and `next_cursor`. When the client disconnects, the command goes on unless `on_disconnect` is `cancel`.",
         headers: idempotencyHeaders,
         params: sessionParams,
         body: execRequestSchema,
         response: { 200: execResultSchema, ...errors(EXEC_ERRORS, "COMMAND_TIMEOUT") },
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { body, caller, params } = request;
       const options = startOptions(body, {
         outputBudgetBytes,
         idempotencyKey: request.headers["idempotency-key"],
       });
+      // Nothing is started for a pattern that cannot be waited for.
+      if (body.until !== undefined) execs.checkPattern(body.until.pattern);
       const started = await execs.start(caller, params.id, options);
-      const row = await shutdown.orStop(
-        execs.wait(caller, params.id, started.id),
-        `the command ${started.id}`,
-      );
+      if (body.on_disconnect === "cancel")
+        cancelWhenGone(context, reply, { sessionId: params.id, execId: started.id });
+      const { row, matched } = await waitForExec(context, reply, {
+        sessionId: params.id,
+        execId: started.id,
+        waitMs: body.wait_ms,
+        until: body.until,
+      });
       const collected = await execs.collect(caller, params.id, row.id);
       const info = await execInfo(context, caller, row);
-      const result = execResultBody(info, collected, body.raw_output === true);
+      const result = {
+        ...(await execResultBody(info, collected, body.raw_output === true)),
+        ...matchBody(matched),
+      };
       const error = endError(row, result);
       if (error !== undefined) throw error;
       return result;
@@ -68,6 +80,7 @@ export function execRoutes(app: App, context: HttpContext): void {
   app.post(
     "/sessions/:id/execs",
     {
+      config: { body: "content" },
       schema: {
         tags,
         summary: "Start a command without waiting for it",

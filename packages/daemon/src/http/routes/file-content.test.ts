@@ -127,6 +127,35 @@ describe("a file as bytes", () => {
     expect((await http.call(url)).text).toBe("old");
   });
 
+  it("is written and added to under the conditions of the headers or the query", async () => {
+    const url = `${base}conditional`;
+    const send = async (body: string, headers: Record<string, string>, query = "") =>
+      await http.call(`${url}${query}`, { method: "PUT", body, headers });
+    const { etag } = (await send("one", { "if-none-match": "*" })).json as { etag: string };
+    expect(await send("x", { "if-none-match": "*" })).toMatchObject({
+      status: 409,
+      json: { error_code: "FILE_EXISTS" },
+    });
+    expect((await http.call(url, { method: "HEAD" })).headers.get("etag")).toBe(`"${etag}"`);
+    const second = await send("two", { "if-match": `"${etag}"` });
+    expect(second.status).toBe(200);
+    for (const late of [
+      await send("x", { "if-match": `"${etag}"` }),
+      await send("x", {}, `&if_match=${etag}`),
+      await send("x", {}, `&append=true&if_match=${etag}`),
+    ])
+      expect(late).toMatchObject({ status: 412, json: { error_code: "FILE_CHANGED" } });
+    expect((await send("+", {}, "&append=1")).json).toMatchObject({ size: 4 });
+    expect((await http.call(url)).text).toBe("two+");
+    for (const [headers, query] of [
+      [{ "if-match": "*" }, ""],
+      [{ "if-match": '"a", "b"' }, ""],
+      [{ "if-none-match": '"a"' }, ""],
+      [{}, "&append=true&overwrite=false"],
+    ] as const)
+      expect((await send("x", headers, query)).status).toBe(400);
+  });
+
   it("is cut off when it turns out shorter than was promised, and never longer", async () => {
     const lying = (size: number, bytes: string) =>
       HttpFixture.start({
@@ -140,6 +169,7 @@ describe("a file as bytes", () => {
                     size,
                     mode: 0o644,
                     mtimeMs: 0,
+                    version: "v",
                     body: new Blob([bytes]).stream(),
                   }),
                 },
@@ -186,8 +216,12 @@ describe("a file as bytes", () => {
             async enter(caller, session) {
               const visit = await this.enter!(caller, session);
               const channel = Object.create(visit.channel, {
-                readFile: { value: () => ({ size, mode: 0o644, mtimeMs: 0, body: body() }) },
-                createTar: { value: () => body() },
+                readFile: {
+                  value: () => ({ size, mode: 0o644, mtimeMs: 0, version: "v", body: body() }),
+                },
+                createTar: {
+                  value: () => ({ unreadable: 0, unreadablePaths: [], body: body() }),
+                },
               }) as typeof visit.channel;
               return { channel, [Symbol.dispose]: () => visit[Symbol.dispose]() };
             },

@@ -1,14 +1,18 @@
 /** Files as bytes: downloaded whole or in part, and uploaded as a body. */
-import { filePathQuery, putFileQuery, writtenFileSchema } from "@sandkasten/protocol";
+import type { IncomingHttpHeaders } from "node:http";
+import { filePathQuery, putFileQuery, SandboxError, writtenFileSchema } from "@sandkasten/protocol";
 import { z } from "zod";
-import type { FileRead } from "../../ports/channel.ts";
+import type { FileRead, SandboxPath } from "../../ports/channel.ts";
 import { answerOf, errors, FILE_ERRORS, WRITE_ERRORS } from "../answers.ts";
+import { writtenFileBody } from "../bodies/file-body.ts";
+import { pathOf } from "../bodies/path-body.ts";
 import { bodyBytes } from "../byte-body.ts";
 import { attachment } from "../content-disposition.ts";
 import type { App, HttpContext } from "../context.ts";
 import { sendDownload } from "../download.ts";
 import type { FileSpace } from "../file-space.ts";
 import { etagOf, openSlice, peek } from "../file-slice.ts";
+import { writeFile } from "../write-file.ts";
 
 const rangeHeaders = z.looseObject({
   range: z
@@ -19,6 +23,17 @@ const rangeHeaders = z.looseObject({
     .string()
     .optional()
     .meta({ description: "The ETag of what is there already; another file is sent whole" }),
+});
+
+const conditionHeaders = z.looseObject({
+  "if-match": z
+    .string()
+    .optional()
+    .meta({ description: "The ETag that the file must still have; the same as `if_match`" }),
+  "if-none-match": z
+    .string()
+    .optional()
+    .meta({ description: "`*` refuses to replace a file; the same as `overwrite=false`" }),
 });
 
 export function downloadRoutes(app: App, space: FileSpace, context: HttpContext): void {
@@ -45,7 +60,7 @@ export function downloadRoutes(app: App, space: FileSpace, context: HttpContext)
       },
     },
     async (request, reply) => {
-      const { path } = request.query;
+      const path = pathOf(request.query);
       using visit = await space.enter(request.caller, request.params.id, path);
       const { read, range } = await openSlice(visit.channel, path, request.raw.headers);
       if (range?.length === 0) {
@@ -78,7 +93,7 @@ export function downloadRoutes(app: App, space: FileSpace, context: HttpContext)
       },
     },
     async (request, reply) => {
-      const { path } = request.query;
+      const path = pathOf(request.query);
       using visit = await space.enter(request.caller, request.params.id, path);
       const file = await peek(visit.channel, path);
       reply.headers(fileHeaders(path, file)).header("Content-Length", file.size);
@@ -99,28 +114,44 @@ export function fileUploadRoutes(app: App, space: FileSpace, context: HttpContex
         summary: "Upload a file as the body; readers see the old one or the new one, never a part",
         consumes: ["application/octet-stream"],
         params: space.params,
+        headers: conditionHeaders,
         querystring: putFileQuery,
-        response: { 200: writtenFileSchema, ...errors(WRITE_ERRORS) },
+        response: { 200: writtenFileSchema, ...errors(WRITE_ERRORS, "FILE_CHANGED") },
       },
     },
     async (request) => {
-      const { path: target, mode, overwrite } = request.query;
+      const asked = { ...request.query, ...conditionsOf(request.raw.headers) };
+      const target = pathOf(request.query);
       const bytes = bodyBytes(request.body, { maxBytes: limits.maxUploadBytes, stallTimeoutMs });
       using visit = await space.enterToWrite(request.caller, request.params.id, target);
-      const { path, size } = await visit.channel.writeFile(target, bytes, {
-        ...(mode !== undefined && { mode }),
-        ...(overwrite !== undefined && { overwrite }),
-      });
-      return { ok: true as const, path, size, size_bytes: size };
+      return writtenFileBody(await writeFile(visit.channel, target, bytes, asked));
     },
   );
 }
 
-function fileHeaders(path: string, file: FileRead): Record<string, string> {
+function fileHeaders(path: SandboxPath, file: FileRead): Record<string, string> {
   return {
     "Accept-Ranges": "bytes",
     ETag: etagOf(file),
     "Content-Disposition": attachment(path),
+  };
+}
+
+const ONE_ETAG = /^"[^"]*"$/;
+
+/** The conditions of HTTP, in the words of our own. */
+function conditionsOf(headers: IncomingHttpHeaders): {
+  readonly if_match?: string;
+  readonly overwrite?: false;
+} {
+  const { "if-match": etag, "if-none-match": unless } = headers;
+  if (etag !== undefined && !ONE_ETAG.test(etag))
+    throw new SandboxError("INVALID_REQUEST", "the header If-Match must be one ETag in quotes");
+  if (unless !== undefined && unless !== "*")
+    throw new SandboxError("INVALID_REQUEST", "the header If-None-Match must be *");
+  return {
+    ...(etag !== undefined && { if_match: etag }),
+    ...(unless !== undefined && { overwrite: false as const }),
   };
 }
 

@@ -1,5 +1,7 @@
 /** Small things about files, as JSON. */
 import {
+  copiedFilesSchema,
+  copyFileSchema,
   fileEntryBodySchema,
   fileListSchema,
   filePathQuery,
@@ -11,13 +13,16 @@ import {
   readFileSchema,
   removedFileSchema,
   removeFileQuery,
+  statQuery,
   writeFileSchema,
   writtenFileSchema,
 } from "@sandkasten/protocol";
 import { errors, FILE_ERRORS, WRITE_ERRORS } from "../answers.ts";
-import { absolutePath, contentOf, fileEntryBody, WORKSPACE } from "../bodies/file-body.ts";
+import { contentOf, fileEntryBody, writtenFileBody } from "../bodies/file-body.ts";
+import { askedPath, pathBody, pathOf, pathsOf, WORKSPACE } from "../bodies/path-body.ts";
 import type { App } from "../context.ts";
 import type { FileSpace } from "../file-space.ts";
+import { writeFile } from "../write-file.ts";
 
 const DEFAULT_READ_BYTES = 1_048_576;
 const MAX_READ_BYTES = 16_777_216;
@@ -29,23 +34,20 @@ export function fileRoutes(app: App, space: FileSpace): void {
   app.post(
     `${prefix}/fs/write`,
     {
+      config: { body: "content" },
       schema: {
         tags,
-        summary: "Write a file; parents are made",
+        summary: "Write a file, or add to it; parents are made",
         params,
         body: writeFileSchema,
-        response: { 200: writtenFileSchema, ...errors(WRITE_ERRORS) },
+        response: { 200: writtenFileSchema, ...errors(WRITE_ERRORS, "FILE_CHANGED") },
       },
     },
     async (request) => {
-      const { path: target, mode, overwrite } = request.body;
+      const target = pathOf(request.body);
       const content = contentOf(request.body);
       using visit = await space.enterToWrite(request.caller, request.params.id, target);
-      const { path, size } = await visit.channel.writeFile(target, content, {
-        ...(mode !== undefined && { mode }),
-        ...(overwrite !== undefined && { overwrite }),
-      });
-      return { ok: true as const, path, size, size_bytes: size };
+      return writtenFileBody(await writeFile(visit.channel, target, content, request.body));
     },
   );
 
@@ -61,17 +63,19 @@ export function fileRoutes(app: App, space: FileSpace): void {
       },
     },
     async (request) => {
-      const { path, max_bytes: asked = 0 } = request.query;
+      const path = pathOf(request.query);
+      const { max_bytes: asked = 0 } = request.query;
       const length = Math.min(asked === 0 ? DEFAULT_READ_BYTES : asked, MAX_READ_BYTES);
       using visit = await space.enter(request.caller, request.params.id, path);
-      const { size, body } = await visit.channel.readFile(path, { length });
+      const { size, version, body } = await visit.channel.readFile(path, { length });
       const content = Buffer.concat(await Array.fromAsync(body));
       return {
-        path: absolutePath(path),
+        ...askedPath(path),
         content_base64: content.toString("base64"),
         truncated: content.byteLength < size,
         size,
         size_bytes: size,
+        etag: version,
       };
     },
   );
@@ -88,7 +92,8 @@ export function fileRoutes(app: App, space: FileSpace): void {
       },
     },
     async (request) => {
-      const { path = WORKSPACE, recursive, limit, cursor } = request.query;
+      const path = pathOf(request.query, WORKSPACE);
+      const { recursive, limit, cursor } = request.query;
       using visit = await space.enter(request.caller, request.params.id, path);
       const page = await visit.channel.listDirectory(path, {
         ...(recursive !== undefined && { recursive }),
@@ -96,7 +101,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
         ...(cursor !== undefined && { cursor }),
       });
       return {
-        path: absolutePath(path),
+        ...askedPath(path),
         entries: page.entries.map(fileEntryBody),
         ...(page.nextCursor !== undefined && { next_cursor: page.nextCursor }),
       };
@@ -110,14 +115,34 @@ export function fileRoutes(app: App, space: FileSpace): void {
         tags,
         summary: "Look at a file, directory or link",
         params,
-        querystring: filePathQuery,
+        querystring: statQuery,
         response: { 200: fileEntryBodySchema, ...errors(FILE_ERRORS) },
       },
     },
     async (request) => {
-      const { path } = request.query;
+      const path = pathOf(request.query);
+      const { follow } = request.query;
       using visit = await space.enter(request.caller, request.params.id, path);
-      return fileEntryBody(await visit.channel.stat(path));
+      const options = follow === undefined ? {} : { follow };
+      return fileEntryBody(await visit.channel.stat(path, options));
+    },
+  );
+
+  app.get(
+    `${prefix}/fs/realpath`,
+    {
+      schema: {
+        tags,
+        summary: "Resolve a path: absolute, without links, `.` and `..`",
+        params,
+        querystring: filePathQuery,
+        response: { 200: pathBodySchema, ...errors(FILE_ERRORS) },
+      },
+    },
+    async (request) => {
+      const path = pathOf(request.query);
+      using visit = await space.enter(request.caller, request.params.id, path);
+      return { ok: true as const, ...pathBody(await visit.channel.realpath(path)) };
     },
   );
 
@@ -133,13 +158,14 @@ export function fileRoutes(app: App, space: FileSpace): void {
       },
     },
     async (request) => {
-      const { path: target, mode, parents = true } = request.body;
+      const target = pathOf(request.body);
+      const { mode, parents = true } = request.body;
       using visit = await space.enterToWrite(request.caller, request.params.id, target);
-      const path = await visit.channel.makeDirectory(target, {
+      const made = await visit.channel.makeDirectory(target, {
         parents,
         ...(mode !== undefined && { mode }),
       });
-      return { ok: true as const, path };
+      return { ok: true as const, ...pathBody(made) };
     },
   );
 
@@ -149,16 +175,44 @@ export function fileRoutes(app: App, space: FileSpace): void {
       schema: {
         tags,
         summary: "Move or rename a file or directory",
+        description: "The parent directory of the target must exist.",
         params,
         body: moveFileSchema,
         response: { 200: pathBodySchema, ...errors(WRITE_ERRORS) },
       },
     },
     async (request) => {
-      const { from, to, overwrite } = request.body;
+      const { from, to } = pathsOf(request.body);
+      const { overwrite } = request.body;
       using visit = await space.enter(request.caller, request.params.id, from, to);
       const options = overwrite === undefined ? {} : { overwrite };
-      return { ok: true as const, path: await visit.channel.move(from, to, options) };
+      return { ok: true as const, ...pathBody(await visit.channel.move(from, to, options)) };
+    },
+  );
+
+  app.post(
+    `${prefix}/fs/copy`,
+    {
+      schema: {
+        tags,
+        summary: "Copy a file, or a directory with `recursive`",
+        description:
+          "Modes are kept, links are copied as links. The parent directory of the target must exist. A copy appears under its name only when it is complete.",
+        params,
+        body: copyFileSchema,
+        response: { 200: copiedFilesSchema, ...errors(WRITE_ERRORS) },
+      },
+    },
+    async (request) => {
+      const { from, to } = pathsOf(request.body);
+      const { overwrite, recursive } = request.body;
+      using visit = await space.enter(request.caller, request.params.id, from, to);
+      const copied = await visit.channel.copy(from, to, {
+        ...(overwrite !== undefined && { overwrite }),
+        ...(recursive !== undefined && { recursive }),
+      });
+      const { entries, bytes, skipped } = copied;
+      return { ok: true as const, ...pathBody(copied), entries, bytes, skipped };
     },
   );
 
@@ -167,18 +221,19 @@ export function fileRoutes(app: App, space: FileSpace): void {
     {
       schema: {
         tags,
-        summary: "Remove a file, or a directory with `recursive`",
+        summary: "Remove a file or an empty directory, or with `recursive` any directory",
         params,
         querystring: removeFileQuery,
         response: { 200: removedFileSchema, ...errors(FILE_ERRORS, "FILE_EXISTS") },
       },
     },
     async (request) => {
-      const { path: target, recursive } = request.query;
+      const target = pathOf(request.query);
+      const { recursive } = request.query;
       using visit = await space.enter(request.caller, request.params.id, target);
       const options = recursive === undefined ? {} : { recursive };
-      const path = await visit.channel.remove(target, options);
-      return { ok: true as const, deleted: path, path };
+      const removed = await visit.channel.remove(target, options);
+      return { ok: true as const, deleted: removed.path, ...pathBody(removed) };
     },
   );
 }

@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { ImageInfo, ImageProgress, ImageStore } from "../../ports/image-store.ts";
+import type { ImageInfo, ImageProgress, Images, ResolvedImage } from "../../ports/image-store.ts";
 import { HttpFixture } from "../testing/http-fixture.ts";
 import { parseEvents } from "../testing/read-events.ts";
 
@@ -13,10 +13,11 @@ const info = (reference: string): ImageInfo => ({
   sizeBytes: 42,
   createdAtMs: Date.UTC(2026, 0, 2),
   env: { SECRET: "hidden" },
+  shared: true,
 });
 
 /** Notes what it is asked for, and fails for references that say so. */
-class NotingImages implements ImageStore {
+class NotingImages implements Images {
   readonly notes: unknown[] = [];
 
   list(): Promise<ImageInfo[]> {
@@ -47,13 +48,8 @@ class NotingImages implements ImageStore {
     return Promise.resolve();
   }
 
-  collectGarbage(inUse: ReadonlySet<string>): Promise<{ removed: number; freedBytes: number }> {
-    this.notes.push(["collect", [...inUse]]);
-    return Promise.resolve({ removed: 1, freedBytes: 99 });
-  }
-
-  resolve(name: string): Promise<{ reference: string; requested: string }> {
-    return Promise.resolve({ reference: name, requested: name });
+  resolve(name: string): Promise<ResolvedImage> {
+    return Promise.resolve({ reference: name, requested: name, isSubstitute: false });
   }
 
   ensure(reference: string): Promise<ImageInfo> {
@@ -82,7 +78,13 @@ const images = new NotingImages();
 let http: HttpFixture;
 beforeAll(async () => {
   http = await HttpFixture.start({
-    replace: { images },
+    replace: {
+      images,
+      collectImages: async ({ owner }) => {
+        images.notes.push(["collect", owner]);
+        return await Promise.resolve({ removed: 1, freedBytes: 99 });
+      },
+    },
     limits: { maxBodyBytes: 1000, maxUploadBytes: 5000 },
   });
 });
@@ -163,7 +165,7 @@ describe("images", () => {
     });
     expect(images.notes).toEqual([
       ["remove", "a/b:1"],
-      ["collect", ["fake:host"]],
+      ["collect", "alice"],
     ]);
   });
 });

@@ -9,7 +9,7 @@ import {
   pullImageSchema,
 } from "@sandkasten/protocol";
 import type { FastifyReply } from "fastify";
-import type { ImageInfo, ImageProgress, ImageStore } from "../../ports/image-store.ts";
+import type { ImageInfo, ImageProgress, Images } from "../../ports/image-store.ts";
 import { errors } from "../answers.ts";
 import { imageBody, progressBody } from "../bodies/image-body.ts";
 import type { App, HttpContext } from "../context.ts";
@@ -31,8 +31,8 @@ export function imageRoutes(app: App, context: HttpContext): void {
         response: { 200: imageListSchema, ...errors("INVALID_REQUEST", "ENGINE_UNREACHABLE") },
       },
     },
-    async ({ query }) => ({
-      images: (await services.imagesOf(query.backend).list()).map(imageBody),
+    async ({ caller, query }) => ({
+      images: (await services.imagesOf(caller, query.backend).list()).map(imageBody),
     }),
   );
 
@@ -49,6 +49,7 @@ export function imageRoutes(app: App, context: HttpContext): void {
           200: imageSchema,
           ...errors(
             "INVALID_IMAGE",
+            "QUOTA_EXCEEDED",
             "STORAGE_FULL",
             "UNSUPPORTED",
             "ENGINE_UNREACHABLE",
@@ -59,7 +60,7 @@ export function imageRoutes(app: App, context: HttpContext): void {
     },
     async (request, reply) => {
       const { reference, backend } = request.body;
-      const images = services.imagesOf(backend);
+      const images = services.imagesOf(request.caller, backend);
       if (!wantsEvents(request.headers.accept)) return imageBody(await images.pull(reference));
       await pullWithProgress(reply, images, reference);
       return undefined;
@@ -76,8 +77,8 @@ export function imageRoutes(app: App, context: HttpContext): void {
         response: { 200: okSchema, ...errors("INVALID_IMAGE", "CONFLICT", "ENGINE_UNREACHABLE") },
       },
     },
-    async ({ query }) => {
-      await services.imagesOf(query.backend).remove(query.reference);
+    async ({ caller, query }) => {
+      await services.imagesOf(caller, query.backend).remove(query.reference);
       return { ok: true as const };
     },
   );
@@ -92,17 +93,15 @@ export function imageRoutes(app: App, context: HttpContext): void {
         response: { 200: collectedSchema, ...errors("INVALID_REQUEST", "ENGINE_UNREACHABLE") },
       },
     },
-    async ({ query }) => {
-      const { removed, freedBytes } = await services
-        .imagesOf(query.backend)
-        .collectGarbage(await services.sessions.imagesInUse());
+    async ({ caller, query }) => {
+      const { removed, freedBytes } = await services.collectImages(caller, query.backend);
       return { ok: true as const, removed, freed_bytes: freedBytes };
     },
   );
 
   async function pullWithProgress(
     reply: FastifyReply,
-    images: ImageStore,
+    images: Images,
     reference: string,
   ): Promise<void> {
     await EventStream.serve(reply, context, async (stream) => {

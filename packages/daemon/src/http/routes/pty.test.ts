@@ -159,6 +159,35 @@ describe("a terminal", () => {
     expect(terminal.told).toMatchObject([{ type: "error", error: { error_code: "CONFLICT" } }]);
   });
 
+  it("answers a ping, and one that comes in a burst with the newest", async () => {
+    const terminal = new Terminal();
+    await terminal.execId();
+    const pongs: string[] = [];
+    terminal.socket.on("pong", (data: Buffer) => pongs.push(data.toString()));
+    for (let ping = 0; ping < 100; ping += 1) terminal.socket.ping(`ping ${ping}`);
+    while (pongs.at(-1) !== "ping 99") await once(terminal.socket, "pong");
+    terminal.socket.send(JSON.stringify({ type: "eof" }));
+    await terminal.closed;
+  });
+
+  it("disconnects a client that sends pings and reads none of the pongs", async () => {
+    const socket = await http.connect();
+    socket.on("error", () => undefined);
+    const closed = new Promise((resolve) => socket.once("close", resolve));
+    socket.write(
+      `GET /v1/sessions/${id}/pty HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${ALICES_KEY}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`,
+    );
+    await once(socket, "readable");
+    const ping = Buffer.concat([Buffer.from([0x89, 0xfd, 0, 0, 0, 0]), Buffer.alloc(125, "x")]);
+    const pings = Buffer.concat(Array.from({ length: 5_000 }, () => ping));
+    const flood = (): void => {
+      while (!socket.destroyed && socket.write(pings));
+    };
+    socket.on("drain", flood);
+    flood();
+    await closed;
+  });
+
   it("closes when the daemon stops", async () => {
     await using own = await HttpFixture.start();
     const session = await own.createSession();

@@ -4,6 +4,7 @@ import { ptyQuery, SandboxError } from "@sandkasten/protocol";
 import type { WebSocket } from "@fastify/websocket";
 import type { FastifyRequest } from "fastify";
 import type { z } from "zod";
+import type { ExecCommand } from "../../ports/channel.ts";
 import type { ExecRow } from "../../ports/session-store.ts";
 import type { Caller } from "../../sessions/services.ts";
 import { answerOf, errors, EXEC_ERRORS } from "../answers.ts";
@@ -24,6 +25,9 @@ type PtyRequest = FastifyRequest & {
 const DEFAULT_SIZE = { rows: 24, cols: 80 };
 /** What programs take a terminal for unless they are told; every browser's and desktop's can do this. */
 const TERMINAL_ENV = { TERM: "xterm-256color" };
+
+/** Shown as the command of a terminal that was opened without one. */
+const LOGIN_SHELL = "login shell";
 
 const PTY_PATH = /^\/v1\/sessions\/[A-Za-z0-9_-]+\/pty(?:\?|$)/;
 
@@ -101,11 +105,8 @@ export function ptyRoutes(app: App, context: HttpContext): void {
     const { rows, cols } = query;
     if (query.exec_id === undefined) {
       return await execs.start(caller, sessionId, {
-        command: {
-          kind: "process",
-          argv: query.cmd === undefined ? loginShell() : freshShell(query.cmd),
-          pty: { rows: rows ?? DEFAULT_SIZE.rows, cols: cols ?? DEFAULT_SIZE.cols },
-        },
+        command: commandOf(query),
+        asked: query.cmd ?? LOGIN_SHELL,
         env: TERMINAL_ENV,
         stdin: "open",
         ...(query.cwd !== undefined && { cwd: query.cwd }),
@@ -116,4 +117,16 @@ export function ptyRoutes(app: App, context: HttpContext): void {
       await execs.resize(caller, sessionId, exec.id, { rows, cols });
     return exec;
   }
+}
+
+function commandOf({ cmd, shell, rows, cols }: PtyQuery): ExecCommand {
+  const pty = { rows: rows ?? DEFAULT_SIZE.rows, cols: cols ?? DEFAULT_SIZE.cols };
+  if (shell === undefined)
+    return { kind: "process", argv: cmd === undefined ? loginShell() : freshShell(cmd), pty };
+  if (cmd === undefined)
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      "with `shell`, give the text to run in that shell as `cmd`; for a login shell leave `shell` out",
+    );
+  return { kind: "shell", text: cmd, shell, pty };
 }

@@ -4,7 +4,7 @@ import { leaveBodiesUnread } from "../byte-body.ts";
 import type { App, HttpContext } from "../context.ts";
 import { PTY_SUBPROTOCOL } from "../credentials.ts";
 import { failureForLog } from "../error-answer.ts";
-import { fileSpaces } from "../file-space.ts";
+import { fileSpaces, placePaths } from "../file-space.ts";
 import { archiveDownloadRoutes, archiveUploadRoutes } from "./archives.ts";
 import { documentRoutes, healthRoutes, versionRoutes } from "./daemon.ts";
 import { execStreamRoutes } from "./exec-streams.ts";
@@ -15,6 +15,7 @@ import { imageImportRoutes } from "./image-import.ts";
 import { imageRoutes } from "./images.ts";
 import { ptyRoutes } from "./pty.ts";
 import { sessionRoutes } from "./sessions.ts";
+import { shellRoutes } from "./shells.ts";
 import { startedExecRoutes } from "./started-execs.ts";
 import { uploadRoutes } from "./uploads.ts";
 import { watchRoutes } from "./watch.ts";
@@ -33,8 +34,14 @@ export async function registerRoutes(app: App, context: HttpContext): Promise<vo
       execRoutes(v1, context);
       startedExecRoutes(v1, context);
       execStreamRoutes(v1, context);
+      shellRoutes(v1, context);
       workspaceRoutes(v1, context);
       imageRoutes(v1, context);
+      v1.addHook("preHandler", (request, _reply, done) => {
+        if (request.routeOptions.url?.startsWith("/v1/workspaces/") === true)
+          for (const part of [request.query, request.body]) placePaths(part);
+        done();
+      });
       for (const space of spaces) {
         fileRoutes(v1, space);
         downloadRoutes(v1, space, context);
@@ -65,6 +72,8 @@ async function acceptSockets(app: App): Promise<void> {
   await app.register(websocket, {
     options: {
       maxPayload: MAX_MESSAGE_BYTES,
+      // Terminals answer pings themselves.
+      autoPong: false,
       // SECURITY: of the subprotocols that were offered, one may be the key; it is never the one that is answered. Guarded by pty.test.ts.
       handleProtocols: (offered: ReadonlySet<string>) =>
         offered.has(PTY_SUBPROTOCOL) && PTY_SUBPROTOCOL,

@@ -99,6 +99,35 @@ describe("GET /v1/sessions", () => {
   });
 });
 
+describe("a list of sessions", () => {
+  it("has every living session on its first page, however many have ended since", async () => {
+    await using own = await HttpFixture.start();
+    const living: string[] = [];
+    for (let n = 0; n < 3; n += 1) {
+      own.core.clock.pass(1000);
+      living.unshift(await own.createSession());
+    }
+    for (let n = 0; n < 101; n += 1) {
+      own.core.clock.pass(10);
+      const id = await own.createSession();
+      await own.call(`/v1/sessions/${id}`, { method: "DELETE" });
+    }
+    const idsOf = async (query: string): Promise<string[]> =>
+      ((await own.call(`/v1/sessions${query}`)).json as { id: string }[]).map(({ id }) => id);
+    expect((await idsOf("")).slice(0, 3)).toEqual(living);
+    expect(await idsOf("?limit=2")).toEqual(living.slice(0, 2));
+  });
+
+  it("does not call a session running whose lease is over", async () => {
+    await using own = await HttpFixture.start();
+    const id = await own.createSession({ ttl_seconds: 5 });
+    own.core.clock.pass(5_001);
+    expect((await own.call(`/v1/sessions/${id}`)).json.status).toBe("expired");
+    expect((await own.call("/v1/sessions")).json).toMatchObject([{ id, status: "expired" }]);
+    expect((await own.call("/v1/sessions?status=running")).json).toEqual([]);
+  });
+});
+
 describe("a session", () => {
   it("is destroyed once, a second time without harm, and never when it was none", async () => {
     const id = await http.createSession();

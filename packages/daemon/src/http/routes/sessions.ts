@@ -60,9 +60,9 @@ export function sessionRoutes(app: App, { services: { sessions } }: HttpContext)
     {
       schema: {
         tags,
-        summary: "List sessions, newest first",
+        summary: "List sessions: those that have not ended first, the newest first among both",
         description:
-          "When there are more, the header `X-Next-Cursor` has the `cursor` of the next page.",
+          "Without `limit`, the first page has every session that has not ended. When there are more, the header `X-Next-Cursor` has the `cursor` of the next page.",
         querystring: listSessionsQuery,
         response: { 200: z.array(sessionSchema), ...errors() },
       },
@@ -137,7 +137,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: HttpContext)
           tags,
           summary: act === "pause" ? "Freeze a session's processes" : "Let a paused session go on",
           params: sessionParams,
-          body: z.strictObject({}),
+          body: z.object({}),
           response: { 200: sessionSchema, ...errors(LIVING_ERRORS, "UNSUPPORTED") },
         },
       },
@@ -158,7 +158,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: HttpContext)
     },
     async (request) => {
       const { ttl_seconds: seconds } = request.body;
-      const ttlMs = seconds === undefined ? undefined : seconds * 1000;
+      const ttlMs = seconds === undefined || seconds === 0 ? undefined : seconds * 1000;
       return sessionBody(await sessions.renew(request.caller, request.params.id, ttlMs));
     },
   );

@@ -1,5 +1,6 @@
 /** Commands that were started: read by cursor, waited for, signalled and fed. */
 import {
+  cancelledBodySchema,
   execResultSchema,
   okSchema,
   outputPageSchema,
@@ -12,10 +13,11 @@ import {
   writeStdinSchema,
 } from "@sandkasten/protocol";
 import { errors, KNOWN_EXEC_ERRORS, LIVING_ERRORS } from "../answers.ts";
-import { execResultBody } from "../bodies/exec-body.ts";
+import { execResultBody, matchBody } from "../bodies/exec-body.ts";
 import { outputPageBody } from "../bodies/output-page.ts";
 import { signalNumber } from "../bodies/signal-number.ts";
 import type { App, HttpContext } from "../context.ts";
+import { waitForExec } from "../wait-for-exec.ts";
 import { execInfo } from "./execs.ts";
 import { execParams } from "./params.ts";
 
@@ -46,14 +48,12 @@ export function startedExecRoutes(app: App, context: HttpContext): void {
           offset: cursor,
           maxBytes: query.max_bytes ?? DEFAULT_PAGE_BYTES,
           ...(query.wait_ms !== undefined && { waitMs: query.wait_ms, signal: gone.signal }),
+          ...(query.stream !== undefined && { stream: query.stream }),
         }),
         `the command ${params.eid}`,
       );
       const info = await execInfo(context, caller, found.exec);
-      return outputPageBody(cursor, found.page, info, {
-        done: found.done,
-        raw: query.raw === true,
-      });
+      return outputPageBody(cursor, found, info, query.raw === true);
     },
   );
 
@@ -62,7 +62,7 @@ export function startedExecRoutes(app: App, context: HttpContext): void {
     {
       schema: {
         tags,
-        summary: "Wait for a command's end, or until a time is up",
+        summary: "Wait for a command's end, until a time is up, or until its output matches",
         description:
           "Look at `status`: a command that still runs is answered with what it printed so far.",
         params: execParams,
@@ -70,14 +70,17 @@ export function startedExecRoutes(app: App, context: HttpContext): void {
         response: { 200: execResultSchema, ...errors(KNOWN_EXEC_ERRORS) },
       },
     },
-    async ({ caller, params, body }) => {
-      const row = await shutdown.orStop(
-        execs.wait(caller, params.id, params.eid, body.timeout_ms),
-        `the command ${params.eid}`,
-      );
+    async ({ caller, params, body }, reply) => {
+      const { row, matched } = await waitForExec(context, reply, {
+        sessionId: params.id,
+        execId: params.eid,
+        waitMs: body.wait_ms ?? body.timeout_ms,
+        until: body.until,
+      });
       const collected = await execs.collect(caller, params.id, row.id, body.output_budget_bytes);
       const info = await execInfo(context, caller, row);
-      return execResultBody(info, collected, body.raw_output === true);
+      const result = await execResultBody(info, collected, body.raw_output === true);
+      return { ...result, ...matchBody(matched) };
     },
   );
 
@@ -101,8 +104,27 @@ export function startedExecRoutes(app: App, context: HttpContext): void {
   );
 
   app.post(
+    "/sessions/:id/execs/:eid/cancel",
+    {
+      schema: {
+        tags,
+        summary: "Cancel a command",
+        description:
+          "Does what a timeout does: an interrupt, half a second later a kill of everything that the command started. Its shell and earlier background jobs live on. Answers at once; the command's `end_reason` becomes `cancelled`. `cancelled` is false when the command had ended already.",
+        params: execParams,
+        response: { 200: cancelledBodySchema, ...errors(LIVING_ERRORS, "EXEC_NOT_FOUND") },
+      },
+    },
+    async ({ caller, params }) => ({
+      ok: true as const,
+      cancelled: await execs.cancel(caller, params.id, params.eid),
+    }),
+  );
+
+  app.post(
     "/sessions/:id/execs/:eid/stdin",
     {
+      config: { body: "content" },
       schema: {
         tags,
         summary: "Write to a command's input, and close it if wanted",
@@ -116,11 +138,11 @@ export function startedExecRoutes(app: App, context: HttpContext): void {
     },
     async ({ caller, params, body }) => {
       const { text, content_base64: base64, close } = body;
-      if (text !== undefined && base64 !== undefined)
+      if (text && base64)
         throw new SandboxError("INVALID_REQUEST", "give `text` or `content_base64`, not both");
       if (text === undefined && base64 === undefined && close !== true)
         throw new SandboxError("INVALID_REQUEST", "give `text`, `content_base64` or `close`: true");
-      const bytes = text === undefined ? Buffer.from(base64 ?? "", "base64") : Buffer.from(text);
+      const bytes = text ? Buffer.from(text) : Buffer.from(base64 ?? "", "base64");
       if (bytes.length > 0) await execs.writeStdin(caller, params.id, params.eid, bytes);
       if (close === true) await execs.closeStdin(caller, params.id, params.eid);
       return { ok: true as const };

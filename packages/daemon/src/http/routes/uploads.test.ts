@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ALICES_KEY, HttpFixture } from "../testing/http-fixture.ts";
+import { ALICES_KEY, HttpFixture, textUntilClose } from "../testing/http-fixture.ts";
 import type { Answer } from "../testing/http-fixture.ts";
 
 let http: HttpFixture;
@@ -9,6 +9,8 @@ beforeAll(async () => {
   base = `/v1/sessions/${await http.createSession()}`;
 });
 afterAll(async () => await http[Symbol.asyncDispose]());
+
+const PART_HEAD = '--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n';
 
 type Part = readonly [name: string, value: string | Uint8Array, fileName?: string];
 
@@ -127,13 +129,6 @@ describe("POST fs/upload", () => {
         ["file", "x", "a"],
       ],
     ],
-    [
-      "an empty directory",
-      [
-        ["path", ""],
-        ["file", "x", "a"],
-      ],
-    ],
   ] as [string, Part[]][])("refuses %s", async (_name, parts) => {
     expect(await upload(parts)).toMatchObject({
       status: 400,
@@ -155,6 +150,38 @@ describe("POST fs/upload", () => {
       expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
     }
     expect((await http.call(`${base}/fs/upload`, { method: "POST" })).status).toBe(400);
+  });
+
+  it.each([
+    ["a part whose head has no end", `${PART_HEAD}--x--\r\n`],
+    ["a part whose head runs into its content", `${PART_HEAD}content\r\n--x--\r\n`],
+    ["a part that never ends", `${PART_HEAD}\r\ncontent`],
+    ["half of a head", "--x\r\nContent-Dis"],
+    ["no boundary", "hello"],
+  ])("answers a form with %s, and can be stopped", async (_name, body) => {
+    await using own = await HttpFixture.start();
+    const id = await own.createSession();
+    const answer = await own.call(`/v1/sessions/${id}/fs/upload`, {
+      body,
+      headers: { "content-type": "multipart/form-data; boundary=x" },
+    });
+    expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
+    await own.app.close();
+  });
+
+  it.each([
+    ["in the head of a part", "--x\r\nContent-Dis"],
+    ["between two parts", `${PART_HEAD}\r\nabc\r\n--x`],
+  ])("gives a form up that stops coming %s", async (_name, body) => {
+    await using own = await HttpFixture.start({ stallTimeoutMs: 200 });
+    const id = await own.createSession();
+    const socket = await own.connect();
+    socket.write(
+      `POST /v1/sessions/${id}/fs/upload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${ALICES_KEY}\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000\r\n\r\n${body}`,
+    );
+    const answer = await textUntilClose(socket);
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+    expect(answer).toContain("stopped coming");
   });
 
   it("refuses more than is allowed, in one file or in all of them, and leaves nothing half", async () => {

@@ -2,9 +2,13 @@
 import multipart from "@fastify/multipart";
 import type { Multipart } from "@fastify/multipart";
 import { SandboxError, uploadedSchema, uploadQuery } from "@sandkasten/protocol";
+import type { NamedPath } from "@sandkasten/protocol";
 import { errors, WRITE_ERRORS } from "../answers.ts";
+import { pathOf } from "../bodies/path-body.ts";
 import type { App, HttpContext } from "../context.ts";
 import type { FileSpace } from "../file-space.ts";
+import { incompleteForm, partsOf } from "../form-parts.ts";
+import { tellIgnored } from "../ignored-fields.ts";
 import { Upload } from "../upload.ts";
 
 const FORM_LIMITS = { fields: 4, fieldSize: 65_536, files: 1000, parts: 1004, headerPairs: 64 };
@@ -30,25 +34,29 @@ function uploadRoute(app: App, space: FileSpace, { limits, stallTimeoutMs }: Htt
         tags: [space.tag],
         summary: "Upload files as a form, into a directory",
         description:
-          "Fields: `file` or `files`, any number of them, and `path`, the directory. Of a file's name only the last part counts.",
+          "Fields: `file` or `files`, any number of them, and `path`, the directory; /workspace when it is empty or absent. Of a file's name only the last part counts.",
         consumes: ["multipart/form-data"],
         params: space.params,
         querystring: uploadQuery,
         response: { 200: uploadedSchema, ...errors(WRITE_ERRORS) },
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { caller, params, query } = request;
+      const ignored: string[] = [];
       using stay = new DisposableStack();
       const upload = new Upload({
         enter: async () => stay.use(await space.enterToWrite(caller, params.id)).channel,
-        checkPath: space.checkPath,
+        place: space.place,
         limits: { maxBytes: limits.maxUploadBytes, stallTimeoutMs },
       });
-      if (query.path !== undefined) upload.setDirectory(query.path);
+      if (query.path !== undefined || query.raw_path !== undefined)
+        upload.setDirectory(pathOf(query));
       try {
-        for await (const part of request.parts()) await addPart(upload, part);
-        return { ok: true as const, paths: await upload.finish() };
+        for await (const part of partsOf(request, stallTimeoutMs))
+          await addPart(upload, part, ignored);
+        tellIgnored(reply, ignored);
+        return uploadedBody(await upload.finish());
       } catch (error) {
         // Nobody reads the rest of the form.
         request.raw.unpipe();
@@ -59,10 +67,13 @@ function uploadRoute(app: App, space: FileSpace, { limits, stallTimeoutMs }: Htt
   );
 }
 
-async function addPart(upload: Upload, part: Multipart): Promise<void> {
+/** A file in an unknown field would be lost without a word; of text its name is told. */
+async function addPart(upload: Upload, part: Multipart, ignored: string[]): Promise<void> {
   const isFile = part.type === "file";
   if (isFile && FILE_FIELDS.has(part.fieldname)) await upload.addFile(part.filename, part.file);
-  else if (!isFile && part.fieldname === "path") upload.setDirectory(part.value);
+  else if (!isFile && (part.fieldname === "path" || part.fieldname === "raw_path"))
+    upload.setField(part.fieldname, part.value);
+  else if (!isFile && !FILE_FIELDS.has(part.fieldname)) ignored.push(part.fieldname);
   else
     throw new SandboxError(
       "INVALID_REQUEST",
@@ -70,8 +81,21 @@ async function addPart(upload: Upload, part: Multipart): Promise<void> {
     );
 }
 
+function uploadedBody(paths: readonly NamedPath[]): {
+  ok: true;
+  paths: string[];
+  raw_paths?: string[];
+} {
+  const raw = paths.map(({ path, rawPath }) => rawPath ?? Buffer.from(path).toString("base64"));
+  return {
+    ok: true,
+    paths: paths.map(({ path }) => path),
+    ...(paths.some(({ rawPath }) => rawPath !== undefined) && { raw_paths: raw }),
+  };
+}
+
 /** What is wrong with the form itself comes as plain errors of its parser. */
 function formError(error: unknown): unknown {
   if (!(error instanceof Error) || "code" in error) return error;
-  return new SandboxError("INVALID_REQUEST", "the body is no complete form", { cause: error });
+  return incompleteForm(error);
 }

@@ -1,7 +1,7 @@
 /** Changes of files as events. */
 import { watchQuery } from "@sandkasten/protocol";
 import { answerOf, errors, FILE_ERRORS } from "../answers.ts";
-import { WORKSPACE } from "../bodies/file-body.ts";
+import { pathBody, pathOf, WORKSPACE } from "../bodies/path-body.ts";
 import type { App, HttpContext } from "../context.ts";
 import { EventStream } from "../event-stream.ts";
 import type { FileSpace } from "../file-space.ts";
@@ -26,7 +26,8 @@ export function watchRoutes(app: App, space: FileSpace, context: HttpContext): v
       },
     },
     async (request, reply) => {
-      const { path = WORKSPACE, recursive } = request.query;
+      const path = pathOf(request.query, WORKSPACE);
+      const { recursive } = request.query;
       const options = recursive === undefined ? {} : { recursive };
       const gone = new AbortController();
       reply.raw.once("close", () => gone.abort());
@@ -34,8 +35,8 @@ export function watchRoutes(app: App, space: FileSpace, context: HttpContext): v
       const changes = await visit.channel.watch(path, options, gone.signal);
       await EventStream.serve(reply, context, async (stream) => {
         stream.signal.addEventListener("abort", () => gone.abort(), { once: true });
-        for await (const { kind, path: changed } of changes)
-          await stream.send("change", { kind, path: changed });
+        for await (const change of changes)
+          await stream.send("change", { kind: change.kind, ...pathBody(change) });
       });
     },
   );

@@ -1,7 +1,7 @@
 /** Workspaces: directories that outlive sessions. */
-import { okSchema, workspaceListSchema, workspaceSchema } from "@sandkasten/protocol";
+import { okSchema, SandboxError, workspaceListSchema, workspaceSchema } from "@sandkasten/protocol";
 import type { WorkspaceBody } from "@sandkasten/protocol";
-import type { WorkspaceView } from "../../sessions/services.ts";
+import type { Caller, WorkspaceView } from "../../sessions/services.ts";
 import { errors } from "../answers.ts";
 import { isoTime } from "../bodies/session-body.ts";
 import type { App, HttpContext } from "../context.ts";
@@ -40,16 +40,25 @@ export function workspaceRoutes(app: App, { services: { workspaces } }: HttpCont
     {
       schema: {
         tags,
-        summary: "Remove a workspace with all its files",
+        summary: "Remove a workspace with all its files; one that is not there is no error",
         params: workspaceParams,
-        response: { 200: okSchema, ...errors("FILE_NOT_FOUND", "CONFLICT") },
+        response: { 200: okSchema, ...errors("CONFLICT") },
       },
     },
     async ({ caller, params }) => {
-      await workspaces.destroy(caller, params.id);
+      await destroyIfThere(caller, params.id);
       return { ok: true as const };
     },
   );
+
+  /** Clients clean up without asking first what there is. */
+  async function destroyIfThere(caller: Caller, id: string): Promise<void> {
+    try {
+      await workspaces.destroy(caller, id);
+    } catch (error) {
+      if (!(error instanceof SandboxError) || error.code !== "FILE_NOT_FOUND") throw error;
+    }
+  }
 }
 
 function workspaceBody(workspace: WorkspaceView): WorkspaceBody {

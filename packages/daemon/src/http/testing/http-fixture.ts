@@ -8,7 +8,8 @@ import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import { pino } from "pino";
 import { ALICE, BOB, CoreFixture, overriding } from "../../sessions/testing/core-fixture.ts";
-import type { ImageStore } from "../../ports/image-store.ts";
+import type { Images, ImageStore } from "../../ports/image-store.ts";
+import { imagesFor } from "../../sessions/providers.ts";
 import type { Services } from "../../sessions/services.ts";
 import type { HttpAppOptions } from "../build-http-app.ts";
 import { buildHttpApp } from "../build-http-app.ts";
@@ -36,10 +37,18 @@ export interface Answer {
 }
 
 export type HttpFixtureOptions = Partial<Omit<HttpAppOptions, "services">> & {
+  /** Leaves answers unchecked, which takes longer than making them. */
+  readonly unchecked?: boolean;
   /** Replaces methods of the services. */
   readonly replace?: {
     readonly [Name in "sessions" | "execs" | "workspaces"]?: Partial<Services[Name]>;
-  } & { readonly images?: ImageStore; readonly reachable?: Services["reachable"] };
+  } & {
+    /** What every caller sees. */
+    readonly images?: Images;
+    readonly imageStore?: ImageStore;
+    readonly collectImages?: Services["collectImages"];
+    readonly ready?: Services["ready"];
+  };
 };
 
 interface FixtureParts {
@@ -66,7 +75,11 @@ export class HttpFixture implements AsyncDisposable {
     this.#wrongAnswers = parts.wrongAnswers;
   }
 
-  static async start({ replace = {}, ...options }: HttpFixtureOptions = {}): Promise<HttpFixture> {
+  static async start({
+    replace = {},
+    unchecked = false,
+    ...options
+  }: HttpFixtureOptions = {}): Promise<HttpFixture> {
     const core = await CoreFixture.start();
     const directory = await mkdtemp(join(tmpdir(), "sandkasten-http-"));
     const logLines: string[] = [];
@@ -78,9 +91,14 @@ export class HttpFixture implements AsyncDisposable {
         core.core.workspaces as Services["workspaces"],
         replace.workspaces ?? {},
       ),
-      imagesOf: (backend) => replace.images ?? core.core.imagesOf(backend),
-      reachable: replace.reachable ?? (() => core.core.reachable()),
+      imagesOf: (caller, backend) =>
+        replace.images ??
+        (replace.imageStore && imagesFor(caller, replace.imageStore)) ??
+        core.core.imagesOf(caller, backend),
+      collectImages: replace.collectImages ?? ((...asked) => core.core.collectImages(...asked)),
+      ready: replace.ready ?? (() => core.core.ready()),
       counts: () => core.core.counts(),
+      storage: () => Promise.resolve([{ kind: "disk_templates", files: 2, bytes: 8192 }]),
     };
     const app = await buildHttpApp({
       services,
@@ -97,7 +115,7 @@ export class HttpFixture implements AsyncDisposable {
       uploadDir: join(directory, "uploads"),
       ...options,
     });
-    const wrongAnswers = checkAnswers(app);
+    const wrongAnswers = unchecked ? [] : checkAnswers(app);
     await app.listen({ host: "127.0.0.1", port: 0 });
     return new HttpFixture({ core, app, directory, logLines, wrongAnswers });
   }

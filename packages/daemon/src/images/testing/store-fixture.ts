@@ -26,7 +26,6 @@ export interface StoreFixture extends AsyncDisposable {
 }
 
 export const TOOLS = {
-  skopeo: "/usr/bin/skopeo",
   xz: "/usr/bin/xz",
   sync: "/bin/sync",
   env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", HOME: "/nonexistent" },

@@ -7,7 +7,13 @@ import { FakeBackend, FakeMachine } from "@sandkasten/testkit";
 import { FileExecJournal } from "../../journal/file-exec-journal.ts";
 import type { Backend } from "../../ports/backend.ts";
 import type { Clock } from "../../ports/clock.ts";
-import type { ImageInfo, ImageStore } from "../../ports/image-store.ts";
+import type {
+  ImageInfo,
+  Images,
+  ImageStore,
+  ImageUsage,
+  ResolvedImage,
+} from "../../ports/image-store.ts";
 import type { Log } from "../../ports/log.ts";
 import { SqliteSessionStore } from "../../store/sqlite-session-store.ts";
 import { SessionCore } from "../core.ts";
@@ -34,22 +40,29 @@ export const SETTINGS: SessionSettings = {
   maxLimits: { ...LIMITS, memoryBytes: 1024 * MIB },
   maxExecTimeoutMs: 60_000,
   outputBudgetBytes: 64 * 1024,
+  concurrentCreates: 4,
   pool: [],
   workspaceDisk: { diskBytes: 16 * MIB, diskInodes: 1024 },
+  journal: { maxBytesPerOwner: 16 * MIB, maxBytes: 64 * MIB },
   retentionMs: 3_600_000,
 };
 
+/** An administrator. */
 export const ALICE: Caller = {
   owner: "alice",
+  isAdmin: true,
   maxSessions: 100,
   maxRunningExecs: 100,
   maxWorkspaces: 100,
+  maxImageBytes: 1024 * MIB,
 };
 export const BOB: Caller = {
   owner: "bob",
+  isAdmin: false,
   maxSessions: 100,
   maxRunningExecs: 100,
   maxWorkspaces: 100,
+  maxImageBytes: 1024 * MIB,
 };
 
 /** Both clocks stand still until they are turned. */
@@ -114,27 +127,57 @@ class TestLog implements Log {
 class TestImages implements ImageStore {
   readonly #machine: FakeMachine;
   readonly digests = new Map<string, string>();
+  /** What takes the place of images that are not present. */
+  readonly substitutes = new Map<string, string>();
+  readonly #listeners = new Set<() => void>();
 
   constructor(machine: FakeMachine) {
     this.#machine = machine;
   }
 
-  async resolve(name: string): Promise<{ readonly reference: string; readonly requested: string }> {
-    if (!this.#machine.images.has(name))
-      throw new SandboxError("INVALID_IMAGE", `there is no image ${name}`);
-    return Promise.resolve({ reference: name, requested: name });
+  of(): Images {
+    return this;
+  }
+
+  usage(): ImageUsage {
+    return { images: 2, bytes: 3000, maxBytes: 4000 };
+  }
+
+  onChange(listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  /** Gives a name new content, as a pull does. */
+  move(name: string, digest: string): void {
+    this.digests.set(name, digest);
+    for (const listener of this.#listeners) listener();
+  }
+
+  async resolve(name: string): Promise<ResolvedImage> {
+    const { images } = this.#machine;
+    const substitute = this.substitutes.get(name);
+    if (!images.has(name) && substitute !== undefined)
+      return { ...(await this.resolve(substitute)), requested: name, isSubstitute: true };
+    if (!images.has(name)) throw new SandboxError("INVALID_IMAGE", `there is no image ${name}`);
+    const digest = this.#digestOf(name);
+    return await Promise.resolve({ reference: name, requested: name, digest, isSubstitute: false });
   }
 
   async inspect(reference: string): Promise<ImageInfo> {
     await this.resolve(reference);
     return {
       reference,
-      digest: this.digests.get(reference) ?? `fake:${reference}`,
+      digest: this.#digestOf(reference),
       source: "rootfs",
       sizeBytes: 1,
       createdAtMs: 0,
       env: {},
+      shared: true,
     };
+  }
+
+  #digestOf(reference: string): string {
+    return this.digests.get(reference) ?? `fake:${reference}`;
   }
 
   async list(): Promise<ImageInfo[]> {
@@ -148,8 +191,19 @@ class TestImages implements ImageStore {
   importRootfs = unsupported;
   importOciArchive = unsupported;
   pull = unsupported;
-  remove = unsupported;
-  collectGarbage = unsupported;
+
+  async remove(reference: string): Promise<void> {
+    await this.inspect(reference);
+    this.#machine.images.delete(reference);
+  }
+
+  /** The sets of digests that were to be kept, one for each time. */
+  readonly collections: ReadonlySet<string>[] = [];
+
+  async collectGarbage(inUse: ReadonlySet<string>): Promise<{ removed: 0; freedBytes: 0 }> {
+    this.collections.push(inUse);
+    return await Promise.resolve({ removed: 0, freedBytes: 0 });
+  }
 }
 
 function unsupported(): Promise<never> {
@@ -174,6 +228,8 @@ export interface CoreOptions {
   readonly wrap?: (backend: Backend) => Backend;
   /** Backends beside it, which have the same images. */
   readonly others?: readonly Backend[];
+  /** Goes on before what was left is taken over. */
+  readonly inBackground?: boolean;
 }
 
 export class CoreFixture implements AsyncDisposable {
@@ -267,6 +323,7 @@ export class CoreFixture implements AsyncDisposable {
       log: this.log,
       settings: { ...SETTINGS, ...this.#options.settings },
     });
-    await this.#core.start();
+    const { takenOver } = await this.#core.start();
+    if (this.#options.inBackground !== true) await takenOver;
   }
 }

@@ -49,9 +49,29 @@ function cloneRules(): ArgumentRule[] {
 }
 
 const FAMILY = { UNIX: 1, INET: 2, INET6: 10, NETLINK: 16 } as const;
+/** Matches INET and INET6, which differ in one bit, and no other family. */
+const INTERNET = { index: 0, mask: 0xffff_fff7, value: FAMILY.INET } as const;
 const NETLINK_ROUTE = 0;
 /** Families and netlink protocols that the kernel knows are below 64; beyond, ENOSYS is answer enough. */
 const KNOWN_SOCKETS = { high: 5, low: 0 } as const;
+
+/** The bits of a socket's type without its flags. */
+const SOCKET_TYPE = 0xf;
+const TYPE = { STREAM: 1, DGRAM: 2, RAW: 3 } as const;
+const PROTOCOL = {
+  DEFAULT: 0,
+  ICMP: 1,
+  TCP: 6,
+  UDP: 17,
+  ICMPV6: 58,
+  SCTP: 132,
+  UDPLITE: 136,
+  MPTCP: 262,
+} as const;
+
+const isFamily = (value: number): ArgumentTest => ({ index: 0, mask: INT, value });
+const isType = (value: number): ArgumentTest => ({ index: 1, mask: SOCKET_TYPE, value });
+const isProtocol = (value: number): ArgumentTest => ({ index: 2, mask: INT, value });
 
 /**
  * SECURITY: threats A7 and A12: AF_ALG, AF_PACKET, AF_VSOCK and the dozens of rare families are
@@ -59,7 +79,6 @@ const KNOWN_SOCKETS = { high: 5, low: 0 } as const;
  * ROUTE remains, by which programs list the interfaces. Guarded by seccomp.container.test.ts.
  */
 function socketRules(): ArgumentRule[] {
-  const family = (value: number): ArgumentTest => ({ index: 0, mask: INT, value });
   const rule = (action: ArgumentRule["action"], ...tests: ArgumentTest[]): ArgumentRule => ({
     syscall: "socket",
     action,
@@ -68,28 +87,71 @@ function socketRules(): ArgumentRule[] {
   const otherProtocols = patternsExcept([NETLINK_ROUTE], KNOWN_SOCKETS);
   const otherFamilies = patternsExcept(Object.values(FAMILY), KNOWN_SOCKETS);
   return [
-    rule("allow", family(FAMILY.UNIX)),
-    rule("allow", family(FAMILY.INET)),
-    rule("allow", family(FAMILY.INET6)),
-    rule("allow", family(FAMILY.NETLINK), { index: 2, mask: INT, value: NETLINK_ROUTE }),
+    rule("allow", isFamily(FAMILY.UNIX)),
+    ...internetRules(),
+    rule("allow", isFamily(FAMILY.NETLINK), isProtocol(NETLINK_ROUTE)),
     ...otherProtocols.map((other) =>
-      rule("EAFNOSUPPORT", family(FAMILY.NETLINK), { index: 2, ...other }),
+      rule("EAFNOSUPPORT", isFamily(FAMILY.NETLINK), { index: 2, ...other }),
     ),
     ...otherFamilies.map((other) => rule("EAFNOSUPPORT", { index: 0, ...other })),
   ];
 }
 
+/**
+ * SECURITY: threat A7: TCP and UDP are what `lo` is for. MPTCP, SCTP, UDP-Lite, DCCP and L2TP are
+ * kernel code (some of it loaded on first use) with a history of holes; raw sockets forge packets, and
+ * there is nobody to ping. Programs know EPROTONOSUPPORT and fall back to TCP. Guarded by
+ * seccomp.container.test.ts and tests/hostile/isolation.test.ts.
+ */
+function internetRules(): ArgumentRule[] {
+  const rule = (action: ArgumentRule["action"], ...tests: ArgumentTest[]): ArgumentRule => ({
+    syscall: "socket",
+    action,
+    tests: [INTERNET, ...tests],
+  });
+  const allowed = [
+    [TYPE.STREAM, PROTOCOL.DEFAULT],
+    [TYPE.STREAM, PROTOCOL.TCP],
+    [TYPE.DGRAM, PROTOCOL.DEFAULT],
+    [TYPE.DGRAM, PROTOCOL.UDP],
+  ] as const;
+  const refused = [
+    [TYPE.STREAM, PROTOCOL.MPTCP],
+    [TYPE.STREAM, PROTOCOL.SCTP],
+    [TYPE.DGRAM, PROTOCOL.UDPLITE],
+    [TYPE.DGRAM, PROTOCOL.ICMP],
+    [TYPE.DGRAM, PROTOCOL.ICMPV6],
+  ] as const;
+  return [
+    ...allowed.map(([type, protocol]) => rule("allow", isType(type), isProtocol(protocol))),
+    ...refused.map(([type, protocol]) =>
+      rule("EPROTONOSUPPORT", isType(type), isProtocol(protocol)),
+    ),
+    rule("EPERM", isType(TYPE.RAW)),
+  ];
+}
+
+/**
+ * SECURITY: threat A7: pairs of another family (TIPC has them) would be a way around `socket`. No
+ * program asks for one, so the default ENOSYS is answer enough. Guarded by seccomp.container.test.ts.
+ */
+function socketpairRules(): ArgumentRule[] {
+  return [{ syscall: "socketpair", action: "allow", tests: [isFamily(FAMILY.UNIX)] }];
+}
+
 const TIOCSTI = 0x5412;
 const TIOCLINUX = 0x541c;
-/** The type and number of a request. Its upper half (direction and size) is zero in these two, and no other request shares the lower. */
+const TIOCSETD = 0x5423;
+/** The type and number of a request. Its upper half (direction and size) is zero in these, and no other request shares the lower. */
 const IOCTL_NUMBER = { high: 15, low: 0 } as const;
 
 /**
  * SECURITY: threat D46: TIOCSTI types into a terminal that others may read from, TIOCLINUX does so
- * through a console's clipboard. Guarded by seccomp.container.test.ts, with set upper bits too.
+ * through a console's clipboard. Threat A7: TIOCSETD loads line disciplines, old drivers of modems and
+ * radios. Guarded by seccomp.container.test.ts, with set upper bits too.
  */
 function ioctlRules(): ArgumentRule[] {
-  const refused = [TIOCSTI, TIOCLINUX];
+  const refused = [TIOCSTI, TIOCLINUX, TIOCSETD];
   const rule = (action: ArgumentRule["action"], mask: number, value: number): ArgumentRule => ({
     syscall: "ioctl",
     action,
@@ -141,6 +203,7 @@ export function argumentRules(): ArgumentRule[] {
   return [
     ...cloneRules(),
     ...socketRules(),
+    ...socketpairRules(),
     ...ioctlRules(),
     ...mknodRules("mknod", 1),
     ...mknodRules("mknodat", 2),

@@ -1,7 +1,7 @@
 /** The system calls that no sandbox gets, each with what the caller sees and why. */
 
 /** The errors that the profile answers with, by their number on Linux. */
-export const ERRNO = { EPERM: 1, ENOSYS: 38, EAFNOSUPPORT: 97 } as const;
+export const ERRNO = { EPERM: 1, ENOSYS: 38, EPROTONOSUPPORT: 93, EAFNOSUPPORT: 97 } as const;
 
 export type ErrnoName = keyof typeof ERRNO;
 

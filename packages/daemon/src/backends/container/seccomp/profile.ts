@@ -32,10 +32,12 @@ export interface SeccompProfile {
 
 export interface ProfileOptions {
   /**
-   * Have rules also for calls that the default covers: engines before Docker 23 do not know
-   * `defaultErrnoRet` and would answer EPERM, after which glibc does not fall back from `clone3`.
+   * What answers the calls that are denied with ENOSYS. `default`: `defaultErrnoRet`. `rule`: rules,
+   * because engines before Docker 23 do not know that field and answer EPERM, after which glibc does
+   * not fall back from `clone3`. `kernel`: gVisor, which reads no errno from a profile at all; it
+   * lacks most of these calls, and its own kernel is what namespaces of `clone3` are in.
    */
-  readonly spellOut?: boolean;
+  readonly missing?: "default" | "rule" | "kernel";
 }
 
 const TARGETS: Readonly<
@@ -59,7 +61,7 @@ const TARGETS: Readonly<
  */
 export function buildSeccompProfile(
   architecture: string,
-  { spellOut = false }: ProfileOptions = {},
+  { missing = "default" }: ProfileOptions = {},
 ): SeccompProfile {
   const target = Object.hasOwn(TARGETS, architecture)
     ? TARGETS[architecture as SeccompArchitecture]
@@ -90,15 +92,19 @@ export function buildSeccompProfile(
         action: "SCMP_ACT_ALLOW",
       },
       { names: denied("EPERM"), action: "SCMP_ACT_ERRNO", errnoRet: ERRNO.EPERM },
-      // What is denied with ENOSYS needs no rule, where that is the default.
-      ...(spellOut ? [missing(denied("ENOSYS"))] : []),
+      ...missingRules(missing, denied("ENOSYS")),
       ...byArguments.map(toRule),
     ],
   };
 }
 
-function missing(names: readonly string[]): SeccompRule {
-  return { names, action: "SCMP_ACT_ERRNO", errnoRet: ERRNO.ENOSYS };
+function missingRules(
+  answer: NonNullable<ProfileOptions["missing"]>,
+  names: readonly string[],
+): SeccompRule[] {
+  if (answer === "default") return [];
+  if (answer === "kernel") return [{ names, action: "SCMP_ACT_ALLOW" }];
+  return [{ names, action: "SCMP_ACT_ERRNO", errnoRet: ERRNO.ENOSYS }];
 }
 
 function toRule(rule: ArgumentRule): SeccompRule {

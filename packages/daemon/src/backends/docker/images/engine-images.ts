@@ -8,7 +8,7 @@ import { engineFailure, engineRefusal, engineUnreachable } from "../engine-error
 import { EngineWorkFailed, readEvents } from "./engine-events.ts";
 import type { EngineEvent } from "./engine-events.ts";
 import { engineRepository, readEngineName } from "./image-names.ts";
-import type { RegistryCredentials } from "./registry-credentials.ts";
+import type { RegistryCredentials } from "../../../images/registry-credentials.ts";
 
 /** What an engine has under one id. */
 export interface EngineImage {

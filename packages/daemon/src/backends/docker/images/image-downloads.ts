@@ -1,23 +1,28 @@
 /** Has an engine fetch images from registries: each once for all who wait, with the operator's credentials. */
 import { SandboxError } from "@sandkasten/protocol";
+import type { RegistryPolicy } from "../../../images/registry-policy.ts";
+import type { Log } from "../../../ports/log.ts";
 import { requireDigest } from "../../../images/reference.ts";
 import type { ImageReference } from "../../../images/reference.ts";
 import type { EnsureOptions, ImageProgress } from "../../../ports/image-store.ts";
-import type { CredentialHelperOptions } from "./credential-helper.ts";
+import type { CredentialHelperOptions } from "../../../images/credential-helper.ts";
 import { EngineWorkFailed } from "./engine-events.ts";
 import type { EngineImages } from "./engine-images.ts";
-import { pullFailure } from "./pull-failure.ts";
+import { pullFailure, withoutSecrets } from "./pull-failure.ts";
 import { PullProgress } from "./pull-progress.ts";
-import { findCredentials, secretsOf } from "./registry-credentials.ts";
+import { findCredentials, secretsOf } from "../../../images/registry-credentials.ts";
 import { SharedPulls } from "./shared-pulls.ts";
 
 export interface ImageDownloadsOptions {
   readonly engine: EngineImages;
-  readonly dockerConfigDir: string;
+  /** Docker's `config.json`. */
+  readonly credentialsFile: string;
+  readonly registries: RegistryPolicy;
   readonly helpers: CredentialHelperOptions;
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly requireDigests: boolean;
+  readonly log?: Log;
 }
 
 export class ImageDownloads {
@@ -31,6 +36,7 @@ export class ImageDownloads {
   /** @param advice - What to do besides, when it fails. */
   async fetch(wanted: ImageReference, options: EnsureOptions, advice?: string): Promise<void> {
     if (this.#options.requireDigests) requireDigest(wanted);
+    this.#options.registries.requireAllowed(wanted);
     await this.#pulls.join(
       wanted.canonical,
       options,
@@ -44,8 +50,8 @@ export class ImageDownloads {
     gaveUp: AbortSignal,
     advice: string | undefined,
   ): Promise<void> {
-    const { engine, dockerConfigDir, helpers, timeoutMs, maxBytes } = this.#options;
-    const credentials = await findCredentials(dockerConfigDir, wanted.registry, helpers);
+    const { engine, credentialsFile, helpers, timeoutMs, maxBytes, log } = this.#options;
+    const credentials = await findCredentials(credentialsFile, wanted.registry, helpers);
     const tooLate = AbortSignal.timeout(timeoutMs);
     const progress = new PullProgress(tell, maxBytes);
     try {
@@ -61,12 +67,9 @@ export class ImageDownloads {
           `${wanted.canonical} cannot be pulled: it took longer than ${timeoutMs / 1000} seconds. Try again; the engine goes on with the layer it was at.`,
         );
       if (!(error instanceof EngineWorkFailed)) throw error;
-      throw pullFailure({
-        reference: wanted,
-        message: error.message,
-        secrets: secretsOf(credentials),
-        ...(advice !== undefined && { advice }),
-      });
+      const reason = withoutSecrets(error.message, secretsOf(credentials));
+      log?.warn({ image: wanted.canonical, reason }, "the engine cannot pull an image");
+      throw pullFailure(wanted, error.message, advice);
     }
   }
 }

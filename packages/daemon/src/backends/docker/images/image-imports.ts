@@ -44,7 +44,7 @@ export class ImageImports {
   ): Promise<void> {
     const { engine, limits, xz } = this.#options;
     await withOperatorFile(tarball, async (file, fileBytes) => {
-      const budget = new UnpackBudget(limits);
+      const budget = new UnpackBudget(limits, { sourceBytes: fileBytes });
       const checked = await checkArchive(file, { budget, xz }, "required");
       if (checked.entries === 0) throw invalidImage("The archive holds no files.");
       if (checked.isImage)
@@ -69,15 +69,13 @@ export class ImageImports {
     const temporary = await mkdtemp(join(temporaryDir, "sandkasten-image-"));
     try {
       const directory = join(temporary, "archive");
-      const tree = await withOperatorFile(archive, async (file) => {
-        return await unpackContainer(file, directory, {
-          limits,
-          xz,
-          progress: new ProgressReport(),
-        });
-      });
+      const context = { limits, xz, progress: new ProgressReport() };
+      const { tree, sourceBytes } = await withOperatorFile(archive, async (file, bytes) => ({
+        tree: await unpackContainer(file, directory, context),
+        sourceBytes: bytes,
+      }));
       const plan = await planArchive(directory, tree, reference, limits);
-      const { layers, fileBytes } = await this.#checkLayers(plan);
+      const { layers, fileBytes } = await this.#checkLayers(plan, sourceBytes);
       const progress = reportTo(onProgress, fileBytes);
       const name = `${engineRepository(reference)}:${reference.tag}`;
       const image = { name, config: plan.config, layers };
@@ -90,9 +88,10 @@ export class ImageImports {
 
   async #checkLayers(
     plan: ImagePlan,
+    sourceBytes: number,
   ): Promise<{ readonly layers: readonly ArchivedLayer[]; readonly fileBytes: number }> {
     const { limits, xz } = this.#options;
-    const budget = new UnpackBudget(limits);
+    const budget = new UnpackBudget(limits, { sourceBytes });
     budget.checkLayers(plan.layers.length);
     const layers: ArchivedLayer[] = [];
     let fileBytes = 0;

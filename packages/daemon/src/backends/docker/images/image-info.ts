@@ -21,6 +21,7 @@ export function infoOf(
           : "oci-archive",
     sizeBytes,
     createdAtMs,
+    shared: true,
     // An image with an impossible environment must not spoil the list of all.
     env: include.env ? parseConfig({ config: { Env: env } }, "").env : {},
   };

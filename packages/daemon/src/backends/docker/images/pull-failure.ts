@@ -1,54 +1,47 @@
 /** Tells what a failed pull is about: the image, the credentials, the registry or the disk. */
 import { SandboxError } from "@sandkasten/protocol";
-import { invalidImage } from "../../../images/image-failure.ts";
 import type { ImageReference } from "../../../images/reference.ts";
-
-export interface PullFailure {
-  readonly reference: ImageReference;
-  /** In the engine's words. */
-  readonly message: string;
-  /** Strings that must not be shown. */
-  readonly secrets: readonly string[];
-  /** What else the caller can do. */
-  readonly advice?: string;
-}
+import { pullRefusal } from "../../../images/registry-failure.ts";
+import type { RegistryFault } from "../../../images/registry-failure.ts";
 
 const FULL = /no space left on device|disk quota exceeded/i;
 const DENIED =
   /unauthorized|authentication required|access denied|denied:|no basic auth credentials|incorrect username or password|forbidden/i;
+const ABSENT = /manifest unknown|not found|name unknown/i;
 /** What stays wrong however often it is tried. */
 const IMAGE_AT_FAULT =
-  /manifest unknown|not found|name unknown|no matching manifest|failed to register layer|verification failed|does not match|x509|certificate|HTTP response to HTTPS client|unsupported|invalid/i;
+  /no matching manifest|failed to register layer|verification failed|does not match|x509|certificate|HTTP response to HTTPS client|unsupported|invalid/i;
 const REGISTRY_AT_FAULT =
   /dial tcp|connection (?:refused|reset)|no such host|no route to host|network is unreachable|timeout|timed out|deadline exceeded|\bEOF\b|server misbehaving|temporar|toomanyrequests|rate limit|context canceled|received unexpected HTTP status|status(?: code)?:? (?:429|5\d\d)|download failed after attempts/i;
 
 const MAX_MESSAGE_CHARS = 300;
 
-export function pullFailure({
-  reference,
-  message,
-  secrets,
-  advice = "",
-}: PullFailure): SandboxError {
-  const { canonical } = reference;
+/**
+ * What a client hears of it. Engines quote the addresses they asked and the pages they got, which
+ * goes to the log alone.
+ *
+ * @param message - In the engine's words.
+ * @param advice - What else the caller can do.
+ */
+export function pullFailure(
+  reference: ImageReference,
+  message: string,
+  advice?: string,
+): SandboxError {
   const what = withoutNames(message, reference);
-  const start = `${canonical} cannot be pulled: ${withoutSecrets(message, secrets)}.`;
-  const end = advice === "" ? "" : ` ${advice}`;
   if (FULL.test(what))
     return new SandboxError(
       "STORAGE_FULL",
-      `${canonical} cannot be pulled: the Docker engine's disk is full. Remove images that are not needed.`,
+      `${reference.canonical} cannot be pulled: the Docker engine's disk is full. Remove images that are not needed.`,
     );
-  if (DENIED.test(what))
-    return invalidImage(
-      `${start} Check the name, and log in with docker login where the daemon finds it.${end}`,
-    );
-  if (!IMAGE_AT_FAULT.test(what) && REGISTRY_AT_FAULT.test(what))
-    return new SandboxError(
-      "REGISTRY_UNREACHABLE",
-      `${start} Try again when the registry can be reached.${end}`,
-    );
-  return invalidImage(`${start} Check the name and the registry.${end}`);
+  return pullRefusal(faultOf(what), reference, advice);
+}
+
+function faultOf(what: string): RegistryFault {
+  if (DENIED.test(what)) return "denied";
+  if (ABSENT.test(what)) return "absent";
+  if (!IMAGE_AT_FAULT.test(what) && REGISTRY_AT_FAULT.test(what)) return "unreachable";
+  return "unexpected";
 }
 
 /** A name may say anything: `registry.invalid` is not invalid. */

@@ -5,6 +5,7 @@ import { access, lstat, mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
+import { makeDirectory } from "../../../make-directory.ts";
 import { isId } from "../../container/sandbox-ids.ts";
 
 const run = promisify(execFile);
@@ -95,7 +96,7 @@ export class SessionDirectories {
    * by docker-strategies.test.ts.
    */
   async #prepare(): Promise<void> {
-    await mkdir(this.#base, { recursive: true, mode: 0o700 });
+    await makeDirectory(this.#base, 0o700);
     const found = await lstat(this.#base);
     const forbidden = this.#private ? 0o077 : 0o022;
     if (!found.isDirectory() || found.uid !== process.geteuid?.() || (found.mode & forbidden) !== 0)
@@ -103,7 +104,7 @@ export class SessionDirectories {
         "UNSUPPORTED",
         `${this.#base} must be a directory of the daemon's own user that no other can ${this.#private ? "enter" : "write to"} (chmod ${this.#private ? "700" : "755"}), or name another one`,
       );
-    await mkdir(this.#marks, { recursive: true, mode: 0o700 });
+    await makeDirectory(this.#marks, 0o700);
   }
 }
 

@@ -74,7 +74,9 @@ export function buildOciConfig(options: OciConfigOptions): OciConfig {
       namespaces: namespaces(options.cgroupNamespace),
       rootfsPropagation: "private",
       sysctl: ipcSysctls(storage.sysvShmBytes),
-      seccomp: buildSeccompProfile(options.architecture),
+      seccomp: buildSeccompProfile(options.architecture, {
+        missing: options.transport === "relay" ? "kernel" : "default",
+      }),
       maskedPaths: MASKED_PATHS,
       readonlyPaths: READONLY_PATHS,
     },

@@ -1,19 +1,84 @@
-/** Fits a configuration to gVisor, whose kernel is its own and which reads fewer mount options. */
-import type { OciConfig } from "./oci-spec.ts";
+/** Fits a sandbox to gVisor, whose kernel is its own and which outside is one process with its limits. */
+import type { SandboxLimits } from "../../../ports/backend.ts";
+import { PLACEHOLDERS } from "./mounts.ts";
+import type { OciConfig, OciMount } from "./oci-spec.ts";
 
 /** Recursive forms, and options of the host's proc and devpts, which gVisor does not have. */
 const FOREIGN = /^(?:rnosuid|rnodev|rro|hidepid=.*|gid=.*|max=.*|newinstance|ptmxmode=.*)$/u;
+
+/** Where the cgroups of gVisor's kernel are mounted. On a tmpfs, so that no image needs to have it. */
+const GUEST_CGROUPS = "/run/cgroup";
+
+/**
+ * SECURITY: no network but a loopback in gVisor's own stack; no writable layer in the host's memory
+ * over the root; our seccomp profile applies inside too (threats A2, A7 and A12; guarded by
+ * tests/hostile/isolation.test.ts).
+ */
+export const GVISOR_FLAGS = [
+  "--network=none",
+  "--platform=systrap",
+  "--overlay2=none",
+  "--oci-seccomp",
+  "--in-sandbox-cgroup=v2",
+];
+
+const MIB = 2 ** 20;
+
+/**
+ * What the host holds all of gVisor to. Its kernel needs memory of its own, and a few host threads
+ * for each process inside. When a host limit is hit, the whole sandbox ends; so the runner keeps code
+ * to the limits of the session, inside, and the host's leave room for the time that takes.
+ */
+export function hostLimitsForGvisor<T extends Pick<SandboxLimits, "memoryBytes" | "pids">>(
+  limits: T,
+): T {
+  return {
+    ...limits,
+    memoryBytes: limits.memoryBytes + Math.max(192 * MIB, Math.ceil(limits.memoryBytes / 4)),
+    pids: limits.pids * 4 + 512,
+  };
+}
 
 /**
  * SECURITY: what is left out here is about the host's kernel. gVisor shows none of it: mounts,
  * processes and terminals inside are its own, and the plain forms of the flags stay.
  */
-export function fitForGvisor(config: OciConfig): OciConfig {
+export function fitForGvisor(config: OciConfig, limits: SandboxLimits): OciConfig {
+  const { process, mounts, linux } = config;
   return {
     ...config,
-    mounts: config.mounts.map((mount) => ({
-      ...mount,
-      options: mount.options.filter((option) => !FOREIGN.test(option)),
-    })),
+    process: {
+      ...process,
+      args: [
+        ...process.args,
+        "--guest-cgroups",
+        GUEST_CGROUPS,
+        "--guest-pids",
+        String(limits.pids),
+        "--guest-memory",
+        String(limits.memoryBytes),
+      ],
+    },
+    mounts: [
+      ...mounts.map(fitMount),
+      {
+        destination: GUEST_CGROUPS,
+        type: "cgroup",
+        source: "cgroup",
+        options: ["nosuid", "nodev", "noexec"],
+      },
+    ],
+    linux: {
+      ...linux,
+      // The runner sets limits on its own cgroup, which the root of a cgroup namespace refuses.
+      namespaces: linux.namespaces.filter(({ type }) => type !== "cgroup"),
+    },
   };
+}
+
+function fitMount(mount: OciMount): OciMount {
+  // The devices of gVisor are its own kernel's; none of the host's is shown.
+  if (mount.source === PLACEHOLDERS.devices)
+    return { ...mount, type: "tmpfs", source: "tmpfs", options: ["mode=755", "nosuid", "noexec"] };
+  return { ...mount, options: mount.options.filter((option) => !FOREIGN.test(option)) };
 }

@@ -262,6 +262,7 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
         "/.sandkasten/runner": ["ro", "nosuid", "nodev"],
         "/workspace": ["rw", "nosuid", "nodev"],
         "/home/sandbox": ["rw", "nosuid", "nodev"],
+        "/var/tmp": ["rw", "nosuid", "nodev"],
       };
       for (const [destination, wanted] of Object.entries(expected)) {
         expect([destination, flags.get(destination)]).toEqual([
@@ -273,9 +274,9 @@ describe.each(["crun", "runc"] as const)("isolation under %s", (runtime: Runtime
 
     test("writes to its workspace, home and temporary directories alone", async () => {
       const script =
-        "for d in /workspace /home/sandbox /tmp /dev/shm / /usr /run /etc /run/sandkasten; do touch $d/x 2>/dev/null && rm $d/x && echo $d; done; exit 0";
+        "for d in /workspace /home/sandbox /var/tmp /tmp /dev/shm / /usr /run /etc /run/sandkasten; do touch $d/x 2>/dev/null && rm $d/x && echo $d; done; exit 0";
       expect(await run(["run", "sh", "-c", script])).toBe(
-        "/workspace\n/home/sandbox\n/tmp\n/dev/shm\n",
+        "/workspace\n/home/sandbox\n/var/tmp\n/tmp\n/dev/shm\n",
       );
     });
 

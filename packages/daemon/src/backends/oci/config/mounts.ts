@@ -2,14 +2,22 @@
 import { SandboxError } from "@sandkasten/protocol";
 import type { ImageRootfs } from "../../../ports/image-store.ts";
 import type { MemoryBackedStorage, TmpfsSize } from "../../container/memory-backed-storage.ts";
-import { HOME_PATH, RUNNER_PATH, WORKSPACE_PATH } from "../../container/paths.ts";
+import {
+  DEVICES_PATH,
+  HOME_PATH,
+  RUNNER_PATH,
+  VAR_TMP_PATH,
+  WORKSPACE_PATH,
+} from "../../container/paths.ts";
 import type { OciMount } from "./oci-spec.ts";
 
 /** Sources that the launcher replaces, once it has made the session's disk. */
 export const PLACEHOLDERS = {
   workspace: "@disk/workspace",
   home: "@disk/home",
+  varTmp: "@disk/tmp",
   runner: "@runner",
+  devices: "@dev",
 } as const;
 
 /**
@@ -31,9 +39,16 @@ export function mountsOf(storage: MemoryBackedStorage, binds: ImageRootfs["binds
       source: "proc",
       options: ["nosuid", "nodev", "noexec", "hidepid=2", "gid=0"],
     },
-    // SECURITY: threat A4: no device cgroup is needed: the runtimes put null, zero, full, random,
-    // urandom and tty here, the mounts elsewhere are nodev, and mknod of devices is refused.
-    tmpfs("/dev", storage.dev, ["mode=755", "nosuid", "noexec"]),
+    // SECURITY: threat A4: a tmpfs on which the launcher has made null, zero, full, random, urandom and
+    // tty for this sandbox alone. Mounts elsewhere are nodev, and mknod of devices is refused.
+    bind(PLACEHOLDERS.devices, DEVICES_PATH, [
+      "rbind",
+      "rw",
+      "nosuid",
+      "noexec",
+      "rnosuid",
+      "rnoexec",
+    ]),
     // SECURITY: threat B23: terminals are counted for the whole machine; `max` keeps one sandbox from taking all.
     {
       destination: "/dev/pts",
@@ -47,6 +62,8 @@ export function mountsOf(storage: MemoryBackedStorage, binds: ImageRootfs["binds
     bind(PLACEHOLDERS.runner, RUNNER_PATH, ["bind", "ro", ...SAFE_FILE]),
     bind(PLACEHOLDERS.workspace, WORKSPACE_PATH, ["bind", "rw", ...SAFE_DIRECTORY]),
     bind(PLACEHOLDERS.home, HOME_PATH, ["bind", "rw", ...SAFE_DIRECTORY]),
+    // For what is too large for memory; programs expect to be able to write there.
+    bind(PLACEHOLDERS.varTmp, VAR_TMP_PATH, ["bind", "rw", ...SAFE_DIRECTORY]),
     // SECURITY: threats A5 and A6: no /sys, no cgroup filesystem, no mqueue: nothing there is for sandboxes.
   ];
 }

@@ -3,7 +3,7 @@ import type { SeccompProfile } from "../../container/seccomp/profile.ts";
 
 export interface OciMount {
   readonly destination: string;
-  readonly type: "proc" | "tmpfs" | "devpts" | "bind";
+  readonly type: "proc" | "tmpfs" | "devpts" | "cgroup" | "bind";
   readonly source: string;
   readonly options: readonly string[];
 }

@@ -6,7 +6,7 @@ import { DENIALS, ERRNO } from "../../container/seccomp/deny-table.ts";
 import { X86_64_SYSCALLS } from "../../container/seccomp/syscall-table.generated.ts";
 
 /** Errors that no kernel returns: who sees one knows that the filter answered, not a missing privilege. */
-const MARKS = { default: 3038, EPERM: 3001, EAFNOSUPPORT: 3097 } as const;
+const MARKS = { default: 3038, EPERM: 3001, EPROTONOSUPPORT: 3093, EAFNOSUPPORT: 3097 } as const;
 
 /** Every argument a bad descriptor, pointer, id and flag: what is not refused does no harm. */
 const BAD_ARGUMENTS = "-1,-1,-1,-1,-1,-1";
@@ -24,6 +24,7 @@ function marked(config: OciConfig): OciConfig {
   const { seccomp } = config.linux;
   const marks = new Map<number | undefined, number>([
     [ERRNO.EPERM, MARKS.EPERM],
+    [ERRNO.EPROTONOSUPPORT, MARKS.EPROTONOSUPPORT],
     [ERRNO.EAFNOSUPPORT, MARKS.EAFNOSUPPORT],
   ]);
   const syscalls = seccomp.syscalls.map((rule) => {
@@ -149,7 +150,62 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       expect(Object.values(allowed).filter((outcome) => !outcome.startsWith("ok="))).toEqual([]);
     });
 
-    test("refuses TIOCSTI and TIOCLINUX, and no other request to a terminal", async () => {
+    test("speaks TCP and UDP, and no other protocol of the internet", async () => {
+      const socket = (family: number, type: number, protocol: number): string =>
+        `${number("socket")}:${family},${type},${protocol}`;
+      const both = (type: number, protocol: number): readonly string[] =>
+        [2, 10].map((family) => socket(family, type, protocol));
+      const CLOEXEC = 0o2000000;
+      const outcomes = async (calls: readonly string[]): Promise<readonly string[]> => {
+        const labelled = Object.fromEntries(calls.map((call, index) => [`call${index}`, call]));
+        return Object.values(await attempt(labelled, marked(bundle.config())));
+      };
+      const allowed = await outcomes([
+        ...both(1, 0),
+        ...both(1, 6),
+        ...both(2, 0),
+        ...both(2 + CLOEXEC, 17),
+      ]);
+      expect(allowed.filter((outcome) => !outcome.startsWith("ok="))).toEqual([]);
+      // MPTCP, SCTP, UDP-Lite and ICMP: programs fall back.
+      const fallback = [...both(1, 262), ...both(1, 132), ...both(2, 136), ...both(2, 1)];
+      expect(new Set(await outcomes([...fallback, ...both(2, 58)]))).toEqual(
+        new Set([`errno=${MARKS.EPROTONOSUPPORT}`]),
+      );
+      expect(new Set(await outcomes([...both(3, 255), ...both(3, 1), ...both(3, 0)]))).toEqual(
+        new Set([`errno=${MARKS.EPERM}`]),
+      );
+      const types = Array.from({ length: 16 }, (_, type) => type).filter(
+        (type) => ![1, 2, 3].includes(type),
+      );
+      const protocols = Array.from({ length: 300 }, (_, protocol) => protocol).filter(
+        (protocol) => ![0, 1, 6, 17, 58, 132, 136, 262].includes(protocol),
+      );
+      const rare = [
+        ...types.flatMap((type) => both(type, 0)),
+        ...protocols.flatMap((protocol) => [...both(1, protocol), ...both(2, protocol)]),
+      ];
+      expect(new Set(await outcomes(rare))).toEqual(new Set([`errno=${MARKS.default}`]));
+    });
+
+    test("makes pairs of UNIX sockets only", async () => {
+      const pair = (family: number | string): string => `${number("socketpair")}:${family},1,0,0`;
+      const families = Array.from({ length: 64 }, (_, family) => family).filter(
+        (family) => family !== 1,
+      );
+      const refused = await attempt({
+        ...Object.fromEntries(families.map((family) => [`family${family}`, pair(family)])),
+        upperHalf: pair("0x10000001e"),
+      });
+      expect(new Set(Object.values(refused))).toEqual(new Set([`errno=${ERRNO.ENOSYS}`]));
+      // EFAULT: the kernel was asked, and has nowhere to put the pair.
+      expect(await attempt({ unix: pair(1), upperHalf: pair("0x100000001") })).toEqual({
+        unix: "errno=14",
+        upperHalf: "errno=14",
+      });
+    });
+
+    test("refuses TIOCSTI, TIOCLINUX and TIOCSETD, and no other request to a terminal", async () => {
       const ioctl = (request: number | string): string => `${number("ioctl")}:0,${request},0`;
       const requests = Array.from({ length: 256 }, (_, low) => 0x5400 + low);
       const outcomes = await attempt(
@@ -159,14 +215,15 @@ describe.each(["crun", "runc"] as const)("seccomp under %s", (runtime: Runtime) 
       const refused = Object.keys(outcomes).filter(
         (request) => outcomes[request] === `errno=${MARKS.EPERM}`,
       );
-      expect(refused).toEqual(["5412", "541c"]);
+      expect(refused.toSorted()).toEqual(["5412", "541c", "5423"]);
       expect(Object.values(outcomes)).not.toContain(`errno=${MARKS.default}`);
       const disguised = await attempt({
         upperHalf: ioctl("0x100005412"),
         allOfUpperHalf: ioctl("0xffffffff00005412"),
         clipboard: ioctl("0x800000000000541c"),
+        discipline: ioctl("0x100005423"),
       });
-      expect(Object.values(disguised)).toEqual(Array(3).fill(`errno=${ERRNO.EPERM}`));
+      expect(Object.values(disguised)).toEqual(Array(4).fill(`errno=${ERRNO.EPERM}`));
     });
 
     test("makes files, FIFOs and sockets by mknod, but no devices", async () => {

@@ -159,7 +159,8 @@ describe.each(["crun", "runc"] as const)("workloads under %s", (runtime: Runtime
     });
 
     for (const { name, needs, argv, output } of WORKLOADS) {
-      test.skipIf(!existsSync(`/usr/bin/${needs}`))(`${name} (needs ${needs})`, async () => {
+      test(`${name} (needs ${needs})`, async (context) => {
+        if (!existsSync(`/usr/bin/${needs}`)) context.skip(`${needs} is not installed`);
         expect(await bundle.run(runtime, bundle.config(), ["run", ...argv])).toEqual({
           exitCode: 0,
           stdout: output,

@@ -50,7 +50,7 @@ export class ImageEngine implements AsyncDisposable {
   store(pullPolicy: PullPolicy, { policy, ...settings }: StoreSettings = {}): DockerImageStore {
     return new DockerImageStore({
       connection: { host: this.engine.host },
-      policy: { allowedImages: [], ...policy },
+      policy: { allowedImages: [], registries: ["*"], ...policy },
       pullPolicy,
       dockerConfigDir: this.dockerConfigDir,
       temporaryDir: this.directory,

@@ -81,6 +81,8 @@ export class TestBundle {
     const sources: Readonly<Record<string, string>> = {
       [PLACEHOLDERS.workspace]: join(this.#directory, "disk/workspace"),
       [PLACEHOLDERS.home]: join(this.#directory, "disk/home"),
+      [PLACEHOLDERS.varTmp]: join(this.#directory, "disk/tmp"),
+      [PLACEHOLDERS.devices]: join(this.#directory, "dev"),
       [PLACEHOLDERS.runner]: join(this.#directory, "probe"),
     };
     const mapping = [{ containerID: 0, hostID: HOST_ID_BASE, size: 65_536 }];
@@ -148,6 +150,7 @@ export class TestBundle {
       "workspace",
       "home/sandbox",
       "root",
+      "var/tmp",
     ]) {
       await mkdir(inside(`rootfs/${path}`), { recursive: true });
     }
@@ -169,11 +172,36 @@ export class TestBundle {
     await chown(inside("rootfs/setuid-id"), HOST_ID_BASE, HOST_ID_BASE);
     await chmod(inside("rootfs/setuid-id"), 0o4755);
     await chown(inside("rootfs"), HOST_ID_BASE, HOST_ID_BASE);
+    await makeDevices(inside("dev"));
+    await mkdir(inside("disk/tmp"), { recursive: true });
+    await chown(inside("disk/tmp"), HOST_ID_BASE, HOST_ID_BASE);
+    await chmod(inside("disk/tmp"), 0o1777);
     for (const path of ["disk/workspace", "disk/home"]) {
       await mkdir(inside(path), { recursive: true });
       await chown(inside(path), HOST_ID_BASE + CODE_UID, HOST_ID_BASE + CODE_UID);
     }
   }
+}
+
+/** A /dev as the launcher makes it. */
+async function makeDevices(directory: string): Promise<void> {
+  for (const path of ["pts", "shm"]) await mkdir(join(directory, path), { recursive: true });
+  await chmod(join(directory, "shm"), 0o1777);
+  for (const [name, major, minor] of [
+    ["null", 1, 3],
+    ["zero", 1, 5],
+    ["full", 1, 7],
+    ["random", 1, 8],
+    ["urandom", 1, 9],
+    ["tty", 5, 0],
+  ] as const) {
+    const path = join(directory, name);
+    await execFileAsync("mknod", ["--mode=0666", path, "c", String(major), String(minor)]);
+    await chown(path, HOST_ID_BASE, HOST_ID_BASE);
+  }
+  await symlink("pts/ptmx", join(directory, "ptmx"));
+  await symlink("/proc/self/fd", join(directory, "fd"));
+  await chown(directory, HOST_ID_BASE, HOST_ID_BASE);
 }
 
 /** crun takes a machine with v1 controllers and an empty unified mount for a v2 one, unless it does not see the mount. */
@@ -196,7 +224,9 @@ function hidingUnifiedMount(argv: readonly string[]): string[] {
 function runToEnd(argv: readonly string[]): Promise<ContainerEnd> {
   const [command, ...args] = hidingUnifiedMount(argv) as [string, ...string[]];
   return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] });
+    // SECURITY: never "ignore": crun gives its standard streams, and so the host's /dev/null, away.
+    const child = spawn(command, args, { stdio: "pipe" });
+    child.stdin.end();
     const output = { stdout: "", stderr: "" };
     child.stdout.setEncoding("utf8").on("data", (text: string) => (output.stdout += text));
     child.stderr.setEncoding("utf8").on("data", (text: string) => (output.stderr += text));

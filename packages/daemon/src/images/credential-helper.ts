@@ -1,8 +1,8 @@
 /** Asks the programs that keep registry credentials for Docker: `docker-credential-<name> get`. */
 import { SandboxError } from "@sandkasten/protocol";
-import { systemCode } from "../../../images/image-failure.ts";
-import { runTool } from "../../../images/tool.ts";
-import type { ToolResult } from "../../../images/tool.ts";
+import { systemCode } from "./image-failure.ts";
+import { runTool } from "./tool.ts";
+import type { ToolResult } from "./tool.ts";
 
 export interface CredentialHelperOptions {
   /** All they get to see of an environment; they are looked for on its PATH. */

@@ -1,8 +1,7 @@
 /** Finds the credentials for a registry where `docker login` leaves them. */
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
-import { systemCode } from "../../../images/image-failure.ts";
+import { systemCode } from "./image-failure.ts";
 import { askCredentialHelper } from "./credential-helper.ts";
 import type { CredentialHelperOptions } from "./credential-helper.ts";
 
@@ -32,11 +31,11 @@ const TOKEN_USER = "<token>";
  * stumbles over (threat 14). Guarded by registry-credentials.test.ts.
  */
 export async function findCredentials(
-  configDir: string,
+  file: string,
   registry: string | undefined,
   helpers: CredentialHelperOptions,
 ): Promise<RegistryCredentials | undefined> {
-  const config = await readConfig(join(configDir, "config.json"));
+  const config = await readConfig(file);
   if (config === undefined) return undefined;
   const wanted = hostOf(registry ?? DOCKER_HUB);
   const serveraddress = wanted === DOCKER_HUB ? DOCKER_HUB_URL : wanted;
@@ -100,14 +99,14 @@ async function readConfig(path: string): Promise<Fields | undefined> {
   try {
     return fields(JSON.parse(content));
   } catch {
-    throw configFailure("it is no JSON");
+    throw configFailure("it is not JSON");
   }
 }
 
 function configFailure(what: string): SandboxError {
   return new SandboxError(
     "INTERNAL_ERROR",
-    `Docker's config.json, which has the credentials for registries, is of no use: ${what}. Repair it, or log in again with docker login.`,
+    `The file with the credentials for registries cannot be used: ${what}. Repair it, or log in again with docker login.`,
   );
 }
 

@@ -24,7 +24,7 @@ async function find(
   const text = typeof config === "string" ? config : JSON.stringify(config);
   await writeFile(join(directory, "config.json"), text);
   const env = { PATH: `${directory}:/usr/bin:/bin` };
-  return await findCredentials(directory, registry, { env, timeoutMs });
+  return await findCredentials(join(directory, "config.json"), registry, { env, timeoutMs });
 }
 
 async function helper(name: string, script: string): Promise<void> {
@@ -85,7 +85,7 @@ describe("the file", () => {
     const failure: unknown = await find(config).catch((error: unknown) => error);
     expect(failure).toMatchObject({
       code: "INTERNAL_ERROR",
-      message: expect.stringContaining("config.json"),
+      message: expect.stringContaining("The file with the credentials"),
     });
     expect(failure).not.toHaveProperty("cause");
     expect(JSON.stringify(failure, Object.getOwnPropertyNames(failure))).not.toContain("s3cret");

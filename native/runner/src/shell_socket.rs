@@ -1,0 +1,92 @@
+//! The socket between the runner and a shell: lines go in as packets, reports come out.
+//!
+//! SECURITY: a report counts only when the kernel names the shell itself as its writer. Code that
+//! inherits the socket has another pid, and nobody can open a socket through /proc, so a
+//! background job can neither read the lines nor forge a status (threat 40). Guarded by "a job
+//! that looks for the report" in tests/hostile/runner-shell.test.ts.
+
+use crate::sys;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Longer than any report: a directory, the one before it, and a little.
+const REPORT_BYTES: usize = 64 * 1024;
+
+pub struct ShellSocket {
+    fd: OwnedFd,
+    /// Packets that the socket has not taken yet.
+    waiting: VecDeque<Vec<u8>>,
+    /// What epoll is asked for now.
+    watched: i32,
+    buffer: Vec<u8>,
+    /// Nobody holds the other side: the shell has become another program, or has ended.
+    pub closed: bool,
+}
+
+impl ShellSocket {
+    /// The runner's side, and the shell's.
+    pub fn pair() -> io::Result<(ShellSocket, OwnedFd)> {
+        let (ours, theirs) = sys::packet_socket_pair()?;
+        sys::receive_credentials(ours.as_raw_fd())?;
+        sys::set_nonblocking(ours.as_raw_fd())?;
+        let socket = ShellSocket {
+            fd: ours,
+            waiting: VecDeque::new(),
+            watched: libc::EPOLLIN,
+            buffer: vec![0; REPORT_BYTES],
+            closed: false,
+        };
+        Ok((socket, theirs))
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Each packet is what the shell gets from one read. A shell that died a moment ago takes no
+    /// more; its death is about to be noticed.
+    pub fn send(&mut self, packets: impl IntoIterator<Item = Vec<u8>>) {
+        self.waiting.extend(packets);
+        self.flush();
+    }
+
+    /// Sends what the socket takes.
+    pub fn flush(&mut self) {
+        while let Some(packet) = self.waiting.front() {
+            match sys::write(self.fd.as_raw_fd(), packet) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                _ => drop(self.waiting.pop_front()),
+            }
+        }
+    }
+
+    /// What epoll should watch for from now on, when that is something else than before.
+    pub fn changed_interest(&mut self) -> Option<i32> {
+        let wanted = match self.waiting.is_empty() {
+            true => libc::EPOLLIN,
+            false => libc::EPOLLIN | libc::EPOLLOUT,
+        };
+        (std::mem::replace(&mut self.watched, wanted) != wanted).then_some(wanted)
+    }
+
+    /// True when the shell has read everything; false also where the kernel cannot tell.
+    pub fn is_drained(&self) -> bool {
+        !self.closed && self.waiting.is_empty() && sys::bytes_unsent(self.fd.as_raw_fd()) == Some(0)
+    }
+
+    /// The next packet that the process of this pid wrote, if there is one.
+    pub fn receive(&mut self, writer: i32) -> Option<Vec<u8>> {
+        loop {
+            let (length, pid) =
+                sys::receive_with_pid(self.fd.as_raw_fd(), &mut self.buffer).ok()?;
+            if length == 0 {
+                self.closed = true;
+                return None;
+            }
+            if pid == writer {
+                return Some(self.buffer[..length].to_vec());
+            }
+        }
+    }
+}

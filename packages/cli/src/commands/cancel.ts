@@ -1,0 +1,35 @@
+/** `sandkasten cancel`: ends a command as a timeout does. */
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+
+export function addCancelCommand(program: Command, cli: Cli): void {
+  program
+    .command("cancel")
+    .summary("cancel a command")
+    .description(
+      "Interrupts a command, and half a second later kills everything that it started. Its shell and " +
+        "earlier background jobs live on. Waits for the end, and prints how the command ended.",
+    )
+    .argument("<session>", "id of the session")
+    .argument("<command>", "id of the command, as `ps` shows it")
+    .action(async (id: string, execId: string) => {
+      const client = await cli.connect();
+      const { signal } = cli.interrupts;
+      const session = await client.getSession(id, { signal });
+      const exec = session.getExec(execId);
+      await exec.cancel({ signal });
+      const {
+        output: _o,
+        stdout: _out,
+        stderr: _err,
+        ...info
+      } = await exec.wait({
+        outputBudgetBytes: 0,
+        signal,
+      });
+      await cli.out.line(
+        cli.wantsJson() ? plainJson(info) : plainText(info.endReason ?? "unknown"),
+      );
+    });
+}

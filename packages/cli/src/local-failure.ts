@@ -1,0 +1,44 @@
+/** Files of this machine that cannot be read or written. */
+import { stat } from "node:fs/promises";
+import { CliFailure } from "./failure.ts";
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: "does not exist",
+  EACCES: "may not be used by this user",
+  EPERM: "may not be used by this user",
+  EISDIR: "is a directory, not a file",
+  ENOTDIR: "is not a directory, or lies below a file",
+  EROFS: "is on a read-only file system",
+  ENOSPC: "has no room: the disk is full",
+};
+
+export function localFailure(path: string, cause: NodeJS.ErrnoException): CliFailure {
+  const { code = cause.message, syscall } = cause;
+  const reason = code === "ENOENT" && syscall === "mkdir" ? "cannot be created" : REASONS[code];
+  return new CliFailure(`${path} ${reason ?? `cannot be used (${code})`}.`, {
+    hint: "Check the path on this machine; one in a session is written as SESSION:path.",
+    code: "LOCAL_FILE",
+    cause,
+  });
+}
+
+/** The failure of a call to this machine's file system, wherever in the chain of causes it is. */
+export function localFailureIn(error: unknown): CliFailure | undefined {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    const failed = cause as NodeJS.ErrnoException;
+    if (failed.syscall === undefined || failed.code === undefined) continue;
+    if (failed.path !== undefined) return localFailure(failed.path, failed);
+    if (failed.code === "EISDIR" && failed.syscall === "read")
+      return localFailure("The file", failed);
+  }
+  return undefined;
+}
+
+/** Rejects unless there is a file, or a pipe or device, to be read. */
+export async function requireReadable(given: string, path: string): Promise<void> {
+  const found = await stat(path).catch((cause: NodeJS.ErrnoException) => {
+    throw localFailure(given, cause);
+  });
+  if (found.isDirectory())
+    throw localFailure(given, Object.assign(new Error(given), { code: "EISDIR" }));
+}

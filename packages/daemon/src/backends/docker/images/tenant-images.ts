@@ -1,0 +1,73 @@
+/**
+ * The images of an engine as owners other than the administrator may use them.
+ *
+ * SECURITY: an engine has one set of names for all, so whoever gives a name other content, or takes
+ * it away, does so to every tenant (threat 34). Owners can have the engine fetch what is missing,
+ * and nothing else. Guarded by docker-image-store.test.ts.
+ */
+import { SandboxError } from "@sandkasten/protocol";
+import type {
+  EnsureOptions,
+  ImageInfo,
+  ImageProgress,
+  Images,
+  ImageStore,
+  ResolvedImage,
+} from "../../../ports/image-store.ts";
+
+export class TenantImages implements Images {
+  readonly #store: ImageStore;
+
+  constructor(store: ImageStore) {
+    this.#store = store;
+  }
+
+  async resolve(name: string): Promise<ResolvedImage> {
+    return await this.#store.resolve(name);
+  }
+
+  async ensure(reference: string, options?: EnsureOptions): Promise<ImageInfo> {
+    return await this.#store.ensure(reference, options);
+  }
+
+  async list(): Promise<ImageInfo[]> {
+    return await this.#store.list();
+  }
+
+  async inspect(reference: string): Promise<ImageInfo> {
+    return await this.#store.inspect(reference);
+  }
+
+  /** What is present stays as it is. */
+  async pull(
+    reference: string,
+    onProgress?: (progress: ImageProgress) => void,
+  ): Promise<ImageInfo> {
+    try {
+      return await this.#store.inspect(reference);
+    } catch (error) {
+      if (!(error instanceof SandboxError) || error.code !== "INVALID_IMAGE") throw error;
+      return await this.#store.pull(reference, onProgress);
+    }
+  }
+
+  async importRootfs(): Promise<never> {
+    return await Promise.reject(refusal("imports images"));
+  }
+
+  async importOciArchive(): Promise<never> {
+    return await Promise.reject(refusal("imports images"));
+  }
+
+  async remove(reference: string): Promise<never> {
+    await this.#store.inspect(reference);
+    throw refusal("removes images");
+  }
+}
+
+function refusal(what: string): SandboxError {
+  return new SandboxError(
+    "PERMISSION_DENIED",
+    `All keys share the images of the Docker engine; only an administrator's key ${what} there.`,
+  );
+}

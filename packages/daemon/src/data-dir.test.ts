@@ -1,0 +1,124 @@
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { promisify } from "node:util";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { prepareDataDir } from "./data-dir.ts";
+import { SqliteSessionStore } from "./store/sqlite-session-store.ts";
+
+/** As the older program made it. */
+const OLDER_SCHEMA = `CREATE TABLE sessions (
+  id TEXT PRIMARY KEY, image TEXT NOT NULL, container_id TEXT NOT NULL,
+  status TEXT NOT NULL DEFAULT 'running', cwd TEXT NOT NULL DEFAULT '/workspace',
+  workspace_id TEXT, created_at DATETIME, expires_at DATETIME, last_activity DATETIME
+); CREATE INDEX idx_sessions_status ON sessions(status);`;
+
+let directory: string;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "sandkasten-data-"));
+});
+afterEach(async () => {
+  await rm(directory, { recursive: true, force: true });
+});
+
+const prepare = async (dataDir: string, dbPath = join(dataDir, "sandkasten.db")): Promise<void> =>
+  await prepareDataDir({ dataDir, dbPath });
+
+/** Every file with its content and the time of its last change. */
+async function contentOf(root: string): Promise<unknown> {
+  const names = (await readdir(root, { recursive: true })).toSorted();
+  return await Promise.all(
+    names.map(async (name) => {
+      const { mtimeMs, mode } = await stat(join(root, name));
+      const content = await readFile(join(root, name)).catch(() => undefined);
+      return [name, mtimeMs, mode, content?.toString("base64")];
+    }),
+  );
+}
+
+describe("a data directory", () => {
+  it("is made with those above it, for nobody else", async () => {
+    const path = join(directory, "a/b/c");
+    await prepare(path);
+    expect((await stat(path)).mode & 0o777).toBe(0o700);
+    expect(await readdir(path)).toEqual([]);
+    await prepare(path);
+  });
+
+  it.each(["/proc/x", "/proc/x/y/z", "/proc/self/data", "/sys/x", "/dev/null", "/dev/null/x"])(
+    "%s is refused at once",
+    async (path) => {
+      await expect(prepare(path)).rejects.toMatchObject({
+        code: "INVALID_REQUEST",
+        message: expect.stringContaining(`${path}`),
+      });
+    },
+  );
+
+  it("on a file system that is read-only is refused at once", async () => {
+    const run = promisify(execFile);
+    await run("mount", ["-t", "tmpfs", "-o", "ro", "tmpfs", directory]);
+    try {
+      await expect(prepare(directory)).rejects.toMatchObject({
+        code: "INVALID_REQUEST",
+        message: expect.stringContaining("EROFS"),
+      });
+    } finally {
+      await run("umount", [directory]);
+    }
+  });
+});
+
+describe("a data directory of the older program", () => {
+  const refused = {
+    code: "CONFLICT",
+    message: expect.stringMatching(/older Sandkasten .* has changed nothing.*data_dir/s),
+    details: { reason: "foreign_data_dir" },
+  };
+
+  it("is recognised and left exactly as it is", async () => {
+    const database = new DatabaseSync(join(directory, "sandkasten.db"));
+    database.exec(OLDER_SCHEMA);
+    database.exec("INSERT INTO sessions (id, image, container_id) VALUES ('a', 'base', 'c')");
+    database.close();
+    await mkdir(join(directory, "workspaces/one"), { recursive: true });
+    await writeFile(join(directory, "workspaces/one/file"), "kept");
+    const before = await contentOf(directory);
+    await expect(prepare(directory)).rejects.toMatchObject(refused);
+    // Also when our own database would be elsewhere.
+    await expect(prepare(directory, join(directory, "other.db"))).rejects.toMatchObject(refused);
+    expect(await contentOf(directory)).toEqual(before);
+  });
+
+  it("is recognised while its tables are in the log alone, with the program running", async () => {
+    const database = new DatabaseSync(join(directory, "sandkasten.db"));
+    database.exec("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0");
+    database.exec(OLDER_SCHEMA);
+    const before = await contentOf(directory);
+    await expect(prepare(directory)).rejects.toMatchObject(refused);
+    expect(await contentOf(directory)).toEqual(before);
+    database.close();
+  });
+
+  it("is told from one of some other program", async () => {
+    const database = new DatabaseSync(join(directory, "sandkasten.db"));
+    database.exec("CREATE TABLE bookmarks (url)");
+    database.close();
+    await expect(prepare(directory)).rejects.toMatchObject({
+      code: "CONFLICT",
+      message: expect.stringContaining("another program"),
+    });
+  });
+
+  it("is told from one of ours, also after a kill, and from an empty one", async () => {
+    await writeFile(join(directory, "sandkasten.db"), "");
+    await prepare(directory);
+    const path = join(directory, "ours.db");
+    const store = await SqliteSessionStore.open({ path });
+    await prepare(directory, path);
+    store.close();
+    await prepare(directory, path);
+  });
+});

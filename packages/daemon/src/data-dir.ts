@@ -1,0 +1,54 @@
+/** Makes sure that the data directory can be used and is not another program's, before anything is put there. */
+import { randomUUID } from "node:crypto";
+import { rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import type { Config } from "./config/config.ts";
+import { makeDirectory } from "./make-directory.ts";
+import { foreignerAt } from "./store/foreign-database.ts";
+import type { Foreigner } from "./store/foreign-database.ts";
+
+/** Where the older Sandkasten has its database, whatever ours is called. */
+const OLDER_DATABASE = "sandkasten.db";
+
+export async function prepareDataDir({
+  dataDir,
+  dbPath,
+}: Pick<Config, "dataDir" | "dbPath">): Promise<void> {
+  for (const path of new Set([dbPath, join(dataDir, OLDER_DATABASE)])) {
+    const foreigner = await foreignerAt(path).catch((cause: unknown) => {
+      throw unusable("db_path", path, cause);
+    });
+    if (foreigner !== undefined) throw foreign(foreigner, path, dataDir);
+  }
+  try {
+    await makeDirectory(dataDir, 0o700);
+    const probe = join(dataDir, `.probe-${randomUUID()}`);
+    await writeFile(probe, "", { flag: "wx", mode: 0o600 });
+    await rm(probe);
+  } catch (cause) {
+    throw unusable("data_dir", dataDir, cause);
+  }
+}
+
+function foreign(foreigner: Foreigner, path: string, dataDir: string): SandboxError {
+  const whose =
+    foreigner === "older"
+      ? "is the database of the older Sandkasten that was written in Go, which uses the same paths"
+      : "is the database of another program";
+  return new SandboxError(
+    "CONFLICT",
+    `${path} ${whose}; this daemon cannot take it over and has changed nothing. ` +
+      `Choose another data_dir, or stop that program and move ${dataDir} away`,
+    { details: { reason: "foreign_data_dir" } },
+  );
+}
+
+function unusable(key: string, path: string, cause: unknown): SandboxError {
+  const reason = (cause as NodeJS.ErrnoException).code ?? String(cause);
+  return new SandboxError(
+    "INVALID_REQUEST",
+    `${key} is ${path}, where nothing can be stored (${reason}); choose a directory that the daemon can write to`,
+    { cause },
+  );
+}

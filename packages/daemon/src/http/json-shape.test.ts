@@ -1,0 +1,58 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { JsonShape, MAX_JSON_DEPTH, MAX_JSON_VALUES } from "./json-shape.ts";
+
+/** Whole, and in pieces of every small size. */
+function check(text: string): void {
+  const bytes = Buffer.from(text);
+  for (const size of [bytes.length, 1, 2, 3, 7]) {
+    const shape = new JsonShape();
+    for (let at = 0; at < bytes.length; at += size) shape.add(bytes.subarray(at, at + size));
+  }
+}
+
+describe("the shape of JSON", () => {
+  it("is fine for all that can be written by JSON.stringify, within its limits", () => {
+    fc.assert(
+      fc.property(fc.jsonValue({ maxDepth: 6, stringUnit: "grapheme" }), (value) => {
+        const text = JSON.stringify(value);
+        if (text.includes("__proto__")) return;
+        check(text);
+        check(JSON.stringify(value, undefined, 2));
+      }),
+    );
+  });
+
+  it.each([
+    ['{"a":1,"a":1}', "a"],
+    [String.raw`{"a":1,"\u0061":2}`, "a"],
+    ['{"x":{"b":1,"c":[{"b":1}],"b":2}}', "b"],
+    ['[{"a":{}, "a":{}}]', "a"],
+    [String.raw`{"q\"":1,"q\"":2}`, 'q\\"'],
+  ])("refuses a name that an object has twice: %s", (text, name) => {
+    expect(() => check(text)).toThrow(`has the field "${name}" twice`);
+  });
+
+  it.each([
+    '{"a":{"a":{"a":1}}}',
+    '[{"a":1},{"a":1}]',
+    '{"a":"a","b":"a"}',
+    String.raw`{"a":"\",\"a\":","b":1}`,
+  ])("takes a name again in another object, and texts for texts: %s", (text) => {
+    expect(() => check(text)).not.toThrow();
+  });
+
+  it("refuses a prototype, however it is written", () => {
+    for (const name of ["__proto__", String.raw`\u005f_proto__`])
+      expect(() => check(`{"a":{"${name}":{}}}`)).toThrow("`__proto__`");
+  });
+
+  it("has limits for depth and number, that are told", () => {
+    const nested = (depth: number): string => "[".repeat(depth) + "]".repeat(depth);
+    check(nested(MAX_JSON_DEPTH));
+    expect(() => check(nested(MAX_JSON_DEPTH + 1))).toThrow("nested more than");
+    const list = (length: number): string => `[${"1,".repeat(length - 1)}1]`;
+    check(list(MAX_JSON_VALUES));
+    expect(() => check(list(MAX_JSON_VALUES + 2))).toThrow("more than");
+  });
+});

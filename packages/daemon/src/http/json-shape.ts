@@ -1,0 +1,107 @@
+/** Checks the shape of JSON text in one cheap pass as it arrives, before anything is built from it. */
+import { SandboxError } from "@sandkasten/protocol";
+
+/** Names and list items together. The largest list that a request may hold has 4096 items. */
+export const MAX_JSON_VALUES = 10_000;
+export const MAX_JSON_DEPTH = 32;
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const BACKSLASH = 0x5c;
+const OPEN_LIST = 0x5b;
+const CLOSE_LIST = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+
+const STRUCTURE = new Uint8Array(256);
+for (const byte of [QUOTE, COMMA, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT])
+  STRUCTURE[byte] = 1;
+
+/**
+ * Refuses text that is nested too deeply, has too many values, names a field of an object twice, or
+ * names `__proto__`. Text that is no JSON may pass: parsing it comes next.
+ *
+ * SECURITY: parsing and validating take time by the value, so that few megabytes of names would
+ * stop the event loop for seconds; a repeated name would mean different things to different
+ * readers. Guarded by json-shape.test.ts and stalls.test.ts.
+ */
+export class JsonShape {
+  /** Names of each open object; undefined for a list. */
+  readonly #open: (Set<string> | undefined)[] = [];
+  #names: Set<string> | undefined;
+  #nameComesNext = false;
+  #values = 0;
+  #inText = false;
+  #afterBackslash = false;
+  /** Of the name that is being read. */
+  #namePieces: Buffer[] = [];
+
+  /** Throws INVALID_REQUEST as soon as the text so far cannot be let in. */
+  add(bytes: Buffer): void {
+    let at = 0;
+    while (at < bytes.length) {
+      if (this.#inText) at = this.#readText(bytes, at);
+      else {
+        const byte = bytes[at] as number;
+        at += 1;
+        if (STRUCTURE[byte] === 1) this.#readSign(byte);
+      }
+    }
+  }
+
+  #readSign(byte: number): void {
+    if (byte === QUOTE) this.#inText = true;
+    else if (byte === COMMA) {
+      this.#nameComesNext = this.#names !== undefined;
+      this.#values += 1;
+      if (this.#values > MAX_JSON_VALUES) throw refused(`has more than ${MAX_JSON_VALUES} values`);
+    } else if (byte === OPEN_OBJECT || byte === OPEN_LIST) {
+      this.#names = byte === OPEN_OBJECT ? new Set() : undefined;
+      this.#nameComesNext = byte === OPEN_OBJECT;
+      this.#open.push(this.#names);
+      if (this.#open.length > MAX_JSON_DEPTH)
+        throw refused(`is nested more than ${MAX_JSON_DEPTH} levels deep`);
+    } else {
+      this.#open.pop();
+      this.#names = this.#open.at(-1);
+      this.#nameComesNext = false;
+    }
+  }
+
+  /** Where the text ends, or the bytes do. */
+  #readText(bytes: Buffer, start: number): number {
+    let at = this.#afterBackslash ? start + 1 : start;
+    while (at < bytes.length && bytes[at] !== QUOTE) at += bytes[at] === BACKSLASH ? 2 : 1;
+    this.#afterBackslash = at > bytes.length;
+    const end = Math.min(at, bytes.length);
+    if (this.#nameComesNext) this.#namePieces.push(bytes.subarray(start, end));
+    if (at >= bytes.length) return end;
+    this.#inText = false;
+    if (this.#nameComesNext) this.#addName();
+    return end + 1;
+  }
+
+  #addName(): void {
+    const name = nameOf(Buffer.concat(this.#namePieces).toString());
+    this.#namePieces = [];
+    this.#nameComesNext = false;
+    if (name === "__proto__") throw refused("has a field `__proto__`");
+    if (this.#names?.has(name) === true)
+      throw refused(`has the field ${JSON.stringify(name.slice(0, 64))} twice`);
+    this.#names?.add(name);
+  }
+}
+
+/** Two spellings of one name are one name. */
+function nameOf(written: string): string {
+  if (!written.includes("\\")) return written;
+  try {
+    return String(JSON.parse(`"${written}"`));
+  } catch (cause) {
+    throw new SandboxError("INVALID_REQUEST", "the body is not valid JSON", { cause });
+  }
+}
+
+function refused(problem: string): SandboxError {
+  return new SandboxError("INVALID_REQUEST", `the body ${problem}`);
+}

@@ -1,0 +1,48 @@
+/** Answers the pings of a WebSocket, whatever their number, in bounded memory. */
+import type { WebSocket } from "@fastify/websocket";
+
+/** Pings that may come within a second; no client that means well sends so many. */
+const MAX_PINGS = 1000;
+const WINDOW_MS = 1000;
+const POLICY_VIOLATION = 1008;
+const GOODBYE_MS = 1000;
+
+/**
+ * SECURITY: a client that sends pings and reads nothing would have every pong wait in memory. One
+ * pong is on its way at a time, and it answers the newest ping, as RFC 6455 allows; whoever floods
+ * is disconnected. Guarded by pty.test.ts.
+ */
+export function answerPings(socket: WebSocket): void {
+  let isSending = false;
+  let newest: Buffer | undefined;
+  let windowBeganMs = performance.now();
+  let pings = 0;
+  const answer = (data: Buffer): void => {
+    isSending = true;
+    newest = undefined;
+    socket.pong(data, false, () => {
+      isSending = false;
+      if (newest !== undefined && socket.readyState === socket.OPEN) answer(newest);
+    });
+  };
+  socket.on("ping", (data: Buffer) => {
+    if (socket.readyState !== socket.OPEN) return;
+    const nowMs = performance.now();
+    if (nowMs - windowBeganMs > WINDOW_MS) {
+      windowBeganMs = nowMs;
+      pings = 0;
+    }
+    pings += 1;
+    if (pings > MAX_PINGS) disconnect(socket);
+    else if (isSending) newest = data;
+    else answer(data);
+  });
+}
+
+/** Nothing more is read, and whoever does not read either is not waited for. */
+function disconnect(socket: WebSocket): void {
+  socket.close(POLICY_VIOLATION, "too many pings");
+  socket.pause();
+  const timer = setTimeout(() => socket.terminate(), GOODBYE_MS);
+  socket.once("close", () => clearTimeout(timer));
+}

@@ -1,0 +1,132 @@
+/** Keeps the images of each owner, and all images together, within their share of the disk. */
+import { SandboxError } from "@sandkasten/protocol";
+import type { ImageOwner, ImageUsage } from "../ports/image-store.ts";
+import type { ImageRecord } from "./image-directories.ts";
+import { diskBytesOf } from "./image-library.ts";
+import type { ImageLibrary } from "./image-library.ts";
+
+/**
+ * SECURITY: one tenant must not fill the disk of all, with one image, many, or several at a time
+ * (threats 20, 25). Disk space is counted before it is used, also by imports that are under way.
+ * Guarded by image-quota.test.ts.
+ */
+export class ImageQuota {
+  readonly #library: ImageLibrary;
+  readonly #maxTotalBytes: number;
+  readonly #meters = new Set<ImageMeter>();
+  #usage: ImageUsage;
+
+  constructor(library: ImageLibrary, maxTotalBytes: number) {
+    this.#library = library;
+    this.#maxTotalBytes = maxTotalBytes;
+    this.#usage = { images: 0, bytes: 0, maxBytes: maxTotalBytes };
+  }
+
+  /** As it was when it was last looked at. */
+  get usage(): ImageUsage {
+    return this.#usage;
+  }
+
+  async refresh(): Promise<void> {
+    const { images, totalBytes: bytes } = await this.#library.usage();
+    this.#usage = { images, bytes, maxBytes: this.#maxTotalBytes };
+  }
+
+  /** Counts for an image that is about to be made, or to get another content. */
+  async begin(owner: ImageOwner | undefined, reference: string): Promise<ImageMeter> {
+    const { totalBytes, ownBytes } = await this.#library.usage(owner?.name, reference);
+    const meter: ImageMeter = new ImageMeter(
+      { totalBytes, ownBytes },
+      owner,
+      () => this.#check(meter),
+      () => this.#end(meter),
+    );
+    this.#meters.add(meter);
+    return meter;
+  }
+
+  /** Rejects when an image that is there, whoever brought it, is too much for an owner. */
+  async admit(meter: ImageMeter, reference: string, record: ImageRecord): Promise<void> {
+    const { owner } = meter;
+    if (owner === undefined) return;
+    const { ownBytes } = await this.#library.usage(owner.name, reference);
+    const others = this.#others(meter, owner).reduce((sum, { spentBytes }) => sum + spentBytes, 0);
+    if (ownBytes + others + diskBytesOf(record) > owner.maxBytes) throw tooMuch(owner);
+  }
+
+  #check(meter: ImageMeter): void {
+    const { owner, before } = meter;
+    const spent = (meters: Iterable<ImageMeter>): number =>
+      [...meters].reduce((sum, { spentBytes }) => sum + spentBytes, 0);
+    if (before.totalBytes + spent(this.#meters) > this.#maxTotalBytes)
+      throw new SandboxError(
+        "STORAGE_FULL",
+        `The image does not fit: all images together may take ${this.#maxTotalBytes} bytes on disk (images.max_total_bytes). Remove images that are not needed.`,
+      );
+    if (owner === undefined) return;
+    const own = before.ownBytes + meter.spentBytes + spent(this.#others(meter, owner));
+    if (own > owner.maxBytes) throw tooMuch(owner);
+  }
+
+  /** What one has used counts for the others from now on, without being looked up again. */
+  #end(meter: ImageMeter): void {
+    this.#meters.delete(meter);
+    for (const other of this.#meters) {
+      other.before.totalBytes += meter.spentBytes;
+      if (other.owner?.name === meter.owner?.name) other.before.ownBytes += meter.spentBytes;
+    }
+  }
+
+  #others(meter: ImageMeter, owner: ImageOwner): readonly ImageMeter[] {
+    return [...this.#meters].filter((other) => other !== meter && other.owner?.name === owner.name);
+  }
+}
+
+/** Counts the disk space of one image while it is made. */
+export class ImageMeter implements Disposable {
+  readonly owner: ImageOwner | undefined;
+  /** What was used before, as far as it is known. */
+  readonly before: { totalBytes: number; ownBytes: number };
+  readonly #check: () => void;
+  readonly #end: () => void;
+  #spentBytes = 0;
+
+  constructor(
+    before: { totalBytes: number; ownBytes: number },
+    owner: ImageOwner | undefined,
+    check: () => void,
+    end: () => void,
+  ) {
+    this.before = before;
+    this.owner = owner;
+    this.#check = check;
+    this.#end = end;
+  }
+
+  get spentBytes(): number {
+    return this.#spentBytes;
+  }
+
+  /** Throws when there is no room for so much more. */
+  readonly spend = (bytes: number): void => {
+    this.#spentBytes += bytes;
+    this.#check();
+  };
+
+  /** Gives back what was used for a while only. */
+  release(bytes: number): void {
+    this.#spentBytes -= bytes;
+  }
+
+  [Symbol.dispose](): void {
+    this.#end();
+  }
+}
+
+function tooMuch({ maxBytes }: ImageOwner): SandboxError {
+  return new SandboxError(
+    "QUOTA_EXCEEDED",
+    `The image does not fit: your images may take ${maxBytes} bytes on disk. Remove images that you do not need.`,
+    { details: { max_image_bytes: maxBytes } },
+  );
+}

@@ -1,0 +1,89 @@
+/** Ended commands whose processes in the background can still print: which they are, and who records them. */
+import type { ExecRow, SessionStore } from "../ports/session-store.ts";
+import { LateOutput } from "./late-output.ts";
+import type { LateOutputParts } from "./late-output.ts";
+import type { LiveSession } from "./live-session.ts";
+import type { SessionTable } from "./session-table.ts";
+
+/** Commands of one session whose background is recorded at a time although nobody waits; each holds a file open. */
+const MAX_OPEN = 16;
+/** Ended ones that are remembered, so that what is known of a command elsewhere is not taken for newer. */
+const MAX_REMEMBERED = 256;
+
+export interface LateOutputsParts extends LateOutputParts {
+  readonly store: SessionStore;
+  readonly table: SessionTable;
+}
+
+export class LateOutputs {
+  readonly #parts: LateOutputsParts;
+  readonly #underWay = new Set<Promise<void>>();
+
+  constructor(parts: LateOutputsParts) {
+    this.#parts = parts;
+  }
+
+  /** The row of a command with what is known of its background now. */
+  shown(row: ExecRow): ExecRow {
+    if (!row.background) return row;
+    const session = this.#parts.table.get(row.sessionId);
+    const late = session?.lateOutputs.get(row.id);
+    const isLiving = session !== undefined && session.ending === undefined;
+    return {
+      ...row,
+      background: isLiving && late?.state !== "over",
+      backgroundBytes: late?.bytes ?? row.backgroundBytes,
+    };
+  }
+
+  /** Records what comes from a command's background from now on; undefined when nothing can come. */
+  record(row: ExecRow): LateOutput | undefined {
+    if (!row.background) return undefined;
+    const session = this.#parts.table.get(row.sessionId);
+    if (session === undefined || session.ending !== undefined || session.isReleased)
+      return undefined;
+    const known = session.lateOutputs.get(row.id);
+    if (known !== undefined && known.state !== "stopped") return known;
+    if (session.row.status !== "running") return undefined;
+    return this.#begin(session, this.shown(row), known?.finished);
+  }
+
+  /** Resolves when nothing is being recorded any more. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#underWay);
+  }
+
+  #begin(session: LiveSession, row: ExecRow, before: Promise<void> | undefined): LateOutput {
+    const channel = Promise.resolve(before).then(() => session.channel());
+    const late = new LateOutput(channel, row, this.#parts);
+    session.lateOutputs.delete(row.id);
+    session.lateOutputs.set(row.id, late);
+    this.#makeRoom(session);
+    const work = late.finished.then(() => this.#save(row, late));
+    this.#underWay.add(work);
+    void work.finally(() => this.#underWay.delete(work));
+    return late;
+  }
+
+  #makeRoom({ lateOutputs }: LiveSession): void {
+    const open = [...lateOutputs.values()].filter(({ state }) => state === "open");
+    // One that somebody waits for is not stopped, or two readers could keep each other from getting on.
+    for (const oldest of open.slice(0, -MAX_OPEN)) if (!oldest.isAttended) oldest.stop();
+    for (const [id, { state }] of lateOutputs) {
+      if (lateOutputs.size <= MAX_REMEMBERED) return;
+      if (state !== "open") lateOutputs.delete(id);
+    }
+  }
+
+  async #save(row: ExecRow, late: LateOutput): Promise<void> {
+    try {
+      await this.#parts.store.updateExec(row.sessionId, row.id, {
+        background: late.state !== "over",
+        backgroundBytes: late.bytes,
+      });
+    } catch (error) {
+      // The next daemon asks the sandbox again.
+      this.#parts.log.error({ err: error, exec: row.id }, "cannot save the end of late output");
+    }
+  }
+}

@@ -1,0 +1,129 @@
+/** Writes a command's output to the journal, and goes on after times in which that was not possible. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { SandboxError } from "@sandkasten/protocol";
+import type { OutputChunk } from "../ports/channel.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { JournalWriter } from "../ports/exec-journal.ts";
+import type { Log } from "../ports/log.ts";
+
+/**
+ * How long a full disk makes the command wait. Until then nothing is lost: the sandbox keeps what was
+ * not taken, and a command that prints more than that pauses. Later output is given up, not the command.
+ */
+const PATIENCE_MS = 10_000;
+const RETRY_MS = 200;
+
+export interface OutputKeeperParts {
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+interface Outage {
+  readonly sinceMs: number;
+  retryAtMs: number;
+  isLossy: boolean;
+}
+
+export class OutputKeeper {
+  readonly #execId: string;
+  readonly #open: () => Promise<JournalWriter>;
+  readonly #parts: OutputKeeperParts;
+  /** Fires when nobody wants the output any more, or another daemon will take it. */
+  readonly #stopped = new AbortController();
+  #writer: JournalWriter | undefined;
+  #outage: Outage | undefined;
+  /** Where the output ends that was seen. */
+  #seenEnd = 0;
+
+  constructor(execId: string, open: () => Promise<JournalWriter>, parts: OutputKeeperParts) {
+    this.#execId = execId;
+    this.#open = open;
+    this.#parts = parts;
+  }
+
+  /** What is written, and what is lost, so far. */
+  get counts(): Pick<JournalWriter, "stdoutBytes" | "stderrBytes" | "droppedBytes"> {
+    const { stdoutBytes = 0, stderrBytes = 0, droppedBytes = 0 } = this.#writer ?? {};
+    return { stdoutBytes, stderrBytes, droppedBytes: droppedBytes + this.#missingBytes };
+  }
+
+  async open(): Promise<JournalWriter> {
+    this.#writer ??= await this.#open();
+    return this.#writer;
+  }
+
+  /** Resolves when the chunk is kept, or given up. */
+  async keep(chunk: OutputChunk): Promise<void> {
+    this.#seenEnd = Math.max(this.#seenEnd, chunk.offset + chunk.bytes.length);
+    if (this.#outage?.isLossy === true && this.#now() < this.#outage.retryAtMs) return;
+    while (!(await this.#tryToKeep(chunk)) && !this.#stopped.signal.aborted) {
+      if (this.#outage?.isLossy === true) return;
+      await sleep(RETRY_MS, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
+    }
+  }
+
+  /** Waits no longer for room on the disk. */
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  /** Notes what is missing at the end. */
+  async close(): Promise<void> {
+    try {
+      if (this.#missingBytes > 0) await (await this.open()).skip(this.#missingBytes);
+      await this.#writer?.close();
+    } catch (error) {
+      this.#parts.log.error({ err: error, exec: this.#execId }, "cannot complete kept output");
+    }
+  }
+
+  /** Leaves the journal as it is, for another daemon to go on with. */
+  async release(): Promise<void> {
+    await this.#writer?.close();
+  }
+
+  get #missingBytes(): number {
+    return Math.max(0, this.#seenEnd - (this.#writer?.endOffset ?? 0));
+  }
+
+  async #tryToKeep(chunk: OutputChunk): Promise<boolean> {
+    try {
+      await writeChunk(await this.open(), chunk, this.#parts.clock.nowMs());
+    } catch (error) {
+      this.#noteOutage(error);
+      return false;
+    }
+    if (this.#outage !== undefined)
+      this.#parts.log.info({ exec: this.#execId }, "a command's output is kept again");
+    this.#outage = undefined;
+    return true;
+  }
+
+  #noteOutage(error: unknown): void {
+    const nowMs = this.#now();
+    this.#outage ??= { sinceMs: nowMs, retryAtMs: 0, isLossy: false };
+    this.#outage.retryAtMs = nowMs + RETRY_MS;
+    const isPatient = isFullDisk(error) && nowMs - this.#outage.sinceMs < PATIENCE_MS;
+    if (isPatient || this.#outage.isLossy) return;
+    this.#outage.isLossy = true;
+    this.#parts.log.error({ err: error, exec: this.#execId }, "cannot keep a command's output");
+  }
+
+  #now(): number {
+    return this.#parts.clock.monotonicMs();
+  }
+}
+
+/** Where bytes were lost before it, the journal has a gap. A part of it may be kept already. */
+async function writeChunk(
+  writer: JournalWriter,
+  { stream, offset, bytes }: OutputChunk,
+  nowMs: number,
+): Promise<void> {
+  if (offset > writer.endOffset) await writer.skip(offset - writer.endOffset);
+  await writer.append(stream, bytes.subarray(writer.endOffset - offset), nowMs);
+}
+
+function isFullDisk(error: unknown): boolean {
+  return error instanceof SandboxError && error.code === "STORAGE_FULL";
+}

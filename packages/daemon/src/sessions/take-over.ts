@@ -1,0 +1,228 @@
+/** Takes over what an earlier daemon left on one backend: living sandboxes are adopted, all else is removed. */
+import { setImmediate as otherWork } from "node:timers/promises";
+import { SandboxError } from "@sandkasten/protocol";
+import type { Backend, SandboxState } from "../ports/backend.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { Log } from "../ports/log.ts";
+import type { ExecRow, SessionRow, SessionStore } from "../ports/session-store.ts";
+import type { Execs } from "./execs.ts";
+import type { LiveSession } from "./live-session.ts";
+import type { Providers } from "./providers.ts";
+import type { EndStatus, Sessions } from "./sessions.ts";
+
+const ENDED_AT_ONCE = 8;
+
+export interface TakeOverParts {
+  readonly providers: Providers;
+  readonly store: SessionStore;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly sessions: Sessions;
+  readonly execs: Execs;
+  /** The daemon stops: what is left is left to the next one. */
+  readonly stopping: AbortSignal;
+}
+
+/** What an earlier daemon wrote down of one backend. */
+export interface Inheritance {
+  readonly backend: Backend;
+  readonly sessions: readonly LiveSession[];
+  readonly execs: readonly ExecRow[];
+}
+
+export interface Reconciled {
+  readonly adopted: number;
+  readonly ended: number;
+  readonly orphans: number;
+}
+
+export class TakeOver {
+  readonly #parts: TakeOverParts;
+  readonly #backend: Backend;
+  /** Those that are still to be looked at, in the order in which that happens. */
+  readonly #left: Set<LiveSession>;
+  readonly #execs: ReadonlyMap<string, readonly ExecRow[]>;
+  readonly #inherited: ReadonlySet<string>;
+  readonly #looks = new Map<LiveSession, Promise<void>>();
+  readonly #dead: (() => Promise<void>)[] = [];
+  #listing: Promise<ReadonlyMap<string, SandboxState>> | undefined;
+  #adopted = 0;
+  #ended = 0;
+
+  constructor({ backend, sessions, execs }: Inheritance, parts: TakeOverParts) {
+    this.#parts = parts;
+    this.#backend = backend;
+    this.#left = new Set(sessions);
+    this.#execs = Map.groupBy(execs, ({ sessionId }) => sessionId);
+    this.#inherited = new Set(sessions.flatMap(({ row }) => row.sandboxId ?? []));
+    for (const session of sessions) session.adoption = () => this.#adoptNow(session);
+  }
+
+  /** Rejects when the backend cannot be asked; then nothing was ended, and it can be tried again. */
+  async run(): Promise<Reconciled> {
+    const states = await this.#states();
+    for (const session of this.#left) {
+      if (this.#parts.stopping.aborted) break;
+      await this.#look(session, () => stateIn(states, session));
+      await otherWork();
+    }
+    await this.#endDead();
+    const orphans = [...states.keys()].filter((id) => this.#isOrphan(id));
+    for (const id of orphans) if (!this.#parts.stopping.aborted) await this.#removeOrphan(id);
+    return { adopted: this.#adopted, ended: this.#ended, orphans: orphans.length };
+  }
+
+  /** A request waits for this session, so it is looked at by itself, before its turn. */
+  async #adoptNow(session: LiveSession): Promise<void> {
+    await this.#parts.providers.ready(this.#backend);
+    await this.#look(session, async () => {
+      const { sandboxId = "", status } = session.row;
+      try {
+        await this.#backend.adopt(sandboxId);
+        // Whether it is frozen tells only the list; what was written down last is nearly always true.
+        return status === "paused" ? "paused" : "running";
+      } catch (error) {
+        if (!isDeath(error)) throw error;
+        return stateIn(await this.#states(), session);
+      }
+    });
+  }
+
+  /** Once for each session; a look that fails is taken again when somebody asks. */
+  async #look(session: LiveSession, stateOf: () => StateOrPromise): Promise<void> {
+    if (!this.#left.has(session)) return;
+    let look = this.#looks.get(session);
+    if (look === undefined) {
+      look = this.#judge(session, stateOf).finally(() => this.#looks.delete(session));
+      this.#looks.set(session, look);
+    }
+    await look;
+  }
+
+  async #judge(session: LiveSession, stateOf: () => StateOrPromise): Promise<void> {
+    const { row } = session;
+    const execs = this.#execs.get(row.id) ?? [];
+    const state = await stateOf();
+    const isAlive = state === "running" || state === "paused";
+    if ((row.status === "running" || row.status === "paused") && isAlive) {
+      if (row.status !== state) await session.save({ status: state });
+      // Before anybody gets in: what waited for the shell comes first.
+      for (const exec of execs) await this.#parts.execs.adopt(session, exec);
+      this.#adopted++;
+    } else {
+      const [status, reason] = endOf(row);
+      if (row.status !== "destroying") await session.save({ status: "destroying" });
+      for (const exec of execs) await endExec(exec, this.#parts);
+      this.#dead.push(() => this.#end(session, status, reason));
+      this.#ended++;
+    }
+    this.#left.delete(session);
+    session.adoption = undefined;
+  }
+
+  async #end(session: LiveSession, status: EndStatus, reason: string | undefined): Promise<void> {
+    try {
+      await this.#parts.sessions.end(session, status, reason);
+    } catch (error) {
+      // It stays in the table as `destroying`, and the reaper tries again.
+      this.#parts.log.error({ err: error, session: session.row.id }, "cannot clean up a session");
+    }
+  }
+
+  async #endDead(): Promise<void> {
+    const next = (): (() => Promise<void>) | undefined =>
+      this.#parts.stopping.aborted ? undefined : this.#dead.shift();
+    const worker = async (): Promise<void> => {
+      for (let end = next(); end !== undefined; end = next()) await end();
+    };
+    await Promise.all(Array.from({ length: ENDED_AT_ONCE }, worker));
+  }
+
+  /**
+   * SECURITY: sandboxes are made while this runs. What this daemon made, or a session of the store
+   * has, is never taken for remains (threat 61). Guarded by "never taken for remains" in
+   * reconcile.test.ts.
+   */
+  #isOrphan(id: string): boolean {
+    return !this.#inherited.has(id) && !this.#parts.providers.wasMadeHere(this.#backend, id);
+  }
+
+  async #removeOrphan(id: string): Promise<void> {
+    const { log } = this.#parts;
+    try {
+      await this.#backend.destroy(id);
+      log.info({ sandbox: id }, "removed a sandbox that belongs to no session");
+    } catch (error) {
+      log.error({ err: error, sandbox: id }, "cannot remove a sandbox that belongs to no session");
+    }
+  }
+
+  async #states(): Promise<ReadonlyMap<string, SandboxState>> {
+    this.#listing ??= listed(this.#backend).catch((error: unknown) => {
+      this.#listing = undefined;
+      throw error;
+    });
+    const states = await this.#listing;
+    refuseForeign(this.#parts.store, states);
+    return states;
+  }
+}
+
+type StateOrPromise = SandboxState | undefined | Promise<SandboxState | undefined>;
+
+function stateIn(
+  states: ReadonlyMap<string, SandboxState>,
+  { row }: LiveSession,
+): SandboxState | undefined {
+  return states.get(row.sandboxId ?? "");
+}
+
+export async function listed(backend: Backend): Promise<ReadonlyMap<string, SandboxState>> {
+  return new Map((await backend.list()).map(({ id, state }) => [id, state]));
+}
+
+/**
+ * SECURITY: an empty store beside living sandboxes is more likely a lost database than a reason to
+ * destroy them all (threat 64). Guarded by "refuses to start" in tests/torture/daemon-faults.test.ts.
+ */
+export function refuseForeign(
+  store: SessionStore,
+  states: ReadonlyMap<string, SandboxState>,
+): void {
+  const living = [...states.values()].filter((state) => state !== "dead");
+  if (!store.isNew || living.length === 0) return;
+  throw new SandboxError(
+    "CONFLICT",
+    `the database is new, yet ${living.length} sandboxes of this daemon live; ` +
+      "restore the database, or remove the sandboxes with `sandkasten sweep --yes`",
+  );
+}
+
+/** Writes down that a command ended with its sandbox, or that it never began. */
+export async function endExec(
+  row: ExecRow,
+  { store, clock }: Pick<TakeOverParts, "store" | "clock">,
+): Promise<void> {
+  const isQueued = row.status === "queued";
+  await store.updateExec(row.sessionId, row.id, {
+    status: "done",
+    endReason: isQueued ? "not_started" : "sandbox_gone",
+    endedAtMs: clock.nowMs(),
+    durationMs: isQueued ? 0 : Math.max(0, clock.nowMs() - row.startedAtMs),
+    request: "",
+  });
+}
+
+function endOf({ status }: SessionRow): [EndStatus, string | undefined] {
+  if (status === "creating") return ["failed", "the daemon ended while it was made"];
+  if (status === "destroying") return ["destroyed", undefined];
+  return ["crashed", "its sandbox was gone when the daemon came back"];
+}
+
+/** Whether the backend says that a sandbox is dead, rather than that it cannot be asked now. */
+function isDeath(error: unknown): boolean {
+  return (
+    error instanceof SandboxError &&
+    (error.code === "SANDBOX_NOT_FOUND" || error.code === "SANDBOX_UNREACHABLE")
+  );
+}

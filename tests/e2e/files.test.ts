@@ -1,0 +1,91 @@
+/** The file API over HTTP and the SDK, on real sandboxes: what only a real file system can show. */
+import { SandboxClient } from "@sandkasten/sdk";
+import type { Session } from "@sandkasten/sdk";
+import { readTar } from "@sandkasten/testkit";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { TestDaemon } from "../support/test-daemon.ts";
+
+let daemon: TestDaemon;
+let client: SandboxClient;
+let session: Session;
+beforeAll(async () => {
+  daemon = await TestDaemon.start();
+  client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
+  session = await client.createSession();
+});
+afterAll(async () => {
+  await daemon[Symbol.asyncDispose]();
+});
+
+describe("files of a real sandbox", () => {
+  it("whose names are not UTF-8 are listed, read, written, moved, copied and removed", async () => {
+    const { files } = session;
+    await session.exec("mkdir raw; printf one >$'raw/\\xff\\xfe'; printf two >$'raw/\\xc3('");
+    const entries = await Array.fromAsync(files.list("raw"));
+    expect(entries).toHaveLength(2);
+    const texts = await Promise.all(entries.map((entry) => files.readText(entry)));
+    expect(texts.toSorted()).toEqual(["one", "two"]);
+    for (const entry of entries) {
+      const { etag } = await files.stat(entry);
+      await files.write(entry, "written", { ifMatch: etag });
+      await files.append(entry, "!");
+      expect(await files.readText(entry)).toBe("written!");
+      expect(await files.realpath(entry)).toMatchObject({ rawPath: entry.rawPath });
+      const moved = new Uint8Array([...new TextEncoder().encode("raw/moved-"), 0xff]);
+      await files.copy(entry, "raw/copy");
+      await files.move(entry, moved);
+      await files.remove(moved);
+      await files.remove("raw/copy");
+    }
+    await files.remove("raw");
+    expect((await session.exec("ls")).stdout).not.toContain("raw");
+  });
+
+  it("that cannot be read fail an archive before it begins, or are left out and named", async () => {
+    const { files } = session;
+    await session.exec(
+      "mkdir -p tree/closed tree/node_modules; touch tree/a 'tree/closed/b' tree/node_modules/c; chmod 000 tree/closed",
+    );
+    await expect(files.tar("tree")).rejects.toMatchObject({
+      status: 403,
+      code: "PERMISSION_DENIED",
+      message: expect.stringContaining("/workspace/tree/closed") as string,
+    });
+    const skipped: unknown[] = [];
+    const archive = await files.tar("tree", {
+      exclude: ["node_modules"],
+      onUnreadable: "skip",
+      onSkipped: (count, paths) => void skipped.push(count, ...paths),
+    });
+    const packed = readTar(await new Response(archive).bytes());
+    expect(packed.map(({ path }) => path)).toEqual(["a"]);
+    expect(skipped).toEqual([1, "/workspace/tree/closed"]);
+    const complete = await files.tar("tree", { exclude: ["closed"], on_unreadable: "fail" });
+    expect(readTar(await new Response(complete).bytes())).toHaveLength(3);
+  });
+
+  it("that become unreadable later break the connection, so that no client has a whole archive", async () => {
+    const { files } = session;
+    await session.exec("mkdir -p late/z; head -c 30000000 /dev/zero >late/a; touch late/z/x");
+    const archive = await files.tar("late");
+    await session.exec("chmod 000 late/z");
+    await expect(new Response(archive).bytes()).rejects.toMatchObject({
+      code: "CONNECTION_FAILED",
+    });
+  });
+
+  it("are added to by several callers at once without mixing, from streams too", async () => {
+    const { files } = session;
+    const line = (letter: string): string => `${letter.repeat(300_000)}\n`;
+    await Promise.all(
+      ["a", "b", "c", "d", "e", "f"].map((letter) =>
+        files.append("log", new Blob([line(letter)]).stream()),
+      ),
+    );
+    const lines = (await files.readText("log")).split("\n");
+    expect(lines.toSorted().map((text) => `${text[0] ?? ""}${text.length}`)).toEqual([
+      "0",
+      ...["a", "b", "c", "d", "e", "f"].map((letter) => `${letter}300000`),
+    ]);
+  });
+});

@@ -1,0 +1,81 @@
+/** Sandboxes that are made in advance, on a real daemon: who gets one, what it is like, and what is left. */
+import { SandboxClient } from "@sandkasten/sdk";
+import type { Session } from "@sandkasten/sdk";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { daemonTraces, expectTraces } from "../support/oracles/daemon-traces.ts";
+import { TestDaemon } from "../support/test-daemon.ts";
+
+const SIZE = 2;
+
+let daemon: TestDaemon;
+let client: SandboxClient;
+beforeAll(async () => {
+  daemon = await TestDaemon.start({ settings: { POOL: `host=${SIZE}` } });
+  client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
+});
+afterAll(async () => {
+  await daemon[Symbol.asyncDispose]();
+});
+
+/** What the daemon says about its pool. */
+async function pooled(): Promise<number> {
+  const text = await (await daemon.fetch("/v1/metrics")).text();
+  return Number(/^sandkasten_pooled_sandboxes (\d+)$/mu.exec(text)?.[1]);
+}
+
+async function untilFull(): Promise<void> {
+  await expect.poll(pooled, { timeout: 60_000, interval: 50 }).toBe(SIZE);
+}
+
+const sourceOf = ({ acquireSource }: Session): string => acquireSource;
+
+it("a session gets one that is ready, as new as any other, and nobody gets it again", async () => {
+  await untilFull();
+  const first = await client.createSession();
+  expect(sourceOf(first)).toBe("pool");
+  expect(await first.exec("ls -A /workspace /tmp; pwd; id -u")).toMatchObject({
+    exitCode: 0,
+    output: "/tmp:\n\n/workspace:\n/workspace\n1000\n",
+  });
+  await first.exec("touch /workspace/mine /tmp/mine; sleep 3987 & MINE=yes");
+  await first.destroy();
+  for (let turn = 0; turn < 3; turn++) {
+    await untilFull();
+    const next = await client.createSession();
+    expect(sourceOf(next)).toBe("pool");
+    expect(
+      await next.exec("ls -A /workspace; echo [$MINE]; cat /proc/*/cmdline | grep -c '[3]987'"),
+    ).toMatchObject({ output: "[]\n0\n" });
+    await next.destroy();
+  }
+});
+
+it("whoever asks for something special, or finds the pool empty, gets one that is made then", async () => {
+  await untilFull();
+  const special = await client.createSession({ env: { NAME: "value" } });
+  expect(sourceOf(special)).toBe("cold");
+  expect(await special.exec("echo $NAME")).toMatchObject({ output: "value\n" });
+  const many = await Promise.all(Array.from({ length: SIZE + 2 }, () => client.createSession()));
+  const sources = many.map(sourceOf);
+  expect(sources.filter((source) => source === "pool").length).toBeGreaterThanOrEqual(SIZE);
+  expect(new Set(sources).difference(new Set(["pool", "cold"]))).toEqual(new Set());
+  const said = await Promise.all(many.map((session, n) => session.exec(`echo ${n}`)));
+  expect(said.map(({ output }) => output)).toEqual(many.map((_, n) => `${n}\n`));
+  for (const session of [special, ...many]) await session.destroy();
+});
+
+it("a stop ends those that nobody has taken, and a start makes new ones", async () => {
+  await untilFull();
+  const session = await client.createSession();
+  expect(await daemon.kill("SIGTERM")).toBe(0);
+  const withOne = await daemonTraces(daemon);
+  await daemon.run();
+  await untilFull();
+  const after = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
+  // The one that was handed out is the session's own, and lives on.
+  expect(await (await after.getSession(session.id)).exec("echo on")).toMatchObject({
+    output: "on\n",
+  });
+  await daemon.kill("SIGTERM");
+  await expectTraces(daemon, withOne);
+});

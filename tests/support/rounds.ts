@@ -1,0 +1,31 @@
+/** How much a long test does: a part that the run's seed chooses in `npm test`, all in `npm run torture`. */
+import { inject } from "vitest";
+import { pick, randomFor } from "./seeded.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    seed: number;
+    isTorture: boolean;
+  }
+}
+
+export interface Rounds {
+  /** In `npm test`. */
+  readonly slice: number;
+  /** In `npm run torture`. */
+  readonly torture: number;
+}
+
+export function rounds({ slice, torture }: Rounds): number {
+  return inject("isTorture") ? torture : slice;
+}
+
+/** All cases in the torture run, otherwise as many as `slice` says, chosen by the run's seed. */
+export function sliceOf<T>(name: string, all: readonly T[], slice: number): readonly T[] {
+  return inject("isTorture") ? all : pick(all, slice, runRandom(name));
+}
+
+/** Numbers from 0 to 1 that the run's seed repeats, whatever other tests draw. */
+export function runRandom(name: string): () => number {
+  return randomFor(inject("seed"), name);
+}

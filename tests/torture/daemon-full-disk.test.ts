@@ -1,0 +1,132 @@
+/** Threat 63: a disk that is full for a while costs no output, or says what it cost. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { composeEmbedded } from "@sandkasten/daemon";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { readEvents } from "../../packages/daemon/src/http/testing/read-events.ts";
+import { SmallDisk } from "../support/small-disk.ts";
+import { TestDaemon } from "../support/test-daemon.ts";
+
+/** Fills the journal's last block soon, so that a full disk is noticed at once. */
+const LINE = "x".repeat(500);
+const LINES = 1000;
+
+let stack: AsyncDisposableStack;
+let disk: SmallDisk;
+let daemon: TestDaemon;
+beforeEach(async () => {
+  stack = new AsyncDisposableStack();
+  disk = stack.use(await SmallDisk.mount(64));
+  daemon = await TestDaemon.start({ dataDir: disk.path });
+  stack.defer(async () => {
+    await daemon.kill();
+    const { backend } = await composeEmbedded({ dataDir: disk.path });
+    for (const { id } of await backend.list()) await backend.destroy(id);
+  });
+});
+afterEach(async () => {
+  await stack.disposeAsync();
+});
+
+interface Followed {
+  readonly lines: readonly string[];
+  readonly skippedBytes: number;
+  readonly done: { readonly dropped_bytes: number; readonly output_bytes: number };
+}
+
+/** Prints numbered lines until a file says that it is enough; follows them, and all that is told of gaps. */
+async function startPrinting(): Promise<{ path: string; followed: Promise<Followed> }> {
+  const id = await daemon.open();
+  const { body } = await daemon.call("POST", `/v1/sessions/${id}/execs`, {
+    cmd: `i=0; until [ $i = ${LINES} ] || [ -e /tmp/enough ]; do echo $i ${LINE}; i=$((i+1)); sleep 0.02; done; echo end`,
+  });
+  const path = `/v1/sessions/${id}/execs/${String(body["exec_id"])}`;
+  const followed = (async (): Promise<Followed> => {
+    let text = "";
+    let skippedBytes = 0;
+    for await (const { event, data } of readEvents(await daemon.fetch(`${path}/stream`))) {
+      if (event === "chunk") text += String(data.chunk);
+      if (event === "skipped") skippedBytes += Number(data.skipped_bytes);
+      if (event === "done") return { lines: text.split("\n"), skippedBytes, done: data };
+    }
+    throw new Error("the stream ended without a last event");
+  })();
+  followed.catch(() => undefined);
+  return { path, followed };
+}
+
+async function enough(path: string): Promise<void> {
+  const session = path.slice(0, path.indexOf("/execs"));
+  await daemon.call("POST", `${session}/fs/write`, { path: "/tmp/enough", text: "" });
+}
+
+async function printed(path: string): Promise<number> {
+  return Number((await daemon.call("GET", path)).body["output_bytes"]);
+}
+
+/** Resolves when the journal takes nothing any more, which proves that the disk is full for it. */
+async function untilNothingIsKept(path: string): Promise<void> {
+  let before = -1;
+  for (let now = await printed(path); now !== before; now = await printed(path)) {
+    before = now;
+    await sleep(500);
+  }
+}
+
+it("a short time of it costs nothing: the output waits in the sandbox", async () => {
+  const { path, followed } = await startPrinting();
+  await sleep(500);
+  await disk.fill();
+  await untilNothingIsKept(path);
+  await sleep(1_000);
+  await disk.makeRoom();
+  await sleep(500);
+  await enough(path);
+  const { lines, skippedBytes, done } = await followed;
+  expect(lines.slice(0, -2)).toEqual(lines.slice(0, -2).map((_, i) => `${i} ${LINE}`));
+  expect(lines.slice(-2)).toEqual(["end", ""]);
+  expect({ skippedBytes, dropped: done.dropped_bytes }).toEqual({ skippedBytes: 0, dropped: 0 });
+});
+
+it("a long time of it is a gap that every reader is told, and what follows is kept", async () => {
+  const { path, followed } = await startPrinting();
+  await sleep(500);
+  await disk.fill();
+  await untilNothingIsKept(path);
+  // Longer than the command is made to wait.
+  await sleep(12_000);
+  await disk.makeRoom();
+  await sleep(2_000);
+  await enough(path);
+  const { lines, skippedBytes, done } = await followed;
+  expect(lines.slice(-2)).toEqual(["end", ""]);
+  expect(skippedBytes).toBeGreaterThan(0);
+  expect(done.dropped_bytes).toBe(skippedBytes);
+  const { body } = await daemon.call<{ skipped_bytes: number; next_cursor: number }>(
+    "GET",
+    `${path}/output?cursor=0&max_bytes=8000000`,
+  );
+  const rest = await daemon.call<{ skipped_bytes: number; next_cursor: number; done: boolean }>(
+    "GET",
+    `${path}/output?cursor=${body.next_cursor}&max_bytes=8000000`,
+  );
+  expect(body.skipped_bytes + rest.body.skipped_bytes).toBe(skippedBytes);
+  expect(rest.body).toMatchObject({ next_cursor: done.output_bytes, done: true });
+});
+
+it("a time of it that lasts until the end is a gap at the end", async () => {
+  const { path, followed } = await startPrinting();
+  await sleep(500);
+  await disk.fill();
+  await untilNothingIsKept(path);
+  await sleep(11_000);
+  await enough(path);
+  const { skippedBytes, done } = await followed;
+  expect(skippedBytes).toBeGreaterThan(0);
+  expect(done.dropped_bytes).toBe(skippedBytes);
+  await disk.makeRoom();
+  await daemon.kill();
+  await daemon.run();
+  const { body } = await daemon.call<{ next_cursor: number }>("GET", `${path}/output?cursor=0`);
+  const rest = await daemon.call("GET", `${path}/output?cursor=${body.next_cursor}`);
+  expect(rest.body).toMatchObject({ skipped_bytes: skippedBytes, done: true });
+});

@@ -1,0 +1,118 @@
+/** Requests made from the OpenAPI document, sent to a real daemon with real sandboxes. */
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { apiRequests } from "../support/api-requests.ts";
+import type { ApiDocument, ApiOperation, KnownValues } from "../support/api-requests.ts";
+import { rounds } from "../support/rounds.ts";
+import { TestDaemon } from "../support/test-daemon.ts";
+
+/** Requests to each operation. */
+const RUNS = rounds({ slice: 12, torture: 400 });
+/** Streams and waits last as long as somebody listens. */
+const PATIENCE_MS = 2_000;
+
+let daemon: TestDaemon;
+let document: ApiDocument;
+let session: string;
+let exec: string;
+beforeAll(async () => {
+  daemon = await TestDaemon.start({
+    settings: { QUOTAS_MAX_SESSIONS: "12", DEFAULTS_MAX_EXEC_TIMEOUT_MS: "1000" },
+  });
+  document = (await daemon.call<ApiDocument>("GET", "/openapi.json")).body;
+  await renew();
+});
+afterAll(async () => await daemon[Symbol.asyncDispose]());
+
+/** A session and a command that there are: what was sent before may have ended the earlier ones. */
+async function renew(): Promise<void> {
+  const { body: open } = await daemon.call<{ id: string }[]>("GET", "/v1/sessions?limit=1000");
+  for (const { id } of open) await daemon.call("DELETE", `/v1/sessions/${id}`);
+  session = await daemon.open({ workspace_id: "fuzzed" });
+  const { body } = await daemon.call<{ exec_id: string }>("POST", `/v1/sessions/${session}/execs`, {
+    cmd: ["cat"],
+    stdin_open: true,
+  });
+  exec = body.exec_id;
+}
+
+const known: KnownValues = {
+  inPath: (path, name) => {
+    if (name === "eid") return [exec];
+    if (name !== "id") return ["main", "build"];
+    return path.includes("/workspaces/") ? ["fuzzed", "sandkasten-ws-fuzzed", "none"] : [session];
+  },
+  byField: {
+    path: ["x", "/workspace/x", "/workspace", "d/e", "/tmp", "/etc/passwd", "link"],
+    from: ["x", "d"],
+    to: ["y", "d/e/f"],
+    cmd: ["true", "echo hi", "exit 3", ["true"], ["no-such-program"], "ln -sf link link"],
+    image: ["host", "nothing-like-it"],
+    content_base64: ["", "eA==", "!"],
+    signal: ["TERM", 0, 9, "KILL", "NOPE"],
+    limit: ["1", 1],
+    ttl_seconds: [0, 1, 600],
+    workspace_id: ["fuzzed", "ab"],
+    reference: ["host", "registry.invalid/a:b", "a/../b"],
+  },
+};
+
+/** What must not be asked of a machine over and over. */
+const LEFT_OUT: ReadonlySet<string> = new Set(["get /v1/sessions/{id}/pty"]);
+
+/** An answer's status, or 0 for one that went on too long. */
+async function statusOf(
+  method: string,
+  { path, headers, body }: { path: string; headers: object; body?: string | Buffer },
+): Promise<{ readonly status: number; readonly text: string }> {
+  const signal = AbortSignal.timeout(PATIENCE_MS);
+  try {
+    const answer = await daemon.fetch(path, {
+      method,
+      headers: { ...headers },
+      ...(body !== undefined && { body }),
+      signal,
+    });
+    // A download that fails on its way can only be cut off.
+    return { status: answer.status, text: await answer.text().catch(() => "(cut off)") };
+  } catch (error) {
+    if (signal.aborted) return { status: 0, text: "" };
+    throw error;
+  }
+}
+
+async function fuzz(path: string, method: string, operation: ApiOperation): Promise<void> {
+  await renew();
+  const allowed = new Set(Object.keys(operation.responses).map(Number));
+  await fc.assert(
+    fc.asyncProperty(apiRequests(document, path, operation, known), async (request) => {
+      const { status, text } = await statusOf(method.toUpperCase(), request);
+      const isDocumented = status === 0 || allowed.has(status) || text.includes("ROUTE_NOT_FOUND");
+      if (status === 500 || !isDocumented) throw new Error(`answered ${status}: ${text}`);
+    }),
+    { numRuns: RUNS, seed: inject("seed"), endOnFailure: true },
+  );
+  expect((await daemon.call("GET", "/healthz")).status).toBe(200);
+}
+
+test(
+  "no request makes the daemon fail, and every answer is a documented one",
+  { timeout: 1_800_000 },
+  async () => {
+    const failures: string[] = [];
+    for (const [path, operations] of Object.entries(document.paths))
+      for (const [method, operation] of Object.entries(operations)) {
+        const name = `${method} ${path}`;
+        if (LEFT_OUT.has(name)) continue;
+        try {
+          await fuzz(path, method, operation);
+        } catch (error) {
+          failures.push(
+            `${name}: ${String(error).slice(0, 2000)} ${String((error as Error).cause).slice(0, 500)}`,
+          );
+        }
+      }
+    expect(failures).toEqual([]);
+    expect(daemon.log).not.toContain('"level":50');
+  },
+);

@@ -1,0 +1,66 @@
+/** A daemon or a sandbox that stands still for a while judges nobody by the time it could not see. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
+import { runnerOf, TestDaemon } from "../support/test-daemon.ts";
+
+let daemon: TestDaemon;
+beforeEach(async () => {
+  daemon = await TestDaemon.start();
+});
+afterEach(async () => {
+  await daemon[Symbol.asyncDispose]();
+});
+
+describe("a daemon that was stopped", () => {
+  it("delivers the result of a command that finished meanwhile", async () => {
+    const id = await daemon.open();
+    const { body } = await daemon.call("POST", `/v1/sessions/${id}/execs`, {
+      cmd: "echo begun; sleep 1; echo done",
+      timeout_ms: 2_500,
+    });
+    const exec = `/v1/sessions/${id}/execs/${String(body["exec_id"])}`;
+    const begun = await daemon.call("GET", `${exec}/output?wait_ms=10000`);
+    expect(begun.body).toMatchObject({ next_cursor: 6, done: false });
+    const answer = daemon.call("POST", `${exec}/wait`, {});
+    process.kill(daemon.pid, "SIGSTOP");
+    // Beyond the command's timeout, and beyond the time that its end may be late.
+    await sleep(14_000);
+    process.kill(daemon.pid, "SIGCONT");
+    expect(await answer).toMatchObject({
+      status: 200,
+      body: { end_reason: "exited", exit_code: 0, output: "begun\ndone\n" },
+    });
+  });
+});
+
+describe("a sandbox that was frozen", () => {
+  it.runIf(inject("isTorture"))(
+    "goes on with its commands, for the same daemon and for the next",
+    async () => {
+      const id = await daemon.open();
+      const start = async (seconds: number): Promise<string> => {
+        const cmd = ["sh", "-c", `echo begun; sleep ${seconds}; echo done`];
+        const { body } = await daemon.call("POST", `/v1/sessions/${id}/execs`, { cmd });
+        const exec = `/v1/sessions/${id}/execs/${String(body["exec_id"])}`;
+        await daemon.call("GET", `${exec}/output?wait_ms=10000`);
+        return exec;
+      };
+      const result = { end_reason: "exited", exit_code: 0, output: "begun\ndone\n" };
+      const first = await start(5);
+      const runner = await runnerOf(daemon);
+      process.kill(runner, "SIGSTOP");
+      // The keepalive, its answer and the first attempts to come back all fail.
+      await sleep(50_000);
+      process.kill(runner, "SIGCONT");
+      expect((await daemon.call("POST", `${first}/wait`, {})).body).toMatchObject(result);
+      const second = await start(2);
+      process.kill(runner, "SIGSTOP");
+      await daemon.kill();
+      await daemon.run();
+      const waiting = daemon.call("POST", `${second}/wait`, {});
+      await sleep(20_000);
+      process.kill(runner, "SIGCONT");
+      expect((await waiting).body).toMatchObject(result);
+    },
+  );
+});
