@@ -92,7 +92,7 @@ test("a sandbox whose daemon was killed is adopted with its shell, its files and
   });
   expect(String(await readAll(channel, "notes/kept.txt"))).toBe("kept");
   await machine.destroy(id);
-  await before.expectUnchanged({ rssToleranceBytes: 256 * MIB });
+  await before.expectUnchanged();
 });
 
 test(`${CYCLES} sandboxes that come and go, 5 at a time, leave nothing`, async () => {
@@ -107,7 +107,7 @@ test(`${CYCLES} sandboxes that come and go, 5 at a time, leave nothing`, async (
   };
   await Promise.all(Array.from({ length: 5 }, lane));
   expect(await machine.backend.list()).toEqual([]);
-  await before.expectUnchanged({ rssToleranceBytes: 256 * MIB });
+  await before.expectUnchanged();
 });
 
 test("a sandbox whose first process is killed says so everywhere and can be destroyed", async () => {

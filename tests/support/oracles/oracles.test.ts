@@ -54,6 +54,14 @@ test("L sees a living sandbox in every kind of trace", async () => {
   await before.expectUnchanged();
 });
 
+test("L sees memory that is held, and not what is only garbage", async () => {
+  const before = await HostSnapshot.take(machine);
+  const held = [Buffer.alloc(40 * 2 ** 20, 1)];
+  await expect(before.expectUnchanged(SOON)).rejects.toThrow(/memory of this process: \+ \d+ MiB/);
+  held.length = 0;
+  await before.expectUnchanged();
+});
+
 test("L sees a cgroup, a file, an id slot, a descriptor and a process that were left", async () => {
   const { dataDir, cgroupParent } = await scopeOf(machine);
   const roots = await cgroupRoots();

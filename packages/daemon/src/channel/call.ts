@@ -113,7 +113,10 @@ export async function callWithBody<T>(
       if (!(await stream.send(bytes))) break;
     }
   } catch (error) {
-    connection.cancel(stream);
+    stream.deadlineMs = holder.deadlines.answerMs;
+    stream.withdraw();
+    // The caller can look at once: by then the runner has undone what it began.
+    await sink.answer.promise.catch(() => undefined);
     throw error;
   }
   stream.sendEnd();

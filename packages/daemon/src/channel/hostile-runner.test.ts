@@ -490,7 +490,41 @@ describe("a runner that plays for time", () => {
     }
     await expectNextConnectionWorks(runner, channel);
   });
+
+  it("never confirms that a write was given up, and the writer hears of its failure", async () => {
+    await using runner = await hostileOnce(async (peer) => {
+      peer.hello();
+      await peer.request("write");
+    });
+    const channel = channelTo(runner);
+    await expect(channel.writeFile("file", brokenSource())).rejects.toThrow("the source broke");
+    expect(await channel.ping()).toMatchObject({ shell: "sh" });
+  });
 });
+
+describe("a write whose source fails", () => {
+  it("fails only when the runner has undone it", async () => {
+    const order: string[] = [];
+    await using runner = await ScriptedRunner.listen(async (peer) => {
+      peer.hello();
+      const { stream } = await peer.request("write");
+      let frame = await peer.nextFrame();
+      while (frame !== undefined && frame.type !== FrameType.cancel) frame = await peer.nextFrame();
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      order.push("undone");
+      peer.refuse(stream, "cancelled");
+      await peer.closed();
+    });
+    const write = channelTo(runner, { keepaliveMs: 60_000 }).writeFile("file", brokenSource());
+    await expect(write.finally(() => order.push("told"))).rejects.toThrow("the source broke");
+    expect(order).toEqual(["undone", "told"]);
+  });
+});
+
+async function* brokenSource(): AsyncGenerator<Uint8Array> {
+  yield Promise.resolve(Buffer.from("half"));
+  throw new Error("the source broke");
+}
 
 describe("a runner that floods", () => {
   it("with a line of 100 MB is cut off at its credit, and memory stays flat", async () => {

@@ -114,6 +114,15 @@ export class WireStream {
     if (outcome !== undefined) sink?.finish(outcome);
   }
 
+  /** Tells the runner to give the request up. Unlike after `cancel`, the sink hears how it ended. */
+  withdraw(): void {
+    if (!this.#open || this.cancelled) return;
+    this.#stopSending();
+    this.#outgoingEnd = "sent";
+    this.lastProgressAtMs = performance.now();
+    this.#host.write(encodeFrame(FrameType.cancel, this.id));
+  }
+
   /** Gives back credit for received bytes that have been used. For output this is also the acknowledgement. */
   consumed(bytes: number): void {
     if (bytes === 0 || this.cancelled || (!this.#open && !this.lingers)) return;
