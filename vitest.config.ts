@@ -91,6 +91,8 @@ function project(name: string, runtime: RuntimeOfRun, test: ProjectTest) {
       name,
       // A worker keeps what it has loaded for the next file: loading it anew takes longer than most tests.
       isolate: false,
+      // The oracle of leaks collects garbage before it measures.
+      execArgv: ["--expose-gc"],
       provide: { runtime, seed, isTorture },
       testTimeout: (isTorture ? 60 : 2) * minutes,
       hookTimeout: 2 * minutes,

@@ -1,8 +1,6 @@
 /** Oracle L: after a case, the host is as it was before. */
 import { readdir, readlink } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import type { SandboxMachine } from "../sandbox-machine.ts";
 import { scopeOf, tracesOf } from "./machine-traces.ts";
 import type { Scope, Traces } from "./machine-traces.ts";
@@ -60,17 +58,10 @@ export class HostSnapshot {
  * all files that share the process counts, and is not given back when it is collected.
  */
 function heldBytes(): number {
-  collectGarbage();
+  if (globalThis.gc === undefined) throw new Error("run the tests with node --expose-gc");
+  globalThis.gc();
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
-}
-
-/** Node hands the collector only to contexts that are made after the flag was set. */
-function collectGarbage(): void {
-  setFlagsFromString("--expose-gc");
-  const collect: unknown = runInNewContext("gc");
-  if (typeof collect !== "function") throw new Error("this Node has no garbage collector to call");
-  collect();
 }
 
 async function allTraces(machine: SandboxMachine, scope: Scope): Promise<Traces> {

@@ -305,23 +305,22 @@ export class Engine {
   ): Promise<EngineStream | NoExec> {
     const docker = await this.#client.patient();
     let doing = "creating an exec";
+    const attempt = new AbortController();
     const given = Promise.withResolvers<never>();
     const giveUp = (): void => given.reject(engineUnreachable(doing, signal.reason));
     signal.addEventListener("abort", giveUp, { once: true });
     try {
       signal.throwIfAborted();
       const streams = { AttachStdin: true, AttachStdout: true, AttachStderr: true, Tty: false };
-      const created = docker.getContainer(name).exec({ ...options, ...streams });
+      const abortSignal = attempt.signal;
+      const created = docker.getContainer(name).exec({ ...options, ...streams, abortSignal });
       const exec = await Promise.race([created, given.promise]);
       doing = "attaching to an exec";
-      const started = exec.start({ hijack: true, stdin: true });
-      // It may come although nobody waits any more.
-      started.then(
-        (late) => signal.aborted && late.destroy(),
-        () => undefined,
-      );
+      const started = exec.start({ hijack: true, stdin: true, abortSignal });
       return new EngineStream(await Promise.race([started, given.promise]));
     } catch (error) {
+      // The library leaves the connection open when the engine refuses a start.
+      attempt.abort();
       const reason = noExecReason(engineRefusal(error));
       if (reason !== undefined) return reason;
       throw engineFailure(error, doing);

@@ -30,9 +30,9 @@ export class SandboxUsage {
     if (usage === undefined)
       throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
     if (channel !== undefined) {
-      const inVolumes = await measureDisk(channel, notes, probeId);
+      const inVolumes = await this.#ask(channel, notes, probeId);
       const inRoot = notes.profile === "root" ? await this.#engine.writtenBytes(id) : 0;
-      this.#diskBytes.set(id, inVolumes + inRoot);
+      if (inVolumes !== undefined) this.#diskBytes.set(id, inVolumes + inRoot);
     }
     return {
       ...usage,
@@ -40,6 +40,16 @@ export class SandboxUsage {
       diskLimitBytes: notes.limits.diskBytes,
       oomKills: await this.#countMemoryKills(living),
     };
+  }
+
+  /** Undefined when the sandbox cannot count, because code in it has taken all processes or memory. */
+  async #ask(channel: Channel, notes: SandboxNotes, probeId: string): Promise<number | undefined> {
+    try {
+      return await measureDisk(channel, notes, probeId);
+    } catch (error) {
+      if (error instanceof SandboxError) return undefined;
+      throw error;
+    }
   }
 
   forget(id: string): void {
