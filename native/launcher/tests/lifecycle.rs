@@ -94,9 +94,9 @@ fn death_after_any_step_is_listed_and_swept_up() {
                 "after {step}"
             );
             if step != "start" && step != "record" {
-                assert!(
-                    world.loops().is_empty(),
-                    "the disk is still in use after a death after {step}"
+                wait_until(
+                    &format!("the disk is free after a death after {step}"),
+                    || world.loops().is_empty(),
                 );
             }
             world.destroy("sbx_dies").unwrap();
