@@ -59,17 +59,21 @@ export class HostSnapshot {
  * What is still reachable, on the heap and in buffers. The resident size says little: the garbage of
  * all files that share the process counts, and is not given back when it is collected.
  */
-function heldBytes(): number {
+export function heldBytes(): number {
   collectGarbage();
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
 }
 
-/** Node hands the collector only to contexts that are made after the flag was set. */
+/**
+ * Node hands the collector only to contexts that are made after the flag was set. Buffers are freed
+ * by another thread after a collection, and count until then; the next collection waits for it.
+ */
 function collectGarbage(): void {
   setFlagsFromString("--expose-gc");
   const collect: unknown = runInNewContext("gc");
   if (typeof collect !== "function") throw new Error("this Node has no garbage collector to call");
+  collect();
   collect();
 }
 
