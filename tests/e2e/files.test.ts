@@ -88,4 +88,13 @@ describe("files of a real sandbox", () => {
       ...["a", "b", "c", "d", "e", "f"].map((letter) => `${letter}300000`),
     ]);
   });
+
+  it("of more directories than can be watched are refused for that, and not for a full disk", async () => {
+    await session.exec("mkdir -p many/{1..70}/{1..70}");
+    await expect(session.files.watch("many", { recursive: true }).next()).rejects.toMatchObject({
+      status: 429,
+      code: "QUOTA_EXCEEDED",
+      message: expect.stringContaining("watch a part of it") as string,
+    });
+  });
 });

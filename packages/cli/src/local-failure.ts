@@ -12,11 +12,20 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOSPC: "has no room: the disk is full",
 };
 
-export function localFailure(path: string, cause: NodeJS.ErrnoException): CliFailure {
+const HINT = "Check the path on this machine.";
+/** Where the path may also be one in a session. */
+const HINT_OF_COPIES =
+  "Check the path on this machine; one in a session is written as SESSION:path.";
+
+export function localFailure(
+  path: string,
+  cause: NodeJS.ErrnoException,
+  hint = HINT_OF_COPIES,
+): CliFailure {
   const { code = cause.message, syscall } = cause;
   const reason = code === "ENOENT" && syscall === "mkdir" ? "cannot be created" : REASONS[code];
   return new CliFailure(`${path} ${reason ?? `cannot be used (${code})`}.`, {
-    hint: "Check the path on this machine; one in a session is written as SESSION:path.",
+    hint,
     code: "LOCAL_FILE",
     cause,
   });
@@ -37,8 +46,8 @@ export function localFailureIn(error: unknown): CliFailure | undefined {
 /** Rejects unless there is a file, or a pipe or device, to be read. */
 export async function requireReadable(given: string, path: string): Promise<void> {
   const found = await stat(path).catch((cause: NodeJS.ErrnoException) => {
-    throw localFailure(given, cause);
+    throw localFailure(given, cause, HINT);
   });
   if (found.isDirectory())
-    throw localFailure(given, Object.assign(new Error(given), { code: "EISDIR" }));
+    throw localFailure(given, Object.assign(new Error(given), { code: "EISDIR" }), HINT);
 }

@@ -59,19 +59,19 @@ describe("a failure", () => {
       args: "image import x:1 no.tar",
       env: NOWHERE,
       says: /^no\.tar does not exist\./,
-      hint: /path on this machine/,
+      hint: /^Check the path on this machine\.$/,
     },
     {
       args: "image import x:1 directory",
       env: NOWHERE,
       says: /^directory is a directory, not a file/,
-      hint: /path on this machine/,
+      hint: /^Check the path on this machine\.$/,
     },
     {
       args: "image import x:1 file/below",
       env: NOWHERE,
       says: /^file\/below is not a directory, or lies below a file/,
-      hint: /path on this machine/,
+      hint: /^Check the path on this machine\.$/,
     },
     {
       args: "image import x:1 file",

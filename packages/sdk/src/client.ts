@@ -66,7 +66,7 @@ export class SandboxClient {
     return new Session(this.#transport, toSessionInfo(body));
   }
 
-  /** One page of sessions, newest first. `sessions` goes over all of them. */
+  /** One page of sessions: those that have not ended first, the newest first among both. `sessions` goes over all of them. */
   async listSessions(options: ListSessionsOptions = {}): Promise<SessionPage> {
     const { status, key, metadata = {}, limit, cursor, signal } = options;
     const pairs = Object.entries(metadata).map(([name, value]) => `${name}=${value}`);
@@ -85,7 +85,7 @@ export class SandboxClient {
     );
   }
 
-  /** All sessions that fit, newest first, page by page as they are asked for. */
+  /** All sessions that fit, in the same order, page by page as they are asked for. */
   async *sessions(
     filter: SessionFilter & CallOptions = {},
   ): AsyncGenerator<SessionInfo, void, undefined> {

@@ -134,7 +134,7 @@ interface PageFields {
   readonly nextCursor?: string | undefined;
 }
 
-/** A page of sessions, newest first. */
+/** A page of sessions: those that have not ended first, the newest first among both. */
 export type SessionPage = readonly SessionInfo[] & WithSnakeNames<PageFields>;
 
 interface StatsFields {

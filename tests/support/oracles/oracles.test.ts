@@ -9,7 +9,7 @@ import { SandboxMachine } from "../sandbox-machine.ts";
 import { aroundCase, warmUp } from "./around-case.ts";
 import { whileNeighbourAnswers } from "./host-healthy.ts";
 import { cgroupRoots, IDS_DIR, scopeOf } from "./machine-traces.ts";
-import { HostSnapshot } from "./no-leak.ts";
+import { heldBytes, HostSnapshot } from "./no-leak.ts";
 import { AcknowledgedLog } from "./nothing-lost.ts";
 import { Sentinel } from "./sentinel.ts";
 
@@ -60,6 +60,14 @@ test("L sees memory that is held, and not what is only garbage", async () => {
   await expect(before.expectUnchanged(SOON)).rejects.toThrow(/memory of this process: \+ \d+ MiB/);
   held.length = 0;
   await before.expectUnchanged();
+});
+
+test("L counts no garbage, however much there is and however soon it looks", () => {
+  const before = heldBytes();
+  for (let round = 0; round < 10; round++) {
+    for (let waste = 0; waste < 400; waste++) Buffer.alloc(2 ** 19, 1);
+    expect(heldBytes() - before).toBeLessThan(8 * 2 ** 20);
+  }
 });
 
 test("L sees a cgroup, a file, an id slot, a descriptor and a process that were left", async () => {

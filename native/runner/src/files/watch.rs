@@ -31,7 +31,17 @@ struct Watch {
 }
 
 pub fn watch(path: &Path, recursive: bool, mailbox: &Mailbox) -> Result<Value, Failure> {
-    let failed = |error: io::Error| Failure::io("watch", &shown(path), &error);
+    let failed = |error: io::Error| match error.raw_os_error() {
+        // Of inotify these say that it has no more watches to give, and no word about a disk.
+        Some(libc::ENOSPC | libc::EMFILE) => Failure::new(
+            "too_many",
+            format!(
+                "watch {}: there is more than can be watched at once; watch a part of it",
+                shown(path)
+            ),
+        ),
+        _ => Failure::io("watch", &shown(path), &error),
+    };
     // SAFETY: plain system call.
     let fd = sys::check(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })
         .map_err(failed)?;

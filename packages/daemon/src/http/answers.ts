@@ -26,14 +26,17 @@ export const FILE_ERRORS: readonly ErrorCode[] = [
   "FILE_NOT_FOUND",
   "NOT_A_FILE",
   "NOT_A_DIRECTORY",
+  // Of the sandbox's own limits: processes, memory, open files, watched directories. Writing to a
+  // workspace that is not there makes it, and a key may have so many only.
+  "QUOTA_EXCEEDED",
+  // File systems differ in what they can do, and a directory moves only within one.
+  "UNSUPPORTED",
   "SANDBOX_IO_ERROR",
 ];
 export const WRITE_ERRORS: readonly ErrorCode[] = [
   ...FILE_ERRORS,
   "FILE_EXISTS",
   "PAYLOAD_TOO_LARGE",
-  // Writing to a workspace that is not there makes it, and a key may have so many only.
-  "QUOTA_EXCEEDED",
   "STORAGE_FULL",
 ];
 export const EXEC_ERRORS: readonly ErrorCode[] = [

@@ -1,6 +1,7 @@
-import { ERROR_CATALOGUE } from "@sandkasten/protocol";
+import { ERROR_CATALOGUE, RUNNER_ERROR_CODES } from "@sandkasten/protocol";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { hash } from "node:crypto";
+import { fromRunnerError } from "../channel/translate-errors.ts";
 import { docsPage } from "./docs-page.ts";
 import type { OpenApiDocument, Operation } from "./openapi.ts";
 import { HttpFixture } from "./testing/http-fixture.ts";
@@ -57,6 +58,25 @@ describe("the OpenAPI document", () => {
         if (description === "" || description === "Default Response")
           problems.push(`${name} has an answer without words`);
     }
+    expect(problems).toEqual([]);
+  });
+
+  it("says of every route to files whatever a sandbox can answer about a file", () => {
+    // A cancelled call has nobody to answer, and the rest is about other things than files.
+    const others: ReadonlySet<string> = new Set(["cancelled", "changed", "no_shell"]);
+    const ofReading = new Set(
+      RUNNER_ERROR_CODES.filter((code) => !others.has(code) && code !== "no_space").map((code) =>
+        String(fromRunnerError("stat", { code, message: "m" }).status),
+      ),
+    );
+    const problems = operations()
+      .filter(([name]) => /\/fs(\/|$)/.test(name))
+      .flatMap(([name, { responses = {} }]) =>
+        [...ofReading, ...(/^(post|put)/.test(name) ? ["507"] : [])]
+          .filter((status) => !(status in responses))
+          .map((status) => `${name} does not say that it answers ${status}`),
+      );
+    expect(ofReading.size).toBeGreaterThan(7);
     expect(problems).toEqual([]);
   });
 

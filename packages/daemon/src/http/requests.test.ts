@@ -173,6 +173,21 @@ describe("what newer and typed clients send", () => {
     expect((await http.call("/v1/sessions?status=&cursor=")).status).toBe(200);
   });
 
+  it("may have 0 for no mode: a file that cannot be opened is of no use", async () => {
+    const fs = `/v1/sessions/${await http.createSession()}/fs`;
+    await http.call(`${fs}/write`, { body: { path: "zero", text: "x", mode: 0 } });
+    await http.call(`${fs}/write`, { body: { path: "absent", text: "x" } });
+    await http.call(`${fs}/write`, { body: { path: "given", text: "x", mode: 0o640 } });
+    await http.call(`${fs}/mkdir`, { body: { path: "zeros", mode: 0 } });
+    await http.call(`${fs}/mkdir`, { body: { path: "absents" } });
+    const mode = async (path: string): Promise<unknown> =>
+      (await http.call(`${fs}/stat?path=${path}`)).json.mode;
+    expect(await mode("zero")).toBe(await mode("absent"));
+    expect(await mode("zeros")).toBe(await mode("absents"));
+    expect([await mode("zero"), await mode("zeros")]).not.toContain(0);
+    expect(await mode("given")).toBe(0o640);
+  });
+
   it.each([
     [{ limits: { memory_mb: 1 } }, "`limits.memory_mb` must be at least 16"],
     [{ ttl_seconds: "" }, "`ttl_seconds` must be a number"],

@@ -47,6 +47,21 @@ describe("a start after a crash", () => {
     expect(fixture.core.counts().sessions.running).toBe(0);
   });
 
+  it("ends the commands of a sandbox that is gone, and tells those that never began from the others", async () => {
+    fixture = await CoreFixture.start();
+    const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
+    const command = { kind: "shell", text: "sleep 100" } as const;
+    const running = await fixture.core.execs.start(ALICE, id, { command });
+    const waiting = await fixture.core.execs.start(ALICE, id, { command });
+    expect([running.status, waiting.status]).toEqual(["running", "queued"]);
+    await fixture.stop("keep");
+    fixture.machine.sandboxes.clear();
+    await fixture.crash();
+    const endOf = async (exec: string) => await fixture.core.execs.get(ALICE, id, exec);
+    expect(await endOf(running.id)).toMatchObject({ status: "done", endReason: "sandbox_gone" });
+    expect(await endOf(waiting.id)).toMatchObject({ status: "done", endReason: "not_started" });
+  });
+
   it("finishes what was being destroyed", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});

@@ -12,6 +12,10 @@ import {
 } from "./common.ts";
 
 const permissionBits = z.number().int().min(0).max(0o7777);
+/** Clients whose numbers cannot be absent send 0, and a file that cannot be opened is of no use. */
+const modeToSet = permissionBits
+  .meta({ description: "0 or absent for the default" })
+  .transform((mode) => (mode === 0 ? undefined : mode));
 /** As in `chmod`: octal digits. */
 const modeInQuery = z
   .string()
@@ -40,7 +44,7 @@ export const writeFileSchema = z
     content_base64: z.base64().optional(),
     contents: unicodeText.optional().meta({ description: "The same as `text`" }),
     contents_b64: z.base64().optional().meta({ description: "The same as `content_base64`" }),
-    mode: permissionBits.optional(),
+    mode: modeToSet.optional(),
     overwrite: z
       .boolean()
       .optional()
@@ -141,7 +145,7 @@ export const fileListSchema = z.object({
 export const makeDirectorySchema = z
   .object({
     ...place,
-    mode: permissionBits.optional(),
+    mode: modeToSet.optional(),
     parents: z.boolean().optional().meta({ description: "true when absent" }),
   })
   .meta(either("path", "raw_path"));
