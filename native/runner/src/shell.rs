@@ -165,6 +165,7 @@ impl Server {
             gid: self.options.gid,
             stdio: [theirs.as_raw_fd(), null.as_raw_fd(), stderr],
             open_files: self.options.open_files,
+            oom_score: &self.options.oom_score,
             privileged: self.options.allow_user,
             terminal: false,
             entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),

@@ -90,6 +90,7 @@ impl Server {
             gid: run_gid,
             stdio: [0, 1, 2].map(|i: usize| plumbing.theirs[i].as_raw_fd()),
             open_files: self.options.open_files,
+            oom_score: &self.options.oom_score,
             privileged: self.options.allow_user,
             terminal: exec.request.pty.is_some(),
             entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),
