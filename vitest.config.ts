@@ -65,7 +65,7 @@ const otherRuntimes: readonly {
     measuring: 1,
     // A relay into gVisor counts as one of the code's processes, so a fork bomb at its limit
     // keeps new connections out (resources). The daemon suites have not been fitted to it.
-    exclude: "tests/{torture/daemon-*,hostile/resources}.test.ts",
+    exclude: "",
   },
 ];
 

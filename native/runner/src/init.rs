@@ -131,7 +131,7 @@ fn guest_cgroup(arguments: &Arguments) -> io::Result<Option<GuestCgroup>> {
     let Some(mount) = &arguments.guest_cgroups else {
         return Ok(None);
     };
-    let guest = GuestCgroup::open(mount)?;
+    let mut guest = GuestCgroup::make(mount)?;
     if let Some(most) = arguments.guest_pids {
         guest.limit_pids(most)?;
     }

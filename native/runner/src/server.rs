@@ -353,6 +353,14 @@ impl Server {
         }
     }
 
+    /// Fails when code has as many processes as it may.
+    pub fn check_room(&self) -> io::Result<()> {
+        match &self.options.guest {
+            Some(guest) => guest.check_room(),
+            None => Ok(()),
+        }
+    }
+
     /// As `oom_kills`, for a command that is about to begin.
     pub fn oom_kills_before(&self) -> u64 {
         if let Some(guest) = &self.options.guest {

@@ -63,6 +63,7 @@ impl Server {
     }
 
     fn try_start(&mut self, serial: Serial) -> io::Result<()> {
+        self.check_room()?;
         let (uid, gid) = (self.options.uid, self.options.gid);
         let tracking = self.tracker.name();
         let Some(exec) = self.execs.get_mut(serial) else {
@@ -81,7 +82,10 @@ impl Server {
         let wanted = exec.request.cwd.as_deref().unwrap_or_default();
         let cwd = Path::new(&self.options.workdir).join(wanted);
         let cwd = cwd.to_string_lossy().into_owned();
-        let entrance = exec.group.and_then(|group| self.tracker.entrance(group));
+        let entrance = match exec.group {
+            Some(group) => self.tracker.entrance(group)?,
+            None => None,
+        };
         let launched = process::launch(&Launch {
             argv: &exec.request.argv,
             env: &env,
