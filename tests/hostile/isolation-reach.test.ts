@@ -169,16 +169,21 @@ async function expectNoHostPaths({ sh }: Attacker, machine: SandboxMachine): Pro
   expect(stdout).not.toMatch(/[0-9a-f]{32}/u);
 }
 
-/** From outside: PID 1 holds its sockets, pipes and own cgroup, and no file of the host. */
+/** From outside: PID 1 holds its sockets, pipes, own cgroup and own score, and no file of the host. */
 async function expectHarmlessRunner(machine: SandboxMachine, id: string): Promise<void> {
-  const fds = `/proc/${await hostPid(machine, id)}/fd`;
+  const pid = await hostPid(machine, id);
+  const fds = `/proc/${pid}/fd`;
   const targets = await Promise.all((await readdir(fds)).map((fd) => readlink(join(fds, fd))));
   const known =
     /^(socket:|pipe:|anon_inode:|\/dev\/null$|\/memory\.oom_control$|\/memory\.events$|\/$|\/run\/sandkasten\/[\w-]+$|\/memfd:)/u;
   // gVisor's kernel opens the sandbox's own files, which are at /root in the mounts that it was given.
   const ownFiles = runtimeUnderTest() === "runsc" ? /^\/(root(\/|$)|null$)/u : /^$/u;
   const strange = targets.filter(
-    (target) => !known.test(target) && !ownFiles.test(target) && !target.includes(`/${id}`),
+    (target) =>
+      !known.test(target) &&
+      !ownFiles.test(target) &&
+      target !== `/${pid}/oom_score_adj` &&
+      !target.includes(`/${id}`),
   );
   expect(strange).toEqual([]);
 }

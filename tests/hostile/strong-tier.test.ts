@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { whyNoGvisor } from "../support/gvisor.ts";
 import { MIB, SandboxMachine } from "../support/sandbox-machine.ts";
 import type { Ran, TestSandbox } from "../support/sandbox-machine.ts";
+import { readAll } from "../torture/attacks/outcome.ts";
 
 const PIDS = 128;
 const MEMORY_BYTES = 256 * MIB;
@@ -52,6 +53,30 @@ describe("code that hits the limits of a sandbox under gVisor", () => {
     expect(bomb.stderr).toContain("Resource temporarily unavailable");
     await expectSurvived();
     expect((await sandbox.channel.ping()).pids).toBeLessThan(PIDS / 2);
+  });
+
+  test("processes that stay at the limit keep nobody out", async () => {
+    await sandbox.sh("echo text > file");
+    const hold = "while sleep 600 & do :; done 2>/dev/null; sleep 600";
+    const held = await sandbox.channel.exec(
+      { kind: "process", argv: ["bash", "-c", hold] },
+      { execId: "hold", timeoutMs: 60_000 },
+    );
+    await expect
+      .poll(async () => (await machine.backend.stats(sandbox.id)).pids, { timeout: 30_000 })
+      .toBe(PIDS);
+    // Each is a connection of its own.
+    for (let round = 0; round < 5; round += 1) {
+      const channel = await machine.backend.open(sandbox.id);
+      expect(await channel.ping()).toMatchObject({ pids: PIDS });
+      expect(String(await readAll(channel, "file"))).toBe("text\n");
+      channel.close();
+    }
+    // What the daemon is asked to start is code, too.
+    await expect(sandbox.run(["true"])).resolves.toMatchObject({ exitCode: 126 });
+    expect(await sandbox.channel.signal("hold", 9, { tree: true })).toBeGreaterThan(PIDS / 2);
+    await held.ended;
+    await expectSurvived();
   });
 
   test("threads count like processes", async () => {

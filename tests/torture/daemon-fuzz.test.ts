@@ -4,10 +4,11 @@ import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { apiRequests } from "../support/api-requests.ts";
 import type { ApiDocument, ApiOperation, KnownValues } from "../support/api-requests.ts";
 import { rounds } from "../support/rounds.ts";
+import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
-/** Requests to each operation. */
-const RUNS = rounds({ slice: 12, torture: 400 });
+/** Requests to each operation. On gVisor each takes several times as long. */
+const RUNS = rounds({ slice: 12, torture: runtimeUnderTest() === "runsc" ? 60 : 400 });
 /** Streams and waits last as long as somebody listens. */
 const PATIENCE_MS = 2_000;
 

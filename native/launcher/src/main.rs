@@ -22,6 +22,7 @@ mod list;
 mod loops;
 mod mount_points;
 mod mounts;
+mod oom;
 mod process;
 mod record;
 mod remove;

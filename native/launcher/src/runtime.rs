@@ -15,12 +15,13 @@ use crate::fault::{Context, Fault, Outcome};
 use crate::rlimits::Rlimit;
 use crate::spec::{Runtime, RuntimeKind};
 use crate::sys::{self, Forked};
-use crate::{sealed, warm_up};
+use crate::{oom, sealed, warm_up};
 
 const DEADLINE_MS: i32 = 20_000;
 const CONSOLE_BYTES: u64 = 64 << 10;
-/// The socket, the cgroup directory and the memory events are 3, 4 and 5 in the sandbox.
-pub const PASSED_FDS: usize = 3;
+/// The socket, the cgroup directory, the memory events and where the runner's score comes are 3 to 6
+/// in the sandbox.
+pub const PASSED_FDS: usize = 4;
 const FIRST_PASSED_FD: RawFd = 3;
 /// As shells say it.
 const EXEC_FAILED: i32 = 127;
@@ -28,7 +29,7 @@ const EXEC_FAILED: i32 = 127;
 /// Keeps the numbers of the passed descriptors free of others until the runtime is started.
 pub struct ReservedFds(#[allow(dead_code)] Vec<OwnedFd>);
 
-/// Occupies 3, 4 and 5, so that nothing opened later, here or by std, has these numbers.
+/// Occupies the numbers of what is passed, so that nothing opened later, here or by std, has these numbers.
 pub fn reserve_fds() -> Outcome<ReservedFds> {
     let mut held = Vec::new();
     loop {
@@ -200,7 +201,8 @@ fn hand_over(command: &mut Command, start: &Start<'_>, join: Vec<RawFd>) {
     let pass: Vec<RawFd> = start.pass.iter().map(AsRawFd::as_raw_fd).collect();
     let passing = passes_fds(start.runtime.kind);
     let rlimits = start.rlimits.clone();
-    // SAFETY: the closure only makes bare system calls on numbers prepared before it runs.
+    let oom_score = oom::score_of_sandboxes();
+    // SAFETY: the closure only makes bare system calls on what was prepared before it runs.
     unsafe {
         command.pre_exec(move || {
             for file in &join {
@@ -220,7 +222,7 @@ fn hand_over(command: &mut Command, start: &Start<'_>, join: Vec<RawFd>) {
             for limit in &rlimits {
                 sys::set_rlimit(limit.resource, limit.soft, limit.hard)?;
             }
-            Ok(())
+            oom::take_score(&oom_score)
         });
     }
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ use crate::record::{self, Record};
 use crate::runtime::{self, Start};
 use crate::{
     bundle, cgroup, cgroup_cover, device_nodes, devices, disk_mounts, ids, loops, mount_points,
-    mounts, process, rlimits, rootless, sys, user_namespace, workspace,
+    mounts, oom, process, rlimits, rootless, sys, user_namespace, workspace,
 };
 
 impl Creation {
@@ -291,6 +291,7 @@ impl Creation {
             .ok_or_else(|| Fault::new("there is no socket"))?;
         let runner_dir = self.cgroups.runner_dir.take();
         let memory_events = self.cgroups.memory_events.take().map(OwnedFd::from);
+        let (score, scores) = UnixStream::pair().context(|| "making a pair of sockets".into())?;
         let start = Start {
             runtime: &self.spec.runtime,
             id: &self.spec.id,
@@ -303,10 +304,12 @@ impl Creation {
                 listener.into(),
                 or_nothing(runner_dir)?,
                 or_nothing(memory_events)?,
+                scores.into(),
             ],
         };
         ids::make_private_directory(&self.spec.runtime.root)?;
         runtime::start(start)?;
+        oom::hand_score(&score, process::read_pid_file(&self.pid_path())?)?;
         match &self.cgroups.devices {
             Some(cgroup) => devices::restrict_after_start(cgroup, self.spec.runtime.kind),
             None => Ok(()),

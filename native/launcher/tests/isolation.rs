@@ -164,6 +164,26 @@ fn what_the_kernel_counts_is_charged_to_the_sandbox() {
 }
 
 #[test]
+fn sandboxes_go_before_the_daemon() {
+    let score = |process: &str| -> i32 {
+        let text = fs::read_to_string(format!("/proc/{process}/oom_score_adj")).unwrap();
+        text.trim().parse().unwrap()
+    };
+    let own = score("self");
+    if own >= 500 {
+        eprintln!("skipped: this process goes first already");
+        return;
+    }
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        let record = world.create(&world.spec("sbx_score", runtime, "")).unwrap();
+        assert_eq!(score(&record["pid"].to_string()), 500, "{runtime}");
+        assert_eq!(score("self"), own, "{runtime}");
+        world.destroy("sbx_score").unwrap();
+    }
+}
+
+#[test]
 fn limits_of_the_process_hold() {
     for runtime in ["crun", "runc"] {
         let world = world_or_skip!(runtime);

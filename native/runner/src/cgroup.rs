@@ -44,6 +44,11 @@ impl CgroupTree {
         self.open(group, "/cgroup.procs", libc::O_WRONLY)
     }
 
+    /// The same for the cgroup that the groups are in.
+    pub fn entrance_of_all(&self) -> io::Result<OwnedFd> {
+        sys::open_at(self.dir.as_raw_fd(), c"cgroup.procs", libc::O_WRONLY, 0)
+    }
+
     pub fn move_into(&self, group: u32, pid: i32) -> io::Result<()> {
         let procs = self.entrance(group)?;
         sys::write(procs.as_raw_fd(), pid.to_string().as_bytes()).map(drop)

@@ -1,4 +1,6 @@
-//! The cgroup of a sandbox whose kernel is its own (gVisor's), and the limits that are kept there.
+//! The cgroup of code in a sandbox whose kernel is its own (gVisor's), and the limits that are kept
+//! there. The runner, and what the host starts inside to reach it, are in another: code that keeps all
+//! of its processes running must not keep the daemon out.
 //!
 //! Outside, all of that kernel is one process. What its host limits hit is the whole sandbox, so
 //! code has to meet its limits in here first: that kernel refuses processes itself, and memory is
@@ -30,8 +32,15 @@ const KILLING_LOOKS: u32 = 100;
 const FREE_SHARE: u64 = 8;
 const GUARD_STACK_BYTES: usize = 64 << 10;
 
+const CODE: &str = "code";
+/// The line of a process of code in /proc/PID/cgroup begins with it.
+const CODE_PREFIX: &str = "0::/code";
+
 pub struct GuestCgroup {
     dir: OwnedFd,
+    /// Of all that is in the sandbox: what files in memory take up is nobody's alone.
+    memory: OwnedFd,
+    most_pids: u64,
     shared: Arc<Shared>,
 }
 
@@ -45,16 +54,15 @@ struct Shared {
 }
 
 impl GuestCgroup {
-    /// The runner's own cgroup in the hierarchy that is mounted at `mount`.
-    pub fn open(mount: &Path) -> io::Result<GuestCgroup> {
-        let own = fs::read_to_string("/proc/self/cgroup")?;
-        let below = own
-            .lines()
-            .find_map(|line| line.strip_prefix("0::/"))
-            .ok_or(io::ErrorKind::NotFound)?;
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+    /// Makes the cgroup of code in the hierarchy that is mounted at `mount`.
+    pub fn make(mount: &Path) -> io::Result<GuestCgroup> {
+        let path = mount.join(CODE);
+        fs::create_dir(&path)?;
+        let memory = sys::c_path(&mount.join("memory.current"))?;
         Ok(GuestCgroup {
-            dir: sys::open(&sys::c_path(&mount.join(below))?, flags, 0)?,
+            dir: sys::open(&sys::c_path(&path)?, libc::O_RDONLY | libc::O_DIRECTORY, 0)?,
+            memory: sys::open(&memory, libc::O_RDONLY, 0)?,
+            most_pids: u64::MAX,
             shared: Arc::default(),
         })
     }
@@ -66,7 +74,8 @@ impl GuestCgroup {
 
     /// SECURITY: a fork bomb that met only the host's limit would end the sandbox (threat 16;
     /// guarded by tests/hostile/strong-tier.test.ts).
-    pub fn limit_pids(&self, most: u64) -> io::Result<()> {
+    pub fn limit_pids(&mut self, most: u64) -> io::Result<()> {
+        self.most_pids = most;
         let file = sys::open_at(self.dir.as_raw_fd(), c"pids.max", libc::O_WRONLY, 0)?;
         sys::write(file.as_raw_fd(), most.to_string().as_bytes()).map(drop)
     }
@@ -75,7 +84,7 @@ impl GuestCgroup {
     /// guarded by tests/hostile/strong-tier.test.ts).
     pub fn limit_memory(&self, most: u64) -> io::Result<()> {
         let guard = Guard {
-            current: sys::open_at(self.dir.as_raw_fd(), c"memory.current", libc::O_RDONLY, 0)?,
+            current: self.memory.try_clone()?,
             most,
             shared: self.shared.clone(),
         };
@@ -96,15 +105,20 @@ impl GuestCgroup {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        self.number(c"memory.current")
+        read_number(&self.memory)
+    }
+
+    /// The runner's own forks are not counted, and what moves into the cgroup is not refused there. So
+    /// what it starts is refused here, as a fork of code would be.
+    pub fn check_room(&self) -> io::Result<()> {
+        match self.pids() < self.most_pids {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+        }
     }
 
     pub fn pids(&self) -> u64 {
-        self.number(c"pids.current")
-    }
-
-    fn number(&self, name: &std::ffi::CStr) -> u64 {
-        sys::open_at(self.dir.as_raw_fd(), name, libc::O_RDONLY, 0)
+        sys::open_at(self.dir.as_raw_fd(), c"pids.current", libc::O_RDONLY, 0)
             .map_or(0, |file| read_number(&file))
     }
 }
@@ -165,9 +179,8 @@ impl Guard {
     /// already count. One at a time would be too slow for several that grow at once, which are about
     /// as large. Much smaller ones, the shell among them, are not to blame.
     fn kill_largest(&self, bytes: u64) {
-        let own = std::process::id() as i32;
         let mut sizes: Vec<(u64, i32)> = processes()
-            .filter(|pid| *pid != own)
+            .filter(|pid| is_code(*pid))
             .map(|pid| (resident_bytes_of(pid), pid))
             .collect();
         sizes.sort_unstable();
@@ -187,6 +200,11 @@ impl Guard {
 
 fn lock(begun: &Mutex<bool>) -> MutexGuard<'_, bool> {
     begun.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_code(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/cgroup"))
+        .is_ok_and(|text| text.lines().any(|line| line.starts_with(CODE_PREFIX)))
 }
 
 fn processes() -> impl Iterator<Item = i32> {

@@ -2,6 +2,7 @@
 
 use crate::capabilities;
 use crate::guest_cgroup::GuestCgroup;
+use crate::oom::OomScore;
 use crate::run_dir::RunDir;
 use crate::server::{Options, Server};
 use crate::sys;
@@ -22,6 +23,8 @@ pub struct Arguments {
     pub socket: Option<PathBuf>,
     pub cgroup_fd: Option<RawFd>,
     pub memory_fd: Option<RawFd>,
+    /// A socket from which the file of the runner's `oom_score_adj` comes.
+    pub score_fd: Option<RawFd>,
     /// Where a kernel of the sandbox's own has its cgroups, and the limits to keep there.
     pub guest_cgroups: Option<PathBuf>,
     pub guest_pids: Option<u64>,
@@ -50,6 +53,7 @@ impl Arguments {
             match name.as_str() {
                 "--listen-fd" => parsed.listen_fd = Some(number()?),
                 "--cgroup-fd" => parsed.cgroup_fd = Some(number()?),
+                "--score-fd" => parsed.score_fd = Some(number()?),
                 "--memory-fd" => parsed.memory_fd = Some(number()?),
                 "--guest-cgroups" => parsed.guest_cgroups = Some(value.into()),
                 "--guest-pids" => parsed.guest_pids = Some(limit()?),
@@ -105,6 +109,7 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
     let options = Options {
         listener,
         open_files: sys::raise_open_files(),
+        oom_score: OomScore::open(arguments.score_fd.map(inherited).transpose()?)?,
         cgroup_dir,
         guest,
         memory_events: arguments.memory_fd.and_then(|fd| inherited(fd).ok()),
@@ -126,7 +131,7 @@ fn guest_cgroup(arguments: &Arguments) -> io::Result<Option<GuestCgroup>> {
     let Some(mount) = &arguments.guest_cgroups else {
         return Ok(None);
     };
-    let guest = GuestCgroup::open(mount)?;
+    let mut guest = GuestCgroup::make(mount)?;
     if let Some(most) = arguments.guest_pids {
         guest.limit_pids(most)?;
     }

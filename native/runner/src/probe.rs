@@ -6,6 +6,8 @@ use std::fmt::Display;
 use std::fs;
 use std::io;
 
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+
 /// Looks and tries, with the rights of whoever runs this.
 pub fn run() -> Value {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -51,7 +53,30 @@ pub fn run() -> Value {
             // SAFETY: signal 0 only asks whether one could be sent.
             unsafe { libc::kill(1, 0) }
         }),
+        "oom_score": oom_score(),
+        // Last, because it stays as low as it gets.
+        "oom_score_lowest": lowest_oom_score(),
     })
+}
+
+fn oom_score() -> i32 {
+    fs::read_to_string(OOM_SCORE)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// How far this process can lower its score; the kernel allows all down to the least, or none.
+fn lowest_oom_score() -> i32 {
+    let (mut refused, mut allowed) = (-1001, oom_score());
+    while allowed - refused > 1 {
+        let tried = refused + (allowed - refused) / 2;
+        match fs::write(OOM_SCORE, tried.to_string()) {
+            Ok(()) => allowed = tried,
+            Err(_) => refused = tried,
+        }
+    }
+    oom_score()
 }
 
 /// This process's resident memory.

@@ -1,5 +1,6 @@
 //! Starting a process as the code user, with nothing of the runner's left on it.
 
+use crate::oom::OomScore;
 use crate::sys;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -12,6 +13,7 @@ pub struct Launch<'a> {
     pub uid: u32,
     pub gid: u32,
     pub open_files: libc::rlimit,
+    pub oom_score: &'a OomScore,
     /// Whether a root user keeps the capabilities of the sandbox's own root.
     pub privileged: bool,
     /// stdin, stdout, stderr.
@@ -61,6 +63,7 @@ pub fn launch(request: &Launch) -> io::Result<Launched> {
     let (report, report_write) = sys::pipe(0)?;
     sys::set_nonblocking(report.as_raw_fd())?;
 
+    let raised = request.oom_score.raise()?;
     // SAFETY: between fork and exec the child only makes system calls on memory that was
     // prepared above; it takes no lock and allocates nothing, for other threads may hold any lock.
     let pid = sys::check(unsafe { libc::fork() })?;
@@ -77,6 +80,7 @@ pub fn launch(request: &Launch) -> io::Result<Launched> {
             )
         }
     }
+    drop(raised);
     Ok(Launched { pid, report })
 }
 
@@ -149,12 +153,6 @@ unsafe fn become_program(
             libc::signal(signal, libc::SIG_DFL);
         }
 
-        // SECURITY: when memory runs out the kernel takes the code, not PID 1 (threats 17 and 18).
-        let oom = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY);
-        if oom >= 0 {
-            libc::write(oom, b"1000".as_ptr().cast(), 4);
-            libc::close(oom);
-        }
         libc::setrlimit(libc::RLIMIT_NOFILE, &request.open_files);
         if let Some(entrance) = request.entrance
             && libc::write(entrance, b"0".as_ptr().cast(), 1) < 0

@@ -6,6 +6,7 @@ use crate::exec::{Address, ExecTable};
 use crate::frame::{self, Kind};
 use crate::guest_cgroup::GuestCgroup;
 use crate::message::ServerHello;
+use crate::oom::OomScore;
 use crate::openings::Openings;
 use crate::run_dir::RunDir;
 use crate::shells::Shells;
@@ -30,6 +31,7 @@ pub struct Options {
     pub listener: OwnedFd,
     /// What commands may have; the runner itself holds pipes of them all.
     pub open_files: libc::rlimit,
+    pub oom_score: OomScore,
     pub cgroup_dir: Option<OwnedFd>,
     /// Of a kernel of the sandbox's own.
     pub guest: Option<GuestCgroup>,
@@ -348,6 +350,14 @@ impl Server {
             if self.epoll.modify(fd, interest, token).is_err() {
                 self.close_connection(id);
             }
+        }
+    }
+
+    /// Fails when code has as many processes as it may.
+    pub fn check_room(&self) -> io::Result<()> {
+        match &self.options.guest {
+            Some(guest) => guest.check_room(),
+            None => Ok(()),
         }
     }
 

@@ -129,6 +129,7 @@ impl Server {
     }
 
     fn try_start_shell(&mut self, id: ShellId, kind: &str, path: &str) -> io::Result<()> {
+        self.check_room()?;
         let dialect = match kind {
             "bash" => Dialect::Bash {
                 socket: self.options.open_files.rlim_cur.min(BASH_SOCKET + 1) - 1,
@@ -151,7 +152,7 @@ impl Server {
             Dialect::Sh => null.as_raw_fd(),
         };
         let group = self.tracker.begin();
-        let entrance = self.tracker.entrance(group);
+        let entrance = self.tracker.entrance(group)?;
         // The last directory may be gone or closed; the root always is there.
         let last = self.shells.get(id).map(|state| state.memory.cwd.clone());
         let cwd = last
@@ -165,6 +166,7 @@ impl Server {
             gid: self.options.gid,
             stdio: [theirs.as_raw_fd(), null.as_raw_fd(), stderr],
             open_files: self.options.open_files,
+            oom_score: &self.options.oom_score,
             privileged: self.options.allow_user,
             terminal: false,
             entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),

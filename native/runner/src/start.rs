@@ -63,6 +63,7 @@ impl Server {
     }
 
     fn try_start(&mut self, serial: Serial) -> io::Result<()> {
+        self.check_room()?;
         let (uid, gid) = (self.options.uid, self.options.gid);
         let tracking = self.tracker.name();
         let Some(exec) = self.execs.get_mut(serial) else {
@@ -81,7 +82,10 @@ impl Server {
         let wanted = exec.request.cwd.as_deref().unwrap_or_default();
         let cwd = Path::new(&self.options.workdir).join(wanted);
         let cwd = cwd.to_string_lossy().into_owned();
-        let entrance = exec.group.and_then(|group| self.tracker.entrance(group));
+        let entrance = match exec.group {
+            Some(group) => self.tracker.entrance(group)?,
+            None => None,
+        };
         let launched = process::launch(&Launch {
             argv: &exec.request.argv,
             env: &env,
@@ -90,6 +94,7 @@ impl Server {
             gid: run_gid,
             stdio: [0, 1, 2].map(|i: usize| plumbing.theirs[i].as_raw_fd()),
             open_files: self.options.open_files,
+            oom_score: &self.options.oom_score,
             privileged: self.options.allow_user,
             terminal: exec.request.pty.is_some(),
             entrance: entrance.as_ref().map(AsRawFd::as_raw_fd),

@@ -3,6 +3,7 @@
 use crate::cgroup::CgroupTree;
 use crate::proc_tree::{self, Origin};
 use crate::sys;
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// A command's processes.
@@ -47,11 +48,15 @@ impl Tracker {
         }
     }
 
-    /// What a new process has to write "0" to in order to be in the group.
-    pub fn entrance(&self, group: Group) -> Option<OwnedFd> {
+    /// What a new process has to write "0" to in order to be in the group, where there are cgroups.
+    ///
+    /// SECURITY: never none where there are, for code's limits may be those of the cgroup above
+    /// (threat 16; guarded by tests/hostile/strong-tier.test.ts).
+    pub fn entrance(&self, group: Group) -> io::Result<Option<OwnedFd>> {
         match (group, &self.cgroups) {
-            (Group::Cgroup(group), Some(tree)) => tree.entrance(group).ok(),
-            _ => None,
+            (Group::Cgroup(group), Some(tree)) => tree.entrance(group).map(Some),
+            (Group::Processes, Some(tree)) => tree.entrance_of_all().map(Some),
+            (_, None) => Ok(None),
         }
     }
 

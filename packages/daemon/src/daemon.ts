@@ -9,6 +9,7 @@ import { prepareDataDir } from "./data-dir.ts";
 import { lockDataDir } from "./data-dir-lock.ts";
 import { ensureApiKey } from "./config/ensure-api-key.ts";
 import { failureForLog } from "./http/error-answer.ts";
+import { lowerOomScore } from "./oom-score.ts";
 import type { BackendHealth } from "./ports/backend.ts";
 
 /** Whatever logs an error, the log has of it what a log may have. */
@@ -47,6 +48,7 @@ export async function startDaemon(config: Config, options: StartOptions = {}): P
   const stack = new AsyncDisposableStack();
   try {
     stage("data directory");
+    await lowerOomScore(log);
     await prepareDataDir(config);
     stack.use(lockDataDir(config.dataDir));
     const { key: apiKey, generated: apiKeyGenerated, apiKeys } = await ensureApiKey(config);

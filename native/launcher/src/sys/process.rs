@@ -275,6 +275,35 @@ pub fn write_once(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     checked(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) } as c_long).map(drop)
 }
 
+/// Sends a descriptor, with one byte, to whoever reads the other end of a socket.
+pub fn send_fd(socket: BorrowedFd<'_>, passed: BorrowedFd<'_>) -> io::Result<()> {
+    let mut byte = [0u8; 1];
+    let mut part = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: byte.len(),
+    };
+    // Words, so that it is aligned as its head has to be; one descriptor and its head take three.
+    let mut control = [0u64; 4];
+    // SAFETY: an all-zero message is valid; what it points to lives until it is sent, and the control
+    // buffer has room for one head with one descriptor.
+    checked(unsafe {
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(mem::size_of::<RawFd>() as c_uint) as _;
+        let head = libc::CMSG_FIRSTHDR(&message);
+        (*head).cmsg_level = libc::SOL_SOCKET;
+        (*head).cmsg_type = libc::SCM_RIGHTS;
+        (*head).cmsg_len = libc::CMSG_LEN(mem::size_of::<RawFd>() as c_uint) as _;
+        libc::CMSG_DATA(head)
+            .cast::<RawFd>()
+            .write_unaligned(passed.as_raw_fd());
+        libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) as c_long
+    })
+    .map(drop)
+}
+
 /// Limits this process. Safe to call between fork and exec.
 pub fn set_rlimit(
     resource: libc::__rlimit_resource_t,

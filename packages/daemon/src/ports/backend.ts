@@ -139,7 +139,10 @@ export interface Backend {
   readonly isolations: readonly [SandboxIsolation, ...SandboxIsolation[]];
   /** Makes a sandbox and answers when its runner does. A failure, at whatever point, leaves nothing behind. */
   create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle>;
-  /** Finds a living sandbox again, also one made by another process that is gone. */
+  /**
+   * Finds a living sandbox again, also one made by another process that is gone. For a dead one,
+   * `details.out_of_memory` of SANDBOX_UNREACHABLE says whether it is known to have died of that.
+   */
   adopt(id: string): Promise<SandboxHandle>;
   /** Opens a way into a sandbox, which is the caller's to close. */
   open(id: string): Promise<Channel>;

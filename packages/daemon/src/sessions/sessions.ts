@@ -237,8 +237,9 @@ export class Sessions implements SessionService {
       await session.backend.adopt(sandboxOf(session));
     } catch (error) {
       if (!isDeath(error) || session.ending !== undefined) return;
-      log.warn({ session: session.row.id }, "a sandbox died");
-      await this.end(session, "crashed", "its sandbox died").catch((failure: unknown) => {
+      const reason = outOfMemory(error) ? "its sandbox ran out of memory" : "its sandbox died";
+      log.warn({ session: session.row.id, reason }, "a sandbox died");
+      await this.end(session, "crashed", reason).catch((failure: unknown) => {
         log.error({ err: failure, session: session.row.id }, "cannot clean up a dead sandbox");
       });
     }
@@ -404,6 +405,10 @@ function isDeath(error: unknown): boolean {
     error instanceof SandboxError &&
     (error.code === "SANDBOX_NOT_FOUND" || error.code === "SANDBOX_UNREACHABLE")
   );
+}
+
+function outOfMemory(error: unknown): boolean {
+  return error instanceof SandboxError && error.details?.["out_of_memory"] === true;
 }
 
 function failureText(error: unknown): string {

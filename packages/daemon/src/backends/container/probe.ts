@@ -20,6 +20,9 @@ const probeSchema = z.object({
   mount: z.string(),
   workspace_bytes: z.number(),
   kill_init: z.string(),
+  oom_score: z.number(),
+  /** What code got to when it tried to lower it. */
+  oom_score_lowest: z.number(),
   /** Of the cgroup that code is in, where there is a file system that shows it. */
   pids_max: z.string().optional(),
 });

@@ -47,3 +47,11 @@ export const MASKED_PATHS = [
  * not masked, because a write to a mask would seem to succeed. Guarded by isolation.container.test.ts.
  */
 export const READONLY_PATHS = ["/proc/irq", "/proc/mtrr", "/proc/sys", "/proc/sysrq-trigger"];
+
+/**
+ * SECURITY: threat B17: code that can write to `/proc` can lower its `oom_score_adj` to the daemon's,
+ * and no filter of system calls tells that file from others. What programs do there besides is of no
+ * weight (names of other threads, core dump filters); `/proc/self/fd/…` leads out of it and stays
+ * writable. Not in the root profile, where code can take over the runner in any case.
+ */
+export const PROC_PATH = "/proc";

@@ -70,6 +70,9 @@ export interface SandboxSettings {
   readonly network?: string | undefined;
 }
 
+/** Between what daemons have and what the runner gives to code. */
+const CONTAINER_OOM_SCORE = 500;
+
 /** Far more than rlimits need: engines run with more open files than they give. */
 const ENGINE_OPEN_FILES = 65_536;
 
@@ -169,6 +172,8 @@ function limits(
     // An engine refuses more than there are.
     NanoCpus: Math.min(wanted.cpuMillicores * 1_000_000, processors * 1_000_000_000),
     PidsLimit: wanted.pids,
+    // An engine that has CAP_SYS_RESOURCE makes it the least that code can lower its own to.
+    OomScoreAdj: CONTAINER_OOM_SCORE,
     Ulimits: rlimitsOf(ENGINE_OPEN_FILES).map(({ name, soft, hard }) => ({
       Name: name,
       Soft: soft,

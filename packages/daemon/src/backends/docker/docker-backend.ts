@@ -17,6 +17,7 @@ import type { Channel } from "../../ports/channel.ts";
 import type { ImageInfo, ImageStore } from "../../ports/image-store.ts";
 import { throwIfCancelled } from "../container/cancelled.ts";
 import { checkLimits } from "../container/limits.ts";
+import { readOomScore } from "../container/oom-score.ts";
 import { RUNNER_PATH } from "../container/paths.ts";
 import { probeInside } from "../container/probe.ts";
 import { checkId, isId } from "../container/sandbox-ids.ts";
@@ -397,13 +398,14 @@ export class DockerBackend implements Backend {
       throw new SandboxError("CONFLICT", `the sandbox ${id} is paused; resume it to look inside`);
     const channel = this.#channel(id);
     try {
-      const [facts, usage, inside] = await Promise.all([
+      const [facts, usage, inside, daemonOomScore] = await Promise.all([
         this.#engine.facts(),
         this.#engine.usage(id),
         probeInside(channel, this.#nextProbe()),
+        readOomScore("self"),
       ]);
       if (usage === undefined) throw hasDied(id);
-      return isolationReport({ notes, container, facts, usage, inside });
+      return isolationReport({ notes, container, facts, usage, inside, daemonOomScore });
     } finally {
       channel.close();
     }

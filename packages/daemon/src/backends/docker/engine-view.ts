@@ -50,6 +50,7 @@ export interface EngineContainer {
     readonly utsMode: string;
     readonly usernsMode: string;
     readonly nanoCpus: number;
+    readonly oomScoreAdj: number;
   };
   readonly mounts: readonly {
     readonly type: string;
@@ -124,6 +125,7 @@ const containerSchema = z.object({
     UTSMode: text,
     UsernsMode: text,
     NanoCpus: z.number().default(0),
+    OomScoreAdj: z.number().default(0),
   }),
   Mounts: z
     .array(z.object({ Type: text, Name: z.string().optional(), Source: text, Destination: text }))
@@ -201,6 +203,7 @@ export function containerOf(answer: unknown): EngineContainer {
       utsMode: HostConfig.UTSMode,
       usernsMode: HostConfig.UsernsMode,
       nanoCpus: HostConfig.NanoCpus,
+      oomScoreAdj: HostConfig.OomScoreAdj,
     },
     mounts: (Mounts ?? []).map((mount) => ({
       type: mount.Type,

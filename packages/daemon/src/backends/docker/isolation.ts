@@ -2,6 +2,7 @@
 import type { IsolationFact, IsolationReport } from "../../ports/backend.ts";
 import { insideFacts } from "../container/probe.ts";
 import { limitFacts } from "../container/limit-facts.ts";
+import { oomScoreFact } from "../container/oom-score.ts";
 import type { Probe } from "../container/probe.ts";
 import { isCurrent } from "../container/runtime-versions.ts";
 import type { RuntimeKind } from "../container/runtime-versions.ts";
@@ -13,6 +14,7 @@ export interface Measurements {
   readonly container: EngineContainer;
   readonly facts: EngineFacts;
   readonly usage: EngineUsage;
+  readonly daemonOomScore: number;
   /** The inside view is a claim of the sandbox; where the engine can tell the same, it is the engine that counts. */
   readonly inside: Probe;
 }
@@ -46,6 +48,7 @@ export function isolationReport(measured: Measurements): IsolationReport {
     ...identityFacts(inside),
     ...insideFacts(notes.profile, inside),
     ...resourceFacts(measured),
+    oomFact(kind, measured),
     {
       name: "init_hidden",
       enforced: inside.pid_one !== "runner",
@@ -138,6 +141,17 @@ function identityFacts(inside: Probe): IsolationFact[] {
       measured: `code runs as uid ${codeUid} inside`,
     },
   ];
+}
+
+/** For a daemon on the engine's machine; elsewhere it is the engine that goes after code. */
+function oomFact(
+  kind: RuntimeKind,
+  { container, inside, daemonOomScore }: Measurements,
+): IsolationFact {
+  if (kind !== "runsc") return oomScoreFact(inside, daemonOomScore);
+  // What code writes is of gVisor's kernel; the engine has set that of gVisor's processes.
+  const score = container.settings.oomScoreAdj;
+  return oomScoreFact({ oom_score: score, oom_score_lowest: score }, daemonOomScore);
 }
 
 /** What the kernel says it enforces, by way of the engine, not what was asked for. */

@@ -5,6 +5,7 @@ import type { IsolationFact, IsolationReport } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
 import { insideFacts, probeInside } from "../container/probe.ts";
 import { limitFacts } from "../container/limit-facts.ts";
+import { oomScoreFact, readOomScore } from "../container/oom-score.ts";
 import type { Probe } from "../container/probe.ts";
 import { readCpuMillicores, readUsage } from "./cgroups.ts";
 import { hostLimitsForGvisor } from "./config/gvisor.ts";
@@ -32,6 +33,7 @@ export async function measureIsolation(
     ...(await identityFacts(record, inside)),
     ...insideFacts(record.meta.profile, inside, ownKernel),
     ...(await resourceFacts(record, inside)),
+    await oomFact(record, inside),
     {
       name: "own_kernel",
       enforced: ownKernel,
@@ -154,6 +156,14 @@ async function resourceFacts(record: SandboxRecord, inside: Probe): Promise<Isol
         : "mounts tell no path of the machine",
     },
   ];
+}
+
+async function oomFact(record: SandboxRecord, inside: Probe): Promise<IsolationFact> {
+  const own = await readOomScore("self");
+  if (record.runtime.kind !== "runsc") return oomScoreFact(inside, own);
+  // What code writes is of gVisor's kernel; the machine's looks at gVisor's processes.
+  const score = await readOomScore(record.pid);
+  return oomScoreFact({ oom_score: score, oom_score_lowest: score }, own);
 }
 
 /** The host's limit is on gVisor as a whole; code meets its own limit, inside, before that. */

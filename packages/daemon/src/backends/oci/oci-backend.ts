@@ -421,9 +421,11 @@ export class OciBackend implements Backend {
       else this.#paused.delete(id);
       return record;
     }
+    const outOfMemory = await ranOutOfMemory(record);
     throw new SandboxError(
       "SANDBOX_UNREACHABLE",
-      `the sandbox ${id} has died; destroy it and make a new one`,
+      `the sandbox ${id} has died${outOfMemory ? ", because it ran out of memory" : ""}; destroy it and make a new one`,
+      { details: { out_of_memory: outOfMemory } },
     );
   }
 
@@ -449,6 +451,14 @@ export class OciBackend implements Backend {
       throw error;
     }
   }
+}
+
+/**
+ * Whether the kernel's killer has ended a sandbox. Outside, gVisor is one: what is killed in its cgroup
+ * was all of it. Elsewhere the kernel kills processes of code, which says nothing of the end of PID 1.
+ */
+async function ranOutOfMemory({ runtime, cgroups }: SandboxRecord): Promise<boolean> {
+  return runtime.kind === "runsc" && (await readUsage(cgroups)).oomKills > 0;
 }
 
 function ignoreMissing(error: unknown): undefined {

@@ -21,7 +21,7 @@ function build(options: Partial<OciConfigOptions> = {}): ReturnType<typeof build
 describe("the process", () => {
   test("is the runner with its descriptors and the code user", () => {
     expect(build().process.args.join(" ")).toBe(
-      "/.sandkasten/runner init --listen-fd 3 --cgroup-fd 4 --memory-fd 5 --user 1000:1000 --workdir /workspace",
+      "/.sandkasten/runner init --listen-fd 3 --cgroup-fd 4 --memory-fd 5 --score-fd 6 --user 1000:1000 --workdir /workspace",
     );
   });
 
@@ -92,6 +92,14 @@ describe("the root filesystem", () => {
       expect(() => build({ binds: [{ from: "/usr", to: path }] })).toThrow(/cannot show/);
     },
   );
+
+  test("has a /proc that is read-only for code, where code is not root and has the host's kernel", () => {
+    const isReadOnly = (options: Partial<OciConfigOptions>): boolean =>
+      build(options).linux.readonlyPaths.includes("/proc");
+    expect(isReadOnly({})).toBe(true);
+    expect(isReadOnly({ profile: "root" })).toBe(false);
+    expect(isReadOnly({ transport: "relay" })).toBe(false);
+  });
 
   test("has no /sys, no cgroup filesystem and no message queues", () => {
     const { mounts } = build();

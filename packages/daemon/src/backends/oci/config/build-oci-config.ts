@@ -10,7 +10,7 @@ import { environmentOf } from "../../container/environment.ts";
 import { ipcSysctls } from "../../container/ipc-limits.ts";
 import { divideMemory } from "../../container/memory-backed-storage.ts";
 import { CODE_USER, RUNNER_PATH, WORKSPACE_PATH } from "../../container/paths.ts";
-import { MASKED_PATHS, READONLY_PATHS } from "../../container/proc-paths.ts";
+import { MASKED_PATHS, PROC_PATH, READONLY_PATHS } from "../../container/proc-paths.ts";
 import { rlimitsOf } from "../../container/rlimits.ts";
 import { buildSeccompProfile } from "../../container/seccomp/profile.ts";
 import { mountsOf } from "./mounts.ts";
@@ -40,7 +40,7 @@ export interface OciConfigOptions {
 }
 
 /** The file descriptors that the launcher hands to the runner. */
-const RUNNER_FDS = { listen: 3, cgroup: 4, memory: 5 } as const;
+const RUNNER_FDS = { listen: 3, cgroup: 4, memory: 5, score: 6 } as const;
 
 /**
  * @throws SandboxError `INVALID_REQUEST` or `INVALID_IMAGE` when an option cannot become part of a
@@ -48,6 +48,8 @@ const RUNNER_FDS = { listen: 3, cgroup: 4, memory: 5 } as const;
  */
 export function buildOciConfig(options: OciConfigOptions): OciConfig {
   const storage = divideMemory(options.memoryBytes);
+  // What gVisor's /proc shows is its own kernel's, and reaches nothing of the host.
+  const readOnlyProc = options.profile === "restricted" && options.transport === "socket";
   return {
     ociVersion: "1.0.2",
     // SECURITY: threat A15: the image is shared by sandboxes and never written to. The root profile
@@ -66,8 +68,7 @@ export function buildOciConfig(options: OciConfigOptions): OciConfig {
       rlimits: rlimits(options.maxOpenFiles),
       // SECURITY: threat A11: no set-id file or file capability gains anything, in either profile.
       noNewPrivileges: true,
-      // No oomScoreAdj: the runner keeps the daemon's (a lower one needs CAP_SYS_RESOURCE), and
-      // raises that of its children so that they are killed first (B17).
+      // No oomScoreAdj: the launcher sets it, with rights that a runtime no longer has (B17).
     },
     mounts: mountsOf(storage, options.binds),
     linux: {
@@ -78,7 +79,7 @@ export function buildOciConfig(options: OciConfigOptions): OciConfig {
         missing: options.transport === "relay" ? "kernel" : "default",
       }),
       maskedPaths: MASKED_PATHS,
-      readonlyPaths: READONLY_PATHS,
+      readonlyPaths: readOnlyProc ? [PROC_PATH, ...READONLY_PATHS] : READONLY_PATHS,
     },
   };
 }
@@ -94,6 +95,8 @@ function runnerArguments(
     String(RUNNER_FDS.cgroup),
     "--memory-fd",
     String(RUNNER_FDS.memory),
+    "--score-fd",
+    String(RUNNER_FDS.score),
   ];
   return [
     RUNNER_PATH,
