@@ -25,11 +25,12 @@ beforeAll(async () => {
 });
 afterAll(async () => await daemon[Symbol.asyncDispose]());
 
-/** A session and a command that there are: what was sent before may have ended the earlier ones. */
+/** A session, files and a command that there are: what was sent before may have ended the earlier ones. */
 async function renew(): Promise<void> {
   const { body: open } = await daemon.call<{ id: string }[]>("GET", "/v1/sessions?limit=1000");
   for (const { id } of open) await daemon.call("DELETE", `/v1/sessions/${id}`);
   session = await daemon.open({ workspace_id: "fuzzed" });
+  await daemon.exec(session, "mkdir -p d/e; touch x; ln -sf link link");
   const { body } = await daemon.call<{ exec_id: string }>("POST", `/v1/sessions/${session}/execs`, {
     cmd: ["cat"],
     stdin_open: true,
@@ -45,8 +46,8 @@ const known: KnownValues = {
   },
   byField: {
     path: ["x", "/workspace/x", "/workspace", "d/e", "/tmp", "/etc/passwd", "link"],
-    from: ["x", "d"],
-    to: ["y", "d/e/f"],
+    from: ["x", "d", "/workspace"],
+    to: ["y", "d/e/f", "/tmp/moved", "/dev/shm"],
     cmd: ["true", "echo hi", "exit 3", ["true"], ["no-such-program"], "ln -sf link link"],
     image: ["host", "nothing-like-it"],
     content_base64: ["", "eA==", "!"],
