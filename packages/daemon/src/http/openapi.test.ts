@@ -1,5 +1,5 @@
 import { ERROR_CATALOGUE, RUNNER_ERROR_CODES } from "@sandkasten/protocol";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { hash } from "node:crypto";
 import { fromRunnerError } from "../channel/translate-errors.ts";
 import { docsPage } from "./docs-page.ts";
@@ -20,6 +20,15 @@ const operations = (): (readonly [string, Operation])[] =>
   );
 
 describe("the OpenAPI document", () => {
+  it("is made once, before anybody asks, since making it holds up all clients", async () => {
+    await using fresh = await HttpFixture.start();
+    const made = vi.spyOn(fresh.app, "swagger");
+    await expect.poll(() => made.mock.calls.length, { timeout: 10_000 }).toBe(1);
+    expect((await fresh.call("/openapi.json")).status).toBe(200);
+    expect((await fresh.call("/docs")).status).toBe(200);
+    expect(made).toHaveBeenCalledOnce();
+  });
+
   it("is of version 3.1 and has every route", () => {
     expect(document.openapi).toBe("3.1.0");
     expect(document.info).toMatchObject({ title: "Sandkasten", version: "1.2.3" });

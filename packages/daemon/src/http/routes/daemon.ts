@@ -4,8 +4,10 @@ import { z } from "zod";
 import { answerOf, errors, onlyErrors } from "../answers.ts";
 import type { App, HttpContext } from "../context.ts";
 import { DOCS_POLICY, docsPage } from "../docs-page.ts";
-import { openApiDocument } from "../openapi.ts";
+import { openApiDocument, type OpenApiDocument } from "../openapi.ts";
 
+/** By then a daemon that was started for one command has run it. */
+const DESCRIBE_AFTER_MS = 500;
 const tags = ["daemon"];
 const anyObject = z.looseObject({ openapi: z.string() });
 
@@ -82,8 +84,17 @@ export function versionRoutes(
 }
 
 export function documentRoutes(app: App): void {
+  let described: OpenApiDocument | undefined;
   let document: string | undefined;
   let page: string | undefined;
+  const describe = (): OpenApiDocument => (described ??= openApiDocument(app));
+
+  // Describing the API holds up everybody for a moment; a client's request should not cost that.
+  let timer: NodeJS.Timeout | undefined;
+  app.addHook("onListen", () => {
+    timer = setTimeout(describe, DESCRIBE_AFTER_MS).unref();
+  });
+  app.addHook("onClose", () => clearTimeout(timer));
 
   app.get(
     "/openapi.json",
@@ -96,7 +107,7 @@ export function documentRoutes(app: App): void {
       },
     },
     (_request, reply) => {
-      document ??= JSON.stringify(openApiDocument(app));
+      document ??= JSON.stringify(describe());
       return reply.type("application/json; charset=utf-8").send(document);
     },
   );
@@ -112,7 +123,7 @@ export function documentRoutes(app: App): void {
       },
     },
     (_request, reply) => {
-      page ??= docsPage(openApiDocument(app));
+      page ??= docsPage(describe());
       return reply
         .header("Content-Security-Policy", DOCS_POLICY)
         .header("Referrer-Policy", "no-referrer")
