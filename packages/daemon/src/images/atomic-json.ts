@@ -1,7 +1,7 @@
 /** Small JSON files that are replaced as a whole or not at all. */
 import { randomUUID } from "node:crypto";
-import { constants } from "node:fs";
-import { open, readFile, rename, rm } from "node:fs/promises";
+import { constants, readFileSync } from "node:fs";
+import { open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { systemCode } from "./image-failure.ts";
 
@@ -24,10 +24,15 @@ export async function writeJson(path: string, value: unknown): Promise<void> {
   await syncDirectory(dirname(path));
 }
 
-/** The value in a file, or undefined when there is no file. */
+/**
+ * The value in a file, or undefined when there is no file.
+ *
+ * Waits for the kernel: it has such a file at hand, and every new sandbox asks for some. To come back
+ * from another thread takes longer, and in a burst of requests one turn of the loop for each step.
+ */
 export async function readJson(path: string): Promise<unknown> {
   try {
-    return JSON.parse(await readFile(path, "utf8")) as unknown;
+    return JSON.parse(readFileSync(path, "utf8")) as unknown;
   } catch (error) {
     if (systemCode(error) === "ENOENT") return undefined;
     throw error;

@@ -83,12 +83,16 @@ export class SessionMaker {
     const { backend, images } = provider;
     const { signal } = session.creation;
     session.makingDigest = plan.imageDigest;
-    const { digest } = await imagesFor(caller, images).ensure(plan.image, { signal });
-    session.makingDigest = digest;
+    const ensure = async (): Promise<string> => {
+      const { digest } = await imagesFor(caller, images).ensure(plan.image, { signal });
+      session.makingDigest = digest;
+      return digest;
+    };
+    // What has to be fetched takes no place of those who can begin at once.
+    if (plan.imageDigest === undefined) await ensure();
     const spec: SandboxSpec = {
       id: sandboxOf(session),
       image: plan.image,
-      imageDigest: digest,
       limits: plan.limits,
       profile: plan.profile,
       env: plan.env,
@@ -99,7 +103,11 @@ export class SessionMaker {
     const create = (complete: SandboxSpec): Promise<SandboxHandle> =>
       this.#parts.queue.run(
         caller.owner,
-        () => providers.create(backend, complete, signal),
+        // In its turn: in a burst, the first would else wait until all have looked at their images.
+        async () => {
+          const imageDigest = await ensure();
+          return await providers.create(backend, { ...complete, imageDigest }, signal);
+        },
         signal,
       );
     if (workspaceId === undefined && plan.workspaces.length === 0) return await create(spec);

@@ -1,3 +1,4 @@
+import { setImmediate as turnOfLoop } from "node:timers/promises";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Backend, SandboxSpec } from "../ports/backend.ts";
 import { ALICE, BOB, CoreFixture, overriding, SETTINGS } from "./testing/core-fixture.ts";
@@ -52,6 +53,30 @@ describe("create()", () => {
     expect(new Set(all.map(({ session }) => session.id)).size).toBe(1);
     expect(all.filter(({ created }) => created)).toHaveLength(1);
     expect(machine.sandboxes.size).toBe(1);
+  });
+
+  it("begins with the first of many at once before it looks at the images of the rest", async () => {
+    const { core, images } = await start({
+      settings: { concurrentCreates: 2 },
+      wrap: (backend) =>
+        overriding(backend, {
+          create: async (spec: SandboxSpec) => {
+            looksBefore ??= looks;
+            return await backend.create(spec);
+          },
+        }),
+    });
+    let looks = 0;
+    let looksBefore: number | undefined;
+    const look = vi.spyOn(images, "ensure").mockImplementation(async (reference) => {
+      looks += 1;
+      await turnOfLoop();
+      return await images.inspect(reference);
+    });
+    await Promise.all(Array.from({ length: 20 }, () => core.sessions.create(ALICE, {})));
+    look.mockRestore();
+    expect(looks).toBe(20);
+    expect(looksBefore).toBe(2);
   });
 
   it("makes a new session of a key when the old one has expired or was destroyed", async () => {
