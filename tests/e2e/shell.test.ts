@@ -34,6 +34,11 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     return Number(stdout);
   }
 
+  async function freshShell(): Promise<void> {
+    await sandbox.sh(":", { timeoutMs: 20_000 });
+    await sandbox.channel.closeShell("default");
+  }
+
   test("directory, variables and functions last", async () => {
     await sandbox.sh("cd /tmp; X=1; export Y=2; greet() { echo hello $1; }");
     const { stdout, cwd } = await sandbox.sh("pwd; echo $X $Y; greet you");
@@ -56,22 +61,69 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("echo next")).stdout).toBe("next\n");
   });
 
-  test.each(['echo "open', "echo 'open", "if true; then", "echo $(", "{ echo a"])(
-    "the incomplete %s is a syntax error and the shell lives",
-    async (text) => {
-      await sandbox.sh("KEPT=yes");
-      const { exitCode, stderr, reason } = await sandbox.sh(text);
-      expect(reason).toBe("exited");
-      expect(exitCode).not.toBe(0);
-      expect(stderr).not.toBe("");
-      // bash 5.2 is not sound after this one, so that a new shell takes over.
-      const replaced = shell === "bash" && text === "echo $(";
-      expect(await sandbox.sh("echo $KEPT")).toMatchObject({
-        stdout: replaced ? "\n" : "yes\n",
-        shellRestarted: replaced,
+  test.each([
+    'echo "open',
+    "echo 'open",
+    "if true; then",
+    "echo $(",
+    'f() { echo "$(echo a',
+    "{ echo a",
+    "echo ${",
+    "case x in",
+    "echo )",
+  ])("the incomplete %s is a syntax error and the shell lives", async (text) => {
+    await sandbox.sh("KEPT=yes");
+    expect(await sandbox.sh(text)).toMatchObject({ reason: "exited", exitCode: 2, stdout: "" });
+    // bash 5.2 corrupts its memory where it sources such a text, and dies a few commands later.
+    for (let round = 0; round < 5; round += 1)
+      expect(await sandbox.sh("x=$(echo $KEPT); echo $x; set >/dev/null")).toMatchObject({
+        stdout: "yes\n",
+        shellRestarted: false,
       });
+  });
+
+  test("errors name the shell and neither a file nor a line that is not the command's", async () => {
+    const errors: string[] = [];
+    for (const text of [
+      "echo one\necho )",
+      "\nno-such-program",
+      "cd /no-such-directory",
+      "echo 'a",
+    ])
+      errors.push((await sandbox.sh(text)).stderr);
+    const all = errors.join("");
+    expect(all).not.toMatch(/sandkasten|cmd-|\/run|PROMPT|printf|command (?!not)/u);
+    for (const line of all.trim().split("\n")) expect(line).toMatch(/^(\/bin\/|ba)?sh: /u);
+    if (shell === "bash") {
+      expect(errors[0]).toMatch(/line 2: syntax error/u);
+      expect(errors[1]).toBe("bash: no-such-program: command not found\n");
+    }
+    if (shell === "dash") expect(errors[1]).toMatch(/sh: 2: .*no-such-program: not found\n$/u);
+  });
+
+  test.runIf(shell === "bash")(
+    "a command is not in a file, and its lines count from one",
+    async () => {
+      const text = [
+        'echo "[${BASH_SOURCE[*]}] [${FUNCNAME[*]}] $0 $LINENO"',
+        "where() { caller; echo ${BASH_SOURCE[0]}; }",
+        "where",
+        "sleep 1 & jobs",
+        "echo $LINENO",
+      ].join("\n");
+      const { stdout, stderr } = await sandbox.sh(text);
+      expect(stdout.replace(/\s+Running\s+/u, " ")).toMatch(
+        /^\[\] \[\] \S*bash 1\n3 NULL\nmain\n\[\d+\]\+ sleep 1 &\n5\n$/u,
+      );
+      expect(stderr).toBe("");
+      // As at a prompt; a file that is sourced would have a name.
+      expect(await sandbox.sh("return 5; echo on")).toMatchObject({ stdout: "on\n", exitCode: 0 });
     },
   );
+
+  test.runIf(shell !== "bash")("return ends a command with its status", async () => {
+    expect(await sandbox.sh("return 5; echo no")).toMatchObject({ stdout: "", exitCode: 5 });
+  });
 
   test("set -u: an unset variable fails the command, not the shell", async () => {
     const { exitCode, stdout } = await sandbox.sh("set -u; KEPT=2; echo $unset_thing; echo no");
@@ -315,14 +367,14 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
   });
 
   test("set -x and errors show the command and nothing of ours", async () => {
-    // Other shells name the file of the command in their errors.
-    const missing = shell === "bash" ? "; no-such-program" : "";
-    const traced = await sandbox.sh(`set -x; true here${missing}`);
+    const traced = await sandbox.sh("set -x; true here; no-such-program");
     expect(traced.stderr).toContain("+ true here\n");
     const next = await sandbox.sh("true there; set +x");
     expect(next.stderr).toContain("+ true there\n");
     for (const text of [traced.stderr, next.stderr])
-      expect(text).not.toMatch(/sandkasten|printf|eval|exec/u);
+      expect(text.replace(/^\/bin\/sh: (\d+: )?eval: /gmu, "")).not.toMatch(
+        /sandkasten|printf|eval|exec|PROMPT|command (?!not)/u,
+      );
   });
 
   test.runIf(shell === "bash")("the history begins empty", async () => {
@@ -338,6 +390,76 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     await sandbox.sh("unset -f command printf; unalias -a");
   });
 
+  /** What a person may do to a shell without losing it. */
+  test.each([
+    "command() { :; }; printf() { :; }; read() { :; }; cd() { :; }",
+    shell === "bash" ? "set -euo pipefail" : "set -eu",
+    "IFS=abcdefghijklmnopqrstuvwxyz0123456789#",
+    "readonly IFS OLDPWD REPLY",
+    "set -f -C; umask 777",
+    "set -v; set +v",
+    "exec 0<&- 1>&- 2>&-",
+    "exec 3>&- 9>&-",
+    "trap 'echo bye' EXIT",
+    "trap '' TERM HUP QUIT",
+    "(exit 3); f() { return 4; }; f; (exit 0)",
+    "mkdir /tmp/gone; cd /tmp/gone; rm -r /tmp/gone",
+    ...(shell === "bash"
+      ? [
+          ".() { :; }; command() { :; }; builtin() { :; }; eval() { :; }",
+          "unset() { :; }; command() { :; }; enable() { :; }; trap() { :; }; exec() { :; }",
+          "set -o posix",
+          "set -o posix; command() { :; }",
+          "enable -n eval exec printf trap read set unset cd",
+          "PROMPT_COMMAND='echo prompt'",
+          "PROMPT_COMMAND=('echo prompt' 'exit 1')",
+          "trap ': debug' DEBUG; shopt -s extdebug",
+          "trap 'echo err' ERR; set -E",
+          "shopt -u expand_aliases; unset LINENO",
+          "set -n",
+          "TMOUT=1; PS1='$(exit 1)'",
+        ]
+      : []),
+  ])("%s breaks nothing", async (text) => {
+    await freshShell();
+    await sandbox.sh("KEPT=8");
+    expect(await sandbox.sh(text, { timeoutMs: 20_000 })).toMatchObject({
+      reason: "exited",
+      exitCode: 0,
+    });
+    for (let round = 0; round < 2; round += 1)
+      expect(await sandbox.sh('echo "$KEPT"', { timeoutMs: 20_000 })).toMatchObject({
+        stdout: "8\n",
+        stderr: "",
+        exitCode: 0,
+        shellRestarted: false,
+      });
+    await freshShell();
+  });
+
+  /** What leaves a shell that runs nothing at all, for a person too. */
+  test.each([
+    ...(shell === "dash" ? ["set -n"] : []),
+    // busybox is caught in a loop when the descriptors that it saves are closed.
+    ...(shell === "busybox" ? ["exec 10>&- 11>&-"] : []),
+    ...(shell === "bash"
+      ? [
+          "trap false DEBUG; shopt -s extdebug",
+          "readonly PROMPT_COMMAND",
+          "enable -n enable printf",
+          "alias case=false",
+        ]
+      : []),
+  ])("after %s a new shell takes over", async (text) => {
+    await freshShell();
+    const { reason } = await sandbox.sh(text, { timeoutMs: 20_000 });
+    expect(reason).toMatch(/exited|killed/u);
+    expect(await sandbox.sh("echo on", { timeoutMs: 20_000 })).toMatchObject({
+      stdout: "on\n",
+      shellRestarted: true,
+    });
+  });
+
   test("a shell without descriptors is replaced, and the next command runs", async () => {
     await sandbox.sh("ulimit -n 5", { timeoutMs: 5_000 });
     expect(await sandbox.sh("echo on; ls /dev/null", { timeoutMs: 5_000 })).toMatchObject({
@@ -347,43 +469,74 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     });
   });
 
-  test.runIf(shell === "bash")(
-    "exec of a program that does not exist keeps the shell",
-    async () => {
-      await sandbox.sh("KEPT=5");
-      expect((await sandbox.sh("exec no-such-program")).exitCode).toBe(127);
-      expect((await sandbox.sh("echo $KEPT")).stdout).toBe("5\n");
+  test("exec of a program that does not exist is 127, and says whether the shell is lost", async () => {
+    await sandbox.sh("cd /; KEPT=5");
+    const lost = shell !== "bash";
+    expect(await sandbox.sh("cd /tmp; exec no-such-program")).toMatchObject({
+      exitCode: 127,
+      reason: "exited",
+      cwd: "/tmp",
+      shellRestarted: lost,
+    });
+    expect(await sandbox.sh("pwd; echo $KEPT")).toMatchObject({
+      stdout: lost ? "/tmp\n\n" : "/tmp\n5\n",
+      shellRestarted: lost,
+    });
+  });
+
+  test.each([9, 2, 15, 1, 3])(
+    "signal %i ends the whole command, and the shell keeps its state",
+    async (signal) => {
+      for (const text of [
+        "KEPT=7; sleep 1000; echo rest; KEPT=rest",
+        "KEPT=7; sleep 1000\nKEPT=rest; echo rest",
+        "KEPT=7; while :; do :; done; KEPT=rest",
+        "KEPT=7; while :; do sleep 1000; KEPT=rest; done",
+        "KEPT=7; f() { (sleep 1000); KEPT=rest; }; eval 'f; KEPT=rest'; KEPT=rest",
+        // A subshell of bash passes HUP on to the shell.
+        ...(signal === 1 ? [] : ["KEPT=7; x=$(sleep 1000; echo a); KEPT=rest"]),
+        "KEPT=7; sleep 1000 | cat; KEPT=rest",
+      ]) {
+        const execId = newExecId();
+        const stream = await sandbox.channel.exec({ kind: "shell", text }, { execId });
+        await expect.poll(() => running(text.includes("sleep") ? "sleep 1000" : "")).not.toBe(0);
+        expect(await sandbox.channel.signal(execId, signal)).toBeGreaterThan(0);
+        let output = "";
+        for await (const { bytes, stream: which } of stream)
+          if (which === "stdout") output += Buffer.from(bytes).toString();
+        expect({ text, output }).toEqual({ text, output: "" });
+        expect(await stream.ended, text).toMatchObject({
+          reason: "killed",
+          exitCode: 128 + signal,
+          signal,
+          shellRestarted: false,
+        });
+        expect((await sandbox.sh("echo $KEPT")).stdout).toBe("7\n");
+      }
     },
   );
 
-  test("KILL and INT end the whole line, TERM ends it at the next program or loop", async () => {
-    for (const [text, signal] of [
-      ["sleep 1000; echo rest", 9],
-      ["sleep 1000; echo rest", 2],
-      ["sleep 1000; sleep 1001; echo rest", 15],
-      ["while :; do :; done", 15],
-      ["while :; do :; done", 2],
-      ["while :; do sleep 1000; done", 15],
+  test("code that traps a signal gets it, in the shell and in a program", async () => {
+    for (const [text, expected] of [
+      [
+        "trap 'echo trapped; END=1' TERM; echo ready; while [ -z $END ]; do sleep 0.05; done; echo after; trap - TERM; unset END",
+        "trapped\nafter\n",
+      ],
+      [
+        "sh -c 'trap \"echo tidy; exit 3\" TERM; echo ready; while :; do sleep 0.05; done'; echo no",
+        "tidy\n",
+      ],
     ] as const) {
-      await sandbox.sh("KEPT=6");
       const execId = newExecId();
       const stream = await sandbox.channel.exec({ kind: "shell", text }, { execId });
-      await expect
-        .poll(() => running(text.startsWith("sleep") ? "sleep 1000" : ""))
-        .toBeGreaterThan(0);
-      expect(await sandbox.channel.signal(execId, signal)).toBeGreaterThan(0);
       let output = "";
-      for await (const { bytes, stream: which } of stream)
+      for await (const { bytes, stream: which } of stream) {
+        if (output === "") await sandbox.channel.signal(execId, 15);
         if (which === "stdout") output += Buffer.from(bytes).toString();
-      expect(output).toBe("");
-      expect(await stream.ended).toMatchObject({
-        reason: "killed",
-        exitCode: 128 + signal,
-        signal,
-        shellRestarted: false,
-      });
-      expect((await sandbox.sh("echo $KEPT")).stdout).toBe("6\n");
+      }
+      expect(output).toBe(`ready\n${expected}`);
     }
+    expect((await sandbox.sh("echo on")).shellRestarted).toBe(false);
   });
 
   test("a user's EXIT trap runs, and the directory is kept", async () => {

@@ -130,8 +130,10 @@ pub struct Exec {
     pub retried: bool,
     /// What it says from now on is not recorded: it was killed.
     pub muted: bool,
-    /// bash has met an end of input within `$(`, after which its memory is not sound.
-    pub unsound: bool,
+    /// bash was told to give it up.
+    pub stop_sent: bool,
+    /// bash has given it up.
+    pub cut_short: bool,
     /// Processes that got the signal which is to end it.
     pub signalled: Vec<i32>,
     pub end: Option<ExecEnd>,
@@ -166,7 +168,8 @@ impl Exec {
             on_terminal: false,
             retried: false,
             muted: false,
-            unsound: false,
+            stop_sent: false,
+            cut_short: false,
             signalled: Vec::new(),
             end: None,
         }

@@ -6,7 +6,6 @@ use crate::exec::{Address, Serial, State};
 use crate::frame::{self, INITIAL_CREDIT, Kind};
 use crate::message::Until;
 use crate::server::Server;
-use crate::shell_command;
 use crate::spool::PIECE;
 use crate::sys;
 use crate::token::Token;
@@ -79,9 +78,6 @@ impl Server {
                         // A shell that is interrupted begins a new line.
                         let of_shell =
                             exec.ending.is_some() && exec.in_shell() && buffer[..n] == *b"\n";
-                        if exec.in_shell() && shell_command::is_unsound(&buffer[..n]) {
-                            exec.unsound = true;
-                        }
                         if !exec.muted && !of_shell {
                             exec.spool.append(descriptor, &buffer[..n]);
                         }

@@ -52,7 +52,9 @@ impl Server {
         };
         let starved = oom_kills > exec.oom_kills_before;
         let (end_reason, exit_code) = match &exec.ending {
-            Some(ending) if ending.reason == "killed" => killed_by(ending, outcome.exit_code),
+            Some(ending) if ending.reason == "killed" => {
+                killed_by(ending, exec.cut_short, outcome.exit_code)
+            }
             Some(ending) if ending.reason == "cancelled" => ("cancelled", CANCELLED_EXIT_CODE),
             Some(ending) => (ending.reason, 124),
             None if starved => ("oom", outcome.exit_code),
@@ -156,10 +158,10 @@ impl Server {
 }
 
 /// A command that took a signal in its own way and went on to its end has exited.
-fn killed_by(ending: &Ending, exit_code: i32) -> (&'static str, i32) {
+fn killed_by(ending: &Ending, cut_short: bool, exit_code: i32) -> (&'static str, i32) {
     let by_signal = 128 + ending.signal;
     match exit_code {
-        _ if ending.step != EndingStep::Signalled => ("killed", by_signal),
+        _ if cut_short || ending.step != EndingStep::Signalled => ("killed", by_signal),
         INTERRUPTED => ("killed", by_signal),
         code if code == by_signal => ("killed", by_signal),
         code => ("exited", code),

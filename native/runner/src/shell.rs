@@ -39,6 +39,8 @@ pub struct Shell {
     /// It was no use any more and has been killed.
     pub discarded: bool,
     pub started_at: Instant,
+    /// What /proc calls it as long as it is the shell.
+    command_line: Vec<u8>,
     /// Where it says on its way out in which directory it was.
     farewell: OwnedFd,
     farewell_name: String,
@@ -57,8 +59,19 @@ pub struct Current {
     /// What has come of the present report.
     pub report: Vec<u8>,
     pub traps: String,
+    /// Has the shell report when the command's own lines failed to.
+    pub closing: Vec<Vec<u8>>,
     /// When it was last looked, the shell waited for more lines and had not reported.
     pub found_silent: bool,
+}
+
+impl Shell {
+    /// True of a shell that can neither read a line nor report any more: all that was open of the
+    /// socket has been closed, and it has not become another program.
+    pub fn is_cut_off(&self) -> bool {
+        let name = || std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        self.socket.closed && name().strip_suffix(b"\0") == Some(&self.command_line)
+    }
 }
 
 /// Which shell; numbers are never used twice.
@@ -188,6 +201,7 @@ impl Server {
             ready: false,
             discarded: false,
             started_at: self.now(),
+            command_line: argv.join("\0").into_bytes(),
             farewell,
             farewell_path: self.run_dir.path(&farewell_name).display().to_string(),
             farewell_name,

@@ -8,7 +8,7 @@ use crate::proc_tree;
 use crate::run_dir::RunDir;
 use crate::server::Server;
 use crate::shell::{Current, ShellId};
-use crate::shell_lines::{CommandLines, farewell_body};
+use crate::shell_lines::{CommandLines, Dialect, farewell_body};
 use crate::sys;
 use crate::token::Token;
 use serde_json::json;
@@ -20,8 +20,6 @@ use std::path::Path;
 const PACKET_LIMIT: usize = 64;
 /// The last report: what it is about, the directory, and the one before.
 const REPORT_PARTS: usize = 3;
-/// How the name of a command's file goes on after its directory.
-const CMD_FILE: &[u8] = b"sandkasten/cmd-";
 /// Longer than any two directories.
 const MAX_REPORT_BYTES: usize = 64 * 1024;
 
@@ -111,6 +109,7 @@ impl Server {
             memory: &state.memory,
         };
         let packets = lines.packets(shell.dialect);
+        let closing = lines.closing(shell.dialect);
         (self.run_dir).put(&format!("cmd-{tag}"), &lines.file_content(shell.dialect))?;
         exec.pid = shell.pid;
         exec.begin(now, oom_kills, shell.group);
@@ -127,6 +126,7 @@ impl Server {
             status: None,
             report: Vec::new(),
             traps: String::new(),
+            closing,
             found_silent: false,
         });
         self.watch_shell(id);
@@ -253,7 +253,7 @@ impl Server {
         let Some(state) = self.shells.get_mut(id) else {
             return;
         };
-        let (Some(current), Some(shell)) = (&mut state.current, &state.shell) else {
+        let (Some(current), Some(shell)) = (&mut state.current, &mut state.shell) else {
             return;
         };
         // bash sends what it prints line by line.
@@ -278,13 +278,22 @@ impl Server {
         if words.next().and_then(|number| number.parse().ok()) != Some(current.serial) {
             return;
         }
-        if let Some(status) = words.next().and_then(|status| status.parse::<u8>().ok()) {
+        let status = words.next().unwrap_or_default().trim_start_matches('#');
+        if let Ok(status) = status.parse::<u8>() {
             current.status = Some(i32::from(status));
-            state.memory.take_flags(words.next().unwrap_or_default());
         }
-        let Some(status) = current.status.filter(|_| is_last) else {
+        if !is_last {
+            // bash gave the command up, and reads lines again.
+            shell.socket.send(std::mem::take(&mut current.closing));
+            if let Some(exec) = self.execs.get_mut(current.serial) {
+                exec.cut_short = true;
+            }
+            return self.watch_shell(id);
+        }
+        let Some(status) = current.status else {
             return;
         };
+        state.memory.take_flags(words.next().unwrap_or_default());
         let cwd = parts.next().unwrap_or_default();
         state
             .memory
@@ -304,11 +313,7 @@ impl Server {
             .execs
             .get(serial)
             .is_some_and(|exec| exec.ending.is_some());
-        let unsound = self.drain_errors(serial);
         self.end_in_shell(id, &current, status, None);
-        if unsound {
-            self.discard_shell(id);
-        }
         if !ended_by_us {
             // The answer does not wait for the shell's move to another cgroup, which takes
             // time; only where something must be dead first it does.
@@ -340,32 +345,25 @@ impl Server {
         }
     }
 
-    /// Reads what the command said last; true when its shell must not be used again.
-    fn drain_errors(&mut self, serial: Serial) -> bool {
-        let bash = self.shells.kind() == "bash";
-        let errors = (self.execs.get(serial)).and_then(|exec| exec.output[1].as_ref());
-        let waiting = errors.map_or(0, |fd| sys::bytes_waiting(fd.as_raw_fd()));
-        if waiting > 0 {
-            self.read_output(serial, 1, waiting);
-        }
-        let Some(exec) = self.execs.get_mut(serial) else {
-            return false;
-        };
-        exec.shell_restarted |= exec.unsound && bash;
-        exec.unsound && bash
-    }
-
     /// A shell that has read all its lines, waits for more and has not reported never will.
     pub fn check_shell(&mut self, id: ShellId) {
         self.take_reports(id);
         let Some(state) = self.shells.get_mut(id) else {
             return;
         };
-        let (Some(shell), Some(current)) = (&state.shell, &mut state.current) else {
+        let (Some(shell), Some(current)) = (&mut state.shell, &mut state.current) else {
             return;
         };
-        let silent = shell.socket.is_drained() && proc_tree::is_asleep(shell.pid);
+        let silent =
+            shell.is_cut_off() || (shell.socket.is_drained() && proc_tree::is_asleep(shell.pid));
         if silent && current.found_silent {
+            // An interrupt that came late may have cost it the line; bash reads no more then.
+            let once_more = !shell.socket.closed && !current.closing.is_empty();
+            if shell.dialect == Dialect::Sh && once_more {
+                shell.socket.send(std::mem::take(&mut current.closing));
+                current.found_silent = false;
+                return self.watch_shell(id);
+            }
             let _ = sys::kill(shell.pid, libc::SIGKILL);
         }
         current.found_silent = silent;
@@ -396,15 +394,6 @@ impl Server {
     }
 }
 
-/// bash 5.2 corrupts its memory when a command ends within `$(`, and dies of it a little later.
-/// The same error of a script that the command runs names another file.
-pub fn is_unsound(errors: &[u8]) -> bool {
-    errors.split(|byte| *byte == b'\n').any(|line| {
-        line.ends_with(b"unexpected EOF while looking for matching `)'")
-            && line.windows(CMD_FILE.len()).any(|part| part == CMD_FILE)
-    })
-}
-
 /// Makes the command's pipes; gives the redirections to them.
 fn prepare_pipes(run_dir: &RunDir, exec: &mut Exec, tag: &str) -> io::Result<String> {
     let path = |name: &str| run_dir.path(&format!("{name}-{tag}")).display().to_string();
@@ -424,17 +413,4 @@ fn prepare_pipes(run_dir: &RunDir, exec: &mut Exec, tag: &str) -> io::Result<Str
         false => "/dev/null".into(),
     };
     Ok(format!("<{stdin} >{} 2>{stderr}", path("out")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_unsound;
-
-    #[test]
-    fn only_the_shells_own_file_makes_it_unsound() {
-        let end = "unexpected EOF while looking for matching `)'\n";
-        let own = format!("out\nbash: /run/sandkasten/cmd-00ff: line 2: {end}");
-        assert!(is_unsound(own.as_bytes()));
-        assert!(!is_unsound(format!("bash: -c: line 1: {end}").as_bytes()));
-    }
 }

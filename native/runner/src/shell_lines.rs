@@ -1,15 +1,11 @@
 //! The lines that make a shell run a command and report on it.
 //!
-//! User code runs in the shell itself, so it may have redefined anything. `\` keeps aliases away,
-//! `builtin` (bash) or `command` (sh) functions. Every line of ours runs while stdout and stderr
-//! are /dev/null, so that `set -x` and DEBUG traps show none of them.
+//! Every line of ours runs while stdout and stderr are /dev/null, so that `set -x` and DEBUG traps
+//! show none of them.
 
+use crate::shell_bash;
 use crate::shell_memory::ShellMemory;
-
-/// Old versions of bash read so little at a time, and lose the rest of a longer packet.
-const BASH_READ_BYTES: usize = 128;
-/// busybox reads up to 1 KiB, dash 8 KiB.
-const SH_READ_BYTES: usize = 512;
+use crate::shell_sh;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
@@ -26,7 +22,7 @@ pub struct CommandLines<'a> {
     /// The command's stdin, stdout and stderr.
     pub redirections: &'a str,
     pub text: &'a [u8],
-    /// Where `sh` finds the text.
+    /// Where the shell finds what `file_content` gives.
     pub file: &'a str,
     pub env: &'a [(String, String)],
     /// A variable that marks what the command starts, until the next one sets it.
@@ -42,140 +38,29 @@ pub struct CommandLines<'a> {
 impl CommandLines<'_> {
     pub fn packets(&self, dialect: Dialect) -> Vec<Vec<u8>> {
         match dialect {
-            Dialect::Bash { socket } => self.for_bash(socket),
-            Dialect::Sh => self.for_sh(),
+            Dialect::Bash { socket } => self.bash_packets(socket),
+            Dialect::Sh => self.sh_packets(),
         }
     }
 
-    /// What the shell sources. bash changes its descriptors in it, so that none are saved.
+    /// The file that the shell reads.
     pub fn file_content(&self, dialect: Dialect) -> Vec<u8> {
         match dialect {
-            Dialect::Sh => self.text.to_vec(),
-            Dialect::Bash { .. } => [self.prologue().as_bytes(), b"\n", self.text].concat(),
+            Dialect::Bash { socket } => self.bash_text(socket),
+            Dialect::Sh => self.sh_text(),
         }
     }
 
-    /// bash keeps the socket where its children do not get it, and has no other descriptor of
-    /// ours open. What restores its input must reach it with the command, because its stdin is
-    /// the command's own by then.
-    fn for_bash(&self, socket: u64) -> Vec<Vec<u8>> {
-        let number = self.number;
-        // `builtin` would keep the assignments from what the command runs.
-        let source = match self.env.is_empty() {
-            true => format!(" \\builtin . {}\n", self.file),
-            false => format!(" {}\\. {}\n", assignments(self.env), self.file),
-        };
-        // The empty line brings the parser back to a beginning after a syntax error.
-        let restore = format!(
-            "\n {{ \\builtin printf '\\1 {number} %s %s' \"$?\" \"$-\" >&{socket};\\exec <&{socket};\
-             \\builtin set +x; }} >/dev/null 2>&1\n"
-        );
-        let mut packets = Vec::new();
-        if source.len() + restore.len() > BASH_READ_BYTES {
-            // Only the end of the line need travel with what follows it.
-            packets = chunks(&source.as_bytes()[..source.len() - 1], BASH_READ_BYTES);
-            packets.push(format!("\n{restore}").into_bytes());
-        } else {
-            packets.push((source + &restore).into_bytes());
-        }
-        let traps = format!(
-            " {{ \\builtin trap -p DEBUG ERR EXIT >&{socket};\\builtin trap - DEBUG; }} \
-             >/dev/null 2>&1\n"
-        );
-        packets.extend(chunks(traps.as_bytes(), BASH_READ_BYTES));
-        let report = format!(
-            " \\exec >/dev/null 2>&1;{}\\builtin printf '\\2 {number} - -\\0%s\\0%s\\0' \
-             \"${{PWD-}}\" \"${{OLDPWD-}}\" >&0\n",
-            self.way_back("\\builtin")
-        );
-        packets.extend(chunks(report.as_bytes(), BASH_READ_BYTES));
-        packets
-    }
-
-    fn prologue(&self) -> String {
-        let mut text = String::new();
-        if let Some((name, value)) = self.marker {
-            text.push_str(&format!("\\builtin export {name}={value};"));
-        }
-        if let Some(cwd) = self.cwd {
-            text.push_str(&format!("\\builtin cd -- {}&&", quoted(cwd)));
-        }
-        // An unset variable is the one error that ends a file, and nothing else.
-        let redirections = self.redirections;
-        text.push_str(&format!("\\exec {redirections}||${{SANDKASTEN_NO_PIPES?}}"));
-        let mut hidden = String::new();
-        if self.memory.xtrace {
-            hidden.push_str("\\builtin set -x;");
-        }
-        if let Some(trap) = self.exit_trap() {
-            hidden.push_str(&format!("\\builtin {trap};"));
-        }
-        if let Some(body) = &self.memory.debug_trap {
-            hidden.push_str(&format!("\\builtin trap -- '{body}' DEBUG;"));
-        }
-        if let Some(file) = self.status_file {
-            hidden.push_str(&format!("\\builtin . {file};"));
-        }
-        if !hidden.is_empty() {
-            text.push_str(&format!(";{{ {hidden} }} >/dev/null 2>&1"));
-        }
-        text
-    }
-
-    /// Other shells save what they redirect at descriptors that no code can name.
-    fn for_sh(&self) -> Vec<Vec<u8>> {
-        let Self {
-            number,
-            file,
-            redirections,
-            ..
-        } = self;
-        let mut line = String::new();
-        if let Some((name, value)) = self.marker {
-            line.push_str(&format!("\\export {name}={value};"));
-        }
-        if let Some(trap) = self.exit_trap() {
-            line.push_str(&format!("\\{trap};"));
-        }
-        if let Some(cwd) = self.cwd {
-            line.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
-        }
-        let source = match self.env.is_empty() {
-            true => format!("\\. {file} {redirections}"),
-            false => format!("{}\\command . {file} {redirections}", assignments(self.env)),
-        };
-        match self.status_file {
-            Some(status) => line.push_str(&format!("{{ \\. {status};{source};}}\n")),
-            None => line.push_str(&format!("{source}\n")),
-        }
-        let before = format!(
-            "\\unset -f command;\\trap >&0;{}\\command printf '\\2 {number} %s %s\\0%s\\0%s\\0' ",
-            self.way_back("\\command")
-        );
-        let after = " \"$-\" \"${PWD-}\" \"${OLDPWD-}\" >&0";
-        let report = format!("\\eval {}\"$?\"{}\n", quoted(&before), quoted(after));
-        let mut packets = vec![b"\n".to_vec()];
-        packets.extend(chunks(line.as_bytes(), SH_READ_BYTES));
-        packets.extend(chunks(report.as_bytes(), SH_READ_BYTES));
-        packets.push(SH_IDLE.as_bytes().to_vec());
-        packets
-    }
-
-    /// A directory that was for one command only is left again.
-    fn way_back(&self, prefix: &str) -> String {
-        let memory = self.memory;
-        match self.cwd {
-            None => String::new(),
-            Some(_) => format!(
-                "{prefix} cd -- {}; OLDPWD={};",
-                quoted(&memory.cwd),
-                quoted(&memory.old_cwd)
-            ),
+    /// What has a shell report that has not done so as the command's own lines should have had it.
+    pub fn closing(&self, dialect: Dialect) -> Vec<Vec<u8>> {
+        match dialect {
+            Dialect::Bash { socket } => self.bash_closing(socket),
+            Dialect::Sh => self.sh_report(),
         }
     }
 
     /// The EXIT trap that this command needs, when it is not the one that the shell has.
-    fn exit_trap(&self) -> Option<String> {
+    pub fn exit_trap(&self) -> Option<String> {
         let own = self.memory.exit_trap.as_deref();
         match (self.farewell, own, self.memory.says_farewell) {
             (Some(pipe), own, _) => Some(format!(
@@ -194,10 +79,6 @@ impl CommandLines<'_> {
 pub fn farewell_body(pipe: &str) -> String {
     format!("command printf \"%s\\0\" \"${{PWD-}}\" >{pipe};")
 }
-
-/// busybox takes the death of a child for the end of its input when it idles at its prompt, so
-/// shells other than bash idle here, until a packet wakes them.
-const SH_IDLE: &str = "while ! \\command read -r _; do :; done\n";
 
 /// The first lines: what belongs to all users, then word of the PATH that came of it.
 pub fn system_profile(dialect: Dialect) -> Vec<Vec<u8>> {
@@ -236,7 +117,8 @@ pub fn ready(dialect: Dialect) -> Vec<Vec<u8>> {
         ),
         Dialect::Sh => format!(
             "PS1= PS2= PS4='+ ';\\unset HISTFILE TMOUT MAILCHECK\n\
-             \\set +x;\\command printf '\\5' >&0\n{SH_IDLE}"
+             \\set +x;\\command printf '\\5' >&0\n{}",
+            shell_sh::IDLE
         ),
     };
     lines(&text, dialect)
@@ -245,22 +127,16 @@ pub fn ready(dialect: Dialect) -> Vec<Vec<u8>> {
 /// Each line in packets of its own, because some shells forget what they had read after an error.
 fn lines(text: &str, dialect: Dialect) -> Vec<Vec<u8>> {
     let size = match dialect {
-        Dialect::Bash { .. } => BASH_READ_BYTES,
-        Dialect::Sh => SH_READ_BYTES,
+        Dialect::Bash { .. } => shell_bash::READ_BYTES,
+        Dialect::Sh => shell_sh::READ_BYTES,
     };
     text.split_inclusive('\n')
         .flat_map(|line| chunks(line.as_bytes(), size))
         .collect()
 }
 
-fn chunks(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
+pub fn chunks(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
     bytes.chunks(size).map(<[u8]>::to_vec).collect()
-}
-
-fn assignments(env: &[(String, String)]) -> String {
-    env.iter()
-        .map(|(name, value)| format!("{name}={} ", quoted(value)))
-        .collect()
 }
 
 pub fn quoted(value: &str) -> String {
@@ -297,9 +173,12 @@ mod tests {
         for length in 0..300 {
             let text = vec![b'\''; length];
             let bash = command(&memory, &text).packets(Dialect::Bash { socket: 255 });
-            assert!(bash.iter().all(|packet| packet.len() <= BASH_READ_BYTES));
+            assert!(
+                bash.iter()
+                    .all(|packet| packet.len() <= shell_bash::READ_BYTES)
+            );
             let sh = command(&memory, &text).packets(Dialect::Sh);
-            assert!(sh.iter().all(|packet| packet.len() <= SH_READ_BYTES));
+            assert!(sh.iter().all(|packet| packet.len() <= shell_sh::READ_BYTES));
         }
     }
 }

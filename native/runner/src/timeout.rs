@@ -3,9 +3,10 @@
 use crate::error::Failure;
 use crate::exec::{Ending, EndingStep, Exec, Serial, State};
 use crate::finish::{CANCELLED_EXIT_CODE, Outcome};
-use crate::proc_tree::Origin;
+use crate::proc_tree::{self, Origin};
 use crate::server::Server;
 use crate::shell::{START_TIME, ShellState};
+use crate::shell_bash::STOP_SIGNAL;
 use crate::sys;
 use std::time::{Duration, Instant};
 
@@ -25,9 +26,10 @@ const MAX_WAIT_MS: u128 = 500;
 const MUTED_BYTES: usize = 4 << 20;
 /// How often shells are looked after.
 const CHECK_INTERVAL: Duration = Duration::from_millis(400);
-/// How often a shell is interrupted until it gives up the rest of its line. It takes no notice
-/// while it waits for a program.
+/// How often a shell is told to give up the rest of its line, until it does.
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(10);
+/// What a shell needs at most from reading a command to running it.
+const BEGINNING: Duration = Duration::from_millis(200);
 /// How often a kill is repeated that had no effect yet.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -129,15 +131,34 @@ impl Server {
         self.set_ending(serial, reason, EndingStep::Interrupted, GRACE);
     }
 
-    fn interrupt(&mut self, serial: Serial) -> usize {
+    fn interrupt(&mut self, serial: Serial) {
         let Some((group, origin)) = self.group_and_origin(serial) else {
-            return 0;
+            return;
         };
-        // The shell first: it may be in a loop of its own, and this brings it back to its prompt.
-        // After the command's processes it might be there already, where some shells take an
-        // interrupt for the end.
-        let shell = origin.in_shell && sys::kill(origin.root, libc::SIGINT).is_ok();
-        usize::from(shell) + self.tracker.signal(group, &origin, libc::SIGINT)
+        // The shell first: when the program that it waits for has ended, it is too late.
+        let members = self.tracker.members(group, &origin);
+        self.stop_shell(serial);
+        for pid in members {
+            let _ = sys::kill(pid, libc::SIGINT);
+        }
+    }
+
+    /// Has a shell give up its command once the program in the foreground has ended. All keep the
+    /// wish until then: bash as a trap, the others as an interrupt.
+    fn stop_shell(&mut self, serial: Serial) {
+        let bash = self.shells.kind() == "bash";
+        let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
+            return;
+        };
+        if !bash || exec.started.elapsed() > BEGINNING && !proc_tree::catches(exec.pid, STOP_SIGNAL)
+        {
+            let _ = sys::kill(exec.pid, libc::SIGINT);
+        } else if !exec.stop_sent && proc_tree::catches(exec.pid, STOP_SIGNAL) {
+            // Only one: a second could strike when the command has been given up already.
+            exec.stop_sent = true;
+            let _ = sys::kill(exec.pid, STOP_SIGNAL);
+        }
+        // Else bash has not come to the command yet, and would lose our own lines to an interrupt.
     }
 
     fn escalate(&mut self, serial: Serial) {
@@ -149,7 +170,7 @@ impl Server {
         };
         match ending.step {
             EndingStep::Signalled => {
-                self.stop_line(serial);
+                self.signal_again(serial, ending.signal);
                 // Ever more rarely: code that handles signals itself is not to drown in them.
                 let wait = self.now().saturating_duration_since(ending.since);
                 self.wait_with_ending(serial, wait.max(INTERRUPT_INTERVAL));
@@ -169,7 +190,7 @@ impl Server {
     }
 
     /// Everything that the command started, and nothing else. Its shell does not go on with the
-    /// rest of the line: it stands still while its programs die, and is then interrupted.
+    /// rest of the line: it stands still while its programs die, and then gives the line up.
     fn kill_all(&mut self, serial: Serial, reason: &'static str) {
         let Some(exec) = self.execs.get(serial) else {
             return;
@@ -178,6 +199,10 @@ impl Server {
         if let Some(shell) = shell {
             let _ = sys::kill(pid, libc::SIGSTOP);
             self.move_shell(shell);
+            if let Some(exec) = self.execs.get_mut(serial) {
+                exec.stop_sent = false;
+            }
+            self.stop_shell(serial);
         }
         if let Some((group, origin)) = self.group_and_origin(serial) {
             self.tracker.kill(group, &origin);
@@ -192,7 +217,6 @@ impl Server {
                 if let Some(exec) = self.execs.get_mut(serial) {
                     exec.muted = true;
                 }
-                let _ = sys::kill(pid, libc::SIGINT);
                 let _ = sys::kill(pid, libc::SIGCONT);
                 INTERRUPT_INTERVAL
             }
@@ -200,15 +224,45 @@ impl Server {
         self.set_ending(serial, reason, EndingStep::Killed, wait);
     }
 
-    /// Keeps the shell from going on with the rest of its line, and interrupts what it has
-    /// started since. While it waits for a program, a shell heeds an interrupt only when the
-    /// program dies of it too.
+    /// A signal that came before the command had begun is repeated.
+    fn signal_again(&mut self, serial: Serial, signal: i32) {
+        let bash = self.shells.kind() == "bash";
+        if !bash || (self.execs.get(serial)).is_none_or(|exec| exec.stop_sent) {
+            return self.wake_shell(serial);
+        }
+        let members = self.later_members(serial);
+        self.stop_shell(serial);
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        for pid in members {
+            if !exec.signalled.contains(&pid) {
+                exec.signalled.push(pid);
+                let _ = sys::kill(pid, signal);
+            }
+        }
+    }
+
+    /// bash heeds its stop signal only when a builtin that waits (`read`) returns, which takes an
+    /// interrupt. One that runs heeds it at once, and must not be interrupted in its report.
+    fn wake_shell(&mut self, serial: Serial) {
+        let exec = self.execs.get(serial).filter(|exec| exec.stop_sent);
+        if let Some(pid) = exec.map(|exec| exec.pid)
+            && proc_tree::is_asleep(pid)
+        {
+            let _ = sys::kill(pid, libc::SIGINT);
+        }
+    }
+
+    /// Keeps the shell from going on with the rest of its line, and ends what it has started
+    /// since.
     fn stop_line(&mut self, serial: Serial) {
+        self.stop_shell(serial);
+        self.wake_shell(serial);
         let members = self.later_members(serial);
         let Some(exec) = self.execs.get_mut(serial) else {
             return;
         };
-        let _ = sys::kill(exec.pid, libc::SIGINT);
         for pid in members {
             if !exec.signalled.contains(&pid) {
                 exec.signalled.push(pid);
@@ -236,21 +290,22 @@ impl Server {
             return 0;
         };
         let members = self.tracker.members(group, &origin);
-        let reached: Vec<i32> = match signal {
-            // After the command's processes, the shell might be at its prompt already, where some
-            // shells take an interrupt for the end.
-            libc::SIGINT => {
-                self.interrupt(serial);
-                members
-            }
-            _ => (members.into_iter())
-                .filter(|pid| sys::kill(*pid, signal).is_ok())
-                .collect(),
-        };
+        let shell = origin.root;
+        // Interactive shells ignore these, unless the code that runs in them has a trap for them.
+        let trapped =
+            matches!(signal, libc::SIGTERM | libc::SIGQUIT) && proc_tree::catches(shell, signal);
+        if trapped {
+            let _ = sys::kill(shell, signal);
+        } else {
+            self.stop_shell(serial);
+        }
+        let reached: Vec<i32> = (members.into_iter())
+            .filter(|pid| sys::kill(*pid, signal).is_ok())
+            .collect();
         let count = reached.len().max(1);
-        if reached.is_empty() && signal != libc::SIGINT {
-            // The shell itself is busy: only an interrupt brings it back with its state.
-            self.interrupt(serial);
+        if trapped {
+            // What comes of it is up to the trap.
+            return count;
         }
         if let Some(exec) = self.execs.get_mut(serial) {
             exec.signalled.extend(reached);

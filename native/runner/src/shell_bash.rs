@@ -1,0 +1,177 @@
+//! How bash runs a command and reports on it.
+//!
+//! A line has bash read a text into `PROMPT_COMMAND`, which it runs before its next prompt. There,
+//! unlike at the prompt, it prints no job numbers and no `exit`, and unlike in a file that it
+//! sources, neither `BASH_SOURCE` nor errors name a file, and 5.2 stays sound after an unfinished
+//! `$(`. The text hands the command to `eval` and ends with the report.
+//!
+//! User code may have redefined anything. `\` keeps aliases away and `command` functions; the
+//! report first sees to it that `command` does its work, with nothing but what no function can
+//! replace.
+
+use crate::shell_lines::{CommandLines, chunks, quoted};
+
+/// Old versions of bash read so little at a time, and lose the rest of a longer packet.
+pub const READ_BYTES: usize = 128;
+/// While a command runs, bash traps this signal and gives up the command for it. The trap waits
+/// for the program in the foreground and comes before the next one, which an interrupt does not
+/// unless the program dies of it.
+pub const STOP_SIGNAL: i32 = 61;
+/// What a command may have disabled.
+const NEEDED: &str = "cd enable eval exec printf read set trap unset";
+
+impl CommandLines<'_> {
+    /// Has bash read the text and run it. What restores bash's input when the command is given up
+    /// must reach it beforehand, because its stdin is the command's own by then.
+    pub fn bash_packets(&self, socket: u64) -> Vec<Vec<u8>> {
+        let number = self.number;
+        // The line before the command counts as none.
+        let line = if self.before_text().is_empty() { 1 } else { 0 };
+        let read = format!(
+            " {{ \\command read -r -d '' PROMPT_COMMAND; }} <{} 2>&\"$((LINENO={line},1))\"",
+            self.file
+        );
+        // Silent when the report was made. The empty line brings the parser back to a beginning.
+        let restore = format!(
+            "\n\n {{ \\command printf '\\1 {number} %s' \"$?\" >&\"$((${{#PROMPT_COMMAND}}-2?{socket}:1))\";\
+             \\command exec <&{socket}; }} >/dev/null 2>&1\n"
+        );
+        let mut packets = chunks(read.as_bytes(), READ_BYTES);
+        packets.push(restore.into_bytes());
+        // As long as this is unread, the command runs.
+        packets.push(b"\n".to_vec());
+        packets
+    }
+
+    /// What bash reads: all of a command, from its pipes to its report.
+    pub fn bash_text(&self, socket: u64) -> Vec<u8> {
+        let mut text = String::from("PROMPT_COMMAND=;");
+        if let Some((name, value)) = self.marker {
+            text.push_str(&format!("\\command export {name}={value};"));
+        }
+        if let Some(cwd) = self.cwd {
+            text.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
+        }
+        // An unset variable is the one error that ends a text, and nothing else.
+        let redirections = self.redirections;
+        text.push_str(&format!(
+            "\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};\
+             {{ \\command trap -- '\\command kill -INT $$' {STOP_SIGNAL};"
+        ));
+        if let Some(trap) = self.exit_trap() {
+            text.push_str(&format!("\\command {trap};"));
+        }
+        let before = self.before_text();
+        if let (Some(file), true) = (self.status_file, before.is_empty()) {
+            text.push_str(&format!("\\command . {file};"));
+        }
+        text.push_str("} >/dev/null 2>&1;");
+        for (name, value) in self.env {
+            text.push_str(&format!("{name}={} ", quoted(value)));
+        }
+        let mut bytes = [text.as_bytes(), b"\\command eval $'"].concat();
+        push_escaped(&mut bytes, before.as_bytes());
+        push_escaped(&mut bytes, self.text);
+        bytes.extend_from_slice(b"';");
+        bytes.extend_from_slice(self.report(socket).as_bytes());
+        // What `read` may cut off the end, and where it stops.
+        bytes.extend_from_slice(b"\n#\0");
+        bytes
+    }
+
+    /// A line before the command's own: what must not see the `eval`.
+    fn before_text(&self) -> String {
+        let mut hidden = String::new();
+        if self.memory.xtrace {
+            hidden.push_str("\\command set -x;");
+        }
+        if let Some(body) = &self.memory.debug_trap {
+            hidden.push_str(&format!("\\command trap -- '{body}' DEBUG;"));
+        }
+        if hidden.is_empty() {
+            return hidden;
+        }
+        if let Some(file) = self.status_file {
+            hidden.push_str(&format!("\\command . {file};"));
+        }
+        format!("{{ {hidden} }} >/dev/null 2>&1\n")
+    }
+
+    /// Only assignments, expansions and reserved words are safe from functions, and in POSIX mode
+    /// the special builtins.
+    fn report(&self, socket: u64) -> String {
+        let number = self.number;
+        let works = "\\command printf -v PROMPT_COMMAND '%s +' \"$PROMPT_COMMAND\"";
+        let repair = format!(
+            "\\unset -f command;{works};case $PROMPT_COMMAND in *+);;*)POSIXLY_CORRECT=;\
+             \\unset -f unset enable command;\\enable command {NEEDED};\\unset POSIXLY_CORRECT;;esac"
+        );
+        format!(
+            "{{ PROMPT_COMMAND=\"#$? $-\";{works};case $PROMPT_COMMAND in *+);;*){repair};;esac;{} }} \
+             >/dev/null 2>&1;\\command exec >/dev/null 2>&1;{}\
+             \\command printf '\\2 {number} %s\\0%s\\0%s\\0' \
+             \"$PROMPT_COMMAND\" \"${{PWD-}}\" \"${{OLDPWD-}}\" >&{socket};\
+             \\command unset PROMPT_COMMAND;PROMPT_COMMAND='#+'",
+            // A shell that can say nothing more ends with the command's status.
+            clean(socket, "\\command exit \"${PROMPT_COMMAND//[!0-9]}\""),
+            self.way_back()
+        )
+    }
+
+    /// The report on a command that was given up half-way.
+    pub fn bash_closing(&self, socket: u64) -> Vec<Vec<u8>> {
+        let number = self.number;
+        let lines = [
+            format!(
+                " {{ {} }} >/dev/null 2>&1\n",
+                clean(socket, "\\command exit")
+            ),
+            format!(
+                " \\command exec >/dev/null 2>&1;{}\\command unset PROMPT_COMMAND\n",
+                self.way_back()
+            ),
+            format!(
+                " \\command printf '\\2 {number} - %s\\0%s\\0%s\\0' \"$-\" \
+                 \"${{PWD-}}\" \"${{OLDPWD-}}\" >&{socket}\n"
+            ),
+        ];
+        (lines.iter())
+            .flat_map(|line| chunks(line.as_bytes(), READ_BYTES))
+            .collect()
+    }
+
+    /// A directory that was for one command only is left again. One that is gone, or a variable
+    /// that cannot be changed, must not keep the report back.
+    fn way_back(&self) -> String {
+        let memory = self.memory;
+        match self.cwd {
+            None => String::new(),
+            Some(_) => format!(
+                "\\command cd -- {}||\\command true;\\command eval {}||\\command true;",
+                quoted(&memory.cwd),
+                quoted(&format!("OLDPWD={}", quoted(&memory.old_cwd)))
+            ),
+        }
+    }
+}
+
+/// Takes what belongs to the command away: the stop signal first, so that it comes too late for
+/// our own lines, then traps, input and traces.
+fn clean(socket: u64, without_socket: &str) -> String {
+    format!(
+        "\\command trap '' {STOP_SIGNAL};\\command enable command {NEEDED};\
+         \\command trap -p DEBUG ERR EXIT >&{socket};\\command trap - DEBUG;\
+         \\command exec <&{socket}||{without_socket};\\command set +x;"
+    )
+}
+
+/// For between `$'` and `'`. Like every shell that reads a text, this drops NUL.
+fn push_escaped(to: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        match byte {
+            0 => {}
+            b'\'' | b'\\' => to.extend([b'\\', *byte]),
+            byte => to.push(*byte),
+        }
+    }
+}
