@@ -22,6 +22,7 @@ mod finish;
 mod guest_cgroup;
 mod message;
 mod openings;
+mod ports;
 mod proc_tree;
 mod process;
 mod reap;

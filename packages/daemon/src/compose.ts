@@ -241,6 +241,7 @@ function sessionSettings(config: Config): SessionSettings {
     outputBudgetBytes: config.outputBudgetBytes,
     concurrentCreates: availableParallelism(),
     pool: config.pool,
+    maxPortConnections: config.preview.maxConnections,
     workspaceDisk: config.workspace,
     journal: {
       maxBytesPerOwner: config.journal.maxBytesPerKey,

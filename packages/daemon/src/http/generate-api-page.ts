@@ -26,6 +26,7 @@ export async function servedDocument(): Promise<OpenApiDocument> {
         sessions: uncalled,
         execs: uncalled,
         workspaces: uncalled,
+        ports: uncalled,
         imagesOf: uncalled,
         collectImages: uncalled,
         ready: uncalled,

@@ -13,6 +13,7 @@ import { downloadRoutes, fileUploadRoutes } from "./file-content.ts";
 import { fileRoutes } from "./files.ts";
 import { imageImportRoutes } from "./image-import.ts";
 import { imageRoutes } from "./images.ts";
+import { portRoutes } from "./ports.ts";
 import { ptyRoutes } from "./pty.ts";
 import { sessionRoutes } from "./sessions.ts";
 import { shellRoutes } from "./shells.ts";
@@ -35,6 +36,7 @@ export async function registerRoutes(app: App, context: HttpContext): Promise<vo
       startedExecRoutes(v1, context);
       execStreamRoutes(v1, context);
       shellRoutes(v1, context);
+      portRoutes(v1, context);
       workspaceRoutes(v1, context);
       imageRoutes(v1, context);
       v1.addHook("preHandler", (request, _reply, done) => {
