@@ -1,5 +1,4 @@
 /** Terminals over WebSockets, new ones and those that somebody left. */
-import type { IncomingMessage } from "node:http";
 import { ptyQuery, SandboxError } from "@sandkasten/protocol";
 import type { WebSocket } from "@fastify/websocket";
 import type { FastifyRequest } from "fastify";
@@ -28,15 +27,6 @@ const TERMINAL_ENV = { TERM: "xterm-256color" };
 
 /** Shown as the command of a terminal that was opened without one. */
 const LOGIN_SHELL = "login shell";
-
-const PTY_PATH = /^\/v1\/sessions\/[A-Za-z0-9_-]+\/pty(?:\?|$)/;
-
-/** All other requests to upgrade are answered as if they had not asked. */
-export function asksForTerminal({ method, url, headers }: IncomingMessage): boolean {
-  return (
-    method === "GET" && headers.upgrade?.toLowerCase() === "websocket" && PTY_PATH.test(url ?? "")
-  );
-}
 
 export function ptyRoutes(app: App, context: HttpContext): void {
   const { services, shutdown, answers } = context;

@@ -14,6 +14,7 @@ import { fileRoutes } from "./files.ts";
 import { imageImportRoutes } from "./image-import.ts";
 import { imageRoutes } from "./images.ts";
 import { portRoutes } from "./ports.ts";
+import { knowAllMethods, previewRoutes } from "./previews.ts";
 import { ptyRoutes } from "./pty.ts";
 import { sessionRoutes } from "./sessions.ts";
 import { shellRoutes } from "./shells.ts";
@@ -28,6 +29,12 @@ export async function registerRoutes(app: App, context: HttpContext): Promise<vo
   const spaces = fileSpaces(context.services);
   healthRoutes(app, context);
   documentRoutes(app);
+  knowAllMethods(app);
+  await app.register((proxied: App, _options, done) => {
+    leaveBodiesUnread(proxied);
+    previewRoutes(proxied, context);
+    done();
+  });
   await app.register(
     async (v1: App) => {
       versionRoutes(v1, context);

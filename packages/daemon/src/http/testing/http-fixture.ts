@@ -114,6 +114,7 @@ export class HttpFixture implements AsyncDisposable {
       allowedHosts: [],
       allowedOrigins: [],
       uploadDir: join(directory, "uploads"),
+      preview: { key: Buffer.alloc(32, "k"), scheme: "http", maxSeconds: 86_400 },
       ...options,
     });
     const wrongAnswers = unchecked ? [] : checkAnswers(app);
