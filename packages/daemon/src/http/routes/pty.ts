@@ -10,8 +10,9 @@ import { answerOf, errors, EXEC_ERRORS } from "../answers.ts";
 import { freshShell, loginShell } from "../bodies/exec-request.ts";
 import type { App, HttpContext } from "../context.ts";
 import { failureForLog } from "../error-answer.ts";
+import { CLOSE_CODES } from "../message-socket.ts";
 import { ClientGone } from "../response-writer.ts";
-import { CLOSE_CODES, TerminalSocket } from "../terminal-socket.ts";
+import { TerminalSocket } from "../terminal-socket.ts";
 import { execInfo } from "./execs.ts";
 import { sessionParams } from "./params.ts";
 

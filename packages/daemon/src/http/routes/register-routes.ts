@@ -13,6 +13,7 @@ import { downloadRoutes, fileUploadRoutes } from "./file-content.ts";
 import { fileRoutes } from "./files.ts";
 import { imageImportRoutes } from "./image-import.ts";
 import { imageRoutes } from "./images.ts";
+import { portConnectionRoutes } from "./port-connections.ts";
 import { portRoutes } from "./ports.ts";
 import { knowAllMethods, previewRoutes } from "./previews.ts";
 import { ptyRoutes } from "./pty.ts";
@@ -70,6 +71,7 @@ export async function registerRoutes(app: App, context: HttpContext): Promise<vo
       await v1.register(async (sockets: App) => {
         await acceptSockets(sockets);
         ptyRoutes(sockets, context);
+        portConnectionRoutes(sockets, context);
       });
     },
     { prefix: "/v1" },
