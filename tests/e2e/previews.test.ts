@@ -13,7 +13,7 @@ import { TestDaemon } from "../support/test-daemon.ts";
 
 const FILES = join(import.meta.dirname, "../support/dev-server");
 const PORT = 8000;
-const STREAM_BYTES = 256 * 2 ** 20;
+const STREAM_BYTES = 160 * 2 ** 20;
 
 let daemon: TestDaemon;
 let client: SandboxClient;
@@ -88,7 +88,7 @@ describe("a port of a sandbox", () => {
       if (bytes % 2 ** 23 < piece.byteLength) most = Math.max(most, await residentBytes());
     }
     expect(bytes).toBe(STREAM_BYTES);
-    expect(most - before).toBeLessThan(96 * 2 ** 20);
+    expect(most - before).toBeLessThan(80 * 2 ** 20);
   });
 
   it("serves one visitor while another reads nothing", async () => {
