@@ -116,7 +116,8 @@ async function exists(path: string): Promise<boolean> {
 }
 
 test("every guide that has commands is followed", () => {
-  const guides = ["first-steps", "sandbox", "images", "isolation", "configuration", "operations"];
+  const guides = ["first-steps", "sandbox", "previews", "images", "isolation", "configuration"];
+  guides.push("operations");
   expect(withCommands).toEqual(
     expect.arrayContaining(["README.md", ...guides.map((name) => `docs/guides/${name}.md`)]),
   );

@@ -1,58 +1,8 @@
 /** The SDK in a real browser: a web page of an allowed origin against a real daemon. */
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { BrowserSite, type Report } from "../../packages/sdk/src/testing/browser-site.ts";
+import { Chromium } from "../support/chromium.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
-
-/** Chromium on one page, with all that it writes in a directory of its own. */
-class Chromium implements AsyncDisposable {
-  /** Rejects when it ends by itself, with what it had to say. */
-  readonly failed: Promise<never>;
-  readonly #directory: string;
-  readonly #child: ChildProcess;
-  readonly #closed: Promise<unknown>;
-
-  private constructor(directory: string, url: string) {
-    this.#directory = directory;
-    const flags = [
-      "--headless=new",
-      // Its own sandbox does not work for root, and it shows nothing but pages of this test.
-      "--no-sandbox",
-      "--no-first-run",
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-dev-shm-usage",
-      `--user-data-dir=${directory}`,
-    ];
-    const child = spawn("chromium", [...flags, url], {
-      env: { PATH: process.env["PATH"], HOME: directory, TMPDIR: directory },
-      stdio: ["ignore", "ignore", "pipe"],
-    });
-    this.#child = child;
-    // All its processes hold the pipe, so that it closes with the last of them.
-    this.#closed = once(child, "close");
-    const said = text(child.stderr);
-    this.failed = this.#closed.then(async () => {
-      throw new Error(`Chromium ended: ${await said}`);
-    });
-    this.failed.catch(() => undefined);
-  }
-
-  static async open(url: string): Promise<Chromium> {
-    return new Chromium(await mkdtemp(join(tmpdir(), "sandkasten-chromium-")), url);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#child.kill();
-    await this.#closed;
-    await rm(this.#directory, { recursive: true, force: true });
-  }
-}
 
 describe("the SDK in a browser", () => {
   const opened = new AsyncDisposableStack();

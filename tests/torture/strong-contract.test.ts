@@ -63,6 +63,7 @@ describe.skipIf(reason !== undefined)("with runsc", () => {
         kind: "process",
         argv: ["/usr/bin/python3", "-c", ECHO_SERVER, String(port)],
       }),
+      hidesListeners: true,
       close: async () => {
         await backend.destroy(id);
         await rm(dataDir, { recursive: true, force: true });

@@ -4,6 +4,8 @@ import asyncio
 import os
 import threading
 import unittest
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 from sandkasten import SandboxClient, SandboxError, Session
 
@@ -56,6 +58,24 @@ class Daemon(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((built.stdout, built.shell, built.status), ("/var\n", "build", "done"))
         usual = await self.session.exec("cd /tmp; pwd; sleep 0.2 &")
         self.assertEqual((usual.stdout, usual.shell, usual.background), ("/tmp\n", "default", True))
+
+    async def test_ports_are_listed_and_opened_by_url(self) -> None:
+        serve = "python3 -m http.server --bind 127.0.0.1 8765 >/dev/null 2>&1 &"
+        await self.session.exec(f"cd /workspace && echo preview > page && {serve}")
+        while not (ports := await self.session.ports()):
+            await asyncio.sleep(0.02)
+        self.assertEqual(
+            [(port.port, port.address, port.process) for port in ports],
+            [(8765, "127.0.0.1", "python3")],
+        )
+        url = urlsplit(await self.session.url(8765, expires_in_seconds=60))
+        connection = HTTPConnection("127.0.0.1", url.port, timeout=30)
+        connection.request("GET", f"/page?{url.query}", headers={"Host": url.netloc})
+        self.assertEqual(await asyncio.to_thread(connection.getresponse().read), b"preview\n")
+        connection.close()
+        error = await self.failure(self.session.url(0))
+        self.assertEqual(error.code, "INVALID_REQUEST")
+        await self.session.exec("kill %1")
 
     async def test_a_list_of_arguments_runs_with_what_it_is_given(self) -> None:
         script = 'cat; echo "$X in $PWD"'

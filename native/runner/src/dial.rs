@@ -14,9 +14,18 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const MAX_DIALS: usize = 256;
 
+#[derive(Clone, Copy)]
+enum Loopback {
+    V4,
+    V6,
+}
+
 pub struct Dial {
     fd: OwnedFd,
     address: Address,
+    port: u16,
+    /// Where it is tried next when nothing listens here.
+    fallback: Option<Loopback>,
     connected: bool,
     /// From the peer, for the port.
     queue: VecDeque<Vec<u8>>,
@@ -33,7 +42,17 @@ impl Server {
             return Err(Failure::new("busy", "too many connections are open"));
         }
         let failed = |error: io::Error| Failure::io("connect to port", &port.to_string(), &error);
-        let (fd, connected) = connect(port).map_err(failed)?;
+        // Servers that listen on `localhost` may have only one of its two addresses.
+        let mut fallback = Some(Loopback::V6);
+        let (fd, connected) = connect(Loopback::V4, port)
+            .or_else(|error| match is_refusal(&error) {
+                true => {
+                    fallback = None;
+                    connect(Loopback::V6, port).map_err(|_| error)
+                }
+                false => Err(error),
+            })
+            .map_err(failed)?;
         let id = self.next_dial;
         self.next_dial += 1;
         let interest = libc::EPOLLIN | libc::EPOLLOUT;
@@ -45,6 +64,8 @@ impl Server {
             Dial {
                 fd,
                 address,
+                port,
+                fallback,
                 connected: false,
                 queue: VecDeque::new(),
                 credit: INITIAL_CREDIT,
@@ -78,6 +99,9 @@ impl Server {
                 Ok(()) => return,
                 Err(error) => {
                     let address = dial.address;
+                    if is_refusal(&error) && self.fall_back(id) {
+                        return;
+                    }
                     self.drop_dial(id);
                     let failure = Failure::io("connect", "the port", &error);
                     self.answer(address, Kind::Error, &failure);
@@ -96,6 +120,29 @@ impl Server {
             }
         }
         self.flush_dial(id);
+    }
+
+    /// Tries the other loopback address; false when there is none left.
+    fn fall_back(&mut self, id: u32) -> bool {
+        let Some(dial) = self.dials.get_mut(&id) else {
+            return false;
+        };
+        let Some(loopback) = dial.fallback.take() else {
+            return false;
+        };
+        let Ok((fd, connected)) = connect(loopback, dial.port) else {
+            return false;
+        };
+        let interest = libc::EPOLLIN | libc::EPOLLOUT;
+        let token = Token::Dial(id).pack();
+        self.epoll.remove(dial.fd.as_raw_fd());
+        dial.watched = self.epoll.add(fd.as_raw_fd(), interest, token).is_ok();
+        dial.fd = fd;
+        let watched = dial.watched;
+        if watched && connected {
+            self.dial_connected(id);
+        }
+        watched
     }
 
     fn read_dial(&mut self, id: u32) {
@@ -226,35 +273,65 @@ impl Server {
     }
 }
 
+fn is_refusal(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ECONNREFUSED)
+}
+
 /// Begins to connect; true when that was at once.
-fn connect(port: u16) -> io::Result<(OwnedFd, bool)> {
+///
+/// SECURITY: always the sandbox's own loopback, never an address of the caller's choice.
+fn connect(loopback: Loopback, port: u16) -> io::Result<(OwnedFd, bool)> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let family = match loopback {
+        Loopback::V4 => libc::AF_INET,
+        Loopback::V6 => libc::AF_INET6,
+    };
     // SAFETY: plain system call.
-    let fd = sys::check(unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
+    let fd = sys::check(unsafe { libc::socket(family, kind, 0) })?;
     // SAFETY: the descriptor was just made.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SECURITY: always the sandbox's own loopback, never an address of the caller's choice.
-    let address = libc::sockaddr_in {
-        sin_family: libc::AF_INET as u16,
-        sin_port: port.to_be(),
-        sin_addr: libc::in_addr {
-            s_addr: u32::from_be_bytes([127, 0, 0, 1]).to_be(),
-        },
-        sin_zero: [0; 8],
+    let result = match loopback {
+        Loopback::V4 => {
+            let address = libc::sockaddr_in {
+                sin_family: libc::AF_INET as u16,
+                sin_port: port.to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_be_bytes([127, 0, 0, 1]).to_be(),
+                },
+                sin_zero: [0; 8],
+            };
+            connect_to(&fd, &address)
+        }
+        Loopback::V6 => {
+            let address = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: port.to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr {
+                    s6_addr: std::net::Ipv6Addr::LOCALHOST.octets(),
+                },
+                sin6_scope_id: 0,
+            };
+            connect_to(&fd, &address)
+        }
     };
-    // SAFETY: address is a valid sockaddr_in of the length given.
-    let result = unsafe {
-        libc::connect(
-            fd.as_raw_fd(),
-            (&raw const address).cast(),
-            std::mem::size_of_val(&address) as libc::socklen_t,
-        )
-    };
-    match sys::check(result) {
-        Ok(_) => Ok((fd, true)),
+    match result {
+        Ok(()) => Ok((fd, true)),
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((fd, false)),
         Err(error) => Err(error),
     }
+}
+
+fn connect_to<Address>(fd: &OwnedFd, address: &Address) -> io::Result<()> {
+    // SAFETY: address is a valid socket address of the length given.
+    let result = unsafe {
+        libc::connect(
+            fd.as_raw_fd(),
+            std::ptr::from_ref(address).cast(),
+            std::mem::size_of_val(address) as libc::socklen_t,
+        )
+    };
+    sys::check(result).map(drop)
 }
 
 fn pending_error(fd: i32) -> io::Result<()> {

@@ -7,6 +7,7 @@ use crate::exec_request::unknown;
 use crate::files;
 use crate::frame::{self, Frame, FrameError, Kind};
 use crate::message::{ClientHello, FileRequest, Request};
+use crate::ports;
 use crate::process;
 use crate::server::Server;
 use crate::worker::Mailbox;
@@ -132,6 +133,13 @@ impl Server {
                 Ok(())
             }
             Request::Dial { port } => self.dial(address, port),
+            Request::Ports {} => {
+                let mailbox = Arc::new(Mailbox::new(address, self.outbox.clone()));
+                self.open(address, Stream::Work(mailbox.clone()));
+                self.quick
+                    .submit(mailbox, Box::new(|_: &Mailbox| ports::list()));
+                Ok(())
+            }
             Request::Ping {} => {
                 let mut answer = json!({
                     "uptime_ms": self.booted.elapsed().as_millis() as u64,

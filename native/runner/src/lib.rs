@@ -23,6 +23,7 @@ mod guest_cgroup;
 mod message;
 mod oom;
 mod openings;
+mod ports;
 mod proc_tree;
 mod process;
 mod reap;

@@ -46,6 +46,8 @@ pub enum Request {
     Dial {
         port: u16,
     },
+    /// What listens on TCP ports.
+    Ports {},
     Ping {},
     #[serde(untagged)]
     File(FileRequest),
@@ -255,6 +257,16 @@ pub struct ShellListing {
     pub busy: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec_id: Option<String>,
+}
+
+#[derive(Serialize, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct PortListing {
+    pub port: u16,
+    pub address: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
 }
 
 #[derive(Serialize)]

@@ -15,6 +15,8 @@ import { addLogsCommand } from "./commands/logs.ts";
 import { addLsCommand } from "./commands/ls.ts";
 import { addOpenCommand } from "./commands/open.ts";
 import { addPauseCommand, addResumeCommand } from "./commands/pause.ts";
+import { addForwardCommand } from "./commands/forward.ts";
+import { addPortsCommand } from "./commands/ports.ts";
 import { addPsCommand } from "./commands/ps.ts";
 import { addRmCommand } from "./commands/rm.ts";
 import { addSweepCommand } from "./commands/sweep.ts";
@@ -50,6 +52,8 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
       addOpenCommand,
       addLsCommand,
       addCpCommand,
+      addPortsCommand,
+      addForwardCommand,
       addPauseCommand,
       addResumeCommand,
       addStatsCommand,

@@ -10,6 +10,7 @@ import type { Logger } from "pino";
 import { OciBackend } from "./backends/oci/oci-backend.ts";
 import type { OciBackendOptions } from "./backends/oci/oci-backend.ts";
 import type { ApiKey, Config } from "./config/config.ts";
+import { ensurePreviewKey } from "./config/ensure-preview-key.ts";
 import { buildHttpApp } from "./http/build-http-app.ts";
 import { LocalImageStore } from "./images/local-image-store.ts";
 import type { ImagePolicy } from "./images/local-image-store.ts";
@@ -95,6 +96,7 @@ export async function composeDaemon(
       allowedHosts: [config.listen.host, ...config.http.allowedHosts],
       allowedOrigins: config.http.allowedOrigins,
       uploadDir: join(config.dataDir, "uploads"),
+      preview: { ...config.preview, key: await ensurePreviewKey(config.dataDir) },
     });
     return { core, store, app };
   } catch (error) {
@@ -241,6 +243,7 @@ function sessionSettings(config: Config): SessionSettings {
     outputBudgetBytes: config.outputBudgetBytes,
     concurrentCreates: availableParallelism(),
     pool: config.pool,
+    maxPortConnections: config.preview.maxConnections,
     workspaceDisk: config.workspace,
     journal: {
       maxBytesPerOwner: config.journal.maxBytesPerKey,

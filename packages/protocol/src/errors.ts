@@ -31,6 +31,11 @@ export const ERROR_CATALOGUE = {
     meaning: "The path, or a part of it, is not a directory.",
   },
   UNAUTHORIZED: { status: 401, retryable: false, meaning: "The key is missing or not known." },
+  PREVIEW_DENIED: {
+    status: 401,
+    retryable: false,
+    meaning: "The preview link is missing, has expired, or is for another port or session.",
+  },
   PERMISSION_DENIED: {
     status: 403,
     retryable: false,
@@ -117,6 +122,12 @@ export const ERROR_CATALOGUE = {
     status: 502,
     retryable: true,
     meaning: "Nothing listens on this port inside the sandbox.",
+  },
+  PORT_FAILED: {
+    status: 502,
+    retryable: false,
+    meaning:
+      "What listens on this port does not speak HTTP, or closed the connection before its response was complete.",
   },
   SANDBOX_UNREACHABLE: {
     status: 503,

@@ -186,6 +186,28 @@ export const shellListSchema = z
   })
   .transform((list) => list.shells);
 
+export const portListSchema = z
+  .object({
+    ports: z
+      .array(
+        z
+          .object({
+            port: z.number().int().min(1).max(65_535),
+            address: z.union([z.ipv4(), z.ipv6()]),
+            pid: processId.optional(),
+            process: z.string().max(256).optional(),
+          })
+          .transform((listener) => ({
+            port: listener.port,
+            address: listener.address,
+            ...(listener.pid !== undefined && { pid: listener.pid }),
+            ...(listener.process !== undefined && { process: listener.process }),
+          })),
+      )
+      .max(1024),
+  })
+  .transform((list) => list.ports);
+
 export const fileEntrySchema = z
   .object({
     path: longText,

@@ -290,3 +290,50 @@ test("images are listed, and errors about them are typed", async () => {
   expect(listed.length).toBeGreaterThan(0);
   await expect(client.images.pull("alpine:3")).rejects.toMatchObject({ code: "UNSUPPORTED" });
 });
+
+describe("ports", () => {
+  test("are listed, linked to and connected to, with bytes both ways and half a close", async () => {
+    await session.start(["echo-server", "9000"]);
+    while ((await session.ports()).length === 0) await new Promise(setImmediate);
+    expect(await session.ports()).toEqual([
+      { port: 9000, address: "127.0.0.1", process: "echo-server" },
+    ]);
+    const url = new URL(await session.url(9000, { expiresInSeconds: 60 }));
+    expect(url.hostname).toBe(`9000-${session.id.replace("_", "-")}.localhost`);
+    expect(url.searchParams.get("sandkasten_token")).toMatch(/^\w+\.[\w-]{43}$/);
+
+    using connection = await session.connect(9000);
+    // Several times what either side takes before it has to be acknowledged.
+    const sent = Buffer.alloc(5_000_000, "there and back ");
+    const writing = (async () => {
+      const writer = connection.writable.getWriter();
+      await writer.write(sent);
+      await writer.close();
+    })();
+    // What nobody reads waits at the other side.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const received = Buffer.concat(await Array.fromAsync(connection.readable));
+    await writing;
+    expect(received.equals(sent)).toBe(true);
+  });
+
+  test("refuse by the daemon's own words", async () => {
+    await expect(session.connect(9001)).rejects.toMatchObject({ code: "PORT_REFUSED" });
+    await expect(session.connect(0)).rejects.toMatchObject({ code: "INVALID_REQUEST" });
+    const gone = await client.createSession();
+    await gone.destroy();
+    await expect(gone.connect(9000)).rejects.toMatchObject({ code: "SESSION_NOT_FOUND" });
+    await expect(gone.url(9000)).rejects.toMatchObject({ code: "SESSION_NOT_FOUND" });
+    await expect(session.connect(9000, { signal: AbortSignal.abort("no") })).rejects.toBe("no");
+  });
+
+  test("are let go of when the connection is closed here", async () => {
+    const connection = await session.connect(9000);
+    const reading = connection.readable.getReader().read();
+    connection.close();
+    await expect(reading).rejects.toMatchObject({ code: "CANCELLED" });
+    await expect(connection.writable.getWriter().write(new Uint8Array(1))).rejects.toMatchObject({
+      code: "CANCELLED",
+    });
+  });
+});

@@ -44,9 +44,10 @@ export type {
 } from "./files.ts";
 export type { CollectedImages, ImageInfo, ImageProgress } from "./image-types.ts";
 export type { Images, ImportImageOptions, ProgressOptions } from "./images.ts";
+export type { PortConnection, PortInfo } from "./port-connection.ts";
 export type { Pty, PtyOptions } from "./pty.ts";
 export type { NamedPath, SandboxPath } from "./sandbox-path.ts";
-export type { RenewOptions, Session } from "./session.ts";
+export type { RenewOptions, Session, UrlOptions } from "./session.ts";
 export type {
   CreateSessionOptions,
   IsolationFact,

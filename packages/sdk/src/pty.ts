@@ -1,17 +1,10 @@
 /** A terminal in a sandbox, over a WebSocket. */
-import { encodeBase64Url } from "./base64.ts";
 import type { CallOptions } from "./call-options.ts";
 import type { ExecInfo, TerminalSize } from "./exec-types.ts";
+import { MESSAGE_BYTES, openSocket } from "./open-socket.ts";
 import { PtyLink } from "./pty-link.ts";
-import { SandboxError } from "./sandbox-error.ts";
 import { camelOptions, type WithSnakeNames } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
-import type { WebSocketConstructor } from "./web-socket.ts";
-
-const SUBPROTOCOL = "sandkasten.v1";
-const KEY_SUBPROTOCOL = "sandkasten.bearer.";
-/** The daemon takes no message of more than a megabyte. */
-const MESSAGE_BYTES = 65_536;
 
 interface PtyOptionFields extends CallOptions {
   /** Shell text to run in it; a login shell when absent. */
@@ -108,14 +101,7 @@ export async function openPty(
     query: { cmd, shell, cwd, rows, cols, exec_id: execId, cursor },
     signal,
   };
-  const url = transport.url(call);
-  url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-  const { webSocket, apiKey } = transport.options;
-  const Socket = webSocket ?? globalWebSocket();
-  // A browser can set no header here, so the key comes as a subprotocol. It is not part of the
-  // address, which ends up in logs.
-  const keys = apiKey === undefined ? [] : [KEY_SUBPROTOCOL + encodeBase64Url(apiKey)];
-  const link = new PtyLink(new Socket(url.href, [SUBPROTOCOL, ...keys]), cursor ?? 0, signal);
+  const link = new PtyLink(openSocket(transport, call), cursor ?? 0, signal);
   try {
     return new Pty(link, await link.started);
   } catch (error) {
@@ -124,12 +110,4 @@ export async function openPty(
     if (!link.connected) await transport.json(call);
     throw error;
   }
-}
-
-function globalWebSocket(): WebSocketConstructor {
-  if (typeof globalThis.WebSocket === "function") return globalThis.WebSocket;
-  throw new SandboxError(
-    "UNSUPPORTED",
-    "There is no WebSocket here; pass one as the client's `webSocket`.",
-  );
 }

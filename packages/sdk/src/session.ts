@@ -3,6 +3,8 @@ import type {
   ExecResultBody,
   ExecInfoBody,
   IsolationBody,
+  PortListBody,
+  PreviewUrlBody,
   SessionBody,
   StatsBody,
 } from "@sandkasten/protocol";
@@ -23,6 +25,7 @@ import {
 } from "./exec-types.ts";
 import type { FileSource } from "./file-types.ts";
 import { Files, type ReadFileOptions, type WriteFileOptions, type WrittenFile } from "./files.ts";
+import { connectToPort, type PortConnection, type PortInfo } from "./port-connection.ts";
 import { openPty, type Pty, type PtyOptions } from "./pty.ts";
 import type { SandboxPath } from "./sandbox-path.ts";
 import { Shell, type ShellInfo, toShellInfos } from "./shell.ts";
@@ -43,6 +46,14 @@ interface RenewOptionFields extends CallOptions {
   /** A new time to live for this session; the one it has when absent. */
   readonly ttlSeconds?: number | undefined;
 }
+
+interface UrlOptionFields extends CallOptions {
+  /** How long the URL works; an hour when absent. */
+  readonly expiresInSeconds?: number | undefined;
+}
+
+/** How to make the URL of a port. */
+export type UrlOptions = WithSnakeNames<UrlOptionFields>;
 
 /** How to renew a lease. */
 export type RenewOptions = WithSnakeNames<RenewOptionFields>;
@@ -135,6 +146,27 @@ export class Session extends SessionState implements AsyncDisposable {
   /** Opens a terminal, or goes back to one. */
   pty(options: PtyOptions = {}): Promise<Pty> {
     return openPty(this.#transport, this.id, options);
+  }
+
+  /** What listens on TCP ports inside it. */
+  async ports(options: CallOptions = {}): Promise<PortInfo[]> {
+    return (await this.#get<PortListBody>("/ports", options)).ports;
+  }
+
+  /**
+   * A URL that opens a port in a browser without the key. It is for this one port, until it expires
+   * or the session ends.
+   */
+  async url(port: number, options: UrlOptions = {}): Promise<string> {
+    const { expiresInSeconds, signal } = camelOptions(options);
+    const json = { expires_in_seconds: expiresInSeconds };
+    const call = { ...this.#post(`/ports/${port}/url`, json, { signal }), repeatable: true };
+    return (await this.#transport.json<PreviewUrlBody>(call)).url;
+  }
+
+  /** Connects to a port inside it. Fails with `PORT_REFUSED` when nothing listens there. */
+  connect(port: number, options: CallOptions = {}): Promise<PortConnection> {
+    return connectToPort(this.#transport, this.id, port, options);
   }
 
   /** Writes a file; the same as `files.write`. */

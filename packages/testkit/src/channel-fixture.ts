@@ -8,6 +8,8 @@ export interface ChannelFixture {
   readonly reopen: () => Promise<Channel>;
   /** A program that listens on the port inside the sandbox and sends back what it gets. Absent when the sandbox has none: then that test is skipped. */
   readonly echoServer?: (port: number) => ExecCommand;
+  /** The sandbox's kernel does not tell whose a listening socket is. */
+  readonly hidesListeners?: boolean;
   /** Ends the sandbox. */
   readonly close: () => Promise<void>;
 }

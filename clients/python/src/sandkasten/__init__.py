@@ -3,7 +3,7 @@
 from .client import SandboxClient
 from .errors import SandboxError
 from .exec_stream import ExecStream
-from .results import ExecInfo, ExecResult, OutputChunk, SessionInfo
+from .results import ExecInfo, ExecResult, OutputChunk, PortInfo, SessionInfo
 from .session import Session
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "ExecResult",
     "ExecStream",
     "OutputChunk",
+    "PortInfo",
     "SandboxClient",
     "SandboxError",
     "Session",

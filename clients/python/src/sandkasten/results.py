@@ -71,6 +71,18 @@ class ExecResult(ExecInfo):
 
 
 @dataclass(frozen=True)
+class PortInfo:
+    """Something that listens on a TCP port inside a sandbox."""
+
+    port: int
+    address: str
+    pid: int | None
+    """Process id inside the sandbox, where it is known."""
+    process: str | None
+    """Name of the process, where it is known."""
+
+
+@dataclass(frozen=True)
 class OutputChunk:
     """A piece of output."""
 

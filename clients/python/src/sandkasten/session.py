@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .exec_stream import ExecStream
-from .results import ExecResult, SessionInfo, from_body
+from .results import ExecResult, PortInfo, SessionInfo, from_body
 from .transport import Transport
 
 
@@ -77,6 +77,20 @@ class Session:
         if max_bytes is not None and max_bytes < 0:
             raise ValueError(f"max_bytes must not be negative, and is {max_bytes}")
         return await self._transport.content(self._file, {"path": path}, max_bytes)
+
+    async def ports(self) -> list[PortInfo]:
+        """What listens on TCP ports inside it."""
+        answer = await self._transport.json("GET", f"{self._path}/ports")
+        return [from_body(PortInfo, port) for port in answer.body["ports"]]
+
+    async def url(self, port: int, expires_in_seconds: int | None = None) -> str:
+        """A URL that opens a port in a browser without the key.
+
+        It is for this one port, until it expires (after an hour, unless told) or the session ends.
+        """
+        body = {} if expires_in_seconds is None else {"expires_in_seconds": expires_in_seconds}
+        answer = await self._transport.json("POST", f"{self._path}/ports/{port:d}/url", body=body)
+        return answer.body["url"]
 
     async def destroy(self) -> None:
         """Ends it with all that runs in it. A second time is no error."""

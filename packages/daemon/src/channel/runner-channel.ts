@@ -4,6 +4,7 @@ import {
   emptySchema,
   execListSchema,
   pingSchema,
+  portListSchema,
   shellListSchema,
   signalledSchema,
 } from "@sandkasten/protocol";
@@ -17,6 +18,7 @@ import type {
   ExecStream,
   FileChange,
   FileRead,
+  ListeningPort,
   PortConnection,
   SandboxPath,
   ShellInfo,
@@ -179,6 +181,10 @@ export class RunnerChannel implements Channel {
 
   createTar(...args: Parameters<Channel["createTar"]>): ReturnType<Channel["createTar"]> {
     return this.#files.createTar(...args);
+  }
+
+  listPorts(): Promise<ListeningPort[]> {
+    return call(this.#holder, { op: "ports" }, portListSchema);
   }
 
   dial(port: number, signal?: AbortSignal): Promise<PortConnection> {

@@ -101,6 +101,13 @@ export interface Config {
     readonly allowedHosts: readonly string[];
     readonly allowedOrigins: readonly string[];
   };
+  readonly preview: {
+    /** `host` or `host:port`; previews are reached at names below it. */
+    readonly domain?: string;
+    readonly scheme: ConfigValues["preview"]["scheme"];
+    readonly maxSeconds: number;
+    readonly maxConnections: number;
+  };
   readonly outputBudgetBytes: number;
   readonly logLevel: ConfigValues["log_level"];
   /** The file that was read, if any. */
@@ -121,7 +128,7 @@ export function shapeConfig(
   dataDir: string,
   homeDir: string,
 ): Omit<Config, "file" | "warnings" | "settings"> {
-  const { defaults, quotas, workspace, journal, http } = values;
+  const { defaults, quotas, workspace, journal, http, preview } = values;
   const profile = defaults.readonly_rootfs ? "restricted" : "root";
   return {
     listen: parseListenAddress(values.listen) ?? unchecked("listen"),
@@ -170,6 +177,12 @@ export function shapeConfig(
       maxUploadBytes: http.max_upload_bytes,
       allowedHosts: http.allowed_hosts,
       allowedOrigins: http.allowed_origins,
+    },
+    preview: {
+      ...(preview.domain !== undefined && { domain: preview.domain.toLowerCase() }),
+      scheme: preview.scheme,
+      maxSeconds: preview.max_seconds,
+      maxConnections: preview.max_connections,
     },
     outputBudgetBytes: values.output_budget_bytes,
     logLevel: values.log_level,

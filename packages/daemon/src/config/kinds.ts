@@ -93,6 +93,14 @@ export const imagePattern = () =>
 
 export const hostAndPort = () => text("must be a host, or host:port", isHostAndPort);
 
+/** Names below it are made of one more label, so that an address does not do. */
+export const previewDomain = () =>
+  text(
+    "must be a domain name, or name:port",
+    (value) =>
+      /^(?:[A-Za-z0-9-]+\.)*[A-Za-z][A-Za-z0-9-]*(?::\d{1,5})?$/.test(value) && value.length <= 200,
+  );
+
 export const registryName = () =>
   text(
     "must be a registry, as host or host:port, or *",

@@ -145,6 +145,9 @@ describe("loadConfig() with several sources", () => {
       "images.credentials_file": "/f",
       "http.allowed_hosts": "h.test",
       "http.allowed_origins": "https://o.test",
+      "preview.domain": "p.test:8443",
+      "preview.scheme": "https",
+      "preview.max_connections": "70",
     };
     const textOf = (name: string): string =>
       texts[name] ?? (/readonly|allow_|require_/.test(name) ? "true" : "70000");

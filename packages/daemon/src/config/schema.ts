@@ -12,6 +12,7 @@ import {
   apiKey,
   engineAddress,
   hostAndPort,
+  previewDomain,
   imageName,
   imagePattern,
   listenAddress,
@@ -349,6 +350,22 @@ export const configSchema = group({
     allowed_origins: listOf(webOrigin()).default([]).meta({
       description:
         "Origins of web pages whose scripts may call the API, as `https://app.example.com`",
+    }),
+  }).prefault({}),
+  preview: group({
+    domain: previewDomain().optional().meta({
+      description:
+        "Domain, `name` or `name:port`, below which each port of a session has a name of its own (`8000-<session>.<domain>`). A wildcard DNS record must lead from it to the daemon",
+      unset: "`localhost`, for visitors on the daemon's own machine",
+    }),
+    scheme: oneOf("http", "https").default("http").meta({
+      description: "How preview URLs begin; `https` behind a proxy that terminates TLS",
+    }),
+    max_seconds: wholeNumber(1, 30 * DAY_SECONDS)
+      .default(DAY_SECONDS)
+      .meta({ description: "How long a preview URL may work at most" }),
+    max_connections: wholeNumber(1, 256).default(128).meta({
+      description: "Connections to ports that one session may have open at a time",
     }),
   }).prefault({}),
   output_budget_bytes: wholeNumber(0, 16 * MIB)

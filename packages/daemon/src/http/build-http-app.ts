@@ -12,6 +12,8 @@ import { KeyRing } from "./keys.ts";
 import type { KeyHolder } from "./keys.ts";
 import { describeApi } from "./openapi.ts";
 import { KnownHosts } from "./origins.ts";
+import { Previews } from "./preview/previews.ts";
+import type { PreviewOptions } from "./preview/previews.ts";
 import { RequestLife } from "./request-life.ts";
 import { RequestMetrics } from "./request-metrics.ts";
 import { IMPORT_PREFIX } from "./routes/image-import.ts";
@@ -44,6 +46,7 @@ export interface HttpAppOptions {
   readonly pingIntervalMs?: number;
   /** How long the head of a request may take. */
   readonly headersTimeoutMs?: number;
+  readonly preview: PreviewOptions;
 }
 
 const DEFAULT_STALL_TIMEOUT_MS = 60_000;
@@ -54,6 +57,8 @@ const CLOSING_GRACE_MS = 5_000;
 export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInstance> {
   const { uploadDir, limits } = options;
   await sweep(uploadDir);
+  const keys = new KeyRing(options.callers);
+  const previews = new Previews(options.preview, keys);
   const context: HttpContext = {
     services: options.services,
     limits,
@@ -68,9 +73,11 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
     shutdown: new Shutdown(),
     answers: new ErrorAnswers(options.hostPaths ?? [dirname(uploadDir)]),
     metrics: new RequestMetrics(),
+    previews,
   };
   const gate = new Gate({
-    keys: new KeyRing(options.callers),
+    keys,
+    previews,
     hosts: new KnownHosts(options.allowedHosts),
     allowedOrigins: new Set(options.allowedOrigins),
   });
@@ -79,6 +86,7 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
   const app = createServer({
     log: options.log,
     compileValidator: validation.compile,
+    isPreviewHost: (request) => previews.isHost(request),
     onUnroutable: (error, request, reply) => life.unroutable(error, request, reply),
     ...(options.headersTimeoutMs !== undefined && { headersTimeoutMs: options.headersTimeoutMs }),
   });

@@ -5,22 +5,29 @@ import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Logger } from "pino";
 import type { Caller, Services } from "../sessions/services.ts";
 import type { ErrorAnswers } from "./error-answer.ts";
+import type { Preview } from "./preview/preview-gate.ts";
+import type { Previews } from "./preview/previews.ts";
 import type { RequestMetrics } from "./request-metrics.ts";
 import type { Shutdown } from "./shutdown.ts";
 
-/** `open` needs no key; `browser` also takes the key as password of HTTP Basic; `socket` also as a subprotocol. */
-export type RouteAccess = "open" | "browser" | "socket";
+/**
+ * `open` needs no key; `browser` also takes the key as password of HTTP Basic; `socket` also as a
+ * subprotocol; `preview` also takes a link to one port.
+ */
+export type RouteAccess = "open" | "browser" | "socket" | "preview";
 
 /**
  * How a route reads its body: as JSON whatever its type is called, small or with content of files
- * and commands in it, as bytes, or as a form.
+ * and commands in it, as bytes, as a form, or not at all: then it is another server's.
  */
-export type RouteBody = "json" | "content" | "bytes" | "form";
+export type RouteBody = "json" | "content" | "bytes" | "form" | "proxied";
 
 declare module "fastify" {
   interface FastifyRequest {
     /** Who asks; set before any handler runs, except on open routes. */
     caller: Caller;
+    /** What a request for a port is for; set before any handler runs, on routes of previews only. */
+    preview: Preview | undefined;
   }
   interface FastifyInstance {
     /** Ends what lasts long and refuses new requests with 503; the daemon goes on listening until it is closed. */
@@ -61,4 +68,5 @@ export interface HttpContext {
   readonly shutdown: Shutdown;
   readonly answers: ErrorAnswers;
   readonly metrics: RequestMetrics;
+  readonly previews: Previews;
 }

@@ -6,6 +6,9 @@ import type { KeyRing } from "./keys.ts";
 import { isSameOrigin } from "./origins.ts";
 import type { KnownHosts } from "./origins.ts";
 import type { RouteAccess } from "./context.ts";
+import { PreviewGate } from "./preview/preview-gate.ts";
+import type { Previews } from "./preview/previews.ts";
+import { asksForUpgrade } from "./upgrades.ts";
 
 const ALLOWED_METHODS = "GET, HEAD, POST, PUT, DELETE";
 const ALLOWED_HEADERS =
@@ -17,29 +20,43 @@ const SINGLE_HEADERS: ReadonlySet<string> = new Set(["authorization", "host", "o
 
 export interface GateParts {
   readonly keys: KeyRing;
+  readonly previews: Previews;
   readonly hosts: KnownHosts;
   readonly allowedOrigins: ReadonlySet<string>;
 }
 
 export class Gate {
   readonly #parts: GateParts;
+  readonly #previews: PreviewGate;
 
   constructor(parts: GateParts) {
     this.#parts = parts;
+    this.#previews = new PreviewGate(parts);
   }
 
   /**
    * Throws for a request that must not get in; answers false for one that is answered already.
    *
    * SECURITY: this runs for every path and method, known or not, so that a route that forgets about
-   * keys cannot exist; only routes that say `access: "open"` are spared (threat 49). A page of a
+   * keys cannot exist; only routes that say `access: "open"` are spared, and those of previews take a
+   * signed link instead (threat 49). A page of a
    * foreign origin is refused before its key is looked at, and learns nothing (threat 56). Guarded
    * by gate.test.ts.
    */
   admit(request: FastifyRequest, reply: FastifyReply): boolean {
     const { access } = request.routeOptions.config;
-    const { raw } = request;
     if (access === "open") return this.#admitToOpen(request, reply);
+    if (access !== "preview") return this.#admitCaller(request, reply, access);
+    const own = asksForUpgrade(request.raw) ? "socket" : undefined;
+    return this.#previews.admit(request, reply, () => this.#admitCaller(request, reply, own));
+  }
+
+  #admitCaller(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    access: RouteAccess | undefined,
+  ): boolean {
+    const { raw } = request;
     const repeated = repeatedHeader(raw.rawHeaders);
     if (repeated === "authorization") throw unauthorized(reply, access);
     if (repeated !== undefined || !this.#parts.hosts.includes(raw))

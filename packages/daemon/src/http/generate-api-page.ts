@@ -26,6 +26,7 @@ export async function servedDocument(): Promise<OpenApiDocument> {
         sessions: uncalled,
         execs: uncalled,
         workspaces: uncalled,
+        ports: uncalled,
         imagesOf: uncalled,
         collectImages: uncalled,
         ready: uncalled,
@@ -50,6 +51,7 @@ export async function servedDocument(): Promise<OpenApiDocument> {
       backends: [""],
       limits: { maxBodyBytes: 0, maxUploadBytes: 0 },
       allowedHosts: [],
+      preview: { key: new Uint8Array(32), scheme: "http", maxSeconds: 1 },
       allowedOrigins: [],
       uploadDir,
     });

@@ -38,6 +38,10 @@ const TAGS = [
   { name: "commands", description: "Run, follow and feed commands" },
   { name: "files", description: "Files of a session" },
   {
+    name: "ports",
+    description: "Previews of web pages that a session serves, and connections to its ports",
+  },
+  {
     name: "workspaces",
     description:
       "Directories that outlive sessions, and their files. A path from the root that does not begin with /workspace or /work begins at the workspace's own root; an id may carry the prefix `sandkasten-ws-`",

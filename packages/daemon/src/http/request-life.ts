@@ -8,7 +8,7 @@ import { tellIgnored } from "./ignored-fields.ts";
 import { linger } from "./linger.ts";
 import { checkQuery } from "./query-encoding.ts";
 import { checkHead } from "./request-head.ts";
-import { asksForTerminal } from "./routes/pty.ts";
+import { upgradeHead } from "./upgrades.ts";
 import type { Validation } from "./validation.ts";
 
 const NO_ROUTE = "(none)";
@@ -28,6 +28,7 @@ export class RequestLife {
 
   attach(app: App): void {
     app.decorateRequest("caller");
+    app.decorateRequest("preview");
     app.addHook("onRequest", (request, reply, done) => {
       try {
         if (this.#begin(request, reply)) done();
@@ -72,6 +73,11 @@ export class RequestLife {
         "SANDBOX_UNREACHABLE",
         "the daemon is stopping; try again in a moment",
       );
+    if (request.preview !== undefined) {
+      // What its body is called is the application's affair, which gets the header as it was sent.
+      request.raw.headers["content-type"] = "application/octet-stream";
+      return true;
+    }
     checkQuery(request.raw.url ?? "");
     checkHead(request, reply, this.#context.limits);
     return true;
@@ -121,7 +127,7 @@ export class RequestLife {
     // What is taken now may be free, and what stops may be back, in a moment.
     if (retryable && (status === 429 || status === 503)) reply.header("Retry-After", "1");
     // A connection that was to become a socket is of no use for further requests.
-    if (asksForTerminal(request.raw))
+    if (upgradeHead(request.raw) !== undefined)
       reply.raw.once("finish", () => request.raw.socket.destroySoon());
     reply.code(status).send(body);
   }

@@ -1,4 +1,5 @@
 /** The server itself: what it takes for a request, and how long it waits for one. */
+import type { IncomingMessage } from "node:http";
 import fastify, { LogController } from "fastify";
 import type { FastifyReply, FastifyRequest, FastifySchemaCompiler } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
@@ -8,7 +9,8 @@ import { answerClientError } from "./client-error.ts";
 import type { App } from "./context.ts";
 import { toJson } from "./large-json.ts";
 import { requestIdOf } from "./request-id.ts";
-import { asksForTerminal } from "./routes/pty.ts";
+import { PREVIEW_HOST_ROUTE } from "./routes/previews.ts";
+import { mayUpgrade, noteUpgrades } from "./upgrades.ts";
 
 const DEFAULT_HEADERS_TIMEOUT_MS = 10_000;
 /** Longer than any URL can be, so that ids that are too long get the answer of other bad ids. */
@@ -18,6 +20,8 @@ export interface ServerOptions {
   readonly log: Logger;
   readonly compileValidator: FastifySchemaCompiler<z.ZodType>;
   readonly headersTimeoutMs?: number;
+  /** Whether a request goes to a host of a preview, and so to none of the API's routes. */
+  readonly isPreviewHost: (request: IncomingMessage) => boolean;
   /** Answers requests whose URL cannot be routed. */
   readonly onUnroutable: (error: Error, request: FastifyRequest, reply: FastifyReply) => void;
 }
@@ -43,6 +47,11 @@ export function createServer(options: ServerOptions): App {
         reply as unknown as FastifyReply,
       ),
     clientErrorHandler: answerClientError,
+    // SECURITY: by its host alone a request is the API's or an application's, whatever its path is; a
+    // page of a sandbox that asks its own host for `/v1/sessions` asks itself. Guarded by
+    // preview-hosts.test.ts.
+    rewriteUrl: (request) =>
+      options.isPreviewHost(request) ? PREVIEW_HOST_ROUTE : (request.url ?? ""),
     http: {
       // SECURITY: whoever sends the head of a request slowly holds a connection no longer than this
       // (threat 54); bodies may take any time, as long as they keep coming. Guarded by server.test.ts.
@@ -52,9 +61,10 @@ export function createServer(options: ServerOptions): App {
       // The gate refuses what names no host, in the API's own format.
       requireHostHeader: false,
       keepAlive: true,
-      shouldUpgradeCallback: asksForTerminal,
+      shouldUpgradeCallback: (request) => mayUpgrade(request, options.isPreviewHost),
     },
   }).withTypeProvider<ZodTypeProvider>();
+  noteUpgrades(app.server);
   // What asks for special treatment is routed like all else, so that the key comes first.
   app.server.on("checkContinue", (request, response) => app.routing(request, response));
   app.server.on("checkExpectation", (request, response) => app.routing(request, response));

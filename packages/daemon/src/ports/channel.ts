@@ -180,6 +180,15 @@ export interface FileChange extends NamedPath {
 export type ByteSource = Uint8Array | AsyncIterable<Uint8Array>;
 
 /** A connection to a port inside the sandbox. */
+/** A socket in the sandbox that waits for connections. */
+export interface ListeningPort {
+  readonly port: number;
+  readonly address: string;
+  /** Of a process that has it open, where the runner may look. */
+  readonly pid?: number;
+  readonly process?: string;
+}
+
 export interface PortConnection {
   readonly readable: ReadableStream<Uint8Array>;
   readonly writable: WritableStream<Uint8Array>;
@@ -286,7 +295,9 @@ export interface Channel {
   ): Promise<{ readonly entries: number; readonly bytes: number }>;
   /** What cannot be packed is found before this resolves. */
   createTar(path: SandboxPath, options?: TarOptions): Promise<TarStream>;
-  /** Connects to 127.0.0.1:port inside the sandbox. */
+  /** What listens on TCP ports inside the sandbox, by port. */
+  listPorts(): Promise<ListeningPort[]>;
+  /** Connects to localhost:port inside the sandbox. */
   dial(port: number, signal?: AbortSignal): Promise<PortConnection>;
   ping(): Promise<ChannelHealth>;
   /** Lets go of the connection; the sandbox and its commands go on. */

@@ -11,6 +11,7 @@ import { Disks } from "./disks.ts";
 import { Execs } from "./execs.ts";
 import { JournalPruner } from "./journal-pruner.ts";
 import { Pool } from "./pool.ts";
+import { Ports } from "./ports.ts";
 import { imagesFor } from "./providers.ts";
 import type { Providers } from "./providers.ts";
 import { Reaper } from "./reaper.ts";
@@ -35,6 +36,7 @@ export class SessionCore implements Services {
   readonly sessions: Sessions;
   readonly execs: Execs;
   readonly workspaces: Workspaces;
+  readonly ports: Ports;
   readonly reaper: Reaper;
   readonly pool: Pool;
   readonly #table = new SessionTable();
@@ -60,6 +62,7 @@ export class SessionCore implements Services {
     this.sessions = new Sessions(shared);
     this.execs = new Execs({ ...shared, sessions: this.sessions });
     this.workspaces = new Workspaces({ ...shared, sessions: this.sessions });
+    this.ports = new Ports({ settings, sessions: this.sessions });
     this.#pruner = new JournalPruner(shared);
     this.reaper = new Reaper({
       ...shared,

@@ -8,7 +8,14 @@ import type {
   StorageUse,
   SandboxIsolation,
 } from "../ports/backend.ts";
-import type { Channel, ExecCommand, ShellInfo, TerminalSize } from "../ports/channel.ts";
+import type {
+  Channel,
+  ExecCommand,
+  ListeningPort,
+  PortConnection,
+  ShellInfo,
+  TerminalSize,
+} from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
 import type { Images, ImageUsage } from "../ports/image-store.ts";
 import type {
@@ -264,6 +271,26 @@ export interface WorkspaceService {
   enter(caller: Caller, id: string, options?: { readonly make?: boolean }): Promise<Visit>;
 }
 
+/** A caller, or whoever holds a link that the daemon signed for this port of this session. */
+export type PortVisitor = Caller | "link";
+
+/** A connection to a port. Until it is disposed of, it counts, and the session does not expire for lack of use. */
+export interface OpenPort extends Disposable {
+  readonly connection: PortConnection;
+}
+
+export interface PortService {
+  /** What listens inside the sandbox. */
+  list(caller: Caller, sessionId: string): Promise<readonly ListeningPort[]>;
+  /** PORT_REFUSED when nothing listens, QUOTA_EXCEEDED when the session has too many open. */
+  connect(
+    visitor: PortVisitor,
+    sessionId: string,
+    port: number,
+    signal?: AbortSignal,
+  ): Promise<OpenPort>;
+}
+
 /** Numbers about the daemon, for metrics. */
 export interface ServiceCounts {
   readonly sessions: Readonly<Record<SessionStatus, number>>;
@@ -281,6 +308,7 @@ export interface Services {
   readonly sessions: SessionService;
   readonly execs: ExecService;
   readonly workspaces: WorkspaceService;
+  readonly ports: PortService;
   /** The images of a backend, by its name, or of the usual one, as the caller sees them. INVALID_REQUEST when there is none of that name. */
   imagesOf(caller: Caller, backend?: string): Images;
   /** Removes the images of a backend that nothing needs any more. PERMISSION_DENIED for all but an administrator. */

@@ -23,6 +23,8 @@ export interface SessionSettings {
   /** How many sandboxes are created at the same time; the others wait for their turn. */
   readonly concurrentCreates: number;
   readonly pool: readonly PoolEntry[];
+  /** Connections to ports that one session may have open. */
+  readonly maxPortConnections: number;
   readonly workspaceDisk: { readonly diskBytes: number; readonly diskInodes: number };
   /** What output may take of the disk; beyond it that of ended sessions goes, the oldest first. */
   readonly journal: { readonly maxBytesPerOwner: number; readonly maxBytes: number };

@@ -3,4 +3,5 @@ export * from "./common.ts";
 export * from "./execs.ts";
 export * from "./files.ts";
 export * from "./images.ts";
+export * from "./ports.ts";
 export * from "./sessions.ts";

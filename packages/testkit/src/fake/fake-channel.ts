@@ -12,6 +12,7 @@ import type {
   ExecStream,
   FileChange,
   FileRead,
+  ListeningPort,
   PortConnection,
   SandboxPath,
   ShellInfo,
@@ -291,6 +292,12 @@ export class FakeChannel implements Channel {
       }))
       .filter((entry) => !exclude.some((pattern) => isExcluded(entry.path, pattern)));
     return { unreadable: 0, unreadablePaths: [], body: streamOf(writeTar(entries)) };
+  }
+
+  async listPorts(): Promise<ListeningPort[]> {
+    await this.#enter();
+    const ports = [...this.#sandbox.ports].toSorted((one, other) => one - other);
+    return ports.map((port) => ({ port, address: "127.0.0.1", process: "echo-server" }));
   }
 
   async dial(port: number, signal?: AbortSignal): Promise<PortConnection> {

@@ -19,7 +19,7 @@ export function sharingSuite(fixture: FixtureOf): void {
   });
 
   it("carries bytes both ways to a port inside, and half-closes", async ({ skip }) => {
-    const { channel, echoServer } = fixture();
+    const { channel, echoServer, hidesListeners = false } = fixture();
     if (echoServer === undefined) {
       skip("this sandbox has no program that listens on a port");
       return;
@@ -28,6 +28,11 @@ export function sharingSuite(fixture: FixtureOf): void {
     const execId = newExecId();
     const server = await channel.exec(echoServer(port), { execId });
     const connection = await untilListening(() => channel.dial(port));
+    const listener = (await channel.listPorts()).find((one) => one.port === port);
+    expect(listener?.address).toBe("127.0.0.1");
+    // The name of a process is told by its kernel, which may cut it short.
+    if (hidesListeners) expect(listener).not.toHaveProperty("process");
+    else expect(listener?.process).toMatch(/^(?:python|perl|echo-server)/);
     const sent = Buffer.alloc(1_000_000, "round trip ");
     const writing = (async () => {
       const writer = connection.writable.getWriter();

@@ -1,5 +1,4 @@
 /** Terminals over WebSockets, new ones and those that somebody left. */
-import type { IncomingMessage } from "node:http";
 import { ptyQuery, SandboxError } from "@sandkasten/protocol";
 import type { WebSocket } from "@fastify/websocket";
 import type { FastifyRequest } from "fastify";
@@ -11,8 +10,9 @@ import { answerOf, errors, EXEC_ERRORS } from "../answers.ts";
 import { freshShell, loginShell } from "../bodies/exec-request.ts";
 import type { App, HttpContext } from "../context.ts";
 import { failureForLog } from "../error-answer.ts";
+import { CLOSE_CODES } from "../message-socket.ts";
 import { ClientGone } from "../response-writer.ts";
-import { CLOSE_CODES, TerminalSocket } from "../terminal-socket.ts";
+import { TerminalSocket } from "../terminal-socket.ts";
 import { execInfo } from "./execs.ts";
 import { sessionParams } from "./params.ts";
 
@@ -28,15 +28,6 @@ const TERMINAL_ENV = { TERM: "xterm-256color" };
 
 /** Shown as the command of a terminal that was opened without one. */
 const LOGIN_SHELL = "login shell";
-
-const PTY_PATH = /^\/v1\/sessions\/[A-Za-z0-9_-]+\/pty(?:\?|$)/;
-
-/** All other requests to upgrade are answered as if they had not asked. */
-export function asksForTerminal({ method, url, headers }: IncomingMessage): boolean {
-  return (
-    method === "GET" && headers.upgrade?.toLowerCase() === "websocket" && PTY_PATH.test(url ?? "")
-  );
-}
 
 export function ptyRoutes(app: App, context: HttpContext): void {
   const { services, shutdown, answers } = context;

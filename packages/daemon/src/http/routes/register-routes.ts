@@ -13,6 +13,9 @@ import { downloadRoutes, fileUploadRoutes } from "./file-content.ts";
 import { fileRoutes } from "./files.ts";
 import { imageImportRoutes } from "./image-import.ts";
 import { imageRoutes } from "./images.ts";
+import { portConnectionRoutes } from "./port-connections.ts";
+import { portRoutes } from "./ports.ts";
+import { knowAllMethods, previewRoutes } from "./previews.ts";
 import { ptyRoutes } from "./pty.ts";
 import { sessionRoutes } from "./sessions.ts";
 import { shellRoutes } from "./shells.ts";
@@ -27,6 +30,12 @@ export async function registerRoutes(app: App, context: HttpContext): Promise<vo
   const spaces = fileSpaces(context.services);
   healthRoutes(app, context);
   documentRoutes(app);
+  knowAllMethods(app);
+  await app.register((proxied: App, _options, done) => {
+    leaveBodiesUnread(proxied);
+    previewRoutes(proxied, context);
+    done();
+  });
   await app.register(
     async (v1: App) => {
       versionRoutes(v1, context);
@@ -35,6 +44,7 @@ export async function registerRoutes(app: App, context: HttpContext): Promise<vo
       startedExecRoutes(v1, context);
       execStreamRoutes(v1, context);
       shellRoutes(v1, context);
+      portRoutes(v1, context);
       workspaceRoutes(v1, context);
       imageRoutes(v1, context);
       v1.addHook("preHandler", (request, _reply, done) => {
@@ -61,6 +71,7 @@ export async function registerRoutes(app: App, context: HttpContext): Promise<vo
       await v1.register(async (sockets: App) => {
         await acceptSockets(sockets);
         ptyRoutes(sockets, context);
+        portConnectionRoutes(sockets, context);
       });
     },
     { prefix: "/v1" },

@@ -41,7 +41,7 @@ export type HttpFixtureOptions = Partial<Omit<HttpAppOptions, "services">> & {
   readonly unchecked?: boolean;
   /** Replaces methods of the services. */
   readonly replace?: {
-    readonly [Name in "sessions" | "execs" | "workspaces"]?: Partial<Services[Name]>;
+    readonly [Name in "sessions" | "execs" | "workspaces" | "ports"]?: Partial<Services[Name]>;
   } & {
     /** What every caller sees. */
     readonly images?: Images;
@@ -91,6 +91,7 @@ export class HttpFixture implements AsyncDisposable {
         core.core.workspaces as Services["workspaces"],
         replace.workspaces ?? {},
       ),
+      ports: overriding(core.core.ports as Services["ports"], replace.ports ?? {}),
       imagesOf: (caller, backend) =>
         replace.images ??
         (replace.imageStore && imagesFor(caller, replace.imageStore)) ??
@@ -113,6 +114,7 @@ export class HttpFixture implements AsyncDisposable {
       allowedHosts: [],
       allowedOrigins: [],
       uploadDir: join(directory, "uploads"),
+      preview: { key: Buffer.alloc(32, "k"), scheme: "http", maxSeconds: 86_400 },
       ...options,
     });
     const wrongAnswers = unchecked ? [] : checkAnswers(app);

@@ -42,6 +42,7 @@ export const SETTINGS: SessionSettings = {
   outputBudgetBytes: 64 * 1024,
   concurrentCreates: 4,
   pool: [],
+  maxPortConnections: 4,
   workspaceDisk: { diskBytes: 16 * MIB, diskInodes: 1024 },
   journal: { maxBytesPerOwner: 16 * MIB, maxBytes: 64 * MIB },
   retentionMs: 3_600_000,

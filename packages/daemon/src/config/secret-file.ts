@@ -1,0 +1,101 @@
+/** A secret that is made once, kept in a file for its owner's eyes alone, and found again at every start. */
+import { randomUUID } from "node:crypto";
+import { constants } from "node:fs";
+import { link, open, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import { makeDirectory } from "../make-directory.ts";
+
+export interface SecretFile {
+  readonly directory: string;
+  readonly name: string;
+  readonly make: () => string;
+  readonly accepts: (secret: string) => boolean;
+  /** What to do when the file cannot be used, beside correcting it. */
+  readonly remedy: string;
+  /** What to do when the file cannot be written, beside making the directory writable. */
+  readonly alternative?: string;
+}
+
+export async function ensureSecret(
+  file: SecretFile,
+): Promise<{ readonly secret: string; readonly path: string }> {
+  const path = join(file.directory, file.name);
+  try {
+    const present = await readSecret(path, file);
+    if (present !== undefined) return { secret: present, path };
+    await makeDirectory(file.directory, 0o700);
+    await createSecret(path, file);
+    const made = await readSecret(path, file);
+    if (made !== undefined) return { secret: made, path };
+  } catch (cause) {
+    if (cause instanceof SandboxError) throw cause;
+    const reason = (cause as NodeJS.ErrnoException).code ?? String(cause);
+    const alternative = file.alternative === undefined ? "" : `, or ${file.alternative}`;
+    throw new SandboxError(
+      "INTERNAL_ERROR",
+      `no key could be kept in ${path} (${reason}); make the directory writable${alternative}`,
+      { cause },
+    );
+  }
+  throw unusable(path, "vanished while it was being made", file);
+}
+
+/**
+ * SECURITY: the secret is for its owner's eyes alone, and complete from the moment it has its name:
+ * of two daemons that start at once, one makes it and both use it (threat 49). Guarded by
+ * ensure-api-key.test.ts.
+ */
+async function createSecret(path: string, { directory, make }: SecretFile): Promise<void> {
+  const temporary = `${path}.${randomUUID()}.new`;
+  try {
+    const file = await open(temporary, "wx", 0o600);
+    try {
+      await file.writeFile(`${make()}\n`);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await link(temporary, path);
+    await syncDirectory(directory);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  } finally {
+    await rm(temporary, { force: true });
+  }
+}
+
+async function readSecret(path: string, kind: SecretFile): Promise<string | undefined> {
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const file = await open(path, flags).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return undefined;
+    if (error.code === "ELOOP") throw unusable(path, "is a symbolic link", kind);
+    throw error;
+  });
+  if (file === undefined) return undefined;
+  try {
+    const status = await file.stat();
+    if (!status.isFile()) throw unusable(path, "is not a regular file", kind);
+    if ((status.mode & 0o077) !== 0)
+      throw unusable(path, "is open to other users (chmod 600)", kind);
+    const secret = (await file.readFile("utf8")).trimEnd();
+    if (!kind.accepts(secret)) throw unusable(path, "holds no key", kind);
+    return secret;
+  } finally {
+    await file.close();
+  }
+}
+
+function unusable(path: string, fault: string, { remedy }: SecretFile): SandboxError {
+  return new SandboxError("INVALID_REQUEST", `${path} ${fault}; correct that, ${remedy}`);
+}
+
+/** Makes a new name in a directory survive a power cut. */
+async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}

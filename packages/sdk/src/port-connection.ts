@@ -1,0 +1,91 @@
+/** A connection to a port of a sandbox, over a WebSocket. */
+import type { CallOptions } from "./call-options.ts";
+import { MESSAGE_BYTES, openSocket } from "./open-socket.ts";
+import { PortLink } from "./port-link.ts";
+import { type Call, path, type Transport } from "./transport.ts";
+
+/** Either side sends at most this much before the other has used some of it. */
+const WINDOW_BYTES = 1_048_576;
+
+/** Something that listens on a TCP port inside a sandbox. */
+export interface PortInfo {
+  readonly port: number;
+  readonly address: string;
+  /** Process id inside the sandbox, where it is known. */
+  readonly pid?: number | undefined;
+  /** Name of the process, where it is known. */
+  readonly process?: string | undefined;
+}
+
+/**
+ * An open connection. Bytes wait at their source until they are wanted: neither stream holds more
+ * than a megabyte. Closing `writable` tells the port that no more comes; `readable` goes on.
+ */
+export class PortConnection implements Disposable {
+  /** What the port sends, until it ends. */
+  readonly readable: ReadableStream<Uint8Array>;
+  /** What the port gets. */
+  readonly writable: WritableStream<Uint8Array>;
+  readonly #link: PortLink;
+
+  /** @internal */
+  constructor(link: PortLink) {
+    this.#link = link;
+    this.readable = new ReadableStream<Uint8Array>(
+      {
+        pull: async (controller) => {
+          const bytes = await link.next();
+          if (bytes === undefined) controller.close();
+          else controller.enqueue(bytes);
+        },
+        cancel: () => link.close(),
+      },
+      // Nothing is taken ahead of the reader, for what is taken is acknowledged.
+      { highWaterMark: 0 },
+    );
+    this.writable = new WritableStream<Uint8Array>({
+      write: async (chunk) => {
+        for (let from = 0; from < chunk.length; from += MESSAGE_BYTES)
+          await link.send(new Uint8Array(chunk.subarray(from, from + MESSAGE_BYTES)));
+      },
+      close: () => link.end(),
+      abort: () => link.close(),
+    });
+  }
+
+  /** Ends the connection at once, in both directions. */
+  close(): void {
+    this.#link.close();
+  }
+
+  /** Ends the connection at once. */
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/** Resolves when the port has taken the connection. */
+export async function connectToPort(
+  transport: Transport,
+  sessionId: string,
+  port: number,
+  { signal }: CallOptions,
+): Promise<PortConnection> {
+  signal?.throwIfAborted();
+  const call: Call = {
+    method: "GET",
+    path: path`/v1/sessions/${sessionId}/ports/${String(port)}/connect`,
+    query: { window: WINDOW_BYTES },
+    signal,
+  };
+  const link = new PortLink(openSocket(transport, call), WINDOW_BYTES, signal);
+  try {
+    await link.connected;
+    return new PortConnection(link);
+  } catch (error) {
+    signal?.throwIfAborted();
+    // A WebSocket does not say why it was refused. The same request without the upgrade does.
+    if (!link.accepted) await transport.json(call);
+    throw error;
+  }
+}
