@@ -116,10 +116,9 @@ async function exists(path: string): Promise<boolean> {
 }
 
 test("every guide that has commands is followed", () => {
-  const guides = ["first-steps", "sandbox", "previews", "images", "isolation", "configuration"];
-  guides.push("operations");
+  const guides = "first-steps sandbox previews tools images isolation configuration operations";
   expect(withCommands).toEqual(
-    expect.arrayContaining(["README.md", ...guides.map((name) => `docs/guides/${name}.md`)]),
+    expect.arrayContaining(["README.md", ...guides.split(" ").map((name) => `docs/guides/${name}.md`)]),
   );
 });
 
