@@ -26,6 +26,7 @@ import { idleMemory } from "./scenarios/idle-memory.ts";
 import { largeFile } from "./scenarios/large-file.ts";
 import { smallFile } from "./scenarios/small-file.ts";
 import { stdoutFlood } from "./scenarios/stdout-flood.ts";
+import { toolCalls } from "./scenarios/tool-calls.ts";
 import { warmCreate } from "./scenarios/warm-create.ts";
 import type { Series } from "./series.ts";
 import { SpawnTimer } from "./spawn-timer.ts";
@@ -43,6 +44,7 @@ const SCENARIOS: readonly Scenario[] = [
   execTrue,
   smallFile,
   largeFile,
+  toolCalls,
   dockerFiles,
   destroy,
   density,
