@@ -1,6 +1,8 @@
 /** Every command and option of the command line, as commander knows them. */
 import { Command } from "commander";
 import type { Cli } from "./cli.ts";
+import { addAgentCommand } from "./commands/agent.ts";
+import { addAgentsCommand } from "./commands/agents.ts";
 import { addCancelCommand } from "./commands/cancel.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addConfigCommand } from "./commands/config.ts";
@@ -58,6 +60,7 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
       addSweepCommand,
     ],
   ],
+  ["Agents:", [addAgentCommand, addAgentsCommand]],
   ["More:", [addWorkspaceCommand, addImageCommand, addCompletionCommand, addVersionCommand]],
 ];
 
