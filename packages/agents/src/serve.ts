@@ -16,10 +16,14 @@ import { ProcessWatch } from "./runs/watch-processes.ts";
 import { agentRoutes } from "./service/agent-routes.ts";
 import { runRoutes } from "./service/run-routes.ts";
 import { buildService } from "./service/service.ts";
+import type { ServicePartFactory } from "./service/service-part.ts";
 import { openDatabase } from "./store/database.ts";
 import { EVENT_MIGRATIONS, EventLog } from "./store/event-log.ts";
 import { PROCESS_MIGRATIONS, ProcessRegistry } from "./store/process-registry.ts";
 import { RUN_MIGRATIONS, RunStore } from "./store/run-store.ts";
+
+/** What the service has beside agents. */
+const PARTS: readonly ServicePartFactory[] = [];
 
 export interface StartOptions extends AgentServiceOptions {
   /** Silent when absent. */
@@ -42,6 +46,7 @@ export async function startAgentService(options: StartOptions): Promise<RunningA
     ...EVENT_MIGRATIONS,
     ...PROCESS_MIGRATIONS,
     ...RUN_MIGRATIONS,
+    ...PARTS.flatMap(({ migrations }) => migrations),
   ]);
   const client = new SandboxClient({ baseUrl: config.daemonUrl, apiKey: config.daemonApiKey });
   const events = new EventLog(database);
@@ -72,6 +77,19 @@ export async function startAgentService(options: StartOptions): Promise<RunningA
     maxConcurrentRuns: config.maxConcurrentRuns,
   });
   const watch = new ProcessWatch({ processes, runs, events, executor, client, log });
+  const parts = PARTS.map((part) =>
+    part.create({
+      database,
+      events,
+      executor,
+      client,
+      dir: config.dir,
+      processes,
+      log,
+      leaseSeconds: config.leaseSeconds,
+      stopping: stopping.signal,
+    }),
+  );
   const app = buildService({
     apiKey: config.apiKey,
     allowedHosts: config.allowedHosts,
@@ -79,10 +97,12 @@ export async function startAgentService(options: StartOptions): Promise<RunningA
     modules: [
       agentRoutes(catalogue, config.defaultModel),
       runRoutes({ catalogue, executor, runs, events, stopping: stopping.signal }),
+      ...parts.map(({ routes }) => routes),
     ],
   });
   let closing: Promise<void> | undefined;
   const close = async (): Promise<void> => {
+    for (const part of parts) await part.close();
     // Runs end first, so that those who follow them hear of it.
     await executor.close();
     stopping.abort();
@@ -97,6 +117,7 @@ export async function startAgentService(options: StartOptions): Promise<RunningA
     await catalogue.open();
     processes.start();
     watch.start();
+    for (const part of parts) await part.start();
     await app.listen({ host: config.host, port: config.port });
   } catch (error) {
     await closeOnce();

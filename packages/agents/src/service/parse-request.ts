@@ -1,5 +1,5 @@
 /** Checks what a client sent against a schema, and says what is wrong. */
-import { z } from "zod";
+import type { z } from "zod";
 import { ServiceError } from "./service-error.ts";
 
 /** Throws ServiceError. */
