@@ -46,14 +46,19 @@ export class SandboxClient {
   /** Makes a session, or answers the living one of the `key`. */
   async createSession(options: CreateSessionOptions = {}): Promise<Session> {
     const asked = camelOptions(options);
-    const body = await this.#transport.json<SessionBody>({
-      method: "POST",
-      path: "/v1/sessions",
-      json: toCreateSession(asked),
-      idempotencyKey: asked.idempotencyKey ?? crypto.randomUUID(),
-      signal: asked.signal,
-    });
-    return new Session(this.#transport, toSessionInfo(body));
+    return this.#transport.send(
+      {
+        method: "POST",
+        path: "/v1/sessions",
+        json: toCreateSession(asked),
+        idempotencyKey: asked.idempotencyKey ?? crypto.randomUUID(),
+        signal: asked.signal,
+      },
+      async (response) => {
+        const body = (await response.json()) as SessionBody;
+        return new Session(this.#transport, toSessionInfo(body), response.status === 201);
+      },
+    );
   }
 
   /** The session of an id, also of one that has ended. */

@@ -51,12 +51,15 @@ export type RenewOptions = WithSnakeNames<RenewOptionFields>;
 export class Session extends SessionState implements AsyncDisposable {
   /** Its files. */
   readonly files: Files;
+  /** Whether `createSession` made it, rather than having found the living session of the `key`. */
+  readonly created: boolean;
   readonly #transport: Transport;
   readonly #base: string;
 
   /** @internal */
-  constructor(transport: Transport, info: SessionInfo) {
+  constructor(transport: Transport, info: SessionInfo, created = false) {
     super(info);
+    this.created = created;
     this.#transport = transport;
     this.#base = path`/v1/sessions/${info.id}`;
     this.files = new Files(transport, this.#base);

@@ -1,10 +1,5 @@
 /** The port through which workflows and the service run agents. */
-
-/** What an agent run needs of the sandboxes that the steps of a workflow run share. */
-export interface SharedScope {
-  close(): Promise<void>;
-  detach(): void;
-}
+import type { SandboxScope } from "@sandkasten/tools";
 
 export interface AgentExecutor {
   /** Runs an agent to its end. Throws AgentRunError. */
@@ -23,7 +18,7 @@ export interface AgentRunRequest {
   readonly runId?: string | undefined;
   /** Set when the agent runs as a step. Its sandboxes are the workflow's unless it is isolated. */
   readonly workflow?:
-    | { readonly runId: string; readonly stepId: string; readonly scope: SharedScope }
+    | { readonly runId: string; readonly stepId: string; readonly scope: SandboxScope }
     | undefined;
   /** Cancels the run. */
   readonly signal?: AbortSignal | undefined;

@@ -1,0 +1,81 @@
+/** Files that outlive sandboxes, by name: what runs take in and give out. */
+import { randomUUID } from "node:crypto";
+import { mkdir, readdir, readFile, realpath, rename, rm, writeFile } from "node:fs/promises";
+import { dirname, isAbsolute, join, relative, resolve } from "node:path";
+import { ToolError } from "./tool-error.ts";
+
+/** A place for files. Names are relative paths with `/`. */
+export interface FileStore {
+  /** The content of a file; undefined when there is none of this name. */
+  get(name: string): Promise<Uint8Array | undefined>;
+  put(name: string, bytes: Uint8Array): Promise<void>;
+  /** The names of all files, where the store can tell. */
+  list?(): Promise<readonly string[]>;
+}
+
+/** Files below one directory. Names cannot lead out of it. */
+export class DirectoryFileStore implements FileStore {
+  readonly #directory: string;
+
+  constructor(directory: string) {
+    this.#directory = resolve(directory);
+  }
+
+  async get(name: string): Promise<Uint8Array | undefined> {
+    const path = this.#pathOf(name);
+    try {
+      await this.#requireInside(path);
+      return await readFile(path);
+    } catch (error) {
+      if (isMissing(error)) return undefined;
+      throw error;
+    }
+  }
+
+  async put(name: string, bytes: Uint8Array): Promise<void> {
+    const path = this.#pathOf(name);
+    await mkdir(dirname(path), { recursive: true });
+    await this.#requireInside(dirname(path));
+    // Whoever reads it meanwhile sees the old content or the new.
+    const temporary = join(dirname(path), `.${randomUUID()}.part`);
+    try {
+      await writeFile(temporary, bytes, { flag: "wx" });
+      await rename(temporary, path);
+    } catch (error) {
+      await rm(temporary, { force: true });
+      throw error;
+    }
+  }
+
+  async list(): Promise<readonly string[]> {
+    const entries = await readdir(this.#directory, { recursive: true, withFileTypes: true });
+    return entries
+      .filter((entry) => entry.isFile())
+      .map((entry) => relative(this.#directory, join(entry.parentPath, entry.name)))
+      .toSorted();
+  }
+
+  /** SECURITY: a name is a model's choice; no `..` leads out. Guarded by file-store.test.ts. */
+  #pathOf(name: string): string {
+    const parts = name.split("/");
+    const isPlain = parts.every((part) => part !== "" && part !== "." && part !== "..");
+    if (!isPlain || name.includes("\0") || isAbsolute(name))
+      throw new ToolError(
+        "INVALID_INPUT",
+        `The file store takes names such as data/input.csv, not ${JSON.stringify(name.slice(0, 256))}.`,
+      );
+    return join(this.#directory, name);
+  }
+
+  /** SECURITY: no link below the directory leads out of it. Guarded by file-store.test.ts. */
+  async #requireInside(path: string): Promise<void> {
+    const [root, real] = await Promise.all([realpath(this.#directory), realpath(path)]);
+    if (real === root || real.startsWith(`${root}/`)) return;
+    throw new ToolError("REFUSED", "This name leads out of the file store.");
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return code === "ENOENT" || code === "ENOTDIR";
+}

@@ -1,0 +1,39 @@
+/** What the administrator allows, whatever an agent asks for. */
+
+export interface SandboxPolicy {
+  /** false gives no agent any sandbox tool. */
+  readonly enabled: boolean;
+  /** false gives agents in code mode no tools. */
+  readonly codeModeEnabled: boolean;
+  /** Whether agents that ask for a network get one. */
+  readonly allowNetwork: boolean;
+  /** Images and patterns with `*`; empty leaves it to the daemon. */
+  readonly allowedImages: readonly string[];
+  /** Of commands and runs for which neither the call nor the agent sets a timeout. */
+  readonly defaultTimeoutSeconds: number;
+  /** Longer timeouts are lowered to this. */
+  readonly maxTimeoutSeconds: number;
+  readonly maxStdoutBytes: number;
+  readonly maxStderrBytes: number;
+  readonly maxArtifactBytes: number;
+  readonly maxArtifactsCount: number;
+  /** How long a sandbox in code mode lives without use, unless the agent says so. */
+  readonly idleTimeoutSeconds: number;
+  /** How long a sandbox lives in any case. */
+  readonly maxLifetimeSeconds: number;
+}
+
+export const DEFAULT_POLICY: SandboxPolicy = {
+  enabled: true,
+  codeModeEnabled: true,
+  allowNetwork: false,
+  allowedImages: [],
+  defaultTimeoutSeconds: 120,
+  maxTimeoutSeconds: 3600,
+  maxStdoutBytes: 200_000,
+  maxStderrBytes: 200_000,
+  maxArtifactBytes: 10_000_000,
+  maxArtifactsCount: 50,
+  idleTimeoutSeconds: 1800,
+  maxLifetimeSeconds: 14_400,
+};

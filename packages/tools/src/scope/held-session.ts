@@ -1,0 +1,82 @@
+/** A session of a run: how long it is kept alive, and which files the tools have written in it. */
+import type { Session, SessionInfo } from "@sandkasten/sdk";
+
+export interface HeldSessionOptions {
+  readonly leaseSeconds: number;
+  readonly idleTimeoutSeconds: number;
+  readonly maxLifetimeSeconds?: number | undefined;
+}
+
+export class HeldSession {
+  readonly name: string;
+  /** Paths of files that the file tools have written and not deleted. */
+  readonly writtenFiles = new Set<string>();
+  #session: Session;
+  #options: HeldSessionOptions;
+  #lastUsedMs = performance.now();
+  #users = 0;
+  /** The time to live that the daemon has now. */
+  #ttlSeconds: number;
+
+  constructor(name: string, session: Session, options: HeldSessionOptions) {
+    this.name = name;
+    this.#session = session;
+    this.#options = options;
+    this.#ttlSeconds = session.ttlSeconds;
+  }
+
+  get session(): Session {
+    return this.#session;
+  }
+
+  get info(): SessionInfo {
+    return this.#session.lastInfo;
+  }
+
+  /** The same session, as it was opened again. The longest idle timeout of those who use it counts. */
+  adopt(session: Session, options: Omit<HeldSessionOptions, "leaseSeconds">): void {
+    const { leaseSeconds, idleTimeoutSeconds } = this.#options;
+    this.#session = session;
+    this.#lastUsedMs = performance.now();
+    this.#ttlSeconds = session.ttlSeconds;
+    this.#options = {
+      leaseSeconds,
+      idleTimeoutSeconds: Math.max(idleTimeoutSeconds, options.idleTimeoutSeconds),
+      maxLifetimeSeconds: options.maxLifetimeSeconds ?? this.#options.maxLifetimeSeconds,
+    };
+  }
+
+  /** Does something in the session, which counts as use from its beginning to its end. */
+  async use<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
+    this.#users += 1;
+    try {
+      const wanted = Math.min(this.#options.leaseSeconds, this.#options.idleTimeoutSeconds);
+      // It was about to expire for want of use: from now on it lives by the usual lease again.
+      if (this.#ttlSeconds < wanted) await this.#renewFor(wanted);
+      return await work(this.#session);
+    } finally {
+      this.#users -= 1;
+      this.#lastUsedMs = performance.now();
+    }
+  }
+
+  /** Keeps it alive, but never longer than its idle timeout and its lifetime allow. */
+  async renew(): Promise<void> {
+    const { leaseSeconds, idleTimeoutSeconds } = this.#options;
+    if (this.#users > 0) return this.#renewFor(Math.min(leaseSeconds, idleTimeoutSeconds));
+    const idleSeconds = (performance.now() - this.#lastUsedMs) / 1000;
+    const leftSeconds = Math.floor(Math.min(idleTimeoutSeconds - idleSeconds, this.#lifeSeconds));
+    if (leftSeconds >= 1) await this.#renewFor(Math.min(leaseSeconds, leftSeconds));
+  }
+
+  /** What is left of its lifetime. */
+  get #lifeSeconds(): number {
+    const { maxLifetimeSeconds = Number.POSITIVE_INFINITY } = this.#options;
+    return maxLifetimeSeconds - (Date.now() - Date.parse(this.#session.createdAt)) / 1000;
+  }
+
+  async #renewFor(ttlSeconds: number): Promise<void> {
+    await this.#session.renew({ ttlSeconds });
+    this.#ttlSeconds = ttlSeconds;
+  }
+}

@@ -1,0 +1,40 @@
+/** Holds what an agent asks for against what the administrator allows. */
+import type { SandboxPolicy } from "./policy.ts";
+import type { SandboxSettings } from "./settings/parse-settings.ts";
+import { canonicalImage } from "./settings/runtimes.ts";
+import { ToolError } from "./tool-error.ts";
+
+/**
+ * SECURITY: a network takes two, the agent that asks and the administrator who allows it (V1-61).
+ * Guarded by what-is-allowed.test.ts.
+ */
+export function mayUseNetwork(settings: SandboxSettings, policy: SandboxPolicy): boolean {
+  return settings.network && policy.allowNetwork;
+}
+
+/** SECURITY: a list that is not empty is binding (V1-67). Guarded by what-is-allowed.test.ts. */
+export function checkImage(image: string, { allowedImages }: SandboxPolicy): void {
+  if (allowedImages.length === 0) return;
+  const names = new Set([image, canonicalImage(image)]);
+  const isAllowed = allowedImages.some((entry) => {
+    const pattern = patternOf(entry);
+    return [...names].some((name) => pattern.test(name)) || names.has(canonicalImage(entry));
+  });
+  if (isAllowed) return;
+  throw new ToolError(
+    "REFUSED",
+    `The image ${image} is not allowed here. Allowed images: ${allowedImages.join(", ")}.`,
+  );
+}
+
+/** `*` stands for any run of characters without `/`, `**` for any run at all. */
+function patternOf(entry: string): RegExp {
+  const source = entry
+    .split(/(\*+)/)
+    .map((part) => {
+      if (part.startsWith("*")) return part.length > 1 ? ".*" : "[^/]*";
+      return part.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
+    })
+    .join("");
+  return new RegExp(`^${source}$`);
+}
