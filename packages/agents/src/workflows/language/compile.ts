@@ -10,7 +10,7 @@ import type { Block, Plan } from "./plan.ts";
 import { allSteps } from "./plan.ts";
 import type { Problem } from "./problem.ts";
 import { Problems } from "./problem.ts";
-import { nearestName } from "./nearest-name.ts";
+import { suggestedName } from "./nearest-name.ts";
 import { SANDBOX_KEYS, WORKFLOW_KEYS } from "./workflow-keys.ts";
 
 export interface Compilation {
@@ -81,7 +81,7 @@ export function checkAgents(
   const problems = new Problems();
   for (const step of allSteps(plan.root)) {
     if (step.type !== "agent" || has(step.agent)) continue;
-    const nearest = nearestName(step.agent, known);
+    const nearest = suggestedName(step.agent, known);
     problems.add(
       step.place,
       `step ${step.id}: there is no agent ${JSON.stringify(step.agent)} that can be run${nearest === undefined ? "" : `; did you mean ${nearest}?`}`,
