@@ -42,10 +42,10 @@ describe("AgentRunPrinter", () => {
       CALL,
       { type: "tool_result", call_id: "1", is_error: true, output: failed("no such sandbox") },
       CALL,
-      { type: "tool_result", call_id: "1", output: { exit_code: 2 }, duration_ms: 4200 },
+      { type: "tool_result", call_id: "1", output: { exit_code: 2 }, duration_ms: 42_000 },
     ]);
     expect(stderr).toBe(
-      "▸ sandbox_exec make\n  ✗ no such sandbox\n▸ sandbox_exec make\n  ✗ exit code 2\n  4.2s\n",
+      "▸ sandbox_exec make\n  ✗ no such sandbox\n▸ sandbox_exec make\n  ✗ exit code 2\n  42s\n",
     );
   });
 

@@ -10,7 +10,7 @@ import { OutputLines } from "./output-lines.ts";
 /** How long a line about a call may be where no terminal has a width. */
 const PIPED_COLUMNS = 160;
 /** Calls that take less are not worth the mention. */
-const LONG_CALL_MS = 1000;
+const LONG_CALL_MS = 10_000;
 
 type Stream = "stdout" | "stderr";
 
