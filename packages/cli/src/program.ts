@@ -26,6 +26,7 @@ import { addShellsCommand } from "./commands/shells.ts";
 import { addStartCommand } from "./commands/start.ts";
 import { addStatsCommand } from "./commands/stats.ts";
 import { addVersionCommand } from "./commands/version.ts";
+import { addWorkflowCommand } from "./commands/workflow.ts";
 import { addWorkspaceCommand } from "./commands/workspace.ts";
 import { cliVersion } from "./version.ts";
 
@@ -60,7 +61,7 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
       addSweepCommand,
     ],
   ],
-  ["Agents:", [addAgentCommand, addAgentsCommand]],
+  ["Agents:", [addAgentCommand, addWorkflowCommand, addAgentsCommand]],
   ["More:", [addWorkspaceCommand, addImageCommand, addCompletionCommand, addVersionCommand]],
 ];
 
