@@ -20,6 +20,7 @@ import type { ServicePartFactory } from "./service/service-part.ts";
 import { openDatabase } from "./store/database.ts";
 import { EVENT_MIGRATIONS, EventLog } from "./store/event-log.ts";
 import { PROCESS_MIGRATIONS, ProcessRegistry } from "./store/process-registry.ts";
+import type { ProcessRegistryOptions } from "./store/process-registry.ts";
 import { RUN_MIGRATIONS, RunStore } from "./store/run-store.ts";
 
 /** What the service has beside agents. */
@@ -30,6 +31,8 @@ export interface StartOptions extends AgentServiceOptions {
   readonly log?: Logger | undefined;
   /** Other limits and pauses than usual, for tests. */
   readonly loop?: Partial<LoopOptions> | undefined;
+  /** How soon other processes take this one for dead, for tests. */
+  readonly heartbeat?: ProcessRegistryOptions | undefined;
 }
 
 export interface RunningAgentService extends AsyncDisposable {
@@ -51,7 +54,7 @@ export async function startAgentService(options: StartOptions): Promise<RunningA
   const client = new SandboxClient({ baseUrl: config.daemonUrl, apiKey: config.daemonApiKey });
   const events = new EventLog(database);
   const runs = new RunStore(database);
-  const processes = new ProcessRegistry(database);
+  const processes = new ProcessRegistry(database, options.heartbeat);
   const catalogue = new AgentCatalogue({ dir: config.dir, log });
   const stopping = new AbortController();
   const executor = new LocalExecutor({

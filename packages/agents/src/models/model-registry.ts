@@ -10,6 +10,7 @@ import { AgentRunError } from "../runs/agent-executor.ts";
 import type { TurnLimits } from "./chat-answer.ts";
 import { askChatModel, OPENAI_URL } from "./chat-completions.ts";
 import type { ModelCall } from "./chat-completions.ts";
+import { loadGenkit } from "./load-genkit.ts";
 import { playScript } from "./scripted-model.ts";
 
 /** A model that can be asked for one turn. Throws ModelFailure or an error of the provider's SDK. */
@@ -97,7 +98,6 @@ function nearest(provider: string): string {
   return found === undefined || found.distance > 2 ? "" : `; did you mean ${found.name}?`;
 }
 
-/** Genkit takes half a second to load, which only those wait for who run an agent. */
 async function createModel(name: string, { env, limits }: ModelRegistryOptions) {
   const [provider = "", ...rest] = name.split("/");
   const local = rest.join("/");
@@ -132,7 +132,7 @@ async function ownModel(
   name: string,
   ask: (request: GenerateRequest, call: ModelCall) => Promise<GenerateResponseData>,
 ) {
-  const { genkit } = await import("genkit");
+  const { genkit } = await loadGenkit();
   const supports = { multiturn: true, tools: true, systemRole: true, media: true };
   return genkit({}).defineModel(
     { name, apiVersion: "v2", supports },
@@ -141,7 +141,7 @@ async function ownModel(
 }
 
 async function modelOfPlugin(plugin: GenkitPluginV2, name: string) {
-  const { genkit } = await import("genkit");
+  const { genkit } = await loadGenkit();
   const { registry } = genkit({ plugins: [plugin] });
   const action = await registry.lookupAction(`/model/${name}`);
   if (action === undefined)
