@@ -128,7 +128,7 @@ export function interruptionReason(steps: readonly Pick<AgentStep, "id" | "agent
 }
 
 /** How long an agent may take to stop once it was told to. */
-const STOP_GRACE_MS = 30_000;
+const STOP_GRACE_MS = 10_000;
 
 /** Does not wait for ever for an agent that does not stop. */
 async function heeding(

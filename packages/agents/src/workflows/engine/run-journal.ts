@@ -77,6 +77,7 @@ export class RunJournal {
            WHERE run_id = ?`,
         )
         .run(this.#now(), this.#runId);
+      this.#showWaiting();
       this.#event(isResumed ? "workflow_resumed" : "workflow_started", { process_id: this.#owner });
     });
   }

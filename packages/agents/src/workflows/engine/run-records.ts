@@ -132,7 +132,7 @@ export function stepFromRow(row: Row): StepRecord {
     next: textOf(row["next"]),
     output: jsonOf(row["output"]),
     error: jsonOf(row["error"]) as Failure | undefined,
-    data: (jsonOf(row["data"]) ?? {}) as StepData,
+    data: jsonOf(row["data"]) ?? {},
     decision: jsonOf(row["decision"]) as Decision | undefined,
     agentRunId: textOf(row["agent_run_id"]),
     startedAt: String(row["started_at"]),

@@ -413,10 +413,10 @@ steps:
     const runId = fixture.submit(`steps: [{ id: a, agent: deaf, timeout_seconds: 5 }]`);
     await eventually(() => clock.waits).toEqual([5000]);
     clock.turn(5000);
-    await eventually(() => clock.waits).toEqual([30_000]);
-    clock.turn(30_000);
+    await eventually(() => clock.waits).toEqual([10_000]);
+    clock.turn(10_000);
     expect((await fixture.until(runId)).error).toMatchObject({ code: "TIMEOUT" });
-    expect(fixture.log).toContain("agent deaf of step a did not stop within 30 s");
+    expect(fixture.log).toContain("agent deaf of step a did not stop within 10 s");
   });
 });
 
