@@ -47,7 +47,7 @@ function start(args: readonly string[], env: Readonly<Record<string, string>> = 
   return new TestCli([...args, "--dir", directory], { env, cwd: directory });
 }
 
-describe("agent run", () => {
+describe("agent run", { timeout: 60_000 }, () => {
   it("prints what the model says to stdout, and how it went to stderr", async () => {
     const { code, stdout, stderr } = await start(["agent", "run", "echo", "hello"]).done;
     expect(stdout).toBe("This is the scripted model. You said: hello\n");
@@ -144,6 +144,21 @@ describe("agent run", () => {
   );
 });
 
+describe("an agent with a sandbox", () => {
+  it("is not begun when no daemon answers", async () => {
+    const sandboxed = "---\nmodel: openai/some-model\nsandbox: python\n---\n{{userInput}}\n";
+    const file = join(directory, "agents", "sandboxed.prompt");
+    await writeFile(file, sandboxed);
+    model.play([{ text: "never" }]);
+    const env = { ...withModel(), SANDKASTEN_URL: `http://127.0.0.1:${await freePort()}` };
+    const { code, stdout, stderr } = await start(["agent", "run", "sandboxed", "x"], env).done;
+    expect([code, stdout]).toEqual([1, ""]);
+    expect(stderr).toMatch(/^✗ No daemon answers at .*\n→ Start a daemon/);
+    expect(model.requests).toEqual([]);
+    await rm(file);
+  });
+});
+
 describe("the service inside the process", () => {
   it("serves nothing to others, who do not know its key", async () => {
     const started = Promise.withResolvers<Server>();
@@ -166,6 +181,9 @@ describe("the service inside the process", () => {
     await mkdir(join(place, "agents"));
     const { code } = await runTestCli(["agent", "list", "--dir", place]);
     expect([code, await readdir(place)]).toEqual([0, ["agents"]]);
+    const runs = await runTestCli(["agent", "runs", "--dir", place]);
+    expect([runs.code, await readdir(place)]).toEqual([1, ["agents"]]);
+    expect(runs.stderr).toMatch(/^✗ .*nothing was run in .*\n→ .*sandkasten agents serve/);
     await rm(place, { recursive: true });
   });
 

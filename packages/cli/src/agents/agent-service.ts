@@ -1,15 +1,10 @@
 /** Finds the agent service to talk to, or runs one inside this process for the length of a command. */
-import { randomBytes } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
 import type { AgentServiceClient } from "@sandkasten/agents/client";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
-import { type DaemonAddress, findDaemon } from "../daemon-address.ts";
+import type { DaemonAddress } from "../daemon-address.ts";
 import { CliFailure } from "../failure.ts";
-import { requireDirectory } from "../local-failure.ts";
-import { startService } from "./start-service.ts";
+import { type Purpose, startOwnService } from "./own-service.ts";
 import { serviceFailure } from "./service-failure.ts";
 
 /** Where a service listens that was not told otherwise. */
@@ -41,19 +36,21 @@ export function addDirOption(command: Command): Command {
  * Uses the service that is named by SANDKASTEN_AGENTS_URL or that answers at the usual address. Where
  * none answers there, and with --dir always, a service of this process serves the directory.
  *
- * @param purpose - `look`: nothing is run, so no data directory is made and no daemon is needed.
+ * @param purpose - What the command needs of a service inside this process.
  */
 export async function withAgentService(
   cli: Cli,
   options: DirOption,
-  purpose: "run" | "look",
+  purpose: Purpose,
   use: (service: AgentService) => Promise<void>,
 ): Promise<void> {
   const running = options.dir === undefined ? await findRunning(cli) : undefined;
   if (running !== undefined) return await translating(running, use);
-  await withOwnService(cli, options.dir ?? ".", purpose, async (own) => {
-    await translating(own, use);
-  });
+  await using own = await startOwnService(cli, options.dir ?? ".", purpose);
+  cli.interrupts.signal.throwIfAborted();
+  const { url, apiKey, dir, daemon } = own;
+  const client = await connect(url, apiKey);
+  await translating({ client, url, isOwn: true, dir, daemon }, use);
 }
 
 async function translating(
@@ -96,35 +93,4 @@ async function answers(client: AgentServiceClient, signal: AbortSignal): Promise
     if (error instanceof Error && error.name === "AgentServiceError") return false;
     throw error;
   }
-}
-
-async function withOwnService(
-  cli: Cli,
-  given: string,
-  purpose: "run" | "look",
-  use: (service: AgentService) => Promise<void>,
-): Promise<void> {
-  const dir = resolve(cli.host.workingDirectory, given);
-  await requireDirectory(given, dir);
-  await using data = purpose === "look" ? await temporaryDirectory() : undefined;
-  const daemon = purpose === "look" ? undefined : await findDaemon(cli);
-  // SECURITY: other users of this machine reach loopback, too. A key that only this process knows
-  // keeps them from running agents with the user's model key (guarded by agent-service.test.ts).
-  const apiKey = randomBytes(32).toString("base64url");
-  await using service = await startService({
-    dir,
-    listen: "127.0.0.1:0",
-    apiKey,
-    ...(data !== undefined && { dataDir: data.path }),
-    ...(daemon !== undefined && { daemonUrl: daemon.url, daemonApiKey: daemon.apiKey }),
-    env: cli.host.environment.variables,
-  });
-  cli.interrupts.signal.throwIfAborted();
-  const client = await connect(service.url, apiKey);
-  await use({ client, url: service.url, isOwn: true, dir, daemon });
-}
-
-async function temporaryDirectory(): Promise<AsyncDisposable & { readonly path: string }> {
-  const path = await mkdtemp(join(tmpdir(), "sandkasten-agents-"));
-  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }

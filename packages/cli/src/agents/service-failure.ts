@@ -18,7 +18,9 @@ export function serviceFailure(error: unknown, service: Refusing): unknown {
   const { requestId } = refused;
   // A reason says more than the class of errors that it belongs to.
   const code = typeof reason === "string" ? reason : refused.code;
-  return new CliFailure(error.message, {
+  const message =
+    code === "CONNECTION_FAILED" ? `No agent service answers at ${service.url}.` : error.message;
+  return new CliFailure(message, {
     hint: hintFor(code, requestId, service),
     code,
     cause: error,

@@ -14,7 +14,7 @@ export function addAgentFilesCommands(agent: Command, cli: Cli): void {
     .summary("list agents")
     .description("Lists the agents, also those whose files are not valid.");
   addDirOption(list).action(async (options: DirOption) => {
-    await withAgentService(cli, options, "look", async ({ client }) => {
+    await withAgentService(cli, options, "files", async ({ client }) => {
       const agents = await client.agents({ signal });
       if (cli.wantsJson()) return cli.out.line(plainJson(agents, 2));
       await printTable(cli.out, columns(cli), agents);
@@ -27,7 +27,7 @@ export function addAgentFilesCommands(agent: Command, cli: Cli): void {
     .description("Shows an agent: its model, sandbox, tools, limits, schemas and prompt.")
     .argument("<agent>", "name of the agent: its file without .prompt, or its title");
   addDirOption(show).action(async (name: string, options: DirOption) => {
-    await withAgentService(cli, options, "look", async ({ client }) => {
+    await withAgentService(cli, options, "files", async ({ client }) => {
       const details = await client.agent(name, { signal });
       if (cli.wantsJson()) return cli.out.line(plainJson(details, 2));
       await showDetails(cli, details);
@@ -42,7 +42,7 @@ export function addAgentFilesCommands(agent: Command, cli: Cli): void {
     )
     .argument("[agent]", "name of the agent");
   addDirOption(validate).action(async (name: string | undefined, options: DirOption) => {
-    await withAgentService(cli, options, "look", async ({ client }) => {
+    await withAgentService(cli, options, "files", async ({ client }) => {
       const agents =
         name === undefined
           ? await client.agents({ signal })

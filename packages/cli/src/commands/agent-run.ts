@@ -1,6 +1,5 @@
 /** `sandkasten agent run`: an agent at work, shown as it happens. */
 import type { RunBody } from "@sandkasten/agents/client";
-import { SandboxClient } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import {
   addDirOption,
@@ -10,6 +9,7 @@ import {
 } from "../agents/agent-service.ts";
 import { AgentRunPrinter } from "../agents/agent-run-printer.ts";
 import { followRun } from "../agents/follow-run.ts";
+import { requireDaemon } from "../agents/require-daemon.ts";
 import { INPUT_MEANING, readInput, readTask } from "../agents/run-input.ts";
 import { settle } from "../agents/run-outcome.ts";
 import type { Cli } from "../cli.ts";
@@ -38,24 +38,11 @@ export function addAgentRunCommand(agent: Command, cli: Cli): void {
       const input = await readInput(cli, options.input);
       const task = await readTask(cli, given);
       await withAgentService(cli, options, "run", async (service) => {
-        await requireDaemon(cli, service, name);
+        await requireDaemon(cli, service, [name]);
         await run(cli, service, name, { task, input });
       });
     },
   );
-}
-
-/** An agent that has a sandbox and gets none would fail late, after asking the model. */
-async function requireDaemon(cli: Cli, service: AgentService, name: string): Promise<void> {
-  const { daemon } = service;
-  if (daemon === undefined) return;
-  const { signal } = cli.interrupts;
-  const { mode } = await service.client.agent(name, { signal });
-  if (mode === "none") return;
-  await new SandboxClient({
-    baseUrl: daemon.url,
-    ...(daemon.apiKey !== undefined && { apiKey: daemon.apiKey }),
-  }).version({ signal });
 }
 
 async function run(

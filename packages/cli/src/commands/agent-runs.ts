@@ -24,7 +24,7 @@ export function addAgentRunsCommands(agent: Command, cli: Cli): void {
     .option("--agent <agent>", "only those of this agent");
   addRunsOptions(runs, STATUSES).action(
     async (options: RunsOptions<RunStatus> & { readonly agent?: string }) => {
-      await withAgentService(cli, options, "run", async ({ client }) => {
+      await withAgentService(cli, options, "runs", async ({ client }) => {
         const found = await readRuns(options.limit, (page) =>
           client.runs({ agent: options.agent, status: options.status, ...page, signal }),
         );
@@ -44,7 +44,7 @@ export function addAgentRunsCommands(agent: Command, cli: Cli): void {
     .option("-f, --follow", "go on until the run ends");
   addDirOption(logs).action(
     async (id: string, options: DirOption & { readonly follow?: boolean }) => {
-      await withAgentService(cli, options, "run", ({ client }) =>
+      await withAgentService(cli, options, "runs", ({ client }) =>
         showLogs(cli, client, id, options.follow === true),
       );
     },
@@ -56,7 +56,7 @@ export function addAgentRunsCommands(agent: Command, cli: Cli): void {
     .description("Cancels runs. Their sandboxes are destroyed.")
     .argument("<run...>", "ids of the runs");
   addDirOption(cancel).action(async (ids: readonly string[], options: DirOption) => {
-    await withAgentService(cli, options, "run", async ({ client }) => {
+    await withAgentService(cli, options, "runs", async ({ client }) => {
       const cancelled: RunBody[] = [];
       for (const id of ids) {
         cancelled.push(await client.cancel(id, { signal }));

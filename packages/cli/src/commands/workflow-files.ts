@@ -14,7 +14,7 @@ export function addWorkflowFilesCommands(workflow: Command, cli: Cli): void {
     .summary("list workflows")
     .description("Lists the workflows, also those whose files are not valid.");
   addDirOption(list).action(async (options: DirOption) => {
-    await withAgentService(cli, options, "look", async ({ client }) => {
+    await withAgentService(cli, options, "files", async ({ client }) => {
       const workflows = await client.workflows({ signal });
       if (cli.wantsJson()) return cli.out.line(plainJson(workflows, 2));
       await printTable(cli.out, columns(cli), workflows);
@@ -31,7 +31,7 @@ export function addWorkflowFilesCommands(workflow: Command, cli: Cli): void {
     .option("--graph", "print the graph, for Mermaid");
   addDirOption(show).action(
     async (id: string, options: DirOption & { readonly graph?: boolean }) => {
-      await withAgentService(cli, options, "look", async ({ client }) => {
+      await withAgentService(cli, options, "files", async ({ client }) => {
         const graph = options.graph === true;
         const details = await client.workflow(id, { graph, signal });
         if (cli.wantsJson()) return cli.out.line(plainJson(details, 2));
@@ -49,7 +49,7 @@ export function addWorkflowFilesCommands(workflow: Command, cli: Cli): void {
     )
     .argument("[workflow]", "id of the workflow");
   addDirOption(validate).action(async (id: string | undefined, options: DirOption) => {
-    await withAgentService(cli, options, "look", async ({ client }) => {
+    await withAgentService(cli, options, "files", async ({ client }) => {
       const workflows =
         id === undefined
           ? await client.workflows({ signal })

@@ -7,6 +7,7 @@ import {
   withAgentService,
 } from "../agents/agent-service.ts";
 import { followRun } from "../agents/follow-run.ts";
+import { agentsOfPlan, requireDaemon } from "../agents/require-daemon.ts";
 import { INPUT_MEANING, readInput } from "../agents/run-input.ts";
 import { settle } from "../agents/run-outcome.ts";
 import { WorkflowRunPrinter } from "../agents/workflow-run-printer.ts";
@@ -29,6 +30,8 @@ export function addWorkflowRunCommands(workflow: Command, cli: Cli): void {
   addDirOption(run).action(async (id: string, options: DirOption & { readonly input?: string }) => {
     const input = await readInput(cli, options.input);
     await withAgentService(cli, options, "run", async (service) => {
+      const plan = await service.client.workflow(id, { signal: cli.interrupts.signal });
+      await requireDaemon(cli, service, agentsOfPlan(plan.steps));
       // Starting is not given up half-way: a run that nobody knows of would go on.
       await followWorkflow(cli, service, await service.client.runWorkflow(id, { input }));
     });
@@ -38,16 +41,26 @@ export function addWorkflowRunCommands(workflow: Command, cli: Cli): void {
     .command("resume")
     .summary("go on with a workflow run")
     .description(
-      "Goes on with a run that needs attention, has failed, or was left by a process that ended, and " +
-        "shows it as `workflow run` does. Steps that have ended do not run again.",
+      "Goes on with a run that needs attention, or that was left by a process that ended, and shows it " +
+        "as `workflow run` does. Steps that have ended do not run again.",
     )
     .argument("<run>", "id of the run");
   addDirOption(resume).action(async (id: string, options: DirOption) => {
-    await withAgentService(cli, options, "run", async (service) => {
-      await service.client.resume(id);
+    await withAgentService(cli, options, "runs", async (service) => {
+      await takeUp(service, id);
       await followWorkflow(cli, service, id);
     });
   });
+}
+
+/** A run that its process left needs no decision, only someone who takes it up. */
+async function takeUp({ client }: AgentService, id: string): Promise<void> {
+  try {
+    await client.resume(id);
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "CONFLICT")) throw error;
+    if ((await client.workflowRun(id)).ended_at !== undefined) throw error;
+  }
 }
 
 async function followWorkflow(cli: Cli, service: AgentService, id: string): Promise<void> {

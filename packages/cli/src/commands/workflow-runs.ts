@@ -35,7 +35,7 @@ export function addWorkflowRunsCommands(workflow: Command, cli: Cli): void {
     .option("--workflow <workflow>", "only those of this workflow");
   addRunsOptions(runs, STATUSES).action(
     async (options: RunsOptions<WorkflowRunStatus> & { readonly workflow?: string }) => {
-      await withAgentService(cli, options, "run", async ({ client }) => {
+      await withAgentService(cli, options, "runs", async ({ client }) => {
         const found = await readRuns(options.limit, (page) =>
           client.workflowRuns({
             workflow: options.workflow,
@@ -56,7 +56,7 @@ export function addWorkflowRunsCommands(workflow: Command, cli: Cli): void {
     .description("Shows the state of a run and of each of its steps.")
     .argument("<run>", "id of the run");
   addDirOption(inspect).action(async (id: string, options: DirOption) => {
-    await withAgentService(cli, options, "run", async ({ client }) => {
+    await withAgentService(cli, options, "runs", async ({ client }) => {
       const run = await client.workflowRun(id, { signal });
       if (cli.wantsJson()) return cli.out.line(plainJson(run, 2));
       await showRun(cli, run);
@@ -72,10 +72,13 @@ export function addWorkflowRunsCommands(workflow: Command, cli: Cli): void {
     .description("Cancels runs. Their sandboxes are destroyed.")
     .argument("<run...>", "ids of the runs");
   addDirOption(cancel).action(async (ids: readonly string[], options: DirOption) => {
-    await withAgentService(cli, options, "run", async ({ client }) => {
+    await withAgentService(cli, options, "runs", async ({ client, isOwn }) => {
       const cancelled: WorkflowRunBody[] = [];
       for (const id of ids) {
-        cancelled.push(await client.cancelWorkflow(id, { signal }));
+        await client.cancelWorkflow(id, { signal });
+        // A run that its process left is ended by this one, which must not be gone before.
+        if (isOwn) for await (const _ of client.workflowEvents(id, { signal }));
+        cancelled.push(await client.workflowRun(id, { signal }));
         if (!cli.wantsJson()) await cli.out.line(plainText(id));
       }
       if (cli.wantsJson()) await cli.out.line(plainJson(cancelled, 2));
@@ -103,7 +106,7 @@ function addDecision(
       options: DirOption & { readonly comment?: string },
     ) => {
       const { comment } = options;
-      await withAgentService(cli, options, "run", async ({ client }) => {
+      await withAgentService(cli, options, "runs", async ({ client }) => {
         const { signal } = cli.interrupts;
         const run = await client[decision](id, { stepId, comment, signal });
         if (cli.wantsJson()) return cli.out.line(plainJson(run, 2));
