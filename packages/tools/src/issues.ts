@@ -2,24 +2,39 @@
 import { z } from "zod";
 import { nearestName } from "./nearest-name.ts";
 
-/** All problems in one sentence each. */
+const MAX_ISSUES = 5;
+const MAX_NAME_CHARS = 64;
+
+/** The first problems, in one sentence each. */
 export function describeIssues(error: z.ZodError, schema: z.ZodType): string {
-  return error.issues.map((issue) => describeIssue(issue, keysAt(schema, issue.path))).join("; ");
+  const { issues } = error;
+  const shown = issues.slice(0, MAX_ISSUES);
+  const rest = issues.length - shown.length;
+  return [
+    ...shown.map((issue) => describeIssue(issue, keysAt(schema, issue.path))),
+    ...(rest > 0 ? [`and ${rest} more`] : []),
+  ].join("; ");
 }
 
 /** One problem. `known` are the names that the object at its path can have. */
 export function describeIssue(issue: z.core.$ZodIssue, known: readonly string[]): string {
-  const place = issue.path.map(String).join(".");
+  const place = issue.path.map((part) => short(String(part))).join(".");
   if (issue.code === "unrecognized_keys") return unknownNames(issue.keys, place, known);
   const message = issue.message.replace(/^Invalid input: /, "");
   return place === "" ? message : `\`${place}\`: ${message}`;
 }
 
+/** A name can be as long as the model likes; the message cannot. */
+function short(name: string): string {
+  return name.length > MAX_NAME_CHARS ? `${name.slice(0, MAX_NAME_CHARS)}…` : name;
+}
+
 function unknownNames(keys: readonly string[], place: string, known: readonly string[]): string {
   return keys
+    .slice(0, MAX_ISSUES)
     .map((key) => {
       const nearest = nearestName(key, known);
-      const shown = place === "" ? key : `${place}.${key}`;
+      const shown = place === "" ? short(key) : `${place}.${short(key)}`;
       const hint = nearest === undefined ? "" : `; the nearest known name is \`${nearest.name}\``;
       return `\`${shown}\` is not a known name${hint}`;
     })

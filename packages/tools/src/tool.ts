@@ -45,6 +45,8 @@ export interface ToolDefinition<Input, Output extends object> {
   readonly output: z.ZodType<Output>;
   /** Fields of the output that repeat others. */
   readonly repeated?: readonly (keyof Output & string)[];
+  /** Where leaving out fields is not enough. */
+  readonly forModel?: (output: Output) => unknown;
   readonly run: (input: Input, call: ToolCall) => Promise<Output>;
   readonly onSandboxTime?: ((ms: number) => void) | undefined;
 }
@@ -72,7 +74,7 @@ export function defineTool<Input, Output extends object>(
         onSandboxTime?.(performance.now() - startedMs);
       }
     },
-    forModel: (result) => without(result, repeated),
+    forModel: definition.forModel ?? ((result) => without(result, repeated)),
   };
 }
 

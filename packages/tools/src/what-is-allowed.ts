@@ -38,3 +38,23 @@ function patternOf(entry: string): RegExp {
     .join("");
   return new RegExp(`^${source}$`);
 }
+
+/** Says who has to allow a network before packages can be installed. */
+export function checkPackages(settings: SandboxSettings, policy: SandboxPolicy): void {
+  const names = [
+    ...(settings.pipPackages.length > 0 ? ["pip_packages"] : []),
+    ...(settings.npmPackages.length > 0 ? ["npm_packages"] : []),
+  ].join(" and ");
+  if (names === "") return;
+  const instead = "Or use an `image` that has the packages.";
+  if (!settings.network)
+    throw new ToolError(
+      "REFUSED",
+      `${names} need a network, and this agent does not ask for one. Its author must set \`network: {enabled: true}\` in the agent's \`sandbox\` block. ${instead}`,
+    );
+  if (!policy.allowNetwork)
+    throw new ToolError(
+      "REFUSED",
+      `${names} need a network, and the administrator does not allow one. The administrator must set SANDKASTEN_AGENTS_SANDBOX_ALLOW_NETWORK=true. ${instead}`,
+    );
+}

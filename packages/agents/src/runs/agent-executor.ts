@@ -44,6 +44,7 @@ export type AgentRunErrorCode =
   | "AGENT_NOT_FOUND"
   | "AGENT_INVALID"
   | "RUN_EXISTS"
+  | "TOO_MANY_RUNS"
   | "INVALID_INPUT"
   | "INVALID_OUTPUT"
   | "MODEL_NOT_CONFIGURED"

@@ -19,7 +19,7 @@ export const PROCESS_MIGRATIONS: readonly Migration[] = [
 
 const BEAT_INTERVAL_MS = 3_000;
 /** A process that has not written for this long is dead, or must act as if it were. */
-export const DEAD_AFTER_MS = 15_000;
+const DEAD_AFTER_MS = 15_000;
 /** Rows of processes that died this long ago are of no use: an absent process counts as dead. */
 const FORGET_AFTER_MS = 24 * 60 * 60_000;
 

@@ -1,19 +1,32 @@
 /** The sandbox that an agent in code mode works in: found or opened for each call, within its scope. */
 import type { Session } from "@sandkasten/sdk";
 import type { SandboxPolicy } from "../policy.ts";
+import type { OutputCaps } from "../run-command.ts";
 import type { HeldSession } from "../scope/held-session.ts";
 import { hasEnded, type OpenOptions, type SandboxScope } from "../scope/sandbox-scope.ts";
 import type { SandboxToolContext } from "../tool-context.ts";
-import { checkImage, mayUseNetwork } from "../what-is-allowed.ts";
+import { createOptions, notCreated } from "../create-options.ts";
+import { installPackages } from "../packages.ts";
 import type { SandboxSettings } from "../settings/parse-settings.ts";
-import { daemonLimits } from "../settings/daemon-limits.ts";
 import { imageToAskFor } from "../settings/runtimes.ts";
 import { ToolError } from "../tool-error.ts";
+
+/** What a model can read at once without losing its thread. */
+const STDOUT_BYTES = 32_768;
+const STDERR_BYTES = 16_384;
+
+/** What a call says about the session that it wants. */
+interface AskedSession {
+  readonly name?: string | undefined;
+  readonly image?: string | undefined;
+}
 
 export class CodeSandbox {
   readonly settings: SandboxSettings;
   readonly policy: SandboxPolicy;
   readonly onSandboxTime: SandboxToolContext["onSandboxTime"];
+  /** Whether other agents of a workflow use the same sandboxes. */
+  readonly isShared: boolean;
   readonly #scope: SandboxScope;
   readonly #name: string;
 
@@ -22,16 +35,19 @@ export class CodeSandbox {
     this.policy = policy;
     this.onSandboxTime = context.onSandboxTime;
     const isIsolated = settings.session === "isolated";
+    this.isShared = !isIsolated && context.workflowScope !== undefined;
     this.#scope = isIsolated ? context.agentScope : (context.workflowScope ?? context.agentScope);
     this.#name = isIsolated ? "default" : settings.session;
   }
 
   /** Creates or resumes a session of the scope. */
-  open(
-    asked: { readonly name?: string | undefined; readonly image?: string | undefined },
-    signal: AbortSignal | undefined,
-  ): Promise<HeldSession> {
-    return this.#scope.open({ ...this.#options(asked), signal });
+  async open(asked: AskedSession, signal: AbortSignal | undefined): Promise<HeldSession> {
+    const options = this.#options(asked);
+    try {
+      return await this.#scope.open({ ...options, signal });
+    } catch (error) {
+      throw notCreated(error, signal);
+    }
   }
 
   /** Does something in the session of an id, or in the run's own. */
@@ -57,6 +73,32 @@ export class CodeSandbox {
     }
   }
 
+  /** The session of an id, or the run's own when it is open. */
+  async find(id: string | undefined): Promise<HeldSession | undefined> {
+    return id === undefined
+      ? this.#scope.held(this.#name)
+      : await this.#scope.find(id, this.#idleTimeoutSeconds);
+  }
+
+  /** How much of a command's output a result holds. */
+  get outputCaps(): OutputCaps {
+    const { settings, policy } = this;
+    return {
+      stdoutBytes: Math.min(settings.maxStdoutBytes ?? STDOUT_BYTES, policy.maxStdoutBytes),
+      stderrBytes: Math.min(settings.maxStderrBytes ?? STDERR_BYTES, policy.maxStderrBytes),
+    };
+  }
+
+  get maxArtifactBytes(): number {
+    const { settings, policy } = this;
+    return Math.min(settings.maxArtifactBytes ?? policy.maxArtifactBytes, policy.maxArtifactBytes);
+  }
+
+  /** A timeout, lowered to what the administrator allows. */
+  allowedTimeoutMs(timeoutMs: number): number {
+    return Math.min(timeoutMs, this.policy.maxTimeoutSeconds * 1000);
+  }
+
   forget(held: HeldSession): void {
     this.#scope.forget(held);
   }
@@ -65,24 +107,16 @@ export class CodeSandbox {
     return this.settings.idleTimeoutSeconds ?? this.policy.idleTimeoutSeconds;
   }
 
-  #options(asked: {
-    readonly name?: string | undefined;
-    readonly image?: string | undefined;
-  }): OpenOptions {
+  #options(asked: AskedSession): OpenOptions {
     const { settings, policy } = this;
     const image = asked.image === undefined ? settings.image : imageToAskFor(asked.image);
-    checkImage(image, policy);
     return {
       name: asked.name ?? this.#name,
       isImageGiven: settings.isImageGiven || asked.image !== undefined,
       idleTimeoutSeconds: this.#idleTimeoutSeconds,
       maxLifetimeSeconds: policy.maxLifetimeSeconds,
-      create: {
-        image,
-        network: mayUseNetwork(settings, policy) ? true : undefined,
-        profile: settings.profile,
-        limits: daemonLimits(settings),
-      },
+      create: createOptions(settings, policy, image),
+      prepare: (session) => installPackages(session, settings, policy, {}),
     };
   }
 }

@@ -1,34 +1,423 @@
-/** `sandbox_open` and `sandbox_exec` in real sandboxes. */
-import { SandboxClient } from "@sandkasten/sdk";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { TestDaemon } from "../../../../tests/support/test-daemon.ts";
-import { parseSandboxSettings, SandboxScope, sandboxTools } from "../index.ts";
-import type { ExecOutput } from "./exec.ts";
-import type { OpenOutput } from "./open.ts";
+/** Commands in real sandboxes. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type TestAgent, ToolFixture } from "../testing/tool-fixture.ts";
+import type { OutputPiece } from "../tool.ts";
 
-let daemon: TestDaemon;
-let client: SandboxClient;
+let fixture: ToolFixture;
+let agent: TestAgent;
 beforeAll(async () => {
-  daemon = await TestDaemon.start();
-  client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
+  fixture = await ToolFixture.start();
+  agent = fixture.agent({ mode: "code" });
 });
 afterAll(async () => {
-  await daemon[Symbol.asyncDispose]();
+  await fixture[Symbol.asyncDispose]();
 });
 
-it("opens a sandbox, runs commands in its shell and destroys it with the scope", async () => {
-  const scope = new SandboxScope({ client, namespace: "agent", id: "run_1" });
-  const [open, exec] = sandboxTools(parseSandboxSettings({ mode: "code" }), {
-    client,
-    agentScope: scope,
+function range(first: number, last: number): string {
+  return Array.from({ length: last - first + 1 }, (_, index) => `${first + index}\n`).join("");
+}
+
+/** All output after a number, page by page. */
+async function readFrom(one: TestAgent, exec_id: string, from: number) {
+  const read = { stdout: "", stderr: "" };
+  for (let since_seq = from; ;) {
+    const page = await one.call("sandbox_exec_read", { exec_id, since_seq });
+    for (const { stream, text } of page.chunks) read[stream] += text;
+    since_seq = page.next_seq;
+    if (page.done) return read;
+  }
+}
+
+describe("sandbox_open", () => {
+  it("creates the run's sandbox once and resumes it afterwards", async () => {
+    const one = fixture.agent({ mode: "code", runtime: "python" });
+    const opened = await one.call("sandbox_open");
+    expect(opened).toMatchObject({
+      session_id: opened.sandbox_id,
+      created: true,
+      status: "ready",
+      workdir: "/workspace",
+      network: false,
+      requested_image: "python",
+    });
+    expect(opened.session_key).toMatch(/^agent:run-.*:default$/);
+    expect(opened.session_alias).toBe(
+      `${opened.session_key.replace(":default", "").replace(":", "_")}_sandbox`,
+    );
+    const again = await one.call("sandbox_open", { image: "python:3.11-slim" });
+    expect(again).toMatchObject({ sandbox_id: opened.sandbox_id, created: false });
   });
-  const opened = (await open?.run({})) as OpenOutput;
-  expect(opened).toMatchObject({ created: true, status: "ready", workdir: "/workspace" });
-  await exec?.run({ cmd: "cd /tmp && export GREETING=hello" });
-  const result = (await exec?.run({ command: 'echo "$GREETING from $PWD"' })) as ExecOutput;
-  expect(result).toMatchObject({ exit_code: 0, stdout: "hello from /tmp\n", cwd: "/tmp" });
-  expect(await open?.run({})).toMatchObject({ created: false, sandbox_id: opened.sandbox_id });
-  await scope.close();
-  const { status } = await client.getSession(opened.sandbox_id);
-  expect(status).toBe("destroyed");
+
+  it("makes one sandbox for ten calls at the same time", async () => {
+    const one = fixture.agent({ mode: "code" });
+    const all = await Promise.all(Array.from({ length: 10 }, () => one.call("sandbox_open")));
+    expect(new Set(all.map(({ sandbox_id }) => sandbox_id)).size).toBe(1);
+    expect(all.filter(({ created }) => created)).toHaveLength(1);
+  });
+
+  it("makes a further sandbox for a session_key", async () => {
+    const [first, second] = [
+      await agent.call("sandbox_open"),
+      await agent.call("sandbox_open", { session_key: "second" }),
+    ];
+    expect(second.sandbox_id).not.toBe(first.sandbox_id);
+    await agent.call("sandbox_fs_write", {
+      sandbox_id: second.sandbox_id,
+      path: "only-here",
+      text: "x",
+    });
+    await expect(agent.call("sandbox_fs_read", { path: "only-here" })).rejects.toMatchObject({
+      code: "FILE_NOT_FOUND",
+    });
+  });
+
+  it("says which stage failed when there is no such image", async () => {
+    const one = fixture.agent({ mode: "code", image: "no-such-image:1" });
+    await expect(one.call("sandbox_open")).rejects.toMatchObject({
+      code: "INVALID_INPUT",
+      message: expect.stringMatching(
+        /^failed to create sandbox session: .*no-such-image/,
+      ) as string,
+    });
+  });
+});
+
+describe("sandbox_exec", () => {
+  it("opens the sandbox by itself, and text runs in a shell that remembers", async () => {
+    const one = fixture.agent({ mode: "code" });
+    await one.call("sandbox_exec", { cmd: "cd /tmp && export GREETING=hello" });
+    const result = await one.call("sandbox_exec", { command: 'echo "$GREETING from $PWD"' });
+    expect(result).toMatchObject({
+      status: "completed",
+      exit_code: 0,
+      stdout: "hello from /tmp\n",
+      stderr: "",
+      output: "hello from /tmp\n",
+      cwd: "/tmp",
+      stdout_bytes: 16,
+      stderr_bytes: 0,
+      truncated: false,
+      timed_out: false,
+    });
+    expect(result.exec_id).toMatch(/^exe_/);
+    expect(result.next_seq).toBeUndefined();
+  });
+
+  it("runs a list as a process, without a shell", async () => {
+    const argv = ["printf", "%s|", "a b", "$HOME", "*"];
+    const result = await agent.call("sandbox_exec", { cmd: argv });
+    expect(result).toMatchObject({ exit_code: 0, stdout: "a b|$HOME|*|" });
+  });
+
+  it("does as stateful says, in both directions", async () => {
+    const fresh = { cmd: "cd /tmp; pwd", stateful: false };
+    expect((await agent.call("sandbox_exec", fresh)).stdout).toBe("/tmp\n");
+    expect((await agent.call("sandbox_exec", { cmd: "pwd" })).stdout).toBe("/workspace\n");
+    await agent.call("sandbox_exec", { cmd: ["cd", "/usr"], stateful: true });
+    expect((await agent.call("sandbox_exec", { cmd: "pwd" })).stdout).toBe("/usr\n");
+    await agent.call("sandbox_exec", { cmd: "cd /workspace" });
+  });
+
+  it("takes every spelling of the sandbox, the command, the directory and the timeout", async () => {
+    const { sandbox_id: id } = await agent.call("sandbox_open");
+    const alias = (await agent.call("sandbox_open")).session_alias ?? "";
+    const key = (await agent.call("sandbox_open")).session_key;
+    const inputs = [
+      { sandbox_id: id, cmd: ["pwd"], cwd: "/tmp", timeout_seconds: 9 },
+      { session_id: id, command: ["pwd"], workdir: "/tmp", timeout_ms: 9000 },
+      { id, cmd: "pwd", command: "pwd", cwd: "/tmp", workdir: "/tmp" },
+      { sandbox_id: alias, cmd: ["pwd"], cwd: "/tmp", timeout_seconds: null },
+      { sandbox_id: alias.replace("agent_", ""), cmd: ["pwd"], cwd: "/tmp" },
+      { sandbox_id: key, session_id: null, cmd: ["pwd"], cwd: "/tmp" },
+    ];
+    for (const input of inputs)
+      expect(await agent.call("sandbox_exec", input)).toMatchObject({
+        sandbox_id: id,
+        session_id: id,
+        stdout: "/tmp\n",
+      });
+  });
+
+  it("ends a command whose time is up, with what it had printed", async () => {
+    const input = { cmd: "echo begun; echo bad >&2; sleep 1000; echo never", timeout_ms: 700 };
+    const result = await agent.call("sandbox_exec", input);
+    expect(result).toMatchObject({
+      status: "completed",
+      exit_code: 124,
+      timed_out: true,
+      end_reason: "timeout",
+      stdout: "begun\n",
+      stderr: "bad\n",
+    });
+    expect(result.error).toMatch(/longer than 0\.7 s/);
+    expect((await agent.call("sandbox_exec", { cmd: "echo shell lives" })).exit_code).toBe(0);
+  });
+
+  it("lowers a timeout to what the administrator allows, and says so", async () => {
+    const one = fixture.agent({ mode: "code" }, { policy: { maxTimeoutSeconds: 1 } });
+    const result = await one.call("sandbox_exec", { cmd: "sleep 1000", timeout_seconds: 600 });
+    expect(result).toMatchObject({ exit_code: 124, timed_out: true, timeout_seconds: 1 });
+  });
+
+  it("shows head and tail of long output, its size, and where the rest can be read", async () => {
+    const one = fixture.agent({ mode: "code", max_stdout_bytes: 1000, max_stderr_bytes: 500 });
+    const cmd = "seq 1 20000; seq 30000 50000 >&2";
+    const result = await one.call("sandbox_exec", { cmd: ["bash", "-c", cmd] });
+    const { stdout = "", stderr = "", next_seq: from = 0, exec_id } = result;
+    expect(result).toMatchObject({ truncated: true, stdout_bytes: 108_894, stderr_bytes: 120_006 });
+    expect(stdout).toMatch(/^1\n2\n3\n/);
+    expect(stdout).toMatch(/\[… \d+ bytes omitted …\]/);
+    expect(stderr).toMatch(/\n49999\n50000\n$/);
+    expect(Buffer.byteLength(stdout)).toBeLessThan(1100);
+    expect(Buffer.byteLength(stderr)).toBeLessThan(600);
+
+    expect(await readFrom(one, exec_id, from)).toEqual({
+      stdout: `${range(1, 20_000)}`,
+      stderr: `${range(30_000, 50_000)}`,
+    });
+  });
+
+  it("goes on exactly where the shown beginning of one stream ends", async () => {
+    const one = fixture.agent({ mode: "code", max_stdout_bytes: 1000, max_stderr_bytes: 500 });
+    const cmd = ["seq", "--separator=é", "1", "20000"];
+    const { stdout = "", next_seq: from = 0, exec_id } = await one.call("sandbox_exec", { cmd });
+    expect(from).toBeGreaterThan(400);
+    const shown = Buffer.from(stdout).subarray(0, from).toString();
+    const rest = await readFrom(one, exec_id, from);
+    expect(shown + rest.stdout).toBe(range(1, 20_000).trimEnd().replaceAll("\n", "é") + "\n");
+  });
+
+  it("passes output on while the command runs, and gives the same result", async () => {
+    const pieces: OutputPiece[] = [];
+    const seen = Promise.withResolvers<void>();
+    const running = agent.call(
+      "sandbox_exec",
+      { cmd: "echo first; until test -e /tmp/go; do sleep 0.05; done; echo second >&2; exit 3" },
+      {
+        onOutput: (piece) => {
+          pieces.push(piece);
+          seen.resolve();
+        },
+      },
+    );
+    await seen.promise;
+    expect(pieces).toEqual([{ stream: "stdout", text: "first\n" }]);
+    await agent.call("sandbox_exec", { cmd: ["touch", "/tmp/go"] });
+    expect(await running).toMatchObject({
+      exit_code: 3,
+      stdout: "first\n",
+      stderr: "second\n",
+      timed_out: false,
+    });
+    expect(pieces.at(-1)).toEqual({ stream: "stderr", text: "second\n" });
+  });
+
+  it("streams a command whose time is up to the same end as without streaming", async () => {
+    const input = { cmd: "echo begun; sleep 1000", timeout_ms: 500 };
+    const result = await agent.call("sandbox_exec", input, { onOutput: () => {} });
+    expect(result).toMatchObject({ exit_code: 124, timed_out: true, stdout: "begun\n" });
+  });
+
+  it.each([undefined, () => {}])(
+    "cancels the command when the call is aborted",
+    async (onOutput) => {
+      const abort = new AbortController();
+      const marker = `/tmp/started-${crypto.randomUUID()}`;
+      const running = agent.call(
+        "sandbox_exec",
+        { cmd: ["sh", "-c", `echo $$ > ${marker}; sleep 1000`] },
+        { signal: abort.signal, onOutput },
+      );
+      const started = `until test -s ${marker}; do sleep 0.05; done; cat ${marker}`;
+      const { stdout: pid = "" } = await agent.call("sandbox_exec", { cmd: ["sh", "-c", started] });
+      abort.abort();
+      await expect(running).rejects.toMatchObject({ name: "ToolError", code: "CANCELLED" });
+      const gone = `for i in $(seq 200); do kill -0 ${pid.trim()} 2>/dev/null || exit 0; sleep 0.05; done; exit 1`;
+      expect((await agent.call("sandbox_exec", { cmd: ["sh", "-c", gone] })).exit_code).toBe(0);
+    },
+  );
+
+  it("tells of the kernel's kill at the memory limit, and of signals", async () => {
+    const hungry = ["python3", "-c", "print('x', flush=True); bytearray(1 << 30)"];
+    const result = await agent.call("sandbox_exec", { cmd: hungry });
+    expect(result).toMatchObject({ exit_code: 137, end_reason: "oom", stdout: "x\n" });
+    expect(result.error).toMatch(/memory limit of 128 MiB/);
+    const killed = await agent.call("sandbox_exec", { cmd: ["sh", "-c", "kill -9 $$"] });
+    expect(killed).toMatchObject({ exit_code: 137, end_reason: "killed" });
+  });
+
+  it("says that the shell is a new one after the old one ended", async () => {
+    const one = fixture.agent({ mode: "code" });
+    await one.call("sandbox_exec", { cmd: "export KEPT=1" });
+    await one.call("sandbox_exec", { cmd: "exit 5" });
+    const result = await one.call("sandbox_exec", { cmd: 'echo "[$KEPT]"' });
+    expect(result).toMatchObject({ stdout: "[]\n", shell_restarted: true });
+  });
+
+  it("runs parallel calls in one sandbox, each to its own result", async () => {
+    const one = fixture.agent({ mode: "code" });
+    const results = await Promise.all([
+      ...Array.from({ length: 8 }, (_, index) =>
+        one.call("sandbox_exec", { cmd: ["sh", "-c", `sleep 0.1; echo process ${index}`] }),
+      ),
+      ...Array.from({ length: 8 }, (_, index) =>
+        one.call("sandbox_exec", { cmd: `N=${index}; sleep 0.02; echo "shell $N"` }),
+      ),
+      ...Array.from({ length: 8 }, (_, index) =>
+        one.call("sandbox_fs_write", { path: `${index}.txt`, contents: `file ${index}` }),
+      ),
+    ]);
+    const printed = results.map((result) => ("stdout" in result ? result.stdout : undefined));
+    expect(printed.slice(0, 16)).toEqual([
+      ...Array.from({ length: 8 }, (_, index) => `process ${index}\n`),
+      ...Array.from({ length: 8 }, (_, index) => `shell ${index}\n`),
+    ]);
+    const { entries } = await one.call("sandbox_fs_list");
+    expect(entries.map(({ name }) => name).toSorted()).toEqual(
+      Array.from({ length: 8 }, (_, index) => `${index}.txt`),
+    );
+    expect(
+      new Set(results.slice(0, 16).map((one_) => "sandbox_id" in one_ && one_.sandbox_id)).size,
+    ).toBe(1);
+  });
+});
+
+describe("a command started with stream", () => {
+  it("is read piece by piece from its first one, and waited for", async () => {
+    const cmd =
+      "for i in 1 2 3; do echo out $i; sleep 0.1; echo err $i >&2; sleep 0.1; done; exit 4";
+    const started = await agent.call("sandbox_exec", { cmd: ["bash", "-c", cmd], stream: true });
+    expect(started).toMatchObject({ status: "running", next_seq: 0 });
+    expect(started.exit_code).toBeUndefined();
+    const { exec_id } = started;
+    expect(await agent.call("sandbox_exec_wait", { exec_id })).toMatchObject({
+      done: true,
+      status: "completed",
+      exit_code: 4,
+      timed_out: false,
+      stdout_bytes: 18,
+      stderr_bytes: 18,
+    });
+    const all = await agent.call("sandbox_exec_read", { exec_id });
+    expect(all.chunks.map(({ stream, text }) => [stream, text])).toEqual([
+      ["stdout", "out 1\n"],
+      ["stderr", "err 1\n"],
+      ["stdout", "out 2\n"],
+      ["stderr", "err 2\n"],
+      ["stdout", "out 3\n"],
+      ["stderr", "err 3\n"],
+    ]);
+    expect(all).toMatchObject({ done: true, exit_code: 4 });
+
+    // By twos, from the omitted beginning on, and from any piece's own number.
+    const first = await agent.call("sandbox_exec_read", { exec_id, max_chunks: 2 });
+    expect(first.chunks).toEqual(all.chunks.slice(0, 2));
+    expect(first.done).toBe(false);
+    const second = await agent.call("sandbox_exec_read", {
+      exec_id,
+      since_seq: first.next_seq,
+      max_chunks: 2,
+    });
+    expect(second.chunks).toEqual(all.chunks.slice(2, 4));
+    const since = second.chunks.at(-1)?.seq;
+    const third = await agent.call("sandbox_exec_read", { exec_id, since_seq: since });
+    expect(third.chunks).toEqual(all.chunks.slice(4));
+    expect(third).toMatchObject({ done: true });
+  });
+
+  it("is still running when the wait is shorter, and goes on", async () => {
+    const started = await agent.call("sandbox_exec", {
+      cmd: ["sh", "-c", "until test -e /tmp/enough; do sleep 0.05; done; echo end"],
+      stream: true,
+    });
+    const { exec_id } = started;
+    const waited = await agent.call("sandbox_exec_wait", { exec_id, timeout_seconds: 0.2 });
+    expect(waited).toMatchObject({ done: false, status: "running" });
+    expect(waited.exit_code).toBeUndefined();
+    const early = await agent.call("sandbox_exec_read", { exec_id });
+    expect(early).toMatchObject({ chunks: [], done: false, status: "running", next_seq: 0 });
+    await agent.call("sandbox_exec", { cmd: ["touch", "/tmp/enough"] });
+    const late = await agent.call("sandbox_exec_read", { exec_id, wait_seconds: 30 });
+    expect(late.chunks.map(({ text }) => text)).toEqual(["end\n"]);
+  });
+
+  it("never shows half a character, wherever a page ends", async () => {
+    const one = fixture.agent({ mode: "code", max_stdout_bytes: 5, max_stderr_bytes: 5 });
+    const text = "aé€😀".repeat(20);
+    const { exec_id } = await one.call("sandbox_exec", { cmd: ["printf", "%s", text] });
+    const pieces: string[] = [];
+    for (let since_seq = 0; ;) {
+      const page = await one.call("sandbox_exec_read", { exec_id, since_seq });
+      pieces.push(...page.chunks.map((chunk) => chunk.text));
+      since_seq = page.next_seq;
+      if (page.done) break;
+    }
+    expect(pieces.length).toBeGreaterThan(10);
+    expect(pieces.join("")).toBe(text);
+  });
+
+  it("ends when the call that waits for it is aborted", async () => {
+    const { exec_id } = await agent.call("sandbox_exec", { cmd: ["sleep", "1000"], stream: true });
+    const abort = new AbortController();
+    const waiting = agent.call("sandbox_exec_wait", { exec_id }, { signal: abort.signal });
+    await agent.call("sandbox_exec", { cmd: ["true"] });
+    abort.abort();
+    await expect(waiting).rejects.toMatchObject({ code: "CANCELLED" });
+    expect(await agent.call("sandbox_exec_wait", { exec_id })).toMatchObject({
+      done: true,
+      exit_code: 130,
+      end_reason: "cancelled",
+    });
+  });
+
+  it("that does not exist is an error that says so", async () => {
+    for (const name of ["sandbox_exec_read", "sandbox_exec_wait"] as const)
+      await expect(agent.call(name, { exec_id: "exe_nothing" })).rejects.toMatchObject({
+        code: "EXEC_NOT_FOUND",
+      });
+  });
+});
+
+describe("sandbox_close", () => {
+  it("destroys the sandbox; the next command gets a new one", async () => {
+    const one = fixture.agent({ mode: "code" });
+    const { sandbox_id } = await one.call("sandbox_open");
+    await one.call("sandbox_exec", { cmd: "touch kept" });
+    expect(await one.call("sandbox_close")).toEqual({
+      ok: true,
+      closed: true,
+      sandbox_id,
+      session_id: sandbox_id,
+      destroyed: true,
+    });
+    expect(await fixture.statusOf(sandbox_id)).toBe("destroyed");
+    const next = await one.call("sandbox_exec", { cmd: "ls" });
+    expect(next).toMatchObject({ stdout: "" });
+    expect(next.sandbox_id).not.toBe(sandbox_id);
+  });
+
+  it("leaves the files where it is told to, and says what becomes of them", async () => {
+    const one = fixture.agent({ mode: "code" });
+    await one.call("sandbox_exec", { cmd: "touch kept" });
+    const closed = await one.call("sandbox_close", { delete_workspace: false });
+    expect(closed).toMatchObject({ closed: true, destroyed: false });
+    expect(closed.note).toMatch(/stay until the run ends/);
+    expect((await one.call("sandbox_exec", { cmd: "ls" })).stdout).toBe("kept\n");
+  });
+
+  it("does not take the sandbox of a workflow from the other steps, unless told to", async () => {
+    const workflowScope = fixture.scope("wf-close", "workflow");
+    const writer = fixture.agent({ mode: "code" }, { workflowScope });
+    const reader = fixture.agent({ mode: "code" }, { workflowScope });
+    await writer.call("sandbox_fs_write", { path: "note", contents: "for you" });
+    expect(await writer.call("sandbox_close")).toMatchObject({ closed: true, destroyed: false });
+    expect((await reader.call("sandbox_fs_read", { path: "note" })).contents).toBe("for you");
+    const ended = await reader.call("sandbox_close", { delete_workspace: true });
+    expect(ended).toMatchObject({ destroyed: true });
+  });
+
+  it("has nothing to do when no sandbox is open", async () => {
+    const one = fixture.agent({ mode: "code" });
+    expect(await one.call("sandbox_close")).toMatchObject({ ok: true, destroyed: false });
+  });
 });

@@ -29,6 +29,7 @@ const output = z.object({
   created: z.boolean(),
   status: z.string(),
   network: z.boolean(),
+  network_note: z.string().optional(),
   limits: z.object({
     cpu_millicores: z.number(),
     memory_mb: z.number(),
@@ -62,6 +63,10 @@ export function openTool(sandbox: CodeSandbox): SandboxTool<OpenOutput> {
         created: session.created,
         status: session.status === "running" ? "ready" : session.status,
         network: session.network === "full",
+        ...(sandbox.settings.network &&
+          session.network === "none" && {
+            network_note: "This agent asks for a network, which the administrator does not allow.",
+          }),
         limits: {
           cpu_millicores: limits.cpuMillicores,
           memory_mb: limits.memoryMb,

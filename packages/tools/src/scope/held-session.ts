@@ -1,5 +1,6 @@
 /** A session of a run: how long it is kept alive, and which files the tools have written in it. */
 import type { Session, SessionInfo } from "@sandkasten/sdk";
+import { SandboxError } from "@sandkasten/sdk";
 
 export interface HeldSessionOptions {
   readonly leaseSeconds: number;
@@ -48,6 +49,10 @@ export class HeldSession {
 
   /** Does something in the session, which counts as use from its beginning to its end. */
   async use<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
+    if (this.isOver) {
+      await this.#session.destroy();
+      throw new SandboxError("SESSION_EXPIRED", "the sandbox has reached its maximum lifetime");
+    }
     this.#users += 1;
     try {
       const wanted = Math.min(this.#options.leaseSeconds, this.#options.idleTimeoutSeconds);
@@ -60,9 +65,15 @@ export class HeldSession {
     }
   }
 
+  /** Whether its lifetime is over and nothing runs in it. */
+  get isOver(): boolean {
+    return this.#users === 0 && this.#lifeSeconds <= 0;
+  }
+
   /** Keeps it alive, but never longer than its idle timeout and its lifetime allow. */
   async renew(): Promise<void> {
     const { leaseSeconds, idleTimeoutSeconds } = this.#options;
+    if (this.isOver) return this.#session.destroy();
     if (this.#users > 0) return this.#renewFor(Math.min(leaseSeconds, idleTimeoutSeconds));
     const idleSeconds = (performance.now() - this.#lastUsedMs) / 1000;
     const leftSeconds = Math.floor(Math.min(idleTimeoutSeconds - idleSeconds, this.#lifeSeconds));

@@ -1,15 +1,16 @@
 /** All sandboxes of one run: opened by name, kept alive while they are used, destroyed with the run. */
+import { randomUUID } from "node:crypto";
 import type { CreateSessionOptions, SandboxClient, Session, SessionInfo } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
 import { ToolError } from "../tool-error.ts";
+import { unlessAborted } from "./abort.ts";
 import { HeldSession } from "./held-session.ts";
+import { ScopeNames, unknownSandbox } from "./scope-names.ts";
 
 const DEFAULT_LEASE_SECONDS = 240;
 const MAX_TTL_SECONDS = 86_400;
 /** The metadata that says which run a session belongs to. */
 const SCOPE_LABEL = "sandkasten.scope";
-const ID_PATTERN = /^[A-Za-z0-9_.-]{1,128}$/;
-const NAME_PATTERN = /^[A-Za-z0-9_.-]{1,64}$/;
 const ENDED = new Set(["destroying", "destroyed", "expired", "crashed", "failed"]);
 
 export interface SandboxScopeOptions {
@@ -19,31 +20,36 @@ export interface SandboxScopeOptions {
   readonly id: string;
   /** How long a sandbox outlives a process that died; 240 unless set. */
   readonly leaseSeconds?: number | undefined;
-  /** Told of each session that could not be destroyed. */
+  /** Told of each session that could not be destroyed; a warning of the process when absent. */
   readonly onCleanupFailure?: ((key: string, error: unknown) => void) | undefined;
 }
 
-/** What a session of a scope shall be like. */
-export interface OpenOptions {
-  readonly name: string;
+/** What a sandbox of a scope shall be like. */
+export interface FreshOptions {
   readonly create: Omit<CreateSessionOptions, "key" | "metadata" | "ttlSeconds" | "signal">;
-  /** Whether a live session with another image is an error, or is used as it is. */
-  readonly isImageGiven: boolean;
-  readonly idleTimeoutSeconds: number;
   readonly maxLifetimeSeconds: number;
   /** Done once in a session that was just created; when it fails, the session is destroyed. */
   readonly prepare?: ((session: Session) => Promise<void>) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Which session of a scope to open, and what it shall be like when it is new. */
+export interface OpenOptions extends FreshOptions {
+  /** A name, a key or an alias. */
+  readonly name: string;
+  /** Whether a live session with another image is an error, or is used as it is. */
+  readonly isImageGiven: boolean;
+  readonly idleTimeoutSeconds: number;
+}
+
 export class SandboxScope implements AsyncDisposable {
-  readonly namespace: string;
-  readonly id: string;
   readonly leaseSeconds: number;
   readonly #client: SandboxClient;
-  readonly #onCleanupFailure: SandboxScopeOptions["onCleanupFailure"];
+  readonly #names: ScopeNames;
+  readonly #onCleanupFailure: (key: string, error: unknown) => void;
   readonly #held = new Map<string, HeldSession>();
-  readonly #opening = new Set<Promise<unknown>>();
+  /** What is under way and may still create or destroy a session. */
+  readonly #unfinished = new Set<Promise<unknown>>();
   /** One after the other for each name, so that a second opener finds a prepared sandbox. */
   readonly #turns = new Map<string, Promise<unknown>>();
   #timer: NodeJS.Timeout | undefined;
@@ -51,39 +57,46 @@ export class SandboxScope implements AsyncDisposable {
 
   constructor(options: SandboxScopeOptions) {
     const { client, namespace, id, leaseSeconds = DEFAULT_LEASE_SECONDS } = options;
-    if (!ID_PATTERN.test(id))
-      throw new TypeError(
-        `the id of a scope must be 1 to 128 letters, digits, "_", "." or "-", not "${id}"`,
-      );
     this.#client = client;
-    this.namespace = namespace;
-    this.id = id;
+    this.#names = new ScopeNames(namespace, id);
     this.leaseSeconds = leaseSeconds;
-    this.#onCleanupFailure = options.onCleanupFailure;
-  }
-
-  /** The daemon's key for a session of this scope. */
-  key(name: string): string {
-    return `${this.#prefix}${name}`;
+    this.#onCleanupFailure = options.onCleanupFailure ?? warnOfCleanupFailure;
   }
 
   /** The session of a name: the live one, or a new one. Calls at the same time get the same one. */
   async open(options: OpenOptions): Promise<HeldSession> {
     if (this.#isOver)
       throw new ToolError("SANDBOX_NOT_FOUND", "The run has ended, and its sandboxes with it.");
-    if (!NAME_PATTERN.test(options.name)) throw unknownSandbox(options.name);
-    const before = this.#turns.get(options.name);
+    const name = this.#names.nameOf(options.name);
+    const before = this.#turns.get(name);
     const opening = (async () => {
       await before?.catch(() => undefined);
-      return this.#open(options);
+      return this.#open({ ...options, name });
     })();
-    this.#turns.set(options.name, opening);
-    this.#opening.add(opening);
+    this.#turns.set(name, opening);
+    this.#track(opening, () => {
+      if (this.#turns.get(name) === opening) this.#turns.delete(name);
+    });
+    return await unlessAborted(opening, options.signal);
+  }
+
+  /** A session that nobody else gets, to be ended by the caller. */
+  async openFresh(options: FreshOptions): Promise<HeldSession> {
+    const { signal, ...rest } = options;
+    // Its name belongs to the run, so that a process that dies leaves a sandbox that expires.
+    const name = `run-${randomUUID()}`;
+    const opening = this.open({
+      ...rest,
+      name,
+      isImageGiven: true,
+      idleTimeoutSeconds: this.leaseSeconds,
+    });
     try {
-      return await opening;
-    } finally {
-      this.#opening.delete(opening);
-      if (this.#turns.get(options.name) === opening) this.#turns.delete(options.name);
+      return await unlessAborted(opening, signal);
+    } catch (error) {
+      // The caller has given up: what is still created has no other owner.
+      this.#track(opening.then((held) => this.end(held)));
+      throw error;
     }
   }
 
@@ -104,17 +117,23 @@ export class SandboxScope implements AsyncDisposable {
    * like one that does not exist, after the same requests. Guarded by scope-attack.serial.test.ts.
    */
   async find(id: string, idleTimeoutSeconds: number): Promise<HeldSession> {
-    const known = [...this.#held.values()].find((held) => this.#isNamed(held.info, id));
+    const known = [...this.#held.values()].find((held) => this.#names.isNamed(held.info, id));
     if (known !== undefined) return known;
-    const info = (await this.#live()).find((session) => this.#isNamed(session, id));
+    const info = (await this.#live()).find((session) => this.#names.isNamed(session, id));
     if (info === undefined) throw unknownSandbox(id);
     const session = await this.#client.getSession(info.id);
-    return this.#hold(nameOf(info), session, { idleTimeoutSeconds });
+    return this.#hold(this.#names.nameOf(info.key ?? ""), session, { idleTimeoutSeconds });
   }
 
   /** Forgets a session that has ended. */
   forget(held: HeldSession): void {
     if (this.#held.get(held.name) === held) this.#held.delete(held.name);
+  }
+
+  /** Destroys a session; a failure is reported and not thrown. */
+  async end(held: HeldSession): Promise<void> {
+    this.forget(held);
+    await this.#cleanUp(held.info, () => held.session.destroy());
   }
 
   /**
@@ -124,25 +143,16 @@ export class SandboxScope implements AsyncDisposable {
   async close(options: { readonly retainSeconds?: number | undefined } = {}): Promise<void> {
     this.detach();
     // A session that is being opened right now belongs to the run as well.
-    await Promise.allSettled(this.#opening);
+    await Promise.allSettled(this.#unfinished);
     const { retainSeconds = 0 } = options;
-    const failures: unknown[] = [];
     const end = async (info: SessionInfo): Promise<void> => {
-      try {
-        const session = await this.#client.getSession(info.id);
-        if (retainSeconds > 0)
-          await session.renew({ ttlSeconds: Math.min(retainSeconds, MAX_TTL_SECONDS) });
-        else await session.destroy();
-      } catch (error) {
-        if (hasEnded(error)) return;
-        failures.push(error);
-        this.#onCleanupFailure?.(info.key ?? info.id, error);
-      }
+      const session = await this.#client.getSession(info.id);
+      if (retainSeconds <= 0) return session.destroy();
+      await session.renew({ ttlSeconds: Math.min(retainSeconds, MAX_TTL_SECONDS) });
     };
-    await Promise.all((await this.#live()).map(end));
+    const sessions = await this.#live();
+    await Promise.all(sessions.map((info) => this.#cleanUp(info, () => end(info))));
     this.#held.clear();
-    if (failures.length > 0 && this.#onCleanupFailure === undefined)
-      throw new AggregateError(failures, `Failed to clean up sessions of ${this.#prefix}`);
   }
 
   /** Stops keeping sessions alive and destroys nothing: the run goes on in another process. */
@@ -156,35 +166,23 @@ export class SandboxScope implements AsyncDisposable {
     await this.close();
   }
 
-  get #prefix(): string {
-    return `${this.namespace}:${this.id}:`;
-  }
-
-  get #label(): string {
-    return `${this.namespace}:${this.id}`;
-  }
-
   async #open(options: OpenOptions): Promise<HeldSession> {
     const session = await this.#create(options);
-    if (session.created && options.prepare !== undefined) {
-      try {
-        await options.prepare(session);
-      } catch (error) {
-        await session.destroy();
-        throw error;
-      }
+    try {
+      if (session.created) await options.prepare?.(session);
+    } catch (error) {
+      await this.#cleanUp(session, () => session.destroy());
+      throw error;
     }
     return this.#hold(options.name, session, options);
   }
 
-  async #create({ name, create, isImageGiven, ...options }: OpenOptions): Promise<Session> {
-    const { signal } = options;
+  async #create({ name, create, isImageGiven, idleTimeoutSeconds }: OpenOptions): Promise<Session> {
     const request: CreateSessionOptions = {
       ...create,
-      key: this.key(name),
-      metadata: { [SCOPE_LABEL]: this.#label },
-      ttlSeconds: Math.min(this.leaseSeconds, options.idleTimeoutSeconds),
-      signal,
+      key: this.#names.key(name),
+      metadata: { [SCOPE_LABEL]: this.#names.label },
+      ttlSeconds: Math.min(this.leaseSeconds, idleTimeoutSeconds),
     };
     try {
       return await this.#client.createSession(request);
@@ -222,6 +220,7 @@ export class SandboxScope implements AsyncDisposable {
     for (const held of this.#held.values()) {
       try {
         await held.renew();
+        if (held.isOver) this.forget(held);
       } catch (error) {
         // A daemon that does not answer now may do so at the next turn, which comes in time.
         if (hasEnded(error)) this.forget(held);
@@ -231,31 +230,33 @@ export class SandboxScope implements AsyncDisposable {
 
   /** The sessions of the scope that have not ended. */
   async #live(): Promise<readonly SessionInfo[]> {
+    const metadata = { [SCOPE_LABEL]: this.#names.label };
     // The first page of a list without a limit has all sessions that have not ended.
-    const page = await this.#client.listSessions({ metadata: { [SCOPE_LABEL]: this.#label } });
-    return page.filter(
-      // SECURITY: metadata can be set by anyone with the API key; the key is what names the owner.
-      ({ key, status }) => key?.startsWith(this.#prefix) === true && !ENDED.has(status),
-    );
+    const page = await this.#client.listSessions({ metadata });
+    // SECURITY: metadata can be set by anyone with the API key; the key is what names the owner.
+    return page.filter((session) => this.#names.owns(session) && !ENDED.has(session.status));
   }
 
-  #isNamed({ id: sessionId, key = "" }: SessionInfo, id: string): boolean {
-    if (id === sessionId || id === key) return true;
-    if (key !== this.key("default")) return false;
-    return (
-      id === this.#label ||
-      id === `${this.namespace}_${this.id}_sandbox` ||
-      id === `${this.id}_sandbox`
-    );
+  async #cleanUp(info: SessionInfo, work: () => Promise<unknown>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      if (!hasEnded(error)) this.#onCleanupFailure(info.key ?? info.id, error);
+    }
   }
-}
 
-/** The one answer for a sandbox that is not there for the caller, whatever the reason. */
-function unknownSandbox(id: string): ToolError {
-  return new ToolError(
-    "SANDBOX_NOT_FOUND",
-    `There is no sandbox ${JSON.stringify(id.slice(0, 256))} in this run. Leave sandbox_id out to use the run's own sandbox, or call sandbox_open.`,
-  );
+  #track(work: Promise<unknown>, onEnd: () => void = () => {}): void {
+    // Who waits for it gets its failure.
+    const settled = work.then(
+      () => undefined,
+      () => undefined,
+    );
+    const ended = settled.finally(() => {
+      this.#unfinished.delete(ended);
+      onEnd();
+    });
+    this.#unfinished.add(ended);
+  }
 }
 
 /** Whether the daemon says that a session is no more. */
@@ -264,10 +265,10 @@ export function hasEnded(error: unknown): boolean {
     error instanceof SandboxError &&
     (error.code === "SESSION_NOT_FOUND" ||
       error.code === "SESSION_EXPIRED" ||
-      (error.code === "CONFLICT" && /crashed|failed/.test(error.message)))
+      (error.code === "CONFLICT" && ENDED.has(String(error.details?.["status"]))))
   );
 }
 
-function nameOf({ key = "" }: SessionInfo): string {
-  return key.split(":").at(2) ?? "default";
+function warnOfCleanupFailure(key: string, error: unknown): void {
+  process.emitWarning(`failed to cleanup session ${key}: ${String(error)}`);
 }

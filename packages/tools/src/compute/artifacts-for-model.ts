@@ -1,0 +1,34 @@
+/** A run's result as a model reads it: artifacts as text where they are text, and short. */
+import type { RunOutput } from "./run-schema.ts";
+
+/** What a model gets of an artifact. */
+const MAX_SHOWN_BYTES = 8192;
+
+type Artifact = NonNullable<RunOutput["artifacts"]>[number];
+
+/** The result itself has every artifact whole; what is left out here is said. */
+export function artifactsForModel({ artifacts, ...rest }: RunOutput): unknown {
+  if (artifacts === undefined) return rest;
+  return { ...rest, artifacts: artifacts.map(artifactForModel) };
+}
+
+function artifactForModel({ path, size_bytes, content_base64 }: Artifact): object {
+  const text = textOf(Buffer.from(content_base64, "base64"));
+  if (text === undefined)
+    return { path, size_bytes, note: "Returned to the caller; not shown, because it is not text." };
+  if (size_bytes > MAX_SHOWN_BYTES)
+    return {
+      path,
+      size_bytes,
+      note: `Returned to the caller; not shown, because it has more than ${MAX_SHOWN_BYTES} bytes. Print what you need of it.`,
+    };
+  return { path, size_bytes, content: text };
+}
+
+function textOf(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}

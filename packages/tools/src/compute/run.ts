@@ -1,0 +1,177 @@
+/** `sandbox_run`: runs a program in a fresh sandbox, which is destroyed afterwards. */
+import type { ExecResult, Session } from "@sandkasten/sdk";
+import { createOptions, notCreated } from "../create-options.ts";
+import { installPackages } from "../packages.ts";
+import type { SandboxPolicy } from "../policy.ts";
+import { programOf, WORK } from "../programs.ts";
+import { endText, type OutputCaps, runCommand, shapeOutput } from "../run-command.ts";
+import { workspacePath } from "../sandbox-paths.ts";
+import type { SandboxSettings } from "../settings/parse-settings.ts";
+import { imageOfLanguage } from "../settings/runtimes.ts";
+import { defineTool, type SandboxTool, type ToolCall } from "../tool.ts";
+import type { SandboxToolContext } from "../tool-context.ts";
+import { ToolError } from "../tool-error.ts";
+import { type Artifacts, collectArtifacts } from "./artifacts.ts";
+import { artifactsForModel } from "./artifacts-for-model.ts";
+import { type RunInput, runInput, type RunOutput, runOutput } from "./run-schema.ts";
+
+/** What a run may use, of agent and administrator together. */
+interface RunLimits {
+  readonly timeoutMs: number;
+  readonly caps: OutputCaps;
+  readonly artifactBytes: number;
+  readonly artifactsCount: number;
+}
+
+export function runTool(
+  settings: SandboxSettings,
+  policy: SandboxPolicy,
+  context: SandboxToolContext,
+): SandboxTool<RunOutput> {
+  const { timeoutMs } = limitsOf(settings, policy, {});
+  return defineTool({
+    name: "sandbox_run",
+    description: `Run a ${settings.language} program in a fresh, isolated Linux sandbox. The code is written to a file in /work and run there; nothing remains afterwards, so give all files it needs in files, and name those you want back in artifacts. Returns exit_code, stdout and stderr; a failing program is a result, not an error. Timeout ${timeoutMs / 1000} s unless timeout_seconds says otherwise. ${settings.network && policy.allowNetwork ? "There is a network." : "There is no network."}`,
+    input: runInput,
+    output: runOutput,
+    forModel: artifactsForModel,
+    onSandboxTime: context.onSandboxTime,
+    run: (asked, call) => run(settings, policy, context, asked, call),
+  });
+}
+
+async function run(
+  settings: SandboxSettings,
+  policy: SandboxPolicy,
+  { agentScope }: SandboxToolContext,
+  asked: RunInput,
+  call: ToolCall,
+): Promise<RunOutput> {
+  const { signal } = call;
+  const language = asked.language ?? settings.language;
+  // Another language than the agent's own needs its image, unless the agent has chosen one.
+  const image =
+    settings.image === imageOfLanguage(settings.language)
+      ? imageOfLanguage(language)
+      : settings.image;
+  const program = programOf(language, asked.code, asked.args ?? []);
+  const files = filesOf(program.files, asked.files ?? {});
+  const limits = limitsOf(settings, policy, asked);
+  const create = createOptions(settings, policy, image);
+  const held = await agentScope
+    .openFresh({
+      create,
+      maxLifetimeSeconds: policy.maxLifetimeSeconds,
+      prepare: (session) => installPackages(session, settings, policy, call),
+      signal,
+    })
+    .catch((error: unknown) => {
+      throw notCreated(error, signal);
+    });
+  try {
+    return await held.use(async (session) => {
+      await writeFiles(session, files, signal);
+      const { env, stdin, artifacts: patterns = [] } = asked;
+      const options = {
+        cwd: WORK,
+        env: { PYTHONUNBUFFERED: "1", ...env },
+        timeoutMs: limits.timeoutMs,
+        ...(stdin !== undefined && { stdin }),
+      };
+      const result = await runCommand(session, program.argv, options, limits.caps, call);
+      const caps = { maxBytes: limits.artifactBytes, maxCount: limits.artifactsCount };
+      const artifacts =
+        patterns.length === 0 ? undefined : await collectArtifacts(session, patterns, caps, signal);
+      return outputOf(language, session, result, limits, artifacts);
+    });
+  } finally {
+    await agentScope.end(held);
+  }
+}
+
+function limitsOf(
+  settings: SandboxSettings,
+  policy: SandboxPolicy,
+  { timeoutMs }: { readonly timeoutMs?: number | undefined },
+): RunLimits {
+  const seconds = settings.timeoutSeconds ?? policy.defaultTimeoutSeconds;
+  const within = (asked: number | undefined, most: number): number => Math.min(asked ?? most, most);
+  return {
+    timeoutMs: Math.min(timeoutMs ?? seconds * 1000, policy.maxTimeoutSeconds * 1000),
+    caps: {
+      stdoutBytes: within(settings.maxStdoutBytes, policy.maxStdoutBytes),
+      stderrBytes: within(settings.maxStderrBytes, policy.maxStderrBytes),
+    },
+    artifactBytes: within(settings.maxArtifactBytes, policy.maxArtifactBytes),
+    artifactsCount: within(settings.maxArtifactsCount, policy.maxArtifactsCount),
+  };
+}
+
+/** The program's own files and those of the call, by their path below the working directory. */
+function filesOf(
+  own: ReadonlyMap<string, string>,
+  given: Readonly<Record<string, string>>,
+): ReadonlyMap<string, string> {
+  const files = new Map<string, string>();
+  for (const [name, content] of Object.entries(given)) {
+    const path = workspacePath(name);
+    if (own.has(path) || files.has(path))
+      throw new ToolError(
+        "INVALID_INPUT",
+        `\`files\`: ${path} is ${own.has(path) ? "where the program itself is written" : "given twice"}; use another name.`,
+      );
+    files.set(path, content);
+  }
+  return new Map([...files, ...own]);
+}
+
+async function writeFiles(
+  session: Session,
+  files: ReadonlyMap<string, string>,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  for (const [path, content] of files) await session.files.write(path, content, { signal });
+}
+
+function outputOf(
+  language: string,
+  session: Session,
+  result: ExecResult,
+  limits: RunLimits,
+  artifacts: Artifacts | undefined,
+): RunOutput {
+  const { stdout, stderr, truncated } = shapeOutput(result, limits.caps);
+  const { memoryMb, cpuMillicores, pids, diskMb } = session.limits;
+  const error = endText(result, session.limits);
+  return {
+    ok: result.exitCode === 0 && result.endReason === "exited",
+    runtime: language,
+    exit_code: result.exitCode,
+    end_reason: result.endReason ?? "unknown",
+    duration_ms: result.durationMs,
+    stdout,
+    stderr,
+    stdout_bytes: result.stdoutBytes,
+    stderr_bytes: result.stderrBytes,
+    truncated,
+    timed_out: result.timedOut,
+    ...(error !== undefined && { error }),
+    ...(artifacts !== undefined && { artifacts: [...artifacts.artifacts] }),
+    ...(artifacts !== undefined &&
+      artifacts.omitted.length > 0 && { artifacts_omitted: [...artifacts.omitted] }),
+    ...(artifacts !== undefined &&
+      artifacts.unmatched.length > 0 && { artifacts_unmatched: [...artifacts.unmatched] }),
+    limits: {
+      timeout_seconds: (result.timeoutMs ?? limits.timeoutMs) / 1000,
+      max_stdout_bytes: limits.caps.stdoutBytes,
+      max_stderr_bytes: limits.caps.stderrBytes,
+      max_artifact_bytes: limits.artifactBytes,
+      max_artifacts_count: limits.artifactsCount,
+      cpu_millicores: cpuMillicores,
+      memory_mb: memoryMb,
+      pids,
+      workspace_mb: diskMb,
+      network: session.network === "full",
+    },
+  };
+}
