@@ -71,6 +71,8 @@ describe("environmentLayer()", () => {
       SANDKASTEN_API_KEY: "",
       SANDKASTEN_NONSENSE: "",
       SANDKASTEN_URL: "http://127.0.0.1:8080",
+      SANDKASTEN_AGENTS_URL: "http://127.0.0.1:8587",
+      SANDKASTEN_AGENTS_API_KEY: "of-the-agents",
       SANDKASTEN_CONFIG: "/x.yaml",
       SANDKASTEN_TEST_RUNTIME: "runc",
       SANDKASTEN_SERVICE_HOST: "10.0.0.1",
