@@ -29,6 +29,8 @@ const PARTS: readonly ServicePartFactory[] = [];
 export interface StartOptions extends AgentServiceOptions {
   /** Silent when absent. */
   readonly log?: Logger | undefined;
+  /** For the length of one command: runs that other processes left are not taken over. */
+  readonly isTransient?: boolean | undefined;
   /** Other limits and pauses than usual, for tests. */
   readonly loop?: Partial<LoopOptions> | undefined;
   /** How soon other processes take this one for dead, for tests. */
@@ -90,6 +92,7 @@ export async function startAgentService(options: StartOptions): Promise<RunningA
       processes,
       log,
       leaseSeconds: config.leaseSeconds,
+      isTransient: options.isTransient ?? false,
       stopping: stopping.signal,
     }),
   );
