@@ -1,7 +1,7 @@
 /** The client over connections that break, and against servers that are something else. */
 import { once } from "node:events";
 import { createServer } from "node:http";
-import type { Server } from "node:http";
+import type { RequestListener } from "node:http";
 import { connect, createServer as createTcpServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
@@ -45,8 +45,8 @@ async function cuttingProxy(afterBytes: number): Promise<{ url: string; cuts: ()
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, cuts: () => cuts };
 }
 
-async function answering(respond: Parameters<typeof createServer>[1]): Promise<string> {
-  const server: Server = createServer(respond!);
+async function answering(respond: RequestListener): Promise<string> {
+  const server = createServer(respond);
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   open.push({ close: () => (server.closeAllConnections(), server.close()) });

@@ -97,7 +97,7 @@ test("bodies of /execute are checked", async () => {
       body,
     });
   for (const body of ["{}", '{"agent_name":7}', '{"agent_name":"helper","tsak":"x"}', "[]", "null"])
-    expect((await post(body)).status, body).toBe(400);
+    expect([body, (await post(body)).status]).toEqual([body, 400]);
   expect((await post('{"agent_name":"helper"}', "text/plain")).status).toBe(415);
 });
 

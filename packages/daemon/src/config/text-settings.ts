@@ -14,7 +14,7 @@ export const FILE_VARIABLE = "SANDKASTEN_CONFIG";
 
 /** Variables with our prefix that are not keys: those of clients, of the agent service and of tests. */
 const OTHER_VARIABLES = new RegExp(
-  `^(?:${FILE_VARIABLE}|SANDKASTEN_URL|SANDKASTEN_(?:AGENTS|TEST)_.*)$`,
+  `^(?:${FILE_VARIABLE}|SANDKASTEN_URL|SANDKASTEN_AGENTS_.*|SANDKASTEN_TEST_.*)$`,
 );
 
 /**
