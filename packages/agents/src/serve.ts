@@ -22,9 +22,10 @@ import { EVENT_MIGRATIONS, EventLog } from "./store/event-log.ts";
 import { PROCESS_MIGRATIONS, ProcessRegistry } from "./store/process-registry.ts";
 import type { ProcessRegistryOptions } from "./store/process-registry.ts";
 import { RUN_MIGRATIONS, RunStore } from "./store/run-store.ts";
+import { workflowPart } from "./workflows/index.ts";
 
 /** What the service has beside agents. */
-const PARTS: readonly ServicePartFactory[] = [];
+const PARTS: readonly ServicePartFactory[] = [workflowPart];
 
 export interface StartOptions extends AgentServiceOptions {
   /** Silent when absent. */

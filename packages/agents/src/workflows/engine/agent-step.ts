@@ -1,9 +1,9 @@
-/** Runs the agent of a step: its attempts, the pauses between them, and its timeout. */
-import { randomUUID } from "node:crypto";
-import type { AgentRunErrorCode, AgentRunResult } from "../../runs/agent-executor.ts";
+/** Runs the agent of a step: its attempts and the pauses between them. */
+import type { AgentRunErrorCode } from "../../runs/agent-executor.ts";
 import { AgentRunError } from "../../runs/agent-executor.ts";
 import type { AgentStep, Retry } from "../language/plan.ts";
-import { withinTime } from "./deadline.ts";
+import type { AgentWork } from "./agent-attempt.ts";
+import { attemptAgent, outputOf } from "./agent-attempt.ts";
 import type { Failure } from "./stops.ts";
 import { StepFailure } from "./stops.ts";
 import type { StepContext, StepResult, Visit } from "./step-context.ts";
@@ -24,59 +24,45 @@ export async function runAgentStep(
   step: AgentStep,
   visit: Visit,
 ): Promise<StepResult> {
-  const request = await requestOf(context, step, visit);
-  let failures = visit.record?.data.failures ?? 0;
-  if (visit.record?.status === "retrying")
-    await context.clock.sleepUntil(visit.record.data.dueMs ?? 0, context.waiting(visit.signal));
+  const { next } = step;
+  const { record, signal } = visit;
+  // The process died after the agent had ended and before that was written down.
+  const finished = record && finishedRun(context, record);
+  if (finished !== undefined) return { output: outputOf(finished), next };
+  const work = await workOf(context, step, visit);
+  let failures = record?.data.failures ?? 0;
+  if (record?.status === "retrying")
+    await context.clock.sleepUntil(record.data.dueMs ?? 0, context.waiting(signal));
   for (;;) {
-    context.throwIfStopping();
-    visit.signal.throwIfAborted();
-    await refuseLostSandboxes(context);
-    const agentRunId = `run_${randomUUID()}`;
-    const attempt = context.begin(step, visit, { data: { failures }, agentRunId });
-    try {
-      const result = await withinTime(
-        { clock: context.clock, ms: step.timeoutMs, what: `step ${step.id}` },
-        visit.signal,
-        async (signal) =>
-          await heeding(context, step, signal, async () =>
-            context.executor.execute({
-              ...request,
-              agentName: step.agent,
-              runId: agentRunId,
-              workflow: {
-                runId: context.run.runId,
-                stepId: step.id,
-                scope: context.sandboxes.scope,
-              },
-              signal,
-            }),
-          ),
-      );
-      return { output: outputOf(result), next: step.next };
-    } catch (error) {
-      visit.signal.throwIfAborted();
-      if (isInterruption(error)) {
-        if (step.safe) continue;
-        context.demandAttention(interruptionReason([step]));
-        context.throwIfStopping();
-      }
-      const failure = failureOf(error, step);
-      failures += 1;
-      if (failures >= step.retry.maxAttempts || PERMANENT.has(failure.code))
-        throw new StepFailure(failure, { cause: error });
-      const dueMs = context.clock.nowMs() + pauseMs(step.retry, failures, context.random);
-      const { path } = visit;
-      context.journal.retryScheduled({ path, stepId: step.id, attempt }, failure, {
-        dueMs,
-        failures,
-      });
-      await context.clock.sleepUntil(dueMs, context.waiting(visit.signal));
+    const attempt = await attemptAgent(context, step, visit, { ...work, failures });
+    if ("output" in attempt) return { output: attempt.output, next };
+    signal.throwIfAborted();
+    if (attempt.error instanceof AgentRunError && attempt.error.code === "PROCESS_ENDED") {
+      // The executor gave the agent up because others took this process for dead.
+      if (step.safe) continue;
+      context.demandAttention(interruptionReason([step]));
+      context.throwIfStopping();
     }
+    const failure = failureOf(attempt.error, step);
+    failures += 1;
+    if (failures >= step.retry.maxAttempts || PERMANENT.has(failure.code))
+      throw new StepFailure(failure, { cause: attempt.error });
+    const dueMs = context.clock.nowMs() + pauseMs(step.retry, failures, context.random);
+    const written = { path: visit.path, stepId: step.id, attempt: attempt.number };
+    context.journal.retryScheduled(written, failure, { dueMs, failures });
+    await context.clock.sleepUntil(dueMs, context.waiting(signal));
   }
 }
 
-async function requestOf(context: StepContext, step: AgentStep, { frame }: Visit) {
+/** What an agent has answered whose end an earlier process did not write down. */
+export function finishedRun(
+  { executor }: Pick<StepContext, "executor">,
+  { status, agentRunId }: NonNullable<Visit["record"]>,
+): ReturnType<StepContext["executor"]["finished"]> {
+  return status === "running" ? executor.finished(agentRunId) : undefined;
+}
+
+async function workOf(context: StepContext, step: AgentStep, { frame }: Visit): Promise<AgentWork> {
   const task =
     step.task === undefined
       ? defaultTask(context.run.input)
@@ -96,10 +82,6 @@ function defaultTask(input: unknown): string | undefined {
   return typeof task === "string" ? task : undefined;
 }
 
-function outputOf({ output, text }: AgentRunResult): unknown {
-  return output === undefined ? text : output;
-}
-
 function failureOf(error: unknown, step: AgentStep): Failure {
   if (error instanceof StepFailure) return { ...error.failure, step: step.id };
   if (error instanceof AgentRunError)
@@ -108,14 +90,9 @@ function failureOf(error: unknown, step: AgentStep): Failure {
 }
 
 /** Exponential backoff; the random part keeps steps that failed together from trying together. */
-export function pauseMs(retry: Retry, failures: number, random: () => number): number {
+function pauseMs(retry: Retry, failures: number, random: () => number): number {
   const wholeMs = Math.min(retry.maxBackoffMs, retry.backoffMs * 2 ** (failures - 1));
   return Math.round(wholeMs * (1 - retry.jitter * random()));
-}
-
-/** The executor gave up the agent because others took this process for dead. */
-function isInterruption(error: unknown): boolean {
-  return error instanceof AgentRunError && error.code === "PROCESS_ENDED";
 }
 
 /** Why a person has to decide about steps that were running when their process died. */
@@ -125,39 +102,4 @@ export function interruptionReason(steps: readonly Pick<AgentStep, "id" | "agent
   const which = steps.length === 1 ? `step ${named} was` : `steps ${named} were`;
   const again = steps.length === 1 ? `step ${one?.id ?? ""}` : "those steps";
   return `The process ended while ${which} running, and may have done part of the work already. Resume the run to start ${again} again from the beginning, or cancel the run. With \`safe: true\` a step starts again by itself.`;
-}
-
-/** How long an agent may take to stop once it was told to. */
-const STOP_GRACE_MS = 10_000;
-
-/** Does not wait for ever for an agent that does not stop. */
-async function heeding(
-  { clock, warn }: StepContext,
-  { id, agent }: AgentStep,
-  signal: AbortSignal,
-  work: () => Promise<AgentRunResult>,
-): Promise<AgentRunResult> {
-  const done = new AbortController();
-  const given = Promise.withResolvers<never>();
-  const giveUp = async (): Promise<void> => {
-    await clock.sleepUntil(clock.nowMs() + STOP_GRACE_MS, done.signal);
-    warn(`agent ${agent} of step ${id} did not stop within ${STOP_GRACE_MS / 1000} s`);
-    given.reject(signal.reason as Error);
-  };
-  // It rejects only when the work is done.
-  const stop = (): void => void giveUp().catch(() => undefined);
-  signal.addEventListener("abort", stop, { once: true });
-  try {
-    return await Promise.race([work(), given.promise]);
-  } finally {
-    signal.removeEventListener("abort", stop);
-    done.abort();
-  }
-}
-
-async function refuseLostSandboxes(context: StepContext): Promise<void> {
-  const lost = await context.sandboxes.lost();
-  if (lost === undefined) return;
-  context.demandAttention(lost);
-  context.throwIfStopping();
 }

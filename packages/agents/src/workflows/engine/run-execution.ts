@@ -1,7 +1,7 @@
 /** Goes through the plan of one run: replays what is written, does what is not. */
 import type { Block, Plan, Step } from "../language/plan.ts";
 import { allSteps } from "../language/plan.ts";
-import { interruptionReason, runAgentStep } from "./agent-step.ts";
+import { finishedRun, interruptionReason, runAgentStep } from "./agent-step.ts";
 import { runForeachStep, runParallelStep, runTryStep } from "./compound-steps.ts";
 import { Frame } from "./frame.ts";
 import { MAX_OUTPUT_BYTES, MAX_RUN_BYTES } from "./limits.ts";
@@ -112,9 +112,10 @@ export class RunExecution {
     const agents = new Map(
       allSteps(this.#plan.root).flatMap((step) => (step.type === "agent" ? [[step.id, step]] : [])),
     );
-    const interrupted = [...this.#records.values()].flatMap(({ status, stepId }) => {
-      const step = agents.get(stepId);
-      return status === "running" && step !== undefined && !step.safe ? [step] : [];
+    const interrupted = [...this.#records.values()].flatMap((record) => {
+      const step = agents.get(record.stepId);
+      if (record.status !== "running" || step === undefined || step.safe) return [];
+      return finishedRun(this.#parts, record) === undefined ? [step] : [];
     });
     return interrupted.length === 0 ? undefined : interruptionReason(interrupted);
   }

@@ -7,6 +7,7 @@ import type { RunRecord } from "./run-records.ts";
 export interface RunSandboxesOptions {
   readonly client: SandboxClient;
   readonly run: RunRecord;
+  readonly leaseSeconds?: number | undefined;
   readonly warn: (message: string) => void;
 }
 
@@ -16,12 +17,14 @@ const ATTENTION_SECONDS = 3600;
 
 export class RunSandboxes {
   readonly scope: SandboxScope;
+  readonly #runId: string;
   readonly #client: SandboxClient;
   readonly #warn: (message: string) => void;
   /** Sessions that finished steps have used, by name. */
   readonly #used: Map<string, string>;
 
-  constructor({ client, run, warn }: RunSandboxesOptions) {
+  constructor({ client, run, leaseSeconds, warn }: RunSandboxesOptions) {
+    this.#runId = run.runId;
     this.#client = client;
     this.#warn = warn;
     this.#used = new Map(Object.entries(run.sandboxes));
@@ -29,6 +32,7 @@ export class RunSandboxes {
       client,
       namespace: "workflow",
       id: run.runId,
+      leaseSeconds,
       onCleanupFailure: (key, error) =>
         warn(`Warning: failed to cleanup session ${key}: ${messageOf(error)}`),
     });
@@ -82,7 +86,7 @@ export class RunSandboxes {
     } catch (error) {
       // Their leases end by themselves within minutes.
       this.#warn(
-        `the sandboxes of workflow run ${this.scope.id} could not be cleaned up: ${messageOf(error)}`,
+        `the sandboxes of workflow run ${this.#runId} could not be cleaned up: ${messageOf(error)}`,
       );
     }
   }

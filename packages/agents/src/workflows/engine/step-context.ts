@@ -1,5 +1,6 @@
 /** What the kinds of steps need of the run that they belong to. */
 import type { AgentExecutor } from "../../runs/agent-executor.ts";
+import type { Slots } from "../../runs/slots.ts";
 import type { Evaluator } from "../expressions/evaluator.ts";
 import { EvaluationError } from "../expressions/evaluator.ts";
 import type { Expression } from "../expressions/expression.ts";
@@ -17,7 +18,9 @@ import { StepFailure } from "./stops.ts";
 export interface RunParts {
   readonly run: RunRecord;
   readonly journal: RunJournal;
-  readonly executor: Pick<AgentExecutor, "execute">;
+  readonly executor: Pick<AgentExecutor, "execute" | "finished">;
+  /** Limits how many agents of all runs work at once. */
+  readonly slots: Slots;
   readonly evaluator: Pick<Evaluator, "evaluate">;
   readonly sandboxes: RunSandboxes;
   readonly clock: Clock;

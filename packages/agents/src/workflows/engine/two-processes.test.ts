@@ -33,10 +33,9 @@ steps:
     const starts = processes.events
       .read(runId, 0, 100)
       .filter(({ type }) => type === "workflow_started");
-    expect(owners.map(({ id }) => id)).toContain(
-      (starts[0]?.data as { process_id: string }).process_id,
-    );
     expect(starts).toHaveLength(1);
+    const { process_id: owner } = starts[0]!.data as { readonly process_id: string };
+    expect(owners.map(({ id }) => id)).toContain(owner);
   }
 });
 

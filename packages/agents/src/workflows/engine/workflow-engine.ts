@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { DatabaseSync } from "node:sqlite";
 import type { SandboxClient } from "@sandkasten/sdk";
 import type { AgentExecutor } from "../../runs/agent-executor.ts";
+import { Slots } from "../../runs/slots.ts";
 import type { EventLog } from "../../store/event-log.ts";
 import { Evaluator } from "../expressions/evaluator.ts";
 import { compileWorkflow } from "../language/compile.ts";
@@ -23,8 +24,10 @@ import { RunStop } from "./stops.ts";
 export interface WorkflowEngineOptions {
   readonly database: DatabaseSync;
   readonly events: EventLog;
-  readonly executor: Pick<AgentExecutor, "execute">;
+  readonly executor: Pick<AgentExecutor, "execute" | "finished">;
   readonly client: SandboxClient;
+  /** How long a sandbox outlives a process that died. */
+  readonly leaseSeconds?: number | undefined;
   readonly processes: Processes;
   readonly log: EngineLog;
   readonly clock?: Clock;
@@ -34,6 +37,8 @@ export interface WorkflowEngineOptions {
   readonly maxRuns?: number;
   /** Takes only runs that it was given, told to cancel or told to resume; any that no process has unless set. */
   readonly onlyOwnRuns?: boolean | undefined;
+  /** How many agents work at once, of all runs; further steps wait for their turn. */
+  readonly maxAgents?: number;
   /** How often to look for what other processes have left or asked for. */
   readonly pollIntervalMs?: number;
 }
@@ -44,6 +49,7 @@ export interface EngineLog {
 }
 
 const DEFAULT_MAX_RUNS = 100;
+const DEFAULT_MAX_AGENTS = 64;
 const DEFAULT_POLL_INTERVAL_MS = 500;
 /** How long steps may go on when the process is asked to end. */
 const SHUTDOWN_GRACE_MS = 5000;
@@ -69,6 +75,7 @@ export class WorkflowEngine implements AsyncDisposable {
   readonly #clock: Clock;
   readonly #evaluator: Pick<Evaluator, "evaluate">;
   readonly #ownEvaluator = new Evaluator();
+  readonly #slots: Slots;
   readonly #changes = new Changes();
   readonly #active = new Map<string, Active>();
   /** Runs that this process was asked to do something about. */
@@ -80,6 +87,7 @@ export class WorkflowEngine implements AsyncDisposable {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#evaluator = options.evaluator ?? this.#ownEvaluator;
+    this.#slots = new Slots(options.maxAgents ?? DEFAULT_MAX_AGENTS, Number.POSITIVE_INFINITY);
     this.store = new RunStore(options.database, options.events, options.processes, this.#clock);
     // Others may have taken runs while this process was silent.
     options.processes.onLost(() => this.#poll());
@@ -192,14 +200,15 @@ export class WorkflowEngine implements AsyncDisposable {
       );
       return;
     }
-    const { client, log } = this.#options;
+    const { client, log, leaseSeconds } = this.#options;
     const warn = (message: string): void => log.warn(message);
-    const sandboxes = new RunSandboxes({ client, run, warn });
+    const sandboxes = new RunSandboxes({ client, run, leaseSeconds, warn });
     const execution = new RunExecution(
       {
         run,
         journal,
         executor: this.#options.executor,
+        slots: this.#slots,
         evaluator: this.#evaluator,
         sandboxes,
         clock: this.#clock,

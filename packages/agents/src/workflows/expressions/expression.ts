@@ -29,7 +29,7 @@ export class ExpressionError extends Error {
   }
 }
 
-export const MAX_EXPRESSION_LENGTH = 8000;
+const MAX_EXPRESSION_LENGTH = 8000;
 const MAX_DEPTH = 100;
 /** How deep map(), filter(), all(), exists() … may be nested: each level multiplies the work. */
 const MAX_MACRO_DEPTH = 3;

@@ -46,12 +46,14 @@ export function compileWorkflow(text: string, fallbackId: string): Compilation {
   return { plan: { id, retainMs, ...describe(fields), root: block }, problems: [] };
 }
 
-function describe({ values }: Fields<typeof WORKFLOW_KEYS>) {
+function describe({ values, located }: Fields<typeof WORKFLOW_KEYS>) {
+  const schema = values.input_schema;
   return {
     name: values.name,
     description: values.description,
     version: values.version === undefined ? undefined : String(values.version),
-    inputSchema: values.input_schema,
+    inputSchema: schema &&
+      located.input_schema && { value: schema, place: located.input_schema.place },
     maxSteps: values.max_steps ?? DEFAULT_MAX_STEPS,
   };
 }

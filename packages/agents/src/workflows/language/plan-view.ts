@@ -10,7 +10,7 @@ export function planView(plan: Plan): Record<string, unknown> & { steps: readonl
     name: plan.name,
     description: plan.description,
     version: plan.version,
-    input_schema: plan.inputSchema,
+    input_schema: plan.inputSchema?.value,
     max_steps: plan.maxSteps,
     sandbox: { retain_seconds: plan.retainMs / 1000 },
     ...blockView(plan.root),

@@ -8,7 +8,9 @@ export interface Plan {
   readonly name: string | undefined;
   readonly description: string | undefined;
   readonly version: string | undefined;
-  readonly inputSchema: Readonly<Record<string, unknown>> | undefined;
+  readonly inputSchema:
+    | { readonly value: Readonly<Record<string, unknown>>; readonly place: Place }
+    | undefined;
   /** How many steps a run may take in all. */
   readonly maxSteps: number;
   /** How long sandboxes outlive the run. */

@@ -42,7 +42,10 @@ export class EngineFixture implements AsyncDisposable {
       database: this.database,
       events: this.events,
       processes: this.processes,
-      executor: { execute: async (request) => await this.#execute(agents, request) },
+      executor: {
+        execute: async (request) => await this.#execute(agents, request),
+        finished: () => undefined,
+      },
       // Nothing listens there: these agents use no sandboxes.
       client: new SandboxClient({ baseUrl: "http://127.0.0.1:9" }),
       log: {

@@ -79,7 +79,7 @@ const engine = new WorkflowEngine({
   events: new EventLog(database),
   processes,
   clock,
-  executor: { execute },
+  executor: { execute, finished: () => undefined },
   evaluator,
   client: new SandboxClient({ baseUrl: `http://127.0.0.1:${port}` }),
   log: {
