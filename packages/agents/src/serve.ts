@@ -22,13 +22,16 @@ import { EVENT_MIGRATIONS, EventLog } from "./store/event-log.ts";
 import { PROCESS_MIGRATIONS, ProcessRegistry } from "./store/process-registry.ts";
 import type { ProcessRegistryOptions } from "./store/process-registry.ts";
 import { RUN_MIGRATIONS, RunStore } from "./store/run-store.ts";
+import { workflowPart } from "./workflows/index.ts";
 
 /** What the service has beside agents. */
-const PARTS: readonly ServicePartFactory[] = [];
+const PARTS: readonly ServicePartFactory[] = [workflowPart];
 
 export interface StartOptions extends AgentServiceOptions {
   /** Silent when absent. */
   readonly log?: Logger | undefined;
+  /** For the length of one command: runs that other processes left are not taken over. */
+  readonly isTransient?: boolean | undefined;
   /** Other limits and pauses than usual, for tests. */
   readonly loop?: Partial<LoopOptions> | undefined;
   /** How soon other processes take this one for dead, for tests. */
@@ -90,6 +93,7 @@ export async function startAgentService(options: StartOptions): Promise<RunningA
       processes,
       log,
       leaseSeconds: config.leaseSeconds,
+      isTransient: options.isTransient ?? false,
       stopping: stopping.signal,
     }),
   );

@@ -4,6 +4,8 @@ import type { SandboxScope } from "@sandkasten/tools";
 export interface AgentExecutor {
   /** Runs an agent to its end. Throws AgentRunError. */
   execute(request: AgentRunRequest): Promise<AgentRunResult>;
+  /** The result of a run that has succeeded, for a caller that did not hear of its end. */
+  finished(runId: string | undefined): AgentRunResult | undefined;
   /** Whether there is an agent of this file name or `metadata.name` that can be run. */
   has(agentName: string): boolean;
 }

@@ -139,7 +139,7 @@ export class LocalExecutor implements AgentExecutor {
     parent: PreparedRun["parent"],
     onStarted?: (runId: string) => void,
   ): Promise<AgentRunResult> {
-    const finished = this.#finished(request.runId);
+    const finished = this.finished(request.runId);
     if (finished !== undefined) return finished;
     const run = this.#prepare(request, parent);
     this.#create(run);
@@ -157,8 +157,7 @@ export class LocalExecutor implements AgentExecutor {
     return work;
   }
 
-  /** The result of a run that a caller asks for again because it did not hear of its end. */
-  #finished(runId: string | undefined): AgentRunResult | undefined {
+  finished(runId: string | undefined): AgentRunResult | undefined {
     const run = runId === undefined ? undefined : this.#options.runs.get(runId);
     if (run?.status !== "succeeded") return undefined;
     const { text = "", output, steps, usage } = run;
