@@ -61,6 +61,13 @@ export const BUDGETS: readonly Budget[] = [
     atMost: 5,
   },
   {
+    what: "50 agent runs at once ≤ 2 × the same sandbox calls of 50 SDK clients",
+    subject: "agent runs/agents, all at once",
+    share: MEDIAN,
+    against: { series: "agent runs/SDK, all at once" },
+    atMost: 2,
+  },
+  {
     what: "exec true in the shell over HTTP ≤ 1/50 of docker exec",
     subject: "exec true/HTTP, shell, true",
     share: MEDIAN,

@@ -15,6 +15,7 @@ import { BUDGETS, judge } from "./budgets.ts";
 import type { BenchContext, Scenario } from "./context.ts";
 
 import { jsonReport, renderReport } from "./report.ts";
+import { agentRuns } from "./scenarios/agent-runs.ts";
 import { createBurst } from "./scenarios/create-burst.ts";
 import { coldCreate } from "./scenarios/cold-create.ts";
 import { density } from "./scenarios/density.ts";
@@ -39,6 +40,7 @@ const SCENARIOS: readonly Scenario[] = [
   warmCreate,
   coldCreate,
   createBurst,
+  agentRuns,
   execTrue,
   smallFile,
   largeFile,

@@ -2,6 +2,7 @@
 export { DirectoryFileStore, type FileStore } from "./file-store.ts";
 export { DEFAULT_POLICY, type SandboxPolicy } from "./policy.ts";
 export { POLICY_VARIABLES, policyFromEnvironment } from "./policy-from-environment.ts";
+export { nearestName } from "./nearest-name.ts";
 export { sandboxTools } from "./sandbox-tools.ts";
 export { SandboxScope, type SandboxScopeOptions } from "./scope/sandbox-scope.ts";
 export {

@@ -27,6 +27,8 @@ export async function runCommand(
     outputBudgetBytes,
     signal: call.signal,
     onAbort: "cancel",
+    // A command in progress keeps its session alive; it must not outlive a process that died.
+    onDisconnect: "cancel",
   };
   if (call.onOutput !== undefined)
     return await streamCommand(session, cmd, asked, { ...call, onOutput: call.onOutput });

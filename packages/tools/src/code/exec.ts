@@ -6,6 +6,7 @@ import { endText, runCommand, shapeOutput } from "../run-command.ts";
 import { sandboxPath } from "../sandbox-paths.ts";
 import { defineTool, type SandboxTool } from "../tool.ts";
 import type { CodeSandbox } from "./code-sandbox.ts";
+import { startHeld } from "./start-held.ts";
 
 /** What the daemon takes as one command; longer text belongs into a file. */
 const MAX_COMMAND_BYTES = 1_048_576;
@@ -147,7 +148,11 @@ async function start(
 ): Promise<ExecOutput> {
   // What is started to go on by itself has the longest timeout unless it sets its own.
   const timeoutMs = sandbox.allowedTimeoutMs(asked.timeoutMs ?? Number.POSITIVE_INFINITY);
-  const exec = await session.start(asked.cmd, { ...optionsOf(asked), timeoutMs, signal });
+  const options = { ...optionsOf(asked), timeoutMs };
+  // Another process may take a workflow's run over, and its commands with it.
+  const exec = sandbox.isShared
+    ? await session.start(asked.cmd, { ...options, signal })
+    : await startHeld(session, asked.cmd, options, signal);
   return {
     sandbox_id: session.id,
     session_id: session.id,

@@ -105,6 +105,11 @@ export class SandboxScope implements AsyncDisposable {
     return this.#held.get(name);
   }
 
+  /** All sessions that this object has opened and that are not known to have ended. */
+  heldSessions(): readonly HeldSession[] {
+    return [...this.#held.values()];
+  }
+
   /**
    * The live session of an id, a key or an alias.
    *

@@ -1,0 +1,78 @@
+/** What a model's failure means: whether asking again can help, when, and what to tell people. */
+
+export interface ModelFailureOptions {
+  /** Asking again, unchanged, may succeed. */
+  readonly retryable: boolean;
+  /** What the provider asked for. */
+  readonly retryAfterMs?: number | undefined;
+  /** The model said more than a turn may have. */
+  readonly isTooLong?: boolean | undefined;
+  readonly cause?: unknown;
+}
+
+export class ModelFailure extends Error {
+  override readonly name = "ModelFailure";
+  readonly retryable: boolean;
+  readonly retryAfterMs: number | undefined;
+  readonly isTooLong: boolean;
+
+  constructor(message: string, options: ModelFailureOptions) {
+    super(message, { cause: options.cause });
+    this.retryable = options.retryable;
+    this.retryAfterMs = options.retryAfterMs;
+    this.isTooLong = options.isTooLong ?? false;
+  }
+}
+
+const MAX_MESSAGE_LENGTH = 500;
+/** Genkit's names of what may pass. */
+const PASSING_STATUSES: ReadonlySet<unknown> = new Set([
+  "RESOURCE_EXHAUSTED",
+  "UNAVAILABLE",
+  "INTERNAL",
+  "DEADLINE_EXCEEDED",
+  "ABORTED",
+]);
+
+export function isPassingHttpStatus(status: number): boolean {
+  return status === 408 || status === 409 || status === 425 || status === 429 || status >= 500;
+}
+
+/** Any error of a Genkit model, of whichever plugin, as a ModelFailure. */
+export function toModelFailure(error: unknown): ModelFailure {
+  if (error instanceof ModelFailure) return error;
+  const { status, headers, responseMetadata } = (error ?? {}) as {
+    readonly status?: unknown;
+    readonly headers?: { readonly get?: (name: string) => string | null };
+    readonly responseMetadata?: { readonly retryAfterMs?: number };
+  };
+  const message = shortened(error instanceof Error ? error.message : String(error));
+  const retryAfterMs =
+    responseMetadata?.retryAfterMs ?? parseRetryAfter(headers?.get?.("retry-after") ?? null);
+  const retryable =
+    typeof status === "number"
+      ? isPassingHttpStatus(status)
+      : PASSING_STATUSES.has(status) || isConnectionFailure(error);
+  return new ModelFailure(message, { retryable, retryAfterMs, cause: error });
+}
+
+function isConnectionFailure(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const { code } = error as { readonly code?: unknown };
+  if (typeof code === "string" && /^(?:E[A-Z]+|UND_ERR_.*)$/.test(code)) return true;
+  if (/fetch failed|terminated|socket|network|connection error/i.test(error.message)) return true;
+  return isConnectionFailure(error.cause);
+}
+
+/** Seconds or a date, as milliseconds from now. */
+export function parseRetryAfter(value: string | null, nowMs = Date.now()): number | undefined {
+  const text = value?.trim() ?? "";
+  if (text === "") return undefined;
+  const ms = /^\d+(?:\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text) - nowMs;
+  return Number.isNaN(ms) ? undefined : Math.max(0, ms);
+}
+
+export function shortened(text: string): string {
+  const line = text.replaceAll(/\s+/g, " ").trim();
+  return line.length > MAX_MESSAGE_LENGTH ? `${line.slice(0, MAX_MESSAGE_LENGTH)}…` : line;
+}

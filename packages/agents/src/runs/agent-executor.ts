@@ -1,0 +1,82 @@
+/** The port through which workflows and the service run agents. */
+import type { SandboxScope } from "@sandkasten/tools";
+
+export interface AgentExecutor {
+  /** Runs an agent to its end. Throws AgentRunError. */
+  execute(request: AgentRunRequest): Promise<AgentRunResult>;
+  /** The result of a run that has succeeded, for a caller that did not hear of its end. */
+  finished(runId: string | undefined): AgentRunResult | undefined;
+  /** Whether there is an agent of this file name or `metadata.name` that can be run. */
+  has(agentName: string): boolean;
+}
+
+export interface AgentRunRequest {
+  readonly agentName: string;
+  /** What `{{userInput}}` becomes. */
+  readonly task?: string | undefined;
+  /** Structured input, checked against the agent's input schema. */
+  readonly input?: unknown;
+  /** Chosen by the caller so that a retry is recognisable; a new one when absent. */
+  readonly runId?: string | undefined;
+  /** Set when the agent runs as a step. Its sandboxes are the workflow's unless it is isolated. */
+  readonly workflow?:
+    | { readonly runId: string; readonly stepId: string; readonly scope: SandboxScope }
+    | undefined;
+  /** Cancels the run. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface AgentRunResult {
+  readonly runId: string;
+  /** The model's last text. */
+  readonly text: string;
+  /** What the output schema describes; the text when the agent has none. */
+  readonly output: unknown;
+  /** How many turns the model took. */
+  readonly steps: number;
+  readonly usage: RunUsage;
+}
+
+export interface RunUsage {
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+}
+
+export type AgentRunErrorCode =
+  | "AGENT_NOT_FOUND"
+  | "AGENT_INVALID"
+  | "RUN_EXISTS"
+  | "TOO_MANY_RUNS"
+  | "INVALID_INPUT"
+  | "INVALID_OUTPUT"
+  | "MODEL_NOT_CONFIGURED"
+  | "MODEL_FAILED"
+  | "MODEL_UNAVAILABLE"
+  | "TOOLS_FAILED"
+  | "MAX_STEPS_EXCEEDED"
+  | "OUTPUT_LIMIT_EXCEEDED"
+  | "TIMEOUT"
+  | "CANCELLED"
+  | "PROCESS_ENDED"
+  | "INTERNAL_ERROR";
+
+/** The same run may succeed later, unchanged. */
+const RETRYABLE: ReadonlySet<AgentRunErrorCode> = new Set([
+  "MODEL_UNAVAILABLE",
+  "TOOLS_FAILED",
+  "TIMEOUT",
+  "PROCESS_ENDED",
+]);
+
+/** Why an agent run did not come to a result. The message says what happened and what to do. */
+export class AgentRunError extends Error {
+  override readonly name = "AgentRunError";
+  readonly code: AgentRunErrorCode;
+  readonly retryable: boolean;
+
+  constructor(code: AgentRunErrorCode, message: string, options?: { readonly cause?: unknown }) {
+    super(message, options);
+    this.code = code;
+    this.retryable = RETRYABLE.has(code);
+  }
+}

@@ -1,0 +1,129 @@
+/** Models and their servers that loop, flood, fail, hang and reset. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AgentFixture, agent, toolResults } from "../testing/agent-fixture.ts";
+
+let fixture: AgentFixture;
+beforeAll(async () => {
+  fixture = await AgentFixture.start({
+    agents: {
+      helper: agent("metadata: { name: Kind Helper, description: Helps. }"),
+      brief: agent("max_steps: 3"),
+      hasty: agent("timeout_seconds: 1"),
+    },
+  });
+});
+afterAll(async () => await fixture[Symbol.asyncDispose]());
+
+describe("a model that misbehaves", () => {
+  test("calls tools that do not exist and is told so", async () => {
+    const run = await fixture.run("helper", [
+      { calls: [{ name: "sandbox_exec", arguments: {} }] },
+      { text: "Without, then." },
+    ]);
+    expect(run.status).toBe("succeeded");
+    expect(toolResults(fixture.model)).toEqual([
+      {
+        error: { code: "UNKNOWN_TOOL", message: "You have no tools. Answer without calling one." },
+      },
+    ]);
+  });
+
+  test("calls tools for ever and is ended by max_steps, clearly", async () => {
+    const run = await fixture.run("brief", [{ calls: [{ name: "again", arguments: {} }] }]);
+    expect(run).toMatchObject({
+      status: "failed",
+      steps: 3,
+      error: { code: "MAX_STEPS_EXCEEDED", message: /used all of its 3 steps/ },
+    });
+  });
+
+  test("never stops talking and is stopped", async () => {
+    const run = await fixture.run("helper", [
+      { text: "and on ".repeat(2000), endless: true, pieceLength: 8000 },
+    ]);
+    expect(run).toMatchObject({ status: "failed", error: { code: "OUTPUT_LIMIT_EXCEEDED" } });
+  });
+
+  test("is filtered by its provider, which the run says", async () => {
+    const run = await fixture.run("helper", [{ text: "", finishReason: "content_filter" }]);
+    expect(run.error).toMatchObject({ code: "MODEL_FAILED", message: /content filter/ });
+  });
+});
+
+describe("a model server", () => {
+  test("that answers 500, 429 and resets is asked again, with growing pauses", async () => {
+    const run = await fixture.run("helper", [
+      { status: 500 },
+      { status: 429 },
+      { text: "Half an ans", reset: true },
+      { text: "Whole answer." },
+    ]);
+    expect(run).toMatchObject({ status: "succeeded", text: "Whole answer." });
+    const retries = (await fixture.eventsOf(run.run_id)).filter(
+      ({ type }) => type === "model_retry",
+    );
+    expect(retries).toMatchObject([{ attempt: 1 }, { attempt: 2 }, { attempt: 3 }]);
+  });
+
+  test("that asks for a pause gets it", async () => {
+    await fixture.run("helper", [
+      { status: 429, headers: { "retry-after": "0.2" } },
+      { text: "Now." },
+    ]);
+    const [first, second] = fixture.model.requests;
+    expect(second!.atMs - first!.atMs).toBeGreaterThanOrEqual(195);
+  });
+
+  test("that asks for a very long pause ends the run at once", async () => {
+    const run = await fixture.run("helper", [{ status: 429, headers: { "retry-after": "3600" } }]);
+    expect(run.error).toMatchObject({ code: "MODEL_UNAVAILABLE" });
+    expect(fixture.model.requests).toHaveLength(1);
+  });
+
+  test("that keeps failing ends the run with a clear error after a bounded number of attempts", async () => {
+    const run = await fixture.run("helper", [{ status: 503, error: "overloaded" }]);
+    expect(run).toMatchObject({
+      status: "failed",
+      error: {
+        code: "MODEL_UNAVAILABLE",
+        message:
+          "The model openai/tiny gave no answer after 4 attempts: The model server answered 503: overloaded",
+      },
+    });
+    expect(fixture.model.requests).toHaveLength(4);
+  });
+
+  test("that refuses is not asked again", async () => {
+    const run = await fixture.run("helper", [{ status: 401, error: "wrong key" }]);
+    expect(run.error).toMatchObject({ code: "MODEL_FAILED", message: /401: wrong key/ });
+    expect(fixture.model.requests).toHaveLength(1);
+  });
+});
+
+describe("a model server that hangs", () => {
+  let impatient: AgentFixture;
+  beforeAll(async () => {
+    const agents = { helper: agent("") };
+    impatient = await AgentFixture.start({ agents, loop: { idleTimeoutMs: 300 } });
+  });
+  afterAll(async () => await impatient[Symbol.asyncDispose]());
+
+  test("is given up after its silence, and asked again", async () => {
+    const run = await impatient.run("helper", [
+      { text: "Hm", hang: true },
+      { text: "Sorry, here." },
+    ]);
+    expect(run).toMatchObject({ status: "succeeded", text: "Sorry, here." });
+  });
+
+  test("every time ends the run with a clear error", async () => {
+    const run = await impatient.run("helper", [{ hang: true }]);
+    expect(run.error?.message).toMatch(/after 4 attempts: The model sent nothing for 0\.3 seconds/);
+  });
+
+  test("or drips for ever is ended by the run's timeout", async () => {
+    const drip = { text: "tick ", endless: true, pieceDelayMs: 20 };
+    const run = await fixture.run("hasty", [drip]);
+    expect(run.error).toMatchObject({ code: "TIMEOUT", message: /longer than the 1 seconds/ });
+  });
+});

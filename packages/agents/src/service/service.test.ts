@@ -1,0 +1,82 @@
+/** Bodies, the error format, and what must not leave the service. */
+import type { FastifyInstance } from "fastify";
+import { pino } from "pino";
+import { afterEach, expect, test } from "vitest";
+import { ServiceError } from "./service-error.ts";
+import { buildService } from "./service.ts";
+
+let app: FastifyInstance | undefined;
+afterEach(async () => await app?.close());
+
+function service(): FastifyInstance {
+  app = buildService({
+    log: pino({ level: "silent" }),
+    modules: [
+      (routes) => {
+        routes.post("/echo", (request) => ({ body: request.body }));
+        routes.get("/refuse", () => {
+          throw new ServiceError("CONFLICT", "It has ended already.", { status: "failed" });
+        });
+        routes.get("/crash", () => {
+          throw new Error("ENOENT: /var/lib/secret/place");
+        });
+      },
+    ],
+  });
+  return app;
+}
+
+const json = { "content-type": "application/json" };
+
+test("refusals have the error format of the daemon", async () => {
+  const answer = await service().inject({ url: "/refuse", headers: { "x-request-id": "r-1" } });
+  expect([answer.statusCode, answer.json()]).toEqual([
+    409,
+    {
+      error_code: "CONFLICT",
+      message: "It has ended already.",
+      details: { status: "failed" },
+      request_id: "r-1",
+    },
+  ]);
+});
+
+test("what fails inside is answered without its cause", async () => {
+  const answer = await service().inject({ url: "/crash" });
+  expect(answer.statusCode).toBe(500);
+  expect(answer.json()).toMatchObject({ error_code: "INTERNAL_ERROR" });
+  expect(answer.body).not.toMatch(/ENOENT|secret|at /);
+});
+
+test("only JSON is read, so no form of a foreign page can start anything", async () => {
+  const form = { url: "/echo", method: "POST", payload: '{"a":1}' } as const;
+  for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]) {
+    const answer = await service().inject({ ...form, headers: { "content-type": type } });
+    expect([answer.statusCode, answer.json()]).toMatchObject([
+      415,
+      { error_code: "UNSUPPORTED_MEDIA_TYPE" },
+    ]);
+  }
+  const answer = await service().inject({ ...form, headers: json });
+  expect(answer.json()).toEqual({ body: { a: 1 } });
+});
+
+test("bodies that are no JSON, poisoned or too large are refused", async () => {
+  const post = async (payload: string) =>
+    await service().inject({ url: "/echo", method: "POST", headers: json, payload });
+  expect((await post("{")).json()).toMatchObject({ error_code: "INVALID_REQUEST" });
+  expect((await post("")).json()).toMatchObject({ error_code: "INVALID_REQUEST" });
+  expect((await post('{"__proto__":{"a":1}}')).statusCode).toBe(400);
+  expect((await post(JSON.stringify("x".repeat(17_000_000)))).json()).toMatchObject({
+    error_code: "PAYLOAD_TOO_LARGE",
+  });
+});
+
+test("an unknown path and an unroutable URL have the error format, too", async () => {
+  expect((await service().inject({ url: "/nothing" })).json()).toMatchObject({
+    error_code: "ROUTE_NOT_FOUND",
+  });
+  expect((await service().inject({ url: "/%E0%A4%A" })).json()).toMatchObject({
+    error_code: "INVALID_REQUEST",
+  });
+});

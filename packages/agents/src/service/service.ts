@@ -1,0 +1,128 @@
+/** The HTTP app of the agent service: the gate, JSON bodies, the error format, and modules of routes. */
+import { randomUUID } from "node:crypto";
+import fastify, { LogController } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
+import { Gate } from "./gate.ts";
+import type { GateOptions } from "./gate.ts";
+import { ServiceError } from "./service-error.ts";
+
+/** Adds the routes of one part of the service. */
+export type RouteModule = (app: FastifyInstance) => void;
+
+export interface ServiceOptions extends GateOptions {
+  readonly modules: readonly RouteModule[];
+  readonly log: Logger;
+}
+
+/** Needs no key, and tells nothing worth one. */
+const OPEN_ROUTES: ReadonlySet<string> = new Set(["/healthz"]);
+const MAX_BODY_BYTES = 16 * 1024 * 1024;
+const MAX_PARAM_LENGTH = 1024;
+const HEADERS_TIMEOUT_MS = 10_000;
+/** A body that takes longer than this was not meant to arrive. */
+const REQUEST_TIMEOUT_MS = 120_000;
+
+export function buildService({ modules, log, ...gateOptions }: ServiceOptions): FastifyInstance {
+  const gate = new Gate(gateOptions);
+  const app = fastify({
+    loggerInstance: log,
+    logController: new LogController({
+      disableRequestLogging: true,
+      requestIdLogLabel: "request_id",
+    }),
+    genReqId: ({ headers: { "x-request-id": given } }) =>
+      typeof given === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : randomUUID(),
+    bodyLimit: MAX_BODY_BYTES,
+    return503OnClosing: false,
+    forceCloseConnections: true,
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
+    frameworkErrors: (error, request, reply) =>
+      fail(error, request as unknown as FastifyRequest, reply as unknown as FastifyReply),
+    http: {
+      // SECURITY: a client that sends slowly holds a connection for a bounded time only. Guarded by
+      // service.test.ts.
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      requireHostHeader: false,
+    },
+  }) as unknown as FastifyInstance;
+  app.addHook("onRequest", (request, reply, done) => {
+    reply.headers({
+      "X-Request-ID": request.id,
+      "X-Content-Type-Options": "nosniff",
+      "Cache-Control": "no-store",
+    });
+    try {
+      gate.admit(request.raw, OPEN_ROUTES.has(request.routeOptions.url ?? "") ? "open" : "key");
+      if (request.is404) throw noRoute();
+      done();
+    } catch (error) {
+      done(error as Error);
+    }
+  });
+  acceptOnlyJson(app);
+  app.setErrorHandler(fail);
+  app.setNotFoundHandler((_request, reply) => reply.send(noRoute()));
+  app.get("/healthz", () => ({ status: "ok" }));
+  for (const register of modules) register(app);
+  return app;
+}
+
+/**
+ * SECURITY: a page can send forms and text to any address without asking first; only JSON makes a
+ * browser ask, and the gate refuses that question. Guarded by service.test.ts.
+ */
+function acceptOnlyJson(app: FastifyInstance): void {
+  app.removeContentTypeParser("text/plain");
+  app.addContentTypeParser("*", (_request, _payload, done) => {
+    done(
+      new ServiceError(
+        "UNSUPPORTED_MEDIA_TYPE",
+        "The body must be JSON (Content-Type: application/json).",
+      ),
+    );
+  });
+}
+
+function fail(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  const known = error instanceof ServiceError ? error : fromFramework(error);
+  // SECURITY: what is not meant for clients stays in the log: no stack, path or query leaves.
+  if (known === undefined) request.log.error({ err: error }, "a request failed");
+  const { code, status, message, details } =
+    known ??
+    new ServiceError(
+      "INTERNAL_ERROR",
+      `The service failed. Its log has the cause under the request id ${request.id}.`,
+    );
+  if (status === 401) reply.header("WWW-Authenticate", "Bearer");
+  reply.code(status).send({
+    error_code: code,
+    message,
+    ...(details !== undefined && { details }),
+    request_id: request.id,
+  });
+}
+
+/** What Fastify refuses a request for. */
+function fromFramework(error: unknown): ServiceError | undefined {
+  if (!(error instanceof Error) || !("code" in error) || !("statusCode" in error)) return undefined;
+  const { code, statusCode } = error;
+  if (typeof code !== "string" || !code.startsWith("FST_")) return undefined;
+  if (statusCode === 413)
+    return new ServiceError(
+      "PAYLOAD_TOO_LARGE",
+      `The body is larger than the ${MAX_BODY_BYTES} bytes that are allowed.`,
+    );
+  if (typeof statusCode !== "number" || statusCode < 400 || statusCode > 499) return undefined;
+  return new ServiceError(
+    "INVALID_REQUEST",
+    code === "FST_ERR_CTP_INVALID_JSON_BODY" || code === "FST_ERR_CTP_EMPTY_JSON_BODY"
+      ? "The body is not valid JSON."
+      : "The request is malformed.",
+  );
+}
+
+function noRoute(): ServiceError {
+  return new ServiceError("ROUTE_NOT_FOUND", "There is no such path and method in this service.");
+}

@@ -1,0 +1,58 @@
+/** Living, silent, stalled and ended processes. */
+import type { DatabaseSync } from "node:sqlite";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { openDatabase } from "./database.ts";
+import { PROCESS_MIGRATIONS, ProcessRegistry } from "./process-registry.ts";
+
+let database: DatabaseSync;
+let nowMs: number;
+beforeEach(() => {
+  database = openDatabase(":memory:", PROCESS_MIGRATIONS);
+  nowMs = 1_000_000;
+});
+afterEach(() => database.close());
+
+const registry = () => new ProcessRegistry(database, { deadAfterMs: 15_000, now: () => nowMs });
+
+test("a process is alive until it has been silent for too long", () => {
+  const [one, other] = [registry(), registry()];
+  nowMs += 14_000;
+  one.beat();
+  expect(new Set(one.alive())).toEqual(new Set([one.id, other.id]));
+  nowMs += 2_000;
+  expect(one.alive()).toEqual([one.id]);
+});
+
+test("a process that says that it ends is dead at once", () => {
+  const [one, other] = [registry(), registry()];
+  other.stop();
+  expect(one.alive()).toEqual([one.id]);
+});
+
+test("a process of another boot is dead, whatever its time says", () => {
+  const one = registry();
+  database.exec("INSERT INTO processes VALUES ('prc_old', 'another-boot', 9e15)");
+  expect(one.alive()).toEqual([one.id]);
+});
+
+test("a process that was silent for too long is told to stop its work", () => {
+  const one = registry();
+  let stops = 0;
+  one.onLost(() => (stops += 1));
+  nowMs += 14_000;
+  one.beat();
+  expect(stops).toBe(0);
+  nowMs += 15_000;
+  one.beat();
+  expect(stops).toBe(1);
+});
+
+test("the heartbeat is written by itself once started", async () => {
+  const one = new ProcessRegistry(database, { beatIntervalMs: 5, now: () => nowMs });
+  one.start();
+  nowMs += 60_000;
+  const beats = database.prepare("SELECT beat_ms FROM processes");
+  while (beats.get()?.["beat_ms"] !== nowMs) await new Promise((resolve) => setTimeout(resolve, 5));
+  one.stop();
+  expect(one.alive()).toEqual([]);
+});

@@ -1,0 +1,107 @@
+/** Tells living processes from dead ones among those that share the database. */
+import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import type { DatabaseSync, StatementSync } from "node:sqlite";
+import type { Migration } from "./database.ts";
+
+export const PROCESS_MIGRATIONS: readonly Migration[] = [
+  {
+    name: "processes-1",
+    sql: `
+      CREATE TABLE processes (
+        process_id TEXT PRIMARY KEY,
+        boot_id TEXT NOT NULL,
+        beat_ms REAL NOT NULL
+      ) STRICT;
+    `,
+  },
+];
+
+const BEAT_INTERVAL_MS = 3_000;
+/** A process that has not written for this long is dead, or must act as if it were. */
+const DEAD_AFTER_MS = 15_000;
+/** Rows of processes that died this long ago are of no use: an absent process counts as dead. */
+const FORGET_AFTER_MS = 24 * 60 * 60_000;
+
+export interface ProcessRegistryOptions {
+  readonly beatIntervalMs?: number | undefined;
+  readonly deadAfterMs?: number | undefined;
+  /** Milliseconds since the boot of the machine, the same in all processes. */
+  readonly now?: (() => number) | undefined;
+}
+
+/**
+ * Times are counted since the boot, because clocks on the wall jump; a row of another boot is one of
+ * a dead process.
+ */
+export class ProcessRegistry {
+  /** This process's id: what its runs name. */
+  readonly id = `prc_${randomUUID()}`;
+  readonly #bootId = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+  readonly #write: StatementSync;
+  readonly #alive: StatementSync;
+  readonly #forget: StatementSync;
+  readonly #remove: StatementSync;
+  readonly #now: () => number;
+  readonly #deadAfterMs: number;
+  readonly #beatIntervalMs: number;
+  readonly #whenLost: (() => void)[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #lastBeatMs: number;
+
+  constructor(database: DatabaseSync, options: ProcessRegistryOptions = {}) {
+    this.#now = options.now ?? (() => Number(process.hrtime.bigint()) / 1e6);
+    this.#deadAfterMs = options.deadAfterMs ?? DEAD_AFTER_MS;
+    this.#beatIntervalMs = options.beatIntervalMs ?? BEAT_INTERVAL_MS;
+    this.#write = database.prepare(`
+      INSERT INTO processes (process_id, boot_id, beat_ms) VALUES (:id, :boot, :now)
+      ON CONFLICT (process_id) DO UPDATE SET beat_ms = excluded.beat_ms
+    `);
+    this.#alive = database.prepare(
+      "SELECT process_id FROM processes WHERE boot_id = ? AND beat_ms > ?",
+    );
+    this.#forget = database.prepare("DELETE FROM processes WHERE boot_id <> ? OR beat_ms < ?");
+    this.#remove = database.prepare("DELETE FROM processes WHERE process_id = ?");
+    this.#lastBeatMs = this.#now();
+    this.#beat();
+    this.#forget.run(this.#bootId, this.#now() - FORGET_AFTER_MS);
+  }
+
+  /** Writes the heartbeat from now on. */
+  start(): void {
+    this.#timer ??= setInterval(() => this.beat(), this.#beatIntervalMs).unref();
+  }
+
+  /**
+   * Called when this process did not come to write for so long that others took it for dead and may
+   * have taken its runs: it must stop working on them.
+   */
+  onLost(stopWork: () => void): void {
+    this.#whenLost.push(stopWork);
+  }
+
+  /** The ids of all living processes, this one included. A run of any other process is abandoned. */
+  alive(): readonly string[] {
+    return this.#alive
+      .all(this.#bootId, this.#now() - this.#deadAfterMs)
+      .map(({ process_id: id }) => String(id));
+  }
+
+  beat(): void {
+    const silentMs = this.#now() - this.#lastBeatMs;
+    this.#beat();
+    if (silentMs >= this.#deadAfterMs) for (const stopWork of this.#whenLost) stopWork();
+  }
+
+  /** Says that this process ends, so that nobody has to wait for its silence. */
+  stop(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    this.#remove.run(this.id);
+  }
+
+  #beat(): void {
+    this.#lastBeatMs = this.#now();
+    this.#write.run({ id: this.id, boot: this.#bootId, now: this.#lastBeatMs });
+  }
+}

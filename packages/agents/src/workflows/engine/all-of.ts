@@ -1,0 +1,59 @@
+/** Does several things at once, a limited number at a time, and stops the rest when one fails. */
+import { RunStop, StepFailure, StepStopped } from "./stops.ts";
+
+export interface AllOfOptions {
+  readonly maxConcurrency: number;
+  readonly signal: AbortSignal;
+  /** What failed, for those that are stopped because of it. */
+  readonly what: string;
+}
+
+/**
+ * Results in the order of the items. After a failure nothing new begins, and what runs is told to
+ * stop; it throws when all has ended, so that nothing is left running behind the caller's back.
+ */
+export async function allOf<Item, Result>(
+  items: readonly Item[],
+  { maxConcurrency, signal, what }: AllOfOptions,
+  work: (item: Item, index: number, signal: AbortSignal) => Promise<Result>,
+): Promise<Result[]> {
+  const stop = new AbortController();
+  const inner = AbortSignal.any([signal, stop.signal]);
+  const results = new Array<Result>(items.length);
+  const errors: unknown[] = [];
+  const waiting = items.entries();
+  const worker = async (): Promise<void> => {
+    for (const [index, item] of waiting) {
+      if (errors.length > 0) return;
+      try {
+        results[index] = await work(item, index, inner);
+      } catch (error) {
+        errors.push(error);
+        // A run that stops lets the others come to the end of what they are doing.
+        if (!(error instanceof RunStop))
+          stop.abort(new StepStopped(`stopped because ${what} failed`));
+        return;
+      }
+    }
+  };
+  const workers = Math.min(maxConcurrency, items.length);
+  await Promise.all(Array.from({ length: workers }, worker));
+  signal.throwIfAborted();
+  if (errors.length > 0) throw foremost(errors);
+  return results;
+}
+
+/** A failure says more than the stops that it caused. */
+function foremost(errors: readonly unknown[]): unknown {
+  return (
+    errors.find(
+      (error) =>
+        !(error instanceof RunStop) &&
+        !(error instanceof StepStopped) &&
+        !(error instanceof StepFailure),
+    ) ??
+    errors.find((error) => error instanceof StepFailure) ??
+    errors.find((error) => error instanceof RunStop) ??
+    errors[0]
+  );
+}

@@ -1,0 +1,302 @@
+/** Goes through the plan of one run: replays what is written, does what is not. */
+import type { Block, Plan, Step } from "../language/plan.ts";
+import { allSteps } from "../language/plan.ts";
+import { finishedRun, interruptionReason, runAgentStep } from "./agent-step.ts";
+import { runForeachStep, runParallelStep, runTryStep } from "./compound-steps.ts";
+import { Frame } from "./frame.ts";
+import { MAX_OUTPUT_BYTES, MAX_RUN_BYTES } from "./limits.ts";
+import type { RunEnd } from "./run-journal.ts";
+import type { StepRecord } from "./run-records.ts";
+import {
+  runApprovalStep,
+  runEndStep,
+  runSwitchStep,
+  runTimerStep,
+  runTransformStep,
+} from "./simple-steps.ts";
+import type { RunParts, StepContext, StepResult, Visit } from "./step-context.ts";
+import type { Failure } from "./stops.ts";
+import { RunStop, StepFailure, StepStopped } from "./stops.ts";
+
+export type Outcome =
+  | { readonly kind: "ended"; readonly end: RunEnd }
+  | { readonly kind: "attention"; readonly reason: string }
+  /** The run goes on elsewhere. */
+  | { readonly kind: "left"; readonly because: "lost" | "shutdown" };
+
+/** Their output does not become the output of the block that they are in. */
+const WITHOUT_RESULT: ReadonlySet<Step["type"]> = new Set<Step["type"]>([
+  "switch",
+  "timer",
+  "approval",
+]);
+
+export class RunExecution {
+  readonly #parts: RunParts;
+  readonly #plan: Plan;
+  readonly #records: Map<string, StepRecord>;
+  readonly #attempts = new Map<string, number>();
+  readonly #context: StepContext;
+  /** Ends everything now. */
+  readonly #hard = new AbortController();
+  /** Lets steps that run come to their end, and begins no others. */
+  readonly #soft = new AbortController();
+  #number: number;
+  #bytes: number;
+
+  constructor(parts: RunParts, plan: Plan, records: readonly StepRecord[]) {
+    this.#parts = parts;
+    this.#plan = plan;
+    this.#records = new Map(records.map((record) => [record.path, record]));
+    this.#number = records.at(-1)?.number ?? 0;
+    this.#bytes = records.reduce((sum, { output }) => sum + bytesOf(output), 0);
+    this.#context = {
+      ...parts,
+      waiting: (signal) => AbortSignal.any([signal, this.#soft.signal]),
+      throwIfStopping: () => this.#throwIfStopping(),
+      begin: (step, visit, start) => this.#begin(step, visit, start),
+      runBlock: (block, prefix, frame, signal) => this.#runBlock(block, prefix, frame, signal),
+      demandAttention: (reason) => this.#soft.abort(new RunStop("attention", reason)),
+    };
+  }
+
+  cancel(): void {
+    this.#hard.abort(new RunStop("cancelled"));
+  }
+
+  /** Another process has the run. */
+  lose(): void {
+    this.#hard.abort(new RunStop("lost"));
+  }
+
+  /** Begins nothing new; `stop` ends what runs. */
+  drain(): void {
+    this.#soft.abort(new RunStop("shutdown"));
+  }
+
+  stop(): void {
+    this.#hard.abort(new RunStop("shutdown"));
+  }
+
+  async run(): Promise<Outcome> {
+    try {
+      if (this.#parts.run.isCancelRequested) return { kind: "ended", end: { status: "cancelled" } };
+      const reason = this.#whyNotToGoOn();
+      if (reason !== undefined) return { kind: "attention", reason };
+      this.#parts.journal.runStarted(this.#parts.run.startedAt !== undefined);
+      const { run } = this.#parts;
+      const frame = new Frame({
+        input: run.input,
+        run: { id: run.runId, workflow_id: run.workflowId, created_at: run.createdAt },
+      });
+      const output = await this.#runBlock(this.#plan.root, "", frame, this.#hard.signal);
+      return { kind: "ended", end: { status: "succeeded", output } };
+    } catch (error) {
+      return this.#outcomeOf(this.#hard.signal.aborted ? this.#hard.signal.reason : error);
+    }
+  }
+
+  #outcomeOf(error: unknown): Outcome {
+    if (error instanceof RunStop) {
+      if (error.kind === "cancelled") return { kind: "ended", end: { status: "cancelled" } };
+      if (error.kind === "attention") return { kind: "attention", reason: error.message };
+      return { kind: "left", because: error.kind };
+    }
+    if (error instanceof StepFailure)
+      return { kind: "ended", end: { status: "failed", error: error.failure } };
+    throw error;
+  }
+
+  /** Steps that were running when their process died, and that only a person may start again. */
+  #whyNotToGoOn(): string | undefined {
+    const agents = new Map(
+      allSteps(this.#plan.root).flatMap((step) => (step.type === "agent" ? [[step.id, step]] : [])),
+    );
+    const interrupted = [...this.#records.values()].flatMap((record) => {
+      const step = agents.get(record.stepId);
+      if (record.status !== "running" || step === undefined || step.safe) return [];
+      return finishedRun(this.#parts, record) === undefined ? [step] : [];
+    });
+    return interrupted.length === 0 ? undefined : interruptionReason(interrupted);
+  }
+
+  async #runBlock(
+    block: Block,
+    prefix: string,
+    frame: Frame,
+    signal: AbortSignal,
+  ): Promise<unknown> {
+    const steps = new Map(block.steps.map((step) => [step.id, step]));
+    const visits = new Map<string, number>();
+    for (let id: string | undefined = block.start; id !== undefined;) {
+      const step = steps.get(id);
+      if (step === undefined) throw new Error(`the plan has no step ${id}`);
+      const visit = (visits.get(id) ?? 0) + 1;
+      visits.set(id, visit);
+      const path = `${prefix}${id}:${visit}`;
+      const record = this.#records.get(path);
+      const result = await this.#runStep(step, { path, frame, signal, record }, visit);
+      frame.outputs.set(id, result.output);
+      if (!WITHOUT_RESULT.has(step.type)) frame.last = result.output;
+      id = result.next;
+    }
+    return frame.last;
+  }
+
+  async #runStep(step: Step, visit: Visit, times: number): Promise<StepResult> {
+    const { path, record } = visit;
+    if (record?.status === "succeeded") {
+      this.#restoreInner(record, visit.frame);
+      return { output: record.output, next: record.next };
+    }
+    if (record?.status === "failed") throw new StepFailure(record.error ?? unknownFailure(step));
+    if (record?.status === "cancelled") throw new StepStopped(record.error?.message);
+    const written = { path, stepId: step.id, type: step.type };
+    try {
+      visit.signal.throwIfAborted();
+      this.#throwIfStopping();
+      this.#refuseTooMany(step, visit, times);
+      const result = await this.#perform(step, visit);
+      visit.signal.throwIfAborted();
+      this.#refuseLarge(step, result.output);
+      const sandboxes = step.type === "agent" ? await this.#parts.sandboxes.used() : undefined;
+      this.#parts.journal.stepSucceeded(written, result, sandboxes);
+      return result;
+    } catch (error) {
+      const reason: unknown = visit.signal.aborted ? visit.signal.reason : error;
+      // A run that is cancelled ends its steps itself; one that is left must not be written about.
+      if (reason instanceof RunStop) throw reason;
+      if (!this.#attempts.has(path) && record === undefined)
+        this.#begin(step, visit, { isWaiting: step.type === "timer" });
+      if (reason instanceof StepStopped) {
+        this.#parts.journal.stepFailed(written, "cancelled", {
+          code: "STOPPED",
+          message: reason.message,
+        });
+        throw reason;
+      }
+      const failure = asFailure(reason, step);
+      this.#parts.journal.stepFailed(written, "failed", failure.failure);
+      throw failure;
+    }
+  }
+
+  async #perform(step: Step, visit: Visit): Promise<StepResult> {
+    const context = this.#context;
+    switch (step.type) {
+      case "agent":
+        return await runAgentStep(context, step, visit);
+      case "switch":
+        return await runSwitchStep(context, step, visit);
+      case "parallel":
+        return await runParallelStep(context, step, visit);
+      case "foreach":
+        return await runForeachStep(context, step, visit);
+      case "transform":
+        return await runTransformStep(context, step, visit);
+      case "approval":
+        return await runApprovalStep(context, step, visit);
+      case "try":
+        return await runTryStep(context, step, visit);
+      case "timer":
+        return await runTimerStep(context, step, visit);
+      case "end":
+        return await runEndStep(context, step, visit);
+    }
+  }
+
+  #begin(step: Step, { path, record }: Visit, start: Parameters<StepContext["begin"]>[2]): number {
+    const attempt = (this.#attempts.get(path) ?? record?.attempt ?? 0) + 1;
+    const number = record?.number ?? this.#number + 1;
+    this.#parts.journal.stepStarted({
+      path,
+      number,
+      stepId: step.id,
+      type: step.type,
+      attempt,
+      data: start.data ?? {},
+      status: start.isWaiting === true ? "waiting" : "running",
+      agentRunId: start.agentRunId,
+    });
+    this.#number = Math.max(this.#number, number);
+    this.#attempts.set(path, attempt);
+    return attempt;
+  }
+
+  /** The outputs that were visible after a compound step when it ended. */
+  #restoreInner({ path }: StepRecord, frame: Frame): void {
+    const inside = [...this.#records.values()]
+      .filter((record) => record.path.startsWith(`${path}/`) && this.#wasVisible(record, path))
+      .toSorted((a, b) => a.number - b.number);
+    for (const { stepId, output } of inside) frame.outputs.set(stepId, output);
+  }
+
+  /** Not what ran for one item of a list, and not what is inside of a step that failed. */
+  #wasVisible({ path, status }: StepRecord, outer: string): boolean {
+    if (status !== "succeeded") return false;
+    const inner = path.slice(outer.length + 1).split("/");
+    return inner.every((part, index) => {
+      if (part.startsWith("[")) return false;
+      const around = this.#records.get(`${outer}/${inner.slice(0, index + 1).join("/")}`);
+      return around === undefined || around.status === "succeeded";
+    });
+  }
+
+  #refuseTooMany(step: Step, { record }: Visit, times: number): void {
+    if (times > step.maxVisits)
+      throw new StepFailure({
+        code: "LOOP_LIMIT",
+        message: `step ${step.id} was come to ${times} times and its max_visits is ${step.maxVisits}; raise it if the loop is meant to go on for longer`,
+        step: step.id,
+      });
+    if (record === undefined && this.#number >= this.#plan.maxSteps)
+      throw new StepFailure(
+        {
+          code: "STEP_LIMIT",
+          message: `the run has taken ${this.#plan.maxSteps} steps, which is its max_steps`,
+          step: step.id,
+        },
+        { isFatal: true },
+      );
+  }
+
+  #refuseLarge(step: Step, output: unknown): void {
+    const bytes = bytesOf(output);
+    if (bytes > MAX_OUTPUT_BYTES)
+      throw new StepFailure({
+        code: "OUTPUT_TOO_LARGE",
+        message: `the output of step ${step.id} has ${bytes} bytes; at most ${MAX_OUTPUT_BYTES} are kept. Let the agent write large results to files in the sandbox`,
+        step: step.id,
+      });
+    this.#bytes += bytes;
+    if (this.#bytes > MAX_RUN_BYTES)
+      throw new StepFailure(
+        {
+          code: "OUTPUT_TOO_LARGE",
+          message: `the outputs of all steps together have more than ${MAX_RUN_BYTES} bytes. Let agents write large results to files in the sandbox`,
+          step: step.id,
+        },
+        { isFatal: true },
+      );
+  }
+
+  #throwIfStopping(): void {
+    this.#hard.signal.throwIfAborted();
+    this.#soft.signal.throwIfAborted();
+  }
+}
+
+function asFailure(error: unknown, step: Step): StepFailure {
+  if (!(error instanceof StepFailure)) throw error;
+  const { failure, isFatal } = error;
+  const named: Failure = { ...failure, step: failure.step ?? step.id };
+  return new StepFailure(named, { isFatal, cause: error });
+}
+
+function unknownFailure({ id }: Step): Failure {
+  return { code: "INTERNAL_ERROR", message: `step ${id} failed`, step: id };
+}
+
+function bytesOf(output: unknown): number {
+  return output === undefined ? 0 : Buffer.byteLength(JSON.stringify(output));
+}

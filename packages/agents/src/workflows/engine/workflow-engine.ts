@@ -1,0 +1,292 @@
+/** Runs workflows: takes runs, goes through them, and leaves them so that another process can go on. */
+import { randomUUID } from "node:crypto";
+import type { DatabaseSync } from "node:sqlite";
+import type { SandboxClient } from "@sandkasten/sdk";
+import type { AgentExecutor } from "../../runs/agent-executor.ts";
+import { Slots } from "../../runs/slots.ts";
+import type { EventLog } from "../../store/event-log.ts";
+import { Evaluator } from "../expressions/evaluator.ts";
+import { compileWorkflow } from "../language/compile.ts";
+import type { Plan } from "../language/plan.ts";
+import { describeProblems } from "../language/problem.ts";
+import { Changes } from "./changes.ts";
+import type { Clock } from "./clock.ts";
+import { systemClock } from "./clock.ts";
+import type { Outcome } from "./run-execution.ts";
+import { RunExecution } from "./run-execution.ts";
+import type { RunJournal } from "./run-journal.ts";
+import type { RunRecord } from "./run-records.ts";
+import { RunSandboxes } from "./run-sandboxes.ts";
+import type { NewRun, Processes } from "./run-store.ts";
+import { RunStore } from "./run-store.ts";
+import { RunStop } from "./stops.ts";
+
+export interface WorkflowEngineOptions {
+  readonly database: DatabaseSync;
+  readonly events: EventLog;
+  readonly executor: Pick<AgentExecutor, "execute" | "finished">;
+  readonly client: SandboxClient;
+  /** How long a sandbox outlives a process that died. */
+  readonly leaseSeconds?: number | undefined;
+  readonly processes: Processes;
+  readonly log: EngineLog;
+  readonly clock?: Clock;
+  readonly evaluator?: Pick<Evaluator, "evaluate">;
+  readonly random?: () => number;
+  /** How many runs this process works on at once; others wait. */
+  readonly maxRuns?: number;
+  /** Takes only runs that it was given, told to cancel or told to resume; any that no process has unless set. */
+  readonly onlyOwnRuns?: boolean | undefined;
+  /** How many agents work at once, of all runs; further steps wait for their turn. */
+  readonly maxAgents?: number;
+  /** How often to look for what other processes have left or asked for. */
+  readonly pollIntervalMs?: number;
+}
+
+export interface EngineLog {
+  warn(message: string): void;
+  error(details: object, message: string): void;
+}
+
+const DEFAULT_MAX_RUNS = 100;
+const DEFAULT_MAX_AGENTS = 64;
+const DEFAULT_POLL_INTERVAL_MS = 500;
+/** How long steps may go on when the process is asked to end. */
+const SHUTDOWN_GRACE_MS = 5000;
+
+/** A run that is worked on, and what it takes to do so. */
+interface RunInHand {
+  readonly run: RunRecord;
+  readonly plan: Plan;
+  readonly journal: RunJournal;
+  readonly sandboxes: RunSandboxes;
+  readonly execution: RunExecution;
+}
+
+interface Active {
+  readonly execution: RunExecution;
+  readonly epoch: number;
+  readonly done: Promise<void>;
+}
+
+export class WorkflowEngine implements AsyncDisposable {
+  readonly store: RunStore;
+  readonly #options: WorkflowEngineOptions;
+  readonly #clock: Clock;
+  readonly #evaluator: Pick<Evaluator, "evaluate">;
+  readonly #ownEvaluator = new Evaluator();
+  readonly #slots: Slots;
+  readonly #changes = new Changes();
+  readonly #active = new Map<string, Active>();
+  /** Runs that this process was asked to do something about. */
+  readonly #own = new Set<string>();
+  #timer: NodeJS.Timeout | undefined;
+  #isClosing = false;
+
+  constructor(options: WorkflowEngineOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#evaluator = options.evaluator ?? this.#ownEvaluator;
+    this.#slots = new Slots(options.maxAgents ?? DEFAULT_MAX_AGENTS, Number.POSITIVE_INFINITY);
+    this.store = new RunStore(options.database, options.events, options.processes, this.#clock);
+    // Others may have taken runs while this process was silent.
+    options.processes.onLost(() => this.#poll());
+  }
+
+  /** Begins to take runs, those that earlier processes left included. */
+  start(): void {
+    if (this.#timer !== undefined || this.#isClosing) return;
+    const intervalMs = this.#options.pollIntervalMs ?? DEFAULT_POLL_INTERVAL_MS;
+    this.#timer = setInterval(() => this.#poll(), intervalMs);
+    this.#poll();
+  }
+
+  /** Makes a run, which begins as soon as a process has room for it. */
+  submit(run: Omit<NewRun, "runId">): string {
+    const runId = `wfr_${randomUUID()}`;
+    this.#own.add(runId);
+    this.store.create({ ...run, runId });
+    this.#poll();
+    return runId;
+  }
+
+  /** Throws RunConflict. The end of the run comes a moment later. */
+  cancel(runId: string): void {
+    this.#own.add(runId);
+    this.store.requestCancel(runId);
+    this.#poll();
+  }
+
+  /** Throws RunConflict. */
+  decide(
+    runId: string,
+    stepId: string | undefined,
+    decision: { readonly approved: boolean; readonly comment?: string | undefined },
+  ): void {
+    this.store.decide(runId, stepId, decision);
+    this.#poll();
+  }
+
+  /** Throws RunConflict. */
+  resume(runId: string): void {
+    // A run that its process left needs no more than someone who takes it.
+    this.#own.add(runId);
+    this.store.resume(runId);
+    this.#poll();
+  }
+
+  /** Resolves when something about a run may have changed. */
+  async nextChange(signal: AbortSignal): Promise<void> {
+    await this.#changes.next(signal);
+  }
+
+  /**
+   * Begins nothing new, gives running steps a moment to end, and leaves the runs to the next process.
+   * Sandboxes stay, so that the run can go on in them.
+   */
+  async close({ graceMs = SHUTDOWN_GRACE_MS }: { readonly graceMs?: number } = {}): Promise<void> {
+    this.#isClosing = true;
+    clearInterval(this.#timer);
+    const active = [...this.#active.values()];
+    for (const { execution } of active) execution.drain();
+    const all = Promise.all(active.map(({ done }) => done));
+    const grace = setTimeout(() => {
+      for (const { execution } of active) execution.stop();
+    }, graceMs);
+    await all;
+    clearTimeout(grace);
+    await this.#ownEvaluator[Symbol.asyncDispose]();
+    this.#changes.notify();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #poll(): void {
+    try {
+      this.#check();
+      if (!this.#isClosing && this.#timer !== undefined) this.#take();
+    } catch (error) {
+      // A database that is busy now is asked again at the next turn.
+      this.#options.log.error({ err: error }, "workflow runs could not be looked at");
+    }
+    this.#changes.notify();
+  }
+
+  /** Stops runs that were cancelled, and those that another process has. */
+  #check(): void {
+    for (const [runId, { execution, epoch }] of this.#active) {
+      const stop = this.store.stopFor(runId, epoch);
+      if (stop === "cancelled") execution.cancel();
+      if (stop === "lost") execution.lose();
+    }
+  }
+
+  #take(): void {
+    const room = (this.#options.maxRuns ?? DEFAULT_MAX_RUNS) - this.#active.size;
+    const isWanted = (runId: string): boolean =>
+      this.#options.onlyOwnRuns !== true || this.#own.has(runId);
+    for (const run of this.store.claim(room, (runId) => this.#active.has(runId), isWanted))
+      this.#begin(run);
+  }
+
+  #begin(run: RunRecord): void {
+    const journal = this.store.journal(run);
+    const plan = planOf(run);
+    if (typeof plan === "string") {
+      this.#guarded(run, () =>
+        journal.runEnded({ status: "failed", error: { code: "INVALID_WORKFLOW", message: plan } }),
+      );
+      return;
+    }
+    const { client, log, leaseSeconds } = this.#options;
+    const warn = (message: string): void => log.warn(message);
+    const sandboxes = new RunSandboxes({ client, run, leaseSeconds, warn });
+    const execution = new RunExecution(
+      {
+        run,
+        journal,
+        executor: this.#options.executor,
+        slots: this.#slots,
+        evaluator: this.#evaluator,
+        sandboxes,
+        clock: this.#clock,
+        random: this.#options.random ?? Math.random,
+        decisionFor: (path) => this.store.decision(run.runId, path),
+        nextChange: async (signal) => await this.#changes.next(signal),
+        warn,
+      },
+      plan,
+      this.store.steps(run.runId),
+    );
+    const done = this.#work({ run, plan, journal, sandboxes, execution });
+    this.#active.set(run.runId, { execution, epoch: run.epoch, done });
+  }
+
+  async #work(inHand: RunInHand): Promise<void> {
+    const { run, sandboxes, execution } = inHand;
+    // The caller gets to know of the execution before it begins.
+    await Promise.resolve();
+    try {
+      let outcome: Outcome;
+      try {
+        outcome = await execution.run();
+      } catch (error) {
+        this.#options.log.error({ err: error, run_id: run.runId }, "a workflow run failed");
+        const message = "The service failed while it worked on the run; its log has the cause.";
+        const end = { status: "failed", error: { code: "INTERNAL_ERROR", message } } as const;
+        outcome = { kind: "ended", end };
+      }
+      await this.#settle(inHand, outcome);
+    } catch (error) {
+      sandboxes.detach();
+      if (!(error instanceof RunStop))
+        this.#options.log.error({ err: error, run_id: run.runId }, "a workflow run was dropped");
+    } finally {
+      this.#active.delete(run.runId);
+      this.#changes.notify();
+    }
+  }
+
+  async #settle({ run, plan, journal, sandboxes }: RunInHand, outcome: Outcome): Promise<void> {
+    // What another process works on must not be cleaned up by this one.
+    if (outcome.kind !== "left") journal.confirm();
+    switch (outcome.kind) {
+      case "ended": {
+        // Written last: a run that is said to have ended has left nothing behind.
+        const isClean = outcome.end.status === "succeeded" && sandboxes.isUnused(run);
+        if (isClean) sandboxes.detach();
+        else await sandboxes.close(outcome.end.status === "cancelled" ? 0 : plan.retainMs);
+        journal.runEnded(outcome.end);
+        return;
+      }
+      case "attention":
+        await sandboxes.keepForPerson();
+        journal.needsAttention(outcome.reason);
+        return;
+      case "left":
+        sandboxes.detach();
+        if (outcome.because === "shutdown") journal.release();
+        return;
+    }
+  }
+
+  #guarded(run: RunRecord, work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      if (!(error instanceof RunStop))
+        this.#options.log.error({ err: error, run_id: run.runId }, "a workflow run was dropped");
+    }
+  }
+}
+
+/** The plan that the run started with, or why there is none any more. */
+function planOf({ source, file, workflowId }: RunRecord): Plan | string {
+  const { plan, problems } = compileWorkflow(source, workflowId);
+  return (
+    plan ??
+    `The workflow cannot be run by this version: ${describeProblems(file, problems).join("; ")}`
+  );
+}

@@ -1,0 +1,104 @@
+/** JSON values as CEL has them, and back. */
+import { isCelList, isCelMap, isCelType, isCelUint } from "@bufbuild/cel";
+import type { CelInput, CelValue } from "@bufbuild/cel";
+
+/** Whole numbers are ints in CEL, so that `count + 1` works; JSON has one kind of number. */
+export function celFromJson(value: unknown): CelInput {
+  switch (typeof value) {
+    case "number":
+      return Number.isSafeInteger(value) ? BigInt(value) : value;
+    case "string":
+    case "boolean":
+      return value;
+    case "object":
+      if (value === null) return null;
+      if (Array.isArray(value)) return value.map(celFromJson);
+      return new Map(Object.entries(value).map(([name, item]) => [name, celFromJson(item)]));
+    default:
+      throw new Error(`${typeof value} is not a JSON value`);
+  }
+}
+
+/**
+ * SECURITY: a list that contains itself twice, thirty levels deep, is small in memory and has a
+ * billion entries when it is written out, so what is written is counted. Guarded by evaluator.test.ts.
+ */
+export function jsonFromCel(value: CelValue, maxBytes: number): unknown {
+  return new JsonWriter(maxBytes).write(value);
+}
+
+class JsonWriter {
+  readonly #maxBytes: number;
+  #bytes = 0;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  write(value: CelValue): unknown {
+    switch (typeof value) {
+      case "string":
+        this.#count(value.length + 2);
+        return value;
+      case "boolean":
+        this.#count(5);
+        return value;
+      case "bigint":
+        return this.#int(value);
+      case "number":
+        this.#count(8);
+        if (Number.isFinite(value)) return value;
+        throw new Error(`the value is ${value}, which JSON cannot have`);
+      case "object":
+        return this.#object(value);
+      default:
+        throw new Error("the value cannot be written as JSON");
+    }
+  }
+
+  #object(value: Extract<CelValue, object | null>): unknown {
+    this.#count(2);
+    if (value === null) return null;
+    if (isCelList(value)) return [...value].map((item) => this.write(item));
+    if (isCelMap(value))
+      return Object.fromEntries([...value].map(([name, item]) => this.#entry(name, item)));
+    if (isCelUint(value)) return this.#int(value.value);
+    if (isCelType(value)) return value.name;
+    if (value instanceof Uint8Array) throw new Error("bytes cannot be written as JSON");
+    return this.#message(value.message);
+  }
+
+  #entry(name: unknown, item: CelValue): [string, unknown] {
+    const text = isCelUint(name) ? String(name.value) : String(name);
+    this.#count(text.length + 3);
+    return [text, this.write(item)];
+  }
+
+  #int(value: bigint): number {
+    this.#count(8);
+    const number = Number(value);
+    if (Number.isSafeInteger(number)) return number;
+    throw new Error(`the whole number ${value} is too large for JSON; use string()`);
+  }
+
+  #message(message: Message): string {
+    const seconds = Number(message.seconds ?? 0n);
+    const ms = seconds * 1000 + Math.trunc((message.nanos ?? 0) / 1_000_000);
+    if (message.$typeName === "google.protobuf.Timestamp") return new Date(ms).toISOString();
+    if (message.$typeName === "google.protobuf.Duration") return `${ms / 1000}s`;
+    throw new Error(`a ${message.$typeName} cannot be written as JSON`);
+  }
+
+  #count(bytes: number): void {
+    this.#bytes += bytes;
+    if (this.#bytes > this.#maxBytes)
+      throw new Error(`the value has more than ${this.#maxBytes} bytes`);
+  }
+}
+
+/** Times and durations, the only messages that expressions can make. */
+interface Message {
+  readonly $typeName: string;
+  readonly seconds?: bigint;
+  readonly nanos?: number;
+}

@@ -1,0 +1,159 @@
+/** Evaluates expressions in a thread, within limits of time and memory. */
+import { Worker } from "node:worker_threads";
+import type { EvaluationAnswer, EvaluationRequest } from "./evaluation-worker.ts";
+
+/** An expression had no value. The message is for the author of the workflow. */
+export class EvaluationError extends Error {
+  override readonly name = "EvaluationError";
+}
+
+export interface EvaluatorOptions {
+  /** How long one evaluation may take. */
+  readonly deadlineMs?: number;
+  /** How large the variables and the values may be, as JSON. */
+  readonly maxBytes?: number;
+}
+
+const DEFAULT_DEADLINE_MS = 5000;
+const DEFAULT_MAX_BYTES = 8 * 1024 * 1024;
+const SHOWN_LENGTH = 200;
+
+interface Job {
+  readonly request: EvaluationRequest;
+  readonly resolve: (values: readonly unknown[]) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/**
+ * SECURITY: nested macros over lists, doubled texts and deep comparisons take any amount of time, and
+ * CEL's library has no limit. A thread that is too slow or too large is ended and replaced; the next
+ * expression waits for a new one. Guarded by evaluator.test.ts.
+ */
+export class Evaluator implements AsyncDisposable {
+  readonly #deadlineMs: number;
+  readonly #maxBytes: number;
+  readonly #waiting: Job[] = [];
+  #thread: Thread | undefined;
+  #isBusy = false;
+  #isClosed = false;
+
+  constructor({
+    deadlineMs = DEFAULT_DEADLINE_MS,
+    maxBytes = DEFAULT_MAX_BYTES,
+  }: EvaluatorOptions = {}) {
+    this.#deadlineMs = deadlineMs;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** One value for each expression. Throws EvaluationError when one of them has none. */
+  async evaluate(
+    sources: readonly string[],
+    variables: Readonly<Record<string, unknown>>,
+  ): Promise<readonly unknown[]> {
+    if (sources.length === 0) return [];
+    const written = JSON.stringify(variables);
+    if (written.length > this.#maxBytes)
+      throw new EvaluationError(
+        `the values that the expression reads have more than ${this.#maxBytes} bytes`,
+      );
+    const { promise, resolve, reject } = Promise.withResolvers<readonly unknown[]>();
+    const request = { sources, variables: written, maxBytes: this.#maxBytes };
+    this.#waiting.push({ request, resolve, reject });
+    void this.#work();
+    return await promise;
+  }
+
+  async #work(): Promise<void> {
+    if (this.#isBusy) return;
+    this.#isBusy = true;
+    for (let job = this.#waiting.shift(); job !== undefined; job = this.#waiting.shift()) {
+      try {
+        job.resolve(await this.#run(job.request));
+      } catch (error) {
+        job.reject(error instanceof Error ? error : new Error(String(error)));
+      }
+    }
+    this.#isBusy = false;
+  }
+
+  async #run(request: EvaluationRequest): Promise<readonly unknown[]> {
+    if (this.#isClosed) throw new EvaluationError("the service is shutting down");
+    this.#thread ??= new Thread();
+    const answer = await this.#thread.ask(request, this.#deadlineMs);
+    if (answer === "late" || answer === "ended") {
+      const ended = this.#thread;
+      this.#thread = undefined;
+      await ended.end();
+      const shown = shorten(request.sources.join("; "));
+      throw new EvaluationError(
+        answer === "late"
+          ? `evaluating ${shown} took longer than ${this.#deadlineMs / 1000} s`
+          : `evaluating ${shown} took too much memory`,
+      );
+    }
+    if ("error" in answer) throw new EvaluationError(`${shorten(answer.source)}: ${answer.error}`);
+    return answer.values;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosed = true;
+    await this.#thread?.end();
+    this.#thread = undefined;
+  }
+}
+
+function shorten(source: string): string {
+  const line = source.replace(/\s+/g, " ").trim();
+  return `\`${line.length > SHOWN_LENGTH ? `${line.slice(0, SHOWN_LENGTH)}…` : line}\``;
+}
+
+/** One worker, asked one thing at a time. */
+class Thread {
+  readonly #worker: Worker;
+  readonly #ready: Promise<unknown>;
+  readonly #ended: Promise<"ended">;
+
+  constructor() {
+    this.#worker = new Worker(new URL("./evaluation-worker.ts", import.meta.url), {
+      resourceLimits: { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16, stackSizeMb: 2 },
+      // Nothing of the process's own reaches the thread.
+      env: {},
+      execArgv: [],
+    });
+    const ended = Promise.withResolvers<"ended">();
+    this.#ended = ended.promise;
+    // Running out of memory is an error of the worker, which then exits.
+    this.#worker.once("error", () => ended.resolve("ended"));
+    this.#worker.once("exit", () => ended.resolve("ended"));
+    this.#ready = this.#next();
+  }
+
+  async ask(
+    request: EvaluationRequest,
+    deadlineMs: number,
+  ): Promise<EvaluationAnswer | "late" | "ended"> {
+    this.#worker.ref();
+    if ((await Promise.race([this.#ready, this.#ended])) === "ended") return "ended";
+    const late = Promise.withResolvers<"late">();
+    const timer = setTimeout(() => late.resolve("late"), deadlineMs);
+    try {
+      const answered = this.#next() as Promise<EvaluationAnswer>;
+      this.#worker.postMessage(request);
+      return await Promise.race([answered, late.promise, this.#ended]);
+    } finally {
+      clearTimeout(timer);
+      // A thread that waits for work does not keep the process.
+      this.#worker.unref();
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#worker.terminate();
+  }
+
+  #next(): Promise<unknown> {
+    const { promise, resolve } = Promise.withResolvers<unknown>();
+    this.#worker.once("message", resolve);
+    return promise;
+  }
+}
