@@ -38,6 +38,7 @@ export class BenchDaemon implements AsyncDisposable {
   #child: ChildProcess | undefined;
   #client: HttpClient | undefined;
   #sdk: SandboxClient | undefined;
+  #address: { readonly url: string; readonly apiKey: string } | undefined;
 
   private constructor(options: BenchDaemonOptions) {
     this.#options = options;
@@ -71,6 +72,12 @@ export class BenchDaemon implements AsyncDisposable {
   get sdk(): SandboxClient {
     if (this.#sdk === undefined) throw new Error("the daemon does not run");
     return this.#sdk;
+  }
+
+  /** For services that are clients of it. */
+  get address(): { readonly url: string; readonly apiKey: string } {
+    if (this.#address === undefined) throw new Error("the daemon does not run");
+    return this.#address;
   }
 
   async open(body: CreateSession = {}): Promise<BenchSession> {
@@ -159,6 +166,7 @@ export class BenchDaemon implements AsyncDisposable {
     const message = await this.#message(child);
     const elapsedMs = performance.now() - startedMs;
     if (!("url" in message)) throw new Error("the daemon did not say where it listens");
+    this.#address = message;
     this.#client = new HttpClient(message.url, message.apiKey);
     this.#sdk = new SandboxClient({ baseUrl: message.url, apiKey: message.apiKey });
     return elapsedMs * 1000;
@@ -197,6 +205,7 @@ export class BenchDaemon implements AsyncDisposable {
     this.#child = undefined;
     await this.#client?.close();
     this.#client = undefined;
+    this.#address = undefined;
     this.#sdk = undefined;
     if (child?.exitCode !== null || child.signalCode !== null) return;
     const exited = once(child, "exit");

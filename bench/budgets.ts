@@ -1,6 +1,7 @@
 /** The budgets that are measured here, and how a measurement is judged by them. */
 import { MIB } from "./bench-machine.ts";
 import { DOCKER_FILE_OPERATIONS, WORKSPACE_STRATEGIES } from "./scenarios/docker-files.ts";
+import { TOOL_CALLS } from "./scenarios/tool-calls.ts";
 import { seriesKey } from "./series.ts";
 import type { Series } from "./series.ts";
 import { percentile, ratio } from "./statistics.ts";
@@ -58,6 +59,13 @@ export const BUDGETS: readonly Budget[] = [
     share: ALMOST_ALL,
     against: { series: "create burst/HTTP, living session, idle" },
     atMost: 5,
+  },
+  {
+    what: "50 agent runs at once ≤ 2 × the same sandbox calls of 50 SDK clients",
+    subject: "agent runs/agents, all at once",
+    share: MEDIAN,
+    against: { series: "agent runs/SDK, all at once" },
+    atMost: 2,
   },
   {
     what: "exec true in the shell over HTTP ≤ 1/50 of docker exec",
@@ -129,6 +137,13 @@ export const BUDGETS: readonly Budget[] = [
     against: { us: 2 * SECOND_US },
     atMost: 1,
   },
+  ...TOOL_CALLS.map((call) => ({
+    what: `${call} by an agent's tool ≤ 1.2 × the same call of the SDK`,
+    subject: `tool calls/tool, ${call}`,
+    share: MEDIAN,
+    against: { series: `tool calls/SDK, ${call}` },
+    atMost: 1.2,
+  })),
   ...WORKSPACE_STRATEGIES.flatMap((strategy) =>
     DOCKER_FILE_OPERATIONS.map((operation) => ({
       what: `${operation} on Docker by ${strategy}: p95 < 500 ms`,

@@ -15,6 +15,7 @@ import { BUDGETS, judge } from "./budgets.ts";
 import type { BenchContext, Scenario } from "./context.ts";
 
 import { jsonReport, renderReport } from "./report.ts";
+import { agentRuns } from "./scenarios/agent-runs.ts";
 import { createBurst } from "./scenarios/create-burst.ts";
 import { coldCreate } from "./scenarios/cold-create.ts";
 import { density } from "./scenarios/density.ts";
@@ -25,6 +26,7 @@ import { idleMemory } from "./scenarios/idle-memory.ts";
 import { largeFile } from "./scenarios/large-file.ts";
 import { smallFile } from "./scenarios/small-file.ts";
 import { stdoutFlood } from "./scenarios/stdout-flood.ts";
+import { toolCalls } from "./scenarios/tool-calls.ts";
 import { warmCreate } from "./scenarios/warm-create.ts";
 import type { Series } from "./series.ts";
 import { SpawnTimer } from "./spawn-timer.ts";
@@ -38,9 +40,11 @@ const SCENARIOS: readonly Scenario[] = [
   warmCreate,
   coldCreate,
   createBurst,
+  agentRuns,
   execTrue,
   smallFile,
   largeFile,
+  toolCalls,
   dockerFiles,
   destroy,
   density,

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# What a newcomer runs: set-up, then a daemon that has proved that it works. Arguments go to the daemon.
+# What a newcomer runs: set-up, then a daemon that has proved that it works, with the agents of
+# examples/agents beside it. Arguments go to `sandkasten start`; the last --agents-dir counts.
 set -euo pipefail
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 bash "$scripts/setup.sh"
-exec "$scripts/../packages/cli/bin/sandkasten" start "$@"
+root=$(dirname "$scripts")
+exec "$root/packages/cli/bin/sandkasten" start --agents-dir "$root/examples/agents" "$@"

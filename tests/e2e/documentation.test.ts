@@ -47,8 +47,12 @@ describe.concurrent("a reader", () => {
     const file = join(place, "sandkasten.yaml");
     const settings = { listen: "127.0.0.1:0", data_dir: join(place, "data"), shutdown: "destroy" };
     await writeFile(file, JSON.stringify(settings));
-    const arguments_ = ["packages/cli/src/main.ts", "start", "--config", file];
-    const started = spawn(process.execPath, arguments_, { stdio: ["ignore", "pipe", "inherit"] });
+    const agents = ["--agents-dir", "examples/agents", "--agents-listen", "127.0.0.1:0"];
+    const arguments_ = ["packages/cli/src/main.ts", "start", "--config", file, ...agents];
+    const started = spawn(process.execPath, arguments_, {
+      stdio: ["ignore", "pipe", "inherit"],
+      env: { ...process.env, SANDKASTEN_AGENTS_DATA_DIR: join(place, "agents") },
+    });
     const exited = once(started, "exit");
     let printed = "";
     for await (const line of createInterface(started.stdout)) {
@@ -57,8 +61,9 @@ describe.concurrent("a reader", () => {
     }
     // A port that is not the usual one has to be named to other terminals, too.
     const here = (shown ?? "")
-      .replaceAll("127.0.0.1:8080", "127.0.0.1:…")
-      .replace("\npackages/cli", "\nSANDKASTEN_URL=… SANDKASTEN_API_KEY=… packages/cli");
+      .replaceAll(/127\.0\.0\.1:8080|127\.0\.0\.1:8587/g, "127.0.0.1:…")
+      .replace("\npackages/cli", "\nSANDKASTEN_URL=… SANDKASTEN_API_KEY=… packages/cli")
+      .replace(/\n(?=.* agent list$)/m, "\nSANDKASTEN_AGENTS_URL=… ");
     expect(printed).toMatch(shownOutput(here));
     expect(await exited).toEqual([0, null]);
   });
@@ -116,7 +121,8 @@ async function exists(path: string): Promise<boolean> {
 }
 
 test("every guide that has commands is followed", () => {
-  const guides = ["first-steps", "sandbox", "images", "isolation", "configuration", "operations"];
+  const guides =
+    "first-steps sandbox tools prompt-agents images isolation configuration operations".split(" ");
   expect(withCommands).toEqual(
     expect.arrayContaining(["README.md", ...guides.map((name) => `docs/guides/${name}.md`)]),
   );

@@ -44,6 +44,8 @@ export async function runGuide(blocks: readonly CodeBlock[], directory: string):
         ":",
       ),
       HOME: process.env["HOME"],
+      // The examples are those of the project, which their runs must leave as they are.
+      SANDKASTEN_AGENTS_DATA_DIR: join(directory, ".agents"),
     },
   });
   const [exitCode] = (await once(shell, "exit")) as [number | null];

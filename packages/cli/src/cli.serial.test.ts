@@ -10,6 +10,7 @@ import { promisify } from "node:util";
 import { type IPty, spawn as spawnOnTerminal } from "@lydell/node-pty";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { firstRequest } from "./commands/start.ts";
+import { agentsPid, argumentsOf, isAlive } from "./testing/agents-process.ts";
 
 const PROGRAM = fileURLToPath(new URL("../bin/sandkasten", import.meta.url));
 const run = promisify(execFile);
@@ -32,6 +33,8 @@ beforeAll(async () => {
       directory,
       "--set",
       "shutdown=destroy",
+      "--agents-listen",
+      "127.0.0.1:0",
     ],
     { cwd: directory, stdio: ["ignore", "pipe", "inherit"] },
   );
@@ -138,15 +141,22 @@ describe("start", () => {
       "Open a sandbox",
       "Run a command in it",
       "Destroy it",
+      "Start the agent service",
     ]);
     const { stdout } = await run("/bin/sh", ["-c", firstRequest(ready.url, ready.apiKey)]);
     const { id } = JSON.parse(stdout) as { id: string };
     expect((await sandkasten("rm", id)).stdout).toBe(`${id}\n`);
   });
 
+  it("gives the agent service the daemon's key, but not where other users can read it", async () => {
+    const words = await argumentsOf(await agentsPid(daemon));
+    expect(words).toContain("serve");
+    expect(words.join(" ")).not.toContain(ready.apiKey);
+  });
+
   it.each([[], ["--json"]])("shows nobody a key that was configured: %j", async (...more) => {
     const data = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
-    const args = ["start", ...more, "--listen", "127.0.0.1:0", "--data-dir", data];
+    const args = ["start", "--no-agents", ...more, "--listen", "127.0.0.1:0", "--data-dir", data];
     const child = spawn(PROGRAM, [...args, "--set", "shutdown=destroy"], {
       cwd: data,
       env: { ...process.env, SANDKASTEN_API_KEY: "sk-chosen-by-somebody" },
@@ -164,6 +174,7 @@ describe("start", () => {
     await rm(data, { recursive: true, force: true });
     expect(shown).toMatch(/http:\/\/127\.0\.0\.1:\d+/);
     expect(shown).not.toContain("sk-chosen");
+    expect(shown).not.toContain("agent");
   });
 });
 
@@ -235,10 +246,12 @@ describe("shell", () => {
 });
 
 describe("the daemon", () => {
-  it("stops in order at SIGTERM and exits with 0", async () => {
+  it("stops in order at SIGTERM, after the agent service, and exits with 0", async () => {
+    const agents = await agentsPid(daemon);
     const exit = once(daemon, "exit");
     daemon.kill("SIGTERM");
     expect(await exit).toEqual([0, null]);
+    expect(isAlive(agents)).toBe(false);
   });
 
   it("is said by doctor not to answer afterwards, which is no failure of the machine", async () => {

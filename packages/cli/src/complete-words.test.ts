@@ -36,6 +36,13 @@ describe("completion", () => {
     expect(await complete("--url", "http://x", "pau")).toEqual(["pause"]);
   });
 
+  it("knows the commands of agents and workflows", async () => {
+    expect(await complete("agent", "r")).toEqual(["run", "runs"]);
+    expect(await complete("workflow", "in")).toEqual(["inspect"]);
+    expect(await complete("agents", "")).toEqual(["serve", "help"]);
+    expect(await complete("workflow", "runs", "--status", "w")).toEqual(["waiting_approval"]);
+  });
+
   it("says nothing about the command after `--`", async () => {
     expect(await complete("run", "--", "l")).toEqual([]);
   });

@@ -6,11 +6,13 @@ export interface Candidate {
   readonly about: string;
 }
 
-/** Arguments whose values the daemon knows, by their names in the definitions. */
-const KNOWN_TO_DAEMON: Readonly<Record<string, string>> = {
+/** Arguments whose values the daemon or the agent service knows, by their names in the definitions. */
+const KNOWN_ELSEWHERE: Readonly<Record<string, string>> = {
   session: "session",
   workspace: "workspace",
   reference: "image",
+  agent: "agent",
+  workflow: "workflow",
 };
 
 /** @param words - After the program's name; the last one is unfinished, possibly empty. */
@@ -85,7 +87,9 @@ async function candidatesAt(
   const argument = argumentAt(command, before);
   if (argument === undefined) return [];
   if (argument.argChoices !== undefined) return words(argument.argChoices);
-  const kind = KNOWN_TO_DAEMON[argument.name()];
+  const name = argument.name();
+  // Agents and workflows have runs of their own.
+  const kind = name === "run" ? `${command.parent?.name() ?? ""} run` : KNOWN_ELSEWHERE[name];
   return kind === undefined ? [] : await ask(kind);
 }
 

@@ -7,6 +7,9 @@ export interface Environment {
   /** Which daemon to talk to, and with which key. */
   readonly url?: string;
   readonly apiKey?: string;
+  /** Which agent service to talk to, and with which key. */
+  readonly agentsUrl?: string;
+  readonly agentsApiKey?: string;
   /** Whether a terminal may be given colours. */
   readonly colours: boolean;
   readonly home: string;
@@ -19,10 +22,13 @@ export function readEnvironment(
   variables: Readonly<Record<string, string | undefined>> = process.env,
 ): Environment {
   const { SANDKASTEN_URL: url, SANDKASTEN_API_KEY: apiKey } = variables;
+  const { SANDKASTEN_AGENTS_URL: agentsUrl, SANDKASTEN_AGENTS_API_KEY: agentsApiKey } = variables;
   const noColour = variables["NO_COLOR"] ?? "";
   return {
     ...(url !== undefined && url !== "" && { url }),
     ...(apiKey !== undefined && apiKey !== "" && { apiKey }),
+    ...(agentsUrl !== undefined && agentsUrl !== "" && { agentsUrl }),
+    ...(agentsApiKey !== undefined && agentsApiKey !== "" && { agentsApiKey }),
     colours: noColour === "" && variables["TERM"] !== "dumb",
     home: variables["HOME"] ?? homedir(),
     isRoot: process.geteuid?.() === 0,

@@ -10,9 +10,21 @@ describe("docs/reference/cli.md", () => {
 
   it("names every command and option, and none that is hidden", () => {
     const page = cliReference();
-    for (const name of ["run", "exec", "shell", "cp", "image pull", "workspace rm", "doctor"])
+    for (const name of [
+      "run",
+      "exec",
+      "shell",
+      "cp",
+      "image pull",
+      "workspace rm",
+      "doctor",
+      "agent run",
+      "workflow approve",
+      "agents serve",
+    ])
       expect(page).toContain(`# sandkasten ${name}\n`);
     expect(page).toContain("`--idle-timeout <duration>`");
     expect(page).not.toContain("# sandkasten complete\n");
+    expect(page).not.toContain("--until-input-ends");
   });
 });

@@ -17,7 +17,9 @@ In a clone of the project the program is \`packages/cli/bin/sandkasten\`, which 
 
 **Which daemon.** \`--url\` and \`--api-key\`, else \`SANDKASTEN_URL\` and \`SANDKASTEN_API_KEY\`, else the daemon of the local configuration: its address, and its key from the file \`api-key\` in its data directory. That key is sent to the local daemon only, never to an address that was named. A key on the command line can be seen by other users of the machine; a variable cannot.
 
-**Output.** On a terminal there are tables, colours (unless \`NO_COLOR\` is set) and progress bars. Elsewhere a list is one line for each row, its fields separated by tabs, without a heading, with times in ISO 8601 and sizes in bytes. Control characters in names are shown as \`\\x1b\`; only the output of commands is passed on as it is. With \`--json\` there is one JSON document, or, where things happen one after the other (\`run\`, \`exec\`, \`logs\`, \`start\`, \`daemon\`), one JSON object on each line with a \`type\`; fields have the names that the SDK gives them. Output that is not UTF-8 comes as \`base64\`, too.
+**Which agent service.** The commands of \`agent\` and \`workflow\` use the service at \`SANDKASTEN_AGENTS_URL\` with the key in \`SANDKASTEN_AGENTS_API_KEY\`, else the one at \`http://127.0.0.1:8587\`. Where none answers at that usual address, and always with \`--dir DIR\`, the command serves the directory itself while it runs, and keeps its runs in \`DIR/.sandkasten\`. Models then read their keys, such as \`OPENAI_API_KEY\`, from the environment of the command; otherwise from that of the service.
+
+**Output.** On a terminal there are tables, colours (unless \`NO_COLOR\` is set) and progress bars. Elsewhere a list is one line for each row, its fields separated by tabs, without a heading, with times in ISO 8601 and sizes in bytes. Control characters in names, and in what agents say and print, are shown as \`\\x1b\`; only \`run\`, \`exec\`, \`shell\` and \`logs\` pass the output of commands on as it is. With \`--json\` there is one JSON document, or, where things happen one after the other (\`run\`, \`exec\`, \`logs\`, \`agent logs\`, \`start\`, \`daemon\`, \`agents serve\`), one JSON object on each line with a \`type\`; fields have the names that the SDK gives them, and those of agents and workflows the names of the HTTP API. Output that is not UTF-8 comes as \`base64\`, too.
 
 **Commands of sandboxes.** In \`run\` and \`exec\`, one word after \`--\` is text for the shell: \`sandkasten exec ID -- 'cd src && make'\`. Several words are a program and its arguments, which no shell looks at again: \`sandkasten exec ID -- ls -la 'a file'\`. \`--shell\` quotes several words for the shell; \`--argv\` runs a single one as a program.
 
@@ -26,11 +28,12 @@ In a clone of the project the program is \`packages/cli/bin/sandkasten\`, which 
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | it failed, or \`doctor\` found that sandboxes cannot run here |
+| 1 | it failed, \`doctor\` found that sandboxes cannot run here, or \`validate\` found a mistake |
 | 2 | the command was not given as it must be |
 | 3 | \`daemon\`, \`start\`: the data directory belongs to another program, such as the older Sandkasten |
 | 124 | \`run\`, \`exec\`: the time of the command was up |
-| 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM; once they run, \`daemon\` and \`start\` stop in order and exit with 0 |
+| 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM; once they run, \`daemon\`, \`start\` and \`agents serve\` stop in order and exit with 0 |
+| 130 | \`agent run\`, \`workflow run\`: the run was cancelled |
 | 141 | nobody reads the output any more |
 | any other | \`run\`, \`exec\`, \`shell\`: that of the command |
 `;

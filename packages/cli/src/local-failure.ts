@@ -42,3 +42,11 @@ export async function requireReadable(given: string, path: string): Promise<void
   if (found.isDirectory())
     throw localFailure(given, Object.assign(new Error(given), { code: "EISDIR" }));
 }
+
+export async function requireDirectory(given: string, path: string): Promise<void> {
+  const found = await stat(path).catch((cause: NodeJS.ErrnoException) => {
+    throw localFailure(given, cause);
+  });
+  if (!found.isDirectory())
+    throw localFailure(given, Object.assign(new Error(given), { code: "ENOTDIR" }));
+}

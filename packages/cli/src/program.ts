@@ -1,6 +1,8 @@
 /** Every command and option of the command line, as commander knows them. */
 import { Command } from "commander";
 import type { Cli } from "./cli.ts";
+import { addAgentCommand } from "./commands/agent.ts";
+import { addAgentsCommand } from "./commands/agents.ts";
 import { addCancelCommand } from "./commands/cancel.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addConfigCommand } from "./commands/config.ts";
@@ -24,6 +26,7 @@ import { addShellsCommand } from "./commands/shells.ts";
 import { addStartCommand } from "./commands/start.ts";
 import { addStatsCommand } from "./commands/stats.ts";
 import { addVersionCommand } from "./commands/version.ts";
+import { addWorkflowCommand } from "./commands/workflow.ts";
 import { addWorkspaceCommand } from "./commands/workspace.ts";
 import { cliVersion } from "./version.ts";
 
@@ -58,6 +61,7 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
       addSweepCommand,
     ],
   ],
+  ["Agents:", [addAgentCommand, addWorkflowCommand, addAgentsCommand]],
   ["More:", [addWorkspaceCommand, addImageCommand, addCompletionCommand, addVersionCommand]],
 ];
 

@@ -24,6 +24,7 @@ export async function printFailure(
   // Several problems of a configuration are as many lines.
   const message = report.message.split("\n").map(plainText).join("\n  ");
   await sink.line(`${style.red("✗")} ${message}`);
+  if (report.hint === "") return;
   await sink.line(`${style.dim("→")} ${plainText(report.hint)}`);
 }
 

@@ -53,6 +53,18 @@ describe("createSession()", () => {
     expect(session.id).toBe("ses_1");
   });
 
+  test("says whether the session is new or the living one of a key", async () => {
+    await using server = await ScriptedServer.start(
+      json(201, sessionBody),
+      json(200, sessionBody),
+      json(200, sessionBody),
+    );
+    const client = clientOf(server);
+    expect((await client.createSession({ key: "agent:a_1" })).created).toBe(true);
+    expect((await client.createSession({ key: "agent:a_1" })).created).toBe(false);
+    expect((await client.getSession("ses_1")).created).toBe(false);
+  });
+
   test("shows the session in camelCase, and leaves the caller's own names alone", async () => {
     await using server = await ScriptedServer.start(json(201, sessionBody));
     const { lastInfo: info } = await clientOf(server).createSession();

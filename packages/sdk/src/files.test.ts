@@ -132,6 +132,26 @@ describe("read()", () => {
     ]);
   });
 
+  test("tells where the file really is, and throws what the listener throws", async () => {
+    const answer = bytes(content, 200, { "x-sandkasten-real-path": "/etc/gr%C3%B6%C3%9Fe" });
+    await using server = await ScriptedServer.start(answer, answer, bytes(content));
+    const { files } = sessionOf(server);
+    const seen: string[] = [];
+    const onRealPath = (path: string): void => void seen.push(path);
+    expect(await files.read("link", { onRealPath })).toEqual(content);
+    expect(seen).toEqual(["/etc/größe"]);
+    const refuse = (): never => {
+      throw new Error("not this one");
+    };
+    await expect(files.read("link", { onRealPath: refuse })).rejects.toThrow("not this one");
+    await files.read("link");
+    expect(server.lines).toEqual([
+      `GET ${base}/file?path=link&real_path=true`,
+      `GET ${base}/file?path=link&real_path=true`,
+      `GET ${base}/file?path=link`,
+    ]);
+  });
+
   test("answers text as it was written, with its byte order mark", async () => {
     await using server = await ScriptedServer.start(bytes("\uFEFFé"));
     expect(await sessionOf(server).files.readText("a")).toBe("\uFEFFé");

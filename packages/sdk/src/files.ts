@@ -33,6 +33,11 @@ import type {
 interface ReadFileOptionFields extends CallOptions {
   /** At most its first so many bytes; all of them when absent. */
   readonly maxBytes?: number | undefined;
+  /**
+   * Told where the file really is, without links, before its bytes are returned; what it throws, the
+   * call throws. Of an empty file nothing is told.
+   */
+  readonly onRealPath?: ((path: string) => void) | undefined;
 }
 
 /** How a file shall be read. */
@@ -144,13 +149,15 @@ export class Files {
 
   /** A file's bytes. */
   async read(path: SandboxPath, options: ReadFileOptions = {}): Promise<Uint8Array> {
-    const { maxBytes, signal } = camelOptions(options);
-    const whole = this.#file("GET", path, signal);
-    if (maxBytes === undefined) return this.#bytes(whole);
+    const { maxBytes, onRealPath, signal } = camelOptions(options);
+    const file = this.#file("GET", path, signal);
+    const whole =
+      onRealPath === undefined ? file : { ...file, query: { ...file.query, real_path: true } };
+    if (maxBytes === undefined) return this.#bytes(whole, onRealPath);
     try {
       // One byte at least: a range cannot be empty.
       const range = rangeHeader({ end: Math.max(1, maxBytes) });
-      return (await this.#bytes({ ...whole, headers: range })).subarray(0, maxBytes);
+      return (await this.#bytes({ ...whole, headers: range }, onRealPath)).subarray(0, maxBytes);
     } catch (error) {
       // No range fits into an empty file.
       if (error instanceof SandboxError && error.status === 416) return new Uint8Array();
@@ -394,11 +401,16 @@ export class Files {
     return withSnakeNames(Object.assign(toNamedPath(written), { sizeBytes, etag }));
   }
 
-  #bytes(call: Call): Promise<Uint8Array> {
-    return this.#transport.send(
+  async #bytes(call: Call, onRealPath: ReadFileOptions["onRealPath"]): Promise<Uint8Array> {
+    const { bytes, realPath } = await this.#transport.send(
       { ...call, large: true },
-      async (response) => new Uint8Array(await response.arrayBuffer()),
+      async (response) => ({
+        bytes: new Uint8Array(await response.arrayBuffer()),
+        realPath: response.headers.get("x-sandkasten-real-path"),
+      }),
     );
+    if (realPath !== null) onRealPath?.(decodedPath(realPath));
+    return bytes;
   }
 
   async #stream(call: Call): Promise<ReadableStream<Uint8Array>> {
@@ -430,17 +442,19 @@ function octal(mode: number | undefined): string | undefined {
   return mode?.toString(8).padStart(3, "0");
 }
 
-/** The header has them percent-encoded; what is not UTF-8 is shown as it is there. */
+/** The header has them percent-encoded. */
 function skippedPaths(response: Response): readonly string[] {
   const header = response.headers.get("x-sandkasten-unreadable-paths") ?? "";
-  const paths = header === "" ? [] : header.split(",");
-  return paths.map((path) => {
-    try {
-      return decodeURIComponent(path);
-    } catch {
-      return path;
-    }
-  });
+  return header === "" ? [] : header.split(",").map(decodedPath);
+}
+
+/** What is not UTF-8 is shown as it is in the header. */
+function decodedPath(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
 }
 
 /** HTTP names the last byte, the SDK the one after it, as everywhere in JavaScript. */

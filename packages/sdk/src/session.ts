@@ -51,18 +51,22 @@ export type RenewOptions = WithSnakeNames<RenewOptionFields>;
 export class Session extends SessionState implements AsyncDisposable {
   /** Its files. */
   readonly files: Files;
-  /** Whether `createSession` made it, rather than having found the living session of the `key`. */
-  readonly created: boolean;
+  readonly #created: boolean;
   readonly #transport: Transport;
   readonly #base: string;
 
   /** @internal */
   constructor(transport: Transport, info: SessionInfo, created = false) {
     super(info);
-    this.created = created;
+    this.#created = created;
     this.#transport = transport;
     this.#base = path`/v1/sessions/${info.id}`;
     this.files = new Files(transport, this.#base);
+  }
+
+  /** Whether `createSession` made it, rather than having found the living session of the `key`. */
+  get created(): boolean {
+    return this.#created;
   }
 
   /** Asks what is known of it now; its own fields are up to date afterwards. */

@@ -4,13 +4,13 @@ import { z } from "zod";
 export const contentFields = {
   contents: z.string().optional().describe("The file as text. An empty string is fine."),
   contents_b64: z.string().optional().describe("The file as base64, for binary files."),
-  content: z.string().optional().describe("Same as contents; see encoding."),
+  content: z.string().optional().describe("= contents; see encoding"),
   encoding: z
     .enum(["text", "utf-8", "utf8", "base64"])
     .optional()
     .describe("Of content; text when left out."),
-  content_base64: z.string().optional().describe("Same as contents_b64."),
-  text: z.string().optional().describe("Same as contents."),
+  content_base64: z.string().optional().describe("= contents_b64"),
+  text: z.string().optional().describe("= contents"),
 };
 
 type ContentInput = {

@@ -34,8 +34,7 @@ export class DirectoryFileStore implements FileStore {
 
   async put(name: string, bytes: Uint8Array): Promise<void> {
     const path = this.#pathOf(name);
-    await mkdir(dirname(path), { recursive: true });
-    await this.#requireInside(dirname(path));
+    await this.#makeDirectories(dirname(path));
     // Whoever reads it meanwhile sees the old content or the new.
     const temporary = join(dirname(path), `.${randomUUID()}.part`);
     try {
@@ -65,6 +64,19 @@ export class DirectoryFileStore implements FileStore {
         `The file store takes names such as data/input.csv, not ${JSON.stringify(name.slice(0, 256))}.`,
       );
     return join(this.#directory, name);
+  }
+
+  /** SECURITY: one after the other, so that none is made behind a link. Guarded by file-store.test.ts. */
+  async #makeDirectories(path: string): Promise<void> {
+    let current = this.#directory;
+    await mkdir(current, { recursive: true });
+    for (const name of relative(this.#directory, path).split("/")) {
+      current = join(current, name);
+      await this.#requireInside(current).catch(async (error: unknown) => {
+        if (!isMissing(error)) throw error;
+        await mkdir(current, { recursive: true });
+      });
+    }
   }
 
   /** SECURITY: no link below the directory leads out of it. Guarded by file-store.test.ts. */

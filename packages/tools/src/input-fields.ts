@@ -8,13 +8,13 @@ export const sandboxFields = {
     .min(1)
     .optional()
     .describe("From sandbox_open. Leave it out to use the run's own sandbox."),
-  session_id: z.string().min(1).optional().describe("Same as sandbox_id."),
-  id: z.string().min(1).optional().describe("Same as sandbox_id."),
+  session_id: z.string().min(1).optional().describe("= sandbox_id"),
+  id: z.string().min(1).optional().describe("= sandbox_id"),
 };
 
 export const timeoutFields = {
   timeout_seconds: z.number().positive().max(86_400).optional(),
-  timeout_ms: z.int().min(1).max(86_400_000).optional().describe("Same, in milliseconds."),
+  timeout_ms: z.int().min(1).max(86_400_000).optional().describe("= timeout_seconds, in ms"),
 };
 
 /** Where a schema reports that an input contradicts itself. */

@@ -73,6 +73,27 @@ export async function requireUnblockedTarget(
   }
 }
 
+/** The beginning of a file, unless a link leads from its name to a blocked path. */
+export async function readUnblocked(
+  session: Session,
+  path: string,
+  maxBytes: number,
+  signal: AbortSignal | undefined,
+): Promise<Uint8Array> {
+  let isChecked = false;
+  const bytes = await session.files.read(path, {
+    maxBytes,
+    signal,
+    onRealPath: (real) => {
+      requireUnblocked(real, path);
+      isChecked = true;
+    },
+  });
+  // Of an empty file, and by a daemon that does not know the question, nothing is told.
+  if (!isChecked) await requireUnblockedTarget(session, path, signal);
+  return bytes;
+}
+
 function requireUnblocked(path: string, given: string): void {
   const blocked = BLOCKED.find((one) => path === one || path.startsWith(`${one}/`));
   if (blocked === undefined) return;

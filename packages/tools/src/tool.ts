@@ -3,8 +3,13 @@ import { z } from "zod";
 import { describeIssues } from "./issues.ts";
 import { ToolError, toToolError } from "./tool-error.ts";
 
-/** A JSON schema of an object, as models and frameworks take it. */
-export type JsonSchema = { readonly [key: string]: unknown; readonly type: "object" };
+/** A JSON schema of an object. Not an interface, because some frameworks want what may have more keys. */
+export type JsonSchema = {
+  readonly type: "object";
+  readonly properties: Record<string, Record<string, unknown>>;
+  readonly required: string[];
+  readonly additionalProperties: boolean;
+};
 
 /** What comes with a call beside its input. */
 export interface ToolCall {
@@ -94,7 +99,22 @@ function without(result: object, names: readonly string[]): object {
   return Object.fromEntries(Object.entries(result).filter(([name]) => !names.includes(name)));
 }
 
+/** What a model is not told: bounds that hardly any call meets cost tokens in every turn. */
+const UNSHOWN =
+  "minLength maxLength minItems maxItems propertyNames minimum maximum exclusiveMinimum".split(" ");
+
 function jsonSchemaOf(schema: z.ZodType, io: "input" | "output"): JsonSchema {
-  const { $schema: _, ...rest } = z.toJSONSchema(schema, { io });
-  return { ...rest, type: "object" };
+  const { properties = {}, required = [] } = z.toJSONSchema(schema, {
+    io,
+    override: ({ jsonSchema }) => {
+      for (const name of UNSHOWN) Reflect.deleteProperty(jsonSchema, name);
+    },
+  });
+  return {
+    type: "object",
+    properties: properties as JsonSchema["properties"],
+    required: [...required],
+    // Models may only give what is known; results may get further fields.
+    additionalProperties: io === "output",
+  };
 }

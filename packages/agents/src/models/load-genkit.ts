@@ -10,6 +10,15 @@ export async function loadGenkit(): Promise<GenkitModule> {
   return await loading;
 }
 
+/** What fails is told to the run; printed, it would mix with the output of the program. */
+const SILENT = {
+  level: "error",
+  debug: () => undefined,
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+};
+
 const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 
 /**
@@ -19,11 +28,13 @@ const SIGNALS = ["SIGTERM", "SIGINT"] as const;
  */
 async function load(): Promise<GenkitModule> {
   const before = new Set(SIGNALS.flatMap((signal) => process.listeners(signal)));
-  const [{ genkit }, { disableGenkitOTelInitialization }] = await Promise.all([
+  const [{ genkit }, { disableGenkitOTelInitialization }, { logger }] = await Promise.all([
     import("genkit"),
     import("genkit/tracing"),
+    import("genkit/logging"),
   ]);
   disableGenkitOTelInitialization();
+  logger.init(SILENT);
   for (const signal of SIGNALS)
     for (const listener of process.listeners(signal))
       if (!before.has(listener) && listener.name === "shutdown") process.off(signal, listener);

@@ -16,6 +16,8 @@ import { playScript } from "./scripted-model.ts";
 /** A model that can be asked for one turn. Throws ModelFailure or an error of the provider's SDK. */
 export interface Model {
   readonly name: string;
+  /** Whether nothing is streamed while the model writes the arguments of a tool call. */
+  readonly isSilentInCalls: boolean;
   ask(request: GenerateRequest, options: AskOptions): Promise<GenerateResponseData>;
 }
 
@@ -58,8 +60,9 @@ export class ModelRegistry {
     const model = await action;
     return {
       name,
+      isSilentInCalls: !/^(?:openai|scripted)\//.test(name),
       ask: async (request, { onChunk, signal }) =>
-        await model(request, { onChunk, abortSignal: signal }),
+        withMessage(await model(request, { onChunk, abortSignal: signal })),
     };
   }
 
@@ -68,6 +71,15 @@ export class ModelRegistry {
     const problem = configurationProblem(name, this.#options.env);
     if (problem !== undefined) throw new AgentRunError("MODEL_NOT_CONFIGURED", problem);
   }
+}
+
+/** Some plugins still answer with a list of candidates. */
+function withMessage(response: GenerateResponseData): GenerateResponseData {
+  if (response.message !== undefined) return response;
+  const [first] = response.candidates ?? [];
+  if (first === undefined) return response;
+  const { message, finishReason, finishMessage } = first;
+  return { ...response, message, finishReason, finishMessage };
 }
 
 function configurationProblem(name: string, env: Variables): string | undefined {
@@ -121,7 +133,11 @@ async function createModel(name: string, { env, limits }: ModelRegistryOptions) 
     case "googleai": {
       const { googleAI } = await import("@genkit-ai/google-genai");
       const key = GOOGLE_KEYS.map((variable) => env[variable]).find((value) => value);
-      return await modelOfPlugin(googleAI({ apiKey: key ?? "" }), name);
+      const baseUrl = env["GOOGLE_GEMINI_BASE_URL"] || undefined;
+      return await modelOfPlugin(
+        googleAI({ apiKey: key ?? "", ...(baseUrl && { baseUrl }) }),
+        name,
+      );
     }
     default:
       return await ownModel(name, (request, call) => Promise.resolve(playScript(request, call)));

@@ -24,7 +24,7 @@ const mcpServer = z.union([
       .record(z.string(), z.string())
       .optional()
       .describe(
-        "Variables of the program, which gets no others but PATH, HOME, LANG and TMPDIR. `${NAME}` is the service's variable NAME",
+        "Variables of the program, which gets no others but HOME, LOGNAME, PATH, SHELL, TERM and USER. `${NAME}` is the service's variable NAME",
       ),
     cwd: z
       .string()

@@ -60,7 +60,7 @@ test.for([
   const killedMs = performance.now();
   while ((await runningSession(id)) !== undefined) await setTimeout(50);
   const seconds = ((performance.now() - killedMs) / 1000).toFixed(1);
-  console.log(`gone ${seconds} s after kill -9 with a lease of ${LEASE_SECONDS} s`);
+  process.stdout.write(`gone ${seconds} s after kill -9, lease ${LEASE_SECONDS} s\n`);
 });
 
 test("the usual lease guarantees that sandboxes of dead processes are gone within 5 minutes", async () => {

@@ -26,9 +26,6 @@ const CALL_TIMEOUT_MS = 10 * 60_000;
 const MAX_RESULT_LENGTH = 100_000;
 const MAX_DESCRIPTION_LENGTH = 4_000;
 const MAX_TOOLS = 200;
-/** What a program gets of the service's variables, beside those that the agent's file gives it. */
-const INHERITED = ["PATH", "HOME", "LANG", "TMPDIR"] as const;
-
 /** Connects to all servers of the agent. Throws AgentRunError when one cannot be reached. */
 export async function connectMcp(
   definition: AgentDefinition,
@@ -94,14 +91,11 @@ async function transportOf(
 ): Promise<Transport> {
   if ("command" in settings) {
     const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
-    const inherited = INHERITED.flatMap((name) => {
-      const value = env[name];
-      return value === undefined ? [] : [[name, value] as const];
-    });
     return new StdioClientTransport({
       command: settings.command,
       args: settings.args ?? [],
-      env: { ...Object.fromEntries(inherited), ...withVariables(settings.env ?? {}, env) },
+      // To these it adds HOME, LOGNAME, PATH, SHELL, TERM and USER.
+      env: withVariables(settings.env ?? {}, env),
       cwd: settings.cwd === undefined ? dir : resolve(dir, settings.cwd),
       stderr: "ignore",
     });

@@ -21,6 +21,9 @@ export const DEFAULT_RETRY: RetryPolicy = {
   maxRetryAfterMs: 60_000,
 };
 
+/** A long file takes a model minutes to write, and some providers are silent meanwhile. */
+const SILENT_FACTOR = 3;
+
 export interface TurnOptions {
   readonly model: Model;
   readonly request: GenerateRequest;
@@ -76,7 +79,8 @@ function ended(name: string, failure: ModelFailure, failures: number): AgentRunE
 }
 
 async function attempt(options: TurnOptions): Promise<GenerateResponseData> {
-  const { model, request, signal, idleTimeoutMs, maxTextBytes, onText } = options;
+  const { model, request, signal, maxTextBytes, onText } = options;
+  const idleTimeoutMs = options.idleTimeoutMs * (model.isSilentInCalls ? SILENT_FACTOR : 1);
   const stop = new AbortController();
   const silence = (): void =>
     stop.abort(

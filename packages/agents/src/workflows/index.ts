@@ -9,8 +9,7 @@ import { workflowRoutes } from "./routes.ts";
 export const workflowPart: ServicePartFactory = {
   migrations: WORKFLOW_MIGRATIONS,
   create(deps: ServicePartDeps): ServicePart {
-    const { database, events, executor, client, dir, processes, log, leaseSeconds, stopping } =
-      deps;
+    const { database, events, executor, client, dir, processes, log, stopping } = deps;
     const catalogue = new WorkflowCatalogue({ dir, hasAgent: (name) => executor.has(name) });
     const engine = new WorkflowEngine({
       database,
@@ -19,7 +18,8 @@ export const workflowPart: ServicePartFactory = {
       client,
       processes,
       log,
-      leaseSeconds,
+      leaseSeconds: deps.leaseSeconds,
+      onlyOwnRuns: deps.isTransient,
     });
     return {
       routes: workflowRoutes({ catalogue, engine, events, stopping }),

@@ -3,6 +3,7 @@ import { Argument, type Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { type Candidate, completeWords } from "../complete-words.ts";
 import { plainText } from "../output/plain-text.ts";
+import { knownToAgentService } from "../agents/known-names.ts";
 import { find } from "./ls.ts";
 
 type Shell = "bash" | "zsh" | "fish";
@@ -35,6 +36,7 @@ export function addCompletionCommand(program: Command, cli: Cli): void {
 /** Completion is a help, not a duty: without a daemon there are simply no ids. */
 async function known(cli: Cli, kind: string): Promise<readonly Candidate[]> {
   try {
+    if (/^(agent|workflow)( run)?$/.test(kind)) return await knownToAgentService(cli, kind);
     const client = await cli.connect();
     const { signal } = cli.interrupts;
     if (kind === "session") {

@@ -1,10 +1,12 @@
-/** `sandkasten start`: the daemon, proved to work by a first sandbox. */
+/** `sandkasten start`: the daemon, proved to work by a first sandbox, and the agent service beside it. */
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Daemon } from "@sandkasten/daemon";
 import type { Config } from "@sandkasten/daemon/config";
 import { SandboxClient } from "@sandkasten/sdk";
 import type { Command } from "commander";
+import { USUAL_URL } from "../agents/agent-service.ts";
+import { AgentsChild } from "../agents/agents-child.ts";
 import { addressForOthers, KEY_PLACEHOLDER } from "../address-for-others.ts";
 import { bringUp, startFailure } from "../bring-up.ts";
 import type { Cli } from "../cli.ts";
@@ -18,15 +20,28 @@ import { interrupted } from "./daemon.ts";
 export function addStartCommand(program: Command, cli: Cli): void {
   const command = program
     .command("start")
-    .summary("start the daemon and prove that sandboxes work")
+    .summary("start the daemon and the agent service, and prove that sandboxes work")
     .description(
       "Starts the daemon, opens a sandbox, runs a command in it and destroys it, showing each step. " +
-        "Then prints the address, the key and a first request, and stays until Ctrl-C.",
+        "Starts the agent service, too, as a process that ends with the daemon. Then prints the " +
+        "addresses, the key and first commands, and stays until Ctrl-C.",
+    )
+    .option("--no-agents", "start the daemon only")
+    .option("--agents-dir <dir>", "has the agents and workflows to serve", ".")
+    .option(
+      "--agents-listen <host:port>",
+      "address of the agent service, else SANDKASTEN_AGENTS_LISTEN, else 127.0.0.1:8587",
     );
-  addConfigOptions(command).action((options: ConfigOptions) => start(cli, options));
+  addConfigOptions(command).action((options: Options) => start(cli, options));
 }
 
-async function start(cli: Cli, options: ConfigOptions): Promise<void> {
+interface Options extends ConfigOptions {
+  readonly agents: boolean;
+  readonly agentsDir: string;
+  readonly agentsListen?: string;
+}
+
+async function start(cli: Cli, options: Options): Promise<void> {
   const stages = new Stages(cli);
   const config = await stages.run("Read the configuration", async (say) => {
     const loaded = await loadLocalConfig(cli, options);
@@ -57,13 +72,45 @@ async function start(cli: Cli, options: ConfigOptions): Promise<void> {
     return started;
   });
   try {
+    // It loads while the sandbox is tried.
+    await using agents = options.agents ? startAgents(cli, stages, options, daemon) : undefined;
     await prove(cli, stages, new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey }));
-    const shown = { url: daemon.url, ...(daemon.apiKeyGenerated && { apiKey: daemon.apiKey }) };
-    await stages.finish(shown, greeting(cli, config, daemon));
+    const agentsUrl = agents === undefined ? undefined : await showAgents(cli, stages, agents);
+    const shown = {
+      url: daemon.url,
+      ...(daemon.apiKeyGenerated && { apiKey: daemon.apiKey }),
+      ...(agentsUrl !== undefined && { agentsUrl }),
+    };
+    await stages.finish(shown, greeting(cli, config, daemon, agentsUrl));
     await interrupted(cli);
   } finally {
     await daemon.stop();
   }
+}
+
+function startAgents(cli: Cli, stages: Stages, options: Options, daemon: Daemon): AgentsChild {
+  return new AgentsChild(
+    cli,
+    { dir: options.agentsDir, listen: options.agentsListen, daemon },
+    (problem) => void stages.warn(`The agent service has ended: ${problem}`),
+  );
+}
+
+/** Sandboxes work without agents, so a service that does not start is reported and no more. */
+async function showAgents(
+  cli: Cli,
+  stages: Stages,
+  agents: AgentsChild,
+): Promise<string | undefined> {
+  const started = await cli.interrupts.race(() => agents.started);
+  if ("problem" in started) {
+    await stages.warn(`The agent service did not start: ${started.problem}`);
+    return undefined;
+  }
+  return await stages.run("Start the agent service", (say) => {
+    say(started.url);
+    return Promise.resolve(started.url);
+  });
 }
 
 /** Lines of a log would stand between the steps, unless someone asked for them. */
@@ -106,7 +153,12 @@ async function prove(cli: Cli, stages: Stages, client: SandboxClient): Promise<v
   }
 }
 
-function greeting(cli: Cli, config: Config, daemon: Daemon): readonly string[] {
+function greeting(
+  cli: Cli,
+  config: Config,
+  daemon: Daemon,
+  agentsUrl: string | undefined,
+): readonly string[] {
   const { bold, cyan, dim } = cli.out.style;
   const { url, apiKey, apiKeyGenerated } = daemon;
   // SECURITY: a key that somebody chose is shown to nobody: terminals are recorded and shared. Guarded by cli.serial.test.ts.
@@ -121,8 +173,20 @@ function greeting(cli: Cli, config: Config, daemon: Daemon): readonly string[] {
     dim("A command in a sandbox, from another terminal:"),
     `${addressForOthers(cli, config, daemon)}${ownPath(cli)} run -- echo hello`,
     "",
-    dim("Ctrl-C stops the daemon."),
+    ...(agentsUrl === undefined
+      ? []
+      : [
+          dim("The agents there are:"),
+          `${agentsAddress(agentsUrl)}${ownPath(cli)} agent list`,
+          "",
+        ]),
+    dim(agentsUrl === undefined ? "Ctrl-C stops the daemon." : "Ctrl-C stops both."),
   ];
+}
+
+/** A variable to put before a command; none when it finds the service by itself. */
+function agentsAddress(url: string): string {
+  return url === USUAL_URL ? "" : `SANDKASTEN_AGENTS_URL=${url} `;
 }
 
 /** A clone has no `sandkasten` in the PATH. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { plainJson, plainText } from "./plain-text.ts";
+import { plainJson, plainProse, plainText } from "./plain-text.ts";
 
 describe("plainText()", () => {
   it("leaves ordinary text of any language alone", () => {
@@ -32,5 +32,14 @@ describe("plainJson()", () => {
 
   it("keeps the line breaks of its own indentation", () => {
     expect(plainJson({ a: "1\n2" }, 2)).toBe('{\n  "a": "1\\n2"\n}');
+  });
+});
+
+describe("plainProse()", () => {
+  it("keeps line breaks, tabs and joined emoji, and nothing else that a terminal acts on", () => {
+    expect(plainProse("a\r\nb\tc 👩‍💻")).toBe("a\nb\tc 👩‍💻");
+    expect(plainProse("\u001b]52;c;x\u0007\r\u202e\u009b")).toBe(
+      "\\x1b]52;c;x\\x07\\r\\u{202e}\\x9b",
+    );
   });
 });

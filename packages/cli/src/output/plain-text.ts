@@ -19,6 +19,18 @@ export function plainText(text: string): string {
   });
 }
 
+/** Also joiners, which some scripts and emoji need and which change no direction. */
+const HARMLESS = new Set(["\n", "\t", "\u200c", "\u200d"]);
+
+/** Text of several lines, such as what a model says: line breaks and tabs stay what they are. */
+export function plainProse(text: string): string {
+  return text
+    .replaceAll("\r\n", "\n")
+    .replaceAll(UNPRINTABLE, (character) =>
+      HARMLESS.has(character) ? character : plainText(character),
+    );
+}
+
 /** JSON on one line, or indented, whose text a terminal does not act on either. */
 export function plainJson(value: unknown, indent = 0): string {
   const json = JSON.stringify(value, undefined, indent);

@@ -20,14 +20,14 @@ export interface TestRun {
   readonly stdoutBytes: Buffer;
 }
 
-class MemoryOutput extends Writable {
+export class MemoryOutput extends Writable {
   readonly isTTY?: boolean;
   readonly columns?: number;
   readonly rows?: number;
   readonly #chunks: Buffer[] = [];
   readonly #onWrite: (all: () => string) => void;
 
-  constructor(columns: number | undefined, onWrite: (all: () => string) => void) {
+  constructor(columns?: number, onWrite: (all: () => string) => void = () => {}) {
     super();
     this.#onWrite = onWrite;
     if (columns === undefined) return;

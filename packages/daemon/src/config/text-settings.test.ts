@@ -66,12 +66,14 @@ describe("environmentLayer()", () => {
     expect(problemsIn(environmentLayer({ SANDKASTEN_PORT: "80" }, keys))).toHaveLength(1);
   });
 
-  it("leaves alone what is empty, a client's, a test's or Kubernetes'", () => {
+  it("leaves alone what is empty, a client's, the agent service's, a test's or Kubernetes'", () => {
     const env = {
       SANDKASTEN_API_KEY: "",
       SANDKASTEN_NONSENSE: "",
       SANDKASTEN_URL: "http://127.0.0.1:8080",
       SANDKASTEN_CONFIG: "/x.yaml",
+      SANDKASTEN_AGENTS_URL: "http://127.0.0.1:8587",
+      SANDKASTEN_AGENTS_SANDBOX_ALLOW_NETWORK: "true",
       SANDKASTEN_TEST_RUNTIME: "runc",
       SANDKASTEN_SERVICE_HOST: "10.0.0.1",
       SANDKASTEN_SERVICE_PORT_HTTP: "80",

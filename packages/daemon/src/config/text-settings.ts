@@ -12,8 +12,10 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** The variable that names the file. */
 export const FILE_VARIABLE = "SANDKASTEN_CONFIG";
 
-/** Variables with our prefix that are not keys: clients' and tests' own. */
-const OTHER_VARIABLES = new RegExp(`^(?:${FILE_VARIABLE}|SANDKASTEN_URL|SANDKASTEN_TEST_.*)$`);
+/** Variables with our prefix that are not keys: those of clients, of the agent service and of tests. */
+const OTHER_VARIABLES = new RegExp(
+  `^(?:${FILE_VARIABLE}|SANDKASTEN_URL|SANDKASTEN_AGENTS_.*|SANDKASTEN_TEST_.*)$`,
+);
 
 /**
  * Kubernetes announces a service named `sandkasten` to every pod in variables with our prefix. A

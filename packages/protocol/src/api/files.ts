@@ -90,6 +90,13 @@ export const readFileSchema = z.object({
 });
 
 export const filePathQuery = z.object(place);
+export const downloadQuery = z.object({
+  ...place,
+  real_path: flagInQuery.optional().meta({
+    description:
+      "Adds the header `X-Sandkasten-Real-Path`: where the file is without links, percent-encoded",
+  }),
+});
 export const statQuery = z.object({
   ...place,
   follow: flagInQuery

@@ -54,7 +54,7 @@ export function execReadTool(sandbox: CodeSandbox): SandboxTool<ExecReadOutput> 
       "Read the output of a command: what was left out of a truncated result, or what a command started with stream: true has printed. Returns chunks and next_seq; pass next_seq as since_seq to read on, until done is true.",
     input,
     output,
-    repeated: ["session_id"],
+    repeated: ["sandbox_id", "session_id", "exec_id"],
     onSandboxTime: sandbox.onSandboxTime,
     run: async ({ sandboxId, execId, sinceSeq, maxChunks, waitMs }, { signal }) =>
       await sandbox.use(sandboxId, signal, async (session) => {

@@ -42,7 +42,7 @@ export function execWaitTool(sandbox: CodeSandbox): SandboxTool<ExecWaitOutput> 
     description: `Wait for a command started with stream: true, at most timeout_seconds (${seconds} when left out). Returns done and, when it has ended, exit_code. done false means that it still runs: wait again, or read its output with sandbox_exec_read.`,
     input,
     output,
-    repeated: ["session_id"],
+    repeated: ["sandbox_id", "session_id", "exec_id"],
     onSandboxTime: sandbox.onSandboxTime,
     run: async ({ sandboxId, execId, timeoutMs = seconds * 1000 }, { signal }) =>
       await sandbox.use(sandboxId, signal, async (session) => {

@@ -21,10 +21,10 @@ const input = z
       .describe(
         'Shell text ("cd app && make") runs in your shell, which keeps its directory and variables. A list (["python3", "main.py"]) runs as a separate process in /workspace.',
       ),
-    command: command.optional().describe("Same as cmd."),
+    command: command.optional().describe("= cmd"),
     ...sandboxFields,
     cwd: z.string().min(1).max(4096).optional().describe("Directory to run in."),
-    workdir: z.string().min(1).max(4096).optional().describe("Same as cwd."),
+    workdir: z.string().min(1).max(4096).optional().describe("= cwd"),
     env: z
       .record(z.string(), z.string())
       .optional()
@@ -103,7 +103,7 @@ export function execTool(sandbox: CodeSandbox): SandboxTool<ExecOutput> {
     description: `Run a command in your Linux sandbox and wait for its end. Returns exit_code, stdout and stderr; a failing command is a result, not an error. Timeout ${seconds} s unless timeout_seconds says otherwise; a command that takes longer is ended, with exit_code 124 and timed_out true. Long output is shortened in the middle (truncated true): read all of it with sandbox_exec_read.`,
     input,
     output,
-    repeated: ["session_id", "output"],
+    forModel,
     onSandboxTime: sandbox.onSandboxTime,
     run: async (asked, call) =>
       await sandbox.use(asked.sandboxId, call.signal, async (session) => {
@@ -115,6 +115,29 @@ export function execTool(sandbox: CodeSandbox): SandboxTool<ExecOutput> {
         return resultOf(sandbox, session, result, timeoutMs);
       }),
   });
+}
+
+/** What a model can act on: ids and sizes only where there is more to read. */
+function forModel(result: ExecOutput): unknown {
+  const { exit_code, stdout, stderr, cwd, duration_ms, error, end_reason } = result;
+  const { exec_id, status, background, shell_restarted, timeout_seconds, next_seq } = result;
+  const { truncated, stdout_bytes, stderr_bytes } = result;
+  if (status === "running") return { exec_id, status, next_seq };
+  return {
+    exit_code,
+    stdout,
+    ...(stderr !== "" && { stderr }),
+    cwd,
+    duration_ms,
+    ...(result.timed_out && { timed_out: true }),
+    ...(end_reason !== undefined && { end_reason }),
+    ...(error !== undefined && { error }),
+    ...(shell_restarted === true && { shell_restarted }),
+    ...(timeout_seconds !== undefined && { timeout_seconds }),
+    ...(truncated && { truncated, stdout_bytes, stderr_bytes }),
+    ...(background === true && { background }),
+    ...(next_seq !== undefined && { exec_id, next_seq }),
+  };
 }
 
 async function start(

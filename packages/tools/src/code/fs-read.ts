@@ -3,7 +3,7 @@ import type { Session } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
 import { z } from "zod";
 import { sandboxFields, sandboxIdOf } from "../input-fields.ts";
-import { requireUnblockedTarget, sandboxPath } from "../sandbox-paths.ts";
+import { readUnblocked, requireUnblockedTarget, sandboxPath } from "../sandbox-paths.ts";
 import { defineTool, type SandboxTool } from "../tool.ts";
 import type { CodeSandbox } from "./code-sandbox.ts";
 
@@ -59,10 +59,7 @@ export function fsReadTool(sandbox: CodeSandbox): SandboxTool<FsReadOutput> {
     run: async ({ sandboxId, path: given, maxBytes, offset, isBase64 }, { signal }) =>
       await sandbox.use(sandboxId, signal, async (session) => {
         const path = sandboxPath(given);
-        const [slice] = await Promise.all([
-          readSlice(session, path, { offset, maxBytes, signal }),
-          requireUnblockedTarget(session, path, signal),
-        ]);
+        const slice = await readSlice(session, path, { offset, maxBytes, signal });
         const text = isBase64 ? undefined : textOf(slice);
         const shown = text ?? Buffer.from(slice.bytes).toString("base64");
         const end = offset + (text === undefined ? slice.bytes.length : Buffer.byteLength(text));
@@ -110,7 +107,8 @@ async function readRange(
   length: number,
   signal: AbortSignal | undefined,
 ): Promise<Uint8Array> {
-  if (start === 0) return await session.files.read(path, { maxBytes: length, signal });
+  if (start === 0) return await readUnblocked(session, path, length, signal);
+  await requireUnblockedTarget(session, path, signal);
   try {
     const range = { start, end: start + length };
     const body = await session.files.download(path, { range, signal });

@@ -3,7 +3,7 @@ import { posix } from "node:path";
 import { z } from "zod";
 import type { FileStore } from "../file-store.ts";
 import { oneOf, sandboxFields, sandboxIdOf } from "../input-fields.ts";
-import { requireUnblockedTarget, sandboxPath } from "../sandbox-paths.ts";
+import { readUnblocked, sandboxPath } from "../sandbox-paths.ts";
 import { defineTool, type SandboxTool } from "../tool.ts";
 import { ToolError } from "../tool-error.ts";
 import type { CodeSandbox } from "./code-sandbox.ts";
@@ -11,14 +11,14 @@ import type { CodeSandbox } from "./code-sandbox.ts";
 const input = z
   .strictObject({
     path: z.string().min(1).max(4096).optional().describe("The file, relative to /workspace."),
-    source: z.string().min(1).max(4096).optional().describe("Same as path."),
+    source: z.string().min(1).max(4096).optional().describe("= path"),
     name: z
       .string()
       .min(1)
       .max(1024)
       .optional()
       .describe("Its name in the file store; its own name when left out."),
-    file_key: z.string().min(1).max(1024).optional().describe("Same as name."),
+    file_key: z.string().min(1).max(1024).optional().describe("= name"),
     ...sandboxFields,
   })
   .transform((raw, context) => {
@@ -55,9 +55,8 @@ export function publishFileTool(
     run: async ({ sandboxId, path: given, name = posix.basename(given) }, { signal }) =>
       await sandbox.use(sandboxId, signal, async (session) => {
         const path = sandboxPath(given);
-        await requireUnblockedTarget(session, path, signal);
         const most = sandbox.maxArtifactBytes;
-        const bytes = await session.files.read(path, { maxBytes: most + 1, signal });
+        const bytes = await readUnblocked(session, path, most + 1, signal);
         if (bytes.length > most)
           throw new ToolError(
             "LIMIT_EXCEEDED",

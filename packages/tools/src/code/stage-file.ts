@@ -16,14 +16,14 @@ const storeName = z.string().min(1).max(1024);
 const input = z
   .strictObject({
     name: storeName.optional().describe("The file's name in the file store."),
-    file_key: storeName.optional().describe("Same as name."),
+    file_key: storeName.optional().describe("= name"),
     path: z
       .string()
       .min(1)
       .max(4096)
       .optional()
       .describe("Where to put it, relative to /workspace; its own name when left out."),
-    destination: z.string().min(1).max(4096).optional().describe("Same as path."),
+    destination: z.string().min(1).max(4096).optional().describe("= path"),
     ...sandboxFields,
   })
   .transform((raw, context) => {

@@ -12,7 +12,7 @@ import { defineTool, type SandboxTool, type ToolCall } from "../tool.ts";
 import type { SandboxToolContext } from "../tool-context.ts";
 import { ToolError } from "../tool-error.ts";
 import { type Artifacts, collectArtifacts } from "./artifacts.ts";
-import { artifactsForModel } from "./artifacts-for-model.ts";
+import { runForModel } from "./run-for-model.ts";
 import { type RunInput, runInput, type RunOutput, runOutput } from "./run-schema.ts";
 
 /** What a run may use, of agent and administrator together. */
@@ -34,7 +34,7 @@ export function runTool(
     description: `Run a ${settings.language} program in a fresh, isolated Linux sandbox. The code is written to a file in /work and run there; nothing remains afterwards, so give all files it needs in files, and name those you want back in artifacts. Returns exit_code, stdout and stderr; a failing program is a result, not an error. Timeout ${timeoutMs / 1000} s unless timeout_seconds says otherwise. ${settings.network && policy.allowNetwork ? "There is a network." : "There is no network."}`,
     input: runInput,
     output: runOutput,
-    forModel: artifactsForModel,
+    forModel: runForModel,
     onSandboxTime: context.onSandboxTime,
     run: (asked, call) => run(settings, policy, context, asked, call),
   });

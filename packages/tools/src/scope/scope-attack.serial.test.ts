@@ -39,7 +39,7 @@ beforeAll(async () => {
     baseUrl,
     apiKey,
     fetch: async (target, init) => {
-      const { pathname, search } = new URL(String(target));
+      const { pathname, search } = new URL(new Request(target).url);
       requests.push(`${init?.method} ${pathname}${search}`);
       return await fetch(target, init);
     },

@@ -28,7 +28,7 @@ function watchedClient(watch: (method: string, path: string) => Response | undef
     apiKey: daemon.apiKey,
     maxRetries: 0,
     fetch: async (target, init) => {
-      const { pathname } = new URL(String(target));
+      const { pathname } = new URL(new Request(target).url);
       return watch(init?.method ?? "GET", pathname) ?? (await fetch(target, init));
     },
   });

@@ -109,16 +109,23 @@ export class RunStore {
 
   /**
    * Takes runs that no living process has, at most `limit`. `isMine` tells which of this process's
-   * runs it is working on; any other one was dropped by a failure and is taken again.
+   * runs it is working on; any other one was dropped by a failure and is taken again. `isWanted`
+   * tells which runs it may take.
    */
-  claim(limit: number, isMine: (runId: string) => boolean): readonly RunRecord[] {
-    if (limit <= 0 || this.#abandoned(isMine).length === 0) return [];
+  claim(
+    limit: number,
+    isMine: (runId: string) => boolean,
+    isWanted: (runId: string) => boolean = () => true,
+  ): readonly RunRecord[] {
+    const waiting = (): RunRecord[] =>
+      this.#abandoned(isMine).filter(({ runId }) => isWanted(runId));
+    if (limit <= 0 || waiting().length === 0) return [];
     const take = this.#database.prepare(
       `UPDATE workflow_runs SET owner = ?, epoch = epoch + 1 WHERE run_id = ? RETURNING *`,
     );
     return inTransaction(this.#database, () =>
       // Asked again inside of the transaction: another process may have been faster.
-      this.#abandoned(isMine)
+      waiting()
         .slice(0, limit)
         .map(({ runId }) => runFromRow(take.get(this.#processes.id, runId) ?? {})),
     );

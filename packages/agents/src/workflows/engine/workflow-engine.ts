@@ -35,6 +35,8 @@ export interface WorkflowEngineOptions {
   readonly random?: () => number;
   /** How many runs this process works on at once; others wait. */
   readonly maxRuns?: number;
+  /** Takes only runs that it was given, told to cancel or told to resume; any that no process has unless set. */
+  readonly onlyOwnRuns?: boolean | undefined;
   /** How many agents work at once, of all runs; further steps wait for their turn. */
   readonly maxAgents?: number;
   /** How often to look for what other processes have left or asked for. */
@@ -76,6 +78,8 @@ export class WorkflowEngine implements AsyncDisposable {
   readonly #slots: Slots;
   readonly #changes = new Changes();
   readonly #active = new Map<string, Active>();
+  /** Runs that this process was asked to do something about. */
+  readonly #own = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
   #isClosing = false;
 
@@ -100,6 +104,7 @@ export class WorkflowEngine implements AsyncDisposable {
   /** Makes a run, which begins as soon as a process has room for it. */
   submit(run: Omit<NewRun, "runId">): string {
     const runId = `wfr_${randomUUID()}`;
+    this.#own.add(runId);
     this.store.create({ ...run, runId });
     this.#poll();
     return runId;
@@ -107,6 +112,7 @@ export class WorkflowEngine implements AsyncDisposable {
 
   /** Throws RunConflict. The end of the run comes a moment later. */
   cancel(runId: string): void {
+    this.#own.add(runId);
     this.store.requestCancel(runId);
     this.#poll();
   }
@@ -123,6 +129,8 @@ export class WorkflowEngine implements AsyncDisposable {
 
   /** Throws RunConflict. */
   resume(runId: string): void {
+    // A run that its process left needs no more than someone who takes it.
+    this.#own.add(runId);
     this.store.resume(runId);
     this.#poll();
   }
@@ -177,7 +185,10 @@ export class WorkflowEngine implements AsyncDisposable {
 
   #take(): void {
     const room = (this.#options.maxRuns ?? DEFAULT_MAX_RUNS) - this.#active.size;
-    for (const run of this.store.claim(room, (runId) => this.#active.has(runId))) this.#begin(run);
+    const isWanted = (runId: string): boolean =>
+      this.#options.onlyOwnRuns !== true || this.#own.has(runId);
+    for (const run of this.store.claim(room, (runId) => this.#active.has(runId), isWanted))
+      this.#begin(run);
   }
 
   #begin(run: RunRecord): void {

@@ -33,6 +33,21 @@ describe("a file as bytes", () => {
     expect((await http.call(`${base}nobody`, { method: "PUT" })).json).toMatchObject({ size: 0 });
   });
 
+  it("is sent with its real path when that is asked for, in a header that no name breaks", async () => {
+    const name = "größe\r\nX-Evil: 1%.txt";
+    await put(name, "x");
+    const path = encodeURIComponent(`./sub/../${name}`);
+    const { headers, text } = await http.call(`${base}${path}&real_path=true`);
+    expect(text).toBe("x");
+    const header = headers.get("x-sandkasten-real-path") ?? "";
+    expect(header).toMatch(/^[\x21-\x7e]+$/);
+    expect(decodeURIComponent(header)).toBe(`/workspace/${name}`);
+    expect(headers.has("x-evil")).toBe(false);
+    expect((await http.call(`${base}${path}`)).headers.has("x-sandkasten-real-path")).toBe(false);
+    const missing = await http.call(`${base}nothing&real_path=true`);
+    expect(missing.json).toMatchObject({ error_code: "FILE_NOT_FOUND" });
+  });
+
   it("is never something that a browser would show", async () => {
     for (const name of ["page.html", "image.svg", "script.js", "x"]) {
       await put(name, "<script>alert(1)</script>");

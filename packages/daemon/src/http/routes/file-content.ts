@@ -1,8 +1,14 @@
 /** Files as bytes: downloaded whole or in part, and uploaded as a body. */
 import type { IncomingHttpHeaders } from "node:http";
-import { filePathQuery, putFileQuery, SandboxError, writtenFileSchema } from "@sandkasten/protocol";
+import {
+  downloadQuery,
+  filePathQuery,
+  putFileQuery,
+  SandboxError,
+  writtenFileSchema,
+} from "@sandkasten/protocol";
 import { z } from "zod";
-import type { FileRead, SandboxPath } from "../../ports/channel.ts";
+import type { Channel, FileRead, SandboxPath } from "../../ports/channel.ts";
 import { answerOf, errors, FILE_ERRORS, WRITE_ERRORS } from "../answers.ts";
 import { writtenFileBody } from "../bodies/file-body.ts";
 import { pathOf } from "../bodies/path-body.ts";
@@ -50,7 +56,7 @@ export function downloadRoutes(app: App, space: FileSpace, context: HttpContext)
         summary: "Download a file, or a range of it",
         params,
         headers: rangeHeaders,
-        querystring: filePathQuery,
+        querystring: downloadQuery,
         response: {
           ...answerOf(200, "application/octet-stream", "The whole file"),
           ...answerOf(206, "application/octet-stream", "The range"),
@@ -62,7 +68,18 @@ export function downloadRoutes(app: App, space: FileSpace, context: HttpContext)
     async (request, reply) => {
       const path = pathOf(request.query);
       using visit = await space.enter(request.caller, request.params.id, path);
-      const { read, range } = await openSlice(visit.channel, path, request.raw.headers);
+      const { channel } = visit;
+      const slice = openSlice(channel, path, request.raw.headers);
+      if (request.query.real_path === true) {
+        // At the same time, because each takes a turn of the sandbox.
+        const [real] = await Promise.allSettled([realPathHeader(channel, path), slice]);
+        if (real.status === "rejected") {
+          await slice.then(({ read }) => read.body.cancel());
+          throw real.reason;
+        }
+        reply.headers(real.value);
+      }
+      const { read, range } = await slice;
       if (range?.length === 0) {
         await read.body.cancel();
         return await reply.code(416).header("Content-Range", `bytes */${read.size}`).send();
@@ -135,6 +152,23 @@ function fileHeaders(path: SandboxPath, file: FileRead): Record<string, string> 
     ETag: etagOf(file),
     "Content-Disposition": attachment(path),
   };
+}
+
+async function realPathHeader(
+  channel: Channel,
+  path: SandboxPath,
+): Promise<Record<string, string>> {
+  const real = await channel.realpath(path);
+  const bytes =
+    real.rawPath === undefined ? Buffer.from(real.path) : Buffer.from(real.rawPath, "base64");
+  // Each byte that is not a plain character of a path, so that any name fits into a header.
+  const encoded = bytes
+    .toString("latin1")
+    .replaceAll(
+      /[^A-Za-z0-9/._~-]/g,
+      (byte) => `%${byte.charCodeAt(0).toString(16).padStart(2, "0")}`,
+    );
+  return { "X-Sandkasten-Real-Path": encoded };
 }
 
 const ONE_ETAG = /^"[^"]*"$/;

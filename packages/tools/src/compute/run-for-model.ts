@@ -7,9 +7,21 @@ const MAX_SHOWN_BYTES = 8192;
 type Artifact = NonNullable<RunOutput["artifacts"]>[number];
 
 /** The result itself has every artifact whole; what is left out here is said. */
-export function artifactsForModel({ artifacts, ...rest }: RunOutput): unknown {
-  if (artifacts === undefined) return rest;
-  return { ...rest, artifacts: artifacts.map(artifactForModel) };
+export function runForModel(result: RunOutput): unknown {
+  const { exit_code, end_reason, stdout, stderr, duration_ms, error, artifacts } = result;
+  const { truncated, stdout_bytes, stderr_bytes, artifacts_omitted, artifacts_unmatched } = result;
+  return {
+    exit_code,
+    stdout,
+    ...(stderr !== "" && { stderr }),
+    duration_ms,
+    ...(end_reason !== "exited" && { end_reason }),
+    ...(error !== undefined && { error }),
+    ...(truncated && { truncated, stdout_bytes, stderr_bytes }),
+    ...(artifacts !== undefined && { artifacts: artifacts.map(artifactForModel) }),
+    ...(artifacts_omitted !== undefined && { artifacts_omitted }),
+    ...(artifacts_unmatched !== undefined && { artifacts_unmatched }),
+  };
 }
 
 function artifactForModel({ path, size_bytes, content_base64 }: Artifact): object {

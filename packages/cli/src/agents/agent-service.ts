@@ -1,0 +1,96 @@
+/** Finds the agent service to talk to, or runs one inside this process for the length of a command. */
+import type { AgentServiceClient } from "@sandkasten/agents/client";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import type { DaemonAddress } from "../daemon-address.ts";
+import { CliFailure } from "../failure.ts";
+import { type Purpose, startOwnService } from "./own-service.ts";
+import { serviceFailure } from "./service-failure.ts";
+
+/** Where a service listens that was not told otherwise. */
+export const USUAL_URL = "http://127.0.0.1:8587";
+
+export interface DirOption {
+  readonly dir?: string;
+}
+
+export interface AgentService {
+  readonly client: AgentServiceClient;
+  readonly url: string;
+  /** It runs inside this process and ends with the command. */
+  readonly isOwn: boolean;
+  /** Has the files of a service that is our own. */
+  readonly dir: string;
+  /** Whose sandboxes a service that is our own uses. */
+  readonly daemon?: DaemonAddress | undefined;
+}
+
+export function addDirOption(command: Command): Command {
+  return command.option(
+    "--dir <dir>",
+    "use the agents and workflows of this directory, inside this process, whether or not a service runs",
+  );
+}
+
+/**
+ * Uses the service that is named by SANDKASTEN_AGENTS_URL or that answers at the usual address. Where
+ * none answers there, and with --dir always, a service of this process serves the directory.
+ *
+ * @param purpose - What the command needs of a service inside this process.
+ */
+export async function withAgentService(
+  cli: Cli,
+  options: DirOption,
+  purpose: Purpose,
+  use: (service: AgentService) => Promise<void>,
+): Promise<void> {
+  const running = options.dir === undefined ? await findRunning(cli) : undefined;
+  if (running !== undefined) return await translating(running, use);
+  await using own = await startOwnService(cli, options.dir ?? ".", purpose);
+  cli.interrupts.signal.throwIfAborted();
+  const { url, apiKey, dir, daemon } = own;
+  const client = await connect(url, apiKey);
+  await translating({ client, url, isOwn: true, dir, daemon }, use);
+}
+
+async function translating(
+  service: AgentService,
+  use: (service: AgentService) => Promise<void>,
+): Promise<void> {
+  try {
+    await use(service);
+  } catch (error) {
+    throw serviceFailure(error, service);
+  }
+}
+
+/** Undefined when none answers at the usual address; one that was named has to answer. */
+export async function findRunning(cli: Cli): Promise<AgentService | undefined> {
+  const { agentsUrl, agentsApiKey } = cli.host.environment;
+  const url = agentsUrl ?? USUAL_URL;
+  if (!/^https?:$/.test(URL.parse(url)?.protocol ?? ""))
+    throw new CliFailure(`"${url}" in SANDKASTEN_AGENTS_URL is not an address.`, {
+      hint: `Write it as in ${USUAL_URL}.`,
+      code: "USAGE",
+      exitCode: 2,
+    });
+  const client = await connect(url, agentsApiKey);
+  if (agentsUrl === undefined && !(await answers(client, cli.interrupts.signal))) return undefined;
+  return { client, url, isOwn: false, dir: "" };
+}
+
+async function connect(url: string, apiKey: string | undefined): Promise<AgentServiceClient> {
+  const { AgentServiceClient } = await import("@sandkasten/agents/client");
+  return new AgentServiceClient({ baseUrl: url, apiKey });
+}
+
+/** Whatever else answers at the usual address is not an agent service. */
+async function answers(client: AgentServiceClient, signal: AbortSignal): Promise<boolean> {
+  try {
+    await client.health({ signal });
+    return true;
+  } catch (error) {
+    if (error instanceof Error && error.name === "AgentServiceError") return false;
+    throw error;
+  }
+}

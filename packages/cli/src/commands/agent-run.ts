@@ -1,0 +1,98 @@
+/** `sandkasten agent run`: an agent at work, shown as it happens. */
+import type { RunBody } from "@sandkasten/agents/client";
+import type { Command } from "commander";
+import {
+  addDirOption,
+  type AgentService,
+  type DirOption,
+  withAgentService,
+} from "../agents/agent-service.ts";
+import { AgentRunPrinter } from "../agents/agent-run-printer.ts";
+import { followRun } from "../agents/follow-run.ts";
+import { requireDaemon } from "../agents/require-daemon.ts";
+import { INPUT_MEANING, readInput, readTask } from "../agents/run-input.ts";
+import { settle } from "../agents/run-outcome.ts";
+import type { Cli } from "../cli.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+import { formatDuration } from "../output/units.ts";
+
+interface Options extends DirOption {
+  readonly input?: string;
+}
+
+export function addAgentRunCommand(agent: Command, cli: Cli): void {
+  const command = agent
+    .command("run")
+    .summary("run an agent")
+    .description(
+      "Runs an agent and shows what it does as it happens: what the model says on stdout; its tool " +
+        "calls and the output of its sandbox on stderr. With --json there is one object on stdout, the " +
+        "run as it ended. Ctrl-C cancels the run. Exits with 0 when it succeeded, 1 when it failed, 130 " +
+        "when it was cancelled.",
+    )
+    .argument("<agent>", "name of the agent: its file without .prompt, or its title")
+    .argument("[task]", "what it should do; - reads it from the input")
+    .option("--input <json>", INPUT_MEANING);
+  addDirOption(command).action(
+    async (name: string, given: string | undefined, options: Options) => {
+      const input = await readInput(cli, options.input);
+      const task = await readTask(cli, given);
+      await withAgentService(cli, options, "run", async (service) => {
+        await requireDaemon(cli, service, [name]);
+        await run(cli, service, name, { task, input });
+      });
+    },
+  );
+}
+
+async function run(
+  cli: Cli,
+  service: AgentService,
+  name: string,
+  given: { readonly task: string | undefined; readonly input: unknown },
+): Promise<void> {
+  const { client } = service;
+  // Starting is not given up half-way: a run that nobody knows of would go on.
+  const id = await client.execute(name, given);
+  const printer = cli.wantsJson() ? undefined : new AgentRunPrinter(cli);
+  await followRun(cli, {
+    events: (options) => client.events(id, options),
+    cancel: () => client.cancel(id),
+    show: async (event) => printer?.show(event),
+  });
+  const ended = await client.run(id);
+  if (cli.wantsJson()) await cli.out.line(plainJson(ended, 2));
+  else await summarize(cli, ended);
+  settle(cli, ended, (code) => hintFor(code, ended, service));
+}
+
+async function summarize(cli: Cli, run: RunBody): Promise<void> {
+  const { err } = cli;
+  const { input_tokens: read, output_tokens: written } = run.usage;
+  const facts = [
+    `${run.steps} ${run.steps === 1 ? "turn" : "turns"}`,
+    `${read} tokens in, ${written} out`,
+    ...(run.ended_at === undefined
+      ? []
+      : [formatDuration(Date.parse(run.ended_at) - Date.parse(run.created_at))]),
+  ].join(", ");
+  const mark = run.status === "succeeded" ? err.style.green("✓") : err.style.yellow("!");
+  if (run.status !== "failed")
+    await err.line(`${mark} ${plainText(run.run_id)} ${run.status} ${err.style.dim(facts)}`);
+}
+
+function hintFor(code: string, run: RunBody, service: AgentService): string {
+  const where = service.isOwn ? ` --dir ${service.dir}` : "";
+  switch (code) {
+    case "MODEL_NOT_CONFIGURED":
+      return service.isOwn
+        ? ""
+        : `The agent service at ${service.url} reads the variable when it starts.`;
+    case "MAX_STEPS_EXCEEDED":
+      return "Raise max_steps in the agent's file, or give it a smaller task.";
+    case "TIMEOUT":
+      return "Raise timeout_seconds in the agent's file, or give it a smaller task.";
+    default:
+      return `\`sandkasten agent logs ${run.run_id}${where}\` shows what it did.`;
+  }
+}

@@ -1,0 +1,85 @@
+/** `sandkasten workflow run` and `resume`: a workflow at work, shown step by step. */
+import type { Command } from "commander";
+import {
+  addDirOption,
+  type AgentService,
+  type DirOption,
+  withAgentService,
+} from "../agents/agent-service.ts";
+import { followRun } from "../agents/follow-run.ts";
+import { agentsOfPlan, requireDaemon } from "../agents/require-daemon.ts";
+import { INPUT_MEANING, readInput } from "../agents/run-input.ts";
+import { settle } from "../agents/run-outcome.ts";
+import { WorkflowRunPrinter } from "../agents/workflow-run-printer.ts";
+import type { Cli } from "../cli.ts";
+import { quoted } from "../exec-options.ts";
+import { plainJson, plainProse, plainText } from "../output/plain-text.ts";
+
+export function addWorkflowRunCommands(workflow: Command, cli: Cli): void {
+  const run = workflow
+    .command("run")
+    .summary("run a workflow")
+    .description(
+      "Runs a workflow, shows its steps as they start and end on stderr, and prints its output. Where a " +
+        "step waits for approval, the run waits, too; the command that approves it is shown. With --json " +
+        "there is one object on stdout, the run as it ended. Ctrl-C cancels the run. Exits with 0 when it " +
+        "succeeded, 1 when it failed, 130 when it was cancelled.",
+    )
+    .argument("<workflow>", "id of the workflow")
+    .option("--input <json>", INPUT_MEANING);
+  addDirOption(run).action(async (id: string, options: DirOption & { readonly input?: string }) => {
+    const input = await readInput(cli, options.input);
+    await withAgentService(cli, options, "run", async (service) => {
+      const plan = await service.client.workflow(id, { signal: cli.interrupts.signal });
+      await requireDaemon(cli, service, agentsOfPlan(plan.steps));
+      // Starting is not given up half-way: a run that nobody knows of would go on.
+      await followWorkflow(cli, service, await service.client.runWorkflow(id, { input }));
+    });
+  });
+
+  const resume = workflow
+    .command("resume")
+    .summary("go on with a workflow run")
+    .description(
+      "Goes on with a run that needs attention, or that was left by a process that ended, and shows it " +
+        "as `workflow run` does. Steps that have ended do not run again.",
+    )
+    .argument("<run>", "id of the run");
+  addDirOption(resume).action(async (id: string, options: DirOption) => {
+    await withAgentService(cli, options, "runs", async (service) => {
+      await takeUp(service, id);
+      await followWorkflow(cli, service, id);
+    });
+  });
+}
+
+/** A run that its process left needs no decision, only someone who takes it up. */
+async function takeUp({ client }: AgentService, id: string): Promise<void> {
+  try {
+    await client.resume(id);
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "CONFLICT")) throw error;
+    if ((await client.workflowRun(id)).ended_at !== undefined) throw error;
+  }
+}
+
+async function followWorkflow(cli: Cli, service: AgentService, id: string): Promise<void> {
+  const { client } = service;
+  const suffix = service.isOwn ? ` --dir ${quoted(service.dir)}` : "";
+  const printer = cli.wantsJson() ? undefined : new WorkflowRunPrinter(cli, id, suffix);
+  await followRun(cli, {
+    events: (options) => client.workflowEvents(id, options),
+    cancel: () => client.cancelWorkflow(id),
+    show: async (event) => printer?.show(event),
+  });
+  const ended = await client.workflowRun(id);
+  if (cli.wantsJson()) await cli.out.line(plainJson(ended, 2));
+  else {
+    const { output } = ended;
+    if (typeof output === "string") await cli.out.line(plainProse(output).trimEnd());
+    else if (output !== undefined && output !== null) await cli.out.line(plainJson(output, 2));
+    if (ended.status !== "failed")
+      await cli.err.line(`${cli.err.style.green("✓")} ${plainText(id)} ${ended.status}`);
+  }
+  settle(cli, ended, () => `\`sandkasten workflow inspect ${id}${suffix}\` shows its steps.`);
+}

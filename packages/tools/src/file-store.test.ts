@@ -1,0 +1,63 @@
+/** A file store in a directory, and names that try to lead out of it. */
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { DirectoryFileStore } from "./file-store.ts";
+
+let outside: string;
+let directory: string;
+let store: DirectoryFileStore;
+beforeEach(async () => {
+  outside = await mkdtemp(join(tmpdir(), "sandkasten-store-"));
+  directory = join(outside, "store");
+  await mkdir(directory);
+  await writeFile(join(outside, "secret"), "secret");
+  store = new DirectoryFileStore(directory);
+});
+afterEach(async () => {
+  await rm(outside, { recursive: true, force: true });
+});
+
+it("keeps files by name, in directories that it makes", async () => {
+  await store.put("a/b/c.txt", Buffer.from("one"));
+  await store.put("a/b/c.txt", Buffer.from("two"));
+  await store.put("z", new Uint8Array());
+  expect(Buffer.from((await store.get("a/b/c.txt")) ?? []).toString()).toBe("two");
+  expect(await store.get("missing/x")).toBeUndefined();
+  expect(await store.get("z/below-a-file")).toBeUndefined();
+  expect(await store.list()).toEqual(["a/b/c.txt", "z"]);
+  expect(await readdir(directory)).toEqual(["a", "z"]);
+});
+
+it.each(["../secret", "a/../../secret", "/etc/passwd", "", ".", "..", "a//b", "a/.", "a\0b"])(
+  "refuses the name %j",
+  async (name) => {
+    await expect(store.get(name)).rejects.toMatchObject({ code: "INVALID_INPUT" });
+    await expect(store.put(name, Buffer.from("x"))).rejects.toMatchObject({
+      code: "INVALID_INPUT",
+    });
+    expect(await readFile(join(outside, "secret"), "utf8")).toBe("secret");
+  },
+);
+
+it("follows no link out of its directory", async () => {
+  await symlink(join(outside, "secret"), join(directory, "file"));
+  await symlink(outside, join(directory, "up"));
+  await expect(store.get("file")).rejects.toMatchObject({ code: "REFUSED" });
+  await expect(store.get("up/secret")).rejects.toMatchObject({ code: "REFUSED" });
+  await expect(store.put("up/secret", Buffer.from("x"))).rejects.toMatchObject({ code: "REFUSED" });
+  await expect(store.put("up/new/x", Buffer.from("x"))).rejects.toMatchObject({ code: "REFUSED" });
+  // A link at the name itself is replaced, not followed.
+  await store.put("file", Buffer.from("mine"));
+  expect(await readFile(join(outside, "secret"), "utf8")).toBe("secret");
+  expect((await readdir(outside)).toSorted()).toEqual(["secret", "store"]);
+});
+
+it("is a directory that a link may lead to", async () => {
+  await symlink(directory, join(outside, "link"));
+  const linked = new DirectoryFileStore(join(outside, "link"));
+  await linked.put("x", Buffer.from("y"));
+  expect(await linked.list()).toEqual(["x"]);
+  expect(await store.get("x")).toEqual(Buffer.from("y"));
+});
