@@ -121,9 +121,13 @@ async function exists(path: string): Promise<boolean> {
 }
 
 test("every guide that has commands is followed", () => {
-  const guides = "first-steps sandbox previews tools images isolation configuration operations";
+  const guides =
+    "first-steps sandbox previews tools prompt-agents images isolation configuration operations";
   expect(withCommands).toEqual(
-    expect.arrayContaining(["README.md", ...guides.split(" ").map((name) => `docs/guides/${name}.md`)]),
+    expect.arrayContaining([
+      "README.md",
+      ...guides.split(" ").map((name) => `docs/guides/${name}.md`),
+    ]),
   );
 });
 

@@ -39,6 +39,7 @@ export interface AgentServiceConfig {
   readonly modelIdleSeconds: number;
   readonly leaseSeconds: number;
   readonly maxConcurrentRuns: number;
+  readonly retentionDays: number;
   readonly policy: SandboxPolicy;
   readonly env: Variables;
 }
@@ -49,6 +50,7 @@ const DEFAULT_IDLE_SECONDS = 120;
 /** A session of a dead process is gone this long after its last renewal: well within five minutes. */
 const DEFAULT_LEASE_SECONDS = 240;
 const DEFAULT_MAX_RUNS = 64;
+const DEFAULT_RETENTION_DAYS = 30;
 
 /** Throws when something is set that cannot be: the message says what to change. */
 export async function loadConfig(options: AgentServiceOptions): Promise<AgentServiceConfig> {
@@ -86,6 +88,12 @@ export async function loadConfig(options: AgentServiceOptions): Promise<AgentSer
     ),
     leaseSeconds: numberOf(env, "SANDKASTEN_AGENTS_LEASE_SECONDS", DEFAULT_LEASE_SECONDS, [4, 280]),
     maxConcurrentRuns: numberOf(env, "SANDKASTEN_AGENTS_MAX_RUNS", DEFAULT_MAX_RUNS, [1, 10_000]),
+    retentionDays: numberOf(
+      env,
+      "SANDKASTEN_AGENTS_RETENTION_DAYS",
+      DEFAULT_RETENTION_DAYS,
+      [1, 36_500],
+    ),
     policy: policyFromEnvironment(env),
     env,
   };

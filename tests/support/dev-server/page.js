@@ -6,9 +6,9 @@ const outcome = async (attempt) => {
     return error.name;
   }
 };
-const status = (url, init) => outcome(async () => (await fetch(url, init)).status);
+const statusOf = (url, init) => outcome(async () => (await fetch(url, init)).status);
 
-const { daemon, other, name } = Object.fromEntries(new URLSearchParams(location.search));
+const { daemon, other, name: pageName } = Object.fromEntries(new URLSearchParams(location.search));
 const withAll = { credentials: "include" };
 const hot = new URL("hmr", location.href);
 hot.protocol = "ws:";
@@ -23,19 +23,19 @@ socket.onopen = async () =>
     cookie: await outcome(() => document.cookie),
     storage: await outcome(() => typeof localStorage),
     worker: await outcome(async () => typeof (await navigator.serviceWorker.register("page.js"))),
-    api: await status(`${daemon}/v1/sessions`, withAll),
-    docs: await status(`${daemon}/docs`, withAll),
-    created: await status(`${daemon}/v1/sessions`, {
+    api: await statusOf(`${daemon}/v1/sessions`, withAll),
+    docs: await statusOf(`${daemon}/docs`, withAll),
+    created: await statusOf(`${daemon}/v1/sessions`, {
       ...withAll,
       mode: "no-cors",
       method: "POST",
       body: "{}",
     }),
-    otherPort: await status(other, withAll),
-    ownApi: await status("/v1/sessions", withAll),
+    otherPort: await statusOf(other, withAll),
+    ownApi: await statusOf("/v1/sessions", withAll),
     parent: await outcome(() => typeof top.document),
   });
 
 async function report(seen) {
-  await fetch(`report/${name}`, { method: "POST", body: JSON.stringify(seen) });
+  await fetch(`report/${pageName}`, { method: "POST", body: JSON.stringify(seen) });
 }

@@ -105,9 +105,9 @@ test("95%+ of sandbox executions complete successfully for supported scripts und
     },
     { text: "done" },
   ]);
-  const results = toolResults(fixture.model) as { ok: boolean }[];
+  const results = toolResults(fixture.model) as { exit_code: number }[];
   expect(results).toHaveLength(20);
-  expect(results.filter(({ ok }) => ok).length).toBeGreaterThanOrEqual(19);
+  expect(results.filter(({ exit_code: code }) => code === 0).length).toBeGreaterThanOrEqual(19);
 });
 
 const COUNT = `
@@ -129,7 +129,7 @@ test('Agents can process "too big for LLM" datasets (5-50MB JSON) using sandbox'
     { ...call("sandbox_run", given), pieceLength: 65_536 },
     { text: "counted" },
   ]);
-  expect(toolResults(fixture.model)).toMatchObject([{ ok: true, stdout: "5000 5000\n" }]);
+  expect(toolResults(fixture.model)).toMatchObject([{ exit_code: 0, stdout: "5000 5000\n" }]);
   const sent = JSON.stringify(fixture.model.requests.at(-1)?.body);
   expect(sent.length).toBeLessThan(200_000);
 });
@@ -204,6 +204,22 @@ test('`agent run "Python Developer" "Write a hello world program and run it"` wo
     { role: "user", content: "\nWrite a hello world program and run it" },
   ]);
   expect(toolResults(fixture.model)[2]).toMatchObject({ exit_code: 0, stdout: "Hello, World!\n" });
+});
+
+test("the scripted model shows a whole run without any key, in both modes", async () => {
+  await using offline = await AgentFixture.start({
+    daemon,
+    env: { OPENAI_API_KEY: "", OPENAI_BASE_URL: "" },
+    agents: {
+      code: agent("sandbox: { mode: code }").replace("openai/tiny", "scripted/demo"),
+      compute: agent("sandbox: python").replace("openai/tiny", "scripted/demo"),
+    },
+  });
+  for (const name of ["code", "compute"])
+    expect(await offline.client.executeAndWait(name, { task: "Show me" })).toMatchObject({
+      status: "succeeded",
+      text: "The program printed: Hello from the sandbox, it is Linux.",
+    });
 });
 
 test('the agent "Log Analyzer" gives a structured result of its input', async () => {

@@ -110,8 +110,10 @@ export class LocalExecutor implements AgentExecutor {
         return await this.#run(run);
       }, run.stop.signal);
     } catch (error) {
-      // What has begun has also told its end.
+      // What has begun has also told its end, unless it could not be stored.
       if (!hasBegun) this.#end(run, this.#failureOf(run, error));
+      else if (!(error instanceof AgentRunError))
+        this.#options.log.error({ err: error, run_id: run.runId }, "a run's end was not stored");
     }
   }
 
@@ -272,7 +274,7 @@ export class LocalExecutor implements AgentExecutor {
 
   /** What needs sandboxes, programs or time; all of it is gone when this settles. */
   async #work(run: PreparedRun): Promise<LoopResult> {
-    const { runs, events, models, processId, log } = this.#options;
+    const { runs, models, processId, log } = this.#options;
     const { runId, definition, stop, request, values } = run;
     const { signal } = stop;
     const clock = new RunClock(definition.timeoutSeconds * 1000, () =>
@@ -303,13 +305,27 @@ export class LocalExecutor implements AgentExecutor {
         signal,
         clock,
         log: log.child({ run_id: runId }),
-        emit: (type, data) => events.append(runId, type, data),
+        emit: (type, data) => this.#emit(run, type, data),
         onProgress: (steps, usage) => runs.progress(runId, processId, steps, usage),
       });
     } finally {
       clock.stop();
       await mcp?.[Symbol.asyncDispose]();
       if (definition.sandbox !== undefined) await this.#cleanUp(scope, runId);
+    }
+  }
+
+  /** A run whose events cannot be stored must end, but the process goes on. */
+  #emit({ runId, stop }: PreparedRun, type: string, data: object): void {
+    try {
+      this.#options.events.append(runId, type, data);
+    } catch (error) {
+      this.#options.log.error({ err: error, run_id: runId }, "an event could not be stored");
+      stop.abort(
+        new AgentRunError("INTERNAL_ERROR", "The run's events could not be stored.", {
+          cause: error,
+        }),
+      );
     }
   }
 

@@ -126,6 +126,23 @@ test("ten megabytes of arguments are written or refused by limit, and not sent b
   expect(JSON.stringify(events).length).toBeLessThan(500_000);
 });
 
+test("a command that floods its output fills neither events nor the model", async () => {
+  const flood = "head -c 50000000 /dev/zero | tr '\\0' x; echo; echo done";
+  const run = await fixture.run("coder", [
+    turn(call("sandbox_exec", { command: flood })),
+    { text: "Wet." },
+  ]);
+  expect(run.status).toBe("succeeded");
+  const [result] = toolResults(fixture.model) as { stdout: string; stdout_bytes: number }[];
+  expect(result).toMatchObject({ truncated: true, stdout_bytes: 50_000_006 });
+  expect(result?.stdout).toMatch(/done\n$/);
+  const events = await fixture.eventsOf(run.run_id);
+  expect(JSON.stringify(events).length).toBeLessThan(600_000);
+  expect(events.filter((event) => event["truncated"] === true)).toMatchObject([
+    { type: "tool_output" },
+  ]);
+});
+
 test("tool loops end at max_steps, and the sandbox with them", async () => {
   const run = await fixture.run("looper", [turn(call("sandbox_exec", { command: "echo again" }))]);
   expect(run).toMatchObject({ status: "failed", steps: 5, error: { code: "MAX_STEPS_EXCEEDED" } });

@@ -111,6 +111,37 @@ describe("cancelling", () => {
     expect((await fixture.client.run(String(child))).status).toBe("cancelled");
   });
 
+  test("ends a run that waits to ask its model again", async () => {
+    fixture.model.play([{ status: 429, headers: { "retry-after": "2" } }]);
+    const id = await fixture.client.execute("helper", { task: "x" });
+    await fixture.until(id, "model_retry");
+    await fixture.client.cancel(id);
+    expect((await fixture.eventsOf(id)).at(-1)).toMatchObject({ status: "cancelled" });
+    expect(fixture.model.requests).toHaveLength(1);
+  });
+
+  test("ends a run that waits for its turn, and the next one gets it", async () => {
+    await using narrow = await AgentFixture.start({
+      agents: { helper: agent("") },
+      env: { SANDKASTEN_AGENTS_MAX_RUNS: "1" },
+    });
+    narrow.model.play([{ hang: true }]);
+    const first = await narrow.client.execute("helper", { task: "first" });
+    const [second, third] = [
+      await narrow.client.execute("helper", { task: "second" }),
+      await narrow.client.execute("helper", { task: "third" }),
+    ];
+    await narrow.until(first, "run_started");
+    expect((await narrow.client.run(second)).status).toBe("queued");
+    await narrow.client.cancel(second);
+    expect(await narrow.eventsOf(second)).toMatchObject([
+      { type: "run_ended", status: "cancelled" },
+    ]);
+    narrow.model.play([{ text: "My turn." }]);
+    await narrow.client.cancel(first);
+    expect((await narrow.eventsOf(third)).at(-1)).toMatchObject({ text: "My turn." });
+  });
+
   test("a run that has ended changes nothing", async () => {
     const run = await fixture.run("helper", [{ text: "Done" }]);
     expect(await fixture.client.cancel(run.run_id)).toMatchObject({ status: "succeeded" });

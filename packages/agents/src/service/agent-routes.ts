@@ -44,7 +44,7 @@ function detailsOf(definition: AgentDefinition): Omit<AgentDetails, keyof AgentS
   return {
     input_schema: definition.input?.schema,
     output_schema: definition.output?.schema,
-    sandbox: definition.sandbox,
+    sandbox: definition.sandbox && snakeCase(definition.sandbox),
     tools: definition.tools ?? [],
     agents: definition.agents,
     // SECURITY: names only. Commands and headers of servers may hold secrets.
@@ -54,4 +54,16 @@ function detailsOf(definition: AgentDefinition): Omit<AgentDetails, keyof AgentS
     timeout_seconds: definition.timeoutSeconds,
     prompt: definition.template,
   };
+}
+
+/** The API has its own spelling of names. */
+function snakeCase(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(snakeCase);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, item]) => [
+      name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      snakeCase(item),
+    ]),
+  );
 }

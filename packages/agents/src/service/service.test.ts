@@ -1,4 +1,6 @@
 /** Bodies, the error format, and what must not leave the service. */
+import { connect } from "node:net";
+import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
 import { pino } from "pino";
 import { afterEach, expect, test } from "vitest";
@@ -70,6 +72,30 @@ test("bodies that are no JSON, poisoned or too large are refused", async () => {
   expect((await post(JSON.stringify("x".repeat(17_000_000)))).json()).toMatchObject({
     error_code: "PAYLOAD_TOO_LARGE",
   });
+});
+
+test("a client that never finishes its headers loses its connection", async () => {
+  const slow = buildService({
+    log: pino({ level: "silent" }),
+    modules: [],
+    headersTimeoutMs: 200,
+  });
+  await slow.listen({ host: "127.0.0.1", port: 0 });
+  try {
+    const socket = connect((slow.server.address() as AddressInfo).port, "127.0.0.1");
+    const { promise: closed, resolve } = Promise.withResolvers<void>();
+    // A reset is an end, too.
+    socket
+      .on("error", () => undefined)
+      .on("close", () => resolve())
+      .resume();
+    socket.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ");
+    const drip = setInterval(() => socket.write("x"), 20);
+    await closed;
+    clearInterval(drip);
+  } finally {
+    await slow.close();
+  }
 });
 
 test("an unknown path and an unroutable URL have the error format, too", async () => {

@@ -13,17 +13,20 @@ export type RouteModule = (app: FastifyInstance) => void;
 export interface ServiceOptions extends GateOptions {
   readonly modules: readonly RouteModule[];
   readonly log: Logger;
+  /** How long the head of a request may take. */
+  readonly headersTimeoutMs?: number | undefined;
 }
 
 /** Needs no key, and tells nothing worth one. */
 const OPEN_ROUTES: ReadonlySet<string> = new Set(["/healthz"]);
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
 const MAX_PARAM_LENGTH = 1024;
-const HEADERS_TIMEOUT_MS = 10_000;
+const DEFAULT_HEADERS_TIMEOUT_MS = 10_000;
 /** A body that takes longer than this was not meant to arrive. */
 const REQUEST_TIMEOUT_MS = 120_000;
 
-export function buildService({ modules, log, ...gateOptions }: ServiceOptions): FastifyInstance {
+export function buildService(options: ServiceOptions): FastifyInstance {
+  const { modules, log, headersTimeoutMs = DEFAULT_HEADERS_TIMEOUT_MS, ...gateOptions } = options;
   const gate = new Gate(gateOptions);
   const app = fastify({
     loggerInstance: log,
@@ -42,8 +45,9 @@ export function buildService({ modules, log, ...gateOptions }: ServiceOptions): 
     http: {
       // SECURITY: a client that sends slowly holds a connection for a bounded time only. Guarded by
       // service.test.ts.
-      headersTimeout: HEADERS_TIMEOUT_MS,
+      headersTimeout: headersTimeoutMs,
       requestTimeout: REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: Math.max(100, headersTimeoutMs / 5),
       requireHostHeader: false,
     },
   }) as unknown as FastifyInstance;

@@ -28,6 +28,8 @@ export interface ProcessRegistryOptions {
   readonly deadAfterMs?: number | undefined;
   /** Milliseconds since the boot of the machine, the same in all processes. */
   readonly now?: (() => number) | undefined;
+  /** Told when a heartbeat could not be written; the next one may. */
+  readonly onFailure?: ((error: unknown) => void) | undefined;
 }
 
 /**
@@ -46,6 +48,7 @@ export class ProcessRegistry {
   readonly #deadAfterMs: number;
   readonly #beatIntervalMs: number;
   readonly #whenLost: (() => void)[] = [];
+  readonly #onFailure: (error: unknown) => void;
   #timer: NodeJS.Timeout | undefined;
   #lastBeatMs: number;
 
@@ -53,6 +56,7 @@ export class ProcessRegistry {
     this.#now = options.now ?? (() => Number(process.hrtime.bigint()) / 1e6);
     this.#deadAfterMs = options.deadAfterMs ?? DEAD_AFTER_MS;
     this.#beatIntervalMs = options.beatIntervalMs ?? BEAT_INTERVAL_MS;
+    this.#onFailure = options.onFailure ?? (() => undefined);
     this.#write = database.prepare(`
       INSERT INTO processes (process_id, boot_id, beat_ms) VALUES (:id, :boot, :now)
       ON CONFLICT (process_id) DO UPDATE SET beat_ms = excluded.beat_ms
@@ -69,7 +73,13 @@ export class ProcessRegistry {
 
   /** Writes the heartbeat from now on. */
   start(): void {
-    this.#timer ??= setInterval(() => this.beat(), this.#beatIntervalMs).unref();
+    this.#timer ??= setInterval(() => {
+      try {
+        this.beat();
+      } catch (error) {
+        this.#onFailure(error);
+      }
+    }, this.#beatIntervalMs).unref();
   }
 
   /**
@@ -101,7 +111,8 @@ export class ProcessRegistry {
   }
 
   #beat(): void {
-    this.#lastBeatMs = this.#now();
-    this.#write.run({ id: this.id, boot: this.#bootId, now: this.#lastBeatMs });
+    const now = this.#now();
+    this.#write.run({ id: this.id, boot: this.#bootId, now });
+    this.#lastBeatMs = now;
   }
 }

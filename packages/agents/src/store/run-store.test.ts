@@ -91,6 +91,28 @@ test("a database of the version before keeps its events and gets the tables of r
   expect(new RunStore(newer).create(newRun("r1"))).toBe(true);
 });
 
+test("old runs go with their events; those under way, younger ones and those of workflows stay", () => {
+  using database = openDatabase(path, ALL);
+  const [runs, events] = [new RunStore(database), new EventLog(database)];
+  for (const id of ["old", "young", "working"]) {
+    runs.create(newRun(id));
+    events.append(id, "run_started", {});
+  }
+  runs.create({ ...newRun("step"), workflowRunId: "wfr_1" });
+  for (const id of ["old", "young", "step"]) runs.end(id, "one", { status: "succeeded" });
+  database.exec(
+    "UPDATE agent_runs SET ended_at = '2020-01-01T00:00:00.000Z' WHERE run_id IN ('old', 'step')",
+  );
+  expect(runs.prune(new Date("2021-01-01"))).toBe(1);
+  expect(["old", "young", "working", "step"].map((id) => runs.get(id) !== undefined)).toEqual([
+    false,
+    true,
+    true,
+    true,
+  ]);
+  expect(["old", "young"].map((id) => events.read(id, 0, 9).length)).toEqual([0, 1]);
+});
+
 test("values that are no text come back as they were", () => {
   using database = openDatabase(path, ALL);
   const runs = new RunStore(database);

@@ -1,6 +1,7 @@
 /** The agent runs: what was asked, how it went, and which process works on them. */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { RunUsage } from "../runs/agent-executor.ts";
+import { inTransaction } from "./database.ts";
 import type { Migration } from "./database.ts";
 
 export const RUN_MIGRATIONS: readonly Migration[] = [
@@ -98,8 +99,10 @@ export class RunStore {
   readonly #requestCancel: StatementSync;
   readonly #cancelRequests: StatementSync;
   readonly #abandoned: StatementSync;
+  readonly #database: DatabaseSync;
 
   constructor(database: DatabaseSync) {
+    this.#database = database;
     this.#insert = database.prepare(`
       INSERT INTO agent_runs (run_id, agent_name, status, model, task, input, workflow_run_id,
         workflow_step_id, parent_run_id, process_id, created_at)
@@ -210,6 +213,22 @@ export class RunStore {
   /** Runs of a process that somebody wants to be cancelled. */
   cancelRequests(processId: string): string[] {
     return this.#cancelRequests.all(processId).map(({ run_id: id }) => String(id));
+  }
+
+  /**
+   * Removes runs that ended before a time, with their events, and says how many. Runs of workflows
+   * stay as long as their workflow run does.
+   */
+  prune(endedBefore: Date): number {
+    const old = "SELECT run_id FROM agent_runs WHERE ended_at < ? AND workflow_run_id IS NULL";
+    const before = endedBefore.toISOString();
+    return inTransaction(this.#database, () => {
+      this.#database.prepare(`DELETE FROM run_events WHERE run_id IN (${old})`).run(before);
+      const removed = this.#database
+        .prepare(`DELETE FROM agent_runs WHERE run_id IN (${old})`)
+        .run(before);
+      return Number(removed.changes);
+    });
   }
 
   /** Fails the runs of dead processes; each is told to one caller only. */

@@ -249,3 +249,30 @@ describe("a service that is named", () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining("SANDKASTEN_AGENTS_URL")]);
   });
 });
+
+describe("agents serve", () => {
+  it("serves a directory until it is told to stop, and keeps its data where it is told to", async () => {
+    const data = join(directory, "elsewhere");
+    const args = ["agents", "serve", "--listen", "127.0.0.1:0", "--data-dir", data];
+    const serving = start(args, { SANDKASTEN_AGENTS_LOG_LEVEL: "silent" });
+    const [, url = ""] = await serving.seen(/^The agent service listens on (\S+)\n/);
+    const answer = await fetch(`${url}/execute?wait=true`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ agent_name: "echo", task: "hi" }),
+    });
+    expect(await answer.json()).toMatchObject({ status: "succeeded" });
+    expect(await readdir(data)).toContain("agents.db");
+    serving.signal("SIGTERM");
+    expect(await serving.done).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it.each([
+    [["--listen", "0.0.0.0:0"], {}, 1, /^✗ .*no key is set.*SANDKASTEN_AGENTS_API_KEY/],
+    [["--listen", "nowhere"], {}, 1, /^✗ "nowhere" .*host:port/],
+    [[], { SANDKASTEN_AGENTS_LOG_LEVEL: "loud" }, 2, /^✗ "loud" .*LOG_LEVEL.*\n→ Use one of/],
+  ])("%j with %j exits with %i and says what to do", async (more, env, code, says) => {
+    const { code: exitCode, stderr } = await start(["agents", "serve", ...more], env).done;
+    expect([exitCode, stderr]).toEqual([code, expect.stringMatching(says)]);
+  });
+});

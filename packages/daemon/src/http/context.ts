@@ -5,16 +5,11 @@ import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Logger } from "pino";
 import type { Caller, Services } from "../sessions/services.ts";
 import type { ErrorAnswers } from "./error-answer.ts";
-import type { Preview } from "./preview/preview-gate.ts";
+import type { Preview } from "./preview/preview.ts";
 import type { Previews } from "./preview/previews.ts";
 import type { RequestMetrics } from "./request-metrics.ts";
+import type { RouteAccess } from "./route-access.ts";
 import type { Shutdown } from "./shutdown.ts";
-
-/**
- * `open` needs no key; `browser` also takes the key as password of HTTP Basic; `socket` also as a
- * subprotocol; `preview` also takes a link to one port.
- */
-export type RouteAccess = "open" | "browser" | "socket" | "preview";
 
 /**
  * How a route reads its body: as JSON whatever its type is called, small or with content of files

@@ -1,6 +1,6 @@
 /** Finds the key that a request carries. */
 import type { IncomingHttpHeaders } from "node:http";
-import type { RouteAccess } from "./context.ts";
+import type { RouteAccess } from "./route-access.ts";
 
 export const PTY_SUBPROTOCOL = "sandkasten.v1";
 const KEY_SUBPROTOCOL = "sandkasten.bearer.";

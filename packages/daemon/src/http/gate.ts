@@ -5,7 +5,7 @@ import { keyOf, PTY_SUBPROTOCOL } from "./credentials.ts";
 import type { KeyRing } from "./keys.ts";
 import { isSameOrigin } from "./origins.ts";
 import type { KnownHosts } from "./origins.ts";
-import type { RouteAccess } from "./context.ts";
+import type { RouteAccess } from "./route-access.ts";
 import { PreviewGate } from "./preview/preview-gate.ts";
 import type { Previews } from "./preview/previews.ts";
 import { asksForUpgrade } from "./upgrades.ts";

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { SandboxError } from "@sandkasten/protocol";
 import { TOKEN_PARAMETER } from "./preview-address.ts";
-import type { Preview } from "./preview-gate.ts";
+import type { Preview } from "./preview.ts";
 
 export const PREVIEW_COOKIE = "sandkasten_preview";
 

@@ -1,7 +1,6 @@
 /** Decides who may look at a port: callers with a key, and visitors with a link to that one port. */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
-import type { PortVisitor } from "../../sessions/services.ts";
 import { keyOf } from "../credentials.ts";
 import type { KeyRing } from "../keys.ts";
 import { isSameOrigin } from "../origins.ts";
@@ -11,20 +10,6 @@ import { PREVIEW_COOKIE } from "./forwarded-headers.ts";
 import { parseProxyPath, pathOf, takeToken } from "./preview-address.ts";
 import type { PortAddress, ProxyPath } from "./preview-address.ts";
 import type { Previews } from "./previews.ts";
-
-/** A request that was let in, and what it is for. */
-export interface Preview extends PortAddress {
-  readonly by: "host" | "path";
-  readonly visitor: PortVisitor;
-  /** When the link ends. */
-  readonly expiresAtMs?: number;
-  /** What the application is asked for. */
-  readonly target: string;
-  /** The path that the application's root has here, with a token that the visitor has in it; empty by host. */
-  readonly prefix: string;
-  /** The same for the application's eyes. */
-  readonly publicPrefix: string;
-}
 
 export interface PreviewGateParts {
   readonly keys: KeyRing;

@@ -11,7 +11,7 @@ import { requestHeaders, responseHeaders } from "../preview/forwarded-headers.ts
 import { forwardRequest, portFailed, sendAnswer } from "../preview/forward-request.ts";
 import type { Forwarding } from "../preview/forward-request.ts";
 import { PortDuplex } from "../preview/port-duplex.ts";
-import type { Preview } from "../preview/preview-gate.ts";
+import type { Preview } from "../preview/preview.ts";
 import { askForSocket, splice } from "../preview/splice-socket.ts";
 import { upgradeHead } from "../upgrades.ts";
 import { sessionParams } from "./params.ts";

@@ -1,0 +1,155 @@
+/** Puts the agent service together: the one place that knows all of its parts. */
+import type { DatabaseSync } from "node:sqlite";
+import type { FastifyInstance } from "fastify";
+import type { Logger } from "pino";
+import { SandboxClient } from "@sandkasten/sdk";
+import { DirectoryFileStore } from "@sandkasten/tools";
+import type { AgentServiceConfig } from "./config.ts";
+import { DEFAULT_TURN_LIMITS } from "./models/chat-answer.ts";
+import { ModelRegistry } from "./models/model-registry.ts";
+import { AgentCatalogue } from "./prompts/agent-catalogue.ts";
+import { LocalExecutor } from "./runs/local-executor.ts";
+import { DEFAULT_RETRY } from "./runs/model-turn.ts";
+import type { LoopOptions } from "./runs/run-agent.ts";
+import { RunKeeper } from "./runs/run-keeper.ts";
+import { agentRoutes } from "./service/agent-routes.ts";
+import { runRoutes } from "./service/run-routes.ts";
+import { buildService } from "./service/service.ts";
+import type { ServicePart, ServicePartFactory } from "./service/service-part.ts";
+import { openDatabase } from "./store/database.ts";
+import { EVENT_MIGRATIONS, EventLog } from "./store/event-log.ts";
+import { PROCESS_MIGRATIONS, ProcessRegistry } from "./store/process-registry.ts";
+import type { ProcessRegistryOptions } from "./store/process-registry.ts";
+import { RUN_MIGRATIONS, RunStore } from "./store/run-store.ts";
+import { workflowPart } from "./workflows/index.ts";
+
+/** What the service has beside agents. */
+const PARTS: readonly ServicePartFactory[] = [workflowPart];
+
+export interface ComposeOptions {
+  /** Silent when absent. */
+  readonly log?: Logger | undefined;
+  /** For the length of one command: runs that other processes left are not taken over. */
+  readonly isTransient?: boolean | undefined;
+  /** Other limits and pauses than usual, for tests. */
+  readonly loop?: Partial<LoopOptions> | undefined;
+  /** How soon other processes take this one for dead, for tests. */
+  readonly heartbeat?: ProcessRegistryOptions | undefined;
+}
+
+export interface ComposedService {
+  readonly app: FastifyInstance;
+  readonly start: () => Promise<void>;
+  /** Also undoes a start that failed half-way. */
+  readonly stop: () => Promise<void>;
+}
+
+/** Opens the database; throws when it is not ours. */
+export function composeService(
+  config: AgentServiceConfig,
+  options: ComposeOptions & { readonly log: Logger },
+): ComposedService {
+  const { log } = options;
+  const database = openDatabase(config.databasePath, [
+    ...EVENT_MIGRATIONS,
+    ...PROCESS_MIGRATIONS,
+    ...RUN_MIGRATIONS,
+    ...PARTS.flatMap(({ migrations }) => migrations),
+  ]);
+  const client = new SandboxClient({ baseUrl: config.daemonUrl, apiKey: config.daemonApiKey });
+  const events = new EventLog(database);
+  const runs = new RunStore(database);
+  const processes = new ProcessRegistry(database, {
+    onFailure: (error) => log.error({ err: error }, "the heartbeat could not be written"),
+    ...options.heartbeat,
+  });
+  const catalogue = new AgentCatalogue({ dir: config.dir, log });
+  const stopping = new AbortController();
+  const executor = new LocalExecutor({
+    ...executorSettings(config, options),
+    catalogue,
+    runs,
+    events,
+    client,
+    processId: processes.id,
+    log,
+  });
+  const { retentionDays } = config;
+  const keeper = new RunKeeper({ processes, runs, events, executor, client, log, retentionDays });
+  const parts = PARTS.map((part) =>
+    part.create({
+      database,
+      events,
+      executor,
+      client,
+      dir: config.dir,
+      processes,
+      log,
+      leaseSeconds: config.leaseSeconds,
+      isTransient: options.isTransient ?? false,
+      stopping: stopping.signal,
+    }),
+  );
+  const app = buildService({
+    apiKey: config.apiKey,
+    allowedHosts: config.allowedHosts,
+    log,
+    modules: [
+      agentRoutes(catalogue, config.defaultModel),
+      runRoutes({ catalogue, executor, runs, events, stopping: stopping.signal }),
+      ...parts.map(({ routes }) => routes),
+    ],
+  });
+  const life = { app, catalogue, database, executor, keeper, parts, processes, stopping };
+  return { app, start: () => start(life), stop: () => stop(life) };
+}
+
+interface Life {
+  readonly app: FastifyInstance;
+  readonly catalogue: AgentCatalogue;
+  readonly database: DatabaseSync;
+  readonly executor: LocalExecutor;
+  readonly keeper: RunKeeper;
+  readonly parts: readonly ServicePart[];
+  readonly processes: ProcessRegistry;
+  readonly stopping: AbortController;
+}
+
+async function start({ catalogue, keeper, parts, processes }: Life): Promise<void> {
+  await catalogue.open();
+  processes.start();
+  keeper.start();
+  for (const part of parts) await part.start();
+}
+
+async function stop(life: Life): Promise<void> {
+  const { app, catalogue, database, executor, keeper, parts, processes, stopping } = life;
+  for (const part of parts) await part.close();
+  // Runs end before their streams, so that those who follow them hear of it.
+  await executor.close();
+  stopping.abort();
+  await app.close();
+  catalogue.close();
+  await keeper.stop();
+  processes.stop();
+  database.close();
+}
+
+function executorSettings(config: AgentServiceConfig, { loop }: ComposeOptions) {
+  return {
+    models: new ModelRegistry({ env: config.env, limits: loop?.limits }),
+    dir: config.dir,
+    env: config.env,
+    loop: {
+      idleTimeoutMs: config.modelIdleSeconds * 1000,
+      retry: DEFAULT_RETRY,
+      limits: DEFAULT_TURN_LIMITS,
+      ...loop,
+    },
+    defaultModel: config.defaultModel,
+    policy: config.policy,
+    fileStore: config.filesDir === undefined ? undefined : new DirectoryFileStore(config.filesDir),
+    leaseSeconds: config.leaseSeconds,
+    maxConcurrentRuns: config.maxConcurrentRuns,
+  };
+}

@@ -1,0 +1,90 @@
+/** Looks after stored runs: cancels what other processes ask for, fails those of dead ones, prunes old ones. */
+import type { Logger } from "pino";
+import type { SandboxClient } from "@sandkasten/sdk";
+import { SandboxScope } from "@sandkasten/tools";
+import type { EventLog } from "../store/event-log.ts";
+import type { ProcessRegistry } from "../store/process-registry.ts";
+import type { RunStore } from "../store/run-store.ts";
+import { AgentRunError } from "./agent-executor.ts";
+import type { LocalExecutor } from "./local-executor.ts";
+
+export interface RunKeeperOptions {
+  readonly processes: ProcessRegistry;
+  readonly runs: RunStore;
+  readonly events: EventLog;
+  readonly executor: LocalExecutor;
+  readonly client: SandboxClient;
+  readonly log: Logger;
+  /** How long runs that have ended are kept. */
+  readonly retentionDays: number;
+}
+
+const INTERVAL_MS = 1_000;
+const PRUNE_INTERVAL_MS = 60 * 60_000;
+const DAY_MS = 24 * 60 * 60_000;
+
+export class RunKeeper {
+  readonly #options: RunKeeperOptions;
+  readonly #timers: NodeJS.Timeout[] = [];
+  readonly #closing = new Set<Promise<void>>();
+
+  constructor(options: RunKeeperOptions) {
+    this.#options = options;
+    options.processes.onLost(() =>
+      options.executor.cancelAll(
+        new AgentRunError("PROCESS_ENDED", "The process that ran it did not answer for too long."),
+      ),
+    );
+  }
+
+  start(): void {
+    const every = (ms: number, work: () => void): void => {
+      work();
+      this.#timers.push(setInterval(work, ms).unref());
+    };
+    every(INTERVAL_MS, () => this.#attempt(() => this.#look()));
+    every(PRUNE_INTERVAL_MS, () => this.#attempt(() => this.#prune()));
+  }
+
+  async stop(): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer);
+    await Promise.allSettled(this.#closing);
+  }
+
+  /** A database that is busy or full for a moment must not end the process. */
+  #attempt(work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.#options.log.error({ err: error }, "looking after runs failed; it is tried again");
+    }
+  }
+
+  #look(): void {
+    const { processes, runs, events, executor, log } = this.#options;
+    for (const runId of runs.cancelRequests(processes.id)) executor.cancel(runId);
+    const error = { code: "PROCESS_ENDED", message: "The process that ran it ended." };
+    for (const { runId } of runs.failAbandoned(processes.alive(), error)) {
+      events.append(runId, "run_ended", { status: "failed", error });
+      log.warn({ run_id: runId }, "a run of a dead process was failed");
+      this.#close(runId);
+    }
+  }
+
+  #prune(): void {
+    const { runs, retentionDays, log } = this.#options;
+    const pruned = runs.prune(new Date(Date.now() - retentionDays * DAY_MS));
+    if (pruned > 0) log.info({ pruned }, "old runs were removed");
+  }
+
+  /** Sandboxes would end with their lease; this is sooner. */
+  #close(runId: string): void {
+    const { client, log } = this.#options;
+    const scope = new SandboxScope({ client, namespace: "agent", id: runId });
+    const closing = scope.close().catch((error: unknown) => {
+      log.warn({ err: error, run_id: runId }, "sandboxes of a dead run are left to their lease");
+    });
+    this.#closing.add(closing);
+    void closing.then(() => this.#closing.delete(closing));
+  }
+}
