@@ -54,8 +54,8 @@ export async function requireReadable(given: string, path: string): Promise<void
 
 export async function requireDirectory(given: string, path: string): Promise<void> {
   const found = await stat(path).catch((cause: NodeJS.ErrnoException) => {
-    throw localFailure(given, cause);
+    throw localFailure(given, cause, HINT);
   });
   if (!found.isDirectory())
-    throw localFailure(given, Object.assign(new Error(given), { code: "ENOTDIR" }));
+    throw localFailure(given, Object.assign(new Error(given), { code: "ENOTDIR" }), HINT);
 }

@@ -48,10 +48,17 @@ it("follows no link out of its directory", async () => {
   await expect(store.get("up/secret")).rejects.toMatchObject({ code: "REFUSED" });
   await expect(store.put("up/secret", Buffer.from("x"))).rejects.toMatchObject({ code: "REFUSED" });
   await expect(store.put("up/new/x", Buffer.from("x"))).rejects.toMatchObject({ code: "REFUSED" });
+  // Beside the directory, with a name that begins like its own.
+  await mkdir(join(outside, "store-of-others"));
+  await writeFile(join(outside, "store-of-others", "secret"), "secret");
+  await symlink(join(outside, "store-of-others"), join(directory, "beside"));
+  await expect(store.get("beside/secret")).rejects.toMatchObject({ code: "REFUSED" });
+  await expect(store.put("beside/x", Buffer.from("x"))).rejects.toMatchObject({ code: "REFUSED" });
+  expect(await readdir(join(outside, "store-of-others"))).toEqual(["secret"]);
   // A link at the name itself is replaced, not followed.
   await store.put("file", Buffer.from("mine"));
   expect(await readFile(join(outside, "secret"), "utf8")).toBe("secret");
-  expect((await readdir(outside)).toSorted()).toEqual(["secret", "store"]);
+  expect((await readdir(outside)).toSorted()).toEqual(["secret", "store", "store-of-others"]);
 });
 
 it("is a directory that a link may lead to", async () => {

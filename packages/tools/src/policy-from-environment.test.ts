@@ -55,10 +55,17 @@ it("prefers its own names to older ones", () => {
     STATION_SANDBOX_MAX_STDOUT_BYTES: "2",
     SANDKASTEN_AGENTS_SANDBOX_MAX_STDOUT_BYTES: "3",
     STN_SANDBOX_MAX_STDERR_BYTES: "4",
+    STN_SANDBOX_MAX_ARTIFACT_BYTES: "5",
+    STATION_SANDBOX_MAX_ARTIFACT_BYTES: "6",
     STATION_SANDBOX_ALLOW_NETWORK_DEFAULT: "true",
     SANDKASTEN_AGENTS_SANDBOX_ALLOW_NETWORK: "false",
   });
-  expect(policy).toMatchObject({ maxStdoutBytes: 3, maxStderrBytes: 4, allowNetwork: false });
+  expect(policy).toMatchObject({
+    maxStdoutBytes: 3,
+    maxStderrBytes: 4,
+    maxArtifactBytes: 6,
+    allowNetwork: false,
+  });
 });
 
 it("names every variable that cannot be read, and what it must be", () => {

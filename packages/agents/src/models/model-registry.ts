@@ -5,8 +5,8 @@ import type {
   GenerateResponseData,
 } from "genkit/model";
 import type { GenkitPluginV2 } from "genkit/plugin";
-import { nearestName } from "@sandkasten/tools";
 import { AgentRunError } from "../runs/agent-executor.ts";
+import { suggestedName } from "../suggested-name.ts";
 import type { TurnLimits } from "./chat-answer.ts";
 import { askChatModel, OPENAI_URL } from "./chat-completions.ts";
 import type { ModelCall } from "./chat-completions.ts";
@@ -101,13 +101,15 @@ function configurationProblem(name: string, env: Variables): string | undefined 
     case "scripted":
       return undefined;
     default:
-      return `The model ${name} has an unknown provider: use ${PROVIDERS.map((known) => `${known}/NAME`).join(", ")}${nearest(provider)}.`;
+      return unknownProvider(name, provider);
   }
 }
 
-function nearest(provider: string): string {
-  const found = nearestName(provider, PROVIDERS);
-  return found === undefined || found.distance > 2 ? "" : `; did you mean ${found.name}?`;
+function unknownProvider(name: string, provider: string): string {
+  const suggestion = suggestedName(provider, PROVIDERS);
+  const hint = suggestion === undefined ? "" : ` Did you mean ${suggestion}?`;
+  const known = PROVIDERS.map((one) => `${one}/NAME`).join(", ");
+  return `The model ${name} has an unknown provider: use ${known}.${hint}`;
 }
 
 async function createModel(name: string, { env, limits }: ModelRegistryOptions) {

@@ -59,7 +59,7 @@ describe("a run", () => {
       message: "The model anthropic/claude needs a key: set ANTHROPIC_API_KEY.",
     });
     await expect(fixture.client.execute("nobody")).rejects.toThrow(
-      /unknown provider.*did you mean openai/,
+      /unknown provider.*NAME\. Did you mean openai\?$/,
     );
     await expect(fixture.client.execute("plain")).rejects.toThrow(
       /names no model.*SANDKASTEN_AGENTS_MODEL/,

@@ -1,7 +1,7 @@
 /** Finds an agent by its name, or says why there is none to run. */
-import { nearestName } from "@sandkasten/tools";
 import type { AgentCatalogue } from "../prompts/agent-catalogue.ts";
 import type { AgentDefinition } from "../prompts/agent-definition.ts";
+import { suggestedName } from "../suggested-name.ts";
 import { AgentRunError } from "./agent-executor.ts";
 
 /** Throws AgentRunError. */
@@ -16,15 +16,17 @@ export function findAgent(catalogue: AgentCatalogue, name: string): AgentDefinit
           ? [known.definition.title]
           : []),
       ]);
-    const nearest = nearestName(name, names);
-    const hint =
-      nearest === undefined
-        ? " There are no agents; add agents/NAME.prompt."
-        : nearest.distance <= 3
-          ? ` Did you mean "${nearest.name}"?`
-          : "";
-    throw new AgentRunError("AGENT_NOT_FOUND", `There is no agent ${JSON.stringify(name)}.${hint}`);
+    throw new AgentRunError(
+      "AGENT_NOT_FOUND",
+      `There is no agent ${JSON.stringify(name)}.${hintFor(name, names)}`,
+    );
   }
   if ("definition" in entry) return entry.definition;
   throw new AgentRunError("AGENT_INVALID", entry.error);
+}
+
+function hintFor(name: string, names: readonly string[]): string {
+  if (names.length === 0) return " There are no agents; add agents/NAME.prompt.";
+  const suggestion = suggestedName(name, names);
+  return suggestion === undefined ? "" : ` Did you mean "${suggestion}"?`;
 }

@@ -2,8 +2,9 @@
 import type { Part } from "genkit/model";
 import type { Logger } from "pino";
 import { SandboxError } from "@sandkasten/sdk";
-import { nearestName, ToolError } from "@sandkasten/tools";
+import { ToolError } from "@sandkasten/tools";
 import { MALFORMED_ARGUMENTS } from "../models/chat-answer.ts";
+import { suggestedName } from "../suggested-name.ts";
 import { ToolFailure } from "./agent-tool.ts";
 import type { AgentTool } from "./agent-tool.ts";
 import type { RunClock } from "./run-clock.ts";
@@ -115,9 +116,8 @@ function streamOutput(
 function unknownTool(name: string, known: readonly string[]): ToolFailure {
   if (known.length === 0)
     return new ToolFailure("UNKNOWN_TOOL", "You have no tools. Answer without calling one.");
-  const nearest = nearestName(name, known);
-  const hint =
-    nearest !== undefined && nearest.distance <= 4 ? ` Did you mean ${nearest.name}?` : "";
+  const suggestion = suggestedName(name, known);
+  const hint = suggestion === undefined ? "" : ` Did you mean ${suggestion}?`;
   return new ToolFailure(
     "UNKNOWN_TOOL",
     `There is no tool ${JSON.stringify(name.slice(0, 64))}.${hint} Your tools are ${known.join(", ")}.`,

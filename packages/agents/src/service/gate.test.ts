@@ -47,6 +47,9 @@ test("with a key, only the key gets in, and nothing else is told", async () => {
     ["Authorization", "Bearer wrong"],
     ["Authorization", "Bearer "],
     ["Authorization", "Basic cmlnaHQ6cmlnaHQ="],
+    ["Authorization", "x Bearer right"],
+    ["Authorization", "Bearer right x"],
+    ["Authorization", "Bearer right,"],
     ["Authorization", "Bearer right", "Authorization", "Bearer wrong"],
   ]) {
     const answer = await get(port, [...host, ...headers]);
@@ -64,6 +67,8 @@ test("a page whose name was rebound to this machine is refused", async () => {
     "attacker.example",
     "attacker.example:8587",
     "127.0.0.1.attacker.example",
+    "192.0.2.1:8587",
+    "[2001:db8::1]:8587",
     "",
   ])
     expect((await get(port, ["Host", name])).status).toBe(403);
@@ -80,7 +85,13 @@ test("a name that the operator allows is served", async () => {
 test("a page of a foreign origin is refused, even with the key", async () => {
   const port = await serve({ apiKey: "right" });
   const key = ["Authorization", "Bearer right"];
-  for (const origin of ["http://attacker.example", "null", "http://127.0.0.1:9999"])
+  for (const origin of [
+    "http://attacker.example",
+    "null",
+    "http://127.0.0.1:9999",
+    "http://127.0.0.1:8587.attacker.example",
+    "http://attacker.example/http://127.0.0.1:8587",
+  ])
     expect((await get(port, [...host, ...key, "Origin", origin])).status).toBe(403);
   const own = await get(port, [...host, ...key, "Origin", "http://127.0.0.1:8587"]);
   expect(own.status).toBe(200);

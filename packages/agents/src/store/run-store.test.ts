@@ -71,6 +71,20 @@ test("runs of dead processes are failed once, and their old process cannot end t
   expect(runs.get("r2")?.status).toBe("queued");
 });
 
+test("a living process cannot change a run of another", () => {
+  using database = openDatabase(path, ALL);
+  const runs = new RunStore(database);
+  runs.create(newRun("r1", "one"));
+  expect([runs.start("r1", "two"), runs.end("r1", "two", { status: "failed" })]).toEqual([
+    false,
+    false,
+  ]);
+  expect(runs.start("r1", "one")).toBe(true);
+  runs.progress("r1", "two", 9, { inputTokens: 9, outputTokens: 9 });
+  expect(runs.end("r1", "two", { status: "succeeded", text: "stolen" })).toBe(false);
+  expect(runs.get("r1")).toMatchObject({ status: "running", steps: 0, text: undefined });
+});
+
 test("a request to cancel reaches the process of the run, and none that has ended", () => {
   using database = openDatabase(path, ALL);
   const runs = new RunStore(database);

@@ -37,6 +37,22 @@ describe("AgentRunPrinter", () => {
     expect(stderr).toBe("▸ sandbox_exec make\n  cc a.c\n  linked\n");
   });
 
+  it("begins a line for each turn, also when the model only corrects its answer", async () => {
+    const { stdout } = await printed([
+      { type: "text", text: "{}" },
+      { type: "turn", turn: 1 },
+      { type: "text", text: "[]" },
+      { type: "turn", turn: 2 },
+      { type: "run_ended", status: "failed" },
+    ]);
+    expect(stdout).toBe("{}\n[]\n");
+  });
+
+  it("tells what was called in a terminal that does not tell its width", async () => {
+    const { stderr } = await printed([CALL], 0);
+    expect(stripVTControlCharacters(stderr)).toBe("▸ sandbox_exec make\n");
+  });
+
   it("says why a call failed, and how its command ended", async () => {
     const { stderr } = await printed([
       CALL,

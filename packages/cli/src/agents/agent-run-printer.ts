@@ -37,6 +37,7 @@ export class AgentRunPrinter {
         return this.#end(event);
       case "model_retry":
         return this.#retry(event);
+      case "turn":
       case "run_ended":
         return this.#endLine();
       default:

@@ -17,8 +17,9 @@ export class Sink {
     });
   }
 
+  /** A terminal that was never told its size, as many that programs open, says that it has none. */
   get columns(): number {
-    return this.stream.columns ?? 80;
+    return this.stream.columns || 80;
   }
 
   /** Resolves when it was taken; rejects when it cannot be. */

@@ -5,6 +5,7 @@ import { link, open, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { makeDirectory } from "../make-directory.ts";
+import { syncDirectory } from "../sync-directory.ts";
 
 export interface SecretFile {
   readonly directory: string;
@@ -88,14 +89,4 @@ async function readSecret(path: string, kind: SecretFile): Promise<string | unde
 
 function unusable(path: string, fault: string, { remedy }: SecretFile): SandboxError {
   return new SandboxError("INVALID_REQUEST", `${path} ${fault}; correct that, ${remedy}`);
-}
-
-/** Makes a new name in a directory survive a power cut. */
-async function syncDirectory(path: string): Promise<void> {
-  const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
-  }
 }

@@ -1,8 +1,9 @@
 /** Small JSON files that are replaced as a whole or not at all. */
 import { randomUUID } from "node:crypto";
-import { constants, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
+import { syncDirectory } from "../sync-directory.ts";
 import { systemCode } from "./image-failure.ts";
 
 /** Writes beside the file, brings it to the disk, then renames: a reader sees the old content or the new. */
@@ -36,15 +37,5 @@ export async function readJson(path: string): Promise<unknown> {
   } catch (error) {
     if (systemCode(error) === "ENOENT") return undefined;
     throw error;
-  }
-}
-
-/** Makes a rename in a directory survive a power cut. */
-async function syncDirectory(path: string): Promise<void> {
-  const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
   }
 }

@@ -1,6 +1,6 @@
 /** Parses a CEL expression and checks, before it is ever run, what it calls and what it refers to. */
 import { parse } from "@bufbuild/cel";
-import { didYouMean } from "../language/nearest-name.ts";
+import { didYouMean } from "../../suggested-name.ts";
 import { CALLABLE_NAMES, MACRO_NAMES, TYPE_NAMES } from "./cel-functions.ts";
 
 /** An expression that was found to be well-formed. */

@@ -1,5 +1,5 @@
 /** Checks that every step of a block leads to a step of that block, and that every step is reached. */
-import { didYouMean } from "./nearest-name.ts";
+import { didYouMean } from "../../suggested-name.ts";
 import type { Block, Step } from "./plan.ts";
 import { allSteps, exitsOf, innerBlocks } from "./plan.ts";
 import type { Problems } from "./problem.ts";

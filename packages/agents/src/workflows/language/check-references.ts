@@ -1,7 +1,7 @@
 /** Checks that expressions read variables and steps that can have a value where they stand. */
 import type { Reference } from "../expressions/expression.ts";
 import type { CompileContext, Container, UsedExpression } from "./compile-context.ts";
-import { didYouMean } from "./nearest-name.ts";
+import { didYouMean } from "../../suggested-name.ts";
 import type { Problems } from "./problem.ts";
 
 const USUAL_VARIABLES = ["input", "steps", "run"];

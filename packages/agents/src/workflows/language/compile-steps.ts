@@ -4,7 +4,7 @@ import type { BlockStart, CompileContext, Surroundings } from "./compile-context
 import { readKeys, show } from "./keys.ts";
 import type { Located, LocatedMap } from "./located-yaml.ts";
 import { plainValue } from "./located-yaml.ts";
-import { didYouMean } from "./nearest-name.ts";
+import { didYouMean } from "../../suggested-name.ts";
 import type { Block, Step } from "./plan.ts";
 import type { StepType } from "./workflow-keys.ts";
 import { BLOCK_KEYS, STEP_KEYS, TYPE_ALIASES, WORKFLOW_KEYS } from "./workflow-keys.ts";

@@ -10,7 +10,7 @@ import type { Block, Plan } from "./plan.ts";
 import { allSteps } from "./plan.ts";
 import type { Problem } from "./problem.ts";
 import { Problems } from "./problem.ts";
-import { suggestedName } from "./nearest-name.ts";
+import { suggestedName } from "../../suggested-name.ts";
 import { SANDBOX_KEYS, WORKFLOW_KEYS } from "./workflow-keys.ts";
 
 export interface Compilation {

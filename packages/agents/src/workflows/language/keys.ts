@@ -2,7 +2,7 @@
 import type { z } from "zod";
 import type { Located, LocatedMap } from "./located-yaml.ts";
 import { plainValue } from "./located-yaml.ts";
-import { didYouMean } from "./nearest-name.ts";
+import { didYouMean } from "../../suggested-name.ts";
 import type { Place, Problems } from "./problem.ts";
 
 export interface KeyFacts {

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { createServer } from "node:http";
-import { BOBS_KEY } from "../testing/http-fixture.ts";
+import { ALICES_KEY, BOBS_KEY } from "../testing/http-fixture.ts";
 import { PreviewFixture } from "../testing/preview-fixture.ts";
 import type { PreviewAnswer } from "../testing/preview-fixture.ts";
 
@@ -130,7 +130,7 @@ describe("a preview URL", () => {
     expect((await fixture.ask(fixture.host(), { headers: both })).status).toBe(200);
   });
 
-  it("is not for pages of other origins that have the visitor's cookie", async () => {
+  it("is not for pages of other origins, with the visitor's cookie or a key", async () => {
     const foreign = [
       { origin: "http://evil.test" },
       { origin: "null" },
@@ -139,8 +139,12 @@ describe("a preview URL", () => {
       { "sec-fetch-site": "cross-site", "sec-fetch-mode": "cors" },
       { "sec-fetch-site": "same-site", "sec-fetch-mode": "websocket" },
     ];
-    for (const headers of foreign)
+    const authorization = `Bearer ${ALICES_KEY}`;
+    for (const headers of foreign) {
       expect((await fixture.ask(fixture.host(), withCookie(token, headers))).status).toBe(403);
+      const byKey = await fixture.ask(fixture.host(), { headers: { authorization, ...headers } });
+      expect(byKey.status).toBe(403);
+    }
     const posted = { ...withCookie(token, navigate), method: "POST" };
     expect((await fixture.ask(fixture.host(), posted)).status).toBe(403);
     const own = { origin: `http://${fixture.host()}`, "sec-fetch-site": "same-origin" };
