@@ -19,6 +19,8 @@ export interface ServiceProcess {
 
 export interface ServiceProcessesOptions {
   readonly agents: Readonly<Record<string, string>>;
+  /** Files of the folder `workflows`, by name. */
+  readonly workflows?: Readonly<Record<string, string>>;
   readonly daemon: { readonly url: string; readonly apiKey: string };
   readonly leaseSeconds?: number;
   readonly heartbeatMs?: number;
@@ -41,6 +43,9 @@ export class ServiceProcesses implements AsyncDisposable {
     await mkdir(join(dir, "agents"));
     for (const [name, source] of Object.entries(options.agents))
       await writeFile(join(dir, "agents", `${name}.prompt`), source);
+    await mkdir(join(dir, "workflows"));
+    for (const [name, source] of Object.entries(options.workflows ?? {}))
+      await writeFile(join(dir, "workflows", name), source);
     return new ServiceProcesses(dir, await ModelServer.start(), options);
   }
 

@@ -155,6 +155,38 @@ steps:
       "risky:1/catch/rescue:1 running",
     ],
   },
+  "compound steps before": {
+    source: `
+steps:
+  - id: both
+    type: parallel
+    branches:
+      - { name: l, steps: [{ id: left, agent: work, task: left }] }
+      - { name: r, steps: [{ id: right, agent: work, task: right }] }
+  - id: risky
+    type: try
+    try:
+      - { id: fine, agent: work, task: fine }
+      - { id: bad, type: end, status: failed }
+    catch: [{ id: rescue, agent: work, task: rescued }]
+  - { id: each, type: foreach, items: "[1, 2]", steps: [{ id: item, agent: work, task: "{{ item }}" }] }
+  - { id: wait, agent: hold, task: x, safe: true }
+  - { id: after, type: set, values: "{{ steps.left.output }} {{ steps.both.output.r }} {{ steps.fine.output }} {{ steps.rescue.output }} {{ steps.each.output }}" }
+`,
+    atKill: [
+      "both:1 succeeded",
+      "both:1/l/left:1 succeeded",
+      "both:1/r/right:1 succeeded",
+      "risky:1 succeeded",
+      "risky:1/try/fine:1 succeeded",
+      "risky:1/try/bad:1 failed",
+      "risky:1/catch/rescue:1 succeeded",
+      "each:1 succeeded",
+      "each:1/[0]/item:1 succeeded",
+      "each:1/[1]/item:1 succeeded",
+      "wait:1 running",
+    ],
+  },
   approval,
   "approval, decided meanwhile": approval,
   timer: timer("1h"),
@@ -300,6 +332,14 @@ describe("after kill -9 in the middle of", { timeout: PATIENCE_MS }, () => {
     expect((await processes.until(runId)).output).toBe("as fine as seen fine");
     expect(count("try", "begin work fine")).toBe(1);
     expect(processes.begun(runId)).toMatchObject({ "risky:1/try/bad:1": 1, "risky:1": 1 });
+  });
+
+  it("what comes after steps with steps inside, the outputs of those are still known", async () => {
+    const runId = runOf("compound steps before");
+    expect((await processes.until(runId)).output).toBe('left right fine rescued ["1","2"]');
+    const begun = processes.begun(runId);
+    expect(begun["wait:1"]).toBe(2);
+    expect(Object.values(begun).filter((times) => times > 1)).toHaveLength(1);
   });
 
   it("a wait for an approval, it waits on", async () => {

@@ -6,13 +6,19 @@ import type { AgentRunRequest, AgentRunResult } from "../../runs/agent-executor.
 import { openDatabase } from "../../store/database.ts";
 import { EVENT_MIGRATIONS, EventLog } from "../../store/event-log.ts";
 import { PROCESS_MIGRATIONS, ProcessRegistry } from "../../store/process-registry.ts";
+import { RUN_MIGRATIONS } from "../../store/run-store.ts";
 import { WORKFLOW_MIGRATIONS } from "../engine/migrations.ts";
 import type { RunRecord, StepRecord } from "../engine/run-records.ts";
 import { hasEnded } from "../engine/run-records.ts";
 import type { WorkflowEngineOptions } from "../engine/workflow-engine.ts";
 import { WorkflowEngine } from "../engine/workflow-engine.ts";
 
-export const ALL_MIGRATIONS = [...EVENT_MIGRATIONS, ...PROCESS_MIGRATIONS, ...WORKFLOW_MIGRATIONS];
+export const ALL_MIGRATIONS = [
+  ...EVENT_MIGRATIONS,
+  ...PROCESS_MIGRATIONS,
+  ...RUN_MIGRATIONS,
+  ...WORKFLOW_MIGRATIONS,
+];
 
 /** What an agent answers with; it may throw an AgentRunError. */
 export type Agent = (request: AgentRunRequest) => unknown;
@@ -21,6 +27,8 @@ export interface FixtureOptions extends Partial<
   Omit<WorkflowEngineOptions, "database" | "events">
 > {
   readonly agents?: Readonly<Record<string, Agent>>;
+  /** Results of agents whose end was not written down, by the id of their run. */
+  readonly finished?: (runId: string | undefined) => unknown;
   /** Of a database; one in memory when absent. */
   readonly path?: string;
 }
@@ -34,7 +42,12 @@ export class EngineFixture implements AsyncDisposable {
   readonly started: string[] = [];
   readonly log: string[] = [];
 
-  constructor({ agents = {}, path = ":memory:", ...options }: FixtureOptions = {}) {
+  constructor({
+    agents = {},
+    finished = () => undefined,
+    path = ":memory:",
+    ...options
+  }: FixtureOptions = {}) {
     this.database = openDatabase(path, ALL_MIGRATIONS);
     this.events = new EventLog(this.database);
     this.processes = new ProcessRegistry(this.database);
@@ -44,7 +57,10 @@ export class EngineFixture implements AsyncDisposable {
       processes: this.processes,
       executor: {
         execute: async (request) => await this.#execute(agents, request),
-        finished: () => undefined,
+        finished: (runId) => {
+          const output = finished(runId);
+          return output === undefined ? undefined : resultOf(runId, output);
+        },
       },
       // Nothing listens there: these agents use no sandboxes.
       client: new SandboxClient({ baseUrl: "http://127.0.0.1:9" }),
@@ -108,11 +124,13 @@ export class EngineFixture implements AsyncDisposable {
     const agent = agents[request.agentName];
     if (agent === undefined)
       throw new AgentRunError("AGENT_NOT_FOUND", `There is no agent ${request.agentName}.`);
-    const output = await agent(request);
-    const text = typeof output === "string" ? output : JSON.stringify(output);
-    const usage = { inputTokens: 0, outputTokens: 0 };
-    return { runId: request.runId ?? "", text, output, steps: 1, usage };
+    return resultOf(request.runId, await agent(request));
   }
+}
+
+function resultOf(runId = "", output: unknown = null): AgentRunResult {
+  const text = typeof output === "string" ? output : JSON.stringify(output);
+  return { runId, text, output, steps: 1, usage: { inputTokens: 0, outputTokens: 0 } };
 }
 
 /** Answers with the task. */

@@ -78,5 +78,5 @@ export function byAgent(
 
 /** An agent that `byAgent` knows by its name. */
 export function namedAgent(name: string, yaml = ""): string {
-  return `---\nmodel: openai/tiny\n${yaml}\n---\n${name}\n{{role "user"}}\n{{userInput}}\n`;
+  return `---\nmodel: openai/tiny\n${yaml}\n---\n{{role "system"}}\n${name}\n{{role "user"}}\n{{userInput}}\n`;
 }
