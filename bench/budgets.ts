@@ -137,6 +137,20 @@ export const BUDGETS: readonly Budget[] = [
     against: { us: 2 * SECOND_US },
     atMost: 1,
   },
+  {
+    what: "a workflow of 100 steps without models: ≤ 5 ms a step",
+    subject: "workflow steps/workflow, one step",
+    share: MEDIAN,
+    against: { us: 5000 },
+    atMost: 1,
+  },
+  {
+    what: "a workflow's step ≤ 20 × the same writes to SQLite alone",
+    subject: "workflow steps/workflow, one step",
+    share: MEDIAN,
+    against: { series: "workflow steps/SQLite alone, one step" },
+    atMost: 20,
+  },
   ...TOOL_CALLS.map((call) => ({
     what: `${call} by an agent's tool ≤ 1.2 × the same call of the SDK`,
     subject: `tool calls/tool, ${call}`,

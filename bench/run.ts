@@ -28,6 +28,7 @@ import { smallFile } from "./scenarios/small-file.ts";
 import { stdoutFlood } from "./scenarios/stdout-flood.ts";
 import { toolCalls } from "./scenarios/tool-calls.ts";
 import { warmCreate } from "./scenarios/warm-create.ts";
+import { workflowSteps } from "./scenarios/workflow-steps.ts";
 import type { Series } from "./series.ts";
 import { SpawnTimer } from "./spawn-timer.ts";
 
@@ -45,6 +46,7 @@ const SCENARIOS: readonly Scenario[] = [
   smallFile,
   largeFile,
   toolCalls,
+  workflowSteps,
   dockerFiles,
   destroy,
   density,

@@ -6,9 +6,7 @@ import type { AgentExecutor } from "../../runs/agent-executor.ts";
 import { Slots } from "../../runs/slots.ts";
 import type { EventLog } from "../../store/event-log.ts";
 import { Evaluator } from "../expressions/evaluator.ts";
-import { compileWorkflow } from "../language/compile.ts";
 import type { Plan } from "../language/plan.ts";
-import { describeProblems } from "../language/problem.ts";
 import { Changes } from "./changes.ts";
 import type { Clock } from "./clock.ts";
 import { systemClock } from "./clock.ts";
@@ -20,6 +18,7 @@ import { RunSandboxes } from "./run-sandboxes.ts";
 import type { NewRun, Processes } from "./run-store.ts";
 import { RunStore } from "./run-store.ts";
 import { RunStop } from "./stops.ts";
+import { StoredPlans } from "./stored-plans.ts";
 
 export interface WorkflowEngineOptions {
   readonly database: DatabaseSync;
@@ -80,6 +79,7 @@ export class WorkflowEngine implements AsyncDisposable {
   readonly #evaluator: Pick<Evaluator, "evaluate">;
   readonly #ownEvaluator = new Evaluator();
   readonly #slots: Slots;
+  readonly #plans = new StoredPlans();
   readonly #changes = new Changes();
   readonly #active = new Map<string, Active>();
   /** With `onlyOwnRuns`, the runs that this process was asked to do something about. */
@@ -215,7 +215,7 @@ export class WorkflowEngine implements AsyncDisposable {
 
   #begin(run: RunRecord): void {
     const journal = this.store.journal(run);
-    const plan = planOf(run);
+    const plan = this.#plans.get(run);
     if (typeof plan === "string") {
       this.#guarded(run, () =>
         journal.runEnded({ status: "failed", error: { code: "INVALID_WORKFLOW", message: plan } }),
@@ -302,13 +302,4 @@ export class WorkflowEngine implements AsyncDisposable {
         this.#options.log.error({ err: error, run_id: run.runId }, "a workflow run was dropped");
     }
   }
-}
-
-/** The plan that the run started with, or why there is none any more. */
-function planOf({ source, file, workflowId }: RunRecord): Plan | string {
-  const { plan, problems } = compileWorkflow(source, workflowId);
-  return (
-    plan ??
-    `The workflow cannot be run by this version: ${describeProblems(file, problems).join("; ")}`
-  );
 }
