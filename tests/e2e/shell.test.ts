@@ -369,6 +369,8 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
   test("set -x and errors show the command and nothing of ours", async () => {
     const traced = await sandbox.sh("set -x; true here; no-such-program");
     expect(traced.stderr).toContain("+ true here\n");
+    // What gives a command up half-way does not switch it off.
+    await sandbox.sh("kill -INT $$");
     const next = await sandbox.sh("true there; set +x");
     expect(next.stderr).toContain("+ true there\n");
     for (const text of [traced.stderr, next.stderr])

@@ -3,7 +3,7 @@
 use crate::sys;
 use std::ffi::CString;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -40,11 +40,10 @@ impl RunDir {
 
     /// Puts a text there for the shell to source.
     pub fn put(&self, name: &str, text: &[u8]) -> io::Result<()> {
-        let path = self.path(name);
-        // A new file each time: a shell that still reads the old one is not disturbed.
-        let _ = fs::remove_file(&path);
-        fs::write(&path, text)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644))
+        // A new file each time: a shell that still reads an old one is not disturbed.
+        let mut file = fs::File::create_new(self.path(name))?;
+        file.write_all(text)?;
+        file.set_permissions(fs::Permissions::from_mode(0o644))
     }
 
     /// Makes a pipe that the shell opens by name for writing; gives its reading end.
@@ -68,7 +67,6 @@ impl RunDir {
 
     fn fifo(&self, name: &str, mode: libc::mode_t, access: libc::c_int) -> io::Result<OwnedFd> {
         let path = self.c_path(name)?;
-        let _ = sys::unlink(&path);
         sys::mkfifo(&path, mode)?;
         sys::open(&path, access | libc::O_NONBLOCK, 0)
     }

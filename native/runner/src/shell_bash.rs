@@ -9,7 +9,7 @@
 //! report first sees to it that `command` does its work, with nothing but what no function can
 //! replace.
 
-use crate::shell_lines::{CommandLines, chunks, quoted};
+use crate::shell_lines::{CommandLines, chunks, push_quoted, quoted};
 
 /// Old versions of bash read so little at a time, and lose the rest of a longer packet.
 pub const READ_BYTES: usize = 128;
@@ -18,7 +18,7 @@ pub const READ_BYTES: usize = 128;
 /// unless the program dies of it.
 pub const STOP_SIGNAL: i32 = 61;
 /// What a command may have disabled.
-const NEEDED: &str = "cd enable eval exec printf read set trap unset";
+const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 
 impl CommandLines<'_> {
     /// Has bash read the text and run it. What restores bash's input when the command is given up
@@ -27,14 +27,16 @@ impl CommandLines<'_> {
         let number = self.number;
         // The line before the command counts as none.
         let line = if self.before_text().is_empty() { 1 } else { 0 };
+        // `read` takes a system call for each byte; before 4.4, `mapfile` has no `-d`.
         let read = format!(
-            " {{ \\command read -r -d '' PROMPT_COMMAND; }} <{} 2>&\"$((LINENO={line},1))\"",
-            self.file
+            " {{ \\command mapfile -td '' PROMPT_COMMAND||\\command read -rd '' PROMPT_COMMAND; }} \
+             <{}\"$(((LINENO={line})*0))\"",
+            self.file.trim_end_matches('0')
         );
-        // Silent when the report was made. The empty line brings the parser back to a beginning.
+        // Does nothing when the report was made.
         let restore = format!(
-            "\n\n {{ \\command printf '\\1 {number} %s' \"$?\" >&\"$((${{#PROMPT_COMMAND}}-2?{socket}:1))\";\
-             \\command exec <&{socket}; }} >/dev/null 2>&1\n"
+            "\n {{ case ${{#PROMPT_COMMAND}} in 2);;*)\\command printf '\\1 {number} %s' \"$?\" >&{socket};\
+             \\command exec <&{socket};;esac; }} >/dev/null 2>&1\n"
         );
         let mut packets = chunks(read.as_bytes(), READ_BYTES);
         packets.push(restore.into_bytes());
@@ -56,7 +58,7 @@ impl CommandLines<'_> {
         let redirections = self.redirections;
         text.push_str(&format!(
             "\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};\
-             {{ \\command trap -- '\\command kill -INT $$' {STOP_SIGNAL};"
+             \\command trap -- '\\command kill -INT $$' {STOP_SIGNAL};"
         ));
         if let Some(trap) = self.exit_trap() {
             text.push_str(&format!("\\command {trap};"));
@@ -65,13 +67,12 @@ impl CommandLines<'_> {
         if let (Some(file), true) = (self.status_file, before.is_empty()) {
             text.push_str(&format!("\\command . {file};"));
         }
-        text.push_str("} >/dev/null 2>&1;");
         for (name, value) in self.env {
             text.push_str(&format!("{name}={} ", quoted(value)));
         }
-        let mut bytes = [text.as_bytes(), b"\\command eval $'"].concat();
-        push_escaped(&mut bytes, before.as_bytes());
-        push_escaped(&mut bytes, self.text);
+        let mut bytes = [text.as_bytes(), b"\\command eval '"].concat();
+        push_quoted(&mut bytes, before.as_bytes());
+        push_quoted(&mut bytes, self.text);
         bytes.extend_from_slice(b"';");
         bytes.extend_from_slice(self.report(socket).as_bytes());
         // What `read` may cut off the end, and where it stops.
@@ -106,14 +107,15 @@ impl CommandLines<'_> {
             "\\unset -f command;{works};case $PROMPT_COMMAND in *+);;*)POSIXLY_CORRECT=;\
              \\unset -f unset enable command;\\enable command {NEEDED};\\unset POSIXLY_CORRECT;;esac"
         );
+        // A shell that can say nothing more ends with the command's status.
         format!(
-            "{{ PROMPT_COMMAND=\"#$? $-\";{works};case $PROMPT_COMMAND in *+);;*){repair};;esac;{} }} \
-             >/dev/null 2>&1;\\command exec >/dev/null 2>&1;{}\
+            "{{ PROMPT_COMMAND=\"#$? $-\";{{ {works};case $PROMPT_COMMAND in *+);;*){repair};;esac;{} }} \
+             >&{socket}; }} 2>/dev/null;\\command exec <&{socket} >/dev/null 2>&1||\
+             \\command exit ${{PROMPT_COMMAND//[!0-9]}};{}\
              \\command printf '\\2 {number} %s\\0%s\\0%s\\0' \
-             \"$PROMPT_COMMAND\" \"${{PWD-}}\" \"${{OLDPWD-}}\" >&{socket};\
+             \"$PROMPT_COMMAND\" \"${{PWD-}}\" \"${{OLDPWD-}}\" >&0;\
              \\command unset PROMPT_COMMAND;PROMPT_COMMAND='#+'",
-            // A shell that can say nothing more ends with the command's status.
-            clean(socket, "\\command exit \"${PROMPT_COMMAND//[!0-9]}\""),
+            self.clean(),
             self.way_back()
         )
     }
@@ -123,21 +125,35 @@ impl CommandLines<'_> {
         let number = self.number;
         let lines = [
             format!(
-                " {{ {} }} >/dev/null 2>&1\n",
-                clean(socket, "\\command exit")
+                " {{ \\command printf '\\1 {number} - %s' \"$-\";{} }} >&{socket} 2>/dev/null\n",
+                self.clean()
             ),
             format!(
                 " \\command exec >/dev/null 2>&1;{}\\command unset PROMPT_COMMAND\n",
                 self.way_back()
             ),
             format!(
-                " \\command printf '\\2 {number} - %s\\0%s\\0%s\\0' \"$-\" \
+                " \\command printf '\\2 {number} - -\\0%s\\0%s\\0' \
                  \"${{PWD-}}\" \"${{OLDPWD-}}\" >&{socket}\n"
             ),
         ];
         (lines.iter())
             .flat_map(|line| chunks(line.as_bytes(), READ_BYTES))
             .collect()
+    }
+
+    /// Takes what belongs to the command away: the stop signal first, so that it comes too late
+    /// for our own lines, then traps, of which it tells, and traces.
+    fn clean(&self) -> String {
+        let word = b"enable";
+        let enable = match self.text.windows(word.len()).any(|part| part == word) {
+            true => format!("\\command enable command {NEEDED};"),
+            false => String::new(),
+        };
+        format!(
+            "\\command trap '' {STOP_SIGNAL};{enable}\\command trap -p DEBUG ERR EXIT;\
+             \\command trap - DEBUG;\\command set +x;"
+        )
     }
 
     /// A directory that was for one command only is left again. One that is gone, or a variable
@@ -151,27 +167,6 @@ impl CommandLines<'_> {
                 quoted(&memory.cwd),
                 quoted(&format!("OLDPWD={}", quoted(&memory.old_cwd)))
             ),
-        }
-    }
-}
-
-/// Takes what belongs to the command away: the stop signal first, so that it comes too late for
-/// our own lines, then traps, input and traces.
-fn clean(socket: u64, without_socket: &str) -> String {
-    format!(
-        "\\command trap '' {STOP_SIGNAL};\\command enable command {NEEDED};\
-         \\command trap -p DEBUG ERR EXIT >&{socket};\\command trap - DEBUG;\
-         \\command exec <&{socket}||{without_socket};\\command set +x;"
-    )
-}
-
-/// For between `$'` and `'`. Like every shell that reads a text, this drops NUL.
-fn push_escaped(to: &mut Vec<u8>, bytes: &[u8]) {
-    for byte in bytes {
-        match byte {
-            0 => {}
-            b'\'' | b'\\' => to.extend([b'\\', *byte]),
-            byte => to.push(*byte),
         }
     }
 }

@@ -84,7 +84,8 @@ impl Server {
             let path = self.run_dir.path(&format!("in-{tag}"));
             self.openings.watch(&path, serial)?;
         }
-        let file = self.run_dir.path(&format!("cmd-{tag}"));
+        // The end of the name comes of an expansion that tells bash where lines begin.
+        let file = self.run_dir.path(&format!("cmd-{tag}-0"));
         let status_name = format!("status-{tag}");
         let status = state.memory.status_to_restore();
         if let Some(status) = status {
@@ -110,7 +111,7 @@ impl Server {
         };
         let packets = lines.packets(shell.dialect);
         let closing = lines.closing(shell.dialect);
-        (self.run_dir).put(&format!("cmd-{tag}"), &lines.file_content(shell.dialect))?;
+        (self.run_dir).put(&format!("cmd-{tag}-0"), &lines.file_content(shell.dialect))?;
         exec.pid = shell.pid;
         exec.begin(now, oom_kills, shell.group);
         exec.shell_restarted = std::mem::take(&mut state.replaced);
@@ -282,6 +283,9 @@ impl Server {
         if let Ok(status) = status.parse::<u8>() {
             current.status = Some(i32::from(status));
         }
+        if let Some(flags) = words.next().filter(|flags| *flags != "-") {
+            state.memory.take_flags(flags);
+        }
         if !is_last {
             // bash gave the command up, and reads lines again.
             shell.socket.send(std::mem::take(&mut current.closing));
@@ -293,7 +297,6 @@ impl Server {
         let Some(status) = current.status else {
             return;
         };
-        state.memory.take_flags(words.next().unwrap_or_default());
         let cwd = parts.next().unwrap_or_default();
         state
             .memory
@@ -388,7 +391,8 @@ impl Server {
     }
 
     fn remove_files(&self, tag: &str) {
-        for file in ["cmd", "status", "out", "err", "in"] {
+        self.run_dir.remove(&[&format!("cmd-{tag}-0")]);
+        for file in ["status", "out", "err", "in"] {
             self.run_dir.remove(&[&format!("{file}-{tag}")]);
         }
     }

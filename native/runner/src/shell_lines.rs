@@ -139,6 +139,17 @@ pub fn chunks(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
     bytes.chunks(size).map(<[u8]>::to_vec).collect()
 }
 
+/// For between two single quotes. NUL is dropped, as a shell does that reads a text.
+pub fn push_quoted(to: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        match byte {
+            0 => {}
+            b'\'' => to.extend_from_slice(b"'\\''"),
+            byte => to.push(*byte),
+        }
+    }
+}
+
 pub fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "'\\''"))
 }
@@ -152,7 +163,7 @@ mod tests {
             number: u32::MAX,
             redirections: "</dev/null >/run/sandkasten/out 2>&1",
             text,
-            file: "/run/sandkasten/cmd",
+            file: "/run/sandkasten/cmd-0",
             env: &[],
             marker: Some(("MARKER", "exec")),
             cwd: Some("/it's"),

@@ -4,7 +4,7 @@
 //! In the file, `eval` keeps its name out of their errors. Functions cannot have the name of a
 //! special builtin there; `\` keeps aliases away, and `command` other functions.
 
-use crate::shell_lines::{CommandLines, chunks, quoted};
+use crate::shell_lines::{CommandLines, chunks, push_quoted, quoted};
 
 /// busybox reads up to 1 KiB, dash 8 KiB.
 pub const READ_BYTES: usize = 512;
@@ -49,14 +49,7 @@ impl CommandLines<'_> {
         if self.memory.xtrace {
             text.extend_from_slice(b"\\set -x;");
         }
-        for byte in self.text {
-            match byte {
-                // Like every shell that reads a text, this drops it.
-                0 => {}
-                b'\'' => text.extend_from_slice(b"'\\''"),
-                byte => text.push(*byte),
-            }
-        }
+        push_quoted(&mut text, self.text);
         text.extend_from_slice(b"'\n");
         text
     }

@@ -60,11 +60,6 @@ pub fn mkfifo(path: &CStr, mode: libc::mode_t) -> io::Result<()> {
     check(unsafe { libc::chmod(path.as_ptr(), mode) }).map(drop)
 }
 
-pub fn unlink(path: &CStr) -> io::Result<()> {
-    // SAFETY: path is a valid C string.
-    check(unsafe { libc::unlink(path.as_ptr()) }).map(drop)
-}
-
 pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         // SAFETY: the buffer is valid for its length.

@@ -86,6 +86,7 @@ export function composeService(
       processes,
       log,
       leaseSeconds: config.leaseSeconds,
+      retentionDays,
       isTransient: options.isTransient ?? false,
       stopping: stopping.signal,
     }),

@@ -38,6 +38,7 @@ it("every key stands in it, and with its comment sign taken away it has its defa
     "docker.network",
     "docker.runtime",
     "runtime_dir",
+    "preview.domain",
   ]);
   let group = "";
   const bare = template.split("\n").flatMap((line) => {

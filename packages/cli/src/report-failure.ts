@@ -179,6 +179,8 @@ export const HINTS = {
   CANCELLED: "Run the command again if it was not meant to end.",
   SANDBOX_IO_ERROR: "Look at the disk in the sandbox: `df -h` and `ls -l` say what is wrong.",
   PORT_REFUSED: "Start the program that listens on the port, on 127.0.0.1 or 0.0.0.0.",
+  PORT_FAILED: "Look at the log of the program that listens on the port.",
+  PREVIEW_DENIED: "Make a new link with `sandkasten ports SESSION --preview PORT`.",
   ENGINE_UNREACHABLE: "Check that the Docker engine runs; `sandkasten doctor` tells.",
   BACKEND_BUSY: "Try again in a moment.",
   REGISTRY_UNREACHABLE: "Try again later; the administrator finds the reason in the daemon's log.",

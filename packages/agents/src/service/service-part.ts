@@ -19,6 +19,8 @@ export interface ServicePartDeps {
   readonly log: Logger;
   /** How long a sandbox outlives a process that died. */
   readonly leaseSeconds: number;
+  /** How long runs that have ended are kept. */
+  readonly retentionDays: number;
   /** The service is there for one command, which leaves the runs of others alone. */
   readonly isTransient: boolean;
   /** Fires when the service stops, to end streams of events. */

@@ -20,6 +20,7 @@ export const workflowPart: ServicePartFactory = {
       log,
       leaseSeconds: deps.leaseSeconds,
       onlyOwnRuns: deps.isTransient,
+      retentionDays: deps.retentionDays,
     });
     return {
       routes: workflowRoutes({ catalogue, engine, events, stopping }),

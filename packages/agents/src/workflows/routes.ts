@@ -101,7 +101,7 @@ function addRuns(app: FastifyInstance, { engine, events, stopping }: WorkflowRou
   app.get<WithId>("/v1/workflow-runs/:id", ({ params }) => viewOf(engine, params.id));
   app.get<WithId>("/v1/workflow-runs/:id/events", async (request, reply) => {
     const { runId } = existingRun(engine, request.params.id);
-    const isOver = (): boolean => hasEnded(existingRun(engine, runId).status);
+    const isOver = (): boolean => hasEnded(engine.store.statusOf(runId));
     return await serveRunEvents(request, reply, { events, runId, isOver, stopping });
   });
 }
@@ -198,7 +198,7 @@ async function untilSettled(
   stopping: AbortSignal,
 ): Promise<WorkflowRunBody> {
   for (;;) {
-    const { status } = existingRun(engine, runId);
+    const status = engine.store.statusOf(runId);
     if (hasEnded(status) || status === "waiting_approval" || status === "needs_attention")
       return viewOf(engine, runId);
     if (stopping.aborted)

@@ -130,7 +130,7 @@ describe("agent run", { timeout: 60_000 }, () => {
       const args = ["agent", "run", "greeter", "--input", '{"name": "Ada"}', ...more];
       const running = start(args, withModel());
       if (more.length === 0) await running.seen(/I think/);
-      else await expect.poll(() => model.requests.length).toBe(1);
+      else await expect.poll(() => model.requests.length, { timeout: 50_000 }).toBe(1);
       running.signal("SIGINT");
       const { code, stdout, stderr } = await running.done;
       expect(code).toBe(130);
@@ -144,7 +144,7 @@ describe("agent run", { timeout: 60_000 }, () => {
   );
 });
 
-describe("an agent with a sandbox", () => {
+describe("an agent with a sandbox", { timeout: 60_000 }, () => {
   it("is not begun when no daemon answers", async () => {
     const sandboxed = "---\nmodel: openai/some-model\nsandbox: python\n---\n{{userInput}}\n";
     const file = join(directory, "agents", "sandboxed.prompt");
@@ -159,7 +159,7 @@ describe("an agent with a sandbox", () => {
   });
 });
 
-describe("the service inside the process", () => {
+describe("the service inside the process", { timeout: 60_000 }, () => {
   it("serves nothing to others, who do not know its key", async () => {
     const started = Promise.withResolvers<Server>();
     const onRequest = (message: unknown): void =>
@@ -203,7 +203,7 @@ describe("the service inside the process", () => {
   });
 });
 
-describe("agent list, show and validate", () => {
+describe("agent list, show and validate", { timeout: 60_000 }, () => {
   it("show the agents of the directory", async () => {
     const list = await start(["agent", "list"]).done;
     expect(list.stdout).toBe(
@@ -250,7 +250,7 @@ describe("a service that is named", () => {
   });
 });
 
-describe("agents serve", () => {
+describe("agents serve", { timeout: 60_000 }, () => {
   it("serves a directory until it is told to stop, and keeps its data where it is told to", async () => {
     const data = join(directory, "elsewhere");
     const args = ["agents", "serve", "--listen", "127.0.0.1:0", "--data-dir", data];

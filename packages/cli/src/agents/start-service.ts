@@ -3,18 +3,18 @@ import type { RunningAgentService, StartOptions } from "@sandkasten/agents";
 import { CliFailure } from "../failure.ts";
 
 export async function startService(options: StartOptions): Promise<RunningAgentService> {
-  const { startAgentService } = await loadService();
+  const start = await loadService();
   try {
-    return await startAgentService(options);
+    return await start(options);
   } catch (cause) {
     throw startFailure(cause);
   }
 }
 
 /** Loaded here only: it is large, and most commands do without. The daemon's image does not have it. */
-async function loadService(): Promise<typeof import("@sandkasten/agents")> {
+async function loadService(): Promise<(options: StartOptions) => Promise<RunningAgentService>> {
   try {
-    return await import("@sandkasten/agents");
+    return (await import("@sandkasten/agents")).startAgentService;
   } catch (cause) {
     const { code } = Object(cause) as NodeJS.ErrnoException;
     if (code !== "ERR_MODULE_NOT_FOUND") throw cause;

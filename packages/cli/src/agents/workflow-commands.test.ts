@@ -7,6 +7,8 @@ import { AgentServiceClient } from "@sandkasten/agents/client";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { TestCli } from "../testing/test-host.ts";
 
+const PATIENCE = { timeout: 50_000 };
+
 let directory: string;
 
 const FILES = {
@@ -97,7 +99,7 @@ describe("workflow run", { timeout: 60_000 }, () => {
   it("cancels the run at Ctrl-C and exits with 130", async () => {
     const running = start("run", "ask", "--json");
     await expect
-      .poll(async () => (await start("runs", "--status", "waiting_approval").done).stdout)
+      .poll(async () => (await start("runs", "--status", "waiting_approval").done).stdout, PATIENCE)
       .toContain("ask");
     running.signal("SIGINT");
     const { code, stdout } = await running.done;
@@ -145,7 +147,7 @@ describe("workflow run", { timeout: 60_000 }, () => {
   });
 });
 
-describe("workflow list, show and validate", () => {
+describe("workflow list, show and validate", { timeout: 60_000 }, () => {
   it("show the workflows of the directory", async () => {
     const list = await start("list").done;
     expect(list.stdout.split("\n")).toContain("greet\t2\tGreets");

@@ -35,6 +35,7 @@ describe("errors of the runner", () => {
     expect(fromRunnerError("stat", error).code).toBe("FILE_NOT_FOUND");
     expect(fromRunnerError("attach", error).code).toBe("EXEC_NOT_FOUND");
     expect(fromRunnerError("dial", { code: "refused", message: "m" }).code).toBe("PORT_REFUSED");
+    expect(fromRunnerError("ports", { code: "invalid", message: "m" }).code).toBe("UNSUPPORTED");
   });
 
   it("lose control characters and length before they reach a log or a terminal", () => {

@@ -74,6 +74,8 @@ export function cancelled(what: string, signal?: AbortSignal): SandboxError {
 function codeFor(op: RunnerOperation, code: RunnerErrorCode): ErrorCode {
   if (code === "not_found" && EXEC_OPERATIONS.has(op)) return "EXEC_NOT_FOUND";
   if (code === "not_found" && op === "close_shell") return "SHELL_NOT_FOUND";
+  // The runner of a sandbox that an earlier version made does not know the request.
+  if (op === "ports" && code === "invalid") return "UNSUPPORTED";
   if (op === "dial" && (code === "refused" || code === "not_found" || code === "io"))
     return "PORT_REFUSED";
   return CODES[code];

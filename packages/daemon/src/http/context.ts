@@ -4,11 +4,11 @@ import type { FastifyInstance } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Logger } from "pino";
 import type { Caller, Services } from "../sessions/services.ts";
+import type { RouteAccess } from "./credentials.ts";
 import type { ErrorAnswers } from "./error-answer.ts";
 import type { Preview } from "./preview/preview.ts";
 import type { Previews } from "./preview/previews.ts";
 import type { RequestMetrics } from "./request-metrics.ts";
-import type { RouteAccess } from "./route-access.ts";
 import type { Shutdown } from "./shutdown.ts";
 
 /**

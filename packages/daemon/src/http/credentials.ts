@@ -1,6 +1,11 @@
 /** Finds the key that a request carries. */
 import type { IncomingHttpHeaders } from "node:http";
-import type { RouteAccess } from "./route-access.ts";
+
+/**
+ * `open` needs no key; `browser` also takes the key as password of HTTP Basic; `socket` also as a
+ * subprotocol; `preview` also takes a link to one port.
+ */
+export type RouteAccess = "open" | "browser" | "socket" | "preview";
 
 export const PTY_SUBPROTOCOL = "sandkasten.v1";
 const KEY_SUBPROTOCOL = "sandkasten.bearer.";

@@ -2,10 +2,10 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import { keyOf, PTY_SUBPROTOCOL } from "./credentials.ts";
+import type { RouteAccess } from "./credentials.ts";
 import type { KeyRing } from "./keys.ts";
 import { isSameOrigin } from "./origins.ts";
 import type { KnownHosts } from "./origins.ts";
-import type { RouteAccess } from "./route-access.ts";
 import { PreviewGate } from "./preview/preview-gate.ts";
 import type { Previews } from "./preview/previews.ts";
 import { asksForUpgrade } from "./upgrades.ts";

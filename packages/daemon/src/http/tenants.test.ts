@@ -41,22 +41,24 @@ describe("somebody else's session", () => {
         form.set("file", new Blob(["x"]), "stolen");
         const query =
           /\/fs(\/(read|file|stat|realpath))?$/.test(path) && method !== "POST" ? "?path=a" : "";
-        const answer = await http.call(
-          `${path.replace("{id}", session).replace("{eid}", exec).replace("{name}", "build")}${query}`,
-          {
-            method,
-            key: BOBS_KEY,
-            headers: { "x-request-id": "same" },
-            ...(body !== undefined && { body: path.endsWith("upload") ? form : body }),
-            ...(method === "PUT" && { body: "" }),
-          },
+        const values = { id: session, eid: exec, name: "build", port: "8000", "*": "page" };
+        const filled = Object.entries(values).reduce(
+          (text, [name, value]) => text.replace(`{${name}}`, value),
+          path,
         );
+        const answer = await http.call(`${filled}${query}`, {
+          method,
+          key: BOBS_KEY,
+          headers: { "x-request-id": "same" },
+          ...(body !== undefined && { body: path.endsWith("upload") ? form : body }),
+          ...(method === "PUT" && { body: "" }),
+        });
         return `${answer.status} ${answer.text.replaceAll(session, "ID")}`;
       };
       const [other, none] = [await ask(alices), await ask("ses_000000000000000000000000")];
       expect(`${method} ${path}: ${other}`).toBe(`${method} ${path}: ${none}`);
-      // A page asks for a socket here; pty.test.ts has the rest.
-      if (path.endsWith("/pty")) continue;
+      // A page asks for a socket here; their own tests have the rest.
+      if (path.endsWith("/pty") || path.endsWith("/connect")) continue;
       expect(`${method} ${path}: ${none}`).toMatch(
         method === "HEAD" ? /: 404 $/ : /: 404 .*SESSION_NOT_FOUND/,
       );

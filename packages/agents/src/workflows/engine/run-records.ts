@@ -23,8 +23,9 @@ export const RUN_STATUSES: readonly RunStatus[] = [
 
 const ENDED: ReadonlySet<RunStatus> = new Set<RunStatus>(["succeeded", "failed", "cancelled"]);
 
-export function hasEnded(status: RunStatus): boolean {
-  return ENDED.has(status);
+/** A run that is no longer there has ended, too. */
+export function hasEnded(status: RunStatus | undefined): boolean {
+  return status === undefined || ENDED.has(status);
 }
 
 export interface RunRecord {

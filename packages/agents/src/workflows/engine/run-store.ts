@@ -34,7 +34,7 @@ export class RunConflict extends Error {
 
 /** In the order in which they were made; others can be taken only when their process is dead. */
 const OPEN_RUNS = `
-  SELECT * FROM workflow_runs
+  SELECT run_id, owner FROM workflow_runs
   WHERE status IN ('queued', 'running', 'waiting_approval', 'needs_attention')
     AND (status <> 'needs_attention' OR cancel_requested = 1)
   ORDER BY number
@@ -48,6 +48,7 @@ export class RunStore {
   readonly #byId: StatementSync;
   readonly #steps: StatementSync;
   readonly #open: StatementSync;
+  readonly #state: StatementSync;
 
   constructor(database: DatabaseSync, events: EventLog, processes: Processes, clock: Clock) {
     this.#database = database;
@@ -57,6 +58,9 @@ export class RunStore {
     this.#byId = database.prepare("SELECT * FROM workflow_runs WHERE run_id = ?");
     this.#steps = database.prepare("SELECT * FROM workflow_steps WHERE run_id = ? ORDER BY number");
     this.#open = database.prepare(OPEN_RUNS);
+    this.#state = database.prepare(
+      "SELECT status, owner, epoch, cancel_requested FROM workflow_runs WHERE run_id = ?",
+    );
   }
 
   create(run: NewRun): void {
@@ -117,8 +121,7 @@ export class RunStore {
     isMine: (runId: string) => boolean,
     isWanted: (runId: string) => boolean = () => true,
   ): readonly RunRecord[] {
-    const waiting = (): RunRecord[] =>
-      this.#abandoned(isMine).filter(({ runId }) => isWanted(runId));
+    const waiting = (): string[] => this.#abandoned(isMine).filter(isWanted);
     if (limit <= 0 || waiting().length === 0) return [];
     const take = this.#database.prepare(
       `UPDATE workflow_runs SET owner = ?, epoch = epoch + 1 WHERE run_id = ? RETURNING *`,
@@ -127,18 +130,20 @@ export class RunStore {
       // Asked again inside of the transaction: another process may have been faster.
       waiting()
         .slice(0, limit)
-        .map(({ runId }) => runFromRow(take.get(this.#processes.id, runId) ?? {})),
+        .map((runId) => runFromRow(take.get(this.#processes.id, runId) ?? {})),
     );
   }
 
-  #abandoned(isMine: (runId: string) => boolean): RunRecord[] {
-    const runs = this.#open.all().map(runFromRow);
-    if (runs.length === 0) return [];
+  #abandoned(isMine: (runId: string) => boolean): string[] {
+    const rows = this.#open.all();
+    if (rows.length === 0) return [];
     const alive = new Set(this.#processes.alive());
-    return runs.filter(({ runId, owner }) => {
-      if (owner === undefined) return true;
-      return owner === this.#processes.id ? !isMine(runId) : !alive.has(owner);
-    });
+    return rows
+      .filter(({ run_id: runId, owner }) => {
+        if (typeof owner !== "string") return true;
+        return owner === this.#processes.id ? !isMine(String(runId)) : !alive.has(owner);
+      })
+      .map(({ run_id: runId }) => String(runId));
   }
 
   journal(run: RunRecord): RunJournal {
@@ -151,11 +156,17 @@ export class RunStore {
     });
   }
 
-  /** Whether a run of this process shall stop, and why. */
+  /** Less than `get` reads, for those who ask often. */
+  statusOf(runId: string): RunStatus | undefined {
+    const row = this.#state.get(runId);
+    return row && (String(row["status"]) as RunStatus);
+  }
+
+  /** Whether a run of this process must stop, and why. */
   stopFor(runId: string, epoch: number): "cancelled" | "lost" | undefined {
-    const run = this.get(runId);
-    if (run === undefined || run.epoch !== epoch || run.owner !== this.#processes.id) return "lost";
-    return run.isCancelRequested ? "cancelled" : undefined;
+    const row = this.#state.get(runId);
+    if (row?.["epoch"] !== epoch || row["owner"] !== this.#processes.id) return "lost";
+    return row["cancel_requested"] === 1 ? "cancelled" : undefined;
   }
 
   /** Throws RunConflict. The run is cancelled by the process that has it, or by the next that takes it. */
@@ -236,6 +247,22 @@ export class RunStore {
         )
         .run(runId);
       this.#events.append(runId, "workflow_resumed", { by: "person" });
+    });
+  }
+
+  /** Removes runs that ended before, with their events and those of their agents. */
+  prune(endedBefore: Date): number {
+    const old = "SELECT run_id FROM workflow_runs WHERE ended_at < :before";
+    const agents = `SELECT run_id FROM agent_runs WHERE workflow_run_id IN (${old})`;
+    const before = { before: endedBefore.toISOString() };
+    return inTransaction(this.#database, () => {
+      for (const which of [agents, old])
+        this.#database.prepare(`DELETE FROM run_events WHERE run_id IN (${which})`).run(before);
+      this.#database.prepare(`DELETE FROM agent_runs WHERE run_id IN (${agents})`).run(before);
+      const { changes } = this.#database
+        .prepare("DELETE FROM workflow_runs WHERE ended_at < :before")
+        .run(before);
+      return Number(changes);
     });
   }
 

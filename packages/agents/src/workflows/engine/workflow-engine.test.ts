@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { AgentRunError } from "../../runs/agent-executor.ts";
+import { RunStore as AgentRunStore } from "../../store/run-store.ts";
 import { Evaluator } from "../expressions/evaluator.ts";
 import { echo, EngineFixture, hang } from "../testing/engine-fixture.ts";
 import { ManualClock } from "../testing/manual-clock.ts";
@@ -763,4 +764,41 @@ it("no more agents work at once than the engine allows, over all runs", async ()
   const runs = await Promise.all([1, 2, 3].map(async () => await fixture.run(source)));
   expect(runs.map(({ status }) => status)).toEqual(["succeeded", "succeeded", "succeeded"]);
   expect(most).toBe(3);
+});
+
+it("runs that ended long ago are removed with all that belongs to them, and no others", async () => {
+  const clock = new ManualClock();
+  await using fixture = new EngineFixture({ evaluator, clock, agents: { echo } });
+  const source = "steps: [{ id: a, agent: echo, task: x }]";
+  const old = await fixture.run(source);
+  const waiting = fixture.submit("steps: [{ id: a, type: approval }]");
+  await fixture.until(waiting, ({ status }) => status === "waiting_approval");
+  const agents = new AgentRunStore(fixture.database);
+  const agentRun = (runId: string, workflowRunId: string | undefined): void => {
+    agents.create({
+      runId,
+      workflowRunId,
+      agentName: "echo",
+      model: "m",
+      task: undefined,
+      input: undefined,
+      workflowStepId: undefined,
+      parentRunId: undefined,
+      processId: "p",
+    });
+    fixture.events.append(runId, "text", {});
+  };
+  agentRun("run_of_old", old.runId);
+  agentRun("run_of_none", undefined);
+  clock.turn(40 * 86_400_000);
+  const recent = await fixture.run(source);
+  const { store } = fixture.engine;
+  expect(store.prune(new Date(clock.nowMs() - 30 * 86_400_000))).toBe(1);
+  expect(store.list({ limit: 9 }).map(({ runId }) => runId)).toEqual([recent.runId, waiting]);
+  expect(store.steps(old.runId)).toEqual([]);
+  expect(fixture.eventTypes(old.runId)).toEqual([]);
+  expect(fixture.eventTypes("run_of_old")).toEqual([]);
+  expect(agents.get("run_of_old")).toBeUndefined();
+  expect(agents.get("run_of_none")).toBeDefined();
+  expect(fixture.eventTypes(recent.runId)).not.toEqual([]);
 });

@@ -37,6 +37,8 @@ export interface WorkflowEngineOptions {
   readonly maxRuns?: number;
   /** Takes only runs that it was given, told to cancel or told to resume; any that no process has unless set. */
   readonly onlyOwnRuns?: boolean | undefined;
+  /** How long runs that have ended are kept; for ever when absent. */
+  readonly retentionDays?: number | undefined;
   /** How many agents work at once, of all runs; further steps wait for their turn. */
   readonly maxAgents?: number;
   /** How often to look for what other processes have left or asked for. */
@@ -51,6 +53,8 @@ export interface EngineLog {
 const DEFAULT_MAX_RUNS = 100;
 const DEFAULT_MAX_AGENTS = 64;
 const DEFAULT_POLL_INTERVAL_MS = 500;
+const PRUNE_INTERVAL_MS = 60 * 60_000;
+const DAY_MS = 24 * 60 * 60_000;
 /** How long steps may go on when the process is asked to end. */
 const SHUTDOWN_GRACE_MS = 5000;
 
@@ -78,9 +82,10 @@ export class WorkflowEngine implements AsyncDisposable {
   readonly #slots: Slots;
   readonly #changes = new Changes();
   readonly #active = new Map<string, Active>();
-  /** Runs that this process was asked to do something about. */
+  /** With `onlyOwnRuns`, the runs that this process was asked to do something about. */
   readonly #own = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
+  #pruneTimer: NodeJS.Timeout | undefined;
   #isClosing = false;
 
   constructor(options: WorkflowEngineOptions) {
@@ -98,13 +103,15 @@ export class WorkflowEngine implements AsyncDisposable {
     if (this.#timer !== undefined || this.#isClosing) return;
     const intervalMs = this.#options.pollIntervalMs ?? DEFAULT_POLL_INTERVAL_MS;
     this.#timer = setInterval(() => this.#poll(), intervalMs);
+    this.#pruneTimer = setInterval(() => this.#prune(), PRUNE_INTERVAL_MS).unref();
+    this.#prune();
     this.#poll();
   }
 
   /** Makes a run, which begins as soon as a process has room for it. */
   submit(run: Omit<NewRun, "runId">): string {
     const runId = `wfr_${randomUUID()}`;
-    this.#own.add(runId);
+    this.#adopt(runId);
     this.store.create({ ...run, runId });
     this.#poll();
     return runId;
@@ -112,7 +119,7 @@ export class WorkflowEngine implements AsyncDisposable {
 
   /** Throws RunConflict. The end of the run comes a moment later. */
   cancel(runId: string): void {
-    this.#own.add(runId);
+    this.#adopt(runId);
     this.store.requestCancel(runId);
     this.#poll();
   }
@@ -130,7 +137,7 @@ export class WorkflowEngine implements AsyncDisposable {
   /** Throws RunConflict. */
   resume(runId: string): void {
     // A run that its process left needs no more than someone who takes it.
-    this.#own.add(runId);
+    this.#adopt(runId);
     this.store.resume(runId);
     this.#poll();
   }
@@ -147,6 +154,7 @@ export class WorkflowEngine implements AsyncDisposable {
   async close({ graceMs = SHUTDOWN_GRACE_MS }: { readonly graceMs?: number } = {}): Promise<void> {
     this.#isClosing = true;
     clearInterval(this.#timer);
+    clearInterval(this.#pruneTimer);
     const active = [...this.#active.values()];
     for (const { execution } of active) execution.drain();
     const all = Promise.all(active.map(({ done }) => done));
@@ -161,6 +169,10 @@ export class WorkflowEngine implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  #adopt(runId: string): void {
+    if (this.#options.onlyOwnRuns === true) this.#own.add(runId);
   }
 
   #poll(): void {
@@ -180,6 +192,16 @@ export class WorkflowEngine implements AsyncDisposable {
       const stop = this.store.stopFor(runId, epoch);
       if (stop === "cancelled") execution.cancel();
       if (stop === "lost") execution.lose();
+    }
+  }
+
+  #prune(): void {
+    const { retentionDays, onlyOwnRuns = false, log } = this.#options;
+    if (retentionDays === undefined || onlyOwnRuns) return;
+    try {
+      this.store.prune(new Date(this.#clock.nowMs() - retentionDays * DAY_MS));
+    } catch (error) {
+      log.error({ err: error }, "old workflow runs could not be removed");
     }
   }
 

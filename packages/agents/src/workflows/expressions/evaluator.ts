@@ -8,13 +8,15 @@ export class EvaluationError extends Error {
 }
 
 export interface EvaluatorOptions {
-  /** How long one evaluation may take. */
-  readonly deadlineMs?: number;
+  /** How much processor time one evaluation may take. */
+  readonly maxCpuMs?: number;
   /** How large the variables and the values may be, as JSON. */
   readonly maxBytes?: number;
 }
 
-const DEFAULT_DEADLINE_MS = 5000;
+const DEFAULT_MAX_CPU_MS = 2000;
+/** Evaluations that are quicker than this, as nearly all are, are not watched. */
+const WATCH_INTERVAL_MS = 50;
 const DEFAULT_MAX_BYTES = 8 * 1024 * 1024;
 const SHOWN_LENGTH = 200;
 
@@ -30,7 +32,7 @@ interface Job {
  * expression waits for a new one. Guarded by evaluator.test.ts.
  */
 export class Evaluator implements AsyncDisposable {
-  readonly #deadlineMs: number;
+  readonly #maxCpuMs: number;
   readonly #maxBytes: number;
   readonly #waiting: Job[] = [];
   #thread: Thread | undefined;
@@ -38,10 +40,10 @@ export class Evaluator implements AsyncDisposable {
   #isClosed = false;
 
   constructor({
-    deadlineMs = DEFAULT_DEADLINE_MS,
+    maxCpuMs = DEFAULT_MAX_CPU_MS,
     maxBytes = DEFAULT_MAX_BYTES,
   }: EvaluatorOptions = {}) {
-    this.#deadlineMs = deadlineMs;
+    this.#maxCpuMs = maxCpuMs;
     this.#maxBytes = maxBytes;
   }
 
@@ -79,7 +81,7 @@ export class Evaluator implements AsyncDisposable {
   async #run(request: EvaluationRequest): Promise<readonly unknown[]> {
     if (this.#isClosed) throw new EvaluationError("the service is shutting down");
     this.#thread ??= new Thread();
-    const answer = await this.#thread.ask(request, this.#deadlineMs);
+    const answer = await this.#thread.ask(request, this.#maxCpuMs);
     if (answer === "late" || answer === "ended") {
       const ended = this.#thread;
       this.#thread = undefined;
@@ -87,7 +89,7 @@ export class Evaluator implements AsyncDisposable {
       const shown = shorten(request.sources.join("; "));
       throw new EvaluationError(
         answer === "late"
-          ? `evaluating ${shown} took longer than ${this.#deadlineMs / 1000} s`
+          ? `evaluating ${shown} took more than ${this.#maxCpuMs / 1000} s of processor time`
           : `evaluating ${shown} took too much memory`,
       );
     }
@@ -130,21 +132,37 @@ class Thread {
 
   async ask(
     request: EvaluationRequest,
-    deadlineMs: number,
+    maxCpuMs: number,
   ): Promise<EvaluationAnswer | "late" | "ended"> {
     this.#worker.ref();
     if ((await Promise.race([this.#ready, this.#ended])) === "ended") return "ended";
-    const late = Promise.withResolvers<"late">();
-    const timer = setTimeout(() => late.resolve("late"), deadlineMs);
+    const watch = this.#watch(maxCpuMs);
     try {
       const answered = this.#next() as Promise<EvaluationAnswer>;
       this.#worker.postMessage(request);
-      return await Promise.race([answered, late.promise, this.#ended]);
+      return await Promise.race([answered, watch.late, this.#ended]);
     } finally {
-      clearTimeout(timer);
+      watch.stop();
       // A thread that waits for work does not keep the process.
       this.#worker.unref();
     }
+  }
+
+  /** Processor time, because a thread that others keep waiting has done nothing wrong. */
+  #watch(maxCpuMs: number): { readonly late: Promise<"late">; readonly stop: () => void } {
+    const { promise: late, resolve } = Promise.withResolvers<"late">();
+    let before: NodeJS.CpuUsage | undefined;
+    const look = async (): Promise<void> => {
+      try {
+        before ??= await this.#worker.cpuUsage();
+        const { user, system } = await this.#worker.cpuUsage(before);
+        if ((user + system) / 1000 > maxCpuMs) resolve("late");
+      } catch {
+        // The thread has ended, which is noticed elsewhere.
+      }
+    };
+    const timer = setInterval(() => void look(), WATCH_INTERVAL_MS);
+    return { late, stop: () => clearInterval(timer) };
   }
 
   async end(): Promise<void> {

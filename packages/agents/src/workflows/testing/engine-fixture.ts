@@ -6,13 +6,19 @@ import type { AgentRunRequest, AgentRunResult } from "../../runs/agent-executor.
 import { openDatabase } from "../../store/database.ts";
 import { EVENT_MIGRATIONS, EventLog } from "../../store/event-log.ts";
 import { PROCESS_MIGRATIONS, ProcessRegistry } from "../../store/process-registry.ts";
+import { RUN_MIGRATIONS } from "../../store/run-store.ts";
 import { WORKFLOW_MIGRATIONS } from "../engine/migrations.ts";
 import type { RunRecord, StepRecord } from "../engine/run-records.ts";
 import { hasEnded } from "../engine/run-records.ts";
 import type { WorkflowEngineOptions } from "../engine/workflow-engine.ts";
 import { WorkflowEngine } from "../engine/workflow-engine.ts";
 
-export const ALL_MIGRATIONS = [...EVENT_MIGRATIONS, ...PROCESS_MIGRATIONS, ...WORKFLOW_MIGRATIONS];
+export const ALL_MIGRATIONS = [
+  ...EVENT_MIGRATIONS,
+  ...PROCESS_MIGRATIONS,
+  ...RUN_MIGRATIONS,
+  ...WORKFLOW_MIGRATIONS,
+];
 
 /** What an agent answers with; it may throw an AgentRunError. */
 export type Agent = (request: AgentRunRequest) => unknown;

@@ -1,8 +1,8 @@
-/** What is known of a request for a port once it was let in. */
+/** A request for a port that was let in. */
 import type { PortVisitor } from "../../sessions/services.ts";
 import type { PortAddress } from "./preview-address.ts";
 
-/** A request that was let in, and what it is for. */
+/** Who asks, and what the request is for. */
 export interface Preview extends PortAddress {
   readonly by: "host" | "path";
   readonly visitor: PortVisitor;

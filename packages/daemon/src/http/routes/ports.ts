@@ -19,7 +19,7 @@ export function portRoutes(app: App, { services, previews }: HttpContext): void 
         tags,
         summary: "List what listens on TCP ports inside a session",
         params: sessionParams,
-        response: { 200: portListBodySchema, ...errors(LIVING_ERRORS) },
+        response: { 200: portListBodySchema, ...errors(LIVING_ERRORS, "UNSUPPORTED") },
       },
     },
     async ({ caller, params }) => ({ ports: [...(await services.ports.list(caller, params.id))] }),
