@@ -54,11 +54,14 @@ it("a process that cancels a run while another one takes it destroys no sandbox"
   await using fixture = new EngineFixture({
     client: new SandboxClient({ baseUrl: `http://127.0.0.1:${port}` }),
     agents: {
-      slow: (request) =>
-        hang(request).catch((error: unknown) => {
+      slow: async (request) => {
+        try {
+          return await hang(request);
+        } catch (error) {
           taken();
           throw error;
-        }),
+        }
+      },
     },
   });
   const { database, engine } = fixture;
