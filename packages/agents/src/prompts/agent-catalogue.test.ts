@@ -73,6 +73,14 @@ test("a broken file shows its error and the others go on working", async () => {
   await until({ bad: "Mended", good: "broken" });
 });
 
+test("a link that leads to itself is broken, and the others go on working", async () => {
+  await mkdir(join(dir, "agents"));
+  await symlink("loop.prompt", join(dir, "agents", "loop.prompt"));
+  await write("good.prompt", source("Good"));
+  await catalogue.open();
+  expect(titles()).toEqual({ good: "Good", loop: "broken" });
+});
+
 test("a folder that comes later, goes and comes again is read", async () => {
   await catalogue.open();
   expect(titles()).toEqual({});
