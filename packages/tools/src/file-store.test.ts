@@ -1,4 +1,5 @@
 /** A file store in a directory, and names that try to lead out of it. */
+import { execFileSync } from "node:child_process";
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -59,6 +60,24 @@ it("follows no link out of its directory", async () => {
   await store.put("file", Buffer.from("mine"));
   expect(await readFile(join(outside, "secret"), "utf8")).toBe("secret");
   expect((await readdir(outside)).toSorted()).toEqual(["secret", "store", "store-of-others"]);
+});
+
+it("says so when a name cannot be one of a file", async () => {
+  await store.put("a/b", Buffer.from("x"));
+  execFileSync("mkfifo", [join(directory, "pipe")]);
+  await symlink("loop", join(directory, "loop"));
+  const bytes = Buffer.from("y");
+  const notAFile = { name: "ToolError", code: "NOT_A_FILE" };
+  await expect(store.put("a", bytes)).rejects.toMatchObject(notAFile);
+  await expect(store.put("a/b/c", bytes)).rejects.toMatchObject(notAFile);
+  await expect(store.put("a/b/c/d", bytes)).rejects.toMatchObject(notAFile);
+  for (const name of ["a", "pipe", "loop"])
+    await expect(store.get(name)).rejects.toMatchObject(notAFile);
+  const long = "x".repeat(300);
+  const tooLong = { name: "ToolError", code: "INVALID_INPUT" };
+  await expect(store.put(long, bytes)).rejects.toMatchObject(tooLong);
+  await expect(store.get(long)).rejects.toMatchObject(tooLong);
+  expect((await readdir(directory)).toSorted()).toEqual(["a", "loop", "pipe"]);
 });
 
 it("is a directory that a link may lead to", async () => {

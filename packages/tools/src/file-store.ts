@@ -1,6 +1,6 @@
 /** Files that outlive sandboxes, by name: what runs take in and give out. */
 import { randomUUID } from "node:crypto";
-import { mkdir, readdir, readFile, realpath, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, isAbsolute, join, relative, resolve } from "node:path";
 import { ToolError } from "./tool-error.ts";
 
@@ -25,24 +25,26 @@ export class DirectoryFileStore implements FileStore {
     const path = this.#pathOf(name);
     try {
       await this.#requireInside(path);
+      // SECURITY: to open a FIFO would wait without end. Guarded by file-store.test.ts.
+      if (!(await stat(path)).isFile()) throw notAFile(name);
       return await readFile(path);
     } catch (error) {
       if (isMissing(error)) return undefined;
-      throw error;
+      throw ofName(error, name);
     }
   }
 
   async put(name: string, bytes: Uint8Array): Promise<void> {
     const path = this.#pathOf(name);
-    await this.#makeDirectories(dirname(path));
-    // Whoever reads it meanwhile sees the old content or the new.
+    // Who reads it meanwhile sees the old content or the new.
     const temporary = join(dirname(path), `.${randomUUID()}.part`);
     try {
+      await this.#makeDirectories(dirname(path));
       await writeFile(temporary, bytes, { flag: "wx" });
       await rename(temporary, path);
     } catch (error) {
-      await rm(temporary, { force: true });
-      throw error;
+      await rm(temporary, { force: true }).catch(() => undefined);
+      throw ofName(error, name);
     }
   }
 
@@ -87,7 +89,33 @@ export class DirectoryFileStore implements FileStore {
   }
 }
 
+function notAFile(name: string): ToolError {
+  return new ToolError(
+    "NOT_A_FILE",
+    `${JSON.stringify(name.slice(0, 256))} cannot be the name of a file in the file store: a directory, or what is no regular file, is in its place. Use another name.`,
+  );
+}
+
+/** What the file system has against the name itself, in words that a model can act on. */
+function ofName(error: unknown, name: string): unknown {
+  switch (codeOf(error)) {
+    case "EISDIR":
+    case "ENOTDIR":
+    case "EEXIST":
+    case "ELOOP":
+      return notAFile(name);
+    case "ENAMETOOLONG":
+      return new ToolError("INVALID_INPUT", "The name is too long for the file store.");
+    default:
+      return error;
+  }
+}
+
 function isMissing(error: unknown): boolean {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  const code = codeOf(error);
   return code === "ENOENT" || code === "ENOTDIR";
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && "code" in error ? error.code : undefined;
 }

@@ -20,8 +20,19 @@ export function describeIssues(error: z.ZodError, schema: z.ZodType): string {
 export function describeIssue(issue: z.core.$ZodIssue, known: readonly string[]): string {
   const place = issue.path.map((part) => short(String(part))).join(".");
   if (issue.code === "unrecognized_keys") return unknownNames(issue.keys, place, known);
-  const message = issue.message.replace(/^Invalid input: /, "");
+  const message = messageOf(issue);
   return place === "" ? message : `\`${place}\`: ${message}`;
+}
+
+function messageOf(issue: z.core.$ZodIssue): string {
+  const message = issue.message.replace(/^Invalid input: /, "");
+  if (issue.code !== "invalid_union") return message;
+  // "Invalid input" does not say how to mend it. What stands deepest is wrong in the form that was meant.
+  const firsts = issue.errors.flatMap(([first]) => (first === undefined ? [] : [first]));
+  const deepest = firsts.toSorted((one, other) => other.path.length - one.path.length)[0];
+  if (deepest === undefined) return message;
+  if (deepest.path.length > 0) return describeIssue(deepest, []);
+  return [...new Set(firsts.map(messageOf))].join(", or ");
 }
 
 /** A name can be as long as the model likes; the message cannot. */

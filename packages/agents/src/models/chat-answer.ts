@@ -1,6 +1,7 @@
 /** Puts together the pieces in which a chat-completions API sends its answer. */
 import { randomUUID } from "node:crypto";
 import type { GenerateResponseData, Part } from "genkit/model";
+import { isDeeperThan } from "../json-depth.ts";
 import { ModelFailure } from "./model-failure.ts";
 
 /** What a turn may consist of. More was never meant to be used. */
@@ -19,30 +20,8 @@ export const DEFAULT_TURN_LIMITS: TurnLimits = {
 /** The part of a tool call whose arguments were no JSON says so here. */
 export const MALFORMED_ARGUMENTS = "malformedArguments";
 
-interface ChatDelta {
-  readonly content?: string | null;
-  readonly reasoning_content?: string | null;
-  readonly tool_calls?: readonly {
-    readonly index?: number;
-    readonly id?: string | null;
-    readonly function?: { readonly name?: string | null; readonly arguments?: unknown } | null;
-  }[];
-}
-
-interface ChatChoice {
-  readonly delta?: ChatDelta | null;
-  readonly message?: ChatDelta | null;
-  readonly finish_reason?: string | null;
-}
-
-interface ChatPiece {
-  readonly choices?: readonly ChatChoice[];
-  readonly usage?: {
-    readonly prompt_tokens?: number;
-    readonly completion_tokens?: number;
-  } | null;
-  readonly error?: { readonly message?: unknown; readonly code?: unknown } | string | null;
-}
+/** What a server sends may be anything, so that each part is looked at before it is used. */
+type Unchecked = Readonly<Record<string, unknown>>;
 
 interface PendingCall {
   id: string;
@@ -66,7 +45,7 @@ export class ChatAnswer {
   #textBytes = 0;
   #argumentBytes = 0;
   #finishReason: string | undefined;
-  #usage: ChatPiece["usage"];
+  #usage: Unchecked | undefined;
 
   constructor(limits: TurnLimits) {
     this.#limits = limits;
@@ -79,17 +58,20 @@ export class ChatAnswer {
 
   /** Takes a piece and returns the text in it. Throws ModelFailure. */
   add(piece: unknown): string {
-    const { choices = [], usage, error } = (piece ?? {}) as ChatPiece;
+    const { choices, usage, error } = objectOf(piece) ?? {};
     if (error !== undefined && error !== null) throw failureOf(error);
-    if (usage !== undefined && usage !== null) this.#usage = usage;
-    const [choice] = choices;
+    this.#usage = objectOf(usage) ?? this.#usage;
+    const choice = objectOf(listOf(choices)[0]);
     if (choice === undefined) return "";
-    if (typeof choice.finish_reason === "string") this.#finishReason = choice.finish_reason;
-    const { content, reasoning_content, tool_calls } = choice.delta ?? choice.message ?? {};
-    for (const [position, call] of (tool_calls ?? []).entries())
-      this.#addCall(call.index ?? position, call);
-    this.#count(reasoning_content ?? "");
-    const text = content ?? "";
+    const { finish_reason: finishReason, delta, message } = choice;
+    if (typeof finishReason === "string") this.#finishReason = finishReason;
+    const said = objectOf(delta) ?? objectOf(message) ?? {};
+    for (const [position, item] of listOf(said["tool_calls"]).entries()) {
+      const call = objectOf(item) ?? {};
+      this.#addCall(typeof call["index"] === "number" ? call["index"] : position, call);
+    }
+    this.#count(textOf(said["reasoning_content"]));
+    const text = textOf(said["content"]);
     this.#count(text);
     if (text !== "") this.#text.push(text);
     return text;
@@ -106,16 +88,14 @@ export class ChatAnswer {
       message: { role: "model", content },
       finishReason: FINISH_REASONS[this.#finishReason ?? ""] ?? "other",
       usage: {
-        inputTokens: this.#usage?.prompt_tokens ?? 0,
-        outputTokens: this.#usage?.completion_tokens ?? 0,
+        inputTokens: countOf(this.#usage?.["prompt_tokens"]),
+        outputTokens: countOf(this.#usage?.["completion_tokens"]),
       },
     };
   }
 
-  #addCall(
-    index: number,
-    { id, function: called }: NonNullable<ChatDelta["tool_calls"]>[number],
-  ): void {
+  #addCall(index: number, { id, function: given }: Unchecked): void {
+    const called = objectOf(given);
     let call = this.#calls.get(index);
     if (call === undefined) {
       if (this.#calls.size >= this.#limits.maxToolCalls)
@@ -124,11 +104,11 @@ export class ChatAnswer {
       this.#calls.set(index, call);
     }
     if (typeof id === "string" && id !== "") call.id = id;
-    if (typeof called?.name === "string" && called.name !== "") call.name = called.name;
-    if (called?.arguments === undefined || called.arguments === null) return;
+    if (typeof called?.["name"] === "string" && called["name"] !== "") call.name = called["name"];
+    const args = called?.["arguments"];
+    if (args === undefined || args === null) return;
     // Some servers send an object where the API has its text.
-    const piece =
-      typeof called.arguments === "string" ? called.arguments : JSON.stringify(called.arguments);
+    const piece = typeof args === "string" ? args : writtenAsJson(args);
     this.#argumentBytes += piece.length;
     if (this.#argumentBytes > this.#limits.maxArgumentBytes)
       throw tooLong(`tool calls of more than ${this.#limits.maxArgumentBytes} bytes`);
@@ -150,11 +130,36 @@ export function tooLong(what: string): ModelFailure {
   });
 }
 
-function failureOf(error: NonNullable<ChatPiece["error"]>): ModelFailure {
-  const message = typeof error === "string" ? error : error.message;
-  return new ModelFailure(`The model server reported: ${String(message).slice(0, 500)}`, {
-    retryable: true,
-  });
+function failureOf(error: unknown): ModelFailure {
+  const message = textOf(objectOf(error)?.["message"] ?? error) || "an error without a message";
+  return new ModelFailure(`The model server reported: ${message}`, { retryable: true });
+}
+
+function objectOf(value: unknown): Unchecked | undefined {
+  return typeof value === "object" && value !== null ? (value as Unchecked) : undefined;
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+/** Whole and not absurd, because it is added up and stored. */
+function countOf(value: unknown): number {
+  return typeof value === "number" && value > 0 && value < 1e12 ? Math.floor(value) : 0;
+}
+
+/** Deeper than any tool takes; what is deeper still cannot be written down again. */
+const MAX_ARGUMENT_DEPTH = 200;
+
+function writtenAsJson(value: unknown): string {
+  if (!isDeeperThan(value, MAX_ARGUMENT_DEPTH)) return JSON.stringify(value);
+  // Just as deep as it must be to be refused like all that is.
+  const depth = MAX_ARGUMENT_DEPTH + 2;
+  return "[".repeat(depth) + "]".repeat(depth);
 }
 
 function toolRequest({ id, name, pieces }: PendingCall, seen: Set<string>): Part {
@@ -163,13 +168,16 @@ function toolRequest({ id, name, pieces }: PendingCall, seen: Set<string>): Part
   seen.add(ref);
   const text = pieces.join("");
   if (text.trim() === "") return { toolRequest: { name, ref, input: {} } };
+  const malformed = (problem: string): Part => ({
+    toolRequest: { name, ref, input: {} },
+    metadata: { [MALFORMED_ARGUMENTS]: problem.slice(0, 200) },
+  });
   try {
-    return { toolRequest: { name, ref, input: JSON.parse(text) as unknown } };
+    const input: unknown = JSON.parse(text);
+    if (isDeeperThan(input, MAX_ARGUMENT_DEPTH))
+      return malformed(`nested more than ${MAX_ARGUMENT_DEPTH} levels deep`);
+    return { toolRequest: { name, ref, input } };
   } catch (error) {
-    const problem = error instanceof Error ? error.message : String(error);
-    return {
-      toolRequest: { name, ref, input: {} },
-      metadata: { [MALFORMED_ARGUMENTS]: problem.slice(0, 200) },
-    };
+    return malformed(error instanceof Error ? error.message : String(error));
   }
 }

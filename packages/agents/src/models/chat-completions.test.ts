@@ -167,6 +167,42 @@ test("errors say what the server said, and whether to ask again", async () => {
 test("a server that repeats the key does not make it known", async () => {
   const { message } = await failure({ status: 401, error: "wrong key sk-secret given" });
   expect(message).toBe("The model server answered 401: wrong key *** given");
+  const raw = `data: ${JSON.stringify({ error: { message: "wrong key sk-secret" } })}\n\n`;
+  expect((await failure({ raw })).message).toBe("The model server reported: wrong key ***");
+  // One that a cut would leave in part.
+  const error = `${"x".repeat(466)} sk-secret and more`;
+  expect((await failure({ status: 401, error })).message).not.toContain("sk-");
+});
+
+test("pieces of any shape are no reason to fail, and counts are whole numbers", async () => {
+  const pieces = [
+    null,
+    5,
+    { choices: null },
+    { choices: [null] },
+    { choices: [{ delta: { content: { text: "no" }, tool_calls: { a: 1 } } }] },
+    { choices: [{ delta: { content: "yes", reasoning_content: 7 } }] },
+    { usage: { prompt_tokens: 1.5, completion_tokens: "7" } },
+    { choices: [{ delta: null, finish_reason: "stop" }], usage: 9 },
+  ];
+  const raw = pieces.map((piece) => `data: ${JSON.stringify(piece)}\n\n`).join("");
+  const { message, usage } = await ask({ raw: `${raw}data: [DONE]\n\n` });
+  expect(message?.content).toEqual([{ text: "yes" }]);
+  expect(usage).toMatchObject({ inputTokens: 1, outputTokens: 0 });
+});
+
+test("arguments that are nested without end are malformed, whichever form they have", async () => {
+  const deep = "[".repeat(20_000) + "]".repeat(20_000);
+  const asText = await ask({ calls: [{ name: "a", arguments: deep }] });
+  const call = `{"choices":[{"delta":{"tool_calls":[{"function":{"name":"a","arguments":${deep}}}]}}]}`;
+  const asObject = await ask({ raw: `data: ${call}\n\ndata: [DONE]\n\n` });
+  for (const { message } of [asText, asObject])
+    expect(message?.content).toMatchObject([
+      {
+        toolRequest: { name: "a", input: {} },
+        metadata: { malformedArguments: "nested more than 200 levels deep" },
+      },
+    ]);
 });
 
 test("a redirect is refused, so that the key stays where it belongs", async () => {

@@ -7,7 +7,12 @@ import type {
 import { ChatAnswer, DEFAULT_TURN_LIMITS } from "./chat-answer.ts";
 import type { TurnLimits } from "./chat-answer.ts";
 import { toChatMessages, toChatTool } from "./chat-messages.ts";
-import { isPassingHttpStatus, ModelFailure, parseRetryAfter, shortened } from "./model-failure.ts";
+import {
+  isPassingHttpStatus,
+  ModelFailure,
+  parseRetryAfter,
+  toModelFailure,
+} from "./model-failure.ts";
 
 export interface ChatCompletionsOptions {
   /** Ends before `/chat/completions`. */
@@ -29,6 +34,19 @@ export interface ModelCall {
 
 /** Asks once, and streams. Throws ModelFailure. */
 export async function askChatModel(
+  name: string,
+  options: ChatCompletionsOptions,
+  request: GenerateRequest,
+  call: ModelCall,
+): Promise<GenerateResponseData> {
+  try {
+    return await ask(name, options, request, call);
+  } catch (error) {
+    throw toModelFailure(error, [options.apiKey]);
+  }
+}
+
+async function ask(
   name: string,
   options: ChatCompletionsOptions,
   request: GenerateRequest,
@@ -106,7 +124,7 @@ async function post(
   });
   if (response.ok) return response;
   const text = await readText(response);
-  const reason = shortened(redacted(reasonIn(text), apiKey));
+  const reason = reasonIn(text);
   throw new ModelFailure(
     `The model server answered ${response.status}${reason === "" ? "" : `: ${reason}`}`,
     {
@@ -114,11 +132,6 @@ async function post(
       retryAfterMs: parseRetryAfter(response.headers.get("retry-after")),
     },
   );
-}
-
-/** SECURITY: some servers repeat the key that they refuse. Guarded by chat-completions.test.ts. */
-function redacted(text: string, apiKey: string | undefined): string {
-  return apiKey === undefined || apiKey === "" ? text : text.replaceAll(apiKey, "***");
 }
 
 function reasonIn(text: string): string {

@@ -38,15 +38,27 @@ export function isPassingHttpStatus(status: number): boolean {
   return status === 408 || status === 409 || status === 425 || status === 429 || status >= 500;
 }
 
-/** Any error of a Genkit model, of whichever plugin, as a ModelFailure. */
-export function toModelFailure(error: unknown): ModelFailure {
-  if (error instanceof ModelFailure) return error;
+/**
+ * Any error of a Genkit model, of whichever plugin, as a ModelFailure that can be shown.
+ *
+ * SECURITY: some servers repeat the key that they refuse. It is taken out before the text is cut, so
+ * that no part of it is left. Guarded by chat-completions.test.ts and providers.test.ts.
+ */
+export function toModelFailure(
+  error: unknown,
+  keys: readonly (string | undefined)[] = [],
+): ModelFailure {
+  const text = error instanceof Error ? error.message : String(error);
+  const message = shortened(
+    keys.reduce<string>((shown, key) => (key ? shown.replaceAll(key, "***") : shown), text),
+  );
+  if (error instanceof ModelFailure)
+    return message === text ? error : new ModelFailure(message, error);
   const { status, headers, responseMetadata } = (error ?? {}) as {
     readonly status?: unknown;
     readonly headers?: { readonly get?: (name: string) => string | null };
     readonly responseMetadata?: { readonly retryAfterMs?: number };
   };
-  const message = shortened(error instanceof Error ? error.message : String(error));
   const retryAfterMs =
     responseMetadata?.retryAfterMs ?? parseRetryAfter(headers?.get?.("retry-after") ?? null);
   const retryable =
@@ -72,7 +84,7 @@ export function parseRetryAfter(value: string | null, nowMs = Date.now()): numbe
   return Number.isNaN(ms) ? undefined : Math.max(0, ms);
 }
 
-export function shortened(text: string): string {
+function shortened(text: string): string {
   const line = text.replaceAll(/\s+/g, " ").trim();
   return line.length > MAX_MESSAGE_LENGTH ? `${line.slice(0, MAX_MESSAGE_LENGTH)}…` : line;
 }

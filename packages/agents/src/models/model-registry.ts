@@ -11,9 +11,10 @@ import type { TurnLimits } from "./chat-answer.ts";
 import { askChatModel, OPENAI_URL } from "./chat-completions.ts";
 import type { ModelCall } from "./chat-completions.ts";
 import { loadGenkit } from "./load-genkit.ts";
+import { toModelFailure } from "./model-failure.ts";
 import { playScript } from "./scripted-model.ts";
 
-/** A model that can be asked for one turn. Throws ModelFailure or an error of the provider's SDK. */
+/** A model that can be asked for one turn. Throws ModelFailure. */
 export interface Model {
   readonly name: string;
   /** Whether nothing is streamed while the model writes the arguments of a tool call. */
@@ -61,8 +62,13 @@ export class ModelRegistry {
     return {
       name,
       isSilentInCalls: !/^(?:openai|scripted)\//.test(name),
-      ask: async (request, { onChunk, signal }) =>
-        withMessage(await model(request, { onChunk, abortSignal: signal })),
+      ask: async (request, { onChunk, signal }) => {
+        try {
+          return withMessage(await model(request, { onChunk, abortSignal: signal }));
+        } catch (error) {
+          throw toModelFailure(error, keysIn(this.#options.env));
+        }
+      },
     };
   }
 
@@ -71,6 +77,10 @@ export class ModelRegistry {
     const problem = configurationProblem(name, this.#options.env);
     if (problem !== undefined) throw new AgentRunError("MODEL_NOT_CONFIGURED", problem);
   }
+}
+
+function keysIn(env: Variables): (string | undefined)[] {
+  return ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", ...GOOGLE_KEYS].map((name) => env[name]);
 }
 
 /** Some plugins still answer with a list of candidates. */

@@ -67,10 +67,20 @@ test("a broken file shows its error and the others go on working", async () => {
   await write("good.prompt", source("Good"));
   await catalogue.open();
   expect(titles()).toEqual({ bad: "broken", good: "Good" });
-  expect(catalogue.find("bad")).toMatchObject({ error: /^agents\/bad\.prompt:\d+:\d+: bad YAML/ });
+  expect(catalogue.find("bad")).toMatchObject({
+    error: expect.stringMatching(/^agents\/bad\.prompt:\d+:\d+: bad YAML/) as string,
+  });
   await write("good.prompt", "no frontmatter");
   await write("bad.prompt", source("Mended"));
   await until({ bad: "Mended", good: "broken" });
+});
+
+test("a link that leads to itself is broken, and the others go on working", async () => {
+  await mkdir(join(dir, "agents"));
+  await symlink("loop.prompt", join(dir, "agents", "loop.prompt"));
+  await write("good.prompt", source("Good"));
+  await catalogue.open();
+  expect(titles()).toEqual({ good: "Good", loop: "broken" });
 });
 
 test("a folder that comes later, goes and comes again is read", async () => {
@@ -100,5 +110,7 @@ test("a file that is far too large is not read", async () => {
   await mkdir(join(dir, "agents"));
   await write("huge.prompt", "x".repeat(3_000_000));
   await catalogue.open();
-  expect(catalogue.find("huge")).toMatchObject({ error: /larger than/ });
+  expect(catalogue.find("huge")).toMatchObject({
+    error: expect.stringMatching(/larger than/) as string,
+  });
 });

@@ -121,7 +121,8 @@ export class AgentCatalogue {
       return status.isFile() ? `${ino} ${size} ${mtimeNs} ${ctimeNs}` : undefined;
     } catch (error) {
       if (isMissing(error)) return undefined;
-      throw error;
+      // One that cannot be looked at, such as a link to itself, must not keep the others away.
+      return String(error);
     }
   }
 

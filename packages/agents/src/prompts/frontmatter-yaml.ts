@@ -1,6 +1,7 @@
 /** Splits an agent's file into frontmatter and template, and knows the place of each value. */
 import { isMap, isNode, isScalar, LineCounter, parseDocument } from "yaml";
 import type { Document, Node } from "yaml";
+import { MAX_YAML_NESTING, tooDeepAt } from "../yaml-nesting.ts";
 import { PromptError } from "./prompt-error.ts";
 import type { Place } from "./prompt-error.ts";
 
@@ -41,6 +42,13 @@ export function readFrontmatter(file: string, source: string): Frontmatter {
 }
 
 function parseYaml(file: string, yaml: string): Omit<Frontmatter, "template"> {
+  const tooDeep = tooDeepAt(yaml);
+  if (tooDeep !== undefined)
+    throw new PromptError(
+      file,
+      { ...tooDeep, line: tooDeep.line + 1 },
+      `bad YAML: nested more than ${MAX_YAML_NESTING} levels deep`,
+    );
   const counter = new LineCounter();
   const document = parseDocument(yaml, { lineCounter: counter, prettyErrors: false });
   const placeAt = (offset: number): Place => {

@@ -1,5 +1,4 @@
 /** Renders an agent's template into the messages that a model gets. */
-import { randomUUID } from "node:crypto";
 import { Dotprompt } from "dotprompt";
 import type { Message, Part } from "dotprompt";
 import type { AgentDefinition } from "./agent-definition.ts";
@@ -20,30 +19,46 @@ export interface PromptInput {
  * a message after the others.
  *
  * SECURITY: dotprompt marks roles inside the rendered text, and input that contains such a mark
- * would become a message of another role, for example of the system. Marks in input are replaced
- * while the template is rendered, and put back as plain text. Guarded by render-prompt.test.ts.
+ * would become a message of another role, for example of the system. A mark may also be put together
+ * of two values, or of a value and the words around it, as in `<<<{{userInput}}>>>`. So no value has
+ * a character that every mark needs: while the template is rendered, others stand for them. Guarded
+ * by render-prompt.test.ts.
  */
 export async function renderPrompt(
   { template }: AgentDefinition,
   { task, values }: PromptInput,
 ): Promise<Message[]> {
-  const stand = `mark-${randomUUID()}`;
-  const hide = (text: string): string => text.replaceAll(MARK, stand);
-  const show = (text: string): string => text.replaceAll(stand, MARK);
+  const given = { ...values, ...(task !== undefined && { userInput: task }) };
+  const { hide, show } = standIns(`${template}${JSON.stringify(given)}`);
   const render = await new Dotprompt().compile({ template });
-  const input = mapStrings({ ...values, ...(task !== undefined && { userInput: task }) }, hide);
-  const { messages } = await render({ input });
+  const { messages } = await render({ input: mapStrings(given, hide) });
   const shown = messages.map(({ role, content }) => ({
     role,
-    content: content.map((part) => (part.text === undefined ? part : { text: show(part.text) })),
+    content: mapStrings(content, show) as Part[],
   }));
   const usesTask = /\{\{[^}]*\buserInput\b/.test(template);
-  const given: Message[] =
+  const added: Message[] =
     task === undefined || usesTask ? [] : [{ role: "user", content: [{ text: task }] }];
-  return oneSystemMessage([...withSystemRole(template, shown), ...given]);
+  return oneSystemMessage([...withSystemRole(template, shown), ...added]);
 }
 
-const MARK = "<<<dotprompt:";
+/** Every mark has the form `<<<dotprompt:…>>>`. */
+const OF_MARKS = ["<", ":", ">"] as const;
+const PRIVATE_USE = { first: 0xf0000, last: 0xffffd };
+
+/** Characters that nothing in `text` has stand for those of marks, so that they can be told apart. */
+function standIns(text: string): Record<"hide" | "show", (text: string) => string> {
+  const used = new Set(text.match(/[\u{f0000}-\u{ffffd}]/gu));
+  const pairs: (readonly [string, string])[] = [];
+  for (let code = PRIVATE_USE.first; pairs.length < OF_MARKS.length; code++) {
+    if (code > PRIVATE_USE.last) throw new Error("the input uses every private character");
+    const stand = String.fromCodePoint(code);
+    if (!used.has(stand)) pairs.push([OF_MARKS[pairs.length] ?? "", stand]);
+  }
+  const replaced = (given: string, from: 0 | 1, to: 0 | 1): string =>
+    pairs.reduce((result, pair) => result.replaceAll(pair[from], pair[to]), given);
+  return { hide: (given) => replaced(given, 0, 1), show: (given) => replaced(given, 1, 0) };
+}
 
 function mapStrings(value: unknown, change: (text: string) => string): unknown {
   if (typeof value === "string") return change(value);

@@ -118,7 +118,7 @@ describe("structured output", () => {
     expect(run).toMatchObject({
       status: "failed",
       steps: 3,
-      error: { code: "INVALID_OUTPUT", message: /why is missing/ },
+      error: { code: "INVALID_OUTPUT", message: expect.stringMatching(/why is missing/) as string },
     });
   });
 });

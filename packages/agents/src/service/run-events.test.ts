@@ -78,7 +78,7 @@ test("runs are listed newest first, by agent and status, page by page", async ()
 
 test("agents are listed and shown, also the broken ones", async () => {
   expect(await fixture.client.agents()).toMatchObject([
-    { name: "bad", error: /^agents\/bad\.prompt:1:1: / },
+    { name: "bad", error: expect.stringMatching(/^agents\/bad\.prompt:1:1: /) as string },
     { name: "helper", model: "openai/tiny", mode: "none" },
   ]);
   expect(await fixture.client.agent("helper")).toMatchObject({
@@ -86,7 +86,9 @@ test("agents are listed and shown, also the broken ones", async () => {
     timeout_seconds: 300,
     prompt: expect.stringContaining("{{userInput}}") as string,
   });
-  expect(await fixture.client.agent("bad")).toMatchObject({ error: /frontmatter/ });
+  expect(await fixture.client.agent("bad")).toMatchObject({
+    error: expect.stringMatching(/frontmatter/) as string,
+  });
   await expect(fixture.client.execute("bad")).rejects.toMatchObject({ status: 400 });
   await expect(fixture.client.agent("none")).rejects.toMatchObject({ code: "AGENT_NOT_FOUND" });
 });

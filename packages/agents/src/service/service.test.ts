@@ -4,6 +4,8 @@ import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
 import { pino } from "pino";
 import { afterEach, expect, test } from "vitest";
+import { z } from "zod";
+import { parseBody } from "./parse-request.ts";
 import { ServiceError } from "./service-error.ts";
 import { buildService } from "./service.ts";
 
@@ -15,7 +17,7 @@ function service(): FastifyInstance {
     log: pino({ level: "silent" }),
     modules: [
       (routes) => {
-        routes.post("/echo", (request) => ({ body: request.body }));
+        routes.post("/echo", (request) => ({ body: parseBody(z.unknown(), request.body) }));
         routes.get("/refuse", () => {
           throw new ServiceError("CONFLICT", "It has ended already.", { status: "failed" });
         });
@@ -68,6 +70,12 @@ test("bodies that are no JSON, poisoned or too large are refused", async () => {
     await service().inject({ url: "/echo", method: "POST", headers: json, payload });
   expect((await post("{")).json()).toMatchObject({ error_code: "INVALID_REQUEST" });
   expect((await post("")).json()).toMatchObject({ error_code: "INVALID_REQUEST" });
+  const deep = (levels: number): string => "[".repeat(levels) + "]".repeat(levels);
+  expect((await post(deep(200))).statusCode).toBe(200);
+  expect((await post(deep(500_000))).json()).toMatchObject({
+    error_code: "INVALID_REQUEST",
+    message: "The body is nested more than 200 levels deep.",
+  });
   expect((await post('{"__proto__":{"a":1}}')).statusCode).toBe(400);
   expect((await post(JSON.stringify("x".repeat(17_000_000)))).json()).toMatchObject({
     error_code: "PAYLOAD_TOO_LARGE",

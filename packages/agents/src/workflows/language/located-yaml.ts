@@ -1,6 +1,7 @@
 /** Reads YAML into values that know where in the file they stand. */
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, Scalar } from "yaml";
 import type { Document, Node } from "yaml";
+import { MAX_YAML_NESTING, tooDeepAt } from "../../yaml-nesting.ts";
 import type { Place } from "./problem.ts";
 import { Problems } from "./problem.ts";
 
@@ -49,6 +50,11 @@ export function readYaml(text: string): YamlReading {
   const start: Place = { line: 1, column: 1 };
   if (Buffer.byteLength(text) > MAX_FILE_BYTES) {
     problems.add(start, `the file is larger than the ${MAX_FILE_BYTES} bytes that are allowed`);
+    return { root: undefined, problems };
+  }
+  const tooDeep = tooDeepAt(text);
+  if (tooDeep !== undefined) {
+    problems.add(tooDeep, `the file is nested more than ${MAX_YAML_NESTING} levels deep`);
     return { root: undefined, problems };
   }
   const lines = new LineCounter();
