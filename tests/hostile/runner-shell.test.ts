@@ -199,7 +199,7 @@ describe("a shell that is misused", () => {
       "the same shell",
     ],
     ["made to stop at every error", "set -eu; false", ended(1), "a new shell"],
-    ["allowed no files", "ulimit -n 3; ulimit -u 1", ended(1), "a new shell"],
+    ["allowed no files", "ulimit -n 3; ulimit -u 1", ended(0), "a new shell"],
   ] as const)
     test(`(${what}) ends its command as it should, and ${next} takes the next`, async () => {
       await aroundCase(machine, async ({ sandbox }) => {

@@ -9,6 +9,7 @@ use crate::frame::Kind;
 use crate::proc_tree::Origin;
 use crate::process::{self, Launch};
 use crate::server::Server;
+use crate::shell_bash;
 use crate::shell_lines::{self, Dialect};
 use crate::shell_memory::ShellMemory;
 use crate::shell_socket::ShellSocket;
@@ -29,6 +30,8 @@ const FAREWELL_BYTES: usize = 16 * 1024;
 pub const START_TIME: Duration = Duration::from_secs(10);
 /// bash keeps its terminal, or what it has for one, at the highest descriptor up to this.
 const BASH_SOCKET: u64 = 255;
+
+pub const REPAIR_FILE: &str = "repair";
 
 pub struct Shell {
     pub pid: i32,
@@ -157,6 +160,8 @@ impl Server {
             .chain(options)
             .map(|argument| argument.to_string())
             .collect();
+        self.run_dir.remove(&[REPAIR_FILE]);
+        (self.run_dir).put(REPAIR_FILE, shell_bash::repair_text().as_bytes())?;
         let (mut socket, theirs) = ShellSocket::pair()?;
         let null = sys::open(c"/dev/null", libc::O_RDWR, 0)?;
         // bash takes its stderr for its terminal and keeps it, where children do not get it.

@@ -20,6 +20,19 @@ pub const STOP_SIGNAL: i32 = 61;
 /// What a command may have disabled.
 const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 
+/// Tells of traps, and ends what would trace our own lines.
+const UNTRACE: &str = "\\command trap -p DEBUG ERR EXIT;\\command trap - DEBUG;\\command set +x;";
+/// What may lead to a trace or a DEBUG trap.
+const SHOWING_WORDS: [&[u8]; 5] = [b"set", b"trap", b"source", b". ", b"eval"];
+
+/// What bash evaluates in POSIX mode when `command` does not do its work.
+pub fn repair_text() -> String {
+    format!(
+        "\\unset -f unset enable command;\\enable command {NEEDED};\
+         case $POSIXLY_CORRECT in +)\\unset POSIXLY_CORRECT;;esac"
+    )
+}
+
 impl CommandLines<'_> {
     /// Has bash read the text and run it. What restores bash's input when the command is given up
     /// must reach it beforehand, because its stdin is the command's own by then.
@@ -34,10 +47,15 @@ impl CommandLines<'_> {
             self.file.trim_end_matches('0')
         );
         // Does nothing when the report was made.
-        let restore = format!(
-            "\n {{ case ${{#PROMPT_COMMAND}} in 2);;*)\\command printf '\\1 {number} %s' \"$?\" >&{socket};\
-             \\command exec <&{socket};;esac; }} >/dev/null 2>&1\n"
+        let give_up = format!(
+            "\\command printf '\\1 {number} %s' \"$?\" >&{socket};\\command exec <&{socket}"
         );
+        let made = "case ${#PROMPT_COMMAND} in 2);;*)";
+        let null = ">/dev/null 2>&1";
+        let restore = match self.is_plain() {
+            true => format!("\n {made}{{ {give_up}; }} {null};;esac\n"),
+            false => format!("\n {{ {made}{give_up};;esac; }} {null}\n"),
+        };
         let mut packets = chunks(read.as_bytes(), READ_BYTES);
         packets.push(restore.into_bytes());
         // As long as this is unread, the command runs.
@@ -102,22 +120,42 @@ impl CommandLines<'_> {
     /// the special builtins.
     fn report(&self, socket: u64) -> String {
         let number = self.number;
-        let works = "\\command printf -v PROMPT_COMMAND '%s +' \"$PROMPT_COMMAND\"";
+        let works = "\\command printf -v PROMPT_COMMAND \"$PROMPT_COMMAND +\"";
+        // Every byte here costs time with every command, so that what is hardly ever needed is not.
         let repair = format!(
-            "\\unset -f command;{works};case $PROMPT_COMMAND in *+);;*)POSIXLY_CORRECT=;\
-             \\unset -f unset enable command;\\enable command {NEEDED};\\unset POSIXLY_CORRECT;;esac"
+            "POSIXLY_CORRECT=${{POSIXLY_CORRECT-+}};\\eval \"$(<{})\"",
+            self.repair_file
+        );
+        let capture = "PROMPT_COMMAND=\"#$? $-\"";
+        let check = format!(
+            "{works};case $PROMPT_COMMAND in *+);;*){repair};;esac;{}",
+            self.disarm()
         );
         // A shell that can say nothing more ends with the command's status.
-        format!(
-            "{{ PROMPT_COMMAND=\"#$? $-\";{{ {works};case $PROMPT_COMMAND in *+);;*){repair};;esac;{} }} \
-             >&{socket}; }} 2>/dev/null;\\command exec <&{socket} >/dev/null 2>&1||\
-             \\command exit ${{PROMPT_COMMAND//[!0-9]}};{}\
-             \\command printf '\\2 {number} %s\\0%s\\0%s\\0' \
-             \"$PROMPT_COMMAND\" \"${{PWD-}}\" \"${{OLDPWD-}}\" >&0;\
-             \\command unset PROMPT_COMMAND;PROMPT_COMMAND='#+'",
-            self.clean(),
+        let restore = format!(
+            "\\command exec <&{socket} >/dev/null 2>&1||\\command exit ${{PROMPT_COMMAND//[!0-9]}}"
+        );
+        let tell = format!(
+            "{}\\command printf '\\2 {number} %s\\0%s\\0%s\\0' \
+             \"$PROMPT_COMMAND\" \"${{PWD-}}\" \"${{OLDPWD-}}\"",
             self.way_back()
-        )
+        );
+        let report = match self.is_plain() {
+            true => format!("{capture};{check}{restore};{{ {UNTRACE}{tell}; }} >&0"),
+            false => format!(
+                "{{ {capture};{{ {check}{UNTRACE} }} >&{socket}; }} 2>/dev/null;{restore};{tell} >&0"
+            ),
+        };
+        format!("{report};\\command unset PROMPT_COMMAND;PROMPT_COMMAND='#+'")
+    }
+
+    /// Whether nothing shows our own commands: no trace, no DEBUG trap, and hardly a chance that
+    /// the command has set one. Hiding them costs time.
+    fn is_plain(&self) -> bool {
+        let memory = self.memory;
+        !memory.xtrace
+            && memory.debug_trap.is_none()
+            && !SHOWING_WORDS.iter().any(|word| contains(self.text, word))
     }
 
     /// The report on a command that was given up half-way.
@@ -125,8 +163,8 @@ impl CommandLines<'_> {
         let number = self.number;
         let lines = [
             format!(
-                " {{ \\command printf '\\1 {number} - %s' \"$-\";{} }} >&{socket} 2>/dev/null\n",
-                self.clean()
+                " {{ \\command printf '\\1 {number} - %s' \"$-\";{}{UNTRACE} }} >&{socket} 2>/dev/null\n",
+                self.disarm()
             ),
             format!(
                 " \\command exec >/dev/null 2>&1;{}\\command unset PROMPT_COMMAND\n",
@@ -142,18 +180,13 @@ impl CommandLines<'_> {
             .collect()
     }
 
-    /// Takes what belongs to the command away: the stop signal first, so that it comes too late
-    /// for our own lines, then traps, of which it tells, and traces.
-    fn clean(&self) -> String {
-        let word = b"enable";
-        let enable = match self.text.windows(word.len()).any(|part| part == word) {
+    /// From here on, the stop signal comes too late; and what is needed is enabled.
+    fn disarm(&self) -> String {
+        let enable = match contains(self.text, b"enable") {
             true => format!("\\command enable command {NEEDED};"),
             false => String::new(),
         };
-        format!(
-            "\\command trap '' {STOP_SIGNAL};{enable}\\command trap -p DEBUG ERR EXIT;\
-             \\command trap - DEBUG;\\command set +x;"
-        )
+        format!("\\command trap '' {STOP_SIGNAL};{enable}")
     }
 
     /// A directory that was for one command only is left again. One that is gone, or a variable
@@ -169,4 +202,8 @@ impl CommandLines<'_> {
             ),
         }
     }
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
 }

@@ -7,7 +7,7 @@ use crate::frame::Kind;
 use crate::proc_tree;
 use crate::run_dir::RunDir;
 use crate::server::Server;
-use crate::shell::{Current, ShellId};
+use crate::shell::{Current, REPAIR_FILE, ShellId};
 use crate::shell_lines::{CommandLines, Dialect, farewell_body};
 use crate::sys;
 use crate::token::Token;
@@ -102,6 +102,7 @@ impl Server {
             redirections: &redirections,
             text: &exec.command,
             file: &file.display().to_string(),
+            repair_file: &self.run_dir.path(REPAIR_FILE).display().to_string(),
             env: &env,
             marker: (tracking == "processes").then_some(marker),
             cwd,

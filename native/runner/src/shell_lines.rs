@@ -24,6 +24,8 @@ pub struct CommandLines<'a> {
     pub text: &'a [u8],
     /// Where the shell finds what `file_content` gives.
     pub file: &'a str,
+    /// Where bash finds what mends it.
+    pub repair_file: &'a str,
     pub env: &'a [(String, String)],
     /// A variable that marks what the command starts, until the next one sets it.
     pub marker: Option<(&'a str, &'a str)>,
@@ -164,6 +166,7 @@ mod tests {
             redirections: "</dev/null >/run/sandkasten/out 2>&1",
             text,
             file: "/run/sandkasten/cmd-0",
+            repair_file: "/run/sandkasten/repair",
             env: &[],
             marker: Some(("MARKER", "exec")),
             cwd: Some("/it's"),
@@ -182,13 +185,15 @@ mod tests {
     fn no_packet_is_longer_than_what_a_shell_reads_at_once() {
         let memory = ShellMemory::new("/workspace");
         for length in 0..300 {
-            let text = vec![b'\''; length];
-            let bash = command(&memory, &text).packets(Dialect::Bash { socket: 255 });
+            // A command that may trace gets lines of another kind.
+            let text = [b"set".as_slice(), &vec![b'\''; length]].concat();
+            let text = &text[(length % 2) * 3..];
+            let bash = command(&memory, text).packets(Dialect::Bash { socket: 255 });
             assert!(
                 bash.iter()
                     .all(|packet| packet.len() <= shell_bash::READ_BYTES)
             );
-            let sh = command(&memory, &text).packets(Dialect::Sh);
+            let sh = command(&memory, text).packets(Dialect::Sh);
             assert!(sh.iter().all(|packet| packet.len() <= shell_sh::READ_BYTES));
         }
     }
