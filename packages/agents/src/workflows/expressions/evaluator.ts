@@ -14,10 +14,12 @@ export interface EvaluatorOptions {
   readonly maxBytes?: number;
 }
 
-const DEFAULT_MAX_CPU_MS = 2000;
+export const DEFAULT_MAX_CPU_MS = 2000;
 /** Evaluations that are quicker than this, as nearly all are, are not watched. */
 const WATCH_INTERVAL_MS = 50;
-const DEFAULT_MAX_BYTES = 8 * 1024 * 1024;
+export const DEFAULT_MAX_BYTES = 8 * 1024 * 1024;
+/** Of the thread that evaluates, without its young generation. */
+export const MAX_HEAP_MIB = 128;
 const SHOWN_LENGTH = 200;
 
 interface Job {
@@ -117,7 +119,11 @@ class Thread {
 
   constructor() {
     this.#worker = new Worker(new URL("./evaluation-worker.ts", import.meta.url), {
-      resourceLimits: { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16, stackSizeMb: 2 },
+      resourceLimits: {
+        maxOldGenerationSizeMb: MAX_HEAP_MIB,
+        maxYoungGenerationSizeMb: 16,
+        stackSizeMb: 2,
+      },
       // Nothing of the process's own reaches the thread.
       env: {},
       execArgv: [],
