@@ -91,18 +91,21 @@ stage() { # NAME DIRECTORY
 
 # The npm packages are those that are installed here, less what only development needs. They are what
 # the tests ran with, and no registry has to be reached. None of them has native parts, and Node runs
-# no TypeScript of theirs. All goes as one archive, which engines take in much quicker.
+# no TypeScript of theirs. All goes as one archive, which engines take in much quicker. The agent
+# service and what it needs stay out, twice the size of all the rest; its client is there, so that the
+# command line reaches a service elsewhere.
 stage_daemon() { # DIRECTORY
   local app=$staging/app list
   install -D "$images/daemon/healthcheck.mjs" "$app/healthcheck.mjs"
   install -D "$root/native/bin/runner" "$app/native/bin/runner"
-  list=$(cd "$root" && npm ls --omit=dev --all --parseable --workspace packages/cli 2>/dev/null) ||
+  list=$(cd "$root" && npm ls --omit=dev --omit=optional --all --parseable --workspace packages/cli 2>/dev/null) ||
     fail "the installed npm packages are not those of package-lock.json: run \`npm run setup\` first."
   (
     cd "$root"
     sed -n "s|^$root/||p" <<<"$list" |
       tar --create --exclude={'*.ts','*.[cm]ts','*.map','*.md',test,tests,docs,example,examples,benchmark,benchmarks} --files-from=-
-    tar --create --exclude='*.test.ts' --exclude=testing packages/{cli,daemon,protocol,sdk}/{package.json,src}
+    tar --create --exclude='*.test.ts' --exclude=testing packages/{cli,daemon,protocol,sdk}/{package.json,src} \
+      node_modules/@sandkasten/agents packages/agents/{package.json,src/client}
   ) | tar --extract --ignore-zeros --directory "$app"
   tar --create --file "$1/app.tar" --owner=0 --group=0 --mode=u=rwX,go=rX --directory "$app" .
 }

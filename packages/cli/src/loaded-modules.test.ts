@@ -49,7 +49,7 @@ async function agentModules(...args: readonly string[]): Promise<readonly string
   );
 }
 
-describe("Genkit and the agent service", () => {
+describe("Genkit and the agent service", { timeout: 60_000 }, () => {
   it.each(["--help", "ls --url http://127.0.0.1:1", "agent list", "complete bash -- agent run "])(
     "are not loaded by %s",
     async (words) => {

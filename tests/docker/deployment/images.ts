@@ -109,6 +109,29 @@ export function testImages(built: () => Built): void {
     });
   });
 
+  describe("the image of the daemon", () => {
+    test("has the client of agent services, and neither a service nor Genkit", async () => {
+      const script = [
+        "ls /opt/sandkasten/node_modules | grep -c genkit",
+        "sandkasten agent list --dir /tmp",
+        "SANDKASTEN_AGENTS_URL=http://127.0.0.1:1 sandkasten agent list",
+      ].join("; ");
+      const container = ["--rm", "--network=none", "--entrypoint=sh", "sandkasten:latest"];
+      const shown = await built().engine.docker(
+        "run",
+        ...container,
+        "-c",
+        `{ ${script}; } 2>&1; true`,
+      );
+      const [genkit, ...said] = shown.split("\n").filter((line) => !line.startsWith("→"));
+      expect(genkit).toBe("0");
+      expect(said).toEqual([
+        "✗ The agent service is not installed here.",
+        "✗ No agent service answers at http://127.0.0.1:1.",
+      ]);
+    });
+  });
+
   describe("the build script", () => {
     const failure = async (program: string, ...args: readonly string[]): Promise<string> =>
       await run(program, args).then(

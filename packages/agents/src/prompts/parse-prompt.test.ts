@@ -102,6 +102,16 @@ describe("unknown keys are refused with the nearest name", () => {
   });
 });
 
+test("an MCP server cannot pose as the sandbox or as an agent", async () => {
+  for (const name of ["sandbox", "Sandbox", "sandbox_fs", "agent", "agent_x"])
+    expect(await problemOf(withKeys(`mcp:\n  ${name}:\n    url: http://localhost/mcp`))).toMatch(
+      /`mcp\.[^`]*`: .*must not begin with `sandbox` or `agent`/,
+    );
+  expect((await parse(withKeys("mcp:\n  sandboxes:\n    url: http://localhost/mcp"))).mcp).toEqual({
+    sandboxes: { url: "http://localhost/mcp" },
+  });
+});
+
 test("keys of metadata and of the model's configuration are not limited", async () => {
   const agent = await parse(
     withKeys("metadata: { name: A, team: x }\nconfig: { temperature: 0, reasoning_effort: low }"),

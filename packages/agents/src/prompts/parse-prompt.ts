@@ -68,7 +68,7 @@ function checkKeys(file: string, { value, placeOf }: Frontmatter): FrontmatterVa
   }
   throw new PromptError(
     file,
-    placeOf(issue.path),
+    placeOf(issue.path, issue.code === "invalid_key" ? "name" : "value"),
     `\`${issue.path.join(".")}\`: ${describeIssue(issue)}`,
   );
 }
@@ -91,6 +91,7 @@ function unwrap(schema: unknown): unknown {
 }
 
 function describeIssue(issue: z.core.$ZodIssue): string {
+  if (issue.code === "invalid_key") return issue.issues[0]?.message ?? issue.message;
   if (issue.code !== "invalid_union") return issue.message;
   // The form that came nearest is the one with the fewest faults.
   const forms = issue.errors.toSorted((one, other) => one.length - other.length);

@@ -35,7 +35,7 @@ export interface EventLogOptions {
 
 const DEFAULT_POLL_INTERVAL_MS = 200;
 /** How many events a follower holds in memory at once. */
-const PAGE_SIZE = 100;
+const PAGE_SIZE = 20;
 
 export class EventLog {
   readonly #insert: StatementSync;

@@ -130,7 +130,7 @@ describe("agent run", { timeout: 60_000 }, () => {
       const args = ["agent", "run", "greeter", "--input", '{"name": "Ada"}', ...more];
       const running = start(args, withModel());
       if (more.length === 0) await running.seen(/I think/);
-      else await expect.poll(() => model.requests.length).toBe(1);
+      else await expect.poll(() => model.requests.length, { timeout: 50_000 }).toBe(1);
       running.signal("SIGINT");
       const { code, stdout, stderr } = await running.done;
       expect(code).toBe(130);
@@ -144,7 +144,7 @@ describe("agent run", { timeout: 60_000 }, () => {
   );
 });
 
-describe("an agent with a sandbox", () => {
+describe("an agent with a sandbox", { timeout: 60_000 }, () => {
   it("is not begun when no daemon answers", async () => {
     const sandboxed = "---\nmodel: openai/some-model\nsandbox: python\n---\n{{userInput}}\n";
     const file = join(directory, "agents", "sandboxed.prompt");
@@ -159,7 +159,7 @@ describe("an agent with a sandbox", () => {
   });
 });
 
-describe("the service inside the process", () => {
+describe("the service inside the process", { timeout: 60_000 }, () => {
   it("serves nothing to others, who do not know its key", async () => {
     const started = Promise.withResolvers<Server>();
     const onRequest = (message: unknown): void =>
@@ -203,7 +203,7 @@ describe("the service inside the process", () => {
   });
 });
 
-describe("agent list, show and validate", () => {
+describe("agent list, show and validate", { timeout: 60_000 }, () => {
   it("show the agents of the directory", async () => {
     const list = await start(["agent", "list"]).done;
     expect(list.stdout).toBe(
@@ -247,5 +247,32 @@ describe("a service that is named", () => {
     const env = { SANDKASTEN_AGENTS_URL: "localhost:8587" };
     const { code, stderr } = await runTestCli(["agent", "list"], { env, cwd: directory });
     expect([code, stderr]).toEqual([2, expect.stringContaining("SANDKASTEN_AGENTS_URL")]);
+  });
+});
+
+describe("agents serve", { timeout: 60_000 }, () => {
+  it("serves a directory until it is told to stop, and keeps its data where it is told to", async () => {
+    const data = join(directory, "elsewhere");
+    const args = ["agents", "serve", "--listen", "127.0.0.1:0", "--data-dir", data];
+    const serving = start(args, { SANDKASTEN_AGENTS_LOG_LEVEL: "silent" });
+    const [, url = ""] = await serving.seen(/^The agent service listens on (\S+)\n/);
+    const answer = await fetch(`${url}/execute?wait=true`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ agent_name: "echo", task: "hi" }),
+    });
+    expect(await answer.json()).toMatchObject({ status: "succeeded" });
+    expect(await readdir(data)).toContain("agents.db");
+    serving.signal("SIGTERM");
+    expect(await serving.done).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it.each([
+    [["--listen", "0.0.0.0:0"], {}, 1, /^✗ .*no key is set.*SANDKASTEN_AGENTS_API_KEY/],
+    [["--listen", "nowhere"], {}, 1, /^✗ "nowhere" .*host:port/],
+    [[], { SANDKASTEN_AGENTS_LOG_LEVEL: "loud" }, 2, /^✗ "loud" .*LOG_LEVEL.*\n→ Use one of/],
+  ])("%j with %j exits with %i and says what to do", async (more, env, code, says) => {
+    const { code: exitCode, stderr } = await start(["agents", "serve", ...more], env).done;
+    expect([exitCode, stderr]).toEqual([code, expect.stringMatching(says)]);
   });
 });

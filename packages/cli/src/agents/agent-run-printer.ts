@@ -10,7 +10,7 @@ import { OutputLines } from "./output-lines.ts";
 /** How long a line about a call may be where no terminal has a width. */
 const PIPED_COLUMNS = 160;
 /** Calls that take less are not worth the mention. */
-const LONG_CALL_MS = 10_000;
+const LONG_CALL_MS = 2000;
 
 type Stream = "stdout" | "stderr";
 
@@ -94,7 +94,9 @@ export class AgentRunPrinter {
     if (failure !== undefined)
       await err.line(`  ${err.style.red(`✗ ${callSummary(failure, this.#columns - 4)}`)}`);
     const tookMs = numberIn(event, "duration_ms") ?? 0;
-    if (tookMs >= LONG_CALL_MS) await err.line(`  ${err.style.dim(formatDuration(tookMs))}`);
+    // For people only: the same run prints the same elsewhere.
+    if (err.isTerminal && tookMs >= LONG_CALL_MS)
+      await err.line(`  ${err.style.dim(formatDuration(tookMs))}`);
   }
 
   async #lines(lines: readonly string[], stream: Stream): Promise<void> {

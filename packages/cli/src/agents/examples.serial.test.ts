@@ -170,9 +170,66 @@ describe("an example", () => {
       string,
       unknown
     >;
-    expect(result).toMatchObject({ ok: true, stdout: "3 [('Rome', 7)]\n" });
+    expect(result).toMatchObject({ exit_code: 0, stdout: "3 [('Rome', 7)]\n" });
     expect(result["artifacts"]).toMatchObject([
       { path: "output/table.csv", content: answer.table },
     ]);
+  });
+
+  it("workflow demo runs offline; its second agent finds the file of the first", async () => {
+    const { code, stdout, stderr } = await start("workflow", "run", "demo").done;
+    expect([code, JSON.parse(stdout)]).toEqual([0, { size_bytes: 55 }]);
+    expect(stderr).toMatch(/^▸ write agent\n✓ write \S+\n▸ check agent\n✓ check /);
+    expect(await livingSessions()).toBe("");
+  });
+
+  it("review-and-fix has reviewer and fixer share a sandbox until the review is content", async () => {
+    const program = (body: string) => ({
+      path: "double.py",
+      contents: `def double(n):\n    return ${body}\n`,
+    });
+    const check = call("sandbox_exec", {
+      command: "python3 -c 'from double import double; print(double(21))'",
+    });
+    /** Which of the agents asks is known by the tools' results and its instructions. */
+    model.play(({ messages }) => {
+      const [system] = messages;
+      const instructions = String(system?.content);
+      const results = messages
+        .filter(({ role }) => role === "tool")
+        .map(({ content }) => String(content));
+      if (instructions.includes("You review"))
+        return results.length === 0
+          ? check
+          : {
+              text: JSON.stringify(
+                results[0]?.includes("42")
+                  ? { approved: true, findings: [] }
+                  : { approved: false, findings: ["double(21) is 21"] },
+              ),
+            };
+      const isFixer = instructions.includes("You correct");
+      if (results.length > 0) return { text: isFixer ? "double multiplies now." : "Written." };
+      return call("sandbox_fs_write", program(isFixer ? "2 * n" : "n"));
+    });
+    const input = JSON.stringify({ task: "Double a number" });
+    const { code, stdout, stderr } = await start(
+      "workflow",
+      "run",
+      "review-and-fix",
+      "--input",
+      input,
+    ).done;
+    expect([code, JSON.parse(stdout)]).toEqual([
+      0,
+      { written: "Written.", review: { approved: true, findings: [] } },
+    ]);
+    const steps = [...stderr.matchAll(/^▸ (\S+)/gm)].map(([, name]) => name);
+    expect(steps).toEqual(["write", "review", "decide", "fix", "review:2", "decide:2", "done"]);
+    const fixing = model.requests.find(({ body }) =>
+      JSON.stringify(body.messages).includes("You correct"),
+    );
+    expect(JSON.stringify(fixing?.body.messages)).toContain("- double(21) is 21");
+    expect(await livingSessions()).toBe("");
   });
 });

@@ -2,6 +2,7 @@
 import type { RunFailure } from "@sandkasten/agents/client";
 import type { Cli } from "../cli.ts";
 import { CliFailure } from "../failure.ts";
+import { plainText } from "../output/plain-text.ts";
 
 const CANCELLED_EXIT_CODE = 130;
 
@@ -9,6 +10,14 @@ export interface EndedRun {
   readonly run_id: string;
   readonly status: string;
   readonly error?: RunFailure | undefined;
+}
+
+/** One line about a run that ended; why it failed is said elsewhere. */
+export async function showEnd({ err }: Cli, run: EndedRun, facts = ""): Promise<void> {
+  if (run.status === "failed") return;
+  const mark = run.status === "succeeded" ? err.style.green("✓") : err.style.yellow("!");
+  const what = `${plainText(run.run_id)} ${run.status}`;
+  await err.line(`${mark} ${what} ${err.style.dim(facts)}`.trimEnd());
 }
 
 /** @param hint - What to do about a failure, by its code. */

@@ -2,13 +2,27 @@
 import type { RunningAgentService, StartOptions } from "@sandkasten/agents";
 import { CliFailure } from "../failure.ts";
 
-/** Loads the service here only: it is large, and most commands do without. */
 export async function startService(options: StartOptions): Promise<RunningAgentService> {
-  const { startAgentService } = await import("@sandkasten/agents");
+  const start = await loadService();
   try {
-    return await startAgentService(options);
+    return await start(options);
   } catch (cause) {
     throw startFailure(cause);
+  }
+}
+
+/** Loaded here only: it is large, and most commands do without. The daemon's image does not have it. */
+async function loadService(): Promise<(options: StartOptions) => Promise<RunningAgentService>> {
+  try {
+    return (await import("@sandkasten/agents")).startAgentService;
+  } catch (cause) {
+    const { code } = Object(cause) as NodeJS.ErrnoException;
+    if (code !== "ERR_MODULE_NOT_FOUND") throw cause;
+    throw new CliFailure("The agent service is not installed here.", {
+      hint: "Name a service with SANDKASTEN_AGENTS_URL, or run this in a clone of the project.",
+      code: "NOT_INSTALLED",
+      cause,
+    });
   }
 }
 

@@ -11,9 +11,9 @@ import { AgentRunPrinter } from "../agents/agent-run-printer.ts";
 import { followRun } from "../agents/follow-run.ts";
 import { requireDaemon } from "../agents/require-daemon.ts";
 import { INPUT_MEANING, readInput, readTask } from "../agents/run-input.ts";
-import { settle } from "../agents/run-outcome.ts";
+import { settle, showEnd } from "../agents/run-outcome.ts";
 import type { Cli } from "../cli.ts";
-import { plainJson, plainText } from "../output/plain-text.ts";
+import { plainJson } from "../output/plain-text.ts";
 import { formatDuration } from "../output/units.ts";
 
 interface Options extends DirOption {
@@ -62,23 +62,15 @@ async function run(
   });
   const ended = await client.run(id);
   if (cli.wantsJson()) await cli.out.line(plainJson(ended, 2));
-  else await summarize(cli, ended);
+  else await showEnd(cli, ended, factsOf(ended));
   settle(cli, ended, (code) => hintFor(code, ended, service));
 }
 
-async function summarize(cli: Cli, run: RunBody): Promise<void> {
-  const { err } = cli;
+function factsOf(run: RunBody): string {
   const { input_tokens: read, output_tokens: written } = run.usage;
-  const facts = [
-    `${run.steps} ${run.steps === 1 ? "turn" : "turns"}`,
-    `${read} tokens in, ${written} out`,
-    ...(run.ended_at === undefined
-      ? []
-      : [formatDuration(Date.parse(run.ended_at) - Date.parse(run.created_at))]),
-  ].join(", ");
-  const mark = run.status === "succeeded" ? err.style.green("✓") : err.style.yellow("!");
-  if (run.status !== "failed")
-    await err.line(`${mark} ${plainText(run.run_id)} ${run.status} ${err.style.dim(facts)}`);
+  const turns = `${run.steps} ${run.steps === 1 ? "turn" : "turns"}`;
+  const tookMs = Date.parse(run.ended_at ?? run.created_at) - Date.parse(run.created_at);
+  return `${turns}, ${read} tokens in, ${written} out, ${formatDuration(tookMs)}`;
 }
 
 function hintFor(code: string, run: RunBody, service: AgentService): string {

@@ -9,11 +9,11 @@ import {
 import { followRun } from "../agents/follow-run.ts";
 import { agentsOfPlan, requireDaemon } from "../agents/require-daemon.ts";
 import { INPUT_MEANING, readInput } from "../agents/run-input.ts";
-import { settle } from "../agents/run-outcome.ts";
+import { settle, showEnd } from "../agents/run-outcome.ts";
 import { WorkflowRunPrinter } from "../agents/workflow-run-printer.ts";
 import type { Cli } from "../cli.ts";
 import { quoted } from "../exec-options.ts";
-import { plainJson, plainProse, plainText } from "../output/plain-text.ts";
+import { plainJson, plainProse } from "../output/plain-text.ts";
 
 export function addWorkflowRunCommands(workflow: Command, cli: Cli): void {
   const run = workflow
@@ -78,8 +78,7 @@ async function followWorkflow(cli: Cli, service: AgentService, id: string): Prom
     const { output } = ended;
     if (typeof output === "string") await cli.out.line(plainProse(output).trimEnd());
     else if (output !== undefined && output !== null) await cli.out.line(plainJson(output, 2));
-    if (ended.status !== "failed")
-      await cli.err.line(`${cli.err.style.green("✓")} ${plainText(id)} ${ended.status}`);
+    await showEnd(cli, ended);
   }
   settle(cli, ended, () => `\`sandkasten workflow inspect ${id}${suffix}\` shows its steps.`);
 }

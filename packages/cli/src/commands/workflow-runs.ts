@@ -124,6 +124,7 @@ async function showRun(cli: Cli, run: WorkflowRunBody): Promise<void> {
     ["status", run.status],
     ["created", run.created_at],
     ["ended", run.ended_at],
+    ["reason", typeof run["reason"] === "string" ? run["reason"] : undefined],
     ["error", run.error?.message],
     ["output", run.output === undefined ? undefined : JSON.stringify(run.output)],
   ];
@@ -157,7 +158,7 @@ function runColumns(cli: Cli, nowMs: number): readonly Column<WorkflowRunBody>[]
 
 function stepColumns(cli: Cli): readonly Column<WorkflowStepBody>[] {
   return [
-    { head: "STEP", value: ({ id }) => id },
+    { head: "STEP", value: ({ id, path }) => (typeof path === "string" ? path : id) },
     { head: "TYPE", value: ({ type }) => type },
     {
       head: "STATUS",

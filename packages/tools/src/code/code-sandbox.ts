@@ -29,6 +29,8 @@ export class CodeSandbox {
   readonly isShared: boolean;
   readonly #scope: SandboxScope;
   readonly #name: string;
+  /** What this agent has opened itself; another agent of the workflow may have done so before. */
+  #opened: HeldSession | undefined;
 
   constructor(settings: SandboxSettings, policy: SandboxPolicy, context: SandboxToolContext) {
     this.settings = settings;
@@ -58,7 +60,7 @@ export class CodeSandbox {
   ): Promise<Result> {
     const held =
       id === undefined
-        ? (this.#scope.held(this.#name) ?? (await this.open({}, signal)))
+        ? await this.#own(signal)
         : await this.#scope.find(id, this.#idleTimeoutSeconds);
     try {
       return await held.use((session) => work(session, held));
@@ -101,6 +103,14 @@ export class CodeSandbox {
 
   forget(held: HeldSession): void {
     this.#scope.forget(held);
+  }
+
+  /** The run's own session. The first time it is opened, so that it is what this agent asks for. */
+  async #own(signal: AbortSignal | undefined): Promise<HeldSession> {
+    const held = this.#scope.held(this.#name);
+    if (held !== undefined && held === this.#opened) return held;
+    this.#opened = await this.open({}, signal);
+    return this.#opened;
   }
 
   get #idleTimeoutSeconds(): number {

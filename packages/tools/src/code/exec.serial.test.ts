@@ -100,6 +100,12 @@ describe("sandbox_exec", () => {
       timed_out: false,
     });
     expect(result.exec_id).toMatch(/^exe_/);
+    expect(one.tool("sandbox_exec").forModel(result)).toEqual({
+      exit_code: 0,
+      stdout: "hello from /tmp\n",
+      cwd: "/tmp",
+      duration_ms: result.duration_ms,
+    });
     expect(result.next_seq).toBeUndefined();
   });
 
@@ -171,6 +177,12 @@ describe("sandbox_exec", () => {
     expect(Buffer.byteLength(stdout)).toBeLessThan(1100);
     expect(Buffer.byteLength(stderr)).toBeLessThan(600);
 
+    // A model is told where to go on, and nothing of what it knows already.
+    expect(Object.keys(one.tool("sandbox_exec").forModel(result) as object).toSorted()).toEqual(
+      "cwd duration_ms exec_id exit_code next_seq stderr stderr_bytes stdout stdout_bytes truncated".split(
+        " ",
+      ),
+    );
     expect(await readFrom(one, exec_id, from)).toEqual({
       stdout: `${range(1, 20_000)}`,
       stderr: `${range(30_000, 50_000)}`,
@@ -342,7 +354,7 @@ describe("a command started with stream", () => {
   });
 
   it("never shows half a character, wherever a page ends", async () => {
-    const one = fixture.agent({ mode: "code", max_stdout_bytes: 5, max_stderr_bytes: 5 });
+    const one = fixture.agent({ mode: "code", max_stdout_bytes: 4, max_stderr_bytes: 3 });
     const text = "aé€😀".repeat(20);
     const { exec_id } = await one.call("sandbox_exec", { cmd: ["printf", "%s", text] });
     const pieces: string[] = [];

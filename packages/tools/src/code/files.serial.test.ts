@@ -256,6 +256,7 @@ describe("limits of the file tools", () => {
         () => "written",
         (error: { code: string }) => error.code,
       );
+    await one.call("sandbox_open");
     const results = await Promise.all(["a", "b", "c", "d", "e"].map(write));
     expect(results).toEqual(["written", "written", "written", "LIMIT_EXCEEDED", "LIMIT_EXCEEDED"]);
     expect(await write("a")).toBe("written");

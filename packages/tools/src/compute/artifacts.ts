@@ -62,7 +62,7 @@ export async function collectArtifacts(
   return { artifacts, omitted, unmatched: [...unmatched] };
 }
 
-/** SECURITY: a link is not followed, so that a program cannot name files outside its directory. */
+/** SECURITY: a link is not followed, so that none leads out of the directory. Guarded by run.serial.test.ts. */
 function isFile({ type }: FileEntry): boolean {
   return type === "file";
 }

@@ -56,7 +56,7 @@ export class HeldSession {
     this.#users += 1;
     try {
       const wanted = Math.min(this.#options.leaseSeconds, this.#options.idleTimeoutSeconds);
-      // It was about to expire for want of use: from now on it lives by the usual lease again.
+      // Its lease was shortened because it was idle; use restores the full lease.
       if (this.#ttlSeconds < wanted) await this.#renewFor(wanted);
       return await work(this.#session);
     } finally {

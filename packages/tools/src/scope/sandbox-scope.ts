@@ -24,7 +24,7 @@ export interface SandboxScopeOptions {
   readonly onCleanupFailure?: ((key: string, error: unknown) => void) | undefined;
 }
 
-/** What a sandbox of a scope shall be like. */
+/** What to create. */
 export interface FreshOptions {
   readonly create: Omit<CreateSessionOptions, "key" | "metadata" | "ttlSeconds" | "signal">;
   readonly maxLifetimeSeconds: number;
@@ -33,7 +33,7 @@ export interface FreshOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Which session of a scope to open, and what it shall be like when it is new. */
+/** Which session of a scope to open, and what to create when there is none. */
 export interface OpenOptions extends FreshOptions {
   /** A name, a key or an alias. */
   readonly name: string;
@@ -80,7 +80,7 @@ export class SandboxScope implements AsyncDisposable {
     return await unlessAborted(opening, options.signal);
   }
 
-  /** A session that nobody else gets, to be ended by the caller. */
+  /** A session for the caller alone, who must end it. */
   async openFresh(options: FreshOptions): Promise<HeldSession> {
     const { signal, ...rest } = options;
     // Its name belongs to the run, so that a process that dies leaves a sandbox that expires.

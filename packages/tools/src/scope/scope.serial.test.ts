@@ -150,7 +150,7 @@ describe("a scope", () => {
     await fixture.scope("partly", "workflow").close();
   });
 
-  it("warns of it where nobody listens", async () => {
+  it("emits a process warning when there is no handler", async () => {
     const client = watchedClient((method) =>
       method === "DELETE"
         ? Response.json({ error_code: "INTERNAL_ERROR", message: "not now" }, { status: 500 })
