@@ -98,12 +98,13 @@ Whole numbers are ints in CEL and others doubles, which do not mix: \`double(inp
 `;
 
 const mebibytes = (bytes: number): string => `${bytes / 1024 / 1024} MiB`;
+const kibibytes = (bytes: number): string => `${bytes / 1024} KiB`;
 
 const LIMITS = `## Limits
 
 | what | limit |
 |---|---|
-| a workflow file | ${mebibytes(MAX_FILE_BYTES)} |
+| a workflow file | ${kibibytes(MAX_FILE_BYTES)} |
 | an expression | ${MAX_EXPRESSION_LENGTH} characters, macros nested ${MAX_MACRO_DEPTH} deep, ${DEFAULT_MAX_CPU_MS / 1000} s of processor time, ${MAX_HEAP_MIB} MiB of memory |
 | a text that an expression makes | ${MAX_TEXT_LENGTH} characters |
 | a list that an expression makes | ${MAX_LIST_LENGTH} entries |
@@ -111,7 +112,7 @@ const LIMITS = `## Limits
 | the input of a run | ${mebibytes(MAX_INPUT_BYTES)} |
 | the output of a step | ${mebibytes(MAX_OUTPUT_BYTES)} |
 | all outputs of a run | ${mebibytes(MAX_RUN_BYTES)} |
-| runs at once in one process | ${MAX_RUNS_AT_ONCE}; others wait |
+| runs at once in one process, without those that wait for an approval | ${MAX_RUNS_AT_ONCE}; others wait |
 | agents at once in one process, over all runs | ${MAX_AGENTS_AT_ONCE}; other steps wait |
 `;
 

@@ -33,7 +33,7 @@ export interface WorkflowEngineOptions {
   readonly clock?: Clock;
   readonly evaluator?: Pick<Evaluator, "evaluate">;
   readonly random?: () => number;
-  /** How many runs this process works on at once; others wait. */
+  /** How many runs this process works on at once; others wait. Those that wait for an approval do not count. */
   readonly maxRuns?: number;
   /** Takes only runs that it was given, told to cancel or told to resume; any that no process has unless set. */
   readonly onlyOwnRuns?: boolean | undefined;
@@ -205,7 +205,7 @@ export class WorkflowEngine implements AsyncDisposable {
   }
 
   #take(): void {
-    const room = (this.#options.maxRuns ?? MAX_RUNS_AT_ONCE) - this.#active.size;
+    const room = (this.#options.maxRuns ?? MAX_RUNS_AT_ONCE) - this.store.countWorking();
     const isWanted = (runId: string): boolean =>
       this.#options.onlyOwnRuns !== true || this.#own.has(runId);
     for (const run of this.store.claim(room, (runId) => this.#active.has(runId), isWanted))
@@ -284,7 +284,7 @@ export class WorkflowEngine implements AsyncDisposable {
       }
       case "attention":
         await sandboxes.keepForPerson();
-        journal.needsAttention(outcome.reason);
+        journal.needsAttention(outcome.reason, sandboxes.remembered);
         return;
       case "left":
         sandboxes.detach();

@@ -84,11 +84,12 @@ export class Evaluator implements AsyncDisposable {
     if (this.#isClosed) throw new EvaluationError("the service is shutting down");
     this.#thread ??= new Thread();
     const answer = await this.#thread.ask(request, this.#maxCpuMs);
-    if (answer === "late" || answer === "ended") {
+    if (answer === "late" || answer instanceof Error) {
       const ended = this.#thread;
       this.#thread = undefined;
       await ended.end();
       const shown = shorten(request.sources.join("; "));
+      if (answer !== "late" && !isOutOfMemory(answer)) throw answer;
       throw new EvaluationError(
         answer === "late"
           ? `evaluating ${shown} took more than ${this.#maxCpuMs / 1000} s of processor time`
@@ -106,6 +107,10 @@ export class Evaluator implements AsyncDisposable {
   }
 }
 
+function isOutOfMemory(error: Error): boolean {
+  return "code" in error && error.code === "ERR_WORKER_OUT_OF_MEMORY";
+}
+
 function shorten(source: string): string {
   const line = source.replace(/\s+/g, " ").trim();
   return `\`${line.length > SHOWN_LENGTH ? `${line.slice(0, SHOWN_LENGTH)}…` : line}\``;
@@ -115,7 +120,8 @@ function shorten(source: string): string {
 class Thread {
   readonly #worker: Worker;
   readonly #ready: Promise<unknown>;
-  readonly #ended: Promise<"ended">;
+  /** Never rejects. */
+  readonly #ended: Promise<Error>;
 
   constructor() {
     this.#worker = new Worker(new URL("./evaluation-worker.ts", import.meta.url), {
@@ -128,20 +134,21 @@ class Thread {
       env: {},
       execArgv: [],
     });
-    const ended = Promise.withResolvers<"ended">();
+    const ended = Promise.withResolvers<Error>();
     this.#ended = ended.promise;
     // Running out of memory is an error of the worker, which then exits.
-    this.#worker.once("error", () => ended.resolve("ended"));
-    this.#worker.once("exit", () => ended.resolve("ended"));
+    this.#worker.once("error", (error: Error) => ended.resolve(error));
+    this.#worker.once("exit", () => ended.resolve(new Error("the thread of expressions ended")));
     this.#ready = this.#next();
   }
 
   async ask(
     request: EvaluationRequest,
     maxCpuMs: number,
-  ): Promise<EvaluationAnswer | "late" | "ended"> {
+  ): Promise<EvaluationAnswer | "late" | Error> {
     this.#worker.ref();
-    if ((await Promise.race([this.#ready, this.#ended])) === "ended") return "ended";
+    const begun = await Promise.race([this.#ready, this.#ended]);
+    if (begun instanceof Error) return begun;
     const watch = this.#watch(maxCpuMs);
     try {
       const answered = this.#next() as Promise<EvaluationAnswer>;

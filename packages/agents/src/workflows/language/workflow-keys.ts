@@ -105,7 +105,7 @@ const COMMON = {
   }),
   description: key(text, { description: "What the step does", allowed: TEXT_ALLOWED }),
   max_visits: key(whole(1, MAX_VISITS), {
-    description: "How often a loop may come to this step before the run fails",
+    description: "How often a loop may reach this step before the run fails",
     allowed: wholeAllowed(1, MAX_VISITS),
     aliases: ["maxVisits"],
     unset: "100",
