@@ -122,7 +122,7 @@ async function exists(path: string): Promise<boolean> {
 
 test("every guide that has commands is followed", () => {
   const guides =
-    "first-steps sandbox previews tools prompt-agents images isolation configuration operations";
+    "first-steps sandbox previews tools prompt-agents workflows images isolation configuration operations";
   expect(withCommands).toEqual(
     expect.arrayContaining([
       "README.md",

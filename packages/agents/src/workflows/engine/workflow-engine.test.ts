@@ -431,7 +431,7 @@ describe("a workflow that loops for ever", () => {
     expect(run.error).toEqual({
       code: "LOOP_LIMIT",
       message:
-        "step b was come to 8 times and its max_visits is 7; raise it if the loop is meant to go on for longer",
+        "step b has been reached 8 times, and its max_visits is 7; raise max_visits if the loop needs more rounds",
       step: "b",
     });
     expect(fixture.steps(run.runId)).toHaveLength(16);
@@ -644,6 +644,15 @@ steps:
       message: "the approval of step ask took longer than 86400 s",
     });
   });
+});
+
+it("runs that wait for an approval do not keep others from running", async () => {
+  await using fixture = new EngineFixture({ evaluator, maxRuns: 1, agents: { echo } });
+  const waiting = fixture.submit("steps: [{ id: ask, type: approval }]");
+  await fixture.until(waiting, ({ status }) => status === "waiting_approval");
+  expect((await fixture.run("steps: [{ id: a, agent: echo, task: x }]")).output).toBe("x");
+  fixture.engine.decide(waiting, "ask", { approved: true });
+  expect((await fixture.until(waiting)).status).toBe("succeeded");
 });
 
 it("two runs of one workflow at the same time know nothing of each other", async () => {

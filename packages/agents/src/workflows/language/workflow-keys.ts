@@ -29,6 +29,8 @@ const duration = z.union([z.number(), z.string()]).transform((value, context) =>
 const positive = duration.refine((ms) => ms > 0);
 const DURATION_ALLOWED = "seconds, or a duration such as 90s, 5m or 1h30m, of at most 366 days";
 
+/** The longest lease that a daemon gives. */
+const MAX_RETAIN_MS = 86_400_000;
 const MAX_VISITS = 10_000;
 const MAX_RUN_STEPS = 100_000;
 const MAX_CONCURRENCY = 64;
@@ -44,7 +46,7 @@ export const WORKFLOW_KEYS = {
   name: key(text, { description: "A title for people", allowed: TEXT_ALLOWED }),
   description: key(text, { description: "What the workflow does", allowed: TEXT_ALLOWED }),
   version: key(z.union([z.string(), z.number()]), {
-    description: "The version of the file. It is shown with runs and means nothing else",
+    description: "The version of the file. It is shown with the workflow and means nothing else",
     allowed: "text or a number",
   }),
   start: key(id, {
@@ -77,13 +79,16 @@ export const WORKFLOW_KEYS = {
 } satisfies Keys;
 
 export const SANDBOX_KEYS = {
-  retain_seconds: key(duration, {
-    description:
-      "How long the sandboxes of a run are kept after its end, for example to look at files",
-    allowed: DURATION_ALLOWED,
-    aliases: ["retainSeconds", "retain"],
-    unset: "0: they are destroyed when the run ends",
-  }),
+  retain_seconds: key(
+    duration.refine((ms) => ms <= MAX_RETAIN_MS),
+    {
+      description:
+        "How long the sandboxes of a run are kept after its end, for example to look at files. A cancelled run keeps none",
+      allowed: "seconds, or a duration such as 90s, 5m or 1h30m, of at most 24 hours",
+      aliases: ["retainSeconds", "retain"],
+      unset: "0: they are destroyed when the run ends",
+    },
+  ),
 } satisfies Keys;
 
 const COMMON = {
@@ -100,7 +105,7 @@ const COMMON = {
   }),
   description: key(text, { description: "What the step does", allowed: TEXT_ALLOWED }),
   max_visits: key(whole(1, MAX_VISITS), {
-    description: "How often a loop may come to this step before the run fails",
+    description: "How often a loop may reach this step before the run fails",
     allowed: wholeAllowed(1, MAX_VISITS),
     aliases: ["maxVisits"],
     unset: "100",
