@@ -22,7 +22,7 @@ export function key<Schema extends z.ZodType>(schema: Schema, facts: KeyFacts): 
   return schema.meta({ ...facts });
 }
 
-function factsOf(schema: z.ZodType): KeyFacts {
+export function factsOf(schema: z.ZodType): KeyFacts {
   return schema.meta() as unknown as KeyFacts;
 }
 
