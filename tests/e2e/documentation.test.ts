@@ -122,7 +122,9 @@ async function exists(path: string): Promise<boolean> {
 
 test("every guide that has commands is followed", () => {
   const guides =
-    "first-steps sandbox tools prompt-agents images isolation configuration operations".split(" ");
+    "first-steps sandbox tools prompt-agents workflows images isolation configuration operations".split(
+      " ",
+    );
   expect(withCommands).toEqual(
     expect.arrayContaining(["README.md", ...guides.map((name) => `docs/guides/${name}.md`)]),
   );

@@ -84,7 +84,9 @@ function addWorkflows(
     if (stopping.aborted) throw new ServiceError("SHUTTING_DOWN", "The service is stopping.");
     const runId = engine.submit({ workflowId, file, source, input: given });
     if (!wait) return await reply.code(202).send({ run_id: runId });
-    return await untilSettled(engine, runId, stopping);
+    const gone = new AbortController();
+    reply.raw.once("close", () => gone.abort());
+    return await untilSettled(engine, runId, AbortSignal.any([stopping, gone.signal]));
   });
 }
 
@@ -195,18 +197,18 @@ function decided(engine: WorkflowEngine, id: string, decide: () => void): Workfl
 async function untilSettled(
   engine: WorkflowEngine,
   runId: string,
-  stopping: AbortSignal,
+  signal: AbortSignal,
 ): Promise<WorkflowRunBody> {
   for (;;) {
     const status = engine.store.statusOf(runId);
     if (hasEnded(status) || status === "waiting_approval" || status === "needs_attention")
       return viewOf(engine, runId);
-    if (stopping.aborted)
+    if (signal.aborted)
       throw new ServiceError(
         "SHUTTING_DOWN",
         `The service is stopping. The run ${runId} goes on when it is started again.`,
       );
-    // A change that wakes nobody is one of another process, which is looked for again and again.
-    await engine.nextChange(stopping).catch(() => undefined);
+    // It rejects only when the signal fires.
+    await engine.nextChange(signal).catch(() => undefined);
   }
 }

@@ -1,4 +1,4 @@
-/** How large the values of a run may get. */
+/** How large the values of a run may get, and how much one process does at once. */
 
 /** The output of one step, as JSON. */
 export const MAX_OUTPUT_BYTES = 4 * 1024 * 1024;
@@ -8,3 +8,7 @@ export const MAX_RUN_BYTES = 64 * 1024 * 1024;
 export const MAX_INPUT_BYTES = 4 * 1024 * 1024;
 /** An output in an event; a larger one is left to be read from the step. */
 export const MAX_EVENT_OUTPUT_BYTES = 64 * 1024;
+/** How many runs one process works on at once; others wait. */
+export const MAX_RUNS_AT_ONCE = 1000;
+/** How many agents of all runs work at once in one process; other steps wait. */
+export const MAX_AGENTS_AT_ONCE = 64;

@@ -246,7 +246,7 @@ export class RunExecution {
     if (times > step.maxVisits)
       throw new StepFailure({
         code: "LOOP_LIMIT",
-        message: `step ${step.id} was come to ${times} times and its max_visits is ${step.maxVisits}; raise it if the loop is meant to go on for longer`,
+        message: `step ${step.id} has been reached ${times} times, and its max_visits is ${step.maxVisits}; raise max_visits if the loop needs more rounds`,
         step: step.id,
       });
     if (record === undefined && this.#number >= this.#plan.maxSteps)

@@ -115,14 +115,6 @@ export class RunJournal {
     });
   }
 
-  stepData(path: string, data: StepData): void {
-    this.#write(() =>
-      this.#database
-        .prepare("UPDATE workflow_steps SET data = ? WHERE run_id = ? AND path = ?")
-        .run(JSON.stringify(data), this.#runId, path),
-    );
-  }
-
   /** `sandboxes` are those that finished steps have used by now. */
   stepSucceeded(
     step: Pick<StepRecord, "path" | "stepId" | "type">,
@@ -182,14 +174,15 @@ export class RunJournal {
   }
 
   /** The run waits for a person, without a process. */
-  needsAttention(reason: string): void {
+  needsAttention(reason: string, sandboxes: Readonly<Record<string, string>>): void {
     this.#write(() => {
       this.#database
         .prepare(
-          `UPDATE workflow_runs SET status = 'needs_attention', reason = ?, owner = NULL
+          `UPDATE workflow_runs
+           SET status = 'needs_attention', reason = ?, owner = NULL, sandboxes = ?
            WHERE run_id = ?`,
         )
-        .run(reason, this.#runId);
+        .run(reason, JSON.stringify(sandboxes), this.#runId);
       this.#event("needs_attention", { reason });
     });
   }

@@ -14,6 +14,8 @@ export interface RunSandboxesOptions {
 const GONE: ReadonlySet<string> = new Set(["expired", "crashed", "failed", "destroyed", "unknown"]);
 /** How long sandboxes are kept for a run that waits for a person. */
 const ATTENTION_SECONDS = 3600;
+/** A daemon that does not answer must not keep a run from ending. */
+const DAEMON_TIMEOUT_MS = 20_000;
 
 export class RunSandboxes {
   readonly scope: SandboxScope;
@@ -55,16 +57,24 @@ export class RunSandboxes {
   async lost(): Promise<string | undefined> {
     for (const [name, id] of this.#used) {
       const status = await this.#statusOf(id);
-      if (status !== undefined && GONE.has(status))
-        return `The sandbox ${JSON.stringify(name)} (${id}) that finished steps have used is gone (${status}), and its files with it. Resume the run to go on with an empty sandbox, or cancel it.`;
+      if (status === undefined || !GONE.has(status)) continue;
+      // Who resumes the run accepts this.
+      this.#used.delete(name);
+      return `The sandbox ${JSON.stringify(name)} (${id}) that finished steps have used is gone (${status}), and its files with it. Resume the run to go on with an empty sandbox, or cancel it.`;
     }
     return undefined;
+  }
+
+  /** The sessions of which the next process must know. */
+  get remembered(): Readonly<Record<string, string>> {
+    return Object.fromEntries(this.#used);
   }
 
   /** Undefined when the daemon does not say; the agent will then say why. */
   async #statusOf(id: string): Promise<string | undefined> {
     try {
-      const { status } = await this.#client.getSession(id);
+      const signal = AbortSignal.timeout(DAEMON_TIMEOUT_MS);
+      const { status } = await this.#client.getSession(id, { signal });
       return status === "destroying" ? "destroyed" : status;
     } catch (error) {
       if (error instanceof SandboxError && error.code === "SESSION_NOT_FOUND") return "unknown";
@@ -82,7 +92,8 @@ export class RunSandboxes {
   /** Destroys them, or leaves them to expire after a while. */
   async close(retainMs: number): Promise<void> {
     try {
-      await this.scope.close({ retainSeconds: Math.ceil(retainMs / 1000) });
+      const closing = this.scope.close({ retainSeconds: Math.ceil(retainMs / 1000) });
+      await within(DAEMON_TIMEOUT_MS, closing);
     } catch (error) {
       // Their leases end by themselves within minutes.
       this.#warn(
@@ -98,6 +109,19 @@ export class RunSandboxes {
 
   detach(): void {
     this.scope.detach();
+  }
+}
+
+async function within(ms: number, work: Promise<void>): Promise<void> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => late.reject(new Error(`the daemon took longer than ${ms / 1000} s`)),
+    ms,
+  );
+  try {
+    await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -49,6 +49,7 @@ export class RunStore {
   readonly #steps: StatementSync;
   readonly #open: StatementSync;
   readonly #state: StatementSync;
+  readonly #working: StatementSync;
 
   constructor(database: DatabaseSync, events: EventLog, processes: Processes, clock: Clock) {
     this.#database = database;
@@ -58,6 +59,10 @@ export class RunStore {
     this.#byId = database.prepare("SELECT * FROM workflow_runs WHERE run_id = ?");
     this.#steps = database.prepare("SELECT * FROM workflow_steps WHERE run_id = ? ORDER BY number");
     this.#open = database.prepare(OPEN_RUNS);
+    this.#working = database.prepare(`
+      SELECT count(*) AS count FROM workflow_runs
+      WHERE status IN ('queued', 'running') AND owner = ?
+    `);
     this.#state = database.prepare(
       "SELECT status, owner, epoch, cancel_requested FROM workflow_runs WHERE run_id = ?",
     );
@@ -146,6 +151,12 @@ export class RunStore {
       .map(({ run_id: runId }) => String(runId));
   }
 
+  /** How many runs of this process do something; those that wait for an approval do not. */
+  countWorking(): number {
+    const row = this.#working.get(this.#processes.id);
+    return Number(row?.["count"]);
+  }
+
   journal(run: RunRecord): RunJournal {
     return new RunJournal({
       database: this.#database,
@@ -226,7 +237,7 @@ export class RunStore {
     return row && stepFromRow(row).decision;
   }
 
-  /** Throws RunConflict. Steps that were interrupted run again, and lost sandboxes are made anew. */
+  /** Throws RunConflict. Steps that were interrupted run again. */
   resume(runId: string): void {
     inTransaction(this.#database, () => {
       const run = this.#existing(runId);
@@ -242,7 +253,7 @@ export class RunStore {
         .run(runId);
       this.#database
         .prepare(
-          `UPDATE workflow_runs SET status = 'queued', reason = NULL, owner = NULL, sandboxes = '{}'
+          `UPDATE workflow_runs SET status = 'queued', reason = NULL, owner = NULL
            WHERE run_id = ?`,
         )
         .run(runId);

@@ -110,11 +110,10 @@ it("what a process writes about a run that another one has taken is refused as a
   for (const write of [
     () => journal.runStarted(true),
     () => journal.stepStarted({ ...step, number: 1, data: {}, status: "running" }),
-    () => journal.stepData("a:1", {}),
     () => journal.stepSucceeded(step, { output: 1, next: undefined }, { default: "id" }),
     () => journal.stepFailed(step, "failed", failure),
     () => journal.retryScheduled(step, failure, { dueMs: 1 }),
-    () => journal.needsAttention("why"),
+    () => journal.needsAttention("why", {}),
     () => journal.runEnded({ status: "succeeded", output: 1 }),
     () => journal.confirm(),
     () => journal.release(),

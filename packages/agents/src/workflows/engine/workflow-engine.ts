@@ -10,6 +10,7 @@ import type { Plan } from "../language/plan.ts";
 import { Changes } from "./changes.ts";
 import type { Clock } from "./clock.ts";
 import { systemClock } from "./clock.ts";
+import { MAX_AGENTS_AT_ONCE, MAX_RUNS_AT_ONCE } from "./limits.ts";
 import type { Outcome } from "./run-execution.ts";
 import { RunExecution } from "./run-execution.ts";
 import type { RunJournal } from "./run-journal.ts";
@@ -32,7 +33,7 @@ export interface WorkflowEngineOptions {
   readonly clock?: Clock;
   readonly evaluator?: Pick<Evaluator, "evaluate">;
   readonly random?: () => number;
-  /** How many runs this process works on at once; others wait. */
+  /** How many runs this process works on at once; others wait. Those that wait for an approval do not count. */
   readonly maxRuns?: number;
   /** Takes only runs that it was given, told to cancel or told to resume; any that no process has unless set. */
   readonly onlyOwnRuns?: boolean | undefined;
@@ -49,8 +50,6 @@ export interface EngineLog {
   error(details: object, message: string): void;
 }
 
-const DEFAULT_MAX_RUNS = 100;
-const DEFAULT_MAX_AGENTS = 64;
 const DEFAULT_POLL_INTERVAL_MS = 500;
 const PRUNE_INTERVAL_MS = 60 * 60_000;
 const DAY_MS = 24 * 60 * 60_000;
@@ -92,7 +91,7 @@ export class WorkflowEngine implements AsyncDisposable {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#evaluator = options.evaluator ?? this.#ownEvaluator;
-    this.#slots = new Slots(options.maxAgents ?? DEFAULT_MAX_AGENTS, Number.POSITIVE_INFINITY);
+    this.#slots = new Slots(options.maxAgents ?? MAX_AGENTS_AT_ONCE, Number.POSITIVE_INFINITY);
     this.store = new RunStore(options.database, options.events, options.processes, this.#clock);
     // Others may have taken runs while this process was silent.
     options.processes.onLost(() => this.#poll());
@@ -206,7 +205,7 @@ export class WorkflowEngine implements AsyncDisposable {
   }
 
   #take(): void {
-    const room = (this.#options.maxRuns ?? DEFAULT_MAX_RUNS) - this.#active.size;
+    const room = (this.#options.maxRuns ?? MAX_RUNS_AT_ONCE) - this.store.countWorking();
     const isWanted = (runId: string): boolean =>
       this.#options.onlyOwnRuns !== true || this.#own.has(runId);
     for (const run of this.store.claim(room, (runId) => this.#active.has(runId), isWanted))
@@ -285,7 +284,7 @@ export class WorkflowEngine implements AsyncDisposable {
       }
       case "attention":
         await sandboxes.keepForPerson();
-        journal.needsAttention(outcome.reason);
+        journal.needsAttention(outcome.reason, sandboxes.remembered);
         return;
       case "left":
         sandboxes.detach();

@@ -7,8 +7,8 @@ const LIST = listType(DYN);
 const MAP = mapType(DYN, DYN);
 
 /** Limits of every value that an expression makes on its way. */
-const MAX_TEXT_LENGTH = 1024 * 1024;
-const MAX_LIST_LENGTH = 10_000;
+export const MAX_TEXT_LENGTH = 1024 * 1024;
+export const MAX_LIST_LENGTH = 10_000;
 
 /** The arrays behind lists made here: copying those is far faster than reading the list. */
 const arrays = new WeakMap<object, readonly CelInput[]>();

@@ -14,10 +14,12 @@ export interface EvaluatorOptions {
   readonly maxBytes?: number;
 }
 
-const DEFAULT_MAX_CPU_MS = 2000;
+export const DEFAULT_MAX_CPU_MS = 2000;
 /** Evaluations that are quicker than this, as nearly all are, are not watched. */
 const WATCH_INTERVAL_MS = 50;
-const DEFAULT_MAX_BYTES = 8 * 1024 * 1024;
+export const DEFAULT_MAX_BYTES = 8 * 1024 * 1024;
+/** Of the thread that evaluates, without its young generation. */
+export const MAX_HEAP_MIB = 128;
 const SHOWN_LENGTH = 200;
 
 interface Job {
@@ -82,11 +84,12 @@ export class Evaluator implements AsyncDisposable {
     if (this.#isClosed) throw new EvaluationError("the service is shutting down");
     this.#thread ??= new Thread();
     const answer = await this.#thread.ask(request, this.#maxCpuMs);
-    if (answer === "late" || answer === "ended") {
+    if (answer === "late" || answer instanceof Error) {
       const ended = this.#thread;
       this.#thread = undefined;
       await ended.end();
       const shown = shorten(request.sources.join("; "));
+      if (answer !== "late" && !isOutOfMemory(answer)) throw answer;
       throw new EvaluationError(
         answer === "late"
           ? `evaluating ${shown} took more than ${this.#maxCpuMs / 1000} s of processor time`
@@ -104,6 +107,10 @@ export class Evaluator implements AsyncDisposable {
   }
 }
 
+function isOutOfMemory(error: Error): boolean {
+  return "code" in error && error.code === "ERR_WORKER_OUT_OF_MEMORY";
+}
+
 function shorten(source: string): string {
   const line = source.replace(/\s+/g, " ").trim();
   return `\`${line.length > SHOWN_LENGTH ? `${line.slice(0, SHOWN_LENGTH)}…` : line}\``;
@@ -113,29 +120,35 @@ function shorten(source: string): string {
 class Thread {
   readonly #worker: Worker;
   readonly #ready: Promise<unknown>;
-  readonly #ended: Promise<"ended">;
+  /** Never rejects. */
+  readonly #ended: Promise<Error>;
 
   constructor() {
     this.#worker = new Worker(new URL("./evaluation-worker.ts", import.meta.url), {
-      resourceLimits: { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16, stackSizeMb: 2 },
+      resourceLimits: {
+        maxOldGenerationSizeMb: MAX_HEAP_MIB,
+        maxYoungGenerationSizeMb: 16,
+        stackSizeMb: 2,
+      },
       // Nothing of the process's own reaches the thread.
       env: {},
       execArgv: [],
     });
-    const ended = Promise.withResolvers<"ended">();
+    const ended = Promise.withResolvers<Error>();
     this.#ended = ended.promise;
     // Running out of memory is an error of the worker, which then exits.
-    this.#worker.once("error", () => ended.resolve("ended"));
-    this.#worker.once("exit", () => ended.resolve("ended"));
+    this.#worker.once("error", (error: Error) => ended.resolve(error));
+    this.#worker.once("exit", () => ended.resolve(new Error("the thread of expressions ended")));
     this.#ready = this.#next();
   }
 
   async ask(
     request: EvaluationRequest,
     maxCpuMs: number,
-  ): Promise<EvaluationAnswer | "late" | "ended"> {
+  ): Promise<EvaluationAnswer | "late" | Error> {
     this.#worker.ref();
-    if ((await Promise.race([this.#ready, this.#ended])) === "ended") return "ended";
+    const begun = await Promise.race([this.#ready, this.#ended]);
+    if (begun instanceof Error) return begun;
     const watch = this.#watch(maxCpuMs);
     try {
       const answered = this.#next() as Promise<EvaluationAnswer>;

@@ -29,10 +29,10 @@ export class ExpressionError extends Error {
   }
 }
 
-const MAX_EXPRESSION_LENGTH = 8000;
+export const MAX_EXPRESSION_LENGTH = 8000;
 const MAX_DEPTH = 100;
 /** How deep map(), filter(), all(), exists() … may be nested: each level multiplies the work. */
-const MAX_MACRO_DEPTH = 3;
+export const MAX_MACRO_DEPTH = 3;
 
 type Expr = ReturnType<typeof parse>["expr"];
 

@@ -34,7 +34,7 @@ export interface LocatedEntry {
 }
 
 /** A workflow is written by people; more than this was not. */
-export const MAX_FILE_BYTES = 1024 * 1024;
+export const MAX_FILE_BYTES = 256 * 1024;
 /** Counts what aliases repeat, too. */
 const MAX_VALUES = 50_000;
 const MAX_DEPTH = 100;
@@ -90,7 +90,7 @@ class LocatedReader {
 
   /**
    * SECURITY: aliases can make a small file large or endless, so what they stand for is counted and
-   * its depth is limited. Guarded by located-yaml.test.ts.
+   * its depth is limited. Guarded by compile.test.ts.
    */
   read(node: Node | null, depth: number): Located {
     this.#count += 1;
