@@ -2,7 +2,8 @@ import { readFile } from "node:fs/promises";
 import { expect, test } from "vitest";
 import { workflowPage } from "./generate-workflow-page.ts";
 import { compileWorkflow } from "./language/compile.ts";
-import { STEP_KEYS, TYPE_ALIASES, WORKFLOW_KEYS } from "./language/workflow-keys.ts";
+import { STEP_KEYS, TYPE_ALIASES } from "./language/step-keys.ts";
+import { WORKFLOW_KEYS } from "./language/workflow-keys.ts";
 
 const PAGE = new URL("../../../../docs/reference/workflows.md", import.meta.url);
 

@@ -23,20 +23,19 @@ import { MAX_EXPRESSION_LENGTH, MAX_MACRO_DEPTH } from "./expressions/expression
 import type { Keys } from "./language/keys.ts";
 import { factsOf } from "./language/keys.ts";
 import { MAX_FILE_BYTES } from "./language/located-yaml.ts";
-import type { StepType } from "./language/workflow-keys.ts";
+import type { StepType } from "./language/step-keys.ts";
 import {
   BRANCH_KEYS,
   RETRY_KEYS,
-  SANDBOX_KEYS,
   STEP_KEYS,
   TRANSITION_KEYS,
   TYPE_ALIASES,
-  WORKFLOW_KEYS,
-} from "./language/workflow-keys.ts";
+} from "./language/step-keys.ts";
+import { SANDBOX_KEYS, WORKFLOW_KEYS } from "./language/workflow-keys.ts";
 
 const INTRODUCTION = `# Workflow files
 
-Generated from the keys in \`packages/agents/src/workflows/language/workflow-keys.ts\`; change them there.
+Generated from the keys in \`workflow-keys.ts\` and \`step-keys.ts\` in \`packages/agents/src/workflows/language\`; change them there.
 
 A workflow is a file \`workflows/NAME.yaml\` or \`.yml\`. The guide [Workflows](../guides/workflows.md) shows how its parts work together.
 
@@ -75,7 +74,7 @@ const KINDS: Readonly<Record<StepType, string>> = {
   transform: "Computes a value, which is the output.",
   approval:
     "Waits for a person, who approves or rejects. The output has `approved`, `comment` and `at`.",
-  try: "Takes steps, and others when one of them failed. The output is that of the steps that came to their end.",
+  try: "Takes steps, and others when one of them failed. The output is that of the steps that succeeded in the end: those tried, or those that caught the failure.",
   timer: "Waits. The time that it waits for is stored, so a restart does not start the wait again.",
   end: "Ends the list of steps that it is in. In the outermost list it ends the run.",
 };

@@ -7,8 +7,8 @@ import { readKeys } from "./keys.ts";
 import type { Fields } from "./keys.ts";
 import type { Located, LocatedMap } from "./located-yaml.ts";
 import type { Block, Branch, Retry, Step } from "./plan.ts";
-import type { StepType } from "./workflow-keys.ts";
-import { BRANCH_KEYS, RETRY_KEYS, STEP_KEYS } from "./workflow-keys.ts";
+import type { StepType } from "./step-keys.ts";
+import { BRANCH_KEYS, RETRY_KEYS, STEP_KEYS } from "./step-keys.ts";
 
 const DEFAULT_MAX_VISITS = 100;
 const DEFAULT_BRANCHES_AT_ONCE = 4;

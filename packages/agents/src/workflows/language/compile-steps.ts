@@ -6,8 +6,9 @@ import type { Located, LocatedMap } from "./located-yaml.ts";
 import { plainValue } from "./located-yaml.ts";
 import { didYouMean } from "../../suggested-name.ts";
 import type { Block, Step } from "./plan.ts";
-import type { StepType } from "./workflow-keys.ts";
-import { BLOCK_KEYS, STEP_KEYS, TYPE_ALIASES, WORKFLOW_KEYS } from "./workflow-keys.ts";
+import type { StepType } from "./step-keys.ts";
+import { STEP_KEYS, TYPE_ALIASES } from "./step-keys.ts";
+import { BLOCK_KEYS, WORKFLOW_KEYS } from "./workflow-keys.ts";
 
 /** A list that was read, before its steps are compiled. */
 interface StepHeader {

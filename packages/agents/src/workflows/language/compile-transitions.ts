@@ -6,7 +6,7 @@ import { readKeys } from "./keys.ts";
 import type { Located, LocatedMap } from "./located-yaml.ts";
 import type { Condition, Transition } from "./plan.ts";
 import type { Problems } from "./problem.ts";
-import { TRANSITION_KEYS } from "./workflow-keys.ts";
+import { TRANSITION_KEYS } from "./step-keys.ts";
 
 interface SwitchContext {
   readonly where: string;
