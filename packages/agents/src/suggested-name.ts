@@ -1,4 +1,4 @@
-/** Suggests the name that a mistyped one was probably meant to be. */
+/** Suggests a known name for a mistyped one. */
 import { nearestName } from "@sandkasten/tools";
 
 /** `; did you mean …?` where something resembles it, else what there is. */

@@ -8,7 +8,7 @@ import type { Plan } from "./language/plan.ts";
 import type { Problem } from "./language/problem.ts";
 import { describeProblems } from "./language/problem.ts";
 
-/** A workflow, or why its file is none. */
+/** A workflow, or why its file cannot be used. */
 export interface WorkflowEntry {
   readonly id: string;
   /** Relative to the directory that is served. */
@@ -48,7 +48,7 @@ export class WorkflowCatalogue {
     this.#hasAgent = hasAgent;
   }
 
-  /** All of them as their files are now, by id. */
+  /** All workflows, as their files are now, sorted by id. */
   async list(): Promise<readonly WorkflowEntry[]> {
     await this.#refresh();
     const entries = [...this.#files.values()].map(({ entry }) => entry);
@@ -93,7 +93,7 @@ export class WorkflowCatalogue {
     }
   }
 
-  /** Undefined for what is gone or no file. */
+  /** Undefined when the file is gone or is not a regular file. */
   async #stampOf(name: string): Promise<string | undefined> {
     try {
       const status = await stat(join(this.#folder, name), { bigint: true });

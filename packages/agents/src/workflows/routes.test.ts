@@ -30,8 +30,8 @@ steps:
 `,
       "sleep.yaml": "steps: [{ id: a, agent: sleeper, task: x }]",
       "broken.yaml":
-        "steps:\n  - { id: a, agent: nobody }\n  - { id: b, agent: writer, tsak: x }\n",
-      "nobody.yaml": "steps: [{ id: a, agent: nobody }]",
+        "steps:\n  - { id: a, agent: missing }\n  - { id: b, agent: writer, tsak: x }\n",
+      "missing.yaml": "steps: [{ id: a, agent: missing }]",
       "twin.yaml": "id: sleep\nsteps: [{ id: a, type: end }]",
       "schema.yaml": "input_schema: { type: 5 }\nsteps: [{ id: a, type: end }]",
       "notes.txt": "no workflow",
@@ -68,10 +68,10 @@ describe("the catalogue", { timeout: 60_000 }, () => {
         'workflows/broken.yaml:3:29: step b: "tsak" is not known; did you mean task?',
       ],
       [
-        "nobody",
-        "workflows/nobody.yaml",
+        "missing",
+        "workflows/missing.yaml",
         1,
-        'workflows/nobody.yaml:1:9: step a: there is no agent "nobody" that can be run',
+        'workflows/missing.yaml:1:9: step a: there is no agent "missing" that can be run',
       ],
       ["review", "workflows/review.yaml", 4, undefined],
       [
@@ -234,10 +234,10 @@ describe("a run", { timeout: 60_000 }, () => {
     ],
     [
       "whose agent is not there",
-      "nobody",
+      "missing",
       {},
       "INVALID_REQUEST",
-      'there is no agent "nobody" that can be run',
+      'there is no agent "missing" that can be run',
     ],
     [
       "whose input is not as it must be",

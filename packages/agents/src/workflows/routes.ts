@@ -1,4 +1,4 @@
-/** Workflows over HTTP: what there is, and their runs. */
+/** The HTTP routes of workflows and their runs. */
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import type {

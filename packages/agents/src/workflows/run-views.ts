@@ -11,7 +11,7 @@ export function runView(run: RunRecord, steps: readonly StepRecord[]): WorkflowR
   };
 }
 
-/** Inputs and outputs that would make a list long are left out, which the entry then says. */
+/** Leaves out large inputs and outputs; the entry says so. */
 export function runListView(run: RunRecord): WorkflowRunBody {
   return {
     ...summary(run),

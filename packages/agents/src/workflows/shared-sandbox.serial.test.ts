@@ -173,7 +173,7 @@ describe("sandboxes", { timeout: PATIENCE_MS }, () => {
     expect((await daemon.call<unknown[]>("GET", "/v1/sessions")).body).toHaveLength(before);
   });
 
-  test("with a name are shared by those who name them, and isolated ones by nobody", async () => {
+  test("with a name are shared by the agents that name them, and isolated ones are not shared", async () => {
     fixture.agents.model.play(shell);
     const done = await run(`
 steps:

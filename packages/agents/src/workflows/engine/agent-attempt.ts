@@ -1,4 +1,4 @@
-/** One attempt of an agent: its turn, its record, its timeout, and its end when it is told to stop. */
+/** One attempt of an agent step: waits for a slot, records the start, applies the timeout. */
 import { randomUUID } from "node:crypto";
 import type { AgentRunResult } from "../../runs/agent-executor.ts";
 import type { AgentStep } from "../language/plan.ts";
@@ -15,7 +15,7 @@ export type Attempt =
   | { readonly output: unknown }
   | { readonly error: unknown; readonly number: number };
 
-/** Throws only what happens before the agent begins; then nothing of it has happened. */
+/** Throws only before the agent has started; afterwards errors are part of the result. */
 export async function attemptAgent(
   context: StepContext,
   step: AgentStep,

@@ -26,7 +26,7 @@ export async function runAgentStep(
 ): Promise<StepResult> {
   const { next } = step;
   const { record, signal } = visit;
-  // The process died after the agent had ended and before that was written down.
+  // The earlier process died after the agent had ended and before the result was recorded.
   const finished = record && finishedRun(context, record);
   if (finished !== undefined) return { output: outputOf(finished), next };
   const work = await workOf(context, step, visit);
@@ -38,7 +38,7 @@ export async function runAgentStep(
     if ("output" in attempt) return { output: attempt.output, next };
     signal.throwIfAborted();
     if (attempt.error instanceof AgentRunError && attempt.error.code === "PROCESS_ENDED") {
-      // The executor gave the agent up because others took this process for dead.
+      // The executor stopped the agent because other processes considered this one dead.
       if (step.safe) continue;
       context.demandAttention(interruptionReason([step]));
       context.throwIfStopping();
@@ -54,7 +54,7 @@ export async function runAgentStep(
   }
 }
 
-/** What an agent has answered whose end an earlier process did not write down. */
+/** The result of an agent run that an earlier process did not record. */
 export function finishedRun(
   { executor }: Pick<StepContext, "executor">,
   { status, agentRunId }: NonNullable<Visit["record"]>,

@@ -1,4 +1,4 @@
-/** Does several things at once, a limited number at a time, and stops the rest when one fails. */
+/** Works on several items at once, a limited number at a time, and stops the rest when one fails. */
 import { RunStop, StepFailure, StepStopped } from "./stops.ts";
 
 export interface AllOfOptions {
@@ -9,8 +9,8 @@ export interface AllOfOptions {
 }
 
 /**
- * Results in the order of the items. After a failure nothing new begins, and what runs is told to
- * stop; it throws when all has ended, so that nothing is left running behind the caller's back.
+ * Results in the order of the items. After a failure nothing new starts and running work is told to
+ * stop. Throws only when all work has ended, so nothing keeps running behind the caller's back.
  */
 export async function allOf<Item, Result>(
   items: readonly Item[],
@@ -29,7 +29,7 @@ export async function allOf<Item, Result>(
         results[index] = await work(item, index, inner);
       } catch (error) {
         errors.push(error);
-        // A run that stops lets the others come to the end of what they are doing.
+        // When the run stops, the other items may finish the step they are in.
         if (!(error instanceof RunStop))
           stop.abort(new StepStopped(`stopped because ${what} failed`));
         return;
@@ -43,7 +43,7 @@ export async function allOf<Item, Result>(
   return results;
 }
 
-/** A failure says more than the stops that it caused. */
+/** A failure is more informative than the stops that it caused. */
 function foremost(errors: readonly unknown[]): unknown {
   return (
     errors.find(

@@ -1,4 +1,4 @@
-/** Wakes those who wait for something about runs to change. */
+/** Wakes waiters when the state of runs may have changed. */
 
 export class Changes {
   #waiting: (() => void)[] = [];

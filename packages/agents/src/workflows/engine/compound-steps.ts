@@ -9,7 +9,7 @@ import { evaluate } from "./step-context.ts";
 
 type CompoundStep = ParallelStep | ForeachStep | TryStep;
 
-/** Begins the step, or goes on with it where an earlier process stopped, within the same deadline. */
+/** Starts the step, or continues it where an earlier process stopped, with the same deadline. */
 async function within<Result>(
   context: StepContext,
   step: CompoundStep,

@@ -12,7 +12,7 @@ export interface Deadline {
   readonly what: string;
 }
 
-/** Throws StepFailure TIMEOUT after the work has ended, which its signal asked it to. */
+/** Aborts the work's signal when the time is up, waits for the work, and throws StepFailure TIMEOUT. */
 export async function withinTime<Result>(
   { clock, ms, fromMs = clock.nowMs(), what }: Deadline,
   signal: AbortSignal,

@@ -1,4 +1,4 @@
-/** Goes through the plan of one run: replays what is written, does what is not. */
+/** Executes the plan of one run: replays recorded steps and runs the others. */
 import type { Block, Plan, Step } from "../language/plan.ts";
 import { allSteps } from "../language/plan.ts";
 import { finishedRun, interruptionReason, runAgentStep } from "./agent-step.ts";
@@ -39,7 +39,7 @@ export class RunExecution {
   readonly #context: StepContext;
   /** Ends everything now. */
   readonly #hard = new AbortController();
-  /** Lets steps that run come to their end, and begins no others. */
+  /** Lets running steps finish and starts no others. */
   readonly #soft = new AbortController();
   #number: number;
   #bytes: number;
@@ -69,7 +69,7 @@ export class RunExecution {
     this.#hard.abort(new RunStop("lost"));
   }
 
-  /** Begins nothing new; `stop` ends what runs. */
+  /** Starts nothing new; `stop` ends running steps. */
   drain(): void {
     this.#soft.abort(new RunStop("shutdown"));
   }
@@ -164,7 +164,7 @@ export class RunExecution {
       return result;
     } catch (error) {
       const reason: unknown = visit.signal.aborted ? visit.signal.reason : error;
-      // A run that is cancelled ends its steps itself; one that is left must not be written about.
+      // A cancelled run ends its steps when it ends; a run that another process has must not be changed.
       if (reason instanceof RunStop) throw reason;
       if (!this.#attempts.has(path) && record === undefined)
         this.#begin(step, visit, { isWaiting: step.type === "timer" });
@@ -231,7 +231,7 @@ export class RunExecution {
     for (const { stepId, output } of inside) frame.outputs.set(stepId, output);
   }
 
-  /** Not what ran for one item of a list, and not what is inside of a step that failed. */
+  /** Steps of a foreach item, and steps inside a failed step, are not visible. */
   #wasVisible({ path, status }: StepRecord, outer: string): boolean {
     if (status !== "succeeded") return false;
     const inner = path.slice(outer.length + 1).split("/");

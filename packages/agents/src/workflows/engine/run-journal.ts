@@ -1,4 +1,4 @@
-/** What a process writes about a run that it has taken: nothing any more once another has taken it. */
+/** Records what happens in a run, as long as this process owns it. */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { inTransaction } from "../../store/database.ts";
 import type { EventLog } from "../../store/event-log.ts";
@@ -82,7 +82,7 @@ export class RunJournal {
     });
   }
 
-  /** Written before anything of the step happens. */
+  /** Recorded before the step does anything. */
   stepStarted(start: StepStart): void {
     this.#write(() => {
       this.#begin.run({

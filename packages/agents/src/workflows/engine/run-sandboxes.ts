@@ -1,4 +1,4 @@
-/** The sandboxes that the steps of one run share, across the processes that the run lives in. */
+/** The sandboxes that the steps of one run share, also across restarts of the service. */
 import type { SandboxClient } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
 import { SandboxScope } from "@sandkasten/tools";
@@ -40,10 +40,10 @@ export class RunSandboxes {
     });
   }
 
-  /** The sessions that steps have used by now; asked at the end of each step that may use some. */
+  /** The sessions that steps have used so far. Called at the end of each agent step. */
   async used(): Promise<Readonly<Record<string, string>>> {
     for (const { name, info } of this.scope.heldSessions()) this.#used.set(name, info.id);
-    // It was there when the step began, so the agent has closed it and wants it gone.
+    // The sandbox existed when the step began, so the agent has closed it on purpose.
     for (const [name, id] of this.#used)
       if (this.scope.held(name) === undefined && (await this.#statusOf(id)) === "destroyed")
         this.#used.delete(name);
@@ -58,14 +58,14 @@ export class RunSandboxes {
     for (const [name, id] of this.#used) {
       const status = await this.#statusOf(id);
       if (status === undefined || !GONE.has(status)) continue;
-      // Who resumes the run accepts this.
+      // Resuming the run means accepting the loss.
       this.#used.delete(name);
       return `The sandbox ${JSON.stringify(name)} (${id}) that finished steps have used is gone (${status}), and its files with it. Resume the run to go on with an empty sandbox, or cancel it.`;
     }
     return undefined;
   }
 
-  /** The sessions of which the next process must know. */
+  /** The sessions that the next process must know. */
   get remembered(): Readonly<Record<string, string>> {
     return Object.fromEntries(this.#used);
   }

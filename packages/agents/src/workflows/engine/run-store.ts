@@ -1,4 +1,4 @@
-/** Workflow runs in the database: made, found, taken by a process, and told what people decide. */
+/** Workflow runs in the database: creates, finds and claims them, and records what people decide. */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { inTransaction } from "../../store/database.ts";
 import type { EventLog } from "../../store/event-log.ts";
@@ -24,7 +24,7 @@ export interface RunFilter {
   readonly before?: number | undefined;
 }
 
-/** What this process can say of the others. */
+/** Which processes are alive. */
 export type Processes = Pick<ProcessRegistry, "id" | "alive" | "onLost">;
 
 /** A request that the state of a run does not allow. The message says what it is and what to do. */
@@ -32,7 +32,7 @@ export class RunConflict extends Error {
   override readonly name = "RunConflict";
 }
 
-/** In the order in which they were made; others can be taken only when their process is dead. */
+/** Runs that have not ended, oldest first. */
 const OPEN_RUNS = `
   SELECT run_id, owner FROM workflow_runs
   WHERE status IN ('queued', 'running', 'waiting_approval', 'needs_attention')
@@ -132,7 +132,7 @@ export class RunStore {
       `UPDATE workflow_runs SET owner = ?, epoch = epoch + 1 WHERE run_id = ? RETURNING *`,
     );
     return inTransaction(this.#database, () =>
-      // Asked again inside of the transaction: another process may have been faster.
+      // Read again inside the transaction: another process may have been faster.
       waiting()
         .slice(0, limit)
         .map((runId) => runFromRow(take.get(this.#processes.id, runId) ?? {})),
@@ -151,7 +151,7 @@ export class RunStore {
       .map(({ run_id: runId }) => String(runId));
   }
 
-  /** How many runs of this process do something; those that wait for an approval do not. */
+  /** How many runs this process works on, without those that wait for an approval. */
   countWorking(): number {
     const row = this.#working.get(this.#processes.id);
     return Number(row?.["count"]);
@@ -167,7 +167,7 @@ export class RunStore {
     });
   }
 
-  /** Less than `get` reads, for those who ask often. */
+  /** Cheaper than `get`, for frequent callers. */
   statusOf(runId: string): RunStatus | undefined {
     const row = this.#state.get(runId);
     return row && (String(row["status"]) as RunStatus);

@@ -1,4 +1,4 @@
-/** What the kinds of steps need of the run that they belong to. */
+/** What steps of every kind need from their run. */
 import type { AgentExecutor } from "../../runs/agent-executor.ts";
 import type { Slots } from "../../runs/slots.ts";
 import type { Evaluator } from "../expressions/evaluator.ts";
@@ -50,11 +50,11 @@ export interface StepResult {
 
 /** What a step can ask of the run. */
 export interface StepContext extends RunParts {
-  /** Also fires when no new work shall begin, for waits that another process can go on with. */
+  /** Also fires when no new work may begin, for waits that another process can continue. */
   waiting(signal: AbortSignal): AbortSignal;
-  /** Throws when no new work shall begin. */
+  /** Throws when no new work may begin. */
   throwIfStopping(): void;
-  /** Counts an execution and writes that it begins. */
+  /** Counts an execution and records its start. */
   begin(
     step: Step,
     visit: Visit,

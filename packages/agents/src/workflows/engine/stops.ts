@@ -1,4 +1,4 @@
-/** The ways in which a step or a run comes to an end without a result. */
+/** The ways in which a step or a run ends without a result. */
 
 export interface Failure {
   readonly code: string;
@@ -31,7 +31,7 @@ export class StepStopped extends Error {
 }
 
 export type StopKind =
-  /** Somebody cancelled the run. */
+  /** A person cancelled the run. */
   | "cancelled"
   /** Another process has the run now; this one must not write about it. */
   | "lost"

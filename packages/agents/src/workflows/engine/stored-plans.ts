@@ -1,16 +1,16 @@
-/** The plans of runs, made again from the file that each run started with. */
+/** Compiles the plans of runs from the files that they started with. */
 import { compileWorkflow } from "../language/compile.ts";
 import type { Plan } from "../language/plan.ts";
 import { describeProblems } from "../language/problem.ts";
 import type { RunRecord } from "./run-records.ts";
 
-/** Runs of one workflow mostly come together, and compiling a long one takes many milliseconds. */
+/** Compiling a long workflow takes many milliseconds, and one workflow often has many runs. */
 const MAX_KEPT = 50;
 
 export class StoredPlans {
   readonly #kept = new Map<string, Plan>();
 
-  /** The plan, or why there is none any more. */
+  /** The plan, or why this version cannot compile it. */
   get({ source, file, workflowId }: RunRecord): Plan | string {
     const key = `${workflowId}\n${source}`;
     const known = this.#kept.get(key);

@@ -95,7 +95,7 @@ steps:
     expect(decide()).toThrow("No step of the run waits for an approval; the run is succeeded.");
   });
 
-  it("fail when nobody decides in time", async () => {
+  it("fail when no decision is made in time", async () => {
     const clock = new ManualClock();
     await using fixture = new EngineFixture({ evaluator, clock });
     const runId = fixture.submit("steps: [{ id: ask, type: approval, timeout: 1d }]");

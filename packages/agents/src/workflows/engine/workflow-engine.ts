@@ -135,7 +135,7 @@ export class WorkflowEngine implements AsyncDisposable {
 
   /** Throws RunConflict. */
   resume(runId: string): void {
-    // A run that its process left needs no more than someone who takes it.
+    // A run that a dead process left only needs a process that claims it.
     this.#adopt(runId);
     this.store.resume(runId);
     this.#poll();
@@ -247,7 +247,7 @@ export class WorkflowEngine implements AsyncDisposable {
 
   async #work(inHand: RunInHand): Promise<void> {
     const { run, sandboxes, execution } = inHand;
-    // The caller gets to know of the execution before it begins.
+    // Lets the caller register the execution before it starts.
     await Promise.resolve();
     try {
       let outcome: Outcome;
@@ -271,11 +271,11 @@ export class WorkflowEngine implements AsyncDisposable {
   }
 
   async #settle({ run, plan, journal, sandboxes }: RunInHand, outcome: Outcome): Promise<void> {
-    // What another process works on must not be cleaned up by this one.
+    // This process must not clean up a run that another one works on.
     if (outcome.kind !== "left") journal.confirm();
     switch (outcome.kind) {
       case "ended": {
-        // Written last: a run that is said to have ended has left nothing behind.
+        // Recorded last: when a run is reported as ended, its sandboxes are gone.
         const isClean = outcome.end.status === "succeeded" && sandboxes.isUnused(run);
         if (isClean) sandboxes.detach();
         else await sandboxes.close(outcome.end.status === "cancelled" ? 0 : plan.retainMs);

@@ -6,7 +6,7 @@ const { BOOL, DYN, INT, STRING } = CelScalar;
 const LIST = listType(DYN);
 const MAP = mapType(DYN, DYN);
 
-/** Limits of every value that an expression makes on its way. */
+/** Limits of every intermediate value. */
 export const MAX_TEXT_LENGTH = 1024 * 1024;
 export const MAX_LIST_LENGTH = 10_000;
 
@@ -56,9 +56,9 @@ export const LIMITED_FUNCTIONS: CelFunc[] = [
     refuseLongText(a.length + b.length);
     return a + b;
   }),
-  // The list that is built in nests one level deeper with each entry that map() and filter() add.
+  // The built-in concatenation nests one level deeper with each entry that map() and filter() add.
   celFunc("_+_", [LIST, LIST], LIST, (a, b) => limitedList(arrayOf(a).concat(arrayOf(b)))),
-  // The one that is built in does not find an entry whose value is null.
+  // The built-in `in` does not find an entry whose value is null.
   celFunc("@in", [STRING, MAP], BOOL, (key, map) => [...map.keys()].includes(key)),
   celMethod("charAt", STRING, [INT], STRING, function (index) {
     return this.charAt(Number(index));

@@ -46,7 +46,7 @@ function answer({ sources, variables, maxBytes }: EvaluationRequest): Evaluation
   for (const source of sources) {
     try {
       const result = planOf(source)(bound);
-      // Errors are values here, and true ones at that.
+      // The library returns errors as objects, which are truthy.
       if (isCelError(result)) return { error: result.message, source };
       values.push(jsonFromCel(result, maxBytes));
     } catch (error) {

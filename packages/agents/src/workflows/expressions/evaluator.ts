@@ -18,7 +18,7 @@ export const DEFAULT_MAX_CPU_MS = 2000;
 /** Evaluations that are quicker than this, as nearly all are, are not watched. */
 const WATCH_INTERVAL_MS = 50;
 export const DEFAULT_MAX_BYTES = 8 * 1024 * 1024;
-/** Of the thread that evaluates, without its young generation. */
+/** The old generation of the thread that evaluates expressions. */
 export const MAX_HEAP_MIB = 128;
 const SHOWN_LENGTH = 200;
 
@@ -130,7 +130,7 @@ class Thread {
         maxYoungGenerationSizeMb: 16,
         stackSizeMb: 2,
       },
-      // Nothing of the process's own reaches the thread.
+      // The thread sees neither variables nor flags of the process.
       env: {},
       execArgv: [],
     });
@@ -156,12 +156,12 @@ class Thread {
       return await Promise.race([answered, watch.late, this.#ended]);
     } finally {
       watch.stop();
-      // A thread that waits for work does not keep the process.
+      // An idle thread does not keep the process alive.
       this.#worker.unref();
     }
   }
 
-  /** Processor time, because a thread that others keep waiting has done nothing wrong. */
+  /** Measures processor time: on a busy machine a harmless expression can take long on the clock. */
   #watch(maxCpuMs: number): { readonly late: Promise<"late">; readonly stop: () => void } {
     const { promise: late, resolve } = Promise.withResolvers<"late">();
     let before: NodeJS.CpuUsage | undefined;
@@ -171,7 +171,7 @@ class Thread {
         const { user, system } = await this.#worker.cpuUsage(before);
         if ((user + system) / 1000 > maxCpuMs) resolve("late");
       } catch {
-        // The thread has ended, which is noticed elsewhere.
+        // The thread has ended; `#ended` reports that.
       }
     };
     const timer = setInterval(() => void look(), WATCH_INTERVAL_MS);

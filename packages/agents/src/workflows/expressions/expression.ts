@@ -64,7 +64,7 @@ function parseSource(source: string): Parsed {
     };
     if (source.trim() === "") throw new ExpressionError("the expression is empty");
     const { expected } = error as { readonly expected?: readonly unknown[] };
-    // Where nearly anything could follow, the list of it helps nobody.
+    // A list of nearly everything that CEL allows would not help the author.
     const text =
       (expected?.length ?? 0) > 4 ? rawMessage?.replace(/ but expecting .*/, "") : rawMessage;
     throw new ExpressionError(

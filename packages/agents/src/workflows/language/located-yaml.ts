@@ -34,7 +34,7 @@ export interface LocatedEntry {
   readonly value: Located;
 }
 
-/** A workflow is written by people; more than this was not. */
+/** People write workflows; a larger file was not written by one. */
 export const MAX_FILE_BYTES = 256 * 1024;
 /** Counts what aliases repeat, too. */
 const MAX_VALUES = 50_000;
@@ -148,7 +148,7 @@ class LocatedReader {
     return constant(place, null);
   }
 
-  /** Exact for text that stands in the file as it is, which nearly all does. */
+  /** Exact for text that is written in the file as it is, which nearly all text is. */
   #placesWithin(node: Scalar, value: string, place: Place): (offset: number) => Place {
     const [from, to] = [node.range?.[0] ?? 0, node.range?.[1] ?? 0];
     const source = this.#text.slice(from, to);

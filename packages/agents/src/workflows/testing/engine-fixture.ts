@@ -1,4 +1,4 @@
-/** An engine on a database of its own, whose agents do what a test says. */
+/** An engine with a separate database, whose agents do what a test says. */
 import type { DatabaseSync } from "node:sqlite";
 import { SandboxClient } from "@sandkasten/sdk";
 import { AgentRunError } from "../../runs/agent-executor.ts";
