@@ -150,18 +150,32 @@ impl Server {
         let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
             return;
         };
-        if !bash || exec.started.elapsed() > BEGINNING && !proc_tree::catches(exec.pid, STOP_SIGNAL)
-        {
+        if !bash {
             let _ = sys::kill(exec.pid, libc::SIGINT);
-        } else if !exec.stop_sent && proc_tree::catches(exec.pid, STOP_SIGNAL) {
-            // Only one: a second could strike when the command has been given up already.
+        } else if exec.stop_sent || exec.cut_short {
+            // A second one could strike when the command has been given up already.
+        } else if proc_tree::catches(exec.pid, STOP_SIGNAL) {
             exec.stop_sent = true;
             let _ = sys::kill(exec.pid, STOP_SIGNAL);
+        } else if exec.started.elapsed() > BEGINNING {
+            // Code has removed the trap, or bash has become another program.
+            let _ = sys::kill(exec.pid, libc::SIGINT);
         }
         // Else bash has not come to the command yet, and would lose our own lines to an interrupt.
     }
 
+    /// Whether the command still runs, after a look at what its shell has reported meanwhile.
+    fn still_runs(&mut self, serial: Serial) -> bool {
+        if let Some(shell) = self.execs.get(serial).and_then(|exec| exec.shell) {
+            self.take_reports(shell);
+        }
+        (self.execs.get(serial)).is_some_and(|exec| exec.state == State::Running)
+    }
+
     fn escalate(&mut self, serial: Serial) {
+        if !self.still_runs(serial) {
+            return;
+        }
         let Some(exec) = self.execs.get(serial) else {
             return;
         };
@@ -192,6 +206,9 @@ impl Server {
     /// Everything that the command started, and nothing else. Its shell does not go on with the
     /// rest of the line: it stands still while its programs die, and then gives the line up.
     fn kill_all(&mut self, serial: Serial, reason: &'static str) {
+        if !self.still_runs(serial) {
+            return;
+        }
         let Some(exec) = self.execs.get(serial) else {
             return;
         };
@@ -199,7 +216,10 @@ impl Server {
         if let Some(shell) = shell {
             let _ = sys::kill(pid, libc::SIGSTOP);
             self.move_shell(shell);
-            if let Some(exec) = self.execs.get_mut(serial) {
+            // Code may have caught the first interrupt and gone on.
+            if let Some(exec) = self.execs.get_mut(serial)
+                && proc_tree::catches(pid, STOP_SIGNAL)
+            {
                 exec.stop_sent = false;
             }
             self.stop_shell(serial);
@@ -246,8 +266,9 @@ impl Server {
     /// bash heeds its stop signal only when a builtin that waits (`read`) returns, which takes an
     /// interrupt. One that runs heeds it at once, and must not be interrupted in its report.
     fn wake_shell(&mut self, serial: Serial) {
-        let exec = self.execs.get(serial).filter(|exec| exec.stop_sent);
-        if let Some(pid) = exec.map(|exec| exec.pid)
+        let waits = |exec: &&Exec| exec.stop_sent && !exec.cut_short;
+        if let Some(pid) = self.execs.get(serial).filter(waits).map(|exec| exec.pid)
+            && proc_tree::catches(pid, STOP_SIGNAL)
             && proc_tree::is_asleep(pid)
         {
             let _ = sys::kill(pid, libc::SIGINT);
