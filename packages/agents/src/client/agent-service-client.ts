@@ -92,13 +92,16 @@ export class AgentServiceClient {
     return runId;
   }
 
-  /** Runs an agent to its end. A run that failed is a result, too: look at `status`. */
+  /**
+   * Runs an agent to its end, however long it takes. A run that failed is a result, too: look at
+   * `status`. Giving up the waiting does not cancel the run.
+   */
   async executeAndWait(agentName: string, options: ExecuteOptions = {}): Promise<RunBody> {
-    return await this.#json("POST", "/execute", {
-      query: { wait: true },
-      body: { agent_name: agentName, task: options.task, input: options.input },
-      signal: options.signal,
-    });
+    const { signal } = options;
+    const id = await this.execute(agentName, options);
+    // Its events, because one request that waits for minutes is cut off on many ways.
+    for await (const { type } of this.events(id, { signal })) if (type === "run_ended") break;
+    return await this.run(id, { signal });
   }
 
   async run(id: string, options: CallOptions = {}): Promise<RunBody> {

@@ -75,7 +75,7 @@ test("another process fails the runs of a dead one and ends their sandboxes at o
   await using services = await ServiceProcesses.create({
     agents: AGENTS,
     daemon,
-    heartbeatMs: 30000,
+    heartbeatMs: 6000,
   });
   const [one, other] = [await services.start(), await services.start()];
   const id = await startWorking(one, services);

@@ -1,45 +1,23 @@
 /** Runs agents in this process: from the request through the tool loop to the stored result. */
-import { randomUUID } from "node:crypto";
-import type { Logger } from "pino";
-import type { SandboxClient } from "@sandkasten/sdk";
-import { SandboxScope, sandboxTools } from "@sandkasten/tools";
-import type { FileStore, SandboxPolicy, SandboxTool } from "@sandkasten/tools";
-import type { ModelRegistry, Variables } from "../models/model-registry.ts";
-import type { AgentCatalogue } from "../prompts/agent-catalogue.ts";
-import type { AgentDefinition } from "../prompts/agent-definition.ts";
 import { renderPrompt } from "../prompts/render-prompt.ts";
 import type { EventLog } from "../store/event-log.ts";
 import type { RunEnd, RunStore, StoredRun } from "../store/run-store.ts";
 import { AgentRunError } from "./agent-executor.ts";
 import type { AgentExecutor, AgentRunRequest, AgentRunResult } from "./agent-executor.ts";
-import { fromSandboxTool } from "./agent-tool.ts";
-import type { AgentTool } from "./agent-tool.ts";
-import { findAgent } from "./find-agent.ts";
-import { connectMcp } from "./mcp-tools.ts";
-import type { McpTools } from "./mcp-tools.ts";
+import { prepareRun } from "./prepare-run.ts";
+import type { ParentRun, PreparationOptions, PreparedRun } from "./prepare-run.ts";
 import { RunClock } from "./run-clock.ts";
 import { runLoop } from "./run-agent.ts";
 import type { LoopOptions, LoopResult } from "./run-agent.ts";
+import { openTools } from "./run-tools.ts";
+import type { RunToolsOptions } from "./run-tools.ts";
 import { Slots } from "./slots.ts";
-import { MAX_DEPTH, subAgentTools } from "./sub-agent-tools.ts";
 
-export interface LocalExecutorOptions {
-  readonly catalogue: AgentCatalogue;
-  readonly models: ModelRegistry;
+export interface LocalExecutorOptions extends PreparationOptions, RunToolsOptions {
   readonly runs: RunStore;
   readonly events: EventLog;
-  readonly client: SandboxClient;
   readonly processId: string;
-  readonly log: Logger;
-  /** Where MCP servers start. */
-  readonly dir: string;
-  readonly env: Variables;
   readonly loop: LoopOptions;
-  readonly defaultModel?: string | undefined;
-  readonly policy?: SandboxPolicy | undefined;
-  readonly fileStore?: FileStore | undefined;
-  /** How long a sandbox outlives a process that died. */
-  readonly leaseSeconds?: number | undefined;
   readonly maxConcurrentRuns?: number | undefined;
   readonly maxQueuedRuns?: number | undefined;
 }
@@ -51,21 +29,8 @@ export interface StartedRun {
   readonly ended: Promise<void>;
 }
 
-interface PreparedRun {
-  readonly runId: string;
-  readonly definition: AgentDefinition;
-  readonly modelName: string;
-  readonly request: AgentRunRequest;
-  readonly parent: { readonly runId: string; readonly depth: number } | undefined;
-  readonly values: Readonly<Record<string, unknown>>;
-  readonly stop: AbortController;
-}
-
 const DEFAULT_MAX_CONCURRENT = 64;
 const DEFAULT_MAX_QUEUED = 1_000;
-/** A daemon that does not answer must not keep a run from ending; the lease ends its sandboxes. */
-const CLEANUP_TIMEOUT_MS = 20_000;
-
 export class LocalExecutor implements AgentExecutor {
   readonly #options: LocalExecutorOptions;
   readonly #slots: Slots;
@@ -138,7 +103,7 @@ export class LocalExecutor implements AgentExecutor {
 
   async #execute(
     request: AgentRunRequest,
-    parent: PreparedRun["parent"],
+    parent: ParentRun | undefined,
     onStarted?: (runId: string) => void,
   ): Promise<AgentRunResult> {
     const finished = this.finished(request.runId);
@@ -166,31 +131,9 @@ export class LocalExecutor implements AgentExecutor {
     return { runId: run.runId, text, output, steps, usage };
   }
 
-  #prepare(request: AgentRunRequest, parent: PreparedRun["parent"]): PreparedRun {
-    const { catalogue, models, defaultModel } = this.#options;
+  #prepare(request: AgentRunRequest, parent: ParentRun | undefined): PreparedRun {
     if (this.#isClosed) throw new AgentRunError("CANCELLED", "The agent service is stopping.");
-    if (parent !== undefined && parent.depth > MAX_DEPTH)
-      throw new AgentRunError(
-        "MAX_STEPS_EXCEEDED",
-        `Agents call agents more than ${MAX_DEPTH} levels deep. Look for a circle in their \`agents\`.`,
-      );
-    const definition = findAgent(catalogue, request.agentName);
-    const modelName = definition.model ?? defaultModel;
-    if (modelName === undefined)
-      throw new AgentRunError(
-        "MODEL_NOT_CONFIGURED",
-        `The agent ${definition.name} names no model: add \`model:\` to ${definition.file}, or set SANDKASTEN_AGENTS_MODEL.`,
-      );
-    models.check(modelName);
-    return {
-      runId: request.runId ?? `run_${randomUUID().replaceAll("-", "")}`,
-      definition,
-      modelName,
-      request,
-      parent,
-      values: inputValues(definition, request.input),
-      stop: new AbortController(),
-    };
+    return prepareRun(request, parent, this.#options);
   }
 
   #create(run: PreparedRun): void {
@@ -274,45 +217,29 @@ export class LocalExecutor implements AgentExecutor {
 
   /** What needs sandboxes, programs or time; all of it is gone when this settles. */
   async #work(run: PreparedRun): Promise<LoopResult> {
-    const { runs, models, processId, log } = this.#options;
-    const { runId, definition, stop, request, values } = run;
+    const { runs, models, processId, log, loop } = this.#options;
+    const { runId, definition, modelName, parent, stop, request, values } = run;
     const { signal } = stop;
-    const clock = new RunClock(definition.timeoutSeconds * 1000, () =>
-      stop.abort(
-        new AgentRunError(
-          "TIMEOUT",
-          `The run took longer than the ${definition.timeoutSeconds} seconds that ${definition.name} may take, sandbox time not counted. Raise timeout_seconds, or give it less to do.`,
-        ),
-      ),
+    signal.throwIfAborted();
+    const model = await models.get(modelName);
+    const messages = await renderPrompt(definition, { task: request.task, values });
+    using clock = new RunClock(definition.timeoutSeconds * 1000, () => stop.abort(late(run)));
+    const depth = (parent?.depth ?? 0) + 1;
+    await using opened = await openTools(run, this.#options, ({ onStarted, ...call }) =>
+      this.#execute({ ...call, workflow: request.workflow }, { runId, depth }, onStarted),
     );
-    const scope = this.#scopeOf(runId);
-    let mcp: McpTools | undefined;
-    try {
-      signal.throwIfAborted();
-      const model = await models.get(run.modelName);
-      const messages = await renderPrompt(definition, { task: request.task, values });
-      mcp = await connectMcp(definition, {
-        dir: this.#options.dir,
-        env: this.#options.env,
-        signal,
-      });
-      return await runLoop({
-        ...this.#options.loop,
-        definition,
-        model,
-        messages,
-        tools: [...this.#tools(run, scope), ...mcp.tools],
-        signal,
-        clock,
-        log: log.child({ run_id: runId }),
-        emit: (type, data) => this.#emit(run, type, data),
-        onProgress: (steps, usage) => runs.progress(runId, processId, steps, usage),
-      });
-    } finally {
-      clock.stop();
-      await mcp?.[Symbol.asyncDispose]();
-      if (definition.sandbox !== undefined) await this.#cleanUp(scope, runId);
-    }
+    return await runLoop({
+      ...loop,
+      definition,
+      model,
+      messages,
+      tools: opened.tools,
+      signal,
+      clock,
+      log: log.child({ run_id: runId }),
+      emit: (type, data) => this.#emit(run, type, data),
+      onProgress: (steps, usage) => runs.progress(runId, processId, steps, usage),
+    });
   }
 
   /** A run whose events cannot be stored must end, but the process goes on. */
@@ -328,87 +255,15 @@ export class LocalExecutor implements AgentExecutor {
       );
     }
   }
-
-  #scopeOf(runId: string): SandboxScope {
-    const { client, leaseSeconds, log } = this.#options;
-    return new SandboxScope({
-      client,
-      namespace: "agent",
-      id: runId,
-      leaseSeconds,
-      onCleanupFailure: (key, error) =>
-        log.warn({ err: error, key }, `failed to cleanup session ${key}`),
-    });
-  }
-
-  #tools(run: PreparedRun, scope: SandboxScope): AgentTool[] {
-    const { catalogue, client, policy, fileStore } = this.#options;
-    const { definition, request, runId, parent } = run;
-    const tools = sandboxTools(definition.sandbox, {
-      client,
-      agentScope: scope,
-      workflowScope: request.workflow?.scope,
-      policy,
-      fileStore,
-    });
-    refuseMissing(definition, tools);
-    const depth = (parent?.depth ?? 0) + 1;
-    const others = subAgentTools(
-      definition,
-      (name) => findAgent(catalogue, name),
-      async ({ onStarted, ...call }) =>
-        await this.#execute({ ...call, workflow: request.workflow }, { runId, depth }, onStarted),
-    );
-    return [...tools.map(fromSandboxTool), ...others];
-  }
-
-  /** Sandboxes are gone before the run's end is told. */
-  async #cleanUp(scope: SandboxScope, runId: string): Promise<void> {
-    const { log } = this.#options;
-    const { promise, resolve } = Promise.withResolvers<"late">();
-    const timer = setTimeout(() => resolve("late"), CLEANUP_TIMEOUT_MS);
-    try {
-      const outcome = await Promise.race([scope.close(), promise]);
-      if (outcome === "late")
-        log.warn({ run_id: runId }, "sandboxes of a run are left to their lease");
-    } catch (error) {
-      log.warn({ err: error, run_id: runId }, "sandboxes of a run are left to their lease");
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-}
-
-function refuseMissing(
-  { name, tools: named = [] }: AgentDefinition,
-  has: readonly SandboxTool[],
-): void {
-  const missing = named
-    .filter((tool) => tool.startsWith("sandbox_"))
-    .filter((tool) => !has.some((one) => one.name === tool));
-  if (missing.length === 0) return;
-  throw new AgentRunError(
-    "AGENT_INVALID",
-    `The agent ${name} names ${missing.join(", ")}, which its \`sandbox\` does not have${has.length === 0 ? "" : `; it has ${has.map((one) => one.name).join(", ")}`}.`,
-  );
 }
 
 function lostRun(): AgentRunError {
   return new AgentRunError("PROCESS_ENDED", "Another process has taken this run over.");
 }
 
-function inputValues(
-  definition: AgentDefinition,
-  input: unknown,
-): Readonly<Record<string, unknown>> {
-  if (input !== undefined && (typeof input !== "object" || input === null || Array.isArray(input)))
-    throw new AgentRunError("INVALID_INPUT", "The input must be a JSON object.");
-  const values = structuredClone({ ...definition.inputDefault, ...input });
-  const problem = definition.input?.problem(values);
-  if (problem !== undefined)
-    throw new AgentRunError(
-      "INVALID_INPUT",
-      `The input of ${definition.name} does not match its schema: ${problem}.`,
-    );
-  return values;
+function late({ definition }: PreparedRun): AgentRunError {
+  return new AgentRunError(
+    "TIMEOUT",
+    `The run took longer than the ${definition.timeoutSeconds} seconds that ${definition.name} may take, sandbox time not counted. Raise timeout_seconds, or give it less to do.`,
+  );
 }

@@ -1,6 +1,6 @@
 /** The time that a run has. It stands still while sandboxes and other agents work. */
 
-export class RunClock {
+export class RunClock implements Disposable {
   readonly #onTimeout: () => void;
   #leftMs: number;
   #startedMs = 0;
@@ -29,6 +29,10 @@ export class RunClock {
   stop(): void {
     this.#isStopped = true;
     this.#halt();
+  }
+
+  [Symbol.dispose](): void {
+    this.stop();
   }
 
   #go(): void {

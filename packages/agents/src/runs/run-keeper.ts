@@ -64,7 +64,7 @@ export class RunKeeper {
     const { processes, runs, events, executor, log } = this.#options;
     for (const runId of runs.cancelRequests(processes.id)) executor.cancel(runId);
     const error = { code: "PROCESS_ENDED", message: "The process that ran it ended." };
-    for (const { runId } of runs.failAbandoned(processes.alive(), error)) {
+    for (const runId of runs.failAbandoned(processes.alive(), error)) {
       events.append(runId, "run_ended", { status: "failed", error });
       log.warn({ run_id: runId }, "a run of a dead process was failed");
       this.#close(runId);

@@ -6,9 +6,6 @@ import { ToolFailure } from "./agent-tool.ts";
 import type { AgentTool } from "./agent-tool.ts";
 import { toolName } from "./tool-name.ts";
 
-/** How deep agents may call agents: a circle has to end somewhere. */
-export const MAX_DEPTH = 5;
-
 export interface SubAgentCall {
   readonly agentName: string;
   readonly task: string | undefined;

@@ -103,7 +103,7 @@ export class ProcessRegistry {
     if (silentMs >= this.#deadAfterMs) for (const stopWork of this.#whenLost) stopWork();
   }
 
-  /** Says that this process ends, so that nobody has to wait for its silence. */
+  /** Says that this process ends, so that others need not wait for its silence. */
   stop(): void {
     clearInterval(this.#timer);
     this.#timer = undefined;

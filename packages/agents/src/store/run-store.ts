@@ -142,7 +142,7 @@ export class RunStore {
       UPDATE agent_runs SET status = 'failed', error_code = :code, error_message = :message, ended_at = :now
       WHERE status IN ('queued', 'running')
         AND process_id NOT IN (SELECT value FROM json_each(:alive))
-      RETURNING run_id, workflow_run_id
+      RETURNING run_id
     `);
   }
 
@@ -235,13 +235,10 @@ export class RunStore {
   failAbandoned(
     alive: readonly string[],
     error: { readonly code: string; readonly message: string },
-  ): { readonly runId: string; readonly isOfWorkflow: boolean }[] {
+  ): string[] {
     return this.#abandoned
       .all({ alive: JSON.stringify(alive), code: error.code, message: error.message, now: now() })
-      .map((row) => ({
-        runId: String(row["run_id"]),
-        isOfWorkflow: row["workflow_run_id"] !== null,
-      }));
+      .map(({ run_id: id }) => String(id));
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * The agent service in a process of its own, so that tests can kill it:
+ * The agent service as a separate process, so that tests can kill it:
  * `node service-process.ts DIR DATA_DIR [HEARTBEAT_MS]`. One line says where it listens.
  */
 import { pino } from "pino";

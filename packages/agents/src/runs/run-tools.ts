@@ -1,0 +1,105 @@
+/** The tools of one run and what stands behind them: sandboxes, MCP servers, other agents. */
+import type { Logger } from "pino";
+import type { SandboxClient } from "@sandkasten/sdk";
+import { SandboxScope, sandboxTools } from "@sandkasten/tools";
+import type { FileStore, SandboxPolicy, SandboxTool } from "@sandkasten/tools";
+import type { Variables } from "../models/model-registry.ts";
+import type { AgentCatalogue } from "../prompts/agent-catalogue.ts";
+import type { AgentDefinition } from "../prompts/agent-definition.ts";
+import { AgentRunError } from "./agent-executor.ts";
+import type { AgentRunResult } from "./agent-executor.ts";
+import { fromSandboxTool } from "./agent-tool.ts";
+import type { AgentTool } from "./agent-tool.ts";
+import { findAgent } from "./find-agent.ts";
+import { connectMcp } from "./mcp-tools.ts";
+import type { PreparedRun } from "./prepare-run.ts";
+import { subAgentTools } from "./sub-agent-tools.ts";
+import type { SubAgentCall } from "./sub-agent-tools.ts";
+
+export interface RunToolsOptions {
+  readonly catalogue: AgentCatalogue;
+  readonly client: SandboxClient;
+  readonly log: Logger;
+  /** Where MCP servers start. */
+  readonly dir: string;
+  readonly env: Variables;
+  readonly policy?: SandboxPolicy | undefined;
+  readonly fileStore?: FileStore | undefined;
+  /** How long a sandbox outlives a process that died. */
+  readonly leaseSeconds?: number | undefined;
+}
+
+export interface RunTools extends AsyncDisposable {
+  readonly tools: readonly AgentTool[];
+}
+
+/** A daemon that does not answer must not keep a run from ending; the lease ends its sandboxes. */
+const CLEANUP_TIMEOUT_MS = 20_000;
+
+/** Opens no sandbox yet. Disposing ends all that the run has used. Throws AgentRunError. */
+export async function openTools(
+  run: PreparedRun,
+  options: RunToolsOptions,
+  callAgent: (call: SubAgentCall) => Promise<AgentRunResult>,
+): Promise<RunTools> {
+  const { definition, stop } = run;
+  await using stack = new AsyncDisposableStack();
+  const tools = ofSandbox(run, options, stack).map(fromSandboxTool);
+  const others = subAgentTools(definition, (name) => findAgent(options.catalogue, name), callAgent);
+  const { dir, env } = options;
+  const mcp = stack.use(await connectMcp(definition, { dir, env, signal: stop.signal }));
+  const opened = stack.move();
+  return {
+    tools: [...tools, ...others, ...mcp.tools],
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  };
+}
+
+function ofSandbox(
+  { runId, definition, request }: PreparedRun,
+  { client, log, leaseSeconds, policy, fileStore }: RunToolsOptions,
+  stack: AsyncDisposableStack,
+): readonly SandboxTool[] {
+  const agentScope = new SandboxScope({
+    client,
+    namespace: "agent",
+    id: runId,
+    leaseSeconds,
+    onCleanupFailure: (key, error) =>
+      log.warn({ err: error, key }, `failed to cleanup session ${key}`),
+  });
+  if (definition.sandbox !== undefined) stack.defer(() => cleanUp(agentScope, runId, log));
+  const workflowScope = request.workflow?.scope;
+  const context = { client, agentScope, workflowScope, policy, fileStore };
+  const tools = sandboxTools(definition.sandbox, context);
+  refuseMissing(definition, tools);
+  return tools;
+}
+
+function refuseMissing(
+  { name, tools: named = [] }: AgentDefinition,
+  has: readonly SandboxTool[],
+): void {
+  const missing = named
+    .filter((tool) => tool.startsWith("sandbox_"))
+    .filter((tool) => !has.some((one) => one.name === tool));
+  if (missing.length === 0) return;
+  throw new AgentRunError(
+    "AGENT_INVALID",
+    `The agent ${name} names ${missing.join(", ")}, which its \`sandbox\` does not have${has.length === 0 ? "" : `; it has ${has.map((one) => one.name).join(", ")}`}.`,
+  );
+}
+
+async function cleanUp(scope: SandboxScope, runId: string, log: Logger): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<"late">();
+  const timer = setTimeout(() => resolve("late"), CLEANUP_TIMEOUT_MS);
+  try {
+    const outcome = await Promise.race([scope.close(), promise]);
+    if (outcome === "late")
+      log.warn({ run_id: runId }, "sandboxes of a run are left to their lease");
+  } catch (error) {
+    log.warn({ err: error, run_id: runId }, "sandboxes of a run are left to their lease");
+  } finally {
+    clearTimeout(timer);
+  }
+}
