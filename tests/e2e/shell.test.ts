@@ -507,7 +507,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
         for await (const { bytes, stream: which } of stream)
           if (which === "stdout") output += Buffer.from(bytes).toString();
         expect({ text, output }).toEqual({ text, output: "" });
-        expect(await stream.ended, text).toMatchObject({
+        expect(await stream.ended).toMatchObject({
           reason: "killed",
           exitCode: 128 + signal,
           signal,
