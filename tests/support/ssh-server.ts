@@ -3,6 +3,7 @@ import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -52,6 +53,17 @@ export class SshServer implements AsyncDisposable {
     const ended = once(child, "exit");
     child.kill("SIGKILL");
     await ended;
+    // What was killed is the parent of the server, which the kernel ends a moment later.
+    while (await this.#listens()) await sleep(10);
+  }
+
+  async #listens(): Promise<boolean> {
+    const socket = connect(this.port, "127.0.0.1");
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
+    const listens = await promise;
+    socket.destroy();
+    return listens;
   }
 
   /** On the same port and with the same key. */

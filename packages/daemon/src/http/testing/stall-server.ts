@@ -20,6 +20,8 @@ const http = await HttpFixture.start({
 });
 const session = await http.createSession({ workspace_id: "stalls" });
 const { json } = await http.call(`/v1/sessions/${session}/execs`, { body: { cmd: "true" } });
+// The daemon describes its API once, by itself and soon after it listens. No client causes that.
+await http.call("/openapi.json");
 const server: StallServer = {
   url: http.url,
   ids: { session, exec: (json as { exec_id: string }).exec_id, workspace: "stalls" },
