@@ -209,7 +209,7 @@ export class AgentServiceClient {
     return await this.#json("POST", path`/v1/workflow-runs/${id}/cancel`, options);
   }
 
-  /** Goes on with a run that needs attention or has failed. */
+  /** Goes on with a run that needs attention. */
   async resume(id: string, options: CallOptions = {}): Promise<WorkflowRunBody> {
     return await this.#json("POST", path`/v1/workflow-runs/${id}/resume`, options);
   }
