@@ -1,7 +1,8 @@
 /**
  * Nearly everything runs side by side, each file with a data directory of its own; what measures the
- * machine runs alone. `npm test` runs the hostile and torture suites on crun, and on the other runtimes
- * a part that the seed chooses. `npm run torture` runs them whole, and with more rounds, on each.
+ * machine runs alone. `npm test` runs the hostile suites on crun, and of the torture suites, and of what
+ * runs on the other runtimes, a part that the seed chooses. `npm run torture` runs them whole, and with
+ * more rounds, on each.
  */
 import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
@@ -9,6 +10,7 @@ import type { TestProjectInlineConfiguration } from "vitest/config";
 import { reportPathVariable, TallyReporter } from "./scripts/tally-reporter.ts";
 import { parseSeed, SeedReporter, seedVariable, tortureVariable } from "./scripts/test-run.ts";
 import type {} from "./tests/support/docker-under-test.ts";
+import type {} from "./tests/support/postgres-under-test.ts";
 import { whyNoGvisor } from "./tests/support/gvisor.ts";
 import type {} from "./tests/support/rounds.ts";
 import type { RuntimeOfRun } from "./tests/support/runtime-under-test.ts";
@@ -27,7 +29,7 @@ const sandboxTests = [
 ];
 
 const daemonTests = [
-  "tests/e2e/{agent-examples,documentation,exec-api,http-contract,previews*,sdk*}.test.ts",
+  "tests/e2e/{agent-examples,documentation,exec-api,http-contract,network,previews*,python-client,sdk*}.test.ts",
   "tests/torture/daemon-*.test.ts",
   "packages/cli/**/*.serial.test.ts",
   "packages/daemon/src/{store,journal}/**/*.serial.test.ts",
@@ -39,8 +41,38 @@ const dockerTests = [
   "tests/docker/**/*.test.ts",
 ];
 
+/** Tests that need a database of Postgres, in a cluster which one set-up starts for all of them. */
+const postgresTests = ["packages/daemon/src/**/postgres/**/*.test.ts"];
+
 /** What needs the machine for itself, because it looks at shares, times or all of its memory. */
-const measuringTests = ["tests/hostile/resources*.test.ts", "tests/support/oracles/*.test.ts"];
+const measuringTests = [
+  "tests/hostile/resources*.test.ts",
+  "tests/support/oracles/*.test.ts",
+  "packages/daemon/src/surfaces/stalls.test.ts",
+];
+
+/** Suites that kill, fill and wait, and so take long: `npm test` runs as many of them as `count` says. */
+const longSuites = {
+  embedded: { files: filesOf("tests/torture/*.test.ts"), count: 5 },
+  agents: {
+    files: filesOf(
+      "packages/agents/src/{workflows/service-crash,runs/dead-processes}.serial.test.ts",
+    ),
+    count: 1,
+  },
+  docker: {
+    files: filesOf(
+      "{tests/docker/{deployment,several-daemons},packages/daemon/src/backends/docker/docker-{strategies,faults}}.test.ts",
+    ),
+    count: 1,
+  },
+};
+
+/** Those of the long suites that this run leaves out. */
+const leftOut = Object.entries(longSuites).flatMap(([name, { files, count }]) => {
+  const chosen = new Set(partOf(`long ${name}`, files, count));
+  return files.filter((file) => !chosen.has(file));
+});
 
 /** What runs on every embedded runtime, and what containers of a Docker engine have to stand as well. */
 const suites = {
@@ -56,15 +88,15 @@ const otherRuntimes: readonly {
   files: number;
   measuring: number;
 }[] = [
-  { runtime: "runc", files: 5, measuring: 1 },
-  { runtime: "runsc", files: 3, measuring: 1 },
+  { runtime: "runc", files: 3, measuring: 1 },
+  { runtime: "runsc", files: 2, measuring: 1 },
 ];
 
 function filesOf(pattern: string, exclude = ""): readonly string[] {
   const left = new Set(globSync(exclude));
-  return globSync(pattern)
-    .filter((path) => !left.has(path))
-    .toSorted();
+  const files = globSync(pattern).filter((path) => !left.has(path));
+  if (files.length === 0) throw new Error(`no test is called ${pattern}`);
+  return files.toSorted();
 }
 
 /** All in the torture run, otherwise so many that the seed chooses. */
@@ -98,19 +130,35 @@ const alone = { isolate: true, fileParallelism: false, maxWorkers: 1 } satisfies
 const usual = [
   project("unit", "crun", {
     include: ["packages/**/*.test.ts", "scripts/**/*.test.ts", "bench/**/*.test.ts"],
-    exclude: [...configDefaults.exclude, ...sandboxTests],
+    exclude: [...configDefaults.exclude, ...sandboxTests, ...postgresTests, ...measuringTests],
     testTimeout: 20_000,
     hookTimeout: 20_000,
     maxWorkers: 3,
     setupFiles: [],
     sequence: { groupOrder: 0 },
   }),
-  project("sandbox", "crun", {
-    include: sandboxTests,
-    exclude: [...configDefaults.exclude, ...daemonTests, ...dockerTests, ...measuringTests],
+  project("postgres", "crun", {
+    include: postgresTests,
+    setupFiles: [],
+    globalSetup: "tests/support/postgres-for-run.ts",
     sequence: { groupOrder: 1 },
   }),
-  project("daemon", "crun", { include: daemonTests, sequence: { groupOrder: 1 } }),
+  project("sandbox", "crun", {
+    include: sandboxTests,
+    exclude: [
+      ...configDefaults.exclude,
+      ...daemonTests,
+      ...dockerTests,
+      ...measuringTests,
+      ...leftOut,
+    ],
+    sequence: { groupOrder: 1 },
+  }),
+  project("daemon", "crun", {
+    include: daemonTests,
+    exclude: [...configDefaults.exclude, ...leftOut],
+    sequence: { groupOrder: 1 },
+  }),
   project("measuring", "crun", {
     ...alone,
     include: measuringTests,
@@ -121,7 +169,7 @@ const usual = [
 /** The long suites on crun; files that have rounds and need no sandbox are named `*.torture.test.ts`. */
 const torture = [
   project("torture", "crun", {
-    include: [...suites.embedded, "packages/**/*.torture.test.ts"],
+    include: [...suites.embedded, ...longSuites.agents.files, "packages/**/*.torture.test.ts"],
     sequence: { groupOrder: 1 },
   }),
   project("torture measuring", "crun", {
@@ -149,7 +197,11 @@ const onOtherRuntimes = usable.flatMap(({ runtime, files, measuring }) => [
 
 const onDocker = [
   project("docker", "docker", {
-    include: [...(isTorture ? [] : dockerTests), ...partOf("docker", suites.docker, 2)],
+    include: [
+      ...(isTorture ? longSuites.docker.files : dockerTests),
+      ...partOf("docker", suites.docker, 1),
+    ],
+    exclude: [...configDefaults.exclude, ...leftOut],
     globalSetup: "tests/support/docker-for-run.ts",
     sequence: { groupOrder: 1 },
   }),

@@ -147,7 +147,14 @@ export class BenchDaemon implements AsyncDisposable {
 
   async #run(): Promise<number> {
     const { runtime, settings } = this.#options;
-    const all = { LISTEN: "127.0.0.1:0", ...settings, RUNTIME: runtime, DATA_DIR: this.#dataDir };
+    const all = {
+      LISTEN: "127.0.0.1:0",
+      // A pool that fills itself would take the time of what is measured.
+      POOL: "host=0",
+      ...settings,
+      RUNTIME: runtime,
+      DATA_DIR: this.#dataDir,
+    };
     const env = Object.fromEntries(
       Object.entries(all).map(([name, value]) => [`SANDKASTEN_${name}`, value]),
     );

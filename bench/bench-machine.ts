@@ -10,6 +10,7 @@ import type {
   ExecEnd,
   OutputChunk,
   SandboxLimits,
+  SandboxSpec,
 } from "@sandkasten/daemon";
 
 export const MIB = 1024 * 1024;
@@ -68,7 +69,7 @@ export class BenchMachine implements AsyncDisposable {
   }
 
   /** Answers when the sandbox's runner has answered a ping. */
-  async create(): Promise<BenchSandbox> {
+  async create(spec: Pick<SandboxSpec, "network"> = {}): Promise<BenchSandbox> {
     const id = `sbx_${randomBytes(8).toString("hex")}`;
     await this.backend.create({
       id,
@@ -76,6 +77,7 @@ export class BenchMachine implements AsyncDisposable {
       limits: LIMITS,
       profile: "restricted",
       env: {},
+      ...spec,
     });
     return { id, channel: await this.backend.open(id) };
   }

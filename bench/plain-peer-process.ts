@@ -1,12 +1,12 @@
-/** The far end of `PlainPeer`: `take N` counts bytes and answers one, `give N` sends so many. */
+/** The far end of `PlainPeer`: `take N` counts bytes and answers one, `give N` sends so many. With `tcp` it tells its port of loopback. */
 import { Buffer } from "node:buffer";
 import { once } from "node:events";
 import { createServer } from "node:net";
-import type { Socket } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { PORTION_BYTES } from "./plain-peer.ts";
 
 const socketPath = process.argv[2];
-if (socketPath === undefined) throw new Error("usage: plain-peer-process.ts SOCKET");
+if (socketPath === undefined) throw new Error("usage: plain-peer-process.ts SOCKET | tcp");
 
 const server = createServer((socket) => {
   socket.once("data", (first: Buffer) => {
@@ -32,5 +32,7 @@ async function give(socket: Socket, bytes: number): Promise<void> {
   socket.end();
 }
 
-server.listen(socketPath, () => process.send?.("listening"));
+if (socketPath === "tcp")
+  server.listen(0, "127.0.0.1", () => process.send?.((server.address() as AddressInfo).port));
+else server.listen(socketPath, () => process.send?.("listening"));
 process.once("disconnect", () => process.exit(0));

@@ -22,10 +22,13 @@ import { density } from "./scenarios/density.ts";
 import { destroy } from "./scenarios/destroy.ts";
 import { dockerFiles } from "./scenarios/docker-files.ts";
 import { execTrue } from "./scenarios/exec-true.ts";
+import { stores } from "./scenarios/stores.ts";
+import { gateway } from "./scenarios/gateway.ts";
 import { idleMemory } from "./scenarios/idle-memory.ts";
 import { largeFile } from "./scenarios/large-file.ts";
 import { smallFile } from "./scenarios/small-file.ts";
 import { stdoutFlood } from "./scenarios/stdout-flood.ts";
+import { telemetry } from "./scenarios/telemetry.ts";
 import { toolCalls } from "./scenarios/tool-calls.ts";
 import { warmCreate } from "./scenarios/warm-create.ts";
 import { workflowSteps } from "./scenarios/workflow-steps.ts";
@@ -34,17 +37,20 @@ import { SpawnTimer } from "./spawn-timer.ts";
 
 const NATIVE_DIR = join(import.meta.dirname, "../native/bin");
 
-/** The one that looks at this process's memory comes first, while it is still small. */
+/** Those that look at this process's memory come first, while it is still small. */
 const SCENARIOS: readonly Scenario[] = [
   stdoutFlood,
+  gateway,
   idleMemory,
   warmCreate,
   coldCreate,
   createBurst,
   agentRuns,
   execTrue,
+  stores,
   smallFile,
   largeFile,
+  telemetry,
   toolCalls,
   workflowSteps,
   dockerFiles,

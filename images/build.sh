@@ -104,7 +104,7 @@ stage_daemon() { # DIRECTORY
     cd "$root"
     sed -n "s|^$root/||p" <<<"$list" |
       tar --create --exclude={'*.ts','*.[cm]ts','*.map','*.md',test,tests,docs,example,examples,benchmark,benchmarks} --files-from=-
-    tar --create --exclude='*.test.ts' --exclude=testing packages/{cli,daemon,protocol,sdk}/{package.json,src} \
+    tar --create --exclude='*.test.ts' --exclude=testing packages/{cli,daemon,protocol,sdk,telemetry}/{package.json,src} \
       node_modules/@sandkasten/agents packages/agents/{package.json,src/client}
   ) | tar --extract --ignore-zeros --directory "$app"
   tar --create --file "$1/app.tar" --owner=0 --group=0 --mode=u=rwX,go=rX --directory "$app" .

@@ -1,15 +1,378 @@
-/** Which part of the code may import which, in the terms of dependency-cruiser. */
-import type { IForbiddenRuleType } from "dependency-cruiser";
+/** Which part of the code may import which. Whatever is not listed here is refused. */
+import type { IAllowedRuleType, IForbiddenRuleType } from "dependency-cruiser";
 
-/** Tests, and what stands beside them in a folder `testing/`, may reach for whatever they test. */
-const tests = "(\\.test\\.ts$|/testing/)";
-const packages = (...names: string[]): string => `^packages/(${names.join("|")})/`;
-const core = (...names: string[]): string => `^(node:)?(${names.join("|")})(/|$)`;
-const npm = (...names: string[]): string => `node_modules/(${names.join("|")})(/|$)`;
+/** A part of the code by the paths that it has, and what it may import beside itself. */
+export interface Part {
+  readonly path: string;
+  /** Other parts, by name. */
+  readonly parts?: readonly string[];
+  /** Modules of Node. */
+  readonly node?: readonly string[];
+  /** Packages of others. */
+  readonly npm?: readonly string[];
+  /** Why it may import no more. */
+  readonly because: string;
+}
 
-const network = ["http", "https", "http2", "net", "tls", "dgram", "dns"];
+const inDaemon = (path: string): string => `^packages/daemon/src/${path}`;
 
-export const boundaryRules: IForbiddenRuleType[] = [
+/** What only reads, computes or waits, and so can be used by every part of the daemon. */
+const harmless = ["buffer", "crypto", "events", "path", "string_decoder", "timers", "util"];
+
+const parts: Readonly<Record<string, Part>> = {
+  protocol: {
+    path: "^packages/protocol/",
+    npm: ["zod"],
+    because: "everything depends on the protocol; it describes, and does nothing itself",
+  },
+
+  ports: {
+    path: inDaemon("ports/"),
+    parts: ["protocol"],
+    // Streams of bytes are the platform's, and no adapter's.
+    node: ["stream"],
+    because: "a port that names a type of one adapter's library fits that adapter only",
+  },
+  waiting: {
+    path: inDaemon("(observed-deadline|failure-for-log)\\.ts$"),
+    parts: ["protocol"],
+    because: "every part of the daemon may use it",
+  },
+  directories: {
+    path: inDaemon("(find-program|make-directory|sync-directory)\\.ts$"),
+    node: ["fs", "path"],
+    because: "every adapter that works with files may use it",
+  },
+  sessions: {
+    path: inDaemon("sessions/"),
+    parts: ["protocol", "ports", "events", "network", "waiting"],
+    node: harmless,
+    npm: ["re2js"],
+    because: "the core must not know what serves, stores or runs sessions",
+  },
+
+  events: {
+    path: inDaemon("events/"),
+    parts: ["protocol", "ports", "sessions"],
+    node: harmless,
+    because: "the core tells of what happens; who follows is a surface's affair",
+  },
+  keys: {
+    path: inDaemon("keys/"),
+    parts: ["protocol", "ports", "sessions", "events"],
+    node: harmless,
+    npm: ["jose"],
+    because: "callers are found by their keys, whatever brings the keys",
+  },
+  network: {
+    path: inDaemon("network/"),
+    parts: ["protocol", "ports", "waiting", "directories"],
+    node: [...harmless, "dns", "fs", "http", "https", "net", "os", "stream", "tls", "url"],
+    npm: ["@peculiar/x509", "reflect-metadata"],
+    because: "it carries and judges connections of sandboxes; the core calls it through a port",
+  },
+  telemetry: {
+    path: inDaemon("telemetry/"),
+    parts: ["protocol", "ports", "sessions", "config", "telemetry package"],
+    node: [...harmless, "http", "net"],
+    because: "it counts and traces what it is told of",
+  },
+
+  channel: {
+    path: inDaemon("channel/"),
+    parts: ["protocol", "ports", "waiting"],
+    node: [...harmless, "net", "stream"],
+    because: "it speaks to a runner over a stream that a backend gives it",
+  },
+  journal: {
+    path: inDaemon("journal/"),
+    parts: ["protocol", "ports", "store", "directories"],
+    node: [...harmless, "fs", "zlib"],
+    npm: ["kysely"],
+    because:
+      "it keeps output in files or in the store's database; the core calls it through its port",
+  },
+  store: {
+    path: inDaemon("store/"),
+    parts: ["protocol", "ports", "directories"],
+    node: [...harmless, "fs", "os", "sqlite"],
+    npm: ["kysely", "pg", "zod"],
+    because: "it keeps rows and is called by the core through its port",
+  },
+  images: {
+    path: inDaemon("images/"),
+    parts: ["protocol", "ports", "network", "directories"],
+    node: [
+      ...harmless,
+      "child_process",
+      "dns",
+      "fs",
+      "http",
+      "https",
+      "net",
+      "stream",
+      "tls",
+      "zlib",
+    ],
+    because: "it fetches and unpacks images and is called by the core through its port",
+  },
+  container: {
+    path: inDaemon("backends/container/"),
+    parts: ["protocol", "ports", "channel", "directories"],
+    node: [...harmless, "child_process", "fs", "stream"],
+    npm: ["zod"],
+    because: "what container backends share knows none of them",
+  },
+  oci: {
+    path: inDaemon("backends/oci/"),
+    parts: ["protocol", "ports", "container", "channel", "directories"],
+    node: [...harmless, "child_process", "fs", "net", "os", "stream"],
+    npm: ["zod"],
+    because: "a backend is called by the core; it knows no other backend and no route",
+  },
+  docker: {
+    path: inDaemon("backends/docker/"),
+    parts: ["protocol", "ports", "container", "channel", "images", "directories"],
+    node: [...harmless, "child_process", "fs", "http", "https", "os", "stream"],
+    npm: ["dockerode", "zod"],
+    because: "a backend is called by the core; it knows no other backend and no route",
+  },
+
+  http: {
+    path: inDaemon("surfaces/http/"),
+    parts: ["protocol", "ports", "sessions", "telemetry", "telemetry package", "waiting"],
+    node: [...harmless, "http", "net", "stream"],
+    npm: [
+      "@fastify/multipart",
+      "@fastify/websocket",
+      "fastify",
+      "fastify-type-provider-zod",
+      "pino",
+      "zod",
+    ],
+    because: "what every protocol over HTTP shares knows none of them",
+  },
+  preview: {
+    path: inDaemon("surfaces/preview/"),
+    parts: ["protocol", "ports", "sessions", "http", "waiting"],
+    node: [...harmless, "http", "stream"],
+    npm: ["fastify"],
+    because: "previews stand beside the protocols, not on one of them",
+  },
+  peers: {
+    path: inDaemon("surfaces/peers/"),
+    parts: ["protocol", "sessions", "http", "preview", "waiting"],
+    node: [...harmless, "http", "net", "stream"],
+    npm: ["fastify", "zod"],
+    because: "daemons that share a store forward requests to each other, whatever the protocol",
+  },
+  native: {
+    path: inDaemon("surfaces/native/"),
+    parts: [
+      "protocol",
+      "keys",
+      "ports",
+      "sessions",
+      "events",
+      "network",
+      "http",
+      "peers",
+      "preview",
+      "peers",
+      "telemetry",
+      "telemetry package",
+      "waiting",
+    ],
+    node: [...harmless, "fs", "http", "os", "stream"],
+    npm: [
+      "@fastify/multipart",
+      "@fastify/swagger",
+      "@fastify/websocket",
+      "fastify",
+      "fastify-type-provider-zod",
+      "pino",
+      "zod",
+    ],
+    because: "a protocol parses, calls the core and serialises; it knows no other protocol",
+  },
+  surfaces: {
+    path: inDaemon("surfaces/[^/]+$"),
+    parts: [
+      "protocol",
+      "sessions",
+      "keys",
+      "http",
+      "preview",
+      "native",
+      "peers",
+      "telemetry",
+      "telemetry package",
+    ],
+    node: [...harmless, "fs"],
+    npm: ["fastify", "pino"],
+    because: "it puts the protocols on one server",
+  },
+
+  config: {
+    path: inDaemon("config/"),
+    parts: [
+      "protocol",
+      "ports",
+      "events",
+      "keys",
+      "images",
+      "network",
+      "telemetry package",
+      "directories",
+    ],
+    node: [...harmless, "fs", "net", "os"],
+    npm: ["yaml", "zod"],
+    because: "settings are read before anything is built",
+  },
+  process: {
+    path: inDaemon("(data-dir|data-dir-lock|oom-score|place|system-clock|version)\\.ts$"),
+    parts: ["protocol", "ports", "config", "store", "directories", "manifest"],
+    node: [...harmless, "fs", "os", "sqlite"],
+    npm: ["pino"],
+    because: "it is about the daemon's own process and directory",
+  },
+  manifest: {
+    path: "^packages/daemon/package\\.json$",
+    because: "it is the daemon's version",
+  },
+  compose: {
+    path: inDaemon("(compose|daemon|index)\\.ts$"),
+    parts: [
+      "protocol",
+      "directories",
+      "ports",
+      "sessions",
+      "channel",
+      "journal",
+      "store",
+      "images",
+      "oci",
+      "docker",
+      "events",
+      "keys",
+      "network",
+      "telemetry",
+      "telemetry package",
+      "surfaces",
+      "config",
+      "process",
+      "directories",
+      "waiting",
+    ],
+    node: [...harmless, "fs", "os", "url"],
+    npm: ["fastify", "pino"],
+    because: "only here concrete things are chosen and built",
+  },
+
+  sdk: {
+    path: "^packages/sdk/src/",
+    parts: ["protocol"],
+    because: "the SDK runs in browsers and needs no other package; of the protocol it takes types",
+  },
+  "telemetry package": {
+    path: "^packages/telemetry/src/",
+    npm: ["@opentelemetry/[^/]+"],
+    node: [...harmless, "fs", "http", "os"],
+    because: "the daemon and the agents share it, so it knows neither",
+  },
+  "tool adapters": {
+    path: "^packages/tools/src/adapters/",
+    parts: ["sdk", "tools"],
+    node: [...harmless, "fs"],
+    npm: [
+      "@anthropic-ai/sdk",
+      "@computesdk/provider",
+      "@langchain/core",
+      "@mastra/core",
+      "@openai/agents-core",
+      "ai",
+      "deepagents",
+      "genkit",
+      "zod",
+    ],
+    because: "an adapter joins the tools to one framework; nothing else knows that framework",
+  },
+  tools: {
+    path: "^packages/tools/(?!src/adapters/)",
+    parts: ["sdk"],
+    node: [...harmless, "fs", "module"],
+    npm: ["@opentelemetry/api", "zod"],
+    because: "tools are clients of the daemon and belong to no framework",
+  },
+  "agent client": {
+    path: "^packages/agents/src/client/",
+    parts: ["sdk"],
+    because: "the CLI loads it without the rest of the agents",
+  },
+  agents: {
+    path: "^packages/agents/src/(?!client/)",
+    parts: ["sdk", "tools", "agent client", "telemetry package"],
+    node: [...harmless, "fs", "http", "net", "sqlite", "worker_threads"],
+    npm: [
+      "@bufbuild/cel",
+      "@genkit-ai/anthropic",
+      "@genkit-ai/google-genai",
+      "@modelcontextprotocol/client",
+      "@opentelemetry/api",
+      "ajv",
+      "dotprompt",
+      "fastify",
+      "genkit",
+      "pino",
+      "yaml",
+      "zod",
+    ],
+    because: "agents are clients of the daemon and speak to it over HTTP",
+  },
+  mcp: {
+    path: "^packages/mcp/src/",
+    parts: ["sdk", "tools", "telemetry package"],
+    node: [...harmless, "http", "net", "stream"],
+    npm: ["@modelcontextprotocol/node", "@modelcontextprotocol/server", "@opentelemetry/api"],
+    because: "it serves the tools over MCP and is a client of the daemon",
+  },
+  cli: {
+    path: "^packages/cli/src/",
+    parts: ["sdk", "tools", "mcp", "agents", "agent client", "compose", "config", "directories"],
+    node: [...harmless, "child_process", "fs", "module", "net", "os", "readline", "stream", "url"],
+    npm: ["@clack/prompts", "cli-table3", "commander", "pino"],
+    because: "the CLI starts the daemon and the agents and otherwise speaks to them over HTTP",
+  },
+};
+
+/** Tests, what stands beside them in a folder `testing/`, and tools that no package ships. */
+const unshipped =
+  "(\\.test\\.ts$|/testing/|/generate-[^/]+\\.ts$|^packages/testkit/|^packages/[^/]+/(?!src/)[^/]+/?[^/]*\\.ts$|^(tests|bench|scripts|examples)/|^[^/]+\\.ts$)";
+/** What only those may import. */
+const forTests = "(\\.test\\.ts$|/testing/|^packages/testkit/)";
+
+function pathOf(name: string): string {
+  const part = parts[name];
+  if (part === undefined) throw new Error(`there is no part ${name}`);
+  return part.path;
+}
+
+function allowedFor({ path, parts: others = [], node = [], npm = [] }: Part): IAllowedRuleType {
+  const to = [
+    path,
+    ...others.map(pathOf),
+    ...(node.length > 0 ? [`^(node:)?(${node.join("|")})(/|$)`] : []),
+    ...npm.map((name) => `node_modules/${name}/`),
+  ];
+  return { from: { path, pathNot: unshipped }, to: { path: to, pathNot: forTests } };
+}
+
+export const allowedRules: IAllowedRuleType[] = [
+  { from: { path: unshipped }, to: {} },
+  ...Object.values(parts).map(allowedFor),
+];
+
+export const forbiddenRules: IForbiddenRuleType[] = [
   {
     name: "no-circle",
     comment: "Modules that import each other in a circle cannot be understood one at a time.",
@@ -24,86 +387,15 @@ export const boundaryRules: IForbiddenRuleType[] = [
     from: {},
     to: { couldNotResolve: true },
   },
-  {
-    name: "protocol-stands-alone",
-    comment: "Everything depends on the protocol; it depends on nothing of ours.",
-    severity: "error",
-    from: { path: "^packages/protocol/src/", pathNot: tests },
-    to: { path: "^(packages|tests|bench|scripts)/", pathNot: packages("protocol") },
-  },
-  {
-    name: "protocol-does-no-io",
-    comment: "The protocol describes; it does not read, dial or start anything.",
-    severity: "error",
-    from: { path: "^packages/protocol/src/", pathNot: tests },
-    to: { path: core("fs", "child_process", "sqlite", "worker_threads", ...network) },
-  },
-  {
-    name: "ports-speak-protocol-only",
-    comment: "A port that names a type of one adapter's library fits that adapter only.",
-    severity: "error",
-    from: { path: "^packages/daemon/src/ports/", pathNot: tests },
-    to: { pathNot: ["^packages/daemon/src/ports/", packages("protocol")] },
-  },
-  {
-    name: "sessions-know-ports-only",
-    comment: "The rules of sessions must not know what serves, stores or runs them.",
-    severity: "error",
-    from: { path: "^packages/daemon/src/sessions/", pathNot: tests },
-    to: {
-      path: [
-        "^packages/daemon/src/(http|backends|images|store)/",
-        "^packages/daemon/src/compose\\.ts$",
-        core("child_process", "cluster", "worker_threads", "sqlite", ...network),
-        npm(
-          "fastify",
-          "@fastify",
-          "dockerode",
-          "kysely",
-          "better-sqlite3",
-          "execa",
-          "undici",
-          "ws",
-        ),
-      ],
-    },
-  },
-  {
-    name: "backends-do-not-look-up",
-    comment: "A backend is called by sessions and never calls them, nor knows of HTTP routes.",
-    severity: "error",
-    from: { path: "^packages/daemon/src/backends/", pathNot: tests },
-    to: { path: "^packages/daemon/src/(http|sessions)/" },
-  },
-  {
-    name: "only-compose-picks-backends",
-    comment: "Whoever else names a concrete backend is bound to it.",
-    severity: "error",
-    from: {
-      path: "^packages/",
-      pathNot: [tests, "^packages/daemon/src/(backends/|compose\\.ts$)"],
-    },
-    to: { path: "^packages/daemon/src/backends/" },
-  },
-  {
-    name: "daemon-and-clients-meet-over-http",
-    comment: "Clients talk to the daemon, they do not contain it; only the CLI starts it.",
-    severity: "error",
-    from: { path: packages("sdk", "tools", "agents", "dashboard"), pathNot: tests },
-    to: { path: packages("daemon") },
-  },
-  {
-    name: "daemon-contains-no-client",
-    comment: "The daemon serves its clients without knowing them.",
-    severity: "error",
-    from: { path: packages("daemon"), pathNot: tests },
-    to: { path: packages("sdk", "tools", "agents", "cli", "dashboard") },
-  },
-  {
-    name: "testkit-is-for-tests",
-    comment: "What ships must not need what only tests need.",
-    severity: "error",
-    from: { path: "^packages/", pathNot: [tests, packages("testkit")] },
-    to: { path: ["/testing/", packages("testkit"), npm("vitest", "fast-check")] },
-  },
 ];
+
+/** The part that a module is of; undefined for what is not shipped, and for what no part has. */
+export function partOf(source: string): { readonly name: string; readonly part: Part } | undefined {
+  for (const [name, part] of Object.entries(parts))
+    if (new RegExp(part.path).test(source)) return { name, part };
+  return undefined;
+}
+
+export function isShipped(source: string): boolean {
+  return !new RegExp(unshipped).test(source);
+}

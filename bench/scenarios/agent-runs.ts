@@ -40,7 +40,6 @@ async function measure(context: BenchContext): Promise<Series[]> {
   await mkdir(join(dir, "agents"), { recursive: true });
   await writeFile(join(dir, "agents", "worker.prompt"), AGENT);
   await using daemon = await context.startDaemon({
-    POOL: "",
     QUOTAS_MAX_SESSIONS: `${count * 2 + 10}`,
   });
   const { url, apiKey } = daemon.address;

@@ -25,7 +25,6 @@ async function measure(context: BenchContext): Promise<Series[]> {
   const scenario = createBurst.name;
   const count = context.quick ? QUICK_BURST : BURST;
   await using daemon = await context.startDaemon({
-    POOL: "",
     QUOTAS_MAX_SESSIONS: `${count + 10}`,
   });
   const living = await daemon.open();

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Channel } from "@sandkasten/daemon";
-import { DockerBackend } from "../../packages/daemon/src/backends/docker/docker-backend.ts";
+import { openDockerBackend } from "../../packages/daemon/src/backends/docker/docker-backend.ts";
 import { DockerImageStore } from "../../packages/daemon/src/backends/docker/docker-image-store.ts";
 import type { BenchDocker } from "../bench-docker.ts";
 import { MIB } from "../bench-machine.ts";
@@ -74,7 +74,7 @@ async function openSandbox(
     await docker.engine.docker("volume", "create", sharedVolume);
     stack.defer(async () => void (await docker.engine.docker("volume", "rm", sharedVolume)));
   }
-  const backend = await DockerBackend.open({
+  const backend = await openDockerBackend({
     connection,
     instance: randomBytes(6).toString("hex"),
     runner: RUNNER,

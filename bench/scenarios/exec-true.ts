@@ -73,6 +73,7 @@ async function measureInARow(
     "HTTP, shell, true": row(() => session.exec("true")),
     "SDK, shell, true": row(() => sdkSession.exec("true")),
     "HTTP, healthz": row(healthz),
+    "HTTP, stats": row(() => session.stats()),
     "shell, /bin/true": row(() => run(channel, { kind: "shell", text: "/bin/true" })),
     "process, /bin/true": row(() => run(channel, TRUE_AS_PROCESS)),
     ping: row(() => channel.ping()),

@@ -1,7 +1,8 @@
-import { Agent, Runner, tool } from "@openai/agents-core";
+import { Agent, Runner } from "@openai/agents-core";
 import { OpenAIProvider } from "@openai/agents-openai";
 import { SandboxClient } from "@sandkasten/sdk";
 import { parseSandboxSettings, SandboxScope, sandboxTools } from "@sandkasten/tools";
+import { openaiTools } from "@sandkasten/tools/openai-agents";
 
 const client = new SandboxClient({
   baseUrl: process.env["SANDKASTEN_URL"],
@@ -14,21 +15,15 @@ const settings = parseSandboxSettings({ mode: "code", runtime: "python" });
 const agent = new Agent({
   name: "coding-assistant",
   instructions: "You have a Linux sandbox. Use its tools to write files and run commands.",
-  tools: sandboxTools(settings, { client, agentScope: scope }).map((one) =>
-    tool({
-      name: one.name,
-      description: one.description,
-      parameters: { ...one.inputJsonSchema, additionalProperties: true },
-      strict: false,
-      // A ToolError says what the model did wrong, and what to do instead.
-      errorFunction: (_context, error) => String(error),
-      execute: async (input, _context, details) =>
-        one.forModel(await one.run(input, { signal: details?.signal })),
-    }),
-  ),
+  tools: openaiTools(sandboxTools(settings, { client, agentScope: scope })),
 });
 // Takes OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_DEFAULT_MODEL from the environment.
-const runner = new Runner({ modelProvider: new OpenAIProvider(), tracingDisabled: true });
+const runner = new Runner({
+  modelProvider: new OpenAIProvider(),
+  tracingDisabled: true,
+  // A model that calls a tool which does not exist is told so, instead of the run ending.
+  toolNotFoundBehavior: "return_error_to_model",
+});
 const task = "Write a Python script that prints fibonacci numbers and run it";
 const { finalOutput } = await runner.run(agent, task);
 console.log(finalOutput);

@@ -1,17 +1,13 @@
-/** Agents in a sandbox: the examples with a scripted model, and the Python client, on a real daemon. */
+/** Agents in a sandbox: the examples with a scripted model, on a real daemon. */
 import { execFile } from "node:child_process";
-import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { createServer } from "node:http";
-import type { Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { json } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { SandboxClient } from "@sandkasten/sdk";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { codeBlocks } from "../support/markdown.ts";
+import { ScriptedModel, type ToolRequest } from "../support/scripted-model/scripted-model.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
 const run = promisify(execFile);
@@ -24,7 +20,15 @@ const PYTHON_WITH_AGENTS = join(import.meta.dirname, "../../.toolchain/python/bi
 
 let daemon: TestDaemon;
 beforeAll(async () => {
-  const names = ["typescript", "python", "refused", "client", "guide"];
+  const names = [
+    "typescript",
+    "python",
+    "refused",
+    "sandbox",
+    "computesdk",
+    "openai-sandbox",
+    ...Object.keys({ ...FRAMEWORKS, ...SANDBOXED }),
+  ];
   const keys = names.map((name) => `${name}=key-of-${name}`).join(",");
   daemon = await TestDaemon.start({ settings: { API_KEYS: keys } });
 });
@@ -52,112 +56,6 @@ const environment = (name: string, more: Readonly<Record<string, string>> = {}) 
   },
 });
 
-interface ModelRequest {
-  readonly tools: readonly { readonly name: string; readonly strict: boolean }[];
-  readonly input: readonly { readonly type?: string; readonly output?: string }[];
-}
-
-interface ToolRequest {
-  readonly name: string;
-  readonly input: object;
-}
-
-/** Speaks the Responses API. What it says depends on nothing but what the tools answered. */
-class ScriptedModel implements AsyncDisposable {
-  readonly requests: ModelRequest[] = [];
-  readonly #server: Server;
-  readonly #calls: readonly ToolRequest[];
-
-  private constructor(server: Server, calls: readonly ToolRequest[]) {
-    this.#server = server;
-    this.#calls = calls;
-  }
-
-  /** Calls these tools one after the other, and refuses to go on after so many. */
-  static async start(
-    calls: readonly ToolRequest[],
-    refusesAfter = Number.POSITIVE_INFINITY,
-  ): Promise<ScriptedModel> {
-    const model: ScriptedModel = new ScriptedModel(
-      createServer((request, response) => {
-        void json(request).then((body) => {
-          model.requests.push(body as ModelRequest);
-          const isRefusing = model.toolOutputs.length >= refusesAfter;
-          const isAsked = request.url === "/v1/responses" && !isRefusing;
-          response.writeHead(isAsked ? 200 : 400, { "content-type": "application/json" });
-          response.end(
-            JSON.stringify(isAsked ? model.#next() : { error: { message: "not today" } }),
-          );
-        });
-      }),
-      calls,
-    );
-    model.#server.listen(0, "127.0.0.1");
-    await once(model.#server, "listening");
-    return model;
-  }
-
-  get environment(): Readonly<Record<string, string>> {
-    const { port } = this.#server.address() as AddressInfo;
-    return {
-      OPENAI_BASE_URL: `http://127.0.0.1:${port}/v1`,
-      OPENAI_API_KEY: "of-nobody",
-      // The Python SDK reports runs to its maker otherwise.
-      OPENAI_AGENTS_DISABLE_TRACING: "1",
-    };
-  }
-
-  /** What the tools have answered, as the model sees it. */
-  get toolOutputs(): readonly string[] {
-    const items = this.requests.at(-1)?.input ?? [];
-    return items
-      .filter(({ type }) => type === "function_call_output")
-      .map(({ output }) => output ?? "");
-  }
-
-  #next(): object {
-    const answered = this.toolOutputs;
-    const call = this.#calls[answered.length];
-    const item =
-      call === undefined
-        ? {
-            type: "message",
-            role: "assistant",
-            content: [{ type: "output_text", text: `I saw: ${answered.at(-1)}`, annotations: [] }],
-          }
-        : {
-            type: "function_call",
-            call_id: `call_${answered.length}`,
-            name: call.name,
-            arguments: JSON.stringify(call.input),
-          };
-    return {
-      id: `resp_${answered.length}`,
-      object: "response",
-      created_at: 0,
-      status: "completed",
-      model: "scripted",
-      parallel_tool_calls: false,
-      tool_choice: "auto",
-      tools: [],
-      output: [{ id: `item_${answered.length}`, status: "completed", ...item }],
-      usage: {
-        input_tokens: 1,
-        input_tokens_details: { cached_tokens: 0 },
-        output_tokens: 1,
-        output_tokens_details: { reasoning_tokens: 0 },
-        total_tokens: 2,
-      },
-    };
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#server.closeAllConnections();
-    this.#server.close();
-    await once(this.#server, "close");
-  }
-}
-
 const RUN = "cd /tmp && python3 /workspace/fib.py";
 
 /** As the tools of `@sandkasten/tools` are called, with a mistake in the third call. */
@@ -173,6 +71,37 @@ const PYTHON_CALLS: readonly ToolRequest[] = [
   { name: "read_file", input: { path: "/workspace/fib.py" } },
   { name: "exec", input: { cmd: RUN, timeout_ms: 10_000 } },
 ];
+
+/** Agents of other frameworks, which write the same program, make the same mistake and run it. */
+const FRAMEWORKS: Readonly<Record<string, string>> = {
+  "ai-sdk": "examples/ai-sdk/agent.ts",
+  anthropic: "examples/anthropic/agent.ts",
+  genkit: "examples/genkit/agent.ts",
+  langchain: "examples/langchain/agent.ts",
+};
+
+/** Agents that use the tools of their framework on a sandbox of ours, and what these are called. */
+const SANDBOXED = {
+  "deep-agents": {
+    file: "examples/langchain/deep-agent.ts",
+    calls: [
+      { name: "write_file", input: { file_path: "/workspace/fib.py", content: SCRIPT } },
+      { name: "execute", input: { command: 42 } },
+      { name: "execute", input: { command: RUN } },
+    ],
+  },
+  mastra: {
+    file: "examples/mastra/agent.ts",
+    calls: [
+      {
+        name: "mastra_workspace_execute_command",
+        input: { command: `cat > fib.py << 'END'\n${SCRIPT}END` },
+      },
+      { name: "mastra_workspace_execute_command", input: { command: 42 } },
+      { name: "mastra_workspace_execute_command", input: { command: RUN } },
+    ],
+  },
+} satisfies Record<string, { file: string; calls: ToolRequest[] }>;
 
 async function runAgent(
   name: string,
@@ -199,8 +128,8 @@ describe.concurrent("an agent", () => {
     expect(mistaken).toContain("`comand` is not a known name; the nearest known name is `command`");
     expect(JSON.parse(ran ?? "")).toMatchObject({ exit_code: 0, stdout: FIBONACCI, cwd: "/tmp" });
     expect(stdout).toBe(`I saw: ${ran}\n`);
-    const names = model.requests[0]?.tools.map(({ name }) => name.replace("sandbox_", ""));
-    expect(names?.join(" ")).toBe(
+    const names = model.toolNames.map((name) => name.replace("sandbox_", ""));
+    expect(names.join(" ")).toBe(
       "open exec exec_read exec_wait fs_write fs_read fs_list fs_delete close",
     );
     expect(await statusesOf("typescript")).toEqual(["destroyed"]);
@@ -215,11 +144,7 @@ describe.concurrent("an agent", () => {
     const seen = `exit=0\ncwd=/tmp\n---\n${FIBONACCI}`;
     expect(stdout).toBe(`I saw: ${seen}\n`);
     expect(model.toolOutputs).toEqual(["wrote fib.py", SCRIPT, seen]);
-    expect(model.requests[0]?.tools.map(({ name: tool, strict }) => [tool, strict])).toEqual([
-      ["exec", true],
-      ["write_file", true],
-      ["read_file", true],
-    ]);
+    expect(model.toolNames).toEqual(["exec", "write_file", "read_file"]);
     expect(await statusesOf("python")).toEqual(["destroyed"]);
   });
 
@@ -236,22 +161,61 @@ describe.concurrent("an agent", () => {
   });
 });
 
-describe.concurrent("the Python client", () => {
-  it("passes its tests", async () => {
-    const tests = ["-W", "error", "-m", "unittest", "discover", "--start", "clients/python/tests"];
-    const { stderr } = await run("python3", tests, environment("client", python));
-    expect(stderr).toMatch(/^Ran [1-9][0-9]+ tests in .*\n\nOK\n$/m);
-    expect(await statusesOf("client")).not.toContain("running");
+describe.concurrent("an agent of the framework", () => {
+  it.for(Object.entries(FRAMEWORKS))(
+    "%s writes a program, corrects its mistake, runs it and leaves no sandbox",
+    async ([name, file]) => {
+      await using model = await ScriptedModel.start(TYPESCRIPT_CALLS);
+      const stdout = await runAgent(name, process.execPath, file, model);
+      const [written, read, mistaken, ran = ""] = model.toolOutputs;
+      expect(written).toContain("/workspace/fib.py");
+      expect(JSON.parse(read ?? "")).toMatchObject({ contents: SCRIPT });
+      expect(mistaken).toContain("the nearest known name is `command`");
+      expect(JSON.parse(ran)).toMatchObject({ exit_code: 0, stdout: FIBONACCI });
+      expect(stdout).toBe(`I saw: ${ran}\n`);
+      expect(await statusesOf(name)).toEqual(["destroyed"]);
+    },
+  );
+
+  it.for(Object.entries(SANDBOXED))(
+    "%s does so with the framework's own tools",
+    async ([name, { file, calls }]) => {
+      await using model = await ScriptedModel.start(calls);
+      const stdout = await runAgent(name, process.execPath, file, model);
+      const [, mistaken, ran] = model.toolOutputs;
+      expect(mistaken).toMatch(/expected string|did not match expected schema|validation/i);
+      expect(ran).toContain(FIBONACCI.trim());
+      expect(stdout).toBe(`I saw: ${ran}\n`);
+      expect(await statusesOf(name)).toEqual(["destroyed"]);
+    },
+  );
+
+  it("computesdk runs what its guide shows", async () => {
+    const guide = await readFile("docs/guides/frameworks/computesdk.md", "utf8");
+    const { stdout } = await run(
+      process.execPath,
+      ["examples/computesdk.ts"],
+      environment("computesdk"),
+    );
+    expect(stdout.trim()).toBe(codeBlocks(guide, "ts")[0]?.output?.trim());
+    expect(await statusesOf("computesdk")).toEqual(["destroyed"]);
   });
 
-  it("does what its guide shows", async () => {
-    const [program] = codeBlocks(await readFile("docs/guides/agents.md", "utf8"), "python");
-    const { stdout } = await run(
-      "python3",
-      ["-c", program?.text ?? ""],
-      environment("guide", python),
-    );
-    expect(stdout).toBe(program?.output ?? "");
-    expect(await statusesOf("guide")).toEqual(["destroyed"]);
+  it("openai-agents has a sandbox of its own", async () => {
+    const cmd = "awk '{ sum += $1 } END { print sum }' numbers.txt";
+    await using model = await ScriptedModel.start([{ name: "exec_command", input: { cmd } }]);
+    const file = "examples/openai-agents/sandbox.ts";
+    const stdout = await runAgent("openai-sandbox", process.execPath, file, model);
+    expect(stdout).toMatch(/^I saw: [^]*Process exited with code 0\nOutput:\n26\n/);
+    expect(await statusesOf("openai-sandbox")).toEqual(["destroyed"]);
+  });
+
+  it("ai-sdk gives its own tools a sandbox", async () => {
+    const command = "python3 -c 'print(sum(int(line) for line in open(\"numbers.txt\")))'";
+    await using model = await ScriptedModel.start([{ name: "bash", input: { command } }]);
+    const file = "examples/ai-sdk/sandbox.ts";
+    const stdout = await runAgent("sandbox", process.execPath, file, model);
+    expect(stdout).toBe('I saw: {"exitCode":0,"stdout":"26\\n","stderr":""}\n');
+    expect(await statusesOf("sandbox")).toEqual(["destroyed"]);
   });
 });

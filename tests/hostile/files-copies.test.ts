@@ -1,4 +1,4 @@
-/** Threats 20, 26 and 31: copies and appends of what is no plain file, and on disks that are full. */
+/** Threats: filling a disk, sparse files and links to the host. Copies and appends of what is no plain file, and on disks that are full. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";

@@ -1,4 +1,4 @@
-/** Threats 30 and 31: whatever a path looks like, file work sees the sandbox and nothing else. */
+/** Threats: path traversal and links to the host. Whatever a path looks like, file work sees the sandbox and nothing else. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => machine[Symbol.asyncDispose]());
 
-describe("path tricks (threat 30)", () => {
+describe("path tricks (threat: path traversal)", () => {
   test("lead nowhere but into the sandbox's own root", async () => {
     await aroundCase(machine, async ({ sandbox, sentinel }) => {
       const { channel } = await sandbox();
@@ -114,7 +114,7 @@ describe("path tricks (threat 30)", () => {
   });
 });
 
-describe("the runner's own /proc (threats 31 and 46)", () => {
+describe("the runner's own /proc (threats: links to the host and attacks on PID 1)", () => {
   test("nothing that is only for root can be read or written there", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { channel } = await sandbox();
@@ -175,7 +175,7 @@ describe("the runner's own /proc (threats 31 and 46)", () => {
   });
 });
 
-describe("symlinks (threat 31)", () => {
+describe("symlinks (threat: links to the host)", () => {
   test("to host paths show the sandbox's own view", async () => {
     await aroundCase(machine, async ({ sandbox, sentinel }) => {
       const { channel, sh } = await sandbox();

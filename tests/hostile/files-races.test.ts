@@ -1,4 +1,4 @@
-/** Threats 31 and 32: links that are swapped while the file API looks give away nothing. */
+/** Threats: links to the host and path races. Links that are swapped while the file API looks give away nothing. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { file, hardLink, tarOf } from "../../packages/daemon/src/images/testing/tar-writer.ts";
 import type { TarItem } from "../../packages/daemon/src/images/testing/tar-writer.ts";

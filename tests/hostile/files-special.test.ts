@@ -1,4 +1,4 @@
-/** Threats 26 and 31: pipes, devices, sockets, and files that lie about themselves. */
+/** Threats: sparse files and links to the host. Pipes, devices, sockets, and files that lie about themselves. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";

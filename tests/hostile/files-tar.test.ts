@@ -1,4 +1,4 @@
-/** Threats 34 and 35: archives go in and come out without leaving the directory they are meant for. */
+/** Threats: hostile archives and images and links in downloads. Archives go in and come out without leaving the directory they are meant for. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   directory,

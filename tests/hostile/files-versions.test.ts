@@ -1,4 +1,4 @@
-/** Threat 33: writes under a condition, between sandboxes that share files and beside code that interferes. */
+/** Threat: renames during an upload. Writes under a condition, between sandboxes that share files and beside code that interferes. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";

@@ -1,4 +1,4 @@
-/** Threats 33 and 38: a write is whole or did not happen, whatever happens around it. */
+/** Threats: renames during an upload and interrupted writes. A write is whole or did not happen, whatever happens around it. */
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-/** Threats A12–A14: what code in a sandbox can reach, see or inherit of the host and of other sandboxes. */
+/** Threats: reaching a network, reaching another sandbox and leaked secrets and descriptors. What code in a sandbox can reach, see or inherit of the host and of other sandboxes. */
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { readdir, readlink } from "node:fs/promises";
@@ -19,7 +19,7 @@ const ECONNREFUSED = 111;
 describe("the world of hostile code", () => {
   const attacked = isolationSuite();
 
-  test("reaches no network, no port and no socket of the host (A12)", () =>
+  test("reaches no network, no port and no socket of the host", () =>
     attacked(async ({ sh, attack }) => {
       const abstract = `sandkasten-${randomBytes(8).toString("hex")}`;
       const tcp = await listening(createServer(), 0);
@@ -56,7 +56,7 @@ describe("the world of hostile code", () => {
       }
     }));
 
-  test("sees, reads and ends nothing of another sandbox (A13)", () =>
+  test("sees, reads and ends nothing of another sandbox", () =>
     attacked(async (victim, { another, machine }) => {
       const attacker = await another();
       expect(await victim.attackAndHold("serve", "victim-socket")).toBe("serving");
@@ -89,7 +89,7 @@ describe("the world of hostile code", () => {
       expect((await victim.attack("reach", "abstract", "victim-socket")).stdout).toBe("reach 0\n");
     }));
 
-  test("inherits no key, no descriptor and no environment of the daemon (A14)", async () => {
+  test("inherits no key, no descriptor and no environment of the daemon", async () => {
     const key = `key-${randomBytes(8).toString("hex")}`;
     process.env["SANDKASTEN_API_KEY"] = key;
     try {

@@ -1,4 +1,4 @@
-/** Threat B17: when memory runs out, code goes before the runner and before the daemon, and cannot change that. */
+/** Threat: exhausting memory. When memory runs out, code goes before the runner and before the daemon, and cannot change that. */
 import { readFile } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
@@ -40,7 +40,7 @@ async function isPrivileged(): Promise<boolean> {
 describe("hostile code", () => {
   const attacked = isolationSuite();
 
-  test("cannot lower its oom_score_adj, or only in a kernel of its own (B17)", () =>
+  test("cannot lower its oom_score_adj, or only in a kernel of its own", () =>
     attacked(async ({ id, run, sh }, { machine }) => {
       const own = await scoreOf("self");
       const { output } = await run(["python3", "-c", LOWER_SCORE]);
@@ -58,7 +58,7 @@ describe("hostile code", () => {
       expect(facts.find(({ name }) => name === "oom_score")).toMatchObject({ enforced: true });
     }));
 
-  test("as root inside gets as low as the report says (B17)", () =>
+  test("as root inside gets as low as the report says", () =>
     attacked(async ({ id, run }, { machine }) => {
       await run(["python3", "-c", LOWER_SCORE]);
       const own = await scoreOf("self");

@@ -1,4 +1,4 @@
-/** Threat B22: output without end costs the reader no memory. */
+/** Threat: floods of output. Output without end costs the reader no memory. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ExecStream } from "@sandkasten/daemon";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -23,7 +23,7 @@ describe("a command that prints without end", () => {
     await arena?.[Symbol.asyncDispose]();
   });
 
-  test("costs a reader that keeps up no memory (B22)", () =>
+  test("costs a reader that keeps up no memory", () =>
     arena.attacked({}, async ({ attacker: { channel }, healthily }) => {
       const flood = (bytes: number, execId: string): Promise<ExecStream> =>
         channel.exec({ kind: "shell", text: `yes | head -c ${bytes}` }, { execId });
@@ -47,7 +47,7 @@ describe("a command that prints without end", () => {
       expect(rss.grownBytes / MIB).toBeLessThan(MAX_GROWTH_BYTES / MIB);
     }));
 
-  test("waits for a reader that does not keep up, at no cost to either (B22)", () =>
+  test("waits for a reader that does not keep up, at no cost to either", () =>
     arena.attacked({}, async ({ attacker: { channel, run }, healthily }) => {
       const rss = new RssWatch();
       const stream = await channel.exec({ kind: "process", argv: ["yes"] }, { execId: "flood" });
@@ -71,7 +71,7 @@ describe("a command that prints without end", () => {
       stream.detach();
     }));
 
-  test("fills only its own bounded spool while nobody reads (B22)", () =>
+  test("fills only its own bounded spool while nobody reads", () =>
     arena.attacked({}, async ({ attacker: { channel, sh } }) => {
       const rss = new RssWatch();
       const stream = await channel.exec({ kind: "process", argv: ["yes"] }, { execId: "unread" });

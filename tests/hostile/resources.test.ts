@@ -1,4 +1,4 @@
-/** Threats B16–B19 and B23: processes, memory, processor time and descriptors used up on purpose. */
+/** Threats: fork bombs, exhausting memory, filling memory-backed storage, hogging the CPU and using up descriptors. Processes, memory, processor time and descriptors used up on purpose. */
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -13,7 +13,7 @@ const SIGKILL = 9;
 const FAR_TOO_MUCH = String(10 * 1024 * MIB);
 /** Its first process stays, so that the command does not end while the bomb goes on. */
 const FORK_BOMB = ":(){ :|:& };:; exec sleep 600";
-/** The threat list's bound for the destruction of a fork bomb. */
+/** How long the destruction of a fork bomb may take. */
 const DESTROY_MS = 2_000;
 
 const onDocker = runtimeUnderTest() === "docker";
@@ -28,7 +28,7 @@ describe("a sandbox that wants too much", () => {
     await arena?.[Symbol.asyncDispose]();
   });
 
-  test("has no more processes than allowed, and goes at once all the same (B16)", () =>
+  test("has no more processes than allowed, and goes at once all the same", () =>
     arena.attacked({ pids: 100 }, async ({ attacker, another, healthily }) => {
       const { machine } = arena;
       const plain = await another();
@@ -57,7 +57,7 @@ describe("a sandbox that wants too much", () => {
       expect(bombMs).toBeLessThan(Math.max(DESTROY_MS, 20 * plainMs));
     }));
 
-  test("loses the process that takes too much memory, and nothing else (B17)", async (context) => {
+  test("loses the process that takes too much memory, and nothing else", async (context) => {
     if (runtimeUnderTest() === "runsc")
       context.skip("not held on gVisor: its kernel can end the shell beside the process");
     await arena.attacked({ memoryBytes: 128 * MIB }, async ({ attacker, healthily }) => {
@@ -85,7 +85,7 @@ describe("a sandbox that wants too much", () => {
     });
   });
 
-  test("loses its shell when the shell itself takes too much, and gets a new one (B17)", () =>
+  test("loses its shell when the shell itself takes too much, and gets a new one", () =>
     arena.attacked({ memoryBytes: 64 * MIB }, async ({ attacker: { sh } }) => {
       await sh("cd /tmp");
       const ended = await sh("kept=$(head -c 200M /dev/zero | tr '\\0' x)");
@@ -93,7 +93,7 @@ describe("a sandbox that wants too much", () => {
       expect(await sh("pwd")).toMatchObject({ stdout: "/tmp\n", shellRestarted: true });
     }));
 
-  test("fills its memory-backed directories, and its runner lives on (B18)", () =>
+  test("fills its memory-backed directories, and its runner lives on", () =>
     arena.attacked({ memoryBytes: 128 * MIB }, async ({ attacker, healthily }) => {
       const { attack, sh, channel } = attacker;
       const before = await channel.ping();
@@ -119,7 +119,7 @@ describe("a sandbox that wants too much", () => {
       });
     }));
 
-  test("gets its share of the processors and no more (B19)", () =>
+  test("gets its share of the processors and no more", () =>
     arena.attacked({ cpuMillicores: 250 }, async ({ attacker, healthily }) => {
       const usage = async (): Promise<{
         atMs: number;
@@ -158,7 +158,7 @@ describe("a sandbox that wants too much", () => {
       });
     }));
 
-  test("runs out of descriptors, and the next command has new ones (B23)", () =>
+  test("runs out of descriptors, and the next command has new ones", () =>
     arena.attacked({}, async ({ attacker: { attack, sh, run } }) => {
       const [, count, errno] = (await attack("descriptors")).stdout.trim().split(" ").map(Number);
       expect(errno).toBe(EMFILE);

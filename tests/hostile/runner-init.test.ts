@@ -1,4 +1,4 @@
-/** Threats 14, 45 and 46: code cannot touch PID 1, its directory or its socket. */
+/** Threats: leaked secrets and descriptors, replaced sockets and attacks on PID 1. Code cannot touch PID 1, its directory or its socket. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
 import { runtimeUnderTest } from "../support/runtime-under-test.ts";
@@ -29,7 +29,7 @@ function reached(report: string): string {
   return harmless === undefined ? report : report.replaceAll(harmless, "");
 }
 
-test("nothing sent to PID 1 or to its file threads has any effect (threat 46)", async () => {
+test("nothing sent to PID 1 or to its file threads has any effect (threat: attacks on PID 1)", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, run, sh } = await sandbox();
     const reach = await installAttack(channel, "reach-init");
@@ -60,7 +60,7 @@ test("nothing sent to PID 1 or to its file threads has any effect (threat 46)", 
   });
 });
 
-test("PID 1 survives `kill -9 -1` and goes on serving (threat 46)", async () => {
+test("PID 1 survives `kill -9 -1` and goes on serving (threat: attacks on PID 1)", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const attacked = await sandbox();
     await attacked.sh("KEPT=1; sleep 1000 &");
@@ -70,7 +70,7 @@ test("PID 1 survives `kill -9 -1` and goes on serving (threat 46)", async () => 
   });
 });
 
-test("a process that is stopped before it has become its program holds nothing up (threat 46)", async () => {
+test("a process that is stopped before it has become its program holds nothing up (threat: attacks on PID 1)", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, run, sh } = await sandbox();
     const stopper = await installAttack(channel, "stop-newcomers");
@@ -83,7 +83,7 @@ test("a process that is stopped before it has become its program holds nothing u
   });
 });
 
-test("the runner's directory can neither be listed nor changed, nor its pipes be replaced (threat 45)", async () => {
+test("the runner's directory can neither be listed nor changed, nor its pipes be replaced (threat: replaced sockets)", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh } = await sandbox();
     const ran = await sh(
@@ -127,7 +127,7 @@ END
   });
 });
 
-test("a socket of code's own, under whatever name, is never dialled by the daemon (threat 45)", async () => {
+test("a socket of code's own, under whatever name, is never dialled by the daemon (threat: replaced sockets)", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, run, sh } = await sandbox();
     await sh("mkdir -p /tmp/sandboxes /workspace/sandboxes");
@@ -156,7 +156,7 @@ print("dialled" if select.select(own, [], [], 1)[0] else "quiet")`,
   });
 });
 
-test("a command inherits no descriptor and no secret of the runner (threat 14)", async () => {
+test("a command inherits no descriptor and no secret of the runner (threat: leaked secrets and descriptors)", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { run, sh } = await sandbox();
     // `ls` itself holds 3, on the directory it lists.

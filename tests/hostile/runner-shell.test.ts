@@ -1,4 +1,4 @@
-/** Threats 39, 40 and 48: whatever code prints or forges, a command's end and output are the true ones. */
+/** Threats: forged end markers, forged results and control characters. Whatever code prints or forges, a command's end and output are the true ones. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Channel } from "@sandkasten/daemon";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
@@ -40,7 +40,7 @@ async function rawOutput(channel: Channel, text: string, shell = "default"): Pro
 }
 
 describe("what a command prints", () => {
-  test("is text, also when it looks like our own reports and frames (threat 39)", async () => {
+  test("is text, also when it looks like our own reports and frames (threat: forged end markers)", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { sh } = await sandbox();
       const frame = `\\0\\0\\0\\002\\003\\0\\0\\0\\001{}`;
@@ -56,7 +56,7 @@ describe("what a command prints", () => {
     });
   });
 
-  test("comes out byte for byte, terminal codes and broken UTF-8 included (threat 48)", async () => {
+  test("comes out byte for byte, terminal codes and broken UTF-8 included (threat: control characters)", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const { channel, sh } = await sandbox();
       await sh(`for ((i=0;i<256;i++)); do printf "\\\\x$(printf %02x $i)"; done >all`);
@@ -71,7 +71,7 @@ describe("what a command prints", () => {
   });
 });
 
-describe("a background job (threat 40)", () => {
+describe("a background job (threat: forged results)", () => {
   for (const kind of ["forged", "text", "nul"] as const)
     test(`that floods the way of the reports with ${kind} bytes changes no command's end`, async () => {
       await aroundCase(machine, async ({ sandbox }) => {

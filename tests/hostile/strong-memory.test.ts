@@ -1,4 +1,4 @@
-/** Threat B17 on gVisor: one system call that takes more memory than all of gVisor may have. */
+/** Threat: exhausting memory. On gVisor, one system call that takes more memory than all of gVisor may have. */
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";

@@ -19,6 +19,7 @@ export class EngineProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #open = new Set<Socket>();
   readonly #struck: string[] = [];
+  readonly #requests: string[] = [];
   #trap: Trap | undefined;
 
   private constructor(path: string, target: string) {
@@ -38,6 +39,11 @@ export class EngineProxy implements AsyncDisposable {
   /** The requests that were struck at. */
   get struck(): readonly string[] {
     return this.#struck;
+  }
+
+  /** All requests so far, as `METHOD PATH`. */
+  get requests(): readonly string[] {
+    return this.#requests;
   }
 
   /** Strikes once, at the first request whose `METHOD PATH` matches; nothing is answered to it. */
@@ -60,6 +66,7 @@ export class EngineProxy implements AsyncDisposable {
     }
     client.once("data", (first) => {
       const line = first.toString("latin1").split(" HTTP/", 1)[0] ?? "";
+      this.#requests.push(line);
       const trap = this.#trap?.pattern.test(line) === true ? this.#trap : undefined;
       const strike = (): void => {
         this.#struck.push(line);

@@ -18,9 +18,13 @@ export interface Answer<T = Record<string, unknown>> {
   readonly body: T;
 }
 
+type Settings = Readonly<Record<string, string | undefined>>;
+
 export interface TestDaemonOptions {
-  /** SANDKASTEN_* variables without their prefix. */
-  readonly settings?: Readonly<Record<string, string>>;
+  /** SANDKASTEN_* variables without their prefix; undefined is none. */
+  readonly settings?: Settings;
+  /** Other variables. */
+  readonly env?: Readonly<Record<string, string>>;
   readonly dataDir?: string;
   /** A command that runs the one after it, to which the daemon is given. */
   readonly runBy?: readonly string[];
@@ -28,15 +32,17 @@ export interface TestDaemonOptions {
 
 export class TestDaemon implements AsyncDisposable {
   readonly dataDir: string;
-  readonly #settings: Readonly<Record<string, string>>;
+  readonly #settings: Settings;
   readonly #runBy: readonly string[];
+  readonly #env: Readonly<Record<string, string>>;
   #child: ChildProcess | undefined;
   #url = "";
   #apiKey = "";
   #log = "";
 
-  private constructor(dataDir: string, { settings = {}, runBy = [] }: TestDaemonOptions) {
+  private constructor(dataDir: string, { settings = {}, runBy = [], env = {} }: TestDaemonOptions) {
     this.dataDir = dataDir;
+    this.#env = env;
     this.#settings = settings;
     this.#runBy = runBy;
   }
@@ -77,6 +83,7 @@ export class TestDaemon implements AsyncDisposable {
       env: {
         PATH: process.env["PATH"],
         NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
+        ...this.#env,
         ...this.#variables(settings),
       },
       stdio: ["ignore", "pipe", "pipe"],
@@ -158,8 +165,10 @@ export class TestDaemon implements AsyncDisposable {
 
   #variables(settings: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
     const runtime = runtimeUnderTest();
-    const all: Readonly<Record<string, string>> = {
+    const all: Settings = {
       LISTEN: "127.0.0.1:0",
+      // Sandboxes that nobody asked for would take the time of those that are tested.
+      POOL: "host=0",
       ...(runtime !== "docker" && { RUNTIME: runtime }),
       ...(runtime === "runsc" && { RUNTIME_DIR }),
       DEFAULTS_MEM_LIMIT_MB: "128",
@@ -169,7 +178,9 @@ export class TestDaemon implements AsyncDisposable {
       DATA_DIR: this.dataDir,
     };
     return Object.fromEntries(
-      Object.entries(all).map(([name, value]) => [`SANDKASTEN_${name}`, value]),
+      Object.entries(all).flatMap(([name, value]) =>
+        value === undefined ? [] : [[`SANDKASTEN_${name}`, value] as const],
+      ),
     );
   }
 }

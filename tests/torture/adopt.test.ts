@@ -1,4 +1,4 @@
-/** Threats 60, 62 and 68: sandboxes outlive the daemon's death, and their own is noticed. */
+/** Threats: a killed daemon, a killed runner or shell and leaks over many sessions. Sandboxes outlive the daemon's death, and their own is noticed. */
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";

@@ -1,5 +1,5 @@
 /**
- * Threat 61: a create that fails, or is killed, after any of its steps leaves a whole sandbox or
+ * Threat: interrupted creation. A create that fails, or is killed, after any of its steps leaves a whole sandbox or
  * nothing, and the workspace that it was to have as it was.
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

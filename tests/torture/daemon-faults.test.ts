@@ -1,4 +1,4 @@
-/** Threats 63, 64, 71: a full disk, a damaged database, a pool that dies. */
+/** Threats: a full data disk, a damaged database and dead pooled sandboxes. A full disk, a damaged database, a pool that dies. */
 import { copyFile, readdir, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";

@@ -1,8 +1,8 @@
-/** Threat 63: a disk that is full for a while costs no output, or says what it cost. */
+/** Threat: a full data disk. A disk that is full for a while costs no output, or says what it cost. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { composeEmbedded } from "@sandkasten/daemon";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { readEvents } from "../../packages/daemon/src/http/testing/read-events.ts";
+import { readEvents } from "../../packages/daemon/src/surfaces/testing/read-events.ts";
 import { SmallDisk } from "../support/small-disk.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 

@@ -1,4 +1,4 @@
-/** Threats 60, 61, 62, 68: a daemon or its sandboxes killed at every moment leave nothing half done. */
+/** Threats: a killed daemon, interrupted creation, a killed runner or shell and leaks over many sessions. A daemon or its sandboxes killed at every moment leave nothing half done. */
 import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import { request } from "node:http";

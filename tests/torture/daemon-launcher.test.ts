@@ -1,4 +1,4 @@
-/** Threat 61: what clients see of a launcher that is killed or frozen under them. */
+/** Threat: interrupted creation. What clients see of a launcher that is killed or frozen under them. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { isGone, launcherServersOf } from "../support/launcher-servers.ts";

@@ -1,4 +1,4 @@
-/** Threats 14 and 61: the launcher that stays beside the daemon dies, and its daemon does. */
+/** Threats: leaked secrets and descriptors and interrupted creation. The launcher that stays beside the daemon dies, and its daemon does. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { access } from "node:fs/promises";

@@ -86,7 +86,8 @@ pub fn make(hierarchies: &Hierarchies, plan: &Plan<'_>) -> Outcome<Made> {
         if v2 || made.paths.contains_key(controller) {
             continue;
         }
-        // SECURITY: with root every limit is there or there is no sandbox (threats 16, 17 and 19).
+        // SECURITY: with root every limit is there or there is no sandbox (threats: fork bombs,
+        // exhausting memory and hogging the CPU).
         if !plan.tolerant {
             return Err(Fault::new(format!(
                 "no cgroup hierarchy with the {controller} controller is mounted; mount one below /sys/fs/cgroup"
@@ -128,7 +129,7 @@ fn make_one(
         made.join.unified_procs = Some(open_both(&init.join("cgroup.procs"))?);
         // SECURITY: the runner gets a copy of the mount that begins at its own cgroup. With a plain
         // descriptor, `..` would lead it through the hierarchy and out into the host's files
-        // (threat 14; guarded by `inherited_descriptors_lead_nowhere`).
+        // (threat: leaked secrets and descriptors; guarded by `inherited_descriptors_lead_nowhere`).
         let tree = sys::clone_tree(path, false)
             .context(|| format!("taking hold of {}", path.display()))?;
         made.runner_dir = Some(open_dot(&tree).context(|| format!("opening {}", path.display()))?);

@@ -4,8 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use serde_json::{Value, json};
-
+use crate::answers::Checked;
 use crate::fault::{Context, Fault, Outcome};
 use crate::hierarchy::Hierarchies;
 use crate::ids::{IdRange, RANGE_SIZE};
@@ -76,13 +75,16 @@ const CHECKS: [Check; 11] = [
     },
 ];
 
-pub fn check() -> Value {
+pub fn check() -> Vec<Checked> {
     CHECKS
         .iter()
-        .map(|check| match child::ask(check.try_it) {
-            Ok(detail) => json!({ "name": check.name, "ok": true, "detail": detail }),
-            Err(fault) => {
-                json!({ "name": check.name, "ok": false, "detail": fault.to_string(), "remedy": check.remedy })
+        .map(|check| {
+            let found = child::ask(check.try_it);
+            Checked {
+                name: check.name.to_owned(),
+                ok: found.is_ok(),
+                remedy: found.is_err().then(|| check.remedy.to_owned()),
+                detail: found.unwrap_or_else(|fault| fault.to_string()),
             }
         })
         .collect()

@@ -1,9 +1,11 @@
 //! The requests that the launcher understands, however they reach it.
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::fault::{Context, Fault, Outcome};
+use crate::answers::{self, Destroyed, Failed};
+use crate::fault::{Context, Kind, Outcome};
 use crate::{check, create, destroy, host_devices, list, workspaces};
 
 /// The answer to a request, or the failure as it is told; none when there is no such command.
@@ -13,36 +15,40 @@ pub fn run(
     request: impl FnOnce() -> Outcome<Vec<u8>>,
     server: Option<u32>,
 ) -> Option<Result<Value, Value>> {
-    let told = |outcome: Outcome<Value>| outcome.map_err(|fault| failure(command, &fault));
+    let failed = |step: &str, fault| answers::value(Failed::at(step, &fault));
+    let told = |outcome: Outcome<Value>| outcome.map_err(|fault| failed(command, fault));
     Some(match command {
         "create" => match parse(request) {
             Ok(spec) => {
-                create::create(spec, server).map_err(|failed| failure(failed.step, &failed.fault))
+                create::create(spec, server).map_err(|failure| failed(failure.step, failure.fault))
             }
-            Err(fault) => Err(failure("spec", &fault)),
+            Err(fault) => Err(failed("spec", fault)),
         },
         "destroy" => told(
             parse(request)
                 .and_then(|request| destroy::destroy(&request))
-                .map(|()| json!({ "ok": true })),
+                .map(|()| answers::value(Destroyed { ok: true })),
         ),
-        "list" => told(parse(request).and_then(|request| list::list(&request))),
-        "list-workspaces" => told(parse(request).and_then(|request| workspaces::list(&request))),
-        "destroy-workspace" => {
-            told(parse(request).and_then(|request| workspaces::destroy(&request)))
-        }
-        "repair-devices" => told(parse(request).and_then(|request| host_devices::repair(&request))),
-        "check" => Ok(check::check()),
-        "steps" => Ok(json!(create::step_names())),
+        "list" => told(answer(request, list::list)),
+        "list-workspaces" => told(answer(request, workspaces::list)),
+        "destroy-workspace" => told(answer(request, workspaces::destroy)),
+        "repair-devices" => told(answer(request, host_devices::repair)),
+        "check" => Ok(answers::value(check::check())),
+        "steps" => Ok(answers::value(create::step_names())),
         "version" => Ok(json!({ "launcher": env!("CARGO_PKG_VERSION") })),
         _ => return None,
     })
 }
 
-fn parse<T: DeserializeOwned>(request: impl FnOnce() -> Outcome<Vec<u8>>) -> Outcome<T> {
-    serde_json::from_slice(&request()?).context(|| "the request is not what is expected".into())
+fn answer<Q: DeserializeOwned, A: Serialize>(
+    request: impl FnOnce() -> Outcome<Vec<u8>>,
+    work: fn(&Q) -> Outcome<A>,
+) -> Outcome<Value> {
+    work(&parse(request)?).map(answers::value)
 }
 
-pub fn failure(step: &str, fault: &Fault) -> Value {
-    json!({ "error": { "step": step, "message": fault.to_string() } })
+fn parse<T: DeserializeOwned>(request: impl FnOnce() -> Outcome<Vec<u8>>) -> Outcome<T> {
+    serde_json::from_slice(&request()?)
+        .context(|| "the request is not what is expected".into())
+        .map_err(|fault| fault.or_kind(Kind::InvalidRequest))
 }

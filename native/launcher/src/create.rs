@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use crate::cgroup::Made;
-use crate::fault::{Context, Fault, Outcome};
+use crate::fault::{Context, Fault, Kind, Outcome};
 use crate::ids::IdRange;
 use crate::record::Record;
 use crate::rlimits::Rlimit;
@@ -80,7 +80,7 @@ pub struct Creation {
 pub fn create(spec: CreateSpec, server: Option<u32>) -> Result<Value, Failure> {
     spec.check(&step_names()).map_err(|fault| Failure {
         step: "spec",
-        fault,
+        fault: fault.or_kind(Kind::InvalidRequest),
     })?;
     sys::setsid();
     let mut creation = Creation::new(spec, server);
@@ -150,9 +150,10 @@ impl Creation {
             .and_then(|()| destroy::destroy_locked(&request))
         {
             Ok(()) => fault,
-            Err(second) => Fault::new(format!(
-                "{fault}; and cleaning up after it failed: {second}"
-            )),
+            Err(second) => Fault::of(
+                fault.kind(),
+                format!("{fault}; and cleaning up after it failed: {second}"),
+            ),
         }
     }
 

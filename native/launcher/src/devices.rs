@@ -24,7 +24,7 @@ const ALLOWED: [&str; 8] = [
 const ASKED_BY_RUNC: [&str; 3] = ["c *:* m", "b *:* m", "c 10:200 rwm"];
 
 /// SECURITY: a second wall behind mounts without devices: even a node that appeared inside could not
-/// be opened (threat 4; guarded by `limits_are_read_back`).
+/// be opened (threat: device access; guarded by `limits_are_read_back`).
 pub fn restrict(path: &Path, runtime: RuntimeKind) -> Outcome<()> {
     write(path, "devices.deny", "a")?;
     let mut wanted = ALLOWED.to_vec();

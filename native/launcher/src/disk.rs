@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-use crate::fault::{Context, Fault, Outcome};
+use crate::fault::{Context, Fault, Outcome, program_failure};
 use crate::ids;
 use crate::spec::Disk;
 use crate::sys;
@@ -239,12 +239,15 @@ fn run_mkfs(disk: &Disk, purpose: Purpose, tree: &Path, image: &Path) -> Outcome
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(Fault::new(format!(
-        "{} failed ({}): {}",
-        program.display(),
-        output.status,
-        said.trim()
-    )))
+    Err(Fault::of(
+        program_failure(&disk.templates_dir),
+        format!(
+            "{} failed ({}): {}",
+            program.display(),
+            output.status,
+            said.trim()
+        ),
+    ))
 }
 
 pub fn find_mkfs() -> Option<PathBuf> {

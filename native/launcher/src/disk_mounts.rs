@@ -72,7 +72,8 @@ impl Place {
 /// harmless as the own one, and its root, with what names the workspace, stays out of reach. The
 /// image is read by the kernel as root, and only the kernel has ever written it: code reaches neither
 /// the file nor the block device, so that it cannot make a filesystem to attack the kernel with
-/// (threats 4 and 11; guarded by `a_workspace_gives_no_power_to_what_is_in_it`).
+/// (threats: device access and gaining privileges; guarded by
+/// `a_workspace_gives_no_power_to_what_is_in_it`).
 pub fn mount_workspace(
     device: &LoopDevice,
     bytes: u64,
@@ -89,8 +90,8 @@ pub fn mount_workspace(
 /// already is the same filesystem here.
 ///
 /// SECURITY: fails closed: what is at the mount point afterwards must be the ext4 of that device,
-/// else the sandbox would write to the host's disk without a limit (threats 20 and 21; guarded by
-/// `a_full_disk_is_full_inside_only`).
+/// else the sandbox would write to the host's disk without a limit (threats: filling a disk and using
+/// up inodes; guarded by `a_full_disk_is_full_inside_only`).
 fn mount_loop(
     device: &LoopDevice,
     bytes: u64,

@@ -1,23 +1,64 @@
-//! The one error type: a sentence that says what failed, to what, and why.
+//! The one error type: a sentence for people, and its kind, by which the daemon decides what to do.
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
-/// What went wrong, as a sentence for people.
+use serde::{Deserialize, Serialize};
+
+use crate::sys;
+
+/// What kind of failure it is. The daemon decides by this alone, never by the sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    InvalidRequest,
+    AlreadyExists,
+    NoSpace,
+    NoLoopDevice,
+    UnusableImage,
+    /// A workspace was made with other rights than the launcher has now.
+    IncompatibleWorkspace,
+    Internal,
+}
+
+/// What went wrong.
 #[derive(Debug)]
-pub struct Fault(String);
+pub struct Fault {
+    kind: Kind,
+    message: String,
+}
 
 pub type Outcome<T> = Result<T, Fault>;
 
 impl Fault {
     pub fn new(message: impl Into<String>) -> Self {
-        Fault(message.into())
+        Fault::of(Kind::Internal, message)
+    }
+
+    pub fn of(kind: Kind, message: impl Into<String>) -> Self {
+        Fault {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The kind to assume where nothing more is known of the cause.
+    pub fn or_kind(self, kind: Kind) -> Self {
+        match self.kind {
+            Kind::Internal => Fault { kind, ..self },
+            _ => self,
+        }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 
@@ -28,18 +69,33 @@ pub trait Context<T> {
 
 impl<T> Context<T> for io::Result<T> {
     fn context(self, doing: impl FnOnce() -> String) -> Outcome<T> {
-        self.map_err(|error| Fault(format!("{}: {error}", doing())))
+        self.map_err(|error| {
+            let kind = match error.raw_os_error() {
+                Some(libc::ENOSPC | libc::EDQUOT) => Kind::NoSpace,
+                _ => Kind::Internal,
+            };
+            Fault::of(kind, format!("{}: {error}", doing()))
+        })
     }
 }
 
 impl<T> Context<T> for Result<T, serde_json::Error> {
     fn context(self, doing: impl FnOnce() -> String) -> Outcome<T> {
-        self.map_err(|error| Fault(format!("{}: {error}", doing())))
+        self.map_err(|error| Fault::new(format!("{}: {error}", doing())))
     }
 }
 
 impl<T> Context<T> for Outcome<T> {
     fn context(self, doing: impl FnOnce() -> String) -> Outcome<T> {
-        self.map_err(|Fault(inner)| Fault(format!("{}: {inner}", doing())))
+        self.map_err(|Fault { kind, message }| Fault::of(kind, format!("{}: {message}", doing())))
+    }
+}
+
+/// Why another program failed that writes to `directory`: it says so only in words, so look.
+pub fn program_failure(directory: &Path) -> Kind {
+    if sys::is_full(directory) {
+        Kind::NoSpace
+    } else {
+        Kind::Internal
     }
 }

@@ -5,15 +5,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use serde_json::{Value, json};
-
+use crate::answers::RepairedDevices;
 use crate::device_nodes::{NODE_MODE, NODES};
 use crate::fault::{Context, Outcome};
 use crate::spec::RepairDevicesRequest;
 use crate::{ids, sys};
 
 /// Gives damaged nodes back to root, and answers which those were.
-pub fn repair(request: &RepairDevicesRequest) -> Outcome<Value> {
+pub fn repair(request: &RepairDevicesRequest) -> Outcome<RepairedDevices> {
     request.check()?;
     let mut repaired = Vec::new();
     if sys::geteuid() == 0 {
@@ -24,7 +23,7 @@ pub fn repair(request: &RepairDevicesRequest) -> Outcome<Value> {
             }
         }
     }
-    Ok(json!({ "repaired": repaired }))
+    Ok(RepairedDevices { repaired })
 }
 
 /// SECURITY: only a node of the expected number whose owner is an id that sandboxes get is changed: what

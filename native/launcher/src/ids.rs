@@ -39,7 +39,8 @@ pub fn make_private_directory(path: &Path) -> Outcome<()> {
 }
 
 /// Takes a free slot. SECURITY: the name of a slot can be linked only once, so two sandboxes never
-/// share host ids, whichever daemons made them (threat 13; guarded by `two_creates_get_different_ids`).
+/// share host ids, whichever daemons made them (threat: reaching another sandbox; guarded by
+/// `two_creates_get_different_ids`).
 pub fn allocate(ids_dir: &Path, id: &str, state_dir: &Path) -> Outcome<IdRange> {
     make_private_directory(ids_dir)?;
     let claim = claim_path(ids_dir, id);

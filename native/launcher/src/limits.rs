@@ -28,7 +28,7 @@ pub fn write_v1(hierarchy: &Hierarchy, path: &Path, limits: Limits) -> Outcome<(
 fn write_v1_memory(path: &Path, bytes: u64) -> Outcome<()> {
     set_rounded(path, "memory.limit_in_bytes", bytes)?;
     // SECURITY: memory and swap together get no more than memory alone: nothing is swapped out to
-    // get around the limit (threat 17).
+    // get around the limit (threat: exhausting memory).
     if path.join("memory.memsw.limit_in_bytes").exists() {
         set_rounded(path, "memory.memsw.limit_in_bytes", bytes)?;
     }

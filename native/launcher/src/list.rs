@@ -5,15 +5,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde_json::{Value, json};
-
+use crate::answers::{ListedSandbox, SandboxList, SandboxState};
 use crate::fault::{Context, Outcome};
 use crate::hierarchy::{Hierarchies, UNIFIED};
 use crate::record::{self, Record};
 use crate::spec::{self, ListRequest};
 use crate::{ids, process};
 
-pub fn list(request: &ListRequest) -> Outcome<Value> {
+pub fn list(request: &ListRequest) -> Outcome<SandboxList> {
     request.check()?;
     let hierarchies = Hierarchies::discover()?;
     let mut found = directory_names(&request.sandboxes_dir)?;
@@ -30,12 +29,12 @@ pub fn list(request: &ListRequest) -> Outcome<Value> {
             .filter(ours)
             .map(|slot| slot.id),
     );
-    let sandboxes: Vec<Value> = found
+    let sandboxes = found
         .iter()
         .filter(|id| spec::check_id(id).is_ok())
         .map(|id| describe(id, &request.sandboxes_dir.join(id)))
         .collect();
-    Ok(json!({ "sandboxes": sandboxes }))
+    Ok(SandboxList { sandboxes })
 }
 
 pub fn directory_names(path: &Path) -> Outcome<BTreeSet<String>> {
@@ -62,20 +61,22 @@ pub fn directory_names(path: &Path) -> Outcome<BTreeSet<String>> {
     Ok(names)
 }
 
-fn describe(id: &str, state_dir: &Path) -> Value {
-    match record::read_record(state_dir) {
-        None => json!({ "id": id, "state": "partial" }),
-        Some(record) => json!({ "id": id, "state": state(&record), "pid": record.pid }),
+fn describe(id: &str, state_dir: &Path) -> ListedSandbox {
+    let record = record::read_record(state_dir);
+    ListedSandbox {
+        id: id.to_owned(),
+        state: record.as_ref().map_or(SandboxState::Partial, state),
+        pid: record.map(|record| record.pid),
     }
 }
 
-fn state(record: &Record) -> &'static str {
+fn state(record: &Record) -> SandboxState {
     if !process::is_alive(record.pid, record.start_time) {
-        "dead"
+        SandboxState::Dead
     } else if is_frozen(record) {
-        "paused"
+        SandboxState::Paused
     } else {
-        "running"
+        SandboxState::Running
     }
 }
 

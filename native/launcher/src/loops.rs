@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::fault::{Context, Fault, Outcome};
+use crate::fault::{Context, Fault, Kind, Outcome};
 use crate::sys;
 
 /// Between GET_FREE and CONFIGURE another may take the device. With many creates at once all ask for the
@@ -58,9 +58,10 @@ pub fn attach_loop(image: &File, name: &Path) -> Outcome<LoopDevice> {
             }
         }
     }
-    Err(Fault::new(format!(
-        "no loop device became free in {LOOP_ATTEMPTS} attempts"
-    )))
+    Err(Fault::of(
+        Kind::NoLoopDevice,
+        format!("no loop device became free in {LOOP_ATTEMPTS} attempts"),
+    ))
 }
 
 /// Another was quicker, or the machine has no more of them now.

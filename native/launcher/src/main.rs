@@ -1,6 +1,7 @@
 //! The launcher: makes and unmakes sandboxes on the host. One request on stdin, one JSON line on
 //! stdout; or, as a server, any number of them.
 
+mod answers;
 mod bundle;
 mod cgroup;
 mod cgroup_cover;
@@ -22,6 +23,7 @@ mod list;
 mod loops;
 mod mount_points;
 mod mounts;
+mod network;
 mod oom;
 mod process;
 mod record;

@@ -26,7 +26,8 @@ impl Planned {
 
 /// SECURITY: an image whose `/dev`, `/proc` or `/workspace` is a link would make the runtime mount
 /// or write somewhere else, on the host at worst. Every destination must be a real directory (or
-/// file) reached through no link (threat 15; guarded by `linked_mount_points_are_refused`).
+/// file) reached through no link (threat: linked mount points; guarded by
+/// `linked_mount_points_are_refused`).
 pub fn verify(root: BorrowedFd<'_>, config: &serde_json::Map<String, Value>) -> Outcome<()> {
     let mut earlier: Vec<Planned> = Vec::new();
     for mount in config

@@ -17,7 +17,7 @@ use crate::sys::{self, FsOption, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR
 const SCRATCH: &str = "/sys/firmware";
 
 /// SECURITY: whatever the image or the sandbox puts there, no device node and no set-id bit on these
-/// mounts has an effect (threat 11).
+/// mounts has an effect (threat: gaining privileges).
 pub const HARMLESS: u64 = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
 const READ_ONLY: u64 = HARMLESS | MOUNT_ATTR_RDONLY;
 
@@ -231,8 +231,9 @@ pub fn make_mount_point(path: &Path, owner: Owner<'_>) -> io::Result<()> {
 /// mounted first, and another.
 ///
 /// SECURITY: a bind mount tells its path on the host in /proc/self/mountinfo; an overlay tells only
-/// where its layers were mounted, which is the same for all sandboxes (threat 14; guarded by
-/// `mounts_tell_no_paths_of_the_host`). Kernels before 5.19 have no overlay on id-mapped layers.
+/// where its layers were mounted, which is the same for all sandboxes (threat: leaked secrets and
+/// descriptors; guarded by `mounts_tell_no_paths_of_the_host`). Kernels before 5.19 have no overlay on
+/// id-mapped layers.
 fn mount_without_path(
     from: &Path,
     layers: [&Path; 2],

@@ -26,7 +26,8 @@ pub fn score_of_sandboxes() -> String {
 
 /// SECURITY: written here, and not left to the runtime, because a process that has CAP_SYS_RESOURCE on
 /// the host makes it the least that the process and all its children can go back to. Inside the user
-/// namespace nobody has that capability (threat 17; guarded by `sandboxes_go_before_the_daemon`).
+/// namespace nobody has that capability (threat: exhausting memory; guarded by
+/// `sandboxes_go_before_the_daemon`).
 pub fn take_score(score: &str) -> io::Result<()> {
     let file = fs::OpenOptions::new().write(true).open(OWN_SCORE)?;
     sys::write_once(file.as_raw_fd(), score.as_bytes())
@@ -35,8 +36,8 @@ pub fn take_score(score: &str) -> io::Result<()> {
 /// Gives the runner the file of its score, which it writes to as it starts code: the /proc that the
 /// sandbox has may be read-only.
 ///
-/// SECURITY: one file of one process, PID 1, and no directory of this machine's /proc (threat 14;
-/// guarded by tests/hostile/oom-score.test.ts).
+/// SECURITY: one file of one process, PID 1, and no directory of this machine's /proc (threat: leaked
+/// secrets and descriptors; guarded by tests/hostile/oom-score.test.ts).
 pub fn hand_score(to: &UnixStream, pid: i32) -> Outcome<()> {
     let path = format!("/proc/{pid}/oom_score_adj");
     let file = match fs::OpenOptions::new().read(true).write(true).open(&path) {

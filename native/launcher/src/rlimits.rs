@@ -35,8 +35,8 @@ pub fn are_ours_to_set(runtime: RuntimeKind) -> bool {
 
 /// Takes the limits out of the configuration, to be set on the runtime, which passes them on.
 ///
-/// SECURITY: one that is not known is an error, for else it would silently be missing (threat 23;
-/// guarded by `limits_of_the_process_hold`).
+/// SECURITY: one that is not known is an error, for else it would silently be missing (threat: using up
+/// descriptors; guarded by `limits_of_the_process_hold`).
 pub fn take(config: &mut Map<String, Value>) -> Outcome<Vec<Rlimit>> {
     let process = config.get_mut("process").and_then(Value::as_object_mut);
     let Some(list) = process.and_then(|process| process.remove("rlimits")) else {

@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::cgroup::Join;
-use crate::fault::{Context, Fault, Outcome};
+use crate::fault::{Context, Fault, Outcome, program_failure};
 use crate::rlimits::Rlimit;
 use crate::spec::{Runtime, RuntimeKind};
 use crate::sys::{self, Forked};
@@ -64,7 +64,7 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
     let sealed = sealed::copy(start.runtime);
     let mut command = command(&start, &log, sealed.as_ref());
     // SECURITY: whoever holds the console could otherwise fill the host's disk through it; this one
-    // takes 64 KiB and no byte more (threat 22; guarded by `the_console_is_bounded`).
+    // takes 64 KiB and no byte more (threat: floods of output; guarded by `the_console_is_bounded`).
     let copy = |fd: &OwnedFd| fd.try_clone().context(|| "copying the console".into());
     command
         .stdin(empty_file()?)
@@ -108,11 +108,14 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
     fs::write(&console_file, &said).context(|| format!("writing {}", console_file.display()))?;
     match ended? {
         None => Ok(()),
-        Some(status) => Err(Fault::new(format!(
-            "{} could not start the sandbox ({status}): {}",
-            start.runtime.path.display(),
-            reasons(&log, &said)
-        ))),
+        Some(status) => Err(Fault::of(
+            program_failure(start.state_dir),
+            format!(
+                "{} could not start the sandbox ({status}): {}",
+                start.runtime.path.display(),
+                reasons(&log, &said)
+            ),
+        )),
     }
 }
 
@@ -153,7 +156,7 @@ fn command(start: &Start<'_>, log: &Path, sealed: Option<&File>) -> Command {
     }
     command.arg(start.id).current_dir("/");
     // SECURITY: nothing of the daemon's environment, keys least of all, gets near the sandbox
-    // (threat 14; guarded by `inherited_descriptors_lead_nowhere`).
+    // (threat: leaked secrets and descriptors; guarded by `inherited_descriptors_lead_nowhere`).
     command.env_clear().env(
         "PATH",
         "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -181,7 +184,8 @@ fn fork(join: &Join) -> io::Result<Forked> {
 /// The files by which this process joins the cgroups that it is not in yet.
 ///
 /// SECURITY: whether it was born in the unified one, where all limits may be, is not assumed but read
-/// (threats 16, 17 and 19; guarded by `the_sandbox_is_in_all_its_cgroups`).
+/// (threats: fork bombs, exhausting memory and hogging the CPU; guarded by
+/// `the_sandbox_is_in_all_its_cgroups`).
 fn entrances(join: &Join) -> io::Result<Vec<RawFd>> {
     let mut files: Vec<RawFd> = join.tasks.iter().map(AsRawFd::as_raw_fd).collect();
     if let Some(mut procs) = join.unified_procs.as_ref() {
@@ -217,7 +221,8 @@ fn hand_over(command: &mut Command, start: &Start<'_>, join: Vec<RawFd>) {
                 FIRST_PASSED_FD
             };
             // SECURITY: a descriptor of the host that leaks into a sandbox is a way out of it
-            // (threat 14; guarded by `inherited_descriptors_lead_nowhere`).
+            // (threat: leaked secrets and descriptors; guarded by
+            // `inherited_descriptors_lead_nowhere`).
             sys::close_on_exec_from(first_closed as u32)?;
             for limit in &rlimits {
                 sys::set_rlimit(limit.resource, limit.soft, limit.hard)?;

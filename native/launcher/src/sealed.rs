@@ -2,7 +2,8 @@
 //!
 //! SECURITY: crun does not trust the file that it runs from, which code in the sandbox could get hold
 //! of and overwrite when it is entered (CVE-2019-5736): it makes a copy that cannot be changed and
-//! starts itself a second time from there. Started from one, it knows that it need not (threat 14).
+//! starts itself a second time from there. Started from one, it knows that it need not (threat: leaked
+//! secrets and descriptors).
 
 use std::fs::File;
 use std::io;

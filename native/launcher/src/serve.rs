@@ -7,15 +7,14 @@
 //! child's business, and so is every mistake in it.
 //!
 //! SECURITY: it is asked by whoever started it, through a descriptor that nobody else has; it has no
-//! name that could be found (threat 45).
+//! name that could be found (threat: replaced sockets).
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitStatus;
 
-use serde_json::json;
-
+use crate::answers::{self, Death, Died, Failed};
 use crate::commands;
 use crate::fault::{Context, Fault, Outcome};
 use crate::sys::{self, Forked};
@@ -125,7 +124,7 @@ impl Server {
                 });
                 Ok(())
             }
-            Err(fault) => send(id, &commands::failure("fork", &fault).to_string()),
+            Err(fault) => send(id, &answers::value(Failed::at("fork", &fault)).to_string()),
         }
     }
 
@@ -156,8 +155,9 @@ fn parts(line: &[u8]) -> Option<(&str, &str, &[u8])> {
 /// Does what a launcher of its own would do, and ends like one.
 ///
 /// SECURITY: the child keeps none of the server's descriptors, neither the pipes of other requests nor
-/// the ones to the daemon (threat 14; guarded by `a_child_has_no_descriptors_of_others` and
-/// `a_server_passes_no_descriptors_on`). Namespaces, ids and limits are changed here, and end here.
+/// the ones to the daemon (threat: leaked secrets and descriptors; guarded by
+/// `a_child_has_no_descriptors_of_others` and `a_server_passes_no_descriptors_on`). Namespaces, ids and
+/// limits are changed here, and end here.
 fn work(command: &str, request: &[u8], null: &File, answer: &PipeWriter, server: u32) -> ! {
     let placed = sys::place_fd(null.as_raw_fd(), 0)
         .and_then(|()| sys::place_fd(answer.as_raw_fd(), 1))
@@ -208,7 +208,11 @@ fn answer(text: &[u8], status: ExitStatus) -> String {
         Some(last) if status.success() => last.to_owned(),
         _ => {
             let said: String = said.chars().take(MAX_SAID).collect();
-            json!({ "died": { "how": status.to_string(), "said": said } }).to_string()
+            let how = status.to_string();
+            answers::value(Died {
+                died: Death { how, said },
+            })
+            .to_string()
         }
     }
 }

@@ -99,6 +99,9 @@ pub struct CreateSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workspaces: Vec<FurtherWorkspace>,
     pub limits: Limits,
+    /// Whether addresses that stand for names of other hosts lead back into the sandbox.
+    #[serde(default)]
+    pub network: bool,
     pub cgroup_parent: String,
     /// The OCI configuration; not part of what is written down as the intent.
     #[serde(skip_serializing)]
@@ -156,7 +159,7 @@ pub struct RepairDevicesRequest {
 }
 
 /// SECURITY: ids become names of directories and cgroups, so nothing that could lead elsewhere is
-/// let in (threat 37; guarded by `odd_names_are_refused`).
+/// let in (threat: hostile names; guarded by `odd_names_are_refused`).
 pub fn check_id(id: &str) -> Outcome<()> {
     let plain = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
@@ -173,8 +176,8 @@ pub fn check_id(id: &str) -> Outcome<()> {
     )))
 }
 
-/// SECURITY: as for ids; the name of a workspace becomes that of a directory (threat 37; guarded by
-/// `odd_names_of_workspaces_are_refused`).
+/// SECURITY: as for ids; the name of a workspace becomes that of a directory (threat: hostile names;
+/// guarded by `odd_names_of_workspaces_are_refused`).
 pub fn check_workspace_id(id: &str) -> Outcome<()> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     match id.strip_prefix("wsp_") {

@@ -11,14 +11,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::create::Creation;
 use crate::disk::{self, Owners, Purpose};
 use crate::disk_mounts::Place;
-use crate::fault::{Context, Fault, Outcome};
+use crate::fault::{Context, Fault, Kind, Outcome};
 use crate::hierarchy::Hierarchies;
 use crate::mounts::{HostPaths, Owner};
 use crate::record::{self, Record};
 use crate::runtime::{self, Start};
+use crate::spec::RuntimeKind;
 use crate::{
     bundle, cgroup, cgroup_cover, device_nodes, devices, disk_mounts, ids, loops, mount_points,
-    mounts, oom, process, rlimits, rootless, sys, user_namespace, workspace,
+    mounts, network, oom, process, rlimits, rootless, sys, user_namespace, workspace,
 };
 
 impl Creation {
@@ -27,16 +28,22 @@ impl Creation {
         let hierarchies = Hierarchies::discover()?;
         for (_, cgroup) in hierarchies.paths(&self.spec.cgroup_parent, &self.spec.id) {
             if cgroup.exists() {
-                return Err(Fault::new(format!(
-                    "the cgroup {} exists already; destroy it first",
-                    cgroup.display()
-                )));
+                return Err(Fault::of(
+                    Kind::AlreadyExists,
+                    format!(
+                        "the cgroup {} exists already; destroy it first",
+                        cgroup.display()
+                    ),
+                ));
             }
         }
-        // SECURITY: what is in here (socket, disk, log) is for root alone (threat 45).
+        // SECURITY: what is in here (socket, disk, log) is for root alone (threat: replaced sockets).
         match fs::DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(Fault::new(format!("{} exists already", path.display())));
+                return Err(Fault::of(
+                    Kind::AlreadyExists,
+                    format!("{} exists already", path.display()),
+                ));
             }
             other => other.context(|| format!("making {}", path.display()))?,
         }
@@ -196,6 +203,11 @@ impl Creation {
     }
 
     pub fn mount_rootfs(&mut self) -> Outcome<()> {
+        self.mount_image()
+            .map_err(|fault| fault.or_kind(Kind::UnusableImage))
+    }
+
+    fn mount_image(&mut self) -> Outcome<()> {
         let image = mounts::mount_rootfs(&self.spec.rootfs, self.owner())?;
         let runner = mounts::mount_runner(&self.spec.runner)?;
         // Without root the disk is a directory of the host, which its mounts tell.
@@ -309,7 +321,12 @@ impl Creation {
         };
         ids::make_private_directory(&self.spec.runtime.root)?;
         runtime::start(start)?;
-        oom::hand_score(&score, process::read_pid_file(&self.pid_path())?)?;
+        let pid = process::read_pid_file(&self.pid_path())?;
+        oom::hand_score(&score, pid)?;
+        // gVisor has a network stack of its own, which cannot be reached from here.
+        if self.spec.network && self.spec.runtime.kind != RuntimeKind::Runsc {
+            network::give_range(pid)?;
+        }
         match &self.cgroups.devices {
             Some(cgroup) => devices::restrict_after_start(cgroup, self.spec.runtime.kind),
             None => Ok(()),

@@ -15,8 +15,9 @@ use crate::sys::{self, Forked};
 /// SECURITY: what the kernel counts per user (inotify instances, bytes in message queues, pending
 /// signals, namespaces) it charges to the maker of the user namespace as well. Runtimes make theirs
 /// as root, so all sandboxes and the machine's root would live on one account that each of them can
-/// empty. Made by the first id of its own range, a sandbox empties only its own (threat 23; guarded
-/// by `what_the_kernel_counts_is_charged_to_the_sandbox` and resources-shared.test.ts).
+/// empty. Made by the first id of its own range, a sandbox empties only its own (threat: using up
+/// descriptors; guarded by `what_the_kernel_counts_is_charged_to_the_sandbox` and
+/// resources-shared.test.ts).
 pub fn make(range: IdRange) -> Outcome<OwnedFd> {
     let making = || "making the sandbox's user namespace".to_string();
     let (ended, alive) = io::pipe().context(making)?;

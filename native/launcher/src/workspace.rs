@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{self, Owners, Purpose};
 use crate::disk_mounts::Place;
-use crate::fault::{Context, Fault, Outcome};
+use crate::fault::{Context, Fault, Kind, Outcome};
 use crate::record::WorkspaceNote;
 use crate::remove::remove_tree;
 use crate::spec::Workspace;
@@ -55,7 +55,7 @@ impl Drop for Lock<'_> {
 pub fn open_and_lock(path: &Path, make: bool) -> Outcome<Option<File>> {
     loop {
         if make {
-            // SECURITY: for root alone, as all that sandboxes are made of (threat 45).
+            // SECURITY: for root alone, as all that sandboxes are made of (threat: replaced sockets).
             match DirBuilder::new().mode(0o700).create(path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(error).context(|| format!("making {}", path.display()));
@@ -164,12 +164,15 @@ fn obtain_locked(
         Form::Directory(_) => IMAGE,
     };
     if found_at(&path.join(other))?.is_some() {
-        return Err(Fault::new(format!(
-            "the workspace {} was made {} root, and cannot be used {} it",
-            wanted.id,
-            if other == IMAGE { "with" } else { "without" },
-            if other == IMAGE { "without" } else { "with" },
-        )));
+        return Err(Fault::of(
+            Kind::IncompatibleWorkspace,
+            format!(
+                "the workspace {} was made {} root, and cannot be used {} it",
+                wanted.id,
+                if other == IMAGE { "with" } else { "without" },
+                if other == IMAGE { "without" } else { "with" },
+            ),
+        ));
     }
     match form {
         Form::Image => open_or_make_image(wanted, path, directory).map(Some),

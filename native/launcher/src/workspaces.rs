@@ -5,8 +5,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
+use crate::answers::{DestroyedWorkspace, ListedWorkspace, WorkspaceList};
 use crate::fault::{Context, Outcome};
 use crate::list::directory_names;
 use crate::remove::remove_tree;
@@ -17,8 +16,13 @@ use crate::{record, rootless, sys};
 /// The kernel detaches a disk a little after its last sandbox has gone.
 const DETACH_WAIT: Duration = Duration::from_secs(2);
 
+const GONE: DestroyedWorkspace = DestroyedWorkspace {
+    destroyed: true,
+    in_use_by: None,
+};
+
 /// Lists what is whole, and sweeps up what a launcher that was killed has left.
-pub fn list(request: &ListWorkspacesRequest) -> Outcome<Value> {
+pub fn list(request: &ListWorkspacesRequest) -> Outcome<WorkspaceList> {
     request.check()?;
     let mut found = Vec::new();
     for id in directory_names(&request.workspaces_dir)? {
@@ -27,11 +31,11 @@ pub fn list(request: &ListWorkspacesRequest) -> Outcome<Value> {
         }
         let path = request.workspaces_dir.join(&id);
         match workspace::size(&path)? {
-            Some(bytes) => found.push(json!({ "id": id, "bytes": bytes })),
+            Some(bytes) => found.push(ListedWorkspace { id, bytes }),
             None => sweep(&path)?,
         }
     }
-    Ok(json!({ "workspaces": found }))
+    Ok(WorkspaceList { workspaces: found })
 }
 
 /// Removes what is no whole workspace, unless somebody is making one of it right now.
@@ -61,20 +65,23 @@ fn remove(path: &Path) -> Outcome<()> {
 ///
 /// A create first writes down which workspace it will take and then waits for its lock. Under the
 /// lock, therefore, either its intent is found, or it comes after us and makes a new workspace.
-pub fn destroy(request: &DestroyWorkspaceRequest) -> Outcome<Value> {
+pub fn destroy(request: &DestroyWorkspaceRequest) -> Outcome<DestroyedWorkspace> {
     request.check()?;
     let path = request.workspaces_dir.join(&request.id);
     let Some(directory) = workspace::open_and_lock(&path, false)? else {
-        return Ok(json!({ "destroyed": true }));
+        return Ok(GONE);
     };
     let _lock = Lock(&directory);
     let users = users(&request.sandboxes_dir, &request.id)?;
     if !users.is_empty() || !detached_soon(&path)? {
-        return Ok(json!({ "destroyed": false, "in_use_by": users }));
+        return Ok(DestroyedWorkspace {
+            destroyed: false,
+            in_use_by: Some(users),
+        });
     }
     workspace::unmake(&path)?;
     remove(&path)?;
-    Ok(json!({ "destroyed": true }))
+    Ok(GONE)
 }
 
 /// The sandboxes, whole, dead or half-made, that name the workspace in their notes.

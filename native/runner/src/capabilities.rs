@@ -28,7 +28,7 @@ fn check(result: libc::c_long) -> io::Result<()> {
 }
 
 /// SECURITY: nobody of the same uid may look into or trace this process, and its /proc files
-/// belong to root (threat 46).
+/// belong to root (threat: attacks on PID 1).
 pub fn hide_from_tracers() {
     // SAFETY: plain system call with constant arguments.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };

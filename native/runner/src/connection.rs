@@ -33,6 +33,8 @@ pub enum Stream {
     Work(Arc<Mailbox>),
     /// A connection to a port; the number is the server's for it.
     Dial(u32),
+    /// The daemon's offer to carry the sandbox's connections.
+    Network,
 }
 
 pub struct OpenStream {

@@ -7,6 +7,7 @@ use crate::exec_request::unknown;
 use crate::files;
 use crate::frame::{self, Frame, FrameError, Kind};
 use crate::message::{ClientHello, FileRequest, Request};
+use crate::network::RUNNER_STREAM;
 use crate::ports;
 use crate::process;
 use crate::server::Server;
@@ -35,6 +36,9 @@ impl Server {
             }
             connection.greeted = true;
             return Ok(());
+        }
+        if frame.stream & RUNNER_STREAM != 0 {
+            return self.take_network_frame(id, frame);
         }
         match frame.kind {
             Kind::Request => {
@@ -133,11 +137,13 @@ impl Server {
                 Ok(())
             }
             Request::Dial { port } => self.dial(address, port),
+            Request::Network {} => self.open_network(address),
             Request::Ports {} => {
                 let mailbox = Arc::new(Mailbox::new(address, self.outbox.clone()));
                 self.open(address, Stream::Work(mailbox.clone()));
+                let hidden = self.network.as_ref().map_or(Vec::new(), |n| n.listening());
                 self.quick
-                    .submit(mailbox, Box::new(|_: &Mailbox| ports::list()));
+                    .submit(mailbox, Box::new(move |_: &Mailbox| ports::list(&hidden)));
                 Ok(())
             }
             Request::Ping {} => {
@@ -217,6 +223,7 @@ impl Server {
                 self.push_stdin(serial, address, data);
             }
             Stream::Collecting { .. } => self.collect(address, data),
+            Stream::Network => return Err(FrameError::BadPayload(Kind::Data)),
         }
         Ok(())
     }
@@ -254,7 +261,7 @@ impl Server {
                 let serial = *serial;
                 self.close_stdin(serial);
             }
-            Stream::Exec { .. } => {}
+            Stream::Exec { .. } | Stream::Network => {}
             Stream::Collecting { .. } => {
                 let failure = Failure::invalid("the command text is shorter than announced");
                 self.answer(address, Kind::Error, &failure);
@@ -279,7 +286,7 @@ impl Server {
                 let dial = *dial;
                 self.credit_dial(dial, bytes)
             }
-            Stream::Collecting { .. } => true,
+            Stream::Collecting { .. } | Stream::Network => true,
         }
     }
 
@@ -298,6 +305,10 @@ impl Server {
             Stream::Dial(dial) => {
                 let dial = *dial;
                 self.drop_dial(dial);
+                self.answer(address, Kind::Error, &Failure::cancelled());
+            }
+            Stream::Network => {
+                self.close_network();
                 self.answer(address, Kind::Error, &Failure::cancelled());
             }
             Stream::Collecting { .. } => {

@@ -72,7 +72,7 @@ impl GuestCgroup {
         self.dir.try_clone()
     }
 
-    /// SECURITY: a fork bomb that met only the host's limit would end the sandbox (threat 16;
+    /// SECURITY: a fork bomb that met only the host's limit would end the sandbox (threat: fork bombs;
     /// guarded by tests/hostile/strong-tier.test.ts).
     pub fn limit_pids(&mut self, most: u64) -> io::Result<()> {
         self.most_pids = most;
@@ -80,8 +80,8 @@ impl GuestCgroup {
         sys::write(file.as_raw_fd(), most.to_string().as_bytes()).map(drop)
     }
 
-    /// SECURITY: code that met only the host's limit would end the sandbox (threats 17 and 18;
-    /// guarded by tests/hostile/strong-tier.test.ts).
+    /// SECURITY: code that met only the host's limit would end the sandbox (threats: exhausting memory
+    /// and filling memory-backed storage; guarded by tests/hostile/strong-tier.test.ts).
     pub fn limit_memory(&self, most: u64) -> io::Result<()> {
         let guard = Guard {
             current: self.memory.try_clone()?,

@@ -159,7 +159,7 @@ fn harden() {
 /// Makes fresh directories the code user's, where nobody could do that from outside.
 ///
 /// SECURITY: the capability for it, and whatever else there is, goes right afterwards, before
-/// there is any code to profit from it (threat 11).
+/// there is any code to profit from it (threat: gaining privileges).
 fn give_away(directories: &[PathBuf], uid: u32, gid: u32) -> io::Result<()> {
     for path in directories {
         // What a link leads to is not ours to give.
@@ -180,7 +180,8 @@ fn give_away(directories: &[PathBuf], uid: u32, gid: u32) -> io::Result<()> {
 
 /// Takes over a descriptor and sees to it that no command inherits it.
 ///
-/// SECURITY: a leaked listener or cgroup directory would be a way out (threat 14).
+/// SECURITY: a leaked listener or cgroup directory would be a way out (threat: leaked secrets and
+/// descriptors).
 fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: plain fcntl; it fails if there is no such descriptor.
     sys::check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
@@ -198,7 +199,7 @@ fn inherited_directory(fd: RawFd) -> Option<OwnedFd> {
     (stat.st_mode & libc::S_IFMT == libc::S_IFDIR).then_some(fd)
 }
 
-/// SECURITY: only the runner's own user may connect (threat 45).
+/// SECURITY: only the runner's own user may connect (threat: replaced sockets).
 fn bind(path: &Path) -> io::Result<OwnedFd> {
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path)?;

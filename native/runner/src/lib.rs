@@ -21,6 +21,7 @@ mod files;
 mod finish;
 mod guest_cgroup;
 mod message;
+mod network;
 mod oom;
 mod openings;
 mod ports;

@@ -59,7 +59,7 @@ fn init(arguments: &[String]) -> ExitCode {
 }
 
 /// SECURITY: an engine starts this inside a hostile sandbox as its root. All it needs is to be the
-/// owner of the socket, so all else goes first (threats 45 and 46).
+/// owner of the socket, so all else goes first (threats: replaced sockets and attacks on PID 1).
 fn relay() -> ExitCode {
     runner::capabilities::hide_from_tracers();
     let done = runner::capabilities::keep_only(&[]).and_then(|()| runner::relay::run(&socket()));

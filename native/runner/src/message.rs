@@ -46,6 +46,8 @@ pub enum Request {
     Dial {
         port: u16,
     },
+    /// Opens the sandbox's network, with the daemon as its gateway.
+    Network {},
     /// What listens on TCP ports.
     Ports {},
     Ping {},

@@ -2,7 +2,8 @@
 //!
 //! SECURITY: code must not be able to lower its score to the runner's or the daemon's, so its /proc is
 //! read-only where it can be. The runner has the file of its own score, raises it for the moment of a
-//! fork, and the child inherits it (threats 17 and 18; guarded by tests/hostile/oom-score.test.ts).
+//! fork, and the child inherits it (threats: exhausting memory and filling memory-backed storage;
+//! guarded by tests/hostile/oom-score.test.ts).
 
 use crate::receive_fd::receive_fd;
 use crate::sys;

@@ -23,8 +23,14 @@ struct Listener {
 
 /// Runs on a thread that has the rights of the code user: the runner itself may not look at other
 /// processes' files.
-pub fn list() -> Result<Value, Failure> {
+///
+/// `hidden` are the runner's own, which are no servers of the sandbox.
+pub fn list(hidden: &[(Ipv4Addr, u16)]) -> Result<Value, Failure> {
     let mut listeners = table("/proc/net/tcp")?;
+    listeners.retain(|listener| match listener.address {
+        IpAddr::V4(address) => !hidden.contains(&(address, listener.port)),
+        IpAddr::V6(_) => true,
+    });
     // A kernel without IPv6 has no such file.
     listeners.extend(table("/proc/net/tcp6").unwrap_or_default());
     listeners.truncate(MAX_LISTENERS);
@@ -160,7 +166,7 @@ mod tests {
     fn a_socket_that_this_process_listens_on_is_found_with_its_name() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("its address").port();
-        let answer = list().expect("a list");
+        let answer = list(&[]).expect("a list");
         let found = answer["ports"]
             .as_array()
             .expect("an array")

@@ -47,7 +47,7 @@ pub enum Progress {
 }
 
 /// Starts a process without waiting for it: once it has the code user's id, code can stop it,
-/// and PID 1 must not be stopped with it (threat 46).
+/// and PID 1 must not be stopped with it (threat: attacks on PID 1).
 pub fn launch(request: &Launch) -> io::Result<Launched> {
     let argv = c_strings(request.argv.iter().map(String::as_bytes))?;
     let env = c_strings(
@@ -169,7 +169,8 @@ unsafe fn become_program(
         if request.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
             fail(report, 3);
         }
-        // SECURITY: code never keeps the runner's ids, groups or a way to new privileges (threat 11).
+        // SECURITY: code never keeps the runner's ids, groups or a way to new privileges (threat:
+        // gaining privileges).
         if (libc::getuid() != request.uid || libc::getgid() != request.gid)
             && (libc::setgroups(0, std::ptr::null()) < 0
                 || libc::setresgid(request.gid, request.gid, request.gid) < 0

@@ -82,7 +82,8 @@ fn claim(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // SECURITY: somebody else's directory, or a link to one, is not ours to use (threat 45).
+            // SECURITY: somebody else's directory, or a link to one, is not ours to use (threat:
+            // replaced sockets).
             let found = fs::symlink_metadata(path)?;
             // SAFETY: plain system call.
             let own = unsafe { libc::geteuid() };

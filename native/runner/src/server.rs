@@ -6,6 +6,7 @@ use crate::exec::{Address, ExecTable};
 use crate::frame::{self, Kind};
 use crate::guest_cgroup::GuestCgroup;
 use crate::message::ServerHello;
+use crate::network::Network;
 use crate::oom::OomScore;
 use crate::openings::Openings;
 use crate::run_dir::RunDir;
@@ -64,6 +65,8 @@ pub struct Server {
     pub streaming: Pool,
     pub dials: HashMap<u32, Dial>,
     pub next_dial: u32,
+    /// Absent until the daemon offers a gateway.
+    pub network: Option<Box<Network>>,
     pub buffer: Vec<u8>,
     frozen: Duration,
     pub stopping: bool,
@@ -105,6 +108,7 @@ impl Server {
             outbox,
             dials: HashMap::new(),
             next_dial: 0,
+            network: None,
             buffer: vec![0; READ_BYTES],
             frozen: Duration::ZERO,
             stopping: false,
@@ -140,6 +144,7 @@ impl Server {
             Token::Dial(id) => self.serve_dial(id, ready),
             Token::Launch(serial) => self.take_launch(serial),
             Token::Openings => self.take_openings(),
+            Token::Network(part, id) => self.serve_network(part, id),
         }
     }
 
@@ -202,6 +207,7 @@ impl Server {
                 return;
             }
             self.pump_connection(id);
+            self.pump_network(id);
         }
     }
 
@@ -250,6 +256,7 @@ impl Server {
             match open.stream {
                 Stream::Work(mailbox) => mailbox.cancel(),
                 Stream::Dial(dial) => self.drop_dial(dial),
+                Stream::Network => self.lose_network_home(id),
                 Stream::Exec { .. } | Stream::Collecting { .. } => {}
             }
         }
@@ -332,6 +339,7 @@ impl Server {
             if was_busy && connection.out_bytes < OUT_BUSY {
                 // What waited for room goes out now; nothing else would wake it.
                 self.pump_connection(id);
+                self.pump_network(id);
             }
             self.update_interest(id);
         }

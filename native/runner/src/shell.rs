@@ -55,7 +55,7 @@ pub struct Shell {
 pub struct Current {
     pub serial: Serial,
     /// In the names of the command's pipes. Nobody can list the directory that they are in, so
-    /// that earlier commands' jobs neither find nor flood them (threat 40).
+    /// that earlier commands' jobs neither find nor flood them (threat: forged results).
     pub tag: String,
     /// What the shell has told of its status, ahead of the rest.
     pub status: Option<i32>,

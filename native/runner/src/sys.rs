@@ -296,8 +296,8 @@ pub fn signal_fd(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
 /// Gives this thread, and it alone, the file-system rights of a user.
 ///
 /// SECURITY: only the fs ids change. With `setresuid` of all three sandbox code of the same uid
-/// could call `prlimit` on the thread and cripple PID 1 (threat 46); fs ids give it no such right.
-/// gVisor has no fs ids; there the effective ones do, which give it none either.
+/// could call `prlimit` on the thread and cripple PID 1 (threat: attacks on PID 1); fs ids give it no
+/// such right. gVisor has no fs ids; there the effective ones do, which give it none either.
 pub fn set_fs_user(uid: u32, gid: u32) {
     // SAFETY: these calls take plain numbers and act on the calling thread only.
     unsafe {

@@ -3,6 +3,17 @@
 use crate::exec::Serial;
 use crate::shell::ShellId;
 
+/// A part of the sandbox's network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum NetworkPart {
+    Listener,
+    Flow,
+    Datagrams,
+    DnsListener,
+    DnsClient,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Token {
     Listener,
@@ -15,6 +26,7 @@ pub enum Token {
     Dial(u32),
     Launch(Serial),
     Openings,
+    Network(NetworkPart, u32),
 }
 
 impl Token {
@@ -30,6 +42,7 @@ impl Token {
             Token::Dial(id) => (7, id, 0),
             Token::Launch(serial) => (8, serial, 0),
             Token::Openings => (9, 0, 0),
+            Token::Network(part, id) => (10, id, part as u8),
         };
         u64::from(kind as u8) << 48 | u64::from(index) << 8 | u64::from(sub)
     }
@@ -46,14 +59,27 @@ impl Token {
             6 => Token::Stdin(index),
             7 => Token::Dial(index),
             8 => Token::Launch(index),
-            _ => Token::Openings,
+            9 => Token::Openings,
+            _ => Token::Network(NetworkPart::unpack(packed as u8), index),
+        }
+    }
+}
+
+impl NetworkPart {
+    fn unpack(packed: u8) -> NetworkPart {
+        match packed {
+            0 => NetworkPart::Listener,
+            1 => NetworkPart::Flow,
+            2 => NetworkPart::Datagrams,
+            3 => NetworkPart::DnsListener,
+            _ => NetworkPart::DnsClient,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Token;
+    use super::{NetworkPart, Token};
 
     #[test]
     fn tokens_survive_packing() {
@@ -69,6 +95,11 @@ mod tests {
             Token::Dial(0),
             Token::Launch(3),
             Token::Openings,
+            Token::Network(NetworkPart::Listener, 5),
+            Token::Network(NetworkPart::Flow, u32::MAX),
+            Token::Network(NetworkPart::Datagrams, 0),
+            Token::Network(NetworkPart::DnsListener, 0),
+            Token::Network(NetworkPart::DnsClient, 9),
         ] {
             assert_eq!(Token::unpack(token.pack()), token);
         }

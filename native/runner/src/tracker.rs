@@ -51,7 +51,7 @@ impl Tracker {
     /// What a new process has to write "0" to in order to be in the group, where there are cgroups.
     ///
     /// SECURITY: never none where there are, for code's limits may be those of the cgroup above
-    /// (threat 16; guarded by tests/hostile/strong-tier.test.ts).
+    /// (threat: fork bombs; guarded by tests/hostile/strong-tier.test.ts).
     pub fn entrance(&self, group: Group) -> io::Result<Option<OwnedFd>> {
         match (group, &self.cgroups) {
             (Group::Cgroup(group), Some(tree)) => tree.entrance(group).map(Some),

@@ -12,7 +12,8 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// in /etc/passwd, else the one with the user's id.
 ///
 /// SECURITY: an id outside the sandbox's map is refused here. 4294967295 means "as before" to the
-/// kernel and would leave the process root (threat 11). Guarded by "user" in tests/e2e/shell.test.ts.
+/// kernel and would leave the process root (threat: gaining privileges). Guarded by "user" in
+/// tests/e2e/shell.test.ts.
 pub fn resolve(user: &str) -> Result<(u32, u32), Failure> {
     let (user, group) = match user.split_once(':') {
         Some((user, group)) => (user, Some(group)),

@@ -21,6 +21,8 @@ import { EVENT_MIGRATIONS, EventLog } from "./store/event-log.ts";
 import { PROCESS_MIGRATIONS, ProcessRegistry } from "./store/process-registry.ts";
 import type { ProcessRegistryOptions } from "./store/process-registry.ts";
 import { RUN_MIGRATIONS, RunStore } from "./store/run-store.ts";
+import type { AgentMetrics } from "./telemetry/agent-metrics.ts";
+import { metricsRoute } from "./telemetry/metrics-route.ts";
 import { workflowPart } from "./workflows/index.ts";
 
 /** What the service has beside agents. */
@@ -47,9 +49,9 @@ export interface ComposedService {
 /** Opens the database; throws when it is not ours. */
 export function composeService(
   config: AgentServiceConfig,
-  options: ComposeOptions & { readonly log: Logger },
+  options: ComposeOptions & { readonly log: Logger; readonly metrics: AgentMetrics },
 ): ComposedService {
-  const { log } = options;
+  const { log, metrics } = options;
   const database = openDatabase(config.databasePath, [
     ...EVENT_MIGRATIONS,
     ...PROCESS_MIGRATIONS,
@@ -73,6 +75,7 @@ export function composeService(
     client,
     processId: processes.id,
     log,
+    metrics,
   });
   const { retentionDays } = config;
   const keeper = new RunKeeper({ processes, runs, events, executor, client, log, retentionDays });
@@ -99,6 +102,7 @@ export function composeService(
       agentRoutes(catalogue, config.defaultModel),
       runRoutes({ catalogue, executor, runs, events, stopping: stopping.signal }),
       ...parts.map(({ routes }) => routes),
+      metricsRoute(metrics),
     ],
   });
   const life = { app, catalogue, database, executor, keeper, parts, processes, stopping };

@@ -5,6 +5,8 @@ import { composeService } from "./compose.ts";
 import type { ComposeOptions } from "./compose.ts";
 import { loadConfig } from "./config.ts";
 import type { AgentServiceOptions } from "./config.ts";
+import { AgentMetrics } from "./telemetry/agent-metrics.ts";
+import { startAgentTelemetry } from "./telemetry/start-agent-telemetry.ts";
 
 export type StartOptions = AgentServiceOptions & ComposeOptions;
 
@@ -17,12 +19,19 @@ export interface RunningAgentService extends AsyncDisposable {
 /** Throws when a setting is wrong, the address is taken or the database is not ours. */
 export async function startAgentService(options: StartOptions): Promise<RunningAgentService> {
   const config = await loadConfig(options);
-  const { app, start, stop } = composeService(config, {
-    ...options,
-    log: options.log ?? pino({ level: "silent" }),
-  });
+  const log = options.log ?? pino({ level: "silent" });
+  const metrics = new AgentMetrics();
+  const telemetry = await startAgentTelemetry(config.env, metrics, log);
+  const { app, start, stop } = composeService(config, { ...options, log, metrics });
   let stopping: Promise<void> | undefined;
-  const close = (): Promise<void> => (stopping ??= stop());
+  const stopAll = async (): Promise<void> => {
+    try {
+      await stop();
+    } finally {
+      await telemetry?.stop();
+    }
+  };
+  const close = (): Promise<void> => (stopping ??= stopAll());
   try {
     await start();
     await app.listen({ host: config.host, port: config.port });

@@ -20,7 +20,8 @@ export async function findDaemon(cli: Cli): Promise<DaemonAddress> {
   if (url !== undefined) checkUrl(url);
   if (url !== undefined && apiKey !== undefined) return { url, apiKey };
   // SECURITY: the key in the data directory opens this machine's daemon. It goes to that one only,
-  // never to an address that was named (threat 49; guarded by daemon-address.test.ts).
+  // never to an address that was named (threat: unauthorized access; guarded by
+  // daemon-address.test.ts).
   if (url !== undefined) return { url };
   const config = await loadLocalConfig(cli);
   const local = apiKey ?? (await localKey(config));

@@ -40,8 +40,8 @@ export function readEnvironment(
  * Where Node keeps the compiled form of this program between runs; undefined for nowhere.
  *
  * SECURITY: whoever can write there runs code as us. Hence not the shared /tmp that Node would take,
- * and no home directory of another user, as `sudo` may leave it in HOME (threat 14 from the other
- * side: nothing foreign gets in; guarded by environment.test.ts).
+ * and no home directory of another user, as `sudo` may leave it in HOME (threat: unauthorized
+ * access; guarded by environment.test.ts).
  */
 export function compileCacheDirectory(
   variables: Readonly<Record<string, string | undefined>> = process.env,

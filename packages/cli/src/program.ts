@@ -3,16 +3,20 @@ import { Command } from "commander";
 import type { Cli } from "./cli.ts";
 import { addAgentCommand } from "./commands/agent.ts";
 import { addAgentsCommand } from "./commands/agents.ts";
+import { addMcpCommand } from "./commands/mcp.ts";
 import { addCancelCommand } from "./commands/cancel.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
 import { addConfigCommand } from "./commands/config.ts";
 import { addCpCommand } from "./commands/cp.ts";
 import { addDaemonCommand } from "./commands/daemon.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
+import { addEventsCommand } from "./commands/events.ts";
+import { addEgressCommand } from "./commands/egress.ts";
 import { addExecCommand } from "./commands/exec.ts";
 import { addImageCommand } from "./commands/image.ts";
 import { addInitCommand } from "./commands/init.ts";
 import { addIsolationCommand } from "./commands/isolation.ts";
+import { addKeyCommand } from "./commands/key.ts";
 import { addLogsCommand } from "./commands/logs.ts";
 import { addLsCommand } from "./commands/ls.ts";
 import { addOpenCommand } from "./commands/open.ts";
@@ -46,6 +50,7 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
       addShellsCommand,
       addPsCommand,
       addLogsCommand,
+      addEventsCommand,
       addCancelCommand,
     ],
   ],
@@ -56,6 +61,7 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
       addLsCommand,
       addCpCommand,
       addPortsCommand,
+      addEgressCommand,
       addForwardCommand,
       addPauseCommand,
       addResumeCommand,
@@ -65,8 +71,11 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
       addSweepCommand,
     ],
   ],
-  ["Agents:", [addAgentCommand, addWorkflowCommand, addAgentsCommand]],
-  ["More:", [addWorkspaceCommand, addImageCommand, addCompletionCommand, addVersionCommand]],
+  ["Agents:", [addAgentCommand, addWorkflowCommand, addAgentsCommand, addMcpCommand]],
+  [
+    "More:",
+    [addWorkspaceCommand, addImageCommand, addKeyCommand, addCompletionCommand, addVersionCommand],
+  ],
 ];
 
 export function buildProgram(cli: Cli): Command {

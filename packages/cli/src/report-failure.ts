@@ -159,6 +159,9 @@ export const HINTS = {
   NOT_A_FILE: "Name a regular file.",
   NOT_A_DIRECTORY: "Name a directory.",
   FILE_EXISTS: "Choose another name, or remove what is there first.",
+  FORBIDDEN:
+    "Use a key with another scope: give it with --api-key or SANDKASTEN_API_KEY. An administrator makes one with `sandkasten key create`.",
+  KEY_NOT_FOUND: "`sandkasten key list` shows the keys with their ids.",
   PERMISSION_DENIED:
     "In a sandbox, write to /workspace, /tmp or the home directory. What the daemon itself refuses, its administrator can allow.",
   CONFLICT:

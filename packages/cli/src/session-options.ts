@@ -17,7 +17,8 @@ export interface SessionOptions {
   readonly disk?: number;
   readonly profile?: "restricted" | "root";
   readonly isolation?: "standard" | "strong";
-  readonly network?: true;
+  readonly network?: true | string;
+  readonly allow?: readonly string[];
   readonly metadata?: readonly string[];
 }
 
@@ -51,7 +52,16 @@ export function addSessionOptions(command: Command): Command {
         "`standard`: code runs on the host's kernel. `strong`: on a kernel of the sandbox's own (gVisor)",
       ).choices(["standard", "strong"]),
     )
-    .option("--network", "ask for a network; refused unless the administrator allows it")
+    .option(
+      "--network [mode]",
+      "ask for the administrator's default network, or `full` for every public address",
+      parseNetwork,
+    )
+    .option(
+      "--allow <rule>",
+      "host, network or preset that programs can connect to, as in `*.example.com:443`; may be repeated",
+      collect,
+    )
     .option("--metadata <name=value>", "note to find the session by; may be repeated", collect);
 }
 
@@ -91,9 +101,25 @@ export function sessionRequest(options: SessionOptions): CreateSessionOptions {
     ...(Object.keys(limits).length > 0 && { limits }),
     ...(options.profile !== undefined && { profile: options.profile }),
     ...(options.isolation !== undefined && { isolation: options.isolation }),
-    ...(options.network !== undefined && { network: options.network }),
+    ...networkRequest(options),
     ...(options.metadata !== undefined && { metadata: pairs("--metadata", options.metadata) }),
   };
+}
+
+function parseNetwork(text: string): string {
+  if (text !== "none" && text !== "full")
+    throw new InvalidArgumentError("Write none or full, or use --allow.");
+  return text;
+}
+
+function networkRequest({ network, allow }: SessionOptions): Pick<CreateSessionOptions, "network"> {
+  if (allow !== undefined) {
+    if (network !== undefined)
+      throw new UsageFailure("--network and --allow exclude each other.", "Keep one of them.");
+    return { network: { allow } };
+  }
+  if (network === undefined) return {};
+  return { network: network === true ? true : network === "full" ? "full" : "none" };
 }
 
 function parseMount(text: string): WorkspaceMount {

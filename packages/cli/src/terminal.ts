@@ -8,7 +8,7 @@ import type { Sink } from "./output/sink.ts";
  * hidden cursor, reports of the mouse, bracketed paste, the application keypad.
  *
  * SECURITY: a terminal left in such a state would type what the sandbox chose into the user's own
- * shell (threat 48; guarded by cli.serial.test.ts).
+ * shell (threat: control characters; guarded by cli.serial.test.ts).
  */
 const USUAL_STATE =
   "\u001b[0m\u001b[?25h\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[?1004l\u001b[?2004l\u001b[?1l\u001b>";

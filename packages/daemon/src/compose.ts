@@ -1,30 +1,52 @@
 /** Builds the concrete parts and joins them; the only place that does. */
-import { randomBytes } from "node:crypto";
-import { access, constants, readFile, stat, writeFile } from "node:fs/promises";
+import { createHmac, randomBytes } from "node:crypto";
+import { readFile, stat, writeFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
-import { delimiter, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
+import { startTelemetry } from "@sandkasten/telemetry";
+import type { StartedTelemetry, StartOptions } from "@sandkasten/telemetry";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
-import { OciBackend } from "./backends/oci/oci-backend.ts";
-import type { OciBackendOptions } from "./backends/oci/oci-backend.ts";
+import { openOciBackend } from "./backends/oci/oci-backend.ts";
+import type { OciBackend, OciBackendOptions } from "./backends/oci/oci-backend.ts";
+import { BACKEND_NAMES } from "./config/backend-names.ts";
+import type { BackendName } from "./config/backend-names.ts";
 import type { ApiKey, Config } from "./config/config.ts";
+import { ensureSecretsKey } from "./config/ensure-secrets-key.ts";
 import { ensurePreviewKey } from "./config/ensure-preview-key.ts";
-import { buildHttpApp } from "./http/build-http-app.ts";
+import { EventHub } from "./events/event-hub.ts";
+import { eventLines } from "./events/event-lines.ts";
+import { buildHttpApp } from "./surfaces/build-http-app.ts";
+import { StoredKeys } from "./keys/stored-keys.ts";
+import { keySetOf, Tokens } from "./keys/tokens.ts";
+import { findProgram, isExecutable, STANDARD_PATH } from "./find-program.ts";
 import { LocalImageStore } from "./images/local-image-store.ts";
 import type { ImagePolicy } from "./images/local-image-store.ts";
 import { FileExecJournal } from "./journal/file-exec-journal.ts";
+import type { ExecJournal } from "./ports/exec-journal.ts";
+import { FileEgressLog } from "./network/file-egress-log.ts";
+import { nameResolver } from "./network/name-resolver.ts";
+import { ownAddresses } from "./network/own-addresses.ts";
+import { SecretBox } from "./network/secret-box.ts";
+import { SessionNetworks } from "./network/session-networks.ts";
 import type { BackendHealth } from "./ports/backend.ts";
+import type { EgressLog } from "./ports/egress-log.ts";
 import type { RootfsStore } from "./ports/image-store.ts";
 import type { Log } from "./ports/log.ts";
 import type { SessionStore } from "./ports/session-store.ts";
+import { placeOfDirectory, placeOfEngine } from "./place.ts";
 import { SessionCore } from "./sessions/core.ts";
 import { Providers } from "./sessions/providers.ts";
 import type { Provider } from "./sessions/providers.ts";
 import type { SessionSettings } from "./sessions/settings.ts";
-import { SqliteSessionStore } from "./store/sqlite-session-store.ts";
+import { SqliteEventLog } from "./store/sqlite/sqlite-event-log.ts";
+import { SqliteKeyStore } from "./store/sqlite/sqlite-key-store.ts";
+import { SqliteSessionStore } from "./store/sqlite/sqlite-session-store.ts";
 import { systemClock } from "./system-clock.ts";
+import { DaemonMetrics } from "./telemetry/daemon-metrics.ts";
+import { DaemonTelemetry } from "./telemetry/daemon-telemetry.ts";
 import { VERSION } from "./version.ts";
 
 export interface EmbeddedOptions {
@@ -54,14 +76,17 @@ export interface Embedded {
 
 const NATIVE_DIR = fileURLToPath(new URL("../../../native/bin", import.meta.url));
 const IDS_DIR = "/run/sandkasten/ids";
-/** What tools of the machine get to see of the environment. */
-const TOOL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /** All that makes up a daemon, not yet started. */
 export interface DaemonParts {
   readonly core: SessionCore;
   readonly store: SessionStore;
+  readonly events: EventHub;
+  readonly keys: StoredKeys;
   readonly app: FastifyInstance;
+  readonly metrics: DaemonMetrics;
+  /** Absent when nothing is sent to a collector. */
+  readonly spans?: StartedTelemetry | undefined;
 }
 
 export async function composeDaemon(
@@ -69,26 +94,57 @@ export async function composeDaemon(
   apiKeys: readonly ApiKey[],
   log: Logger,
 ): Promise<DaemonParts> {
-  const providers = await composeProviders(config, log);
-  const { maxBytesPerExec, maxBytesPerSession } = config.journal;
-  const journal = await FileExecJournal.open({
-    directory: join(config.dataDir, "journal"),
-    maxBytesPerExec,
-    maxBytesPerSession,
-    log,
-  });
-  const store = await SqliteSessionStore.open({ path: config.dbPath, log });
+  const { store, journal, instance } = await composeStore(config, log);
+  let events: EventHub | undefined;
+  let keys: StoredKeys | undefined;
   try {
-    const settings = sessionSettings(config);
+    const providers = await composeProviders(config, log, instance);
+    const settings = sessionSettings(config, providers.default.defaultImage);
     const clock = systemClock();
-    const core = new SessionCore({ providers, store, journal, clock, log, settings });
-    const callers = apiKeys.map(({ key, name: owner, ...rest }) => ({
+    const egressLog = new FileEgressLog({ directory: join(config.dataDir, "egress"), log });
+    await egressLog.sweep(async (id) => (await store.getSession(id)) !== undefined);
+    const networks = await composeNetworks(config, apiKeys, egressLog);
+    const metrics = new DaemonMetrics();
+    const spans = await composeSpans(config, log, () => metrics.families(core));
+    const telemetry = new DaemonTelemetry({ log, metrics: metrics.lifecycle, spans });
+    const { address } = config.cluster;
+    const eventLog = await SqliteEventLog.open({ path: join(config.dataDir, "events.db"), log });
+    events = new EventHub({ eventLog, clock, log, ...config.events });
+    events.onEvents(eventLines(log));
+    const core = new SessionCore({
+      providers,
+      store,
+      journal,
+      clock,
+      log,
+      settings,
+      events,
+      networks,
+      telemetry,
+      ...(address !== undefined && { address }),
+    });
+    const callers = apiKeys.map(({ key, name: owner, scope, ...rest }) => ({
       key,
-      caller: { owner, ...rest },
+      caller: {
+        owner,
+        isAdmin: scope === "admin",
+        ...(scope === "read" && { isReadOnly: true }),
+        ...rest,
+      },
     }));
+    keys = await StoredKeys.open({
+      store: await SqliteKeyStore.open(join(config.dataDir, "keys.db")),
+      clock,
+      log,
+      events,
+      quotas: config.quotas,
+      configured: apiKeys.map(({ name: owner, scope }) => ({ owner, scope })),
+    });
     const app = await buildHttpApp({
       services: core,
       callers,
+      storedKeys: keys,
+      tokens: await composeTokens(config, log),
       log,
       version: VERSION,
       backends: providers.names,
@@ -96,48 +152,185 @@ export async function composeDaemon(
       allowedHosts: [config.listen.host, ...config.http.allowedHosts],
       allowedOrigins: config.http.allowedOrigins,
       uploadDir: join(config.dataDir, "uploads"),
-      preview: { ...config.preview, key: await ensurePreviewKey(config.dataDir) },
+      preview: { ...config.preview, key: await previewKey(config) },
+      ...(config.cluster.secret !== undefined && { peerSecret: config.cluster.secret }),
+      metrics,
+      spans,
     });
-    return { core, store, app };
+    return { core, store, events, keys, app, metrics, spans };
   } catch (error) {
     store.close();
+    await keys?.close();
+    await events?.close();
     throw error;
   }
 }
 
-/** The backends that the configuration names, the usual one first. */
-export async function composeProviders(config: Config, log?: Log): Promise<Providers> {
+async function composeTokens(config: Config, log: Log): Promise<Tokens | undefined> {
+  if (config.jwt === undefined) return undefined;
+  const { source, ...options } = config.jwt;
+  return new Tokens({ ...options, keys: await tokenKeys(source) }, config.quotas, log);
+}
+
+async function tokenKeys({ file, url, pem = "" }: NonNullable<Config["jwt"]>["source"]) {
+  if (url !== undefined) return { kind: "url", url: new URL(url) } as const;
+  if (file === undefined) return { kind: "pem", pem } as const;
+  try {
+    return { kind: "set", keys: keySetOf(await readFile(file, "utf8")) } as const;
+  } catch (cause) {
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      `${file} is no JSON Web Key Set; jwt.jwks_file needs one with the issuer's public keys`,
+      { cause },
+    );
+  }
+}
+
+/** What names the sandboxes of daemons that share a database; undefined when this daemon has its own. */
+export async function sharedInstance({ databaseUrl: url }: Config): Promise<string | undefined> {
+  if (url === undefined) return undefined;
+  const { PostgresSessionStore } = await import("./store/postgres/postgres-session-store.ts");
+  const store = await PostgresSessionStore.open({ url });
+  await store.closed();
+  return store.instance;
+}
+
+/** Links that one of several daemons signs are good for all of them. */
+async function previewKey({ cluster, dataDir }: Config): Promise<Buffer> {
+  if (cluster.secret === undefined) return await ensurePreviewKey(dataDir);
+  return createHmac("sha256", cluster.secret).update("previews").digest();
+}
+
+/** A daemon that takes a session over must be able to read its secrets. */
+async function secretsKey({ cluster, dataDir }: Config): Promise<Buffer> {
+  if (cluster.secret === undefined) return await ensureSecretsKey(dataDir);
+  return createHmac("sha256", cluster.secret).update("secrets").digest();
+}
+
+async function composeNetworks(
+  config: Config,
+  apiKeys: readonly ApiKey[],
+  log: EgressLog,
+): Promise<SessionNetworks> {
+  const { limits, secrets, caFile, nameServers, ...terms } = config.network;
+  const ceilings = new Map(apiKeys.map(({ name, networkCeiling }) => [name, networkCeiling]));
+  const clock = systemClock();
+  return new SessionNetworks({
+    terms,
+    limits,
+    ceilingOf: (owner) => ceilings.get(owner),
+    log,
+    clock,
+    isOwnAddress: ownAddresses(() => clock.monotonicMs()),
+    resolveName: nameResolver(nameServers),
+    secrets: {
+      box: new SecretBox(await secretsKey(config)),
+      store: secrets,
+      trusted: caFile === undefined ? [] : [await readFile(caFile, "utf8")],
+    },
+  });
+}
+
+/** Loads OpenTelemetry only for those who use it. */
+async function composeSpans(
+  { telemetry: { otlp } }: Config,
+  log: Logger,
+  families: NonNullable<StartOptions["families"]>,
+): Promise<StartedTelemetry | undefined> {
+  if (otlp === undefined) return undefined;
+  return await startTelemetry(otlp, {
+    version: VERSION,
+    families,
+    isGlobal: false,
+    onFailure: (reason) => log.warn({ reason }, "telemetry could not be sent"),
+  });
+}
+
+/** The store and the journal, and what names the daemons that share them. Postgres takes a while to load, so only who needs it loads it. */
+async function composeStore(
+  config: Config,
+  log: Log,
+): Promise<{
+  readonly store: SessionStore;
+  readonly journal: ExecJournal;
+  readonly instance?: string;
+}> {
+  const { databaseUrl: url } = config;
+  const { maxBytesPerExec, maxBytesPerSession } = config.journal;
+  const limits = { maxBytesPerExec, maxBytesPerSession };
+  if (url === undefined) {
+    const directory = join(config.dataDir, "journal");
+    const journal = await FileExecJournal.open({ directory, ...limits, log });
+    return { store: await SqliteSessionStore.open({ path: config.dbPath, log }), journal };
+  }
+  const { PostgresSessionStore } = await import("./store/postgres/postgres-session-store.ts");
+  const { PostgresExecJournal } = await import("./journal/postgres/postgres-exec-journal.ts");
+  const store = await PostgresSessionStore.open({ url, log });
+  const journal = new PostgresExecJournal({ database: store.database, ...limits });
+  return { store, journal, instance: store.instance };
+}
+
+/**
+ * The backends that the configuration names, the usual one first. `instance` names the daemons whose
+ * sandboxes they see; when absent, this one's data directory does.
+ */
+export async function composeProviders(
+  config: Config,
+  log?: Log,
+  instance?: string,
+): Promise<Providers> {
   const usual =
     config.backend === "auto"
-      ? await whatWorks(config, log)
-      : await composeProvider(config.backend, config, log);
+      ? await whatWorks(config, log, instance)
+      : await composeProvider(config.backend, config, log, instance);
   const others = [...new Set(config.backends)].filter((name) => name !== usual.backend.name);
   return new Providers(
     usual,
-    await Promise.all(others.map((name) => composeProvider(name, config, log))),
+    await Promise.all(others.map((name) => composeProvider(name, config, log, instance))),
   );
 }
 
-export type BackendName = "oci" | "docker";
+/** How each backend and its images are built. */
+const COMPOSERS: Readonly<
+  Record<BackendName, (config: Config, log?: Log, instance?: string) => Promise<Provider>>
+> = {
+  oci: composeOci,
+  docker: composeDocker,
+};
 
-async function composeProvider(name: BackendName, config: Config, log?: Log): Promise<Provider> {
-  if (name === "docker") return await composeDocker(config, log);
-  const { backend, images } = await composeEmbedded(embeddedOptions(config, log));
-  // Workspaces: it has all that the runner needs, and is there without a download.
-  return { backend, images, defaultImage: config.defaultImage ?? "host", workspaceImage: "host" };
+async function composeProvider(
+  name: BackendName,
+  config: Config,
+  log?: Log,
+  instance?: string,
+): Promise<Provider> {
+  return await COMPOSERS[name](config, log, instance);
 }
 
-/** Sandboxes of this machine's own need no engine, and are quicker. */
-async function whatWorks(config: Config, log?: Log): Promise<Provider> {
-  const embedded = await tryBackend("oci", config, log);
-  if (embedded.health.usable && embedded.provider !== undefined) return embedded.provider;
-  const docker = await tryBackend("docker", config, log);
-  if (docker.health.usable && docker.provider !== undefined) return docker.provider;
-  const [failed] = embedded.health.checks.filter(({ ok }) => !ok);
+async function composeOci(config: Config, log?: Log): Promise<Provider> {
+  const { backend, images } = await composeEmbedded(embeddedOptions(config, log));
+  // Workspaces: it has all that the runner needs, and is there without a download.
+  return {
+    backend,
+    place: placeOfDirectory(await instanceId(config.dataDir)),
+    images,
+    defaultImage: config.defaultImage ?? "host",
+    workspaceImage: "host",
+  };
+}
+
+/** The first that works, in the order of their names' list: those without an engine are quicker. */
+async function whatWorks(config: Config, log?: Log, instance?: string): Promise<Provider> {
+  const failures: string[] = [];
+  for (const name of BACKEND_NAMES) {
+    const { health, provider } = await tryBackend(name, config, log, instance);
+    if (health.usable && provider !== undefined) return provider;
+    const failed = health.checks.find(({ ok }) => !ok);
+    failures.push(`${name}: ${failed?.detail ?? "unknown"}`);
+  }
   throw new SandboxError(
     "UNSUPPORTED",
-    `no backend works here: sandboxes cannot be made on this machine (${failed?.detail ?? "unknown"}), ` +
-      `and no Docker engine answers at ${config.docker.host}; \`sandkasten doctor\` says how to mend it`,
+    `No backend works here (${failures.join("; ")}). Run \`sandkasten doctor\` to see how to fix it.`,
   );
 }
 
@@ -146,9 +339,10 @@ export async function tryBackend(
   name: BackendName,
   config: Config,
   log?: Log,
+  instance?: string,
 ): Promise<{ readonly health: BackendHealth; readonly provider?: Provider }> {
   try {
-    const provider = await composeProvider(name, config, log);
+    const provider = await composeProvider(name, config, log, instance);
     return { provider, health: await provider.backend.health() };
   } catch (error) {
     const detail = error instanceof Error ? error.message : String(error);
@@ -157,8 +351,8 @@ export async function tryBackend(
 }
 
 /** Sandboxes on a Docker engine. Its client takes a while to load, so only who needs it loads it. */
-async function composeDocker(config: Config, log?: Log): Promise<Provider> {
-  const { DockerBackend } = await import("./backends/docker/docker-backend.ts");
+async function composeDocker(config: Config, log?: Log, instance?: string): Promise<Provider> {
+  const { openDockerBackend } = await import("./backends/docker/docker-backend.ts");
   const { DockerImageStore } = await import("./backends/docker/docker-image-store.ts");
   const { host, certPath, configDir, pullPolicy, workspace, network, runtime } = config.docker;
   const connection = {
@@ -173,9 +367,9 @@ async function composeDocker(config: Config, log?: Log): Promise<Provider> {
     temporaryDir: config.dataDir,
     ...(log !== undefined && { log }),
   });
-  const backend = await DockerBackend.open({
+  const backend = await openDockerBackend({
     connection,
-    instance: await instanceId(config.dataDir),
+    instance: instance ?? (await instanceId(config.dataDir)),
     runner: await requireProgram(join(NATIVE_DIR, "runner")),
     images,
     workspace,
@@ -183,7 +377,8 @@ async function composeDocker(config: Config, log?: Log): Promise<Provider> {
     ...(runtime !== undefined && { runtime }),
   });
   const defaultImage = config.defaultImage ?? "linux";
-  return { backend, images, defaultImage, workspaceImage: defaultImage };
+  const place = await placeOfEngine(host);
+  return { backend, place, images, defaultImage, workspaceImage: defaultImage };
 }
 
 async function readCertificates(
@@ -231,7 +426,12 @@ function embeddedOptions(config: Config, log?: Log): EmbeddedOptions {
   };
 }
 
-function sessionSettings(config: Config): SessionSettings {
+/** So that the first sessions of a daemon need not wait for their sandboxes. */
+const IMPLIED_POOL_SIZE = 2;
+
+function sessionSettings(config: Config, defaultImage: string): SessionSettings {
+  const { profile } = config.defaults;
+  const impliedPool = { image: defaultImage, profile, size: IMPLIED_POOL_SIZE, isImplied: true };
   return {
     defaultProfile: config.defaults.profile,
     allowRootProfile: config.allowRootProfile,
@@ -242,7 +442,7 @@ function sessionSettings(config: Config): SessionSettings {
     maxExecTimeoutMs: config.defaults.maxExecTimeoutMs,
     outputBudgetBytes: config.outputBudgetBytes,
     concurrentCreates: availableParallelism(),
-    pool: config.pool,
+    pool: config.pool ?? [impliedPool],
     maxPortConnections: config.preview.maxConnections,
     workspaceDisk: config.workspace,
     journal: {
@@ -265,12 +465,12 @@ export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedde
     tools: {
       xz: (await findProgram("xz")) ?? "xz",
       sync: (await findProgram("sync")) ?? "sync",
-      env: { PATH: TOOL_PATH },
+      env: { PATH: STANDARD_PATH },
     },
     nowMs: () => Date.now(),
     ...(options.log !== undefined && { log: options.log }),
   });
-  const backend = await OciBackend.open({
+  const backend = await openOciBackend({
     dataDir,
     images,
     launcher,
@@ -288,28 +488,11 @@ export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedde
 }
 
 async function requireProgram(path: string): Promise<string> {
-  try {
-    await access(path, constants.X_OK);
-    return path;
-  } catch (cause) {
-    throw new SandboxError(
-      "UNSUPPORTED",
-      `${path} is missing; build it with \`npm run setup\` in the project's folder`,
-      { cause },
-    );
-  }
-}
-
-async function findProgram(name: string): Promise<string | undefined> {
-  for (const directory of TOOL_PATH.split(delimiter)) {
-    const path = join(directory, name);
-    const found = await access(path, constants.X_OK).then(
-      () => true,
-      () => false,
-    );
-    if (found) return path;
-  }
-  return undefined;
+  if (await isExecutable(path)) return path;
+  throw new SandboxError(
+    "UNSUPPORTED",
+    `${path} is missing; build it with \`npm run setup\` in the project's folder`,
+  );
 }
 
 async function hardOpenFileLimit(): Promise<number> {

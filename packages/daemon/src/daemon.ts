@@ -1,16 +1,21 @@
 /** The daemon as a whole: brought up stage by stage, and taken down in the reverse order. */
 import { SandboxError } from "@sandkasten/protocol";
+import { prometheusText } from "@sandkasten/telemetry";
 import { pino } from "pino";
 import type { Logger } from "pino";
-import { tryBackend, composeDaemon, composeProviders } from "./compose.ts";
-import type { BackendName, DaemonParts } from "./compose.ts";
+import { tryBackend, composeDaemon, composeProviders, sharedInstance } from "./compose.ts";
+import type { DaemonParts } from "./compose.ts";
+import { BACKEND_NAMES } from "./config/backend-names.ts";
+import type { BackendName } from "./config/backend-names.ts";
 import type { Config } from "./config/config.ts";
 import { prepareDataDir } from "./data-dir.ts";
 import { lockDataDir } from "./data-dir-lock.ts";
 import { ensureApiKey } from "./config/ensure-api-key.ts";
-import { failureForLog } from "./http/error-answer.ts";
+import { failureForLog } from "./failure-for-log.ts";
 import { lowerOomScore } from "./oom-score.ts";
 import type { BackendHealth } from "./ports/backend.ts";
+import { VERSION } from "./version.ts";
+import { MetricsServer } from "./telemetry/metrics-server.ts";
 
 /** Whatever logs an error, the log has of it what a log may have. */
 const LOG_SERIALIZERS = {
@@ -55,13 +60,18 @@ export async function startDaemon(config: Config, options: StartOptions = {}): P
     stage("sandboxes and images");
     const parts = await composeDaemon(config, apiKeys, log);
     stack.defer(() => parts.store.close());
+    stack.defer(async () => await parts.events.close());
+    stack.defer(async () => await parts.keys.close());
+    stack.defer(async () => await parts.spans?.stop());
     stage("earlier sessions");
     const { takenOver } = await parts.core.start();
     takenOver.then(
       (done) => log.info({ ...done }, "took over what an earlier daemon left"),
       (error: unknown) => log.error({ err: error }, "cannot take over what an earlier daemon left"),
     );
+    parts.events.tell({ type: "daemon.started", owner: "", data: { version: VERSION } });
     stage("listener");
+    await listenForMetrics(parts, config, stack, log);
     const url = await listen(parts, config);
     log.info({ url }, "listening");
     return {
@@ -100,7 +110,7 @@ export async function checkMachine(
   await prepareDataDir(config);
   const found = new Map<BackendName, BackendHealth>();
   let usual = config.backend === "auto" ? undefined : config.backend;
-  for (const name of ["oci", "docker"] as const) {
+  for (const name of BACKEND_NAMES) {
     const needed = (usual ?? name) === name || config.backends.includes(name);
     if (!needed && which === "needed") continue;
     const { health } = await tryBackend(name, config);
@@ -117,12 +127,16 @@ export async function checkMachine(
   };
 }
 
-/** Destroys every sandbox in the data directory, whose daemon must not run; tells which. */
+/**
+ * Destroys every sandbox in the data directory, whose daemon must not run; with `database_url`, also
+ * those on this daemon's engine of all daemons that share the database. Tells which.
+ */
 export async function sweep(config: Config): Promise<readonly string[]> {
   await prepareDataDir(config);
   using _lock = lockDataDir(config.dataDir);
   const swept: string[] = [];
-  for (const { backend } of (await composeProviders(config)).all)
+  const { all } = await composeProviders(config, undefined, await sharedInstance(config));
+  for (const { backend } of all)
     for (const { id } of await backend.list()) {
       await backend.destroy(id);
       swept.push(id);
@@ -140,6 +154,31 @@ async function listen({ app }: DaemonParts, { listen: { host, port } }: Config):
     throw new SandboxError(
       "CONFLICT",
       `the address ${host}:${port} ${why[code]}; listen elsewhere with SANDKASTEN_LISTEN or --listen`,
+      { cause },
+    );
+  }
+}
+
+async function listenForMetrics(
+  { metrics, core }: DaemonParts,
+  { telemetry: { metricsListen } }: Config,
+  stack: AsyncDisposableStack,
+  log: Logger,
+): Promise<void> {
+  if (metricsListen === undefined) return;
+  const { host, port } = metricsListen;
+  try {
+    const server = await MetricsServer.listen(
+      metricsListen,
+      async () => prometheusText(await metrics.families(core)),
+      (error) => log.error({ err: error }, "the metrics could not be served"),
+    );
+    stack.use(server);
+    log.info({ host, port: server.port }, "serving metrics");
+  } catch (cause) {
+    throw new SandboxError(
+      "CONFLICT",
+      `cannot serve metrics at ${host}:${port}; change telemetry.metrics_listen`,
       { cause },
     );
   }

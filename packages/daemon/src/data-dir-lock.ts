@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "@sandkasten/protocol";
-import { isSqliteKind, SQLITE, storeFailure } from "./store/store-failure.ts";
+import { isSqliteKind, SQLITE, storeFailure } from "./store/sqlite/store-failure.ts";
 
 /**
  * SECURITY: a second daemon would take the first one's sandboxes for orphans and destroy them. The

@@ -6,7 +6,7 @@ import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { prepareDataDir } from "./data-dir.ts";
-import { SqliteSessionStore } from "./store/sqlite-session-store.ts";
+import { SqliteSessionStore } from "./store/sqlite/sqlite-session-store.ts";
 
 /** As the older program made it. */
 const OLDER_SCHEMA = `CREATE TABLE sessions (

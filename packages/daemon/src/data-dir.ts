@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Config } from "./config/config.ts";
 import { makeDirectory } from "./make-directory.ts";
-import { foreignerAt } from "./store/foreign-database.ts";
-import type { Foreigner } from "./store/foreign-database.ts";
+import { foreignerAt } from "./store/sqlite/foreign-database.ts";
+import type { Foreigner } from "./store/sqlite/foreign-database.ts";
 
 /** Where the older Sandkasten has its database, whatever ours is called. */
 const OLDER_DATABASE = "sandkasten.db";

@@ -6,8 +6,8 @@ const DAEMON_SCORE = -500;
 
 /**
  * SECURITY: the second line, where the daemon has CAP_SYS_RESOURCE: with it, code that had lowered its
- * own score as far as it can still goes first (threat B17). Without it the score stays as it was given,
- * which `OOMScoreAdjust=` of a service manager can change.
+ * own score as far as it can still goes first (threat: exhausting memory). Without it the score stays
+ * as it was given, which `OOMScoreAdjust=` of a service manager can change.
  */
 export async function lowerOomScore(
   log: Pick<Logger, "debug">,

@@ -41,6 +41,11 @@ export const ERROR_CATALOGUE = {
     retryable: false,
     meaning: "The sandbox's user, or the policy, does not allow this.",
   },
+  FORBIDDEN: {
+    status: 403,
+    retryable: false,
+    meaning: "The scope of the key does not allow this; a key with another scope may do it.",
+  },
   ROUTE_NOT_FOUND: {
     status: 404,
     retryable: false,
@@ -62,6 +67,7 @@ export const ERROR_CATALOGUE = {
     retryable: false,
     meaning: "The sandbox has no shell of this name.",
   },
+  KEY_NOT_FOUND: { status: 404, retryable: false, meaning: "No key has this id." },
   FILE_NOT_FOUND: {
     status: 404,
     retryable: false,

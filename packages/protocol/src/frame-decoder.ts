@@ -12,10 +12,10 @@ const MAX_KEPT_BYTES = 262_144;
  * An incremental reader of frames. Frames that lie whole in a chunk are views of it; only a
  * frame that spans chunks is copied, once, into memory that the next such frame is copied over.
  *
- * SECURITY: the peer is hostile (threats: a length of 2^31, a 100 MB line). Each header is judged
- * before memory is reserved for its payload, so the decoder never holds more than one frame of the
- * largest size, and what it keeps for the next. Guarded by "refuses an oversize length from its header alone" in
- * frame-decoder.test.ts.
+ * SECURITY: the peer is hostile (threat: oversized messages; for example a length of 2^31 or a line of
+ * 100 MB). Each header is judged before memory is reserved for its payload, so the decoder never holds
+ * more than one frame of the largest size, and what it keeps for the next. Guarded by "refuses an
+ * oversize length from its header alone" in frame-decoder.test.ts.
  */
 export class FrameDecoder {
   readonly #header = Buffer.allocUnsafeSlow(FRAME_HEADER_BYTES);

@@ -160,6 +160,7 @@ export const requestSchema = z.union([
       on_unreadable: z.enum(["fail", "skip"]).optional(),
     }),
     z.strictObject({ op: z.literal("dial"), port: z.number().int().min(1).max(65_535) }),
+    z.strictObject({ op: z.literal("network") }),
     z.strictObject({ op: z.literal("ports") }),
     z.strictObject({ op: z.literal("ping") }),
   ]),

@@ -2,7 +2,9 @@
 import type { SessionBody } from "@sandkasten/protocol";
 import type { CallOptions } from "./call-options.ts";
 import { type ClientOptions, toTransportOptions } from "./client-options.ts";
+import { type EventOptions, followEvents, type SandboxEvent } from "./events.ts";
 import { Images } from "./images.ts";
+import { Keys } from "./keys.ts";
 import { Session } from "./session.ts";
 import { camelOptions, withSnakeNames } from "./snake-names.ts";
 import {
@@ -35,11 +37,14 @@ export class SandboxClient {
   readonly images: Images;
   /** Directories that outlive sessions. */
   readonly workspaces: Workspaces;
+  /** Who may use the daemon, for administrators. */
+  readonly keys: Keys;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
     this.#transport = new Transport(toTransportOptions(options));
     this.images = new Images(this.#transport);
+    this.keys = new Keys(this.#transport);
     this.workspaces = new Workspaces(this.#transport);
   }
 
@@ -100,6 +105,14 @@ export class SandboxClient {
       yield* page;
       cursor = page.nextCursor;
     } while (cursor !== undefined);
+  }
+
+  /**
+   * What happens, of all that the key may see: each event once and in order, also when the connection
+   * breaks or the daemon restarts. A `gap` tells that some are missing.
+   */
+  events(options: EventOptions = {}): AsyncGenerator<SandboxEvent, void, undefined> {
+    return followEvents(this.#transport, "/v1/events", options);
   }
 
   /** All workspaces; the same as `workspaces.list`. */

@@ -1,6 +1,6 @@
 /** The SDK against the daemon's own HTTP layer, on sandboxes that live in memory. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ALICES_KEY, HttpFixture } from "../../daemon/src/http/testing/http-fixture.ts";
+import { ALICES_KEY, HttpFixture } from "../../daemon/src/surfaces/testing/http-fixture.ts";
 import { SandboxClient } from "./client.ts";
 import type { Session } from "./session.ts";
 

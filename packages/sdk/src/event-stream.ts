@@ -10,6 +10,8 @@ import { readEvents } from "./sse-parser.ts";
 export interface JsonEvent {
   readonly type: string;
   readonly data: unknown;
+  /** The last id that the daemon sent, with this event or before it. */
+  readonly id?: string;
 }
 
 /** What the daemon sends in place of further events. */
@@ -31,9 +33,9 @@ export async function* readJsonEvents(
 ): AsyncGenerator<JsonEvent, void, undefined> {
   if (response.body === null) return;
   try {
-    for await (const { type, data } of readEvents(response.body)) {
+    for await (const { type, data, id } of readEvents(response.body)) {
       const body: unknown = JSON.parse(data);
-      if (type !== "error") yield { type, data: body };
+      if (type !== "error") yield { type, data: body, id };
       else yield endOfCommand(body as ErrorEventBody);
     }
   } catch (error) {

@@ -14,6 +14,9 @@ export interface TerminalSize {
   readonly cols: number;
 }
 
+/** What interprets a command, as traces and metrics name it. */
+export type CommandRuntime = "python" | "node" | "typescript" | "bash" | "other";
+
 interface ExecOptionFields {
   /**
    * The command is ended after this time. 0 or absent for the longest that the daemon allows, to which
@@ -57,6 +60,8 @@ interface ExecOptionFields {
   readonly onDisconnect?: "continue" | "cancel" | undefined;
   /** Runs it on a terminal of this size. In a named shell the terminal stays for later commands. */
   readonly pty?: TerminalSize | undefined;
+  /** What interprets the command, for the daemon's traces and metrics; guessed from it when absent. */
+  readonly runtime?: CommandRuntime | undefined;
 }
 
 /** What to wait for in a command's output, also in what it left in the background. */
@@ -210,6 +215,7 @@ export function toExecRequest(cmd: Command, options: StartOptions): ExecRequestB
     output_budget_bytes: options.outputBudgetBytes,
     raw_output: options.raw,
     pty: options.pty,
+    runtime: options.runtime,
   };
 }
 

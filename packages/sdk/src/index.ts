@@ -3,6 +3,8 @@ export { SandboxClient, type DaemonVersion } from "./client.ts";
 export type { ClientOptions } from "./client-options.ts";
 export { SandboxError, type SandboxErrorCode, type SandboxErrorOptions } from "./sandbox-error.ts";
 export type { CallOptions } from "./call-options.ts";
+export type { EventOptions, SandboxEvent, SessionEventOptions } from "./events.ts";
+export type { CreatedKey, CreateKeyOptions, KeyInfo, Keys } from "./keys.ts";
 export type {
   Exec,
   FollowExecOptions,
@@ -22,6 +24,7 @@ export type {
   OutputMatch,
   OutputPage,
   StartOptions,
+  CommandRuntime,
   TerminalSize,
   Variables,
 } from "./exec-types.ts";
@@ -47,6 +50,16 @@ export type { Images, ImportImageOptions, ProgressOptions } from "./images.ts";
 export type { PortConnection, PortInfo } from "./port-connection.ts";
 export type { Pty, PtyOptions } from "./pty.ts";
 export type { NamedPath, SandboxPath } from "./sandbox-path.ts";
+export type {
+  EgressOptions,
+  EgressPage,
+  EgressRecord,
+  NetworkRequest,
+  NetworkRules,
+  OpenEgress,
+  Secret,
+  SecretHeader,
+} from "./network-types.ts";
 export type { RenewOptions, Session, UrlOptions } from "./session.ts";
 export type {
   CreateSessionOptions,
@@ -66,6 +79,7 @@ export type { WebSocketConstructor, WebSocketLike } from "./web-socket.ts";
 export type {
   AcquireSource,
   EndReason,
+  EventType,
   ErrorCode,
   ExecStatus,
   FileChangeKind,
@@ -73,6 +87,7 @@ export type {
   ImagePhase,
   ImageSource,
   IsolationTier,
+  KeyScope,
   OutputStream,
   SandboxIsolation,
   SandboxProfile,

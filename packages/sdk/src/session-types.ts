@@ -1,4 +1,11 @@
 /** Sessions and workspaces, as the SDK shows them. */
+import {
+  type NetworkRequest,
+  type NetworkRules,
+  type Secret,
+  type SecretHeader,
+  toNetwork,
+} from "./network-types.ts";
 import type {
   CreateSession,
   IsolationBody,
@@ -56,8 +63,10 @@ interface CreateSessionOptionFields {
   /** Variables of every command. */
   readonly env?: Variables | undefined;
   readonly limits?: Partial<Limits> | undefined;
-  /** `true` or `full` asks for a network, which is refused unless the administrator allows it. */
-  readonly network?: boolean | "none" | "full" | undefined;
+  /** Which hosts programs can connect to; none when absent. */
+  readonly network?: NetworkRequest | undefined;
+  /** Headers that the gateway adds to HTTPS requests, so that their values never enter the sandbox. */
+  readonly secrets?: readonly Secret[] | undefined;
   readonly profile?: SandboxProfile | undefined;
   /** `strong` asks for a kernel of the sandbox's own (gVisor), where the daemon has it. */
   readonly isolation?: SandboxIsolation | undefined;
@@ -107,8 +116,12 @@ interface SessionFields {
   /** The key as `{namespace}_{id}_sandbox`. */
   readonly sessionAlias?: string | undefined;
   readonly profile: SandboxProfile;
-  /** `none` is a loopback of its own, `full` is also the network that the administrator allows. */
-  readonly network: "none" | "full";
+  /** `none` is only a loopback interface, `full` every public address, else what is allowed. */
+  readonly network: "none" | "full" | NetworkRules;
+  /** Who enforces the network: the daemon's gateway, or the container engine; absent for `none`. */
+  readonly networkVia?: "gateway" | "engine" | undefined;
+  /** Headers that the gateway adds to requests, without their values. */
+  readonly secrets?: readonly SecretHeader[] | undefined;
   /** Whether code runs on the host's kernel or on one of the sandbox's own. */
   readonly isolationLevel: SandboxIsolation;
   readonly limits: Limits;
@@ -199,7 +212,8 @@ export function toCreateSession(options: CreateSessionOptions): CreateSession {
       disk_mb: limits.diskMb,
       disk_inodes: limits.diskInodes,
     },
-    network: options.network,
+    network: toNetwork(options.network),
+    secrets: options.secrets && [...options.secrets],
     profile: options.profile,
     isolation: options.isolation,
     metadata: options.metadata,
@@ -207,12 +221,13 @@ export function toCreateSession(options: CreateSessionOptions): CreateSession {
 }
 
 export function toSessionInfo(body: SessionBody): SessionInfo {
-  const { session_id: _, sandbox_id: __, limits, workspaces, ...rest } = body;
+  const { session_id: _, sandbox_id: __, limits, workspaces, network, ...rest } = body;
   return withSnakeNames({
     ...camelKeys(rest),
     ...(workspaces && {
       workspaces: workspaces.map((mount) => withSnakeNames(camelKeys(mount))),
     }),
+    network,
     limits: withSnakeNames(camelKeys(limits)),
   });
 }

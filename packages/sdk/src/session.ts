@@ -1,5 +1,6 @@
 /** A session: a sandbox, the shell in it that remembers, and its files. */
 import type {
+  EgressPageBody,
   ExecResultBody,
   ExecInfoBody,
   IsolationBody,
@@ -8,8 +9,10 @@ import type {
   SessionBody,
   StatsBody,
 } from "@sandkasten/protocol";
+import { followEgress } from "./follow-egress.ts";
 import type { CallOptions } from "./call-options.ts";
 import { cancelsOnAbort, cancelStarted } from "./cancel-started.ts";
+import { followEvents, type SandboxEvent, type SessionEventOptions } from "./events.ts";
 import { Exec } from "./exec.ts";
 import { type ExecChunk, execChunks } from "./exec-chunks.ts";
 import { ExecStream } from "./exec-stream.ts";
@@ -26,6 +29,14 @@ import {
 import type { FileSource } from "./file-types.ts";
 import { Files, type ReadFileOptions, type WriteFileOptions, type WrittenFile } from "./files.ts";
 import { connectToPort, type PortConnection, type PortInfo } from "./port-connection.ts";
+import {
+  type EgressOptions,
+  type EgressPage,
+  type EgressRecord,
+  type NetworkRequest,
+  toEgressPage,
+  toNetwork,
+} from "./network-types.ts";
 import { openPty, type Pty, type PtyOptions } from "./pty.ts";
 import type { SandboxPath } from "./sandbox-path.ts";
 import { Shell, type ShellInfo, toShellInfos } from "./shell.ts";
@@ -120,6 +131,11 @@ export class Session extends SessionState implements AsyncDisposable {
     return this.getExec(body.exec_id);
   }
 
+  /** What happens in this session, as `client.events` tells it. */
+  events(options: SessionEventOptions = {}): AsyncGenerator<SandboxEvent, void, undefined> {
+    return followEvents(this.#transport, `${this.#base}/events`, options);
+  }
+
   /** The command of an id. Nothing is asked of the daemon yet. */
   getExec(execId: string): Exec {
     return new Exec(this.#transport, this.id, execId);
@@ -174,6 +190,36 @@ export class Session extends SessionState implements AsyncDisposable {
   /** Connects to a port inside it. Fails with `PORT_REFUSED` when nothing listens there. */
   connect(port: number, options: CallOptions = {}): Promise<PortConnection> {
     return connectToPort(this.#transport, this.id, port, options);
+  }
+
+  /** Changes which hosts it may connect to; connections that are not allowed any more are cut. */
+  setNetwork(network: NetworkRequest, options: CallOptions = {}): Promise<SessionInfo> {
+    return this.#update({
+      method: "PUT",
+      path: `${this.#base}/network`,
+      json: { network: toNetwork(network) },
+      signal: options.signal,
+    });
+  }
+
+  /** Its connections to other hosts, also those that were refused, the oldest first. */
+  async egress(options: EgressOptions = {}): Promise<EgressPage> {
+    const { cursor, limit, signal } = options;
+    return toEgressPage(
+      await this.#transport.json<EgressPageBody>({
+        method: "GET",
+        path: `${this.#base}/egress`,
+        query: { cursor: cursor?.toString(), limit: limit?.toString() },
+        signal,
+      }),
+    );
+  }
+
+  /** Its connections to other hosts as they end, those that are known already first. */
+  followEgress(
+    options: Pick<EgressOptions, "cursor" | "signal"> = {},
+  ): AsyncGenerator<EgressRecord, void, undefined> {
+    return followEgress(this.#transport, this.#base, options);
   }
 
   /** Writes a file; the same as `files.write`. */

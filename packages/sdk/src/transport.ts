@@ -4,6 +4,7 @@ import type { FileSource } from "./file-types.ts";
 import { isStream, toRequestBody } from "./request-body.ts";
 import { canRetry, HELD_MS, pause, pauseMs, type RetryPolicy } from "./retry.ts";
 import { SandboxError } from "./sandbox-error.ts";
+import { addTraceHeaders } from "./trace-headers.ts";
 import type { WebSocketConstructor } from "./web-socket.ts";
 import type { ErrorCode } from "./wire-names.ts";
 
@@ -138,8 +139,9 @@ export class Transport {
       headers.set("authorization", `Bearer ${this.options.apiKey}`);
     }
     if (call.idempotencyKey !== undefined) headers.set("idempotency-key", call.idempotencyKey);
-    // SECURITY: a redirect could send files and commands to another host. (threat 59). Guarded by "a redirect
-    // is refused" in transport.test.ts.
+    addTraceHeaders(headers);
+    // SECURITY: a redirect could send files and commands to another host. (threat: redirects to other
+    // hosts). Guarded by "a redirect is refused" in transport.test.ts.
     const init: RequestInit = { method: call.method, headers, signal, redirect: "manual" };
     if (call.json !== undefined) {
       headers.set("content-type", "application/json");

@@ -7,6 +7,8 @@ import type * as sdk from "./wire-names.ts";
 test("every word of the protocol is a word of the SDK, and no other is", () => {
   expectTypeOf<sdk.ErrorCode>().toEqualTypeOf<wire.ErrorCode>();
   expectTypeOf<sdk.SessionStatus>().toEqualTypeOf<wire.SessionStatus>();
+  expectTypeOf<sdk.EventType>().toEqualTypeOf<wire.EventType>();
+  expectTypeOf<sdk.KeyScope>().toEqualTypeOf<wire.KeyBody["scope"]>();
   expectTypeOf<sdk.ExecStatus>().toEqualTypeOf<wire.ExecInfoBody["status"]>();
   expectTypeOf<sdk.EndReason | null>().toEqualTypeOf<wire.ExecInfoBody["end_reason"]>();
   expectTypeOf<sdk.OutputStream>().toEqualTypeOf<wire.OutputChunkBody["stream"]>();

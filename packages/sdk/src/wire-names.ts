@@ -12,6 +12,8 @@ export type ErrorCode =
   | "UNAUTHORIZED"
   | "PREVIEW_DENIED"
   | "PERMISSION_DENIED"
+  | "FORBIDDEN"
+  | "KEY_NOT_FOUND"
   | "ROUTE_NOT_FOUND"
   | "SESSION_NOT_FOUND"
   | "SANDBOX_NOT_FOUND"
@@ -37,6 +39,30 @@ export type ErrorCode =
   | "REGISTRY_UNREACHABLE"
   | "COMMAND_TIMEOUT"
   | "STORAGE_FULL";
+
+/** What a key may do. */
+export type KeyScope = "admin" | "use" | "read";
+
+/** What happened. */
+export type EventType =
+  | "session.created"
+  | "session.running"
+  | "session.paused"
+  | "session.resumed"
+  | "session.ended"
+  | "exec.started"
+  | "exec.ended"
+  | "file.changed"
+  | "image.added"
+  | "image.removed"
+  | "image.collected"
+  | "pool.added"
+  | "pool.taken"
+  | "pool.failed"
+  | "key.created"
+  | "key.revoked"
+  | "daemon.started"
+  | "events.lost";
 
 /** A session is in exactly one of these. */
 export type SessionStatus =

@@ -2,9 +2,14 @@
 export * from "./backend-suite.ts";
 export type * from "./channel-fixture.ts";
 export * from "./channel-suite.ts";
+export * from "./event-log-suite.ts";
 export * from "./fake/fake-backend.ts";
 export * from "./fake/fake-channel.ts";
 export * from "./fake/fake-sandbox.ts";
+export * from "./journal-suite.ts";
+export * from "./otlp-receiver.ts";
+export * from "./network-suite.ts";
+export { TestNetwork } from "./suites/network/test-network.ts";
 export * from "./scripted-runner.ts";
 export * from "./store-suite.ts";
 export * from "./tar-archive.ts";

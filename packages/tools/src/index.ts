@@ -13,6 +13,6 @@ export {
 export { sandboxSettingsSchema, type SettingsObject } from "./settings/schema.ts";
 export { SettingsError } from "./settings/settings-error.ts";
 export type { Language } from "./settings/runtimes.ts";
-export type { SandboxToolContext } from "./tool-context.ts";
+export type { EndedCall, SandboxToolContext, ToolLog } from "./tool-context.ts";
 export type { JsonSchema, OutputPiece, SandboxTool, ToolCall } from "./tool.ts";
 export { ToolError, type ToolErrorCode } from "./tool-error.ts";

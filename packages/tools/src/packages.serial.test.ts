@@ -1,6 +1,15 @@
 /** Packages: who has to allow them, and the commands that install them, in real sandboxes. */
+import { execFile } from "node:child_process";
+import { createReadStream } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
 import { SandboxClient } from "@sandkasten/sdk";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startNameServer } from "../../../tests/support/name-server.ts";
 import { npmCommand, pipCommand } from "./packages.ts";
 import { SandboxScope } from "./scope/sandbox-scope.ts";
 import { ToolFixture } from "./testing/tool-fixture.ts";
@@ -134,5 +143,52 @@ describe("where the daemon gives a network", () => {
     });
     const live = await Array.fromAsync(fixture.client.sessions({ status: "running" }));
     expect(live.filter(({ key }) => key?.startsWith("agent:not-installed:"))).toEqual([]);
+  });
+});
+
+const WHEEL = "greeting-1.0-py3-none-any.whl";
+
+describe("packages are installed", () => {
+  it("from an index of the test's own, where the agent and the administrator allow the network", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "sandkasten-index-"));
+    const wheel = MAKE_WHEEL.replaceAll("/tmp/wheels", directory);
+    await promisify(execFile)("/usr/bin/python3", ["-c", wheel]);
+    const index = createServer((request, response) => {
+      const [, file] = /^\/files\/([\w.-]+\.whl)$/.exec(request.url ?? "") ?? [];
+      response.setHeader("Content-Type", file === undefined ? "text/html" : "application/zip");
+      if (file === undefined) response.end(`<a href="/files/${WHEEL}">${WHEEL}</a>`);
+      else createReadStream(join(directory, file)).pipe(response);
+    });
+    await new Promise<void>((resolve) => {
+      index.listen(0, "127.0.0.1", resolve);
+    });
+    const { port } = index.address() as AddressInfo;
+    await using names = await startNameServer();
+    await using allowing = await ToolFixture.start({
+      settings: {
+        NETWORK_ALLOW: `index.test:${port},127.0.0.1:${port}`,
+        NETWORK_NAME_SERVERS: names.address,
+        DEFAULTS_MEM_LIMIT_MB: "512",
+      },
+    });
+    try {
+      const agent = allowing.agent(
+        {
+          runtime: "python",
+          pip_packages: [`greeting @ http://index.test:${port}/files/${WHEEL}`],
+          ...NETWORK,
+        },
+        { policy: { allowNetwork: true } },
+      );
+      const result = await agent.call("sandbox_run", {
+        code: "import greeting; print(greeting.TEXT)",
+      });
+      expect(result).toMatchObject({ exit_code: 0, stdout: "hello from a package\n" });
+      expect(result.limits).toMatchObject({ network: true });
+    } finally {
+      index.closeAllConnections();
+      index.close();
+      await rm(directory, { recursive: true });
+    }
   });
 });

@@ -32,6 +32,7 @@ it("reads every variable of the seeds", () => {
       STATION_SANDBOX_MAX_ARTIFACTS_COUNT: "4",
       SANDBOX_SESSION_IDLE_TIMEOUT: "30m",
       SANDBOX_SESSION_MAX_LIFETIME: "1h30m",
+      SANDKASTEN_AGENTS_SANDBOX_TRACE_OUTPUT_BYTES: "512",
     }),
   ).toEqual({
     enabled: false,
@@ -46,6 +47,7 @@ it("reads every variable of the seeds", () => {
     maxArtifactsCount: 4,
     idleTimeoutSeconds: 1800,
     maxLifetimeSeconds: 5400,
+    traceOutputBytes: 512,
   });
 });
 

@@ -24,6 +24,7 @@ export const POLICY_VARIABLES = {
   maxArtifactsCount: named("MAX_ARTIFACTS_COUNT"),
   idleTimeoutSeconds: [...named("SESSION_IDLE_TIMEOUT"), "SANDBOX_SESSION_IDLE_TIMEOUT"],
   maxLifetimeSeconds: [...named("SESSION_MAX_LIFETIME"), "SANDBOX_SESSION_MAX_LIFETIME"],
+  traceOutputBytes: named("TRACE_OUTPUT_BYTES"),
 } as const satisfies Record<keyof SandboxPolicy, readonly string[]>;
 
 /** Throws one error that names every variable that cannot be read. */
@@ -54,6 +55,7 @@ export function policyFromEnvironment(env: Environment): SandboxPolicy {
     maxArtifactsCount: read("maxArtifactsCount", number(0, 10_000), "0 to 10000"),
     idleTimeoutSeconds: read("idleTimeoutSeconds", duration(86_400), DURATION),
     maxLifetimeSeconds: read("maxLifetimeSeconds", duration(31_536_000), DURATION),
+    traceOutputBytes: read("traceOutputBytes", number(0, 8192), "0 to 8192"),
   };
   if (problems.length > 0) throw new Error(`${problems.join("; ")}.`);
   return Object.freeze(policy);

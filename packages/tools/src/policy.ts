@@ -21,6 +21,8 @@ export interface SandboxPolicy {
   readonly idleTimeoutSeconds: number;
   /** How long a sandbox lives in any case. */
   readonly maxLifetimeSeconds: number;
+  /** How much of what commands print is in traces; 0 for nothing. */
+  readonly traceOutputBytes: number;
 }
 
 export const DEFAULT_POLICY: SandboxPolicy = {
@@ -36,4 +38,5 @@ export const DEFAULT_POLICY: SandboxPolicy = {
   maxArtifactsCount: 50,
   idleTimeoutSeconds: 1800,
   maxLifetimeSeconds: 14_400,
+  traceOutputBytes: 2048,
 };

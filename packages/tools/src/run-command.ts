@@ -4,6 +4,7 @@ import { SandboxError } from "@sandkasten/sdk";
 import { headAndTail, type ShortText } from "./head-and-tail.ts";
 import type { ToolCall } from "./tool.ts";
 import { toToolError } from "./tool-error.ts";
+import { inSpan, markFailed, NO_EXIT_CODE } from "./tracing.ts";
 
 /** The most that one answer of the daemon holds. */
 const MAX_BUDGET_BYTES = 16_777_216;
@@ -15,6 +16,32 @@ export interface OutputCaps {
 
 /** Runs it, passes its output on as it comes, and gives the whole as one result. */
 export async function runCommand(
+  session: Session,
+  cmd: Command,
+  options: ExecOptions,
+  caps: OutputCaps,
+  call: ToolCall,
+): Promise<ExecResult> {
+  const timeoutMs = options.timeoutMs ?? 0;
+  const attributes = {
+    "sandbox.runtime": options.runtime,
+    "sandbox.image": session.image,
+    ...(timeoutMs > 0 && { "sandbox.timeout_seconds": timeoutMs / 1000 }),
+  };
+  return await inSpan("sandbox.exec", attributes, async (span) => {
+    const result = await run(session, cmd, options, caps, call);
+    span.setAttributes({
+      "sandbox.exit_code": result.exitCode ?? NO_EXIT_CODE,
+      "sandbox.stdout_bytes": result.stdoutBytes,
+      "sandbox.stderr_bytes": result.stderrBytes,
+    });
+    if (result.endReason !== "exited") markFailed(span, result.endReason ?? "unknown");
+    else if (result.exitCode !== 0) markFailed(span, `exit code ${result.exitCode}`);
+    return result;
+  });
+}
+
+async function run(
   session: Session,
   cmd: Command,
   options: ExecOptions,

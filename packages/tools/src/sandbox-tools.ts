@@ -13,18 +13,31 @@ import { publishFileTool } from "./code/publish-file.ts";
 import { stageFileTool } from "./code/stage-file.ts";
 import { runTool } from "./compute/run.ts";
 import { DEFAULT_POLICY } from "./policy.ts";
+import type { SandboxPolicy } from "./policy.ts";
 import type { SandboxSettings } from "./settings/parse-settings.ts";
 import type { SandboxTool } from "./tool.ts";
 import type { SandboxToolContext } from "./tool-context.ts";
+import { tracedTool } from "./traced-tool.ts";
 
 /** Exactly the tools of the agent's mode; none without settings, or where the policy has them off. */
 export function sandboxTools(
   settings: SandboxSettings | undefined,
   context: SandboxToolContext,
 ): readonly SandboxTool[] {
-  const { policy = DEFAULT_POLICY } = context;
+  const { policy = DEFAULT_POLICY, onCall } = context;
   if (settings === undefined || !policy.enabled) return [];
-  if (settings.mode === "compute") return [runTool(settings, policy, context)];
+  const tools =
+    settings.mode === "compute"
+      ? [runTool(settings, policy, context)]
+      : codeTools(settings, policy, context);
+  return tools.map((tool) => tracedTool(tool, policy, onCall));
+}
+
+function codeTools(
+  settings: SandboxSettings,
+  policy: SandboxPolicy,
+  context: SandboxToolContext,
+): readonly SandboxTool[] {
   if (!policy.codeModeEnabled) return [];
   const sandbox = new CodeSandbox(settings, policy, context);
   const { fileStore } = context;

@@ -79,7 +79,8 @@ export function testCompose(built: () => Built): void {
       expect(session.image).toBe("sandbox-runtime:python");
       await workLikeAnAgent(session);
 
-      // SECURITY: sessions share a volume and must not see each other in it (threat 13).
+      // SECURITY: sessions share a volume and must not see each other in it (threat: reaching another
+      // sandbox).
       await using other = await client.createSession({ image: "python", profile: "root" });
       const seen = await other.exec(
         "ls -A /workspace; find / -name sum.py 2>/dev/null; ls -d /shared-sandboxes",

@@ -5,7 +5,7 @@ import type { TestDaemon } from "../test-daemon.ts";
 import { scopeOf, tracesOf } from "./machine-traces.ts";
 
 /** What a daemon keeps for itself: database, journals, lock, key. */
-const OWN_FILES = /^(sandkasten\.db|journal|daemon\.lock|api-key|uploads)/u;
+const OWN_FILES = /^((sandkasten|events|keys)\.db|journal|daemon\.lock|api-key|uploads)/u;
 const SETTLE_MS = 3_000;
 const POLL_MS = 50;
 

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { TestSandbox } from "../sandbox-machine.ts";
 
-/** The bound of the threat list for a neighbour's `echo`. */
+/** How long a neighbour's `echo` may take during an attack. */
 const MAX_ANSWER_MS = 1_000;
 /** On a machine that is slow by itself, so much slower than without the attack is still healthy. */
 const MAX_SLOWDOWN = 10;

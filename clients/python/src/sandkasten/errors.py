@@ -1,16 +1,24 @@
-"""The one error of the client: what the daemon answered, or that none answered."""
+"""The client's only error: what the daemon answered, or that no daemon answered."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from time import time
 from typing import Any
 
-from .results import ExecResult, from_body
+from .types import ExecResult, result_from_body
+
+_RETRYABLE_STATUSES = frozenset({429, 503})
+_UNAVAILABLE_CODES = frozenset(
+    {"SANDBOX_UNREACHABLE", "ENGINE_UNREACHABLE", "BACKEND_BUSY", "REGISTRY_UNREACHABLE"}
+)
+_GATEWAY_STATUSES = frozenset({502, 503, 504})
 
 
 class SandboxError(Exception):
-    """A request that failed. The message says what happened, to what, and what to do."""
+    """A request that failed. The message says what happened and what to do."""
 
     def __init__(
         self,
@@ -19,37 +27,90 @@ class SandboxError(Exception):
         message: str,
         details: Mapping[str, Any] | None = None,
         request_id: str | None = None,
+        retry_after_seconds: float | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         """A code of the daemon, or `CONNECTION_FAILED` when no daemon answered."""
         self.status = status
-        """The HTTP status; 0 when there was no answer."""
+        """The HTTP status; 0 when there was no response."""
         self.message = message
         self.details = details
         self.request_id = request_id
-        """The daemon's name for the request, to be found in its log."""
+        """Identifies the request in the daemon's log."""
+        self.retry_after_seconds = retry_after_seconds
+        """How long the daemon asks clients to wait before they try again."""
 
     @property
     def result(self) -> ExecResult | None:
-        """With `COMMAND_TIMEOUT`: what the command did until its time was up."""
+        """With `COMMAND_TIMEOUT`: the result until the timeout."""
         if self.details is None or "exec_id" not in self.details or "output" not in self.details:
             return None
-        return from_body(ExecResult, self.details)
+        return result_from_body(self.details)
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request can succeed later. The outcome of a command never changes."""
+        result = self.result
+        if result is not None and result.status == "done":
+            return False
+        return self.code == "CONNECTION_FAILED" or self.status in _RETRYABLE_STATUSES
 
 
-def error_from_answer(status: int, content: bytes, request_id: str | None) -> SandboxError:
+def error_from_event(data: Mapping[str, Any], status: int = 200) -> SandboxError:
+    """A failure that was told after the response had begun as a success."""
+    code = data.get("error_code", "INTERNAL_ERROR")
+    message = data.get("error", "the daemon gives no reason")
+    unavailable = status == 200 and code in _UNAVAILABLE_CODES
+    return SandboxError(code, 503 if unavailable else status, message, data.get("exec"))
+
+
+def connection_failed(what: str, reason: object) -> SandboxError:
+    message = f"{what} failed: {reason}. Check that the daemon runs at this address."
+    return SandboxError("CONNECTION_FAILED", 0, message)
+
+
+def error_from_response(status: int, content: bytes, headers: Mapping[str, str]) -> SandboxError:
+    """The error that a response other than success describes."""
+    request_id = headers.get("x-request-id")
+    retry_after = parse_retry_after(headers.get("retry-after"))
     try:
         body = json.loads(content)
     except ValueError:
         body = None
     if isinstance(body, dict) and isinstance(body.get("error_code"), str):
-        return SandboxError(
-            body["error_code"],
-            status,
-            str(body.get("message", "the daemon gives no reason")),
-            body.get("details"),
-            body.get("request_id", request_id),
-        )
-    message = f"the answer was {status} without a reason; is a Sandkasten daemon there?"
-    return SandboxError("CONNECTION_FAILED", status, message, request_id=request_id)
+        return error_from_body(body, status, request_id, retry_after)
+    if 300 <= status < 400:
+        message = "the address redirects elsewhere; use the final address as base_url"
+        return SandboxError("REDIRECTED", status, message, request_id=request_id)
+    message = f"the response was {status} without a reason; is a Sandkasten daemon there?"
+    code = "CONNECTION_FAILED" if status in _GATEWAY_STATUSES else "INTERNAL_ERROR"
+    return SandboxError(code, status, message, None, request_id, retry_after)
+
+
+def error_from_body(
+    body: Mapping[str, Any],
+    status: int,
+    request_id: str | None = None,
+    retry_after_seconds: float | None = None,
+) -> SandboxError:
+    return SandboxError(
+        body["error_code"],
+        status,
+        str(body.get("message", "the daemon gives no reason")),
+        body.get("details"),
+        body.get("request_id", request_id),
+        retry_after_seconds,
+    )
+
+
+def parse_retry_after(value: str | None) -> float | None:
+    """Seconds, from a header that has seconds or a date."""
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
+    except ValueError:
+        return None

@@ -42,6 +42,9 @@ pub fn fstat(fd: BorrowedFd<'_>) -> io::Result<libc::stat> {
     Ok(stat)
 }
 
+/// As large as what a runtime writes down about a sandbox.
+const SMALL_FILE_BYTES: u64 = 64 << 10;
+
 fn statfs(path: &Path) -> io::Result<libc::statfs> {
     let path = cpath(path)?;
     // SAFETY: an all-zero statfs is a valid place for the answer.
@@ -69,6 +72,14 @@ pub fn is_read_only(path: &Path) -> io::Result<bool> {
     // SAFETY: a NUL-terminated string and a live struct.
     checked(unsafe { libc::statvfs(path.as_ptr(), &mut answer) } as c_long)?;
     Ok(answer.f_flag & libc::ST_RDONLY != 0)
+}
+
+/// Whether the filesystem that holds `path` has no room left for even a small file.
+pub fn is_full(path: &Path) -> bool {
+    statfs(path).is_ok_and(|answer| {
+        answer.f_bavail * (answer.f_bsize as u64) < SMALL_FILE_BYTES
+            || (answer.f_files > 0 && answer.f_ffree == 0)
+    })
 }
 
 /// Whether we may make things in a directory.

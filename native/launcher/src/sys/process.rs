@@ -134,6 +134,13 @@ pub fn will_have_capability(capability: c_int) -> bool {
     unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability) == 1 }
 }
 
+/// For changes to the network namespace that this process is in.
+pub fn route_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: plain numbers.
+    owned(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) }.into())
+}
+
 pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers.
     owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })

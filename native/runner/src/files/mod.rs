@@ -148,7 +148,7 @@ fn open_named_directory(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// SECURITY: links such as /proc/self/fd/N lead to the runner's own descriptors; they are not
-/// followed (threat 31).
+/// followed (threat: links to the host).
 fn open_plainly(path: &Path, flags: libc::c_int, mode: u32) -> io::Result<OwnedFd> {
     let c_path = sys::c_path(path)?;
     open_resolving(libc::AT_FDCWD, &c_path, flags, mode, RESOLVE_NO_MAGICLINKS)
@@ -213,7 +213,8 @@ fn is_kind(stat: &libc::stat, kind: libc::mode_t) -> bool {
 /// Opens a directory below another one; a link is none.
 ///
 /// SECURITY: gVisor follows a link despite O_NOFOLLOW when a directory is asked for, so that an
-/// archive's own link led out of its directory (threat 34). Guarded by tests/hostile/files-tar.test.ts.
+/// archive's own link led out of its directory (threat: hostile archives and images). Guarded by
+/// tests/hostile/files-tar.test.ts.
 fn open_directory(dir: RawFd, name: &CStr) -> io::Result<OwnedFd> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     match open_resolving(dir, name, flags, 0, RESOLVE_NO_SYMLINKS) {

@@ -259,7 +259,7 @@ impl Unpacking<'_> {
             }
             Ok(())
         })?;
-        // SECURITY: set-id bits are dropped (threat 34).
+        // SECURITY: set-id bits are dropped (threat: hostile archives and images).
         // SAFETY: plain system call on a descriptor that we own.
         sys::check(unsafe { libc::fchmod(file.as_raw_fd(), header.mode & 0o777) })
             .map_err(failed)?;
@@ -298,7 +298,7 @@ impl Unpacking<'_> {
     /// Opens a directory below the root, one component after the other.
     ///
     /// SECURITY: no component may be a link, so that no entry, whatever links earlier ones made,
-    /// lands outside (threat 34).
+    /// lands outside (threat: hostile archives and images).
     fn descend(&self, components: &[CString], make: bool) -> io::Result<OwnedFd> {
         let mut here = self.root.try_clone()?;
         for name in components {

@@ -88,7 +88,7 @@ impl Descent {
     }
 
     /// SECURITY: a directory that was moved meanwhile has another one above it; what is there was
-    /// not asked for (threat 32). Guarded by tests/hostile/files-races.test.ts.
+    /// not asked for (threat: path races). Guarded by tests/hostile/files-races.test.ts.
     pub fn up(&mut self, base: &Path) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::io("read", &shown(base), &error);
         let above = open_directory(self.here.as_raw_fd(), c"..").map_err(failed)?;

@@ -51,7 +51,7 @@ pub fn watch(path: &Path, recursive: bool, mailbox: &Mailbox) -> Result<Value, F
         paths: HashMap::new(),
         recursive,
     };
-    // Only what can be reached without the runner's own descriptors (threat 31).
+    // Only what can be reached without the runner's own descriptors (threat: links to the host).
     drop(open_plainly(path, libc::O_PATH, 0).map_err(failed)?);
     watch.add(path).map_err(failed)?;
     let cancel = mailbox.cancel_fd().map_err(failed)?;

@@ -24,16 +24,17 @@ const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 /**
  * Merely imported, Genkit ends the process on SIGTERM and SIGINT before runs were cancelled and
  * their sandboxes destroyed. Its own OpenTelemetry would keep whole prompts in memory; where the
- * process has another one, spans go there.
+ * process has another one, spans go there, as parts of the trace that is active.
  */
 async function load(): Promise<GenkitModule> {
   const before = new Set(SIGNALS.flatMap((signal) => process.listeners(signal)));
-  const [{ genkit }, { disableGenkitOTelInitialization }, { logger }] = await Promise.all([
+  const [{ genkit }, tracing, { logger }] = await Promise.all([
     import("genkit"),
     import("genkit/tracing"),
     import("genkit/logging"),
   ]);
-  disableGenkitOTelInitialization();
+  tracing.disableGenkitOTelInitialization();
+  tracing.disableOTelRootSpanDetection();
   logger.init(SILENT);
   for (const signal of SIGNALS)
     for (const listener of process.listeners(signal))

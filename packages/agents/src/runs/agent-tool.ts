@@ -8,6 +8,8 @@ export interface AgentTool {
   readonly inputSchema: object;
   /** Its time does not count as the run's. */
   readonly pausesClock: boolean;
+  /** Makes spans of its calls by itself. */
+  readonly isTraced?: boolean;
   /** What a model sees. Throws ToolFailure, ToolError, or anything that a model must not see. */
   run(input: unknown, call: AgentToolCall): Promise<unknown>;
 }
@@ -37,6 +39,7 @@ export function fromSandboxTool(tool: SandboxTool): AgentTool {
     description: tool.description,
     inputSchema: tool.inputJsonSchema,
     pausesClock: true,
+    isTraced: true,
     run: async (input, { signal, onOutput }) =>
       tool.forModel(await tool.run(input, { signal, onOutput })),
   };

@@ -11,6 +11,7 @@ import { runLoop } from "./run-agent.ts";
 import type { LoopOptions, LoopResult } from "./run-agent.ts";
 import { openTools } from "./run-tools.ts";
 import type { RunToolsOptions } from "./run-tools.ts";
+import { inSpan } from "../telemetry/spans.ts";
 import { Slots } from "./slots.ts";
 
 export interface LocalExecutorOptions extends PreparationOptions, RunToolsOptions {
@@ -156,6 +157,30 @@ export class LocalExecutor implements AgentExecutor {
   }
 
   async #run(run: PreparedRun): Promise<AgentRunResult> {
+    const { metrics } = this.#options;
+    const startedMs = performance.now();
+    const attributes = {
+      "agent.name": run.definition.name,
+      "agent.run_id": run.runId,
+      "gen_ai.request.model": run.modelName,
+    };
+    let status = "failed";
+    try {
+      return await inSpan("AgentExecute", attributes, async (span) => {
+        const result = await this.#runToEnd(run);
+        status = "succeeded";
+        span.setAttribute("agent.steps", result.steps);
+        return result;
+      });
+    } catch (error) {
+      if (error instanceof AgentRunError && error.code === "CANCELLED") status = "cancelled";
+      throw error;
+    } finally {
+      metrics.runEnded(status, performance.now() - startedMs);
+    }
+  }
+
+  async #runToEnd(run: PreparedRun): Promise<AgentRunResult> {
     const { runs, events, processId } = this.#options;
     const { runId, stop, request, definition, modelName } = run;
     const cancel = (): void =>

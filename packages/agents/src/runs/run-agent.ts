@@ -11,6 +11,7 @@ import { answerInstructions, checkAnswer, correctionRequest } from "./final-answ
 import { takeTurn } from "./model-turn.ts";
 import type { RetryPolicy } from "./model-turn.ts";
 import type { RunClock } from "./run-clock.ts";
+import { inSpan } from "../telemetry/spans.ts";
 import { shortenedTo } from "./shorten.ts";
 import { TextBuffer } from "./text-buffer.ts";
 import { runToolCalls } from "./tool-calls.ts";
@@ -97,18 +98,24 @@ async function turn(
   };
   const text = new TextBuffer((piece) => emit("text", { text: piece }));
   try {
-    const response = await takeTurn({
-      model,
-      request,
-      signal,
-      idleTimeoutMs,
-      retry,
-      maxTextBytes: limits.maxTextBytes,
-      onText: (piece) => text.add(piece),
-      onRetry: ({ attempt, delayMs, reason }) => {
-        text.flush();
-        emit("model_retry", { turn: step, attempt, delay_ms: delayMs, reason });
-      },
+    const attributes = { "gen_ai.request.model": model.name, "agent.turn": step };
+    const response = await inSpan("model.turn", attributes, async (span) => {
+      const answer = await takeTurn({
+        model,
+        request,
+        signal,
+        idleTimeoutMs,
+        retry,
+        maxTextBytes: limits.maxTextBytes,
+        onText: (piece) => text.add(piece),
+        onRetry: ({ attempt, delayMs, reason }) => {
+          text.flush();
+          emit("model_retry", { turn: step, attempt, delay_ms: delayMs, reason });
+        },
+      });
+      span.setAttribute("gen_ai.usage.input_tokens", answer.usage?.inputTokens ?? 0);
+      span.setAttribute("gen_ai.usage.output_tokens", answer.usage?.outputTokens ?? 0);
+      return answer;
     });
     text.flush();
     refuseBlocked(model.name, response);

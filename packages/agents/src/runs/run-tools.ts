@@ -2,7 +2,7 @@
 import type { Logger } from "pino";
 import type { SandboxClient } from "@sandkasten/sdk";
 import { SandboxScope, sandboxTools } from "@sandkasten/tools";
-import type { FileStore, SandboxPolicy, SandboxTool } from "@sandkasten/tools";
+import type { FileStore, SandboxPolicy, SandboxTool, SandboxToolContext } from "@sandkasten/tools";
 import type { Variables } from "../models/model-registry.ts";
 import type { AgentCatalogue } from "../prompts/agent-catalogue.ts";
 import type { AgentDefinition } from "../prompts/agent-definition.ts";
@@ -13,6 +13,7 @@ import type { AgentTool } from "./agent-tool.ts";
 import { findAgent } from "./find-agent.ts";
 import { connectMcp } from "./mcp-tools.ts";
 import type { PreparedRun } from "./prepare-run.ts";
+import type { AgentMetrics } from "../telemetry/agent-metrics.ts";
 import { subAgentTools } from "./sub-agent-tools.ts";
 import type { SubAgentCall } from "./sub-agent-tools.ts";
 
@@ -27,6 +28,7 @@ export interface RunToolsOptions {
   readonly fileStore?: FileStore | undefined;
   /** How long a sandbox outlives a process that died. */
   readonly leaseSeconds?: number | undefined;
+  readonly metrics: AgentMetrics;
 }
 
 export interface RunTools extends AsyncDisposable {
@@ -57,7 +59,7 @@ export async function openTools(
 
 function ofSandbox(
   { runId, definition, request }: PreparedRun,
-  { client, log, leaseSeconds, policy, fileStore }: RunToolsOptions,
+  { client, log, leaseSeconds, policy, fileStore, metrics }: RunToolsOptions,
   stack: AsyncDisposableStack,
 ): readonly SandboxTool[] {
   const agentScope = new SandboxScope({
@@ -70,7 +72,15 @@ function ofSandbox(
   });
   if (definition.sandbox !== undefined) stack.defer(() => cleanUp(agentScope, runId, log));
   const workflowScope = request.workflow?.scope;
-  const context = { client, agentScope, workflowScope, policy, fileStore };
+  const context: SandboxToolContext = {
+    client,
+    agentScope,
+    workflowScope,
+    policy,
+    fileStore,
+    onCall: (call) => metrics.callEnded(call),
+    log: log.child({ run_id: runId }),
+  };
   const tools = sandboxTools(definition.sandbox, context);
   refuseMissing(definition, tools);
   return tools;

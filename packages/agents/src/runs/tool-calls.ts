@@ -7,6 +7,7 @@ import { MALFORMED_ARGUMENTS } from "../models/chat-answer.ts";
 import { suggestedName } from "../suggested-name.ts";
 import { ToolFailure } from "./agent-tool.ts";
 import type { AgentTool } from "./agent-tool.ts";
+import { inSpan } from "../telemetry/spans.ts";
 import type { RunClock } from "./run-clock.ts";
 import { shortenedTo } from "./shorten.ts";
 
@@ -18,6 +19,8 @@ export interface ToolCallContext {
   readonly log: Logger;
 }
 
+/** What the span of a call says that ran no command and failed. */
+const NO_COMMAND = { "sandbox.exit_code": -1 };
 /** More at once would only wait for each other in the sandbox. */
 const MAX_AT_ONCE = 8;
 /** What a model gets of a result; tools of the sandbox stay far below. */
@@ -72,16 +75,34 @@ async function resultOf(
   }
 }
 
-async function call(part: Part, { tools, signal, clock, emit }: ToolCallContext): Promise<unknown> {
-  const { name = "", ref: id = "", input } = part.toolRequest ?? {};
-  const tool = tools.get(name);
-  if (tool === undefined) throw unknownTool(name, [...tools.keys()]);
+async function call(part: Part, context: ToolCallContext): Promise<unknown> {
+  const { name = "" } = part.toolRequest ?? {};
+  const tool = context.tools.get(name);
+  // Every call has a span, also one that comes to nothing; a name that a model made up is not told.
+  if (tool === undefined)
+    return await inSpan("unknown_tool", NO_COMMAND, () =>
+      Promise.reject(unknownTool(name, [...context.tools.keys()])),
+    );
   const malformed = part.metadata?.[MALFORMED_ARGUMENTS];
   if (typeof malformed === "string")
-    throw new ToolFailure(
-      "INVALID_INPUT",
-      `The arguments of ${name} are not valid JSON (${malformed}). Send them again as one JSON object.`,
+    return await inSpan(name, NO_COMMAND, () =>
+      Promise.reject(
+        new ToolFailure(
+          "INVALID_INPUT",
+          `The arguments of ${name} are not valid JSON (${malformed}). Send them again as one JSON object.`,
+        ),
+      ),
     );
+  const run = (): Promise<unknown> => runTool(tool, part, context);
+  return await (tool.isTraced === true ? run() : inSpan(name, {}, run));
+}
+
+async function runTool(
+  tool: AgentTool,
+  part: Part,
+  { signal, clock, emit }: ToolCallContext,
+): Promise<unknown> {
+  const { ref: id = "", input } = part.toolRequest ?? {};
   const onOutput = streamOutput(id, emit);
   const running = (): Promise<unknown> =>
     untilAborted(tool.run(input ?? {}, { id, signal, onOutput, emit }), signal);

@@ -9,6 +9,7 @@ import type { LocalExecutor, StartedRun } from "../runs/local-executor.ts";
 import type { EventLog } from "../store/event-log.ts";
 import type { RunStore, StoredRun } from "../store/run-store.ts";
 import { parseBody, parseQuery } from "./parse-request.ts";
+import { inTraceOf } from "../telemetry/spans.ts";
 import type { RouteModule } from "./service.ts";
 import { ServiceError } from "./service-error.ts";
 import type { ServiceErrorCode } from "./service-error.ts";
@@ -48,7 +49,7 @@ export function runRoutes(options: RunRoutesOptions): RouteModule {
       const { agent_name: agentName, task, input } = parseBody(executeBody, request.body);
       const { wait = false } = parseQuery(executeQuery, request.query);
       await catalogue.refresh();
-      const started = start(executor, { agentName, task, input });
+      const started = inTraceOf(request.headers, () => start(executor, { agentName, task, input }));
       if (!wait) return reply.code(202).send({ run_id: started.runId });
       await started.ended;
       return runBody(find(started.runId));

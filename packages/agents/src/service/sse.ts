@@ -77,7 +77,7 @@ function headersOf(reply: FastifyReply): Record<string, string> {
 
 /**
  * SECURITY: events are read from the database as the reader takes them, so that one who does not
- * read costs one page of memory and, after a while, nothing. Guarded by sse.test.ts.
+ * read costs one page of memory and, after a while, nothing. Guarded by run-events.test.ts.
  */
 async function stream(
   response: ServerResponse,

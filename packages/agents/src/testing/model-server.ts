@@ -121,9 +121,7 @@ export class ModelServer implements AsyncDisposable {
     this.requests.push({ body, headers: request.headers, atMs: performance.now() });
     const turn = this.#next(body);
     response.on("error", () => undefined);
-    if (turn.status !== undefined) answerError(response, turn);
-    else if (turn.unstreamed === true) answerWhole(response, turn);
-    else await answerStream(response, turn);
+    await answerChat(response, turn);
   }
 
   #next(body: ChatRequest): ScriptedTurn {
@@ -131,6 +129,13 @@ export class ModelServer implements AsyncDisposable {
     if (typeof this.#script === "function") return this.#script(body, index);
     return this.#script[index] ?? this.#script.at(-1) ?? { text: "" };
   }
+}
+
+/** Answers a request for a chat completion. */
+export async function answerChat(response: ServerResponse, turn: ScriptedTurn): Promise<void> {
+  if (turn.status !== undefined) answerError(response, turn);
+  else if (turn.unstreamed === true) answerWhole(response, turn);
+  else await answerStream(response, turn);
 }
 
 function answerError(

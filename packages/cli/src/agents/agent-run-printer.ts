@@ -24,7 +24,10 @@ export class AgentRunPrinter {
     this.#cli = cli;
   }
 
-  /** SECURITY: a model or code in a sandbox chose this text, so control characters are shown as text, too (threat 48; guarded by agent-run-printer.test.ts). */
+  /**
+   * SECURITY: a model or code in a sandbox chose this text, so control characters are shown as text,
+   * too (threat: control characters; guarded by agent-run-printer.test.ts).
+   */
   async show(event: RunEventBody): Promise<void> {
     switch (event.type) {
       case "text":

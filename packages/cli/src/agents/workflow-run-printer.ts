@@ -19,7 +19,10 @@ export class WorkflowRunPrinter {
     this.#suffix = suffix;
   }
 
-  /** SECURITY: files and models chose the texts, so control characters are shown as text (threat 48; guarded by workflow-run-printer.test.ts). */
+  /**
+   * SECURITY: files and models chose the texts, so control characters are shown as text (threat:
+   * control characters; guarded by workflow-run-printer.test.ts).
+   */
   async show(event: RunEventBody): Promise<void> {
     const { style } = this.#cli.err;
     switch (event.type) {

@@ -2,10 +2,10 @@
  * Unpacks a tar stream below a local directory, and nowhere else.
  *
  * SECURITY: the archive is made by a sandbox, and what it holds must not leave the directory that the
- * user named (threats 34, 35; guarded by tar-unpack.test.ts). Every parent of an entry is a real
- * directory, looked at without following links; files are made new and never opened through what
- * stands there; links are made last, with nothing written after them; set-user-id bits, devices and
- * other special files are left out.
+ * user named (threats: hostile archives and images and links in downloads; guarded by
+ * tar-unpack.test.ts). Every parent of an entry is a real directory, looked at without following links;
+ * files are made new and never opened through what stands there; links are made last, with nothing
+ * written after them; set-user-id bits, devices and other special files are left out.
  */
 import type { Stats } from "node:fs";
 import { chmod, link, lstat, mkdir, open, rm, symlink } from "node:fs/promises";

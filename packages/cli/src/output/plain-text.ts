@@ -2,8 +2,8 @@
  * Makes text from elsewhere harmless to show.
  *
  * SECURITY: names, paths, commands and messages may come from code in a sandbox, and a terminal acts
- * on control characters in them (threat 48; guarded by plain-text.test.ts and exec.test.ts). Only a
- * command's own output is passed on as it is, as every shell does.
+ * on control characters in them (threat: control characters; guarded by plain-text.test.ts and
+ * exec.test.ts). Only a command's own output is passed on as it is, as every shell does.
  */
 
 /** Control characters, what changes the direction of text or cannot be seen, line separators, lone surrogates. */

@@ -1,5 +1,5 @@
 /** The real HTTP API and core on sandboxes in memory, and the command line talking to it. */
-import { ALICES_KEY, HttpFixture } from "../../../daemon/src/http/testing/http-fixture.ts";
+import { ALICES_KEY, HttpFixture } from "../../../daemon/src/surfaces/testing/http-fixture.ts";
 import { TestCli, type TestHostOptions, type TestRun } from "./test-host.ts";
 
 export class TestDaemon implements AsyncDisposable {
@@ -9,8 +9,14 @@ export class TestDaemon implements AsyncDisposable {
     this.#http = http;
   }
 
-  static async start(): Promise<TestDaemon> {
-    return new TestDaemon(await HttpFixture.start());
+  /** `network` is what the administrator allows sandboxes to reach; nothing when absent. */
+  static async start(options: { readonly network?: readonly string[] } = {}): Promise<TestDaemon> {
+    return new TestDaemon(await HttpFixture.start(options));
+  }
+
+  /** For what a command line cannot do. */
+  get http(): HttpFixture {
+    return this.#http;
   }
 
   /** The command line while it runs, as a user of this daemon has it. */

@@ -28,6 +28,11 @@ export class ConnectionHolder {
     return this.#current?.usable === true ? this.#current : undefined;
   }
 
+  /** Nothing is opened any more. */
+  get closed(): boolean {
+    return this.#closed !== undefined;
+  }
+
   /** The living connection or a new one. Rejects with a `ConnectionFailure`. */
   get(): Promise<Connection> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);

@@ -5,9 +5,9 @@ import {
   decodeJsonObject,
   encodeFrame,
   encodeJsonFrame,
+  FIRST_RUNNER_STREAM_ID,
   FrameDecoder,
   FrameType,
-  MAX_STREAM_ID,
   PROTOCOL_VERSION,
   ProtocolError,
   runnerErrorSchema,
@@ -19,6 +19,7 @@ import { ObservedDeadline } from "../observed-deadline.ts";
 import type { ChannelDeadlines } from "./channel-options.ts";
 import { ConnectionFailure } from "./connection-failure.ts";
 import { checked } from "./checked-message.ts";
+import { InboundStreams } from "./inbound-streams.ts";
 import { StallWatch } from "./stall-watch.ts";
 import type { StreamOutcome, StreamSink } from "./stream-sink.ts";
 import { WireStream } from "./wire-stream.ts";
@@ -47,6 +48,8 @@ export class Connection implements StreamHost {
   readonly #transport: Duplex;
   readonly #decoder = new FrameDecoder();
   readonly #streams = new Map<number, WireStream>();
+  /** The streams that the runner opens. */
+  readonly inbound: InboundStreams;
   readonly #stallWatch: StallWatch;
   readonly #greeted = Promise.withResolvers<RunnerHello>();
   #hello: RunnerHello | undefined;
@@ -58,6 +61,8 @@ export class Connection implements StreamHost {
   readonly #lingering = new Set<WireStream>();
   readonly #owingCredit = new Set<WireStream>();
   #creditTimer: NodeJS.Timeout | undefined;
+  #readTimer: NodeJS.Timeout | undefined;
+  #readAgainAtMs = 0;
   readonly #onFrame = (frame: Frame): void => this.#receive(frame);
 
   private constructor(
@@ -66,6 +71,13 @@ export class Connection implements StreamHost {
     silenceExpected: () => boolean,
   ) {
     this.#transport = transport;
+    this.inbound = new InboundStreams({
+      write: (...parts) => this.write(...parts),
+      creditOwed: (stream) => this.creditOwed(stream),
+      noteBreach: (cause) => this.#noteBreach(cause),
+      writeThen: (done, ...parts) => this.writeThen(done, ...parts),
+      pauseReading: (ms) => this.#pauseReading(ms),
+    });
     this.#stallWatch = new StallWatch(this, this.#streams, deadlines, silenceExpected);
     this.#greeted.promise.catch(() => undefined);
     // All that is kept of a chunk is copied before this returns, so a transport may use its memory again.
@@ -122,7 +134,7 @@ export class Connection implements StreamHost {
 
   /** Whether new streams may be opened: not after a failure, nor when all stream ids are used up. */
   get usable(): boolean {
-    return this.#failure === undefined && this.#nextStreamId <= MAX_STREAM_ID;
+    return this.#failure === undefined && this.#nextStreamId < FIRST_RUNNER_STREAM_ID;
   }
 
   /** Opens a stream with a request. A connection that has failed meanwhile tells the sink so at once. */
@@ -178,7 +190,9 @@ export class Connection implements StreamHost {
     this.#lingering.clear();
     this.#owingCredit.clear();
     clearTimeout(this.#creditTimer);
+    clearTimeout(this.#readTimer);
     for (const stream of streams) stream.finish({ kind: "lost", failure });
+    this.inbound.lose(failure);
   }
 
   write(...parts: Uint8Array[]): void {
@@ -189,6 +203,18 @@ export class Connection implements StreamHost {
     }
     this.#transport.cork();
     for (const part of parts) this.#transport.write(part);
+    this.#transport.uncork();
+  }
+
+  writeThen(done: () => void, ...parts: Uint8Array[]): void {
+    if (this.#failure !== undefined) {
+      done();
+      return;
+    }
+    const last = parts.pop();
+    this.#transport.cork();
+    for (const part of parts) this.#transport.write(part);
+    this.#transport.write(last, () => done());
     this.#transport.uncork();
   }
 
@@ -224,6 +250,11 @@ export class Connection implements StreamHost {
       this.#receiveHello(frame);
       return;
     }
+    if (frame.stream >= FIRST_RUNNER_STREAM_ID) {
+      this.#stallWatch.frameArrived();
+      this.inbound.receive(frame);
+      return;
+    }
     const stream = this.#streams.get(frame.stream);
     if (stream === undefined) {
       // Credit for bytes that were on their way when the stream ended means nothing, but is no breach.
@@ -249,7 +280,7 @@ export class Connection implements StreamHost {
 
   /** A breach that concerns one stream costs that stream its result, and the others nothing. */
   #condemn(stream: WireStream, cause: ProtocolError, frameType: number): void {
-    if (++this.#breaches > MAX_BREACHES) throw cause;
+    this.#noteBreach(cause);
     const message = `the runner broke the protocol: ${cause.message}`;
     const outcome = {
       kind: "lost",
@@ -262,6 +293,24 @@ export class Connection implements StreamHost {
     }
     stream.finish(outcome);
     this.#streams.delete(stream.id);
+  }
+
+  #noteBreach(cause: ProtocolError): void {
+    if (++this.#breaches > MAX_BREACHES) throw cause;
+  }
+
+  #pauseReading(ms: number): void {
+    if (this.#failure !== undefined) return;
+    this.#readAgainAtMs = performance.now() + ms;
+    this.#transport.pause();
+    // Set once for all that came in one chunk; the last of them says how long.
+    const wait = (leftMs: number): NodeJS.Timeout =>
+      setTimeout(() => {
+        const moreMs = this.#readAgainAtMs - performance.now();
+        this.#readTimer = moreMs > 0 ? wait(moreMs) : undefined;
+        if (this.#readTimer === undefined) this.#transport.resume();
+      }, leftMs);
+    this.#readTimer ??= wait(ms);
   }
 
   #deliver(stream: WireStream, frame: Frame): void {

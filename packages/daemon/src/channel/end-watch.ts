@@ -4,8 +4,8 @@ import type { ConnectionHolder } from "./connection-holder.ts";
 
 /**
  * SECURITY: the runner enforces timeouts, but may be hostile. Without this a session's lock could be
- * held for ever by a command that never ends (threat 42). Guarded by "never ends a command" in
- * hostile-runner.test.ts.
+ * held for ever by a command that never ends (threat: a stalling runner). Guarded by "never ends a
+ * command" in hostile-runner.test.ts.
  */
 export class EndWatch {
   readonly #holder: ConnectionHolder;

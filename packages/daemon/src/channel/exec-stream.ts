@@ -213,7 +213,11 @@ export class RunnerExecStream implements ExecStream {
     this.#finish(end);
   }
 
-  /** SECURITY: what went wrong on the way is never taken for success: the end is `unknown`, or `sandbox_gone` (threats 40, 43, 60). Guarded by hostile-runner.test.ts. */
+  /**
+   * SECURITY: what went wrong on the way is never taken for success: the end is `unknown`, or
+   * `sandbox_gone` (threats: forged results, broken connections and a killed daemon). Guarded by
+   * hostile-runner.test.ts.
+   */
   #fail(reason: "unknown" | "sandbox_gone"): void {
     this.#letGo();
     this.#finish(this.#unknownEnd(reason));

@@ -19,6 +19,8 @@ import type {
   FileChange,
   FileRead,
   ListeningPort,
+  NetworkHandler,
+  OpenNetwork,
   PortConnection,
   SandboxPath,
   ShellInfo,
@@ -32,6 +34,7 @@ import type { Connect } from "./connection-holder.ts";
 import { execRequest } from "./exec-request.ts";
 import { RunnerExecStream } from "./exec-stream.ts";
 import { FileOperations } from "./file-operations.ts";
+import { offerNetwork } from "./network-offer.ts";
 import { dialPort } from "./port-connection.ts";
 import { watchFiles } from "./watch.ts";
 
@@ -189,6 +192,15 @@ export class RunnerChannel implements Channel {
 
   dial(port: number, signal?: AbortSignal): Promise<PortConnection> {
     return dialPort(this.#holder, port, signal);
+  }
+
+  openNetwork(handler: NetworkHandler): Promise<OpenNetwork> {
+    return offerNetwork(this.#holder, handler);
+  }
+
+  /** Whether there is a connection now, so that the next request need not dial. */
+  get isConnected(): boolean {
+    return this.#holder.current !== undefined;
   }
 
   ping(): Promise<ChannelHealth> {

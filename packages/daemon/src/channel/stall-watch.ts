@@ -25,9 +25,9 @@ const MAX_INTERVAL_MS = 1_000;
  * One timer per connection looks over all its streams, only while there are any. Only whole frames
  * count as signs of life.
  *
- * SECURITY: a hostile runner may trickle one byte a second for ever (threat 42). Since bytes of an
- * unfinished frame are no progress, the deadline still comes. Guarded by "trickles bytes" in
- * hostile-runner.test.ts.
+ * SECURITY: a hostile runner may trickle one byte a second for ever (threat: a stalling runner). Since
+ * bytes of an unfinished frame are no progress, the deadline still comes. Guarded by "trickles bytes"
+ * in hostile-runner.test.ts.
  */
 export class StallWatch {
   readonly #connection: WatchedConnection;

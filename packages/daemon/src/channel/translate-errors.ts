@@ -81,7 +81,10 @@ function codeFor(op: RunnerOperation, code: RunnerErrorCode): ErrorCode {
   return CODES[code];
 }
 
-/** SECURITY: the text comes from the sandbox and ends up in logs and terminals, so control characters go (threat 48). Guarded by translate-errors.test.ts. */
+/**
+ * SECURITY: the text comes from the sandbox and ends up in logs and terminals, so control characters go
+ * (threat: control characters). Guarded by translate-errors.test.ts.
+ */
 function printable(message: string): string {
   // Control characters, line separators, and those that turn the direction of text around.
   return message

@@ -14,7 +14,7 @@ import { wirePath } from "./wire-path.ts";
  * `overflow`.
  *
  * SECURITY: paths come from the sandbox and are long, so their bytes count as well as their number
- * (threat 41). Guarded by hostile-runner.test.ts.
+ * (threat: oversized messages). Guarded by hostile-runner.test.ts.
  */
 const MAX_WAITING_CHANGES = 4_096;
 const MAX_WAITING_BYTES = 1_048_576;

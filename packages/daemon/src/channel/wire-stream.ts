@@ -10,14 +10,14 @@ import {
 } from "@sandkasten/protocol";
 import type { StreamOutcome, StreamSink } from "./stream-sink.ts";
 
-/** Credit is given back in portions of half the window: few frames, and the runner can go on meanwhile. */
-const CREDIT_PORTION_BYTES = INITIAL_CREDIT_BYTES / 2;
 /** Largest DATA frame sent; small enough that streams take turns. */
 const DATA_FRAME_BYTES = 131_072;
 
 /** The connection, as its streams see it. */
 export interface StreamHost {
   write(...parts: Uint8Array[]): void;
+  /** As `write`, and calls back when the transport has taken the parts; it may still hold their memory. */
+  writeThen(done: () => void, ...parts: Uint8Array[]): void;
   /** The stream owes less than a portion of credit; it is to be given back soon, with other frames. */
   creditOwed(stream: WireStream): void;
 }
@@ -40,16 +40,32 @@ export class WireStream {
   #sink: StreamSink | undefined;
   #open = true;
   #sawOutput = false;
-  #sendCredit = INITIAL_CREDIT_BYTES;
+  readonly #windowBytes: number;
+  readonly #maxSendCreditBytes: number;
+  /** Credit may be more than should wait in this process, so that what is sent is waited for. */
+  readonly #settlesWhenWritten: boolean;
+  #sendCredit: number;
   readonly #outgoing: OutgoingBytes[] = [];
   #outgoingEnd: "open" | "wanted" | "sent" = "open";
   #sendsBody = false;
-  #receiveCredit = INITIAL_CREDIT_BYTES;
+  #receiveCredit: number;
   #owedCredit = 0;
   #peerEnded = false;
 
-  constructor(id: number, sink: StreamSink, host: StreamHost, deadlineMs: number | undefined) {
+  constructor(
+    id: number,
+    sink: StreamSink,
+    host: StreamHost,
+    deadlineMs: number | undefined,
+    windowBytes: number = INITIAL_CREDIT_BYTES,
+    maxSendCreditBytes?: number,
+  ) {
     this.id = id;
+    this.#windowBytes = windowBytes;
+    this.#maxSendCreditBytes = maxSendCreditBytes ?? windowBytes;
+    this.#settlesWhenWritten = maxSendCreditBytes !== undefined;
+    this.#sendCredit = windowBytes;
+    this.#receiveCredit = windowBytes;
     this.#sink = sink;
     this.#host = host;
     this.deadlineMs = deadlineMs;
@@ -72,7 +88,7 @@ export class WireStream {
 
   /** Bytes received that nobody has used yet. */
   get unconsumedBytes(): number {
-    return INITIAL_CREDIT_BYTES - this.#receiveCredit - this.#owedCredit;
+    return this.#windowBytes - this.#receiveCredit - this.#owedCredit;
   }
 
   /** Whether the next step is the runner's: not while we owe it a body, nor while our reader has something to read. */
@@ -82,8 +98,9 @@ export class WireStream {
   }
 
   /**
-   * Sends bytes as credit allows; they must not be changed afterwards. Resolves to false when the
-   * stream ended before all of them were sent.
+   * Sends bytes as credit allows; they must not be changed afterwards, because a transport may hold them.
+   * Resolves to false when the stream ended before all of them were sent. A stream with more credit than
+   * its window resolves only when the transport has taken them.
    */
   send(bytes: Uint8Array): Promise<boolean> {
     if (!this.#open || this.cancelled || this.#outgoingEnd !== "open")
@@ -128,7 +145,8 @@ export class WireStream {
     if (bytes === 0 || this.cancelled || (!this.#open && !this.lingers)) return;
     this.#owedCredit += bytes;
     this.lastProgressAtMs = performance.now();
-    if (this.#owedCredit >= CREDIT_PORTION_BYTES) this.giveCredit();
+    // In portions of half the window: few frames, and the runner can go on meanwhile.
+    if (this.#owedCredit >= this.#windowBytes / 2) this.giveCredit();
     else this.#host.creditOwed(this);
   }
 
@@ -167,7 +185,7 @@ export class WireStream {
     // SECURITY: credit is given for consumed bytes only, so it never exceeds the first window. More
     // would let a hostile runner make us buffer a whole upload. Guarded by "credit beyond what was
     // sent" in hostile-runner.test.ts.
-    if (this.#sendCredit + bytes > INITIAL_CREDIT_BYTES) {
+    if (this.#sendCredit + bytes > this.#maxSendCreditBytes) {
       throw new ProtocolError(
         "credit_overflow",
         `the runner gave credit for ${String(bytes)} bytes, more than were sent`,
@@ -203,16 +221,21 @@ export class WireStream {
       next = this.#outgoing[0]
     ) {
       const bytes = Math.min(next.bytes.byteLength - next.sent, this.#sendCredit, DATA_FRAME_BYTES);
-      this.#host.write(
+      const { settle } = next;
+      const isLast = next.sent + bytes === next.bytes.byteLength;
+      const frame = [
         encodeFrameHeader(FrameType.data, this.id, bytes),
         next.bytes.subarray(next.sent, next.sent + bytes),
-      );
+      ] as const;
       this.#sendCredit -= bytes;
       next.sent += bytes;
       this.lastProgressAtMs = performance.now();
-      if (next.sent < next.bytes.byteLength) continue;
-      this.#outgoing.shift();
-      next.settle(true);
+      if (isLast) this.#outgoing.shift();
+      if (isLast && this.#settlesWhenWritten) this.#host.writeThen(() => settle(true), ...frame);
+      else {
+        this.#host.write(...frame);
+        if (isLast) settle(true);
+      }
     }
     if (this.#outgoingEnd === "wanted" && this.#outgoing.length === 0) {
       this.#outgoingEnd = "sent";

@@ -43,8 +43,8 @@ export async function readConfigFile(search: FileSearch): Promise<ConfigFile | s
 
 /**
  * SECURITY: the daemon is often root, and a directory that it is started in may be anybody's. A
- * file that merely lay there could open the API to whoever put it there (threat 49), so it counts
- * only when it is ours. Guarded by config-file.test.ts.
+ * file that merely lay there could open the API to whoever put it there (threat: unauthorized access),
+ * so it counts only when it is ours. Guarded by config-file.test.ts.
  */
 function distrust(
   { env, isRoot }: FileSearch,

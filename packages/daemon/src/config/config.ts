@@ -1,7 +1,16 @@
 /** The configuration as the daemon's parts use it: in their units, complete, frozen. */
 import { isAbsolute, join, resolve } from "node:path";
+import type { FeedLimits } from "../events/feed.ts";
+import type { TelemetrySettings } from "@sandkasten/telemetry";
 import type { ImagePolicy } from "../images/local-image-store.ts";
 import type { SandboxLimits, SandboxProfile } from "../ports/backend.ts";
+import type { EventRetention } from "../ports/event-log.ts";
+import type { TokenOptions } from "../keys/tokens.ts";
+import type { KeyScope } from "../ports/key-store.ts";
+import type { StoredSecret } from "../network/edge-secrets.ts";
+import { resolveRules } from "../network/plan-network.ts";
+import type { NetworkTerms } from "../network/plan-network.ts";
+import type { Rule } from "../network/rules.ts";
 import { parseListenAddress } from "./listen-address.ts";
 import type { ListenAddress } from "./listen-address.ts";
 import type { ConfigValues } from "./schema.ts";
@@ -12,12 +21,14 @@ export interface ApiKey {
   /** The owner's name. */
   readonly name: string;
   readonly key: string;
-  /** What it imports and pulls is shared with all keys. */
-  readonly isAdmin: boolean;
+  /** What an administrator imports and pulls is shared with all keys. */
+  readonly scope: KeyScope;
   readonly maxSessions: number;
   readonly maxRunningExecs: number;
   readonly maxWorkspaces: number;
   readonly maxImageBytes: number;
+  /** What its sessions can reach at most; all that the administrator allows when absent. */
+  readonly networkCeiling?: readonly Rule[];
 }
 
 /** A value under the name it has in the file, for showing; secrets are `***`. */
@@ -50,6 +61,10 @@ export interface Config {
   readonly dataDir: string;
   /** Absolute. */
   readonly dbPath: string;
+  /** A database of Postgres, instead of `dbPath`. */
+  readonly databaseUrl?: string;
+  /** How daemons that share the database reach each other. */
+  readonly cluster: { readonly address?: string; readonly secret?: string };
   /** Each backend has one of its own when absent. */
   readonly defaultImage?: string;
   readonly images: ImagePolicy;
@@ -58,6 +73,21 @@ export interface Config {
   /** What sessions may ask for beside it. */
   readonly backends: ConfigValues["backends"];
   readonly docker: DockerConfig;
+  readonly network: NetworkTerms & {
+    readonly nameServers?: readonly string[];
+    /** PEM certificates. */
+    readonly caFile?: string;
+    readonly secrets: readonly StoredSecret[];
+    /** Per session. */
+    readonly limits: {
+      readonly maxConnections: number;
+      readonly maxConnectionsPerSecond: number;
+      /** 0 for no limit. */
+      readonly maxTotalBytes: number;
+      /** 0 for no limit. */
+      readonly maxBytesPerSecond: number;
+    };
+  };
   readonly runtime: ConfigValues["runtime"];
   /** Absolute. */
   readonly runtimeDir?: string;
@@ -74,11 +104,15 @@ export interface Config {
   readonly allowRootProfile: boolean;
   /** Whether sessions may ask for a kernel of their own. */
   readonly allowStrongIsolation: boolean;
-  readonly pool: readonly {
-    readonly image: string;
-    readonly size: number;
-    readonly profile: SandboxProfile;
-  }[];
+  /** Undefined where nobody has said: then it is a small one of the default image. */
+  readonly pool:
+    | readonly {
+        readonly image: string;
+        readonly size: number;
+        readonly profile: SandboxProfile;
+        readonly network?: boolean;
+      }[]
+    | undefined;
   /** Of each key that has none of its own. */
   readonly quotas: {
     readonly maxSessions: number;
@@ -95,6 +129,14 @@ export interface Config {
     readonly maxBytes: number;
     readonly retentionMs: number;
   };
+  /** Tokens that are accepted in place of keys. */
+  readonly jwt?: Omit<TokenOptions, "keys"> & {
+    readonly source: { readonly [Kind in "file" | "url" | "pem"]?: string };
+  };
+  readonly events: {
+    readonly retention: EventRetention;
+    readonly limits: FeedLimits;
+  };
   readonly http: {
     readonly maxBodyBytes: number;
     readonly maxUploadBytes: number;
@@ -110,6 +152,12 @@ export interface Config {
   };
   readonly outputBudgetBytes: number;
   readonly logLevel: ConfigValues["log_level"];
+  readonly telemetry: {
+    /** Absent when nothing is sent to a collector. */
+    readonly otlp?: TelemetrySettings;
+    /** Where `/metrics` is served without a key. */
+    readonly metricsListen?: ListenAddress;
+  };
   /** The file that was read, if any. */
   readonly file?: string;
   /** What the operator should know and the daemon can live with; log each. */
@@ -127,19 +175,25 @@ export function shapeConfig(
   values: ConfigValues,
   dataDir: string,
   homeDir: string,
-): Omit<Config, "file" | "warnings" | "settings"> {
-  const { defaults, quotas, workspace, journal, http, preview } = values;
+): Omit<Config, "file" | "warnings" | "settings" | "telemetry"> {
+  const { defaults, quotas, workspace, journal, events, http, preview } = values;
   const profile = defaults.readonly_rootfs ? "restricted" : "root";
   return {
     listen: parseListenAddress(values.listen) ?? unchecked("listen"),
     apiKeys: apiKeysOf(values),
     dataDir,
     dbPath: isAbsolute(values.db_path) ? resolve(values.db_path) : join(dataDir, values.db_path),
+    ...(values.database_url !== undefined && { databaseUrl: values.database_url }),
+    cluster: {
+      ...(values.cluster.address !== undefined && { address: values.cluster.address }),
+      ...(values.cluster.secret !== undefined && { secret: values.cluster.secret }),
+    },
     ...(values.default_image !== undefined && { defaultImage: values.default_image }),
     images: imagePolicy(values),
     backend: values.backend,
     backends: values.backends,
     docker: dockerOf(values, homeDir),
+    network: networkOf(values),
     runtime: values.runtime,
     ...(values.runtime_dir !== undefined && { runtimeDir: values.runtime_dir }),
     sessionTtlMs: values.session_ttl_seconds * 1000,
@@ -153,7 +207,13 @@ export function shapeConfig(
     maxLimits: limitsOf(values.max_limits),
     allowRootProfile: values.allow_root_profile,
     allowStrongIsolation: values.allow_strong_isolation,
-    pool: values.pool.map((entry) => ({ ...entry, profile: entry.profile ?? profile })),
+    pool: values.pool
+      ?.filter(({ size }) => size > 0)
+      .map(({ network: hasNetwork = false, ...entry }) => ({
+        ...entry,
+        profile: entry.profile ?? profile,
+        ...(hasNetwork && { network: true }),
+      })),
     quotas: {
       maxSessions: quotas.max_sessions,
       maxRunningExecs: quotas.max_running_execs,
@@ -172,6 +232,19 @@ export function shapeConfig(
       maxBytes: journal.max_bytes,
       retentionMs: journal.retention_seconds * 1000,
     },
+    ...tokensOf(values),
+    events: {
+      retention: {
+        maxAgeMs: events.retention_seconds * 1000,
+        maxEventsPerOwner: events.max_events_per_key,
+        maxEvents: events.max_events,
+        maxBytes: events.max_bytes,
+      },
+      limits: {
+        maxFollowers: events.max_streams,
+        maxFollowersPerOwner: events.max_streams_per_key,
+      },
+    },
     http: {
       maxBodyBytes: http.max_body_bytes,
       maxUploadBytes: http.max_upload_bytes,
@@ -189,18 +262,78 @@ export function shapeConfig(
   };
 }
 
-function apiKeysOf({ api_key, api_keys, quotas }: ConfigValues): ApiKey[] {
+function tokensOf({ jwt }: ConfigValues): Pick<Config, "jwt"> {
+  const { issuer, audience } = jwt;
+  if (issuer === undefined || audience === undefined) return {};
+  return {
+    jwt: {
+      issuer,
+      audience,
+      algorithms: jwt.algorithms,
+      ownerClaim: jwt.owner_claim,
+      clockSkewSeconds: jwt.clock_skew_seconds,
+      ...(jwt.scope_claim !== undefined && { scopeClaim: jwt.scope_claim }),
+      source: {
+        ...(jwt.jwks_file !== undefined && { file: jwt.jwks_file }),
+        ...(jwt.jwks_uri !== undefined && { url: jwt.jwks_uri }),
+        ...(jwt.public_key !== undefined && { pem: jwt.public_key }),
+      },
+    },
+  };
+}
+
+/** A preset is made of rules alone, and of `full`. */
+function presetsOf({ network }: ConfigValues): NetworkTerms["presets"] {
+  return new Map(network.presets.map(({ name, allow }) => [name, resolveRules(allow, new Map())]));
+}
+
+function networkOf(values: ConfigValues): Config["network"] {
+  const { network } = values;
+  const presets = presetsOf(values);
+  return {
+    presets,
+    ceiling: resolveRules(network.allow, presets),
+    ...(network.default !== undefined && { default: resolveRules(network.default, presets) }),
+    ...(network.name_servers !== undefined && { nameServers: network.name_servers }),
+    ...(network.ca_file !== undefined && { caFile: network.ca_file }),
+    secrets: network.secrets.map(({ keys, ...secret }) => ({
+      ...secret,
+      ...(keys !== undefined && { keys }),
+    })),
+    limits: {
+      maxConnections: network.max_connections,
+      maxConnectionsPerSecond: network.max_connections_per_second,
+      maxTotalBytes: network.max_total_bytes,
+      maxBytesPerSecond: network.max_bytes_per_second,
+    },
+  };
+}
+
+function apiKeysOf(values: ConfigValues): ApiKey[] {
+  const { api_key, api_keys, quotas } = values;
   const first = api_key === undefined ? [] : [{ name: DEFAULT_OWNER, key: api_key, admin: true }];
   const all: ConfigValues["api_keys"] = [...first, ...api_keys];
   return all.map(
-    ({ name, key, admin = false, max_sessions, max_running_execs, max_image_bytes }) => ({
+    ({
       name,
       key,
-      isAdmin: admin,
+      admin = false,
+      scope,
+      max_sessions,
+      max_running_execs,
+      max_image_bytes,
+      network_allow,
+    }) => ({
+      name,
+      key,
+      scope: scope ?? (admin ? "admin" : "use"),
       maxSessions: max_sessions ?? quotas.max_sessions,
       maxRunningExecs: max_running_execs ?? quotas.max_running_execs,
       maxWorkspaces: quotas.max_workspaces,
       maxImageBytes: max_image_bytes ?? quotas.max_image_bytes,
+      ...(network_allow !== undefined && {
+        networkCeiling: resolveRules(network_allow, presetsOf(values)),
+      }),
     }),
   );
 }

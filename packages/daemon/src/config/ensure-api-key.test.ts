@@ -18,8 +18,8 @@ describe("ensureApiKey()", () => {
   it("takes the first configured key and makes none", async () => {
     const dataDir = await makeDirectory();
     const apiKeys = [
-      { name: "ci", key: "12345678", isAdmin: false, ...quotas },
-      { name: "me", key: "87654321", isAdmin: false, ...quotas },
+      { name: "ci", key: "12345678", scope: "use" as const, ...quotas },
+      { name: "me", key: "87654321", scope: "use" as const, ...quotas },
     ];
     expect(await ensureApiKey({ apiKeys, dataDir, quotas })).toEqual({
       key: "12345678",
@@ -38,7 +38,7 @@ describe("ensureApiKey()", () => {
       key: made.key,
       generated: true,
       path,
-      apiKeys: [{ name: "default", key: made.key, isAdmin: true, ...quotas }],
+      apiKeys: [{ name: "default", key: made.key, scope: "admin", ...quotas }],
     });
     expect((await stat(path)).mode & 0o777).toBe(0o600);
     expect((await stat(dataDir)).mode & 0o777).toBe(0o700);

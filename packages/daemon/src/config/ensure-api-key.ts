@@ -33,6 +33,6 @@ export async function ensureApiKey(
     key,
     generated: true,
     path,
-    apiKeys: [{ name: DEFAULT_OWNER, key, isAdmin: true, ...config.quotas }],
+    apiKeys: [{ name: DEFAULT_OWNER, key, scope: "admin", ...config.quotas }],
   };
 }

@@ -1,8 +1,12 @@
 /** The kinds of value that configuration keys have, each saying what it allows. */
+import { isIP } from "node:net";
 import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { ImageAllowlist } from "../images/allowlist.ts";
 import { parseReference } from "../images/reference.ts";
+import { normalizeHostName } from "../network/host-names.ts";
+import { FULL, looksLikePreset } from "../network/plan-network.ts";
+import { parseRule, RULE_FORM } from "../network/rules.ts";
 import { LISTEN_FORM, parseListenAddress } from "./listen-address.ts";
 
 export function wholeNumber(least: number, most: number) {
@@ -47,10 +51,57 @@ export const path = () =>
 export const absolutePath = () =>
   text("must be an absolute path", (value) => isAbsolute(value) && !value.includes("\0"));
 
+export const databaseUrl = () =>
+  text("must be postgresql://user:password@host:port/database", (value) =>
+    /^postgres(?:ql)?:\/\/\S+$/.test(value),
+  );
+
+/** Of another daemon: only where it is, so that a request's own path follows. */
+export const daemonAddress = () =>
+  text("must be http://host:port", (value) => {
+    const url = URL.parse(value);
+    return url !== null && url.protocol === "http:" && url.origin === value;
+  });
+
 export const engineAddress = () =>
   text("must be unix:///path, tcp://host:port or ssh://user@host", (value) =>
     /^(?:unix:\/\/\/.+|tcp:\/\/[^/\s]+:\d{1,5}|ssh:\/\/[^/\s]+)$/.test(value),
   );
+
+export const plainWords = () =>
+  text("must be 1 to 512 visible characters", (value) => /^[\x21-\x7e]{1,512}$/.test(value));
+
+export const claimName = () =>
+  text("must be the name of a claim", (value) => /^[\x21-\x7e]{1,128}$/.test(value));
+
+/** SECURITY: keys that come over the network unprotected could be anybody's. Guarded by load-config.test.ts. */
+export const keySetUrl = () =>
+  text("must be an https:// URL, or http:// of this machine", (value) => {
+    const url = URL.parse(value);
+    if (url === null || url.username !== "" || url.password !== "") return false;
+    const isLocal = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(url.hostname);
+    return url.protocol === "https:" || (url.protocol === "http:" && isLocal);
+  });
+
+export const publicKeyPem = () =>
+  text("must be a public key in PEM, from BEGIN PUBLIC KEY on", (value) =>
+    /^-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----\s*$/.test(value),
+  );
+
+export const webAddress = () =>
+  text("must be a URL such as http://127.0.0.1:4318", (value) => {
+    if (!URL.canParse(value)) return false;
+    const { protocol, username, password } = new URL(value);
+    return (protocol === "http:" || protocol === "https:") && username === "" && password === "";
+  });
+
+export const headerPairs = () =>
+  text("must be name=value pairs, separated by commas", (value) =>
+    /^[\w-]+=[\x21-\x2b\x2d-\x7e]*(?:,[\w-]+=[\x21-\x2b\x2d-\x7e]*)*$/.test(value),
+  );
+
+export const serviceName = () =>
+  text("must be 1 to 128 printable characters", (value) => /^[\x20-\x7e]{1,128}$/.test(value));
 
 export const volumeName = () =>
   text("must be 2 to 64 of A–Z a–z 0–9 _ . -, the first a letter or digit", (value) =>
@@ -58,13 +109,40 @@ export const volumeName = () =>
   );
 
 /**
- * SECURITY: threat A12: a sandbox never has the network of the machine, nor that of another container.
- * Guarded by load-config.test.ts.
+ * SECURITY: against reaching a network: a sandbox never has the network of the machine, nor that of
+ * another container. Guarded by load-config.test.ts.
  */
 export const networkName = () =>
   text(
     "must be a network of the engine: 1 to 64 of A–Z a–z 0–9 _ . -, and not host or none",
     (value) => /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/.test(value) && !/^(?:host|none)$/i.test(value),
+  );
+
+export const networkRule = () =>
+  text(
+    `${RULE_FORM}, or the name of a preset`,
+    (value) => looksLikePreset(value) || parseRule(value) !== undefined,
+  );
+
+export const hostName = () =>
+  text("must be a host name", (value) => normalizeHostName(value) !== undefined);
+
+export const nameServer = () =>
+  text("must be an IP address, or address:port with IPv6 in brackets", (value) => {
+    const [, plain, bracketed] =
+      /^([^:[\]]+)(?::\d{1,5})?$|^\[([0-9A-Fa-f:.]+)\](?::\d{1,5})?$/.exec(value) ?? [];
+    return isIP(plain ?? bracketed ?? value) !== 0;
+  });
+
+export const headerName = () =>
+  text("must be the name of a header", (value) =>
+    /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/.test(value),
+  );
+
+export const presetName = () =>
+  text(
+    `must be 1 to 64 of A–Z a–z 0–9 _ -, and not ${FULL}`,
+    (value) => looksLikePreset(value) && value.length <= 64 && value !== FULL,
   );
 
 export const runtimeName = () =>

@@ -46,9 +46,9 @@ function loopback(): BlockList {
 /**
  * What speaks against listening there, or undefined.
  *
- * SECURITY: whoever reaches the API with a key runs code on this machine (threat 49). Beyond
- * loopback the operator must have chosen the keys; one that the daemon made for itself was chosen
- * by nobody. Guarded by listen-address.test.ts and load-config.test.ts.
+ * SECURITY: whoever reaches the API with a key runs code on this machine (threat: unauthorized access).
+ * Beyond loopback the operator must have chosen the keys; one that the daemon made for itself was
+ * chosen by nobody. Guarded by listen-address.test.ts and load-config.test.ts.
  */
 export function exposureProblem(
   address: ListenAddress,

@@ -40,7 +40,7 @@ describe("loadConfig() without any configuration", () => {
       },
       maxLimits: { memoryBytes: 2 ** 34, cpuMillicores: 16_000, pids: 16_384 },
       allowRootProfile: true,
-      pool: [],
+      pool: undefined,
       quotas: {
         maxSessions: 1000,
         maxRunningExecs: 256,
@@ -121,6 +121,9 @@ describe("loadConfig() with several sources", () => {
       api_keys: "ci=abcdefgh=,me=ijklmnop",
       data_dir: "/d",
       db_path: "x.db",
+      database_url: "postgresql://sk:hush@db.test/sk",
+      "cluster.address": "http://10.0.0.1:8080",
+      "cluster.secret": "shared-secret",
       default_image: "python",
       allowed_images: "python,ubuntu:*",
       backend: "oci",
@@ -148,6 +151,29 @@ describe("loadConfig() with several sources", () => {
       "preview.domain": "p.test:8443",
       "preview.scheme": "https",
       "preview.max_connections": "70",
+      "jwt.issuer": "https://i.test/",
+      "jwt.audience": "sandkasten",
+      "jwt.jwks_file": "/keys.json",
+      "jwt.jwks_uri": "https://i.test/keys",
+      "jwt.public_key": "-----BEGIN PUBLIC KEY-----AAAA-----END PUBLIC KEY-----",
+      "jwt.algorithms": "ES256",
+      "jwt.owner_claim": "email",
+      "jwt.scope_claim": "scope",
+      "jwt.clock_skew_seconds": "70",
+      "network.allow": "mine,*.b.test:443",
+      "network.default": "mine",
+      "network.presets": "mine=a.test",
+      "network.max_connections": "70",
+      "network.ca_file": "/c",
+      "network.secrets":
+        '[{"name":"a","value":"Bearer x","host":"a.test","header":"Authorization"}]',
+      "network.name_servers": "127.0.0.1:5353,[::1]:53",
+      "telemetry.endpoint": "http://collector.test:4318",
+      "telemetry.headers": "authorization=Bearer%20x",
+      "telemetry.protocol": "http/json",
+      "telemetry.service_name": "sandboxes",
+      "telemetry.sample_ratio": "0.5",
+      "telemetry.metrics_listen": "127.0.0.1:9464",
     };
     const textOf = (name: string): string =>
       texts[name] ?? (/readonly|allow_|require_/.test(name) ? "true" : "70000");
@@ -165,17 +191,19 @@ describe("loadConfig() with several sources", () => {
         "images.max_total_bytes": "2MiB",
         "quotas.max_image_bytes": "2MiB",
       })[name] ?? textOf(name);
-    const keys = configKeys();
+    // Of the issuer's keys, one source is allowed at a time.
+    const others = new Set(["jwt.jwks_uri", "jwt.public_key"]);
+    const keys = configKeys().filter(({ name }) => !others.has(name));
     const byVariable = await load({
       env: Object.fromEntries(keys.map((key) => [key.variable, fits(key.name)])),
     });
     const byFlag = await load({
       flags: Object.fromEntries(keys.map((key) => [key.flag.slice(2), fits(key.name)])),
     });
-    expect(byVariable.settings.map(({ source }) => source.name)).toEqual(
-      keys.map(({ variable }) => variable),
-    );
-    expect(byFlag.settings.map(({ source }) => source.name)).toEqual(keys.map(({ flag }) => flag));
+    const sources = (config: typeof byFlag): unknown[] =>
+      config.settings.filter(({ key }) => !others.has(key)).map(({ source }) => source.name);
+    expect(sources(byVariable)).toEqual(keys.map(({ variable }) => variable));
+    expect(sources(byFlag)).toEqual(keys.map(({ flag }) => flag));
     expect({ ...byFlag, settings: [] }).toEqual({ ...byVariable, settings: [] });
     expect(byVariable).toMatchObject({
       apiKeys: [
@@ -187,6 +215,22 @@ describe("loadConfig() with several sources", () => {
       pool: [{ image: "python", size: 2, profile: "restricted" }],
       images: { limits: { totalBytes: 2 ** 21, layers: 70 } },
     });
+  });
+
+  it.each([
+    ["jwt: { issuer: i }", "jwt.audience"],
+    ["jwt: { audience: a, jwks_file: /k }", "jwt.issuer"],
+    ["jwt: { issuer: i, audience: a }", "exactly one of"],
+    ["jwt: { issuer: i, audience: a, jwks_file: /k, jwks_uri: 'https://i.test/k' }", "exactly one"],
+    ["jwt: { issuer: i, audience: a, jwks_file: /k, algorithms: [] }", "algorithms is empty"],
+    ["jwt: { issuer: i, audience: a, jwks_file: /k, algorithms: [HS256] }", "RS256"],
+    ["jwt: { issuer: i, audience: a, jwks_file: /k, algorithms: [none] }", "RS256"],
+    ["jwt: { issuer: i, audience: a, jwks_uri: 'http://i.test/k' }", "https://"],
+    ["jwt: { issuer: i, audience: a, public_key: secret }", "PEM"],
+    ["api_keys: [{ name: a, key: abcdefgh, admin: true, scope: read }]", "give one"],
+  ])("refuses %s", async (text, said) => {
+    const { load } = await makePlace(`${text}\n`);
+    await expect(load()).rejects.toThrow(said);
   });
 
   it("starts a relative data_dir at the file that has it, and knows the home directory", async () => {
@@ -205,7 +249,7 @@ describe("loadConfig() with several sources", () => {
     );
     const config = await load();
     expect(config.defaults.profile).toBe("root");
-    expect(config.pool[0]?.profile).toBe("root");
+    expect(config.pool?.[0]?.profile).toBe("root");
   });
 
   it("gives each key its own quotas, else the general ones", async () => {
@@ -216,7 +260,7 @@ describe("loadConfig() with several sources", () => {
       {
         name: "ci",
         key: KEY,
-        isAdmin: false,
+        scope: "use",
         maxSessions: 2,
         maxRunningExecs: 7,
         maxWorkspaces: 9,
@@ -230,9 +274,9 @@ describe("loadConfig() with several sources", () => {
       `api_key: ${KEY}\napi_keys:\n  - { name: a, key: ${KEY}a, admin: true }\n  - { name: b, key: ${KEY}b, max_image_bytes: 2097152 }\n`,
     );
     expect((await load()).apiKeys).toMatchObject([
-      { name: "default", isAdmin: true },
-      { name: "a", isAdmin: true },
-      { name: "b", isAdmin: false, maxImageBytes: 2_097_152 },
+      { name: "default", scope: "admin" },
+      { name: "a", scope: "admin" },
+      { name: "b", scope: "use", maxImageBytes: 2_097_152 },
     ]);
   });
 });
@@ -364,6 +408,20 @@ describe("loadConfig() on a faulty configuration", () => {
       "defaults: { disk_limit_mb: 32 }\nworkspace: { disk_limit_mb: 16, disk_inodes: 32768 }\n",
     );
     expect((await fitting.load()).workspace).toEqual({ diskBytes: 2 ** 24, diskInodes: 32_768 });
+  });
+
+  it.each([
+    ["cluster:\n  address: http://10.0.0.1:8080\n", "needs cluster.secret"],
+    ["cluster:\n  address: http://10.0.0.1:8080\n  secret: shared-secret\n", "needs database_url"],
+    ["database_url: mysql://hush@db/x\n", "must be postgresql://"],
+    [
+      "database_url: postgresql://db/x\ncluster: { address: 'http://a/b', secret: sharedsecret }\n",
+      "must be http://host:port",
+    ],
+  ])("refuses daemons that could not know each other: %j", async (text, problem) => {
+    const { problems } = await makePlace(text);
+    expect(await problems()).toEqual([expect.stringContaining(problem)]);
+    expect((await problems()).join()).not.toContain("hush");
   });
 
   it("refuses the profile root where it is not allowed", async () => {

@@ -14,6 +14,7 @@ import { problemsOf } from "./settings.ts";
 import type { Layer, Setting, Source } from "./settings.ts";
 import { environmentLayer, flagLayer } from "./text-settings.ts";
 import type { Environment } from "./text-settings.ts";
+import { telemetryOf } from "./telemetry-settings.ts";
 import { yamlLayer } from "./yaml-settings.ts";
 
 export interface LoadConfigOptions {
@@ -55,13 +56,16 @@ export async function loadConfig(options: LoadConfigOptions): Promise<Config> {
   refuse([...layers, ...faulty, verdict].flatMap(({ problems }) => problems));
 
   const dataDir = dataDirectory(values.data_dir, sourceOf("data_dir"), file, options);
+  const { telemetry, warnings } = telemetryOf(values.telemetry, options.env);
   return deepFreeze({
     ...shapeConfig(values, dataDir, options.home),
+    telemetry,
     ...(file !== undefined && { file: file.path }),
     warnings: [
       ...layers.flatMap(({ warnings }) => warnings),
       ...permissionWarnings(file, layers[0]?.settings ?? []),
       ...verdict.warnings,
+      ...warnings,
     ],
     settings: keys.map((key) => shown(key, { ...values, data_dir: dataDir }, sourceOf(key.name))),
   });

@@ -1,6 +1,7 @@
 /** Rules that hold between keys: each value is fine by itself, but not beside the others. */
 import { ImageAllowlist } from "../images/allowlist.ts";
 import { HOST_REFERENCE, parseReference } from "../images/reference.ts";
+import { FULL, looksLikePreset } from "../network/plan-network.ts";
 import { mostInodes } from "../ports/disk-inodes.ts";
 import { DEFAULT_OWNER } from "./config.ts";
 import { exposureProblem, parseListenAddress } from "./listen-address.ts";
@@ -30,6 +31,10 @@ const RULES: readonly Rule[] = [
   { keys: ["defaults", "allow_root_profile", "pool"], judge: judgeProfiles },
   { keys: ["pool", "allowed_images"], judge: judgePool },
   { keys: ["default_image", "allowed_images"], judge: judgeDefaultImage },
+  { keys: ["network", "api_keys"], judge: judgeNetwork },
+  { keys: ["cluster", "database_url"], judge: judgeCluster },
+  { keys: ["jwt"], judge: judgeTokens },
+  { keys: ["api_keys"], judge: judgeScopes },
 ];
 
 /** `isFaulty` tells of a key or group in which a fault was found already. */
@@ -51,6 +56,34 @@ export function judge(
 function named(key: string, sourceOf: SourceOf): string {
   const { kind, name } = sourceOf(key);
   return kind === "default" ? `${key} (by default)` : `${key} (${name})`;
+}
+
+/** SECURITY: a half-configured issuer would be no issuer, or anybody. Guarded by load-config.test.ts. */
+function judgeTokens({ jwt }: ConfigValues): Partial<Verdict> {
+  const sources = [jwt.jwks_file, jwt.jwks_uri, jwt.public_key].filter((one) => one !== undefined);
+  if (jwt.issuer === undefined && jwt.audience === undefined && sources.length === 0) return {};
+  if (jwt.issuer === undefined || jwt.audience === undefined)
+    return { problems: ["jwt needs both jwt.issuer and jwt.audience"] };
+  if (sources.length === 1 && jwt.algorithms.length > 0) return {};
+  return {
+    problems: [
+      jwt.algorithms.length === 0
+        ? "jwt.algorithms is empty, so that no token could be accepted"
+        : "jwt needs exactly one of jwt.jwks_file, jwt.jwks_uri and jwt.public_key",
+    ],
+  };
+}
+
+function judgeScopes({ api_keys }: ConfigValues): Partial<Verdict> {
+  const torn = api_keys.filter(
+    ({ admin, scope }) => scope !== undefined && admin === true && scope !== "admin",
+  );
+  return {
+    problems: torn.map(
+      ({ name, scope }) =>
+        `the key ${name} in api_keys has admin: true and scope: ${scope}; give one`,
+    ),
+  };
 }
 
 function judgeListen(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
@@ -117,7 +150,7 @@ function judgeInodes(group: "defaults" | "workspace"): Rule["judge"] {
 }
 
 function judgeProfiles(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
-  const { allow_root_profile, defaults, pool } = values;
+  const { allow_root_profile, defaults, pool = [] } = values;
   if (allow_root_profile) return {};
   const forbidden = `but ${named("allow_root_profile", sourceOf)} is false`;
   const rootfs = named("defaults.readonly_rootfs", sourceOf);
@@ -130,14 +163,19 @@ function judgeProfiles(values: ConfigValues, sourceOf: SourceOf): Partial<Verdic
   return { problems };
 }
 
-function judgePool({ pool, allowed_images }: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
+function judgePool(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
+  const { allowed_images } = values;
+  const pool = (values.pool ?? []).filter(({ size }) => size > 0);
   const where = named("pool", sourceOf);
   const allowlist = new ImageAllowlist(allowed_images);
   const problems = pool
     .filter(({ image }) => !mayBeAllowed(allowlist, image))
     .map(({ image }) => `${where} has "${image}", ${notAllowed(allowlist, sourceOf)}`);
-  for (const [at, { image, profile }] of pool.entries()) {
-    const first = pool.findIndex((other) => other.image === image && other.profile === profile);
+  for (const [at, { image, profile, network = false }] of pool.entries()) {
+    const first = pool.findIndex(
+      (other) =>
+        other.image === image && other.profile === profile && (other.network ?? false) === network,
+    );
     if (first < at) problems.push(`${where} has "${image}" again; add up the sizes`);
   }
   return { problems };
@@ -152,6 +190,41 @@ function judgeDefaultImage(values: ConfigValues, sourceOf: SourceOf): Partial<Ve
   return sourceOf("default_image").kind === "default"
     ? { warnings: [`${fault}; sessions that name no image will be refused`] }
     : { problems: [`${fault}; add it there or choose another`] };
+}
+
+/** Every name of a preset must be one, and none may stand for another. */
+function judgeNetwork({ network, api_keys }: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
+  const names = new Set(network.presets.map(({ name }) => name));
+  const problems: string[] = [];
+  if (names.size < network.presets.length)
+    problems.push(`${named("network.presets", sourceOf)} has a name twice; each needs its own`);
+  const check = (key: string, texts: readonly string[], known: ReadonlySet<string>): void => {
+    for (const text of texts)
+      if (looksLikePreset(text) && text !== FULL && !known.has(text))
+        problems.push(
+          `${key} has "${text}", which is not ${known.size < names.size ? "a rule" : "a preset"}; define it in network.presets, or name a host with its port, as in ${text}:443`,
+        );
+  };
+  check(named("network.allow", sourceOf), network.allow, names);
+  check(named("network.default", sourceOf), network.default ?? [], names);
+  for (const { network_allow = [] } of api_keys)
+    check(named("api_keys", sourceOf), network_allow, names);
+  for (const { allow } of network.presets)
+    check(named("network.presets", sourceOf), allow, new Set());
+  return { problems };
+}
+
+/** SECURITY: without a secret, anybody who reaches the address could pass for another daemon. Guarded by load-config.test.ts. */
+function judgeCluster(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
+  const { cluster, database_url } = values;
+  const address = named("cluster.address", sourceOf);
+  if (cluster.address === undefined) return {};
+  if (cluster.secret === undefined)
+    return { problems: [`${address} needs cluster.secret, by which daemons know each other`] };
+  if (database_url !== undefined) return {};
+  return {
+    problems: [`${address} needs database_url: only daemons that share a database forward`],
+  };
 }
 
 function notAllowed(allowlist: ImageAllowlist, sourceOf: SourceOf): string {

@@ -2,14 +2,21 @@
  * Every key of the configuration: its form, its default and its meaning.
  * `docs/reference/config.md` is made from this file.
  */
+import { BACKEND_NAMES } from "./backend-names.ts";
 import { z } from "zod";
 import { DEFAULT_MAX_TOTAL_BYTES } from "../images/local-image-store.ts";
 import { DEFAULT_REGISTRIES } from "../images/registry-policy.ts";
 import { DEFAULT_UNPACK_LIMITS } from "../images/unpack-budget.ts";
 import {
   absolutePath,
+  claimName,
+  keySetUrl,
+  plainWords,
+  publicKeyPem,
   anyNumber,
   apiKey,
+  daemonAddress,
+  databaseUrl,
   engineAddress,
   hostAndPort,
   previewDomain,
@@ -21,11 +28,19 @@ import {
   oneOf,
   ownerName,
   path,
+  headerName,
+  hostName,
   networkName,
+  nameServer,
+  networkRule,
+  presetName,
   registryName,
   runtimeName,
   text,
+  serviceName,
+  headerPairs,
   volumeName,
+  webAddress,
   webOrigin,
   wholeNumber,
   yesOrNo,
@@ -189,6 +204,65 @@ const docker = group({
   }),
 });
 
+const network = group({
+  allow: listOf(networkRule()).default([]).meta({
+    description:
+      "What sandboxes can reach at most, as a list of rules: a host (`api.example.com`), the hosts below a name (`*.example.com`), a network (`10.1.2.0/24`, `[2001:db8::/32]`), every public host (`*`), each with ports (`:443`, `:80,443`, `:8000-8100`, `:*`) where they are not 80 and 443, the name of a preset, or `full` for every public address on every port. Requests that exceed it are refused. Private addresses need a rule that names them",
+  }),
+  default: listOf(networkRule()).optional().meta({
+    description:
+      "The network of sessions whose request asks for one without saying which (`network: true`), as a list of rules",
+    unset: "all that `network.allow` allows",
+  }),
+  presets: listOf(mapping({ name: presetName(), allow: listOf(networkRule()) }))
+    .default([])
+    .meta({
+      description:
+        "Names for lists of rules: a list of `name` and `allow`. A request can use the name like a rule",
+    }),
+  max_connections: wholeNumber(1, 4096).default(512).meta({
+    description: "Connections out of one sandbox that can be open at a time",
+  }),
+  max_connections_per_second: wholeNumber(1, 100_000).default(100).meta({
+    description:
+      "New connections out of one sandbox, on average; a burst can have `network.max_connections`",
+  }),
+  max_total_bytes: bytes(0)
+    .default(100 * GIB)
+    .meta({
+      description: "Bytes, both ways together, that one session can transfer; 0 for no limit",
+    }),
+  max_bytes_per_second: bytes(0)
+    .default(256 * MIB)
+    .meta({ description: "Bandwidth of one session, both ways together; 0 for no limit" }),
+  name_servers: listOf(nameServer()).optional().meta({
+    description: "Name servers that the gateway asks, as `address` or `address:port`",
+    unset: "those of `/etc/resolv.conf`",
+  }),
+  ca_file: absolutePath().optional().meta({
+    description:
+      "PEM certificates that the gateway trusts beside the usual ones when it adds secrets to requests, for hosts with an authority of their own",
+    unset: "none",
+  }),
+  secrets: listOf(
+    mapping({
+      name: ownerName(),
+      value: text("must be one line of visible characters", (value) =>
+        /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value),
+      ),
+      host: hostName(),
+      header: headerName(),
+      keys: listOf(ownerName()).optional(),
+    }),
+  )
+    .default([])
+    .meta({
+      description:
+        "Secrets that requests can use by name without knowing them: a list of `name`, `value`, the `host` and the `header` that it is for, and optionally `keys`, the names of the API keys that may use it. As a variable: the list as JSON",
+      secret: true,
+    }),
+});
+
 export const configSchema = group({
   listen: listenAddress().default("127.0.0.1:8080").meta({
     description:
@@ -204,15 +278,17 @@ export const configSchema = group({
       name: ownerName(),
       key: apiKey(),
       admin: yesOrNo().optional(),
+      scope: oneOf("admin", "use", "read").optional(),
       max_sessions: amount().optional(),
       max_running_execs: amount().optional(),
       max_image_bytes: bytes(MIB).optional(),
+      network_allow: listOf(networkRule()).optional(),
     }),
   )
     .default([])
     .meta({
       description:
-        "Further keys: a list of `name`, `key`, optionally `admin: true`, and, where they differ from `quotas`, `max_sessions`, `max_running_execs` and `max_image_bytes`. Each is a separate owner, whose sessions and images do not exist for the others. Images of an administrator are shared with all. As a variable: `name=key,name=key`",
+        "Further keys: a list of `name`, `key`, optionally `scope` (`admin`, `use`, which is the usual one, or `read`; `admin: true` is the same as the first), and, where they differ from `quotas`, `max_sessions`, `max_running_execs` and `max_image_bytes`. `network_allow` is a list of rules as in `network.allow`, which narrows it for this key. Each is a separate owner, whose sessions and images do not exist for the others. Images of an administrator are shared with all. As a variable: `name=key,name=key`",
       secret: true,
     }),
   data_dir: path().optional().meta({
@@ -221,8 +297,26 @@ export const configSchema = group({
       "`/var/lib/sandkasten` for root, else `sandkasten` below `$XDG_DATA_HOME` or `~/.local/share`",
   }),
   db_path: path().default("sandkasten.db").meta({
-    description: "The database; relative to `data_dir`",
+    description: "The database; relative to `data_dir`. Not used with `database_url`",
   }),
+  database_url: databaseUrl().optional().meta({
+    description:
+      "A database of Postgres instead of `db_path`, as `postgresql://user:password@host/database`. Several daemons may share it; what their commands print is then kept there, too",
+    secret: true,
+    unset: "the file at `db_path`",
+  }),
+  cluster: group({
+    address: daemonAddress().optional().meta({
+      description:
+        "Where other daemons with the same `database_url` reach this one, as `http://10.0.0.1:8080`. Requests for sessions that this daemon serves are forwarded to it",
+      unset: "nothing is forwarded to this daemon",
+    }),
+    secret: apiKey().optional().meta({
+      description: "What daemons that share a database show each other; the same for all of them",
+      secret: true,
+      unset: "requests are not forwarded",
+    }),
+  }).prefault({}),
   default_image: imageName().optional().meta({
     description: "Image of sessions that name none",
     unset: "`host` on the backend `oci`, `linux` on `docker`",
@@ -232,14 +326,19 @@ export const configSchema = group({
       "Images that may be used: names, or patterns with `*` (within a path segment) and `**` (across them). Empty allows all",
   }),
   images: images.prefault({}),
-  backend: oneOf("auto", "oci", "docker").default("auto").meta({
-    description:
-      "What makes sandboxes: `oci` on this machine, `docker` on a Docker engine; `auto` is `oci` where it works, else `docker`",
-  }),
-  backends: listOf(oneOf("oci", "docker")).default([]).meta({
-    description: "Further backends that a session may ask for by name",
-  }),
+  backend: oneOf("auto", ...BACKEND_NAMES)
+    .default("auto")
+    .meta({
+      description:
+        "What makes sandboxes: `oci` on this machine, `docker` on a Docker engine; `auto` is `oci` where it works, else `docker`",
+    }),
+  backends: listOf(oneOf(...BACKEND_NAMES))
+    .default([])
+    .meta({
+      description: "Further backends that a session may ask for by name",
+    }),
   docker: docker.prefault({}),
+  network: network.prefault({}),
   runtime: oneOf("auto", "crun", "runc", "runsc").default("auto").meta({
     description: "The OCI runtime; `auto` picks by version, `runsc` (gVisor) only by choice",
   }),
@@ -269,12 +368,14 @@ export const configSchema = group({
       image: imageName(),
       size: wholeNumber(0, 1000),
       profile: oneOf("restricted", "root").optional(),
+      network: yesOrNo().optional(),
     }),
   )
-    .default([])
+    .optional()
     .meta({
       description:
-        "Sandboxes that are kept ready: a list of `image`, `size` and optionally `profile`. As a variable: `image=size,image=size`",
+        "Sandboxes that are kept ready: a list of `image`, `size` and optionally `profile`, and `network: true` for sessions that ask for a network. As a variable: `image=size,image=size`. An empty list, or a size of 0, keeps none ready",
+      unset: "two of the default image, if that is present",
     }),
   quotas: group({
     max_sessions: amount().default(1000).meta({
@@ -331,6 +432,77 @@ export const configSchema = group({
       description: "How long output is kept after its session has ended",
     }),
   }).prefault({}),
+  jwt: group({
+    issuer: plainWords().optional().meta({
+      description:
+        "Who issues tokens (the claim `iss`) that are accepted in place of keys; needs `jwt.audience` and one of `jwt.jwks_file`, `jwt.jwks_uri` and `jwt.public_key`",
+      unset: "no tokens are accepted",
+    }),
+    audience: plainWords().optional().meta({
+      description: "Whom tokens must be for (the claim `aud`)",
+      unset: "none",
+    }),
+    jwks_file: absolutePath().optional().meta({
+      description: "A file with the issuer's public keys as a JSON Web Key Set; read at the start",
+      unset: "none",
+    }),
+    jwks_uri: keySetUrl().optional().meta({
+      description: "Where the issuer serves that set; fetched when it is needed, and kept",
+      unset: "none",
+    }),
+    public_key: publicKeyPem().optional().meta({
+      description: "The issuer's public key in PEM",
+      unset: "none",
+    }),
+    algorithms: listOf(
+      oneOf(
+        "RS256",
+        "RS384",
+        "RS512",
+        "PS256",
+        "PS384",
+        "PS512",
+        "ES256",
+        "ES384",
+        "ES512",
+        "EdDSA",
+      ),
+    )
+      .default(["RS256", "ES256", "EdDSA"])
+      .meta({ description: "Signatures that count; all others are refused" }),
+    owner_claim: claimName().default("sub").meta({
+      description: "The claim that names the owner, who is called `jwt:` and its value",
+    }),
+    scope_claim: claimName().optional().meta({
+      description:
+        "The claim that grants scopes, as words or as a list: `sandkasten:admin`, `sandkasten:use` or `sandkasten:read`; a token that grants none is refused",
+      unset: "every token has the scope `use`",
+    }),
+    clock_skew_seconds: wholeNumber(0, 300).default(30).meta({
+      description: "By how much the issuer's clock may differ",
+    }),
+  }).prefault({}),
+  events: group({
+    retention_seconds: wholeNumber(0, YEAR_SECONDS).default(DAY_SECONDS).meta({
+      description: "How long events can be read again",
+    }),
+    max_events_per_key: wholeNumber(100, 10_000_000).default(20_000).meta({
+      description: "Events that are kept of one key; beyond it the oldest of that key are removed",
+    }),
+    max_events: wholeNumber(1000, 100_000_000).default(200_000).meta({
+      description:
+        "Events that are kept of all keys together; beyond it the key with the most loses its oldest",
+    }),
+    max_bytes: bytes(65_536)
+      .default(64 * MIB)
+      .meta({ description: "What all events together may take of the disk" }),
+    max_streams_per_key: wholeNumber(1, 100_000).default(64).meta({
+      description: "Streams of events that one key may have open",
+    }),
+    max_streams: wholeNumber(1, 100_000).default(1024).meta({
+      description: "The same for all keys together",
+    }),
+  }).prefault({}),
   http: group({
     // SECURITY: parsing JSON holds up everybody else, so larger content must come as bytes. Guarded by stalls.test.ts.
     max_body_bytes: wholeNumber(1024, 8 * MIB)
@@ -373,6 +545,36 @@ export const configSchema = group({
     .meta({
       description: "How much output an answer holds, head and tail; the rest is read by cursor",
     }),
+  telemetry: group({
+    endpoint: webAddress().optional().meta({
+      description:
+        "Address of an OpenTelemetry collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`; traces and metrics go there",
+      unset: "`OTEL_EXPORTER_OTLP_ENDPOINT` and the other `OTEL_*` variables decide",
+    }),
+    headers: headerPairs().optional().meta({
+      description: "Headers for the collector, as `name=value,name=value`",
+      secret: true,
+      unset: "`OTEL_EXPORTER_OTLP_HEADERS`, else none",
+    }),
+    protocol: oneOf("http/protobuf", "http/json").optional().meta({
+      description: "Encoding of what is sent to the collector",
+      unset: "`OTEL_EXPORTER_OTLP_PROTOCOL`, else `http/protobuf`",
+    }),
+    service_name: serviceName().optional().meta({
+      description: "Name of the daemon in traces and metrics",
+      unset: "`OTEL_SERVICE_NAME`, else `sandkasten-daemon`",
+    }),
+    sample_ratio: anyNumber(0, 1).optional().meta({
+      description:
+        "Share of the traces that begin in the daemon and are recorded; for traces of callers, the caller decides",
+      unset: "`OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`, else 1",
+    }),
+    metrics_listen: listenAddress().optional().meta({
+      description:
+        "A second address, `host:port`, that serves only `/metrics`, without a key, for Prometheus",
+      unset: "`/metrics` is served by the API alone, for keys of administrators",
+    }),
+  }).prefault({}),
   log_level: oneOf("trace", "debug", "info", "warn", "error", "fatal", "silent")
     .default("info")
     .meta({ description: "The least that is logged" }),

@@ -44,8 +44,8 @@ export async function ensureSecret(
 
 /**
  * SECURITY: the secret is for its owner's eyes alone, and complete from the moment it has its name:
- * of two daemons that start at once, one makes it and both use it (threat 49). Guarded by
- * ensure-api-key.test.ts.
+ * of two daemons that start at once, one makes it and both use it (threat: unauthorized access).
+ * Guarded by ensure-api-key.test.ts.
  */
 async function createSecret(path: string, { directory, make }: SecretFile): Promise<void> {
   const temporary = `${path}.${randomUUID()}.new`;

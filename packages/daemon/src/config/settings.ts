@@ -44,8 +44,9 @@ function describe(setting: Setting, issue: z.core.$ZodIssue): string[] {
     return issue.keys.map((name) => unknownField(setting, issue.path, name));
   }
   const subject = subjectOf(setting, issue.path);
-  // SECURITY: a key must not reach a log through the message that refuses it (threat 14: no keys
-  // where they do not belong). Guarded by load-config.test.ts, "never repeats a key".
+  // SECURITY: a key must not reach a log through the message that refuses it (threat: leaked secrets
+  // and descriptors: no keys where they do not belong). Guarded by load-config.test.ts, "never repeats
+  // a key".
   if (setting.key.secret) return [`${subject} ${issue.message}`];
   const written = issue.path.length === 0 ? setting.written : undefined;
   const shown = show(written ?? partOf(setting.value, issue.path));

@@ -14,12 +14,24 @@ function readAs(schema: z.core.$ZodType, name: string, text: string): unknown {
   if (schema instanceof z.ZodBoolean) return booleanFrom(text.trim());
   if (schema instanceof z.ZodArray) {
     const { element } = schema;
+    const list = element instanceof z.ZodObject ? jsonList(text) : undefined;
+    if (list !== undefined) return list;
     const parts = listFrom(text);
     // A stray comma must not empty a list: an empty list of allowed images allows all.
     if (parts.length === 0) return text;
     return parts.map((part) => (element instanceof z.ZodObject ? pairFrom(element, part) : part));
   }
   return text;
+}
+
+/** For lists of mappings that need more than two fields. */
+function jsonList(text: string): unknown[] | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined; // In the short form, then.
+  }
 }
 
 function listFrom(text: string): string[] {

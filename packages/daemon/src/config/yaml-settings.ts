@@ -10,7 +10,7 @@ import { show } from "./settings.ts";
 
 /**
  * SECURITY: the parser's own words for these faults repeat a piece of the file, which may be a
- * key (threat 14). Guarded by yaml-settings.test.ts.
+ * key (threat: leaked secrets and descriptors). Guarded by yaml-settings.test.ts.
  */
 const OWN_WORDS: Partial<Record<ErrorCode, string>> = {
   BAD_ALIAS: "there is an anchor or alias here that cannot be used; put the text in quotes",

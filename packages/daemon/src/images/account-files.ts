@@ -3,7 +3,8 @@ import { CODE_USER } from "./mount-points.ts";
 
 export const HOSTS = "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost\n";
 export const HOSTNAME = "sandbox\n";
-export const RESOLV_CONF = "# A sandbox has no name server of its own.\n";
+/** The runner, in sandboxes with a network; elsewhere nobody answers there. */
+export const RESOLV_CONF = "nameserver 127.0.0.1\n";
 
 export function newPasswd(shell: string): string {
   return withCodeUser(

@@ -121,7 +121,8 @@ async function* zstdFrames(file: FileHandle, options: DecompressOptions): AsyncG
 
 /**
  * SECURITY: hostile bytes meet a C decoder here, so it runs as nobody, without environment, with
- * a memory limit, and can only write to our pipe (threat 34). Guarded by decompress.test.ts.
+ * a memory limit, and can only write to our pipe (threat: hostile archives and images). Guarded by
+ * decompress.test.ts.
  */
 async function* throughXz(file: FileHandle, options: DecompressOptions): AsyncGenerator<Buffer> {
   const isRoot = process.geteuid?.() === 0;

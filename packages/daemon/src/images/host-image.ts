@@ -4,7 +4,8 @@
  *
  * SECURITY: nothing of the machine's /etc, /root, /home or /var is shown; what is copied from
  * /etc is named here one by one and holds no secrets: the linker's cache, the public CA
- * certificates, and names of links into /usr (threats 13, 14). Guarded by host-image.test.ts.
+ * certificates, and names of links into /usr (threats: reaching another sandbox and leaked secrets and
+ * descriptors). Guarded by host-image.test.ts.
  */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";

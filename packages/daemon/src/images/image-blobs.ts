@@ -12,7 +12,7 @@ import { MAX_DOCUMENT_BYTES } from "./oci-manifest.ts";
  * Runs work on an open regular file. Only a path that the operator gave may be a link to one.
  *
  * SECURITY: a link, a pipe or a device in the place of the file is refused and never waited for
- * (threat 34). Guarded by oci-archive.test.ts.
+ * (threat: hostile archives and images). Guarded by oci-archive.test.ts.
  */
 export async function withRegularFile<T>(
   path: string,

@@ -9,7 +9,7 @@ const MAX_NAME_BYTES = 255;
  * is the root itself.
  *
  * SECURITY: `..` is refused wherever it stands, and an absolute path means the image's root,
- * never the machine's (threat 34). Guarded by hostile-images.test.ts.
+ * never the machine's (threat: hostile archives and images). Guarded by hostile-images.test.ts.
  */
 export function cleanImagePath(
   raw: string,

@@ -7,8 +7,8 @@ import type { ImageLibrary } from "./image-library.ts";
 
 /**
  * SECURITY: one tenant must not fill the disk of all, with one image, many, or several at a time
- * (threats 20, 25). Disk space is counted before it is used, also by imports that are under way.
- * Guarded by image-quota.test.ts.
+ * (threats: filling a disk and deep directory trees). Disk space is counted before it is used, also by
+ * imports that are under way. Guarded by image-quota.test.ts.
  */
 export class ImageQuota {
   readonly #library: ImageLibrary;

@@ -24,11 +24,11 @@ const writeAsync = promisify(fs.write);
 /**
  * All paths are clean paths (see image-path.ts) relative to the image's root.
  *
- * SECURITY: images are hostile (threats 15, 34). The tree starts empty inside a directory that
- * only root can enter, so nothing else changes it while we work, and looking before each step is
- * free of races: every parent must be a real directory, symlinks are never followed, files are
- * only ever created, never opened again, and links are made to what is inside the tree.
- * Guarded by hostile-images.test.ts, each case with an untouched sentinel outside.
+ * SECURITY: images are hostile (threats: linked mount points and hostile archives and images). The tree
+ * starts empty inside a directory that only root can enter, so nothing else changes it while we work,
+ * and looking before each step is free of races: every parent must be a real directory, symlinks are
+ * never followed, files are only ever created, never opened again, and links are made to what is inside
+ * the tree. Guarded by hostile-images.test.ts, each case with an untouched sentinel outside.
  *
  * The calls are synchronous where the kernel answers from memory: a round trip to the thread
  * pool costs ten times the call, and the reads between entries let other work run.
@@ -88,7 +88,8 @@ export class ImageTree {
         await this.#write(descriptor, chunk);
       }
       if (this.#keepsOwners) fs.fchownSync(descriptor, attributes.uid, attributes.gid);
-      // SECURITY: set-id bits are dropped; no_new_privs makes them useless anyway (threats 11, 34).
+      // SECURITY: set-id bits are dropped; no_new_privs makes them useless anyway (threats: gaining
+      // privileges and hostile archives and images).
       fs.fchmodSync(descriptor, attributes.mode & 0o777);
       const seconds = clampTime(attributes.mtimeSeconds);
       if (seconds !== undefined) fs.futimesSync(descriptor, seconds, seconds);

@@ -49,7 +49,8 @@ class Layer {
     this.count += 1;
     const path = cleanImagePath(entry.path, this.#budget.limits);
     // SECURITY: the runtime mounts its own /dev, so nothing an image has there is of use, and
-    // device nodes are never made on the host (threats 4, 34). Guarded by hostile-images.test.ts.
+    // device nodes are never made on the host (threats: device access and hostile archives and images).
+    // Guarded by hostile-images.test.ts.
     if (path.startsWith("dev/")) return;
     if (this.#options.whiteouts && nameOf(path).startsWith(WHITEOUT)) {
       await this.#applyWhiteout(path);
@@ -97,7 +98,8 @@ class Layer {
     }
     if (name.startsWith(RESERVED)) return;
     const hidden = name.slice(WHITEOUT.length);
-    // SECURITY: `.wh...` would remove the parent directory (threat 34). Guarded by hostile-images.test.ts.
+    // SECURITY: `.wh...` would remove the parent directory (threat: hostile archives and images).
+    // Guarded by hostile-images.test.ts.
     if (hidden === "" || hidden === "." || hidden === "..") {
       throw invalidImage(`The image has a removal mark that names nothing: ${shown(`/${path}`)}.`);
     }

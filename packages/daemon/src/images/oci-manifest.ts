@@ -173,7 +173,10 @@ function descriptor(value: unknown, where: string): Descriptor {
   };
 }
 
-/** SECURITY: a digest becomes a file name, so its form is checked first (threat 34). Guarded by oci-archive.test.ts. */
+/**
+ * SECURITY: a digest becomes a file name, so its form is checked first (threat: hostile archives and
+ * images). Guarded by oci-archive.test.ts.
+ */
 function digestText(value: unknown): string {
   if (typeof value !== "string" || !DIGEST.test(value)) {
     throw invalidImage(

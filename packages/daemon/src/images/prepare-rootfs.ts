@@ -24,8 +24,8 @@ export async function prepareRootfs(tree: ImageTree): Promise<void> {
       await tree.makeDirectory(path, attributes);
       continue;
     }
-    // SECURITY: a runtime that mounts over a symlink may be led to the host's directory (threat 15:
-    // runc 1.1.5 wrote device nodes there). Guarded by hostile-images.test.ts.
+    // SECURITY: a runtime that mounts over a symlink may be led to the host's directory (threat: linked
+    // mount points: runc 1.1.5 wrote device nodes there). Guarded by hostile-images.test.ts.
     throw invalidImage(
       `The image cannot be used: its /${path} is a ${kind} where the sandbox needs a directory to mount on.`,
     );

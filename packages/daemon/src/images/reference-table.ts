@@ -47,7 +47,8 @@ export class ReferenceTable {
    * only found with exactly that digest, under any name of the same repository.
    *
    * SECURITY: entries of other owners are never looked at, so that nobody runs files under a name
-   * that another tenant gave them (threat 34). Guarded by image-owners.test.ts.
+   * that another tenant gave them (threat: hostile archives and images). Guarded by
+   * image-owners.test.ts.
    */
   async find(wanted: ImageReference, owner: OwnerName): Promise<ReferenceEntry | undefined> {
     const exact =
@@ -100,7 +101,7 @@ export class ReferenceTable {
 
   /**
    * SECURITY: a name is hashed, so no name can become another path; neither an owner's name nor an
-   * image's can hold the zero byte between them (threat 37). Guarded by reference.test.ts.
+   * image's can hold the zero byte between them (threat: hostile names). Guarded by reference.test.ts.
    */
   #path(canonical: string, owner: OwnerName): string {
     const key = owner === undefined ? canonical : `${owner}\0${canonical}`;

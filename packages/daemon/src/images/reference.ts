@@ -29,7 +29,7 @@ const ALLOWED_CHARACTERS = /^[A-Za-z0-9._:/@-]+$/;
 /**
  * Parses a name a user gave, shortcuts included.
  *
- * SECURITY: a name is refused before it reaches a path or a command line (threat 37), and a
+ * SECURITY: a name is refused before it reaches a path or a command line (threat: hostile names), and a
  * canonical name is only ever hashed into a file name. Guarded by reference.test.ts.
  */
 export function parseReference(name: string): ImageReference {
@@ -72,7 +72,8 @@ export function parseReference(name: string): ImageReference {
 
 /**
  * SECURITY: a tag is whatever its registry says today, so a policy may accept content by its digest
- * only (threat 34). Guarded by registry.test.ts and docker-image-store.test.ts.
+ * only (threat: hostile archives and images). Guarded by registry.test.ts and
+ * docker-image-store.test.ts.
  */
 export function requireDigest(reference: ImageReference): void {
   if (reference.digest !== undefined) return;

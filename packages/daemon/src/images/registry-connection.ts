@@ -138,7 +138,10 @@ export class RegistryConnection implements Disposable {
     return tokenOf(await collect(response, MAX_TOKEN_BYTES));
   }
 
-  /** SECURITY: what is meant for one host is not told to the next (threat 14). Guarded by registry-targets.test.ts. */
+  /**
+   * SECURITY: what is meant for one host is not told to the next (threat: leaked secrets and
+   * descriptors). Guarded by registry-targets.test.ts.
+   */
   async #follow(from: URL, question: Question): Promise<http.IncomingMessage> {
     let url = from;
     let { headers } = question;

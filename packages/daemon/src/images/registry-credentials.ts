@@ -28,7 +28,7 @@ const TOKEN_USER = "<token>";
  * none. The file is read anew each time, so that a login counts at once.
  *
  * SECURITY: what the file holds goes into no error, not even as a cause: a parser quotes what it
- * stumbles over (threat 14). Guarded by registry-credentials.test.ts.
+ * stumbles over (threat: leaked secrets and descriptors). Guarded by registry-credentials.test.ts.
  */
 export async function findCredentials(
   file: string,

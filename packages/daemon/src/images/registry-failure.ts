@@ -20,7 +20,8 @@ export class RegistryFailure extends Error {
  * What a client hears.
  *
  * SECURITY: the answer does not tell a closed port from a silent one, nor a name that is unknown
- * from one that leads inside, nor what a page says (threat 14). Guarded by registry-targets.test.ts.
+ * from one that leads inside, nor what a page says (threat: leaked secrets and descriptors). Guarded by
+ * registry-targets.test.ts.
  */
 export function pullRefusal(
   fault: RegistryFault,

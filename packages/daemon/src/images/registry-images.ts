@@ -159,8 +159,9 @@ function summary(text: Buffer): Omit<RemoteImage, "sourceDigest"> {
 }
 
 /**
- * SECURITY: a registry may send more than its manifest says (threat 20), so nothing is written past
- * that. What it sent is held against the digest when it is unpacked. Guarded by registry.test.ts.
+ * SECURITY: a registry may send more than its manifest says (threat: filling a disk), so nothing is
+ * written past that. What it sent is held against the digest when it is unpacked. Guarded by
+ * registry.test.ts.
  */
 async function fetchBlob(
   registry: RegistryConnection,

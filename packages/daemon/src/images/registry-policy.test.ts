@@ -1,7 +1,7 @@
 /** Which registries are pulled from, and which addresses a pull may talk to. */
 import type { LookupAddress } from "node:dns";
 import { describe, expect, test } from "vitest";
-import { addressKind } from "./address-kind.ts";
+import { addressKind } from "../network/address-kind.ts";
 import { parseReference } from "./reference.ts";
 import { DEFAULT_REGISTRIES, RegistryPolicy } from "./registry-policy.ts";
 

@@ -11,7 +11,7 @@ import { lookup } from "node:dns/promises";
 import type { LookupAddress } from "node:dns";
 import { isIP } from "node:net";
 import type { SandboxError } from "@sandkasten/protocol";
-import { addressKind } from "./address-kind.ts";
+import { addressKind } from "../network/address-kind.ts";
 import { invalidImage } from "./image-failure.ts";
 import type { ImageReference } from "./reference.ts";
 import { RegistryFailure } from "./registry-failure.ts";
@@ -65,9 +65,9 @@ export class RegistryPolicy {
    * RegistryFailure when it leads where nothing of a pull has any business.
    *
    * SECURITY: whoever names an image, its registry, and whoever answers for the registry's name all
-   * may aim at services inside the network (SSRF, threat 14). Each URL of a pull comes through
-   * here, redirects and token realms included, and the connection is made to the addresses that
-   * were looked at, so that a name cannot change its meaning in between. Guarded by
+   * may aim at services inside the network (SSRF; threat: redirects to other hosts). Each URL of
+   * a pull comes through here, redirects and token realms included, and the connection is made to the
+   * addresses that were looked at, so that a name cannot change its meaning in between. Guarded by
    * registry-policy.test.ts and registry-targets.test.ts.
    */
   async addressesFor(url: URL, registry: string): Promise<readonly LookupAddress[]> {

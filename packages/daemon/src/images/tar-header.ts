@@ -100,7 +100,8 @@ function applyRecord(overrides: TarOverrides, key: string, value: Buffer): void 
       break;
     }
     // Other keys are times we do not keep, comments, or extended attributes.
-    // SECURITY: file capabilities are dropped with them: nothing here can set an attribute (threats 11, 34).
+    // SECURITY: file capabilities are dropped with them: nothing here can set an attribute (threats:
+    // gaining privileges and hostile archives and images).
     default:
   }
 }

@@ -43,8 +43,8 @@ const ENTRY_DISK_BYTES = 4096;
 
 /**
  * SECURITY: a small archive may hold an endless stream, millions of entries or a path of
- * thousands of directories (threats 20, 21, 25, 34). Everything is counted before it is
- * written. Guarded by hostile-images.test.ts.
+ * thousands of directories (threats: filling a disk, using up inodes, deep directory trees and hostile
+ * archives and images). Everything is counted before it is written. Guarded by hostile-images.test.ts.
  */
 export class UnpackBudget {
   readonly limits: UnpackLimits;

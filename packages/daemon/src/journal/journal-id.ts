@@ -9,7 +9,7 @@ export function isJournalId(id: string): boolean {
 
 /**
  * SECURITY: an id becomes a directory that is written to and removed with all below it, so whatever
- * could name another place is refused before any path is made (threat 37). Guarded by
+ * could name another place is refused before any path is made (threat: hostile names). Guarded by
  * file-exec-journal.test.ts.
  */
 export function requireJournalId(what: "session" | "command", id: string): void {

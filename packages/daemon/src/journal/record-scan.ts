@@ -27,7 +27,8 @@ export function isScanEnd(found: unknown): found is ScanEnd {
 
 /**
  * SECURITY: a length is believed only as far as the file reaches, so that damaged content costs
- * neither a crash nor more memory than the file has (threat 41). Guarded by damaged-journal.test.ts.
+ * neither a crash nor more memory than the file has (threat: oversized messages). Guarded by
+ * damaged-journal.test.ts.
  */
 export class RecordScan {
   readonly #segment: SegmentReader;

@@ -13,8 +13,12 @@ export interface SandboxLimits {
 /** `restricted`: code is uid 1000 on a read-only root. `root`: code is root inside, on a writable root. */
 export type SandboxProfile = "restricted" | "root";
 
-/** `none`: a loopback of its own. `full`: also the network that the administrator gives sandboxes. */
-export type SandboxNetwork = "none" | "full";
+/**
+ * `none`: a loopback of its own. `gateway`: nothing more, but names and a proxy inside that lead to
+ * the gateway of the daemon (`Channel.openNetwork`). `full`: the network of the engine that the
+ * administrator gives sandboxes.
+ */
+export type SandboxNetwork = "none" | "gateway" | "full";
 
 /** `standard`: on the host's kernel. `strong`: on a kernel of the sandbox's own. */
 export type SandboxIsolation = "standard" | "strong";
@@ -127,16 +131,26 @@ export interface BackendHealth {
   }[];
 }
 
+/** What the sandboxes of a backend can have; the core asks this, never the backend's name. */
+export interface BackendCapabilities {
+  /** Which isolation sandboxes can have; the first is what they get unless they ask. */
+  readonly isolations: readonly [SandboxIsolation, ...SandboxIsolation[]];
+  /** Whether sandboxes may have the network `full`. */
+  readonly network: boolean;
+  readonly pause: boolean;
+  /** Whether the limits on disk and inodes are enforced. */
+  readonly quota: boolean;
+  /** Whether the state of a sandbox can be kept and restored. */
+  readonly snapshot: boolean;
+}
+
 /**
  * The life of sandboxes. Every method rejects with a `SandboxError` of the catalogue.
  * `SANDBOX_NOT_FOUND` means that nothing of that id exists.
  */
 export interface Backend {
   readonly name: string;
-  /** Whether sandboxes may have the network `full`. */
-  readonly givesNetwork: boolean;
-  /** What sandboxes can have, and first what they have unless they ask. */
-  readonly isolations: readonly [SandboxIsolation, ...SandboxIsolation[]];
+  readonly capabilities: BackendCapabilities;
   /** Makes a sandbox and answers when its runner does. A failure, at whatever point, leaves nothing behind. */
   create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle>;
   /**

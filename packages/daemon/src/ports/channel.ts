@@ -1,10 +1,12 @@
-/** The port through which the core works inside one sandbox: commands, files, ports. */
+/** The port through which the core works inside one sandbox: commands, files, ports, its network. */
+import type { Duplex } from "node:stream";
 import type {
   DirectoryPage,
   ExecEndReason,
   FileEntry,
   NamedPath,
   OutputStream,
+  SandboxRefusalCode,
 } from "@sandkasten/protocol";
 
 /** What to run. A string runs in the shell that remembers, an argv as a fresh process. */
@@ -179,7 +181,6 @@ export interface FileChange extends NamedPath {
 
 export type ByteSource = Uint8Array | AsyncIterable<Uint8Array>;
 
-/** A connection to a port inside the sandbox. */
 /** A socket in the sandbox that waits for connections. */
 export interface ListeningPort {
   readonly port: number;
@@ -189,9 +190,43 @@ export interface ListeningPort {
   readonly process?: string;
 }
 
+/** A connection to a port inside the sandbox. */
 export interface PortConnection {
   readonly readable: ReadableStream<Uint8Array>;
   readonly writable: WritableStream<Uint8Array>;
+}
+
+/** Where a program in the sandbox wants to connect to, as the runner claims it. */
+export interface SandboxDestination {
+  /** A name or an address. */
+  readonly host: string;
+  readonly port: number;
+  readonly via: "transparent" | "connect" | "http" | "socks5";
+}
+
+/**
+ * A connection that a program in the sandbox asked for. Destroying it with an error resets it for the
+ * program; ending both sides closes it.
+ */
+export interface SandboxConnection extends Duplex {
+  /** It is open: bytes can move. */
+  accept(): void;
+  /** Refuses it, or breaks one that is open, and tells why. */
+  fail(code: SandboxRefusalCode, message: string): void;
+}
+
+/** The gateway of one sandbox. */
+export interface NetworkHandler {
+  /** The ports on which a name can be reached; undefined for a name that does not exist for this sandbox. */
+  resolve(name: string): readonly number[] | undefined;
+  connect(destination: SandboxDestination, connection: SandboxConnection): void;
+}
+
+export interface OpenNetwork {
+  /** `transparent`: names resolve and plain connections work. `proxy`: only programs that use a proxy get out. */
+  readonly mode: "transparent" | "proxy";
+  /** Cuts all connections; the sandbox has no network any more. */
+  close(): void;
 }
 
 export interface ChannelHealth {
@@ -299,6 +334,11 @@ export interface Channel {
   listPorts(): Promise<ListeningPort[]>;
   /** Connects to localhost:port inside the sandbox. */
   dial(port: number, signal?: AbortSignal): Promise<PortConnection>;
+  /**
+   * Opens the sandbox's network, with the handler as its gateway, until it or the channel is closed.
+   * It survives lost connections; what they carried is cut. Resolves when programs can use it.
+   */
+  openNetwork(handler: NetworkHandler): Promise<OpenNetwork>;
   ping(): Promise<ChannelHealth>;
   /** Lets go of the connection; the sandbox and its commands go on. */
   close(): void;

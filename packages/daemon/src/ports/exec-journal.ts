@@ -41,11 +41,14 @@ export interface ExecJournal {
   /**
    * Opens a command's output for writing, behind what is there already; a record torn by a crash is
    * cut off. `beforeDrop` is awaited before bytes up to an offset go, so that readers may catch up.
+   * `fence` is the token with which the session is served; where daemons share the journal, nothing is
+   * written with another one.
    */
   write(
     sessionId: string,
     execId: string,
     beforeDrop?: (upToOffset: number) => Promise<void>,
+    fence?: number,
   ): Promise<JournalWriter>;
   /** What is kept from a cursor on, whole or in part of a chunk; empty when nothing is (yet). */
   read(sessionId: string, execId: string, offset: number, maxBytes: number): Promise<JournalPage>;

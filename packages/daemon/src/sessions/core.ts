@@ -1,26 +1,37 @@
 /** The core put together: sessions, commands, workspaces, pool, reaper. */
 import { SandboxError } from "@sandkasten/protocol";
+import type { EventHub } from "../events/event-hub.ts";
+import { CallersEvents } from "../events/event-service.ts";
+import type { SessionNetworks } from "../network/session-networks.ts";
 import type { StorageUse } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Images, ImageUsage } from "../ports/image-store.ts";
 import type { Log } from "../ports/log.ts";
 import type { SessionStore } from "../ports/session-store.ts";
+import type { Telemetry } from "../ports/telemetry.ts";
 import { CreateQueue } from "./create-queue.ts";
 import { Disks } from "./disks.ts";
 import { Execs } from "./execs.ts";
+import { tellingImages, tellOfCollected } from "./image-events.ts";
+import { FileEvents } from "./file-events.ts";
+import { Files } from "./files.ts";
 import { JournalPruner } from "./journal-pruner.ts";
+import { Networks } from "./networks.ts";
 import { Pool } from "./pool.ts";
 import { Ports } from "./ports.ts";
 import { imagesFor } from "./providers.ts";
 import type { Providers } from "./providers.ts";
 import { Reaper } from "./reaper.ts";
 import { Reconciliation } from "./reconcile.ts";
-import type { Caller, ServiceCounts, Services } from "./services.ts";
+import type { Caller, EventService, FileWrite, ServiceCounts, Services } from "./services.ts";
 import type { Reconciled } from "./take-over.ts";
-import { SessionTable } from "./session-table.ts";
+import { LiveSessions } from "./live-sessions.ts";
+import { Membership } from "./membership.ts";
 import { Sessions } from "./sessions.ts";
+import { isLiving } from "./states.ts";
 import type { SessionSettings } from "./settings.ts";
+import { Shells } from "./shells.ts";
 import { Workspaces } from "./workspaces.ts";
 
 export interface CoreParts {
@@ -30,18 +41,32 @@ export interface CoreParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly settings: SessionSettings;
+  readonly events: EventHub;
+  readonly networks: SessionNetworks;
+  readonly telemetry: Telemetry;
+  /** Told of every change that a caller has made to files. */
+  readonly onFileWrite?: ((write: FileWrite) => void) | undefined;
+  /** Where other daemons on the same store reach this one. */
+  readonly address?: string;
 }
 
 export class SessionCore implements Services {
+  readonly events: EventService;
   readonly sessions: Sessions;
   readonly execs: Execs;
+  readonly shells: Shells;
+  readonly files: Files;
   readonly workspaces: Workspaces;
   readonly ports: Ports;
+  readonly networks: Networks;
   readonly reaper: Reaper;
   readonly pool: Pool;
-  readonly #table = new SessionTable();
+  readonly #table = new LiveSessions();
+  readonly membership: Membership;
+  readonly #reconciliation: Reconciliation;
   readonly #stopping = new AbortController();
   readonly #pruner: JournalPruner;
+  readonly #fileEvents: FileEvents;
   #takenOver: Promise<unknown> = Promise.resolve();
   readonly #parts: CoreParts;
   readonly #queue: CreateQueue;
@@ -51,24 +76,50 @@ export class SessionCore implements Services {
     const { settings } = parts;
     this.#queue = new CreateQueue(settings.concurrentCreates);
     const queue = this.#queue;
-    this.pool = new Pool(settings.pool, { ...parts, queue, limits: settings.defaultLimits });
+    const membership = new Membership(parts);
+    this.membership = membership;
+    this.pool = new Pool(settings.pool, {
+      ...parts,
+      membership,
+      queue,
+      limits: settings.defaultLimits,
+    });
     const shared = {
       ...parts,
+      membership,
       table: this.#table,
       pool: this.pool,
       queue,
       disks: new Disks(parts),
     };
     this.sessions = new Sessions(shared);
+    this.events = new CallersEvents(parts.events, this.sessions);
     this.execs = new Execs({ ...shared, sessions: this.sessions });
+    this.shells = new Shells(this.sessions);
     this.workspaces = new Workspaces({ ...shared, sessions: this.sessions });
+    this.#fileEvents = new FileEvents(parts.events);
+    this.files = new Files({
+      sessions: this.sessions,
+      workspaces: this.workspaces,
+      onFileWrite: (write) => {
+        this.#fileEvents.note(write);
+        parts.onFileWrite?.(write);
+      },
+    });
     this.ports = new Ports({ settings, sessions: this.sessions });
+    this.networks = new Networks({ ...parts, sessions: this.sessions });
     this.#pruner = new JournalPruner(shared);
     this.reaper = new Reaper({
       ...shared,
       sessions: this.sessions,
       workspaces: this.workspaces,
       pruner: this.#pruner,
+    });
+    this.#reconciliation = new Reconciliation({
+      ...shared,
+      sessions: this.sessions,
+      execs: this.execs,
+      stopping: this.#stopping.signal,
     });
   }
 
@@ -77,22 +128,36 @@ export class SessionCore implements Services {
    * left is taken over in the background, and a request for one of its sessions waits for that one.
    */
   async start(): Promise<{ readonly takenOver: Promise<Reconciled> }> {
-    const takeOver = await new Reconciliation({
-      ...this.#parts,
-      table: this.#table,
-      sessions: this.sessions,
-      execs: this.execs,
-      stopping: this.#stopping.signal,
-    }).prepare();
+    await this.membership.join();
+    const takeOver = await this.#reconciliation.prepare();
     const takenOver = takeOver().then(async (done) => {
       await this.reaper.endOver();
       this.reaper.start();
       return done;
     });
     this.#takenOver = takenOver.catch(() => undefined);
+    this.membership.start({ onBeat: () => this.#claim(), onLost: () => this.#startAnew() });
     this.#parts.providers.default.images.onChange(() => this.pool.refill());
     this.pool.refill();
     return { takenOver };
+  }
+
+  /** Serves what daemons left that died since. */
+  async #claim(): Promise<void> {
+    const { store, log } = this.#parts;
+    if (store.heartbeat.deadAfterMs === undefined || this.#stopping.signal.aborted) return;
+    const { adopted, ended, orphans } = await this.#reconciliation.claim();
+    if (adopted + ended > 0)
+      log.info({ adopted, ended, orphans }, "took over what another daemon served");
+  }
+
+  /** The others hold this daemon for dead: it forgets all that it served, and joins again. */
+  async #startAnew(): Promise<void> {
+    const lost = this.#table.all();
+    for (const session of lost) this.#table.remove(session);
+    await Promise.all(lost.map((session) => session.lose()));
+    await this.membership.join();
+    await this.#claim();
   }
 
   /** For the store to be closed after. Ends all sessions, or leaves them to the next daemon with their commands running. */
@@ -109,10 +174,42 @@ export class SessionCore implements Services {
       else await session.release();
     }
     await this.execs.settled();
+    this.#fileEvents.flush();
+    await this.#parts.networks.log.flush();
+    await this.membership.leave();
+  }
+
+  servedAt(sessionId: string): Promise<string | undefined> | undefined {
+    const { store } = this.#parts;
+    if (store.heartbeat.deadAfterMs === undefined) return undefined;
+    const unsure = this.membership.certain();
+    if (unsure === undefined && this.#table.get(sessionId) !== undefined) return undefined;
+    return this.#servedAt(sessionId, unsure);
+  }
+
+  async #servedAt(
+    sessionId: string,
+    unsure: Promise<void> | undefined,
+  ): Promise<string | undefined> {
+    const { store, providers } = this.#parts;
+    await unsure;
+    if (this.#table.get(sessionId) !== undefined) return undefined;
+    const row = await store.getSession(sessionId);
+    if (row === undefined || !isLiving(row.status)) return undefined;
+    const daemon = await store.livingDaemon(row.fence);
+    if (daemon?.fence === this.membership.fence) return undefined;
+    if (daemon !== undefined) return daemon.address;
+    if (providers.places.includes(row.place)) await this.membership.beat();
+    return undefined;
   }
 
   imagesOf(caller: Caller, backend?: string): Images {
-    return imagesFor(caller, this.#parts.providers.choose(backend).images);
+    const { images, backend: chosen } = this.#parts.providers.choose(backend);
+    return tellingImages(imagesFor(caller, images), {
+      owner: caller.owner,
+      backend: chosen.name,
+      events: this.#parts.events,
+    });
   }
 
   async collectImages(
@@ -125,8 +222,10 @@ export class SessionCore implements Services {
         "PERMISSION_DENIED",
         "Only an administrator's key can collect images. The daemon does it by itself from time to time.",
       );
-    const { images } = this.#parts.providers.choose(backend);
-    return await images.collectGarbage(this.sessions.imagesInUse());
+    const { images, backend: chosen } = this.#parts.providers.choose(backend);
+    const collected = await images.collectGarbage(await this.sessions.imagesInUse());
+    tellOfCollected(this.#parts.events, chosen.name, collected);
+    return collected;
   }
 
   async ready(): Promise<"ready" | "unreachable" | "busy"> {
@@ -157,6 +256,7 @@ export class SessionCore implements Services {
       journal: this.#pruner.usage,
       images,
       waitingCreates: this.#queue.length,
+      egress: this.#parts.networks.counts(),
     };
   }
 }

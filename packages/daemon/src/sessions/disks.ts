@@ -47,16 +47,18 @@ export class Disks {
 
   /** The workspace of this name on that backend, written down when there is none. */
   async make(caller: Caller, id: string, backend: string): Promise<WorkspaceRow> {
-    const { store, clock } = this.#parts;
+    const { store, clock, providers } = this.#parts;
     const { owner } = caller;
     const now = clock.nowMs();
-    const row = { id, owner, backend, diskId: newDiskId(), createdAtMs: now, lastUsedAtMs: now };
-    const written = await store.insertWorkspace(row);
+    const place = providers.placeOf(providers.backendOf(backend));
+    const times = { createdAtMs: now, lastUsedAtMs: now };
+    const row = { id, owner, backend, place, diskId: newDiskId(), ...times };
+    const written = await store.insertWorkspace(row, caller.maxWorkspaces);
     if (written.inserted) {
-      await this.#checkQuota(caller, row);
       this.#unproven.add(row.diskId);
       return row;
     }
+    if ("overQuota" in written) throw tooMany(caller);
     if (this.#dying.has(written.existing.diskId))
       throw new SandboxError(
         "CONFLICT",
@@ -68,6 +70,13 @@ export class Disks {
         `the workspace ${id} is on the backend ${written.existing.backend}, not ${backend}; ` +
           "open the session there, or use another workspace",
         { details: { backend: written.existing.backend } },
+      );
+    // Of a workspace from before places were written down, the one daemon that there was has the disk.
+    if (written.existing.place !== "" && written.existing.place !== place)
+      throw new SandboxError(
+        "CONFLICT",
+        `the workspace ${id} is on another machine; open the session through the daemon there, or use another workspace`,
+        { details: { place: written.existing.place } },
       );
     await store.touchWorkspace(owner, id, now);
     return written.existing;
@@ -87,17 +96,6 @@ export class Disks {
     return { id: row.diskId, ...this.#parts.settings.workspaceDisk };
   }
 
-  async #checkQuota({ owner, maxWorkspaces }: Caller, { id }: WorkspaceRow): Promise<void> {
-    const { store } = this.#parts;
-    if ((await store.listWorkspaces(owner)).length <= maxWorkspaces) return;
-    await store.deleteWorkspace(owner, id);
-    throw new SandboxError(
-      "QUOTA_EXCEEDED",
-      `${maxWorkspaces} workspaces may be kept at once; delete some first`,
-      { details: { max_workspaces: maxWorkspaces } },
-    );
-  }
-
   async #release({ owner, id, backend, diskId }: WorkspaceRow): Promise<void> {
     const users = (this.#users.get(diskId) ?? 1) - 1;
     if (users > 0) {
@@ -111,4 +109,12 @@ export class Disks {
       await this.#parts.store.deleteWorkspace(owner, id);
     });
   }
+}
+
+function tooMany({ maxWorkspaces }: Caller): SandboxError {
+  return new SandboxError(
+    "QUOTA_EXCEEDED",
+    `${maxWorkspaces} workspaces may be kept at once; delete some first`,
+    { details: { max_workspaces: maxWorkspaces } },
+  );
 }

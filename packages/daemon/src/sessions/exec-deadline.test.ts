@@ -39,12 +39,12 @@ async function expectGivenUp(): Promise<void> {
   const command = { kind: "shell", text: "true" } as const;
   const stuck = await execs.start(ALICE, id, { command, timeoutMs: 20 });
   const next = await execs.start(ALICE, id, { command });
-  await execs.wait(ALICE, id, stuck.id).catch(() => undefined);
-  expect(await execs.get(ALICE, id, stuck.id)).toMatchObject({
+  await stuck.wait().catch(() => undefined);
+  expect(stuck.row).toMatchObject({
     status: "done",
     endReason: "unknown",
   });
-  expect(await execs.wait(ALICE, id, next.id)).toMatchObject({ exitCode: 0 });
+  expect(await next.wait()).toMatchObject({ exitCode: 0 });
 }
 
 /** A stream whose end never comes, with this output. */

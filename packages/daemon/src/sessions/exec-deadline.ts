@@ -22,8 +22,8 @@ const DEADLINE_TIMES: DeadlineTimes = {
 
 /**
  * SECURITY: a captured sandbox may answer every ping and yet never start or end a command, or print
- * for ever, and so hold a shell's queue (threat 42). Time counts only while the daemon could see it
- * and the delay is not its own. Guarded by exec-deadline.test.ts.
+ * for ever, and so hold a shell's queue (threat: a stalling runner). Time counts only while the daemon
+ * could see it and the delay is not its own. Guarded by exec-deadline.test.ts.
  */
 export class ExecDeadline {
   readonly #times: DeadlineTimes;

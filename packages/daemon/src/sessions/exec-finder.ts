@@ -2,14 +2,14 @@
 import { SandboxError } from "@sandkasten/protocol";
 import type { ExecRow, SessionStore } from "../ports/session-store.ts";
 import { FinishedRecordings } from "./finished-recordings.ts";
-import { Recording } from "./recording.ts";
+import type { Recording } from "./recording.ts";
 import type { Caller } from "./services.ts";
-import type { SessionTable } from "./session-table.ts";
+import type { LiveSessions } from "./live-sessions.ts";
 import type { Sessions } from "./sessions.ts";
 
 export interface ExecFinderParts {
   readonly store: SessionStore;
-  readonly table: SessionTable;
+  readonly table: LiveSessions;
   readonly sessions: Sessions;
 }
 
@@ -44,11 +44,6 @@ export class ExecFinder {
   async find(caller: Caller, sessionId: string, execId: string): Promise<Recording | ExecRow> {
     const recording = this.recording(caller, sessionId, execId);
     return recording ?? (await this.stored(caller, sessionId, execId));
-  }
-
-  async row(caller: Caller, sessionId: string, execId: string): Promise<ExecRow> {
-    const exec = await this.find(caller, sessionId, execId);
-    return exec instanceof Recording ? exec.row : exec;
   }
 
   async stored(caller: Caller, sessionId: string, execId: string): Promise<ExecRow> {

@@ -7,8 +7,8 @@ import type { LateOutputs } from "./late-outputs.ts";
 import { OutputBudget } from "./output-budget.ts";
 import { Recording } from "./recording.ts";
 import type { CollectedOutput, FollowOptions, OutputPage, ReadOutputOptions } from "./services.ts";
-import type { SessionTable } from "./session-table.ts";
-import { within } from "./within.ts";
+import type { LiveSessions } from "./live-sessions.ts";
+import { waitAtMost } from "./wait-at-most.ts";
 
 /** Time for the sandbox to send what came from a background that nobody recorded until now. */
 const CATCH_UP_MS = 50;
@@ -20,7 +20,7 @@ const MAX_SCANNED_BYTES = 8 * 1024 * 1024;
 export interface ExecOutputParts {
   readonly journal: ExecJournal;
   readonly clock: Clock;
-  readonly table: SessionTable;
+  readonly table: LiveSessions;
 }
 
 export class ExecOutput {
@@ -64,7 +64,7 @@ export class ExecOutput {
       const restMs = deadline - this.#parts.clock.monotonicMs();
       const patienceMs = Math.max(restMs, late === undefined ? 0 : CATCH_UP_MS - late.ageMs);
       if (news === undefined || patienceMs <= 0) return found;
-      await (late?.more(news, patienceMs, signal) ?? within(news, patienceMs, signal));
+      await (late?.more(news, patienceMs, signal) ?? waitAtMost(news, patienceMs, signal));
     }
   }
 
@@ -73,7 +73,8 @@ export class ExecOutput {
     const { signal, stream } = options;
     const { sessionId } = this.#rowOf(exec);
     const recording = exec instanceof Recording ? exec : undefined;
-    const follower = recording?.follow(options.offset);
+    const isPassive = options.isPassive === true;
+    const follower = isPassive ? undefined : recording?.follow(options.offset);
     const wasDone = this.#rowOf(exec).status === "done";
     let cursor = options.offset;
     try {
@@ -92,14 +93,14 @@ export class ExecOutput {
         // A command that was refused, or that a stopping daemon lets go of, ends the stream with its error.
         else {
           recording.throwIfFailed();
-          await within(news ?? recording.ended, undefined, signal);
+          await waitAtMost(news ?? recording.ended, undefined, signal);
         }
       }
       if (wasDone || options.until === "closed")
         yield* this.#followLate(this.#rowOf(exec), { ...options, offset: cursor });
     } finally {
       if (follower !== undefined) recording?.unfollow(follower);
-      await this.#wasUsed(sessionId);
+      if (!isPassive) await this.#wasUsed(sessionId);
     }
   }
 
@@ -109,7 +110,7 @@ export class ExecOutput {
     const { sessionId, id } = row;
     const late = this.#late.record(row);
     if (late === undefined) return;
-    const session = this.#parts.table.get(sessionId);
+    const session = options.isPassive === true ? undefined : this.#parts.table.get(sessionId);
     // Whoever reads a service's log uses the session.
     await session?.enter();
     try {

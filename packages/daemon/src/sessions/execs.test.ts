@@ -1,3 +1,4 @@
+import { MANY } from "@sandkasten/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Backend } from "../ports/backend.ts";
@@ -36,9 +37,9 @@ describe("start()", () => {
     const started = [];
     for (const text of ["cd /tmp", "export X=1", "echo $X > seen", "pwd"])
       started.push(await execs.start(ALICE, id, { command: shell(text) }));
-    const ended = await Promise.all(started.map((exec) => execs.wait(ALICE, id, exec.id)));
+    const ended = await Promise.all(started.map((exec) => exec.wait()));
     expect(ended.map(({ exitCode }) => exitCode)).toEqual([0, 0, 0, 0]);
-    const { output } = await execs.collect(ALICE, id, started[3]?.id ?? "");
+    const { output } = await started[3]!.collect();
     expect(Buffer.from(output).toString()).toBe("/tmp\n");
     expect((await fixture.core.sessions.get(ALICE, id)).cwd).toBe("/tmp");
   });
@@ -49,10 +50,10 @@ describe("start()", () => {
     const beside = await execs.start(ALICE, id, {
       command: { kind: "process", argv: ["echo", "beside"] },
     });
-    expect(await execs.wait(ALICE, id, beside.id)).toMatchObject({ exitCode: 0 });
-    expect((await execs.get(ALICE, id, busy.id)).status).toBe("running");
-    await execs.signal(ALICE, id, busy.id, 9, { tree: true });
-    expect(await execs.wait(ALICE, id, busy.id)).toMatchObject({ status: "done" });
+    expect(await beside.wait()).toMatchObject({ exitCode: 0 });
+    expect(busy.row.status).toBe("running");
+    await busy.signal(9, { tree: true });
+    expect(await busy.wait()).toMatchObject({ status: "done" });
   });
 
   it("runs a repeated request once, and refuses its key for another command", async () => {
@@ -63,7 +64,7 @@ describe("start()", () => {
       execs.start(ALICE, id, options),
     ]);
     expect(again.id).toBe(first.id);
-    await execs.wait(ALICE, id, first.id);
+    await (await execs.get(ALICE, id, first.id)).wait();
     expect((await execs.start(ALICE, id, options)).id).toBe(first.id);
     expect(await fixture.run(id, "cat log")).toMatchObject({ output: "once\n" });
     await expect(
@@ -114,10 +115,8 @@ describe("start()", () => {
     const { execs } = fixture.core;
     const command = { kind: "process", argv: ["cat"] } as const;
     const exec = await execs.start(ALICE, id, { command, stdin: Buffer.from("all of it") });
-    await execs.wait(ALICE, id, exec.id);
-    expect(Buffer.from((await execs.collect(ALICE, id, exec.id)).output).toString()).toBe(
-      "all of it",
-    );
+    await exec.wait();
+    expect(Buffer.from((await exec.collect()).output).toString()).toBe("all of it");
   });
 
   it("says why the sandbox refused a command, to whoever waits for it", async () => {
@@ -137,9 +136,9 @@ describe("start()", () => {
     await fixture.restart("keep", { wrap });
     const { execs } = fixture.core;
     const refused = await execs.start(ALICE, id, { command: shell("true") });
-    await expect(execs.wait(ALICE, id, refused.id)).rejects.toThrow(code("NO_SHELL"));
+    await expect(refused.wait()).rejects.toThrow(code("NO_SHELL"));
     refuse = false;
-    expect(await execs.get(ALICE, id, refused.id)).toMatchObject({
+    expect(refused.row).toMatchObject({
       status: "done",
       endReason: "not_started",
     });
@@ -159,7 +158,7 @@ describe("start()", () => {
       const expected = { endReason: "timeout", timeoutMs: effectiveMs, timeoutClamped };
       expect(ran).toMatchObject(expected);
       await fixture.restart();
-      expect(await fixture.core.execs.get(ALICE, id, ran.id)).toMatchObject(expected);
+      expect((await fixture.core.execs.get(ALICE, id, ran.id)).row).toMatchObject(expected);
     }
   });
 
@@ -167,19 +166,68 @@ describe("start()", () => {
     const command = { kind: "process", argv: ["cat"], pty: { rows: 24, cols: 80 } } as const;
     const { execs } = fixture.core;
     const open = await execs.start(ALICE, id, { command, stdin: "open" });
-    expect(open.timeoutMs).toBeUndefined();
+    expect(open.row.timeoutMs).toBeUndefined();
     const bounded = await execs.start(ALICE, id, { command, stdin: "open", timeoutMs: 20 });
-    expect(await execs.wait(ALICE, id, bounded.id)).toMatchObject({ endReason: "timeout" });
+    expect(await bounded.wait()).toMatchObject({ endReason: "timeout" });
   });
 
   it("takes a waiting command out of the line when it is signalled", async () => {
     const { execs } = fixture.core;
     const busy = await execs.start(ALICE, id, { command: shell("sleep 100") });
     const waiting = await execs.start(ALICE, id, { command: shell("echo never") });
-    expect(await execs.signal(ALICE, id, waiting.id, 15)).toBe(1);
-    expect(await execs.wait(ALICE, id, waiting.id)).toMatchObject({ endReason: "killed" });
-    await execs.signal(ALICE, id, busy.id, 9, { tree: true });
+    expect(await waiting.signal(15)).toBe(1);
+    expect(await waiting.wait()).toMatchObject({ endReason: "killed" });
+    await busy.signal(9, { tree: true });
     expect(await fixture.run(id, "echo next")).toMatchObject({ output: "next\n" });
+  });
+});
+
+describe("a command's handle", () => {
+  it("answers without asking the backend whether it can be reached", async () => {
+    let asked = 0;
+    await fixture[Symbol.asyncDispose]();
+    fixture = await CoreFixture.start({
+      wrap: (backend) =>
+        overriding(backend, {
+          reachable: () => {
+            asked += 1;
+            return Promise.resolve(true);
+          },
+        }),
+    });
+    const { id: session } = (await fixture.core.sessions.create(ALICE, {})).session;
+    asked = 0;
+    const command = { kind: "process", argv: ["true"] } as const;
+    const exec = await fixture.core.execs.start(ALICE, session, { command });
+    await exec.wait();
+    expect(exec.row.cwd).toBeUndefined();
+    expect(await exec.shellCwd()).toBe("/workspace");
+    await exec.collect();
+    expect(asked).toBe(0);
+  });
+
+  it("goes on telling what the command printed when its session has ended", async () => {
+    const { execs, sessions } = fixture.core;
+    const exec = await execs.start(ALICE, id, { command: shell("echo kept") });
+    await exec.wait();
+    await sessions.destroy(ALICE, id);
+    expect(Buffer.from((await exec.collect(10_000)).output).toString()).toBe("kept\n");
+    expect(await exec.shellCwd()).toBe("/workspace");
+    expect(await exec.cancel()).toBe(false);
+    await expect(exec.signal(9)).rejects.toThrow(code("SESSION_NOT_FOUND"));
+    await expect(exec.writeStdin(Buffer.from("x"))).rejects.toThrow(code("SESSION_NOT_FOUND"));
+  });
+
+  it("of a repeated request is the one of the command that runs", async () => {
+    const { execs } = fixture.core;
+    const options = { command: shell("cat"), stdin: "open", idempotencyKey: "twice" } as const;
+    const first = await execs.start(ALICE, id, options);
+    const again = await execs.start(ALICE, id, options);
+    await again.writeStdin(Buffer.from("typed by the second"));
+    await again.closeStdin();
+    expect(await first.wait()).toMatchObject({ status: "done", exitCode: 0 });
+    const { output } = await first.collect();
+    expect(Buffer.from(output).toString()).toBe("typed by the second");
   });
 });
 
@@ -187,38 +235,45 @@ describe("shells", () => {
   const inShell = (name: string, text: string) => ({ kind: "shell", text, shell: name }) as const;
 
   it("of different names run side by side and remember apart; commands of one wait for each other", async () => {
-    const { execs, sessions } = fixture.core;
+    const { execs, sessions, shells } = fixture.core;
     const start = (name: string, text: string) =>
       execs.start(ALICE, id, { command: inShell(name, text) });
     const busy = await start("build", "cd /tmp && sleep 100");
     const waiting = await start("build", "pwd");
-    expect([busy.status, waiting.status]).toEqual(["running", "queued"]);
+    expect([busy.row.status, waiting.row.status]).toEqual(["running", "queued"]);
     expect(await fixture.run(id, "pwd")).toMatchObject({
       output: "/workspace\n",
       shell: "default",
     });
-    expect(await execs.shells(ALICE, id)).toMatchObject([
+    expect(await shells.list(ALICE, id)).toMatchObject([
       { name: "default", busy: false, queued: 0 },
       { name: "build", busy: true, execId: busy.id, queued: 1 },
     ]);
-    expect(await execs.cancel(ALICE, id, busy.id)).toBe(true);
-    expect(await execs.wait(ALICE, id, busy.id)).toMatchObject({ endReason: "cancelled" });
-    expect(await execs.wait(ALICE, id, waiting.id)).toMatchObject({ cwd: "/tmp", shell: "build" });
+    expect(await busy.cancel()).toBe(true);
+    expect(await busy.wait()).toMatchObject({
+      endReason: "cancelled",
+    });
+    expect(await waiting.wait()).toMatchObject({
+      cwd: "/tmp",
+      shell: "build",
+    });
     // Where the session is, is where its default shell is.
     expect((await sessions.get(ALICE, id)).cwd).toBe("/workspace");
   });
 
   it("that are closed cancel what runs and waits in them, and nothing else", async () => {
-    const { execs } = fixture.core;
+    const { execs, shells } = fixture.core;
     const options = (text: string) => ({ command: inShell("build", text) });
     const busy = await execs.start(ALICE, id, options("sleep 100"));
     const waiting = await execs.start(ALICE, id, options("echo never"));
     const other = await execs.start(ALICE, id, { command: shell("sleep 0.1; echo on") });
-    await execs.closeShell(ALICE, id, "build");
+    await shells.close(ALICE, id, "build");
     for (const exec of [busy, waiting])
-      expect(await execs.wait(ALICE, id, exec.id)).toMatchObject({ endReason: "cancelled" });
-    expect(await execs.wait(ALICE, id, other.id)).toMatchObject({ endReason: "exited" });
-    await expect(execs.closeShell(ALICE, id, "build")).rejects.toThrow(code("SHELL_NOT_FOUND"));
+      expect(await exec.wait()).toMatchObject({
+        endReason: "cancelled",
+      });
+    expect(await other.wait()).toMatchObject({ endReason: "exited" });
+    await expect(shells.close(ALICE, id, "build")).rejects.toThrow(code("SHELL_NOT_FOUND"));
     await execs.start(ALICE, id, options("true"));
   });
 
@@ -230,9 +285,12 @@ describe("shells", () => {
     await fixture.restart();
     const { execs: next } = fixture.core;
     expect(await fixture.run(id, "echo beside")).toMatchObject({ output: "beside\n" });
-    expect(await next.get(ALICE, id, waiting.id)).toMatchObject({ status: "queued" });
-    await next.closeStdin(ALICE, id, busy.id);
-    expect(await next.wait(ALICE, id, waiting.id)).toMatchObject({ exitCode: 0, shell: "build" });
+    expect((await next.get(ALICE, id, waiting.id)).row).toMatchObject({ status: "queued" });
+    await (await next.get(ALICE, id, busy.id)).closeStdin();
+    expect(await (await next.get(ALICE, id, waiting.id)).wait()).toMatchObject({
+      exitCode: 0,
+      shell: "build",
+    });
   });
 });
 
@@ -241,14 +299,14 @@ describe("cancel()", () => {
     const { execs } = fixture.core;
     const busy = await execs.start(ALICE, id, { command: shell("sleep 100") });
     const waiting = await execs.start(ALICE, id, { command: shell("echo never") });
-    expect(await execs.cancel(ALICE, id, waiting.id)).toBe(true);
-    expect(await execs.wait(ALICE, id, waiting.id)).toMatchObject({ endReason: "cancelled" });
-    expect(await execs.cancel(ALICE, id, busy.id)).toBe(true);
-    await execs.wait(ALICE, id, busy.id);
-    expect(await execs.cancel(ALICE, id, busy.id)).toBe(false);
+    expect(await waiting.cancel()).toBe(true);
+    expect(await waiting.wait()).toMatchObject({ endReason: "cancelled" });
+    expect(await busy.cancel()).toBe(true);
+    await busy.wait();
+    expect(await busy.cancel()).toBe(false);
     expect(await fixture.run(id, "echo next")).toMatchObject({ output: "next\n" });
-    await expect(execs.cancel(ALICE, id, "exe_nothing")).rejects.toThrow(code("EXEC_NOT_FOUND"));
-    await expect(execs.cancel(BOB, id, busy.id)).rejects.toThrow(code("SESSION_NOT_FOUND"));
+    await expect(execs.get(ALICE, id, "exe_nothing")).rejects.toThrow(code("EXEC_NOT_FOUND"));
+    await expect(execs.get(BOB, id, busy.id)).rejects.toThrow(code("SESSION_NOT_FOUND"));
   });
 });
 
@@ -257,23 +315,25 @@ describe("output", () => {
     const { execs, sessions } = fixture.core;
     const command = { kind: "process", argv: ["cat"] } as const;
     const exec = await execs.start(ALICE, id, { command, stdin: "open" });
-    await execs.writeStdin(ALICE, id, exec.id, Buffer.from("first "));
-    const early = await execs.read(ALICE, id, exec.id, {
+    await exec.writeStdin(Buffer.from("first "));
+    const early = await exec.read({
       offset: 0,
       maxBytes: 100,
       waitMs: 10_000,
     });
     expect(textOf([early.page])).toBe("first ");
     expect(early.done).toBe(false);
-    await execs.writeStdin(ALICE, id, exec.id, Buffer.from("second"));
-    await execs.closeStdin(ALICE, id, exec.id);
-    await execs.wait(ALICE, id, exec.id);
+    await exec.writeStdin(Buffer.from("second"));
+    await exec.closeStdin();
+    await exec.wait();
     await sessions.destroy(ALICE, id);
     await fixture.crash();
-    const late = await fixture.core.execs.read(ALICE, id, exec.id, { offset: 6, maxBytes: 100 });
+    const late = await (
+      await fixture.core.execs.get(ALICE, id, exec.id)
+    ).read({ offset: 6, maxBytes: 100 });
     expect(textOf([late.page])).toBe("second");
     expect(late.done).toBe(true);
-    const { output } = await fixture.core.execs.collect(ALICE, id, exec.id);
+    const { output } = await (await fixture.core.execs.get(ALICE, id, exec.id)).collect();
     expect(Buffer.from(output).toString()).toBe("first second");
   });
 
@@ -283,13 +343,13 @@ describe("output", () => {
     const exec = await execs.start(ALICE, id, { command, stdin: "open" });
     const seen: string[] = [];
     const following = (async () => {
-      for await (const page of execs.follow(ALICE, id, exec.id, { offset: 0 })) {
+      for await (const page of exec.follow({ offset: 0 })) {
         seen.push(textOf([page]));
-        if (seen.length === 1) await execs.writeStdin(ALICE, id, exec.id, Buffer.from("two"));
-        else await execs.closeStdin(ALICE, id, exec.id);
+        if (seen.length === 1) await exec.writeStdin(Buffer.from("two"));
+        else await exec.closeStdin();
       }
     })();
-    await execs.writeStdin(ALICE, id, exec.id, Buffer.from("one"));
+    await exec.writeStdin(Buffer.from("one"));
     await following;
     expect(seen).toEqual(["one", "two"]);
   });
@@ -302,7 +362,7 @@ describe("output", () => {
     expect(ran).toMatchObject({ exitCode: 0, stdoutBytes: 6 * 1024 * 1024 });
     expect(ran.droppedBytes).toBeGreaterThan(0);
     expect(ran.output.length).toBeLessThan(66_000);
-    const skipped = (await all(execs.follow(ALICE, id, ran.id, { offset: 0 })))
+    const skipped = (await all((await execs.get(ALICE, id, ran.id)).follow({ offset: 0 })))
       .map(({ skippedBytes }) => skippedBytes)
       .reduce((sum, bytes) => sum + bytes, 0);
     expect(skipped).toBe(ran.droppedBytes);
@@ -314,7 +374,7 @@ describe("output", () => {
     await visit.channel.writeFile("big", Buffer.alloc(6 * 1024 * 1024, "x"));
     const exec = await execs.start(ALICE, id, { command: shell("cat big") });
     let bytes = 0;
-    for await (const page of execs.follow(ALICE, id, exec.id, { offset: 0 })) {
+    for await (const page of exec.follow({ offset: 0 })) {
       expect(page.skippedBytes).toBe(0);
       bytes += page.chunks.reduce((sum, chunk) => sum + chunk.bytes.length, 0);
       await new Promise((resolve) => setTimeout(resolve, 5));
@@ -326,18 +386,17 @@ describe("output", () => {
     const { execs } = fixture.core;
     const exec = await execs.start(ALICE, id, { command: shell("sleep 100") });
     const gone = new AbortController();
-    const following = all(execs.follow(ALICE, id, exec.id, { offset: 0, signal: gone.signal }));
-    const waiting = execs.wait(ALICE, id, exec.id, 60_000, gone.signal);
+    const following = all(exec.follow({ offset: 0, signal: gone.signal }));
+    const waiting = exec.wait(60_000, gone.signal);
     gone.abort();
     const cancelled = { status: "rejected", reason: code("CANCELLED") };
     expect(await Promise.allSettled([following, waiting])).toEqual([cancelled, cancelled]);
-    expect((await execs.get(ALICE, id, exec.id)).status).toBe("running");
+    expect(exec.row.status).toBe("running");
   });
 
   it("of an unknown command is not found", async () => {
     const { execs } = fixture.core;
     await expect(execs.get(ALICE, id, "exe_nothing")).rejects.toThrow(code("EXEC_NOT_FOUND"));
-    await expect(execs.wait(ALICE, id, "exe_nothing")).rejects.toThrow(code("EXEC_NOT_FOUND"));
   });
 });
 
@@ -347,9 +406,7 @@ describe("a terminal", () => {
     const command = { kind: "process", argv: ["cat"], pty: { rows: 24, cols: 80 } } as const;
     const exec = await execs.start(ALICE, id, { command, stdin: "open" });
     const gone = new AbortController();
-    const sitting = all(execs.follow(ALICE, id, exec.id, { offset: 0, signal: gone.signal })).catch(
-      () => undefined,
-    );
+    const sitting = all(exec.follow({ offset: 0, signal: gone.signal })).catch(() => undefined);
     fixture.clock.pass(60_001);
     await reaper.tick();
     const { expiresAtMs, status } = await sessions.get(ALICE, id);
@@ -391,7 +448,8 @@ async function lostOnTheWay(options: StartExecOptions): Promise<ExecRow> {
       requestHash: hashOf(options),
     }),
   };
-  await fixture.store.insertExec({ ...row, ...(request !== undefined && { request }) });
+  const complete = { ...row, ...(request !== undefined && { request }) };
+  await fixture.store.insertExec(complete, fixture.core.membership.fence, MANY);
   return row;
 }
 
@@ -400,17 +458,20 @@ describe("after a restart", () => {
     const { execs } = fixture.core;
     const command = { kind: "process", argv: ["cat"] } as const;
     const exec = await execs.start(ALICE, id, { command, stdin: "open" });
-    await execs.writeStdin(ALICE, id, exec.id, Buffer.from("before "));
-    await execs.read(ALICE, id, exec.id, { offset: 0, maxBytes: 100, waitMs: 10_000 });
-    const waiting = execs.wait(ALICE, id, exec.id);
+    await exec.writeStdin(Buffer.from("before "));
+    await exec.read({ offset: 0, maxBytes: 100, waitMs: 10_000 });
+    const waiting = exec.wait();
     waiting.catch(() => undefined);
     await fixture.restart();
     await expect(waiting).rejects.toThrow(code("SANDBOX_UNREACHABLE"));
     const { execs: next } = fixture.core;
-    await next.writeStdin(ALICE, id, exec.id, Buffer.from("after"));
-    await next.closeStdin(ALICE, id, exec.id);
-    expect(await next.wait(ALICE, id, exec.id)).toMatchObject({ exitCode: 0, endReason: "exited" });
-    const { output } = await next.collect(ALICE, id, exec.id);
+    await (await next.get(ALICE, id, exec.id)).writeStdin(Buffer.from("after"));
+    await (await next.get(ALICE, id, exec.id)).closeStdin();
+    expect(await (await next.get(ALICE, id, exec.id)).wait()).toMatchObject({
+      exitCode: 0,
+      endReason: "exited",
+    });
+    const { output } = await (await next.get(ALICE, id, exec.id)).collect();
     expect(Buffer.from(output).toString()).toBe("before after");
   });
 
@@ -432,13 +493,13 @@ describe("after a restart", () => {
       idempotencyKey: "again",
     };
     const waiting = await execs.start(ALICE, id, options);
-    expect(waiting.status).toBe("queued");
+    expect(waiting.row.status).toBe("queued");
     await fixture.restart();
     const { execs: next } = fixture.core;
     expect((await next.start(ALICE, id, options)).id).toBe(waiting.id);
-    await next.closeStdin(ALICE, id, first.id);
-    expect(await next.wait(ALICE, id, waiting.id)).toMatchObject({ exitCode: 0 });
-    const { output } = await next.collect(ALICE, id, waiting.id);
+    await (await next.get(ALICE, id, first.id)).closeStdin();
+    expect(await (await next.get(ALICE, id, waiting.id)).wait()).toMatchObject({ exitCode: 0 });
+    const { output } = await (await next.get(ALICE, id, waiting.id)).collect();
     expect(Buffer.from(output).toString()).toBe("ran\nme\n");
   });
 
@@ -462,8 +523,10 @@ describe("after a restart", () => {
         },
       });
     await fixture.restart("keep", { wrap });
-    await fixture.core.execs.closeStdin(ALICE, id, exec.id);
-    expect(await fixture.core.execs.wait(ALICE, id, exec.id)).toMatchObject({ exitCode: 0 });
+    await (await fixture.core.execs.get(ALICE, id, exec.id)).closeStdin();
+    expect(await (await fixture.core.execs.get(ALICE, id, exec.id)).wait()).toMatchObject({
+      exitCode: 0,
+    });
     expect(attempts).toBe(3);
   });
 
@@ -473,8 +536,12 @@ describe("after a restart", () => {
     const { id: execId } = await lostOnTheWay({ command, stdin: bytes });
     await fixture.restart();
     const { execs } = fixture.core;
-    expect(await execs.wait(ALICE, id, execId)).toMatchObject({ endReason: "exited" });
-    expect(Buffer.from((await execs.collect(ALICE, id, execId)).output)).toEqual(bytes);
+    expect(await (await execs.get(ALICE, id, execId)).wait()).toMatchObject({
+      endReason: "exited",
+    });
+    expect(Buffer.from((await (await execs.get(ALICE, id, execId)).collect()).output)).toEqual(
+      bytes,
+    );
   });
 
   it("a command that cannot be started again is not_started, and its key may be used again", async () => {
@@ -482,22 +549,28 @@ describe("after a restart", () => {
     const lost = await lostOnTheWay({ command, idempotencyKey: "k" });
     await fixture.restart();
     const { execs } = fixture.core;
-    expect(await execs.wait(ALICE, id, lost.id)).toMatchObject({
+    expect(await (await execs.get(ALICE, id, lost.id)).wait()).toMatchObject({
       status: "done",
       endReason: "not_started",
     });
     const again = await execs.start(ALICE, id, { command, idempotencyKey: "k" });
     expect(again.id).not.toBe(lost.id);
-    expect(await execs.wait(ALICE, id, again.id)).toMatchObject({ exitCode: 0 });
+    expect(await again.wait()).toMatchObject({ exitCode: 0 });
   });
 
   it("a command that the sandbox may have run and forgotten is unknown, and not run again", async () => {
     const lost = await lostOnTheWay({ command: shell("echo twice >> log") });
     for (let i = 0; i < 256; i++)
-      await fixture.store.insertExec({ ...lost, id: `exe_z${i}`, status: "done" });
+      await fixture.store.insertExec(
+        { ...lost, id: `exe_z${i}`, status: "done" },
+        fixture.core.membership.fence,
+        MANY,
+      );
     await fixture.restart();
     const { execs } = fixture.core;
-    expect(await execs.wait(ALICE, id, lost.id)).toMatchObject({ endReason: "unknown" });
+    expect(await (await execs.get(ALICE, id, lost.id)).wait()).toMatchObject({
+      endReason: "unknown",
+    });
     expect((await fixture.run(id, "cat log")).exitCode).not.toBe(0);
   });
 
@@ -505,7 +578,7 @@ describe("after a restart", () => {
     const { execs } = fixture.core;
     const env = { SECRET: "x" };
     const exited = await execs.start(ALICE, id, { command: shell("true"), env });
-    await execs.wait(ALICE, id, exited.id);
+    await exited.wait();
     const lost = await lostOnTheWay({ command: shell("true"), env });
     expect((await fixture.store.getExec(id, lost.id))?.request).toContain("SECRET");
     await fixture.stop("keep");
@@ -524,7 +597,7 @@ describe("after a restart", () => {
     await fixture.stop("keep");
     fixture.machine.sandboxes.clear();
     await fixture.crash();
-    expect(await fixture.core.execs.get(ALICE, id, exec.id)).toMatchObject({
+    expect((await fixture.core.execs.get(ALICE, id, exec.id)).row).toMatchObject({
       status: "done",
       endReason: "sandbox_gone",
     });

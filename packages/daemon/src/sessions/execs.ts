@@ -1,12 +1,14 @@
 /** Commands of sessions: started once, recorded on the host, read by cursor during and after. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { Channel, ExecCommand, ExecOptions } from "../ports/channel.ts";
-import type { JournalPage } from "../ports/exec-journal.ts";
-import type { ExecRow, Page } from "../ports/session-store.ts";
+import type { Admitted, ExecRow, Inserted } from "../ports/session-store.ts";
+import type { ExecObservation, ExecOutcome, Telemetry, TraceContext } from "../ports/telemetry.ts";
 import { checkCommand, commandOf, shownCommand } from "./exec-command.ts";
-import { ExecControl } from "./exec-control.ts";
+import { isLoss } from "./exec-end.ts";
 import { ExecFinder } from "./exec-finder.ts";
+import { FoundExecHandle } from "./exec-handle.ts";
 import { ExecOutput } from "./exec-output.ts";
+import { runtimeOf } from "./exec-runtime.ts";
 import { effectiveTimeout } from "./exec-timeout.ts";
 import { ExecIds } from "./ids.ts";
 import { LateOutputs } from "./late-outputs.ts";
@@ -15,36 +17,25 @@ import { OutputBudget } from "./output-budget.ts";
 import { OutputPattern } from "./output-pattern.ts";
 import { Recording } from "./recording.ts";
 import type { RecordingOptions, RecordingParts } from "./recording.ts";
-import type {
-  Caller,
-  CollectedOutput,
-  ExecService,
-  FollowOptions,
-  OutputPage,
-  PatternMatch,
-  ReadOutputOptions,
-  ShellView,
-  StartExecOptions,
-} from "./services.ts";
+import type { Caller, ExecHandle, ExecPage, ExecService, StartExecOptions } from "./services.ts";
+import { execStarted } from "./session-events.ts";
 import { hashOf } from "./session-plan.ts";
-import type { SessionTable } from "./session-table.ts";
+import type { LiveSessions } from "./live-sessions.ts";
 import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
 import { DEFAULT_SHELL } from "./shell-lines.ts";
 import { restoredRequest, storedRequest } from "./stored-request.ts";
-import { within } from "./within.ts";
 
-/** The longest that a timer can wait, more than 24 days. */
-const MAX_TIMER_MS = 0x7fff_ffff;
 /** Commands of one session that may wait for the shell. */
 const MAX_QUEUED = 1024;
 /** Finished commands that a sandbox remembers; only older ones can be unknown to it although they ran. */
 const REMEMBERED_BY_SANDBOX = 256;
 
 export interface ExecsParts extends RecordingParts {
-  readonly table: SessionTable;
+  readonly table: LiveSessions;
   readonly sessions: Sessions;
   readonly settings: SessionSettings;
+  readonly telemetry: Telemetry;
 }
 
 export class Execs implements ExecService {
@@ -52,7 +43,6 @@ export class Execs implements ExecService {
   readonly #late: LateOutputs;
   readonly #output: ExecOutput;
   readonly #finder: ExecFinder;
-  readonly #control: ExecControl;
   readonly #ids = new ExecIds();
   readonly #underWay = new Set<Promise<void>>();
 
@@ -61,10 +51,14 @@ export class Execs implements ExecService {
     this.#late = new LateOutputs(parts);
     this.#output = new ExecOutput(parts, this.#late);
     this.#finder = new ExecFinder(parts);
-    this.#control = new ExecControl(parts.sessions, this.#finder);
   }
 
-  async start(caller: Caller, sessionId: string, options: StartExecOptions): Promise<ExecRow> {
+  async start(
+    caller: Caller,
+    sessionId: string,
+    options: StartExecOptions,
+    trace?: TraceContext,
+  ): Promise<ExecHandle> {
     checkCommand(options.command);
     const session = await this.#parts.sessions.enterLive(caller, sessionId);
     const requestHash = options.idempotencyKey === undefined ? "" : hashOf(options);
@@ -78,11 +72,12 @@ export class Execs implements ExecService {
       throw error;
     }
     if (begun instanceof Recording) {
-      this.#keep(begun, this.#run(session, begun, options));
-      return begun.row;
+      this.#keep(begun, this.#run(session, begun, options, trace));
+      return this.#handle(begun);
     }
     await session.leave();
-    return sameRequest(begun, requestHash);
+    const repeated = sameRequest(begun, requestHash);
+    return this.#handle(this.#finder.recording(caller, sessionId, repeated.id) ?? repeated);
   }
 
   /** Goes on with a command that an earlier daemon began, or starts it when that did not get to it. */
@@ -92,12 +87,13 @@ export class Execs implements ExecService {
     const isTerminal = options !== undefined && hasTerminal(options.command);
     const recording = new Recording(
       row,
-      { isTerminal, mayHaveRun, ...this.#watch(session) },
+      { ...this.#watch(session), isTerminal, mayHaveRun },
       this.#parts,
     );
     session.recordings.add(recording);
     await session.enter();
-    const resumed = this.#inTurn(session, recording, async () => {
+    const observation = this.#observe(session, row, options);
+    const resumed = this.#inTurn(session, recording, observation, async () => {
       const channel = await session.channel();
       if (mayHaveRun) {
         if (await recording.resume(channel)) return;
@@ -106,7 +102,7 @@ export class Execs implements ExecService {
           return await recording.abandon("unknown");
       }
       if (options === undefined) await recording.abandon("not_started");
-      else await this.#perform(channel, recording, options);
+      else await this.#perform(channel, recording, options, observation.trace);
     });
     this.#keep(recording, resumed);
   }
@@ -123,144 +119,37 @@ export class Execs implements ExecService {
     void work.finally(() => this.#underWay.delete(work));
   }
 
-  async get(caller: Caller, sessionId: string, execId: string): Promise<ExecRow> {
+  async get(caller: Caller, sessionId: string, execId: string): Promise<ExecHandle> {
     await this.#finder.settling(sessionId);
-    return this.#late.shown(await this.#finder.row(caller, sessionId, execId));
+    return this.#handle(await this.#finder.find(caller, sessionId, execId), caller.isReadOnly);
   }
 
   async list(
     caller: Caller,
     sessionId: string,
     page: { readonly limit?: number; readonly cursor?: string },
-  ): Promise<Page<ExecRow>> {
-    await this.#parts.sessions.get(caller, sessionId);
+  ): Promise<ExecPage> {
+    const { cwd: shellCwd } = await this.#parts.sessions.get(caller, sessionId);
     const { rows, ...rest } = await this.#parts.store.listExecs(sessionId, {
       limit: page.limit ?? 100,
       ...(page.cursor !== undefined && { cursor: page.cursor }),
     });
     const live = (row: ExecRow): ExecRow =>
       this.#late.shown(this.#finder.recording(caller, sessionId, row.id)?.row ?? row);
-    return { rows: rows.map(live), ...rest };
-  }
-
-  async wait(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    timeoutMs?: number,
-    signal?: AbortSignal,
-  ): Promise<ExecRow> {
-    await this.#finder.settling(sessionId);
-    const recording = this.#finder.recording(caller, sessionId, execId);
-    if (recording === undefined) return await this.get(caller, sessionId, execId);
-    await within(recording.ended, timeoutMs, signal);
-    const { endReason } = recording.row;
-    // Whoever hears that the sandbox is gone shall find the session so, too.
-    if (isLoss(endReason)) await recording.settled;
-    return this.#late.shown(recording.row);
+    return { rows: rows.map(live), shellCwd, ...rest };
   }
 
   checkPattern(pattern: string): void {
     new OutputPattern(pattern);
   }
 
-  async waitFor(
-    ...[caller, sessionId, execId, condition, options]: Parameters<ExecService["waitFor"]>
-  ): Promise<PatternMatch | undefined> {
-    const pattern = new OutputPattern(condition.pattern);
-    const over = new AbortController();
-    const timer =
-      options.timeoutMs === undefined
-        ? undefined
-        : setTimeout(() => over.abort(), Math.min(options.timeoutMs, MAX_TIMER_MS));
-    const signal = AbortSignal.any([options.signal, over.signal]);
-    const { stream } = condition;
-    const from = { offset: 0, until: "closed", signal, ...(stream && { stream }) } as const;
-    try {
-      for await (const { chunks } of this.follow(caller, sessionId, execId, from))
-        for (const chunk of chunks) {
-          const match = await pattern.find(chunk);
-          if (match !== undefined) return match;
-          signal.throwIfAborted();
-        }
-    } catch (error) {
-      if (!over.signal.aborted || options.signal.aborted) throw error;
-    } finally {
-      clearTimeout(timer);
-    }
-    return undefined;
-  }
-
-  async collect(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    budgetBytes?: number,
-  ): Promise<CollectedOutput> {
-    const recording = this.#finder.recording(caller, sessionId, execId);
-    const row = this.#late.shown(recording?.row ?? (await this.get(caller, sessionId, execId)));
-    const budget = recording?.budget;
-    // What was kept in memory ends where the command did.
-    const isKept = row.backgroundBytes === 0;
-    if (
-      isKept &&
-      budget !== undefined &&
-      (budgetBytes ?? budget.budgetBytes) === budget.budgetBytes
-    )
-      return budget.collect();
-    return await this.#output.collect(row, budgetBytes ?? this.#parts.settings.outputBudgetBytes);
-  }
-
-  async read(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    options: ReadOutputOptions,
-  ): Promise<OutputPage> {
-    await this.#finder.settling(sessionId);
-    return await this.#output.read(await this.#finder.find(caller, sessionId, execId), options);
-  }
-
-  async *follow(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    options: FollowOptions,
-  ): AsyncIterable<JournalPage> {
-    const settling = this.#finder.settling(sessionId);
-    if (settling !== undefined) await settling;
-    // The follower is registered before anything else is awaited, so that no output is dropped before it.
-    const running = this.#finder.recording(caller, sessionId, execId);
-    const exec = running ?? (await this.#finder.stored(caller, sessionId, execId));
-    yield* this.#output.follow(exec, options);
-  }
-
-  signal(...args: Parameters<ExecService["signal"]>): Promise<number> {
-    return this.#control.signal(...args);
-  }
-
-  cancel(...args: Parameters<ExecService["cancel"]>): Promise<boolean> {
-    return this.#control.cancel(...args);
-  }
-
-  shells(...args: Parameters<ExecService["shells"]>): Promise<readonly ShellView[]> {
-    return this.#control.shells(...args);
-  }
-
-  closeShell(...args: Parameters<ExecService["closeShell"]>): Promise<void> {
-    return this.#control.closeShell(...args);
-  }
-
-  writeStdin(...args: Parameters<ExecService["writeStdin"]>): Promise<void> {
-    return this.#control.writeStdin(...args);
-  }
-
-  closeStdin(...args: Parameters<ExecService["closeStdin"]>): Promise<void> {
-    return this.#control.closeStdin(...args);
-  }
-
-  resize(...args: Parameters<ExecService["resize"]>): Promise<void> {
-    return this.#control.resize(...args);
+  #handle(exec: Recording | ExecRow, isReadOnly = false): ExecHandle {
+    const { sessionId } = exec instanceof Recording ? exec.row : exec;
+    const session = this.#parts.table.get(sessionId);
+    return new FoundExecHandle(
+      { exec, session, isReadOnly },
+      { ...this.#parts, output: this.#output, late: this.#late },
+    );
   }
 
   /** The command that the same request started; looked for before any quota is. */
@@ -275,23 +164,25 @@ export class Execs implements ExecService {
     options: StartExecOptions,
     requestHash: string,
   ): Promise<Recording | ExecRow> {
-    const { store, table, settings } = this.#parts;
-    const overQuota = table.runningExecsOf(caller.owner) >= caller.maxRunningExecs;
-    if (overQuota || session.recordings.size >= MAX_QUEUED) throw tooMany(caller);
+    const { settings } = this.#parts;
+    if (session.recordings.size >= MAX_QUEUED) throw tooMany(caller);
     const row = this.#newRow(session, options, requestHash);
     const budget = new OutputBudget(options.outputBudgetBytes ?? settings.outputBudgetBytes);
     const isTerminal = hasTerminal(options.command);
     const recording = new Recording(
       row,
-      { budget, isTerminal, ...this.#watch(session) },
+      { ...this.#watch(session), budget, isTerminal },
       this.#parts,
     );
-    // Counted before the first wait, so that no number of requests at once gets past the quota.
     session.recordings.add(recording);
     try {
       const request = storedRequest(options);
-      const written = await store.insertExec({ ...row, ...(request !== undefined && { request }) });
-      if (written.inserted) return recording;
+      const complete = { ...row, ...(request !== undefined && { request }) };
+      const written = await this.#insert(caller, session, complete);
+      if (written.inserted) {
+        this.#parts.events.tell(execStarted(row));
+        return recording;
+      }
       session.recordings.delete(recording);
       return written.existing;
     } catch (error) {
@@ -300,19 +191,51 @@ export class Execs implements ExecService {
     }
   }
 
-  async #run(session: LiveSession, recording: Recording, options: StartExecOptions): Promise<void> {
-    await this.#inTurn(session, recording, async () => {
-      await this.#perform(await session.channel(), recording, options);
+  /** The store counts what runs. Ends that this daemon has told of, and not yet written down, count no more. */
+  async #insert(caller: Caller, session: LiveSession, row: ExecRow): Promise<Inserted<ExecRow>> {
+    const insert = (): Promise<Admitted<ExecRow>> =>
+      this.#parts.store.insertExec(row, session.row.fence, caller.maxRunningExecs);
+    const first = await insert();
+    if (!("overQuota" in first)) return first;
+    const running = this.#parts.table.all().flatMap(({ recordings }) => [...recordings]);
+    await Promise.all(running.map(({ written }) => written));
+    const second = await insert();
+    if ("overQuota" in second) throw tooMany(caller);
+    return second;
+  }
+
+  async #run(
+    session: LiveSession,
+    recording: Recording,
+    options: StartExecOptions,
+    parent: TraceContext | undefined,
+  ): Promise<void> {
+    const observation = this.#observe(session, recording.row, options, parent);
+    await this.#inTurn(session, recording, observation, async () => {
+      await this.#perform(await session.channel(), recording, options, observation.trace);
     });
+  }
+
+  #observe(
+    session: LiveSession,
+    { id, command, timeoutMs, startedAtMs }: ExecRow,
+    options: StartExecOptions | undefined,
+    parent?: TraceContext,
+  ): ExecObservation {
+    const { id: sessionId, image } = session.row;
+    const runtime = options?.runtime ?? runtimeOf(command);
+    const facts = { execId: id, sessionId, runtime, image, timeoutMs, startedAtMs };
+    return this.#parts.telemetry.execStarted(facts, parent);
   }
 
   /** Commands of a shell wait for those before them. */
   async #inTurn(
     session: LiveSession,
     recording: Recording,
+    observation: ExecObservation,
     work: () => Promise<void>,
   ): Promise<void> {
-    await this.#settle(session, recording, async () => {
+    await this.#settle(session, recording, observation, async () => {
       const { shell } = recording.row;
       const leave =
         shell === undefined
@@ -326,8 +249,14 @@ export class Execs implements ExecService {
     });
   }
 
-  async #perform(channel: Channel, recording: Recording, options: StartExecOptions): Promise<void> {
-    const running = recording.run(channel, options.command, this.#execOptions(recording, options));
+  async #perform(
+    channel: Channel,
+    recording: Recording,
+    options: StartExecOptions,
+    trace: TraceContext | undefined,
+  ): Promise<void> {
+    const execOptions = this.#execOptions(recording, withTrace(options, trace));
+    const running = recording.run(channel, options.command, execOptions);
     if (options.stdin instanceof Uint8Array) void this.#feed(recording, options.stdin);
     await running;
   }
@@ -336,6 +265,7 @@ export class Execs implements ExecService {
   async #settle(
     session: LiveSession,
     recording: Recording,
+    observation: ExecObservation,
     work: () => Promise<void>,
   ): Promise<void> {
     const { log, sessions } = this.#parts;
@@ -350,6 +280,7 @@ export class Execs implements ExecService {
     session.recordings.delete(recording);
     this.#finder.finished.add(recording);
     this.#late.record(recording.row);
+    observation.ended(outcomeOf(recording.row));
     const { endReason, cwd, shell } = recording.row;
     try {
       // The session's directory is that of its default shell.
@@ -375,9 +306,10 @@ export class Execs implements ExecService {
   }
 
   /** How a command of this session is watched by the daemon itself. */
-  #watch(session: LiveSession): Pick<RecordingOptions, "isFrozen" | "deadlineTimes"> {
+  #watch(session: LiveSession): Pick<RecordingOptions, "fence" | "isFrozen" | "deadlineTimes"> {
     const { deadlineTimes } = this.#parts.settings;
-    return { isFrozen: () => session.row.status !== "running", deadlineTimes };
+    const { fence } = session.row;
+    return { fence, isFrozen: () => session.row.status !== "running", deadlineTimes };
   }
 
   #execOptions(recording: Recording, options: StartExecOptions): ExecOptions {
@@ -422,9 +354,22 @@ export class Execs implements ExecService {
   }
 }
 
-/** Whether the sandbox may be dead, given how a command of it ended. */
-function isLoss(reason: ExecRow["endReason"]): boolean {
-  return reason === "sandbox_gone" || reason === "not_started" || reason === "unknown";
+/** A command finds its trace in `TRACEPARENT`, unless its caller sets that. */
+function withTrace(options: StartExecOptions, trace: TraceContext | undefined): StartExecOptions {
+  if (trace === undefined) return options;
+  return { ...options, env: { TRACEPARENT: trace.traceparent, ...options.env } };
+}
+
+/** Undefined for a command that goes on in the next daemon. */
+function outcomeOf({ endReason, exitCode, ...row }: ExecRow): ExecOutcome | undefined {
+  if (row.status !== "done") return undefined;
+  return {
+    endReason: endReason ?? "unknown",
+    exitCode,
+    stdoutBytes: row.stdoutBytes,
+    stderrBytes: row.stderrBytes,
+    durationMs: row.durationMs ?? 0,
+  };
 }
 
 function hasTerminal(command: ExecCommand): boolean {

@@ -7,6 +7,8 @@ const COUNT_DIGITS = 3;
 
 export const newSessionId = (): string => `ses_${letters()}`;
 export const newSandboxId = (): string => `sbx_${letters()}`;
+/** Of a sandbox that is made for a session: an administrator finds the container by the same letters. */
+export const sandboxIdOf = (sessionId: string): string => sessionId.replace(/^ses_/u, "sbx_");
 export const newDiskId = (): string => `wsp_${letters()}`;
 
 /**

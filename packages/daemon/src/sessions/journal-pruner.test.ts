@@ -20,12 +20,12 @@ async function sessionWith(caller: Caller, bytes: number, lives = false) {
   using visit = await sessions.enter(caller, id);
   await visit.channel.writeFile("big", Buffer.alloc(bytes, "x"));
   const exec = await execs.start(caller, id, { command: { kind: "shell", text: "cat big" } });
-  await execs.wait(caller, id, exec.id);
+  await exec.wait();
   if (!lives) await sessions.destroy(caller, id);
   fixture.clock.pass(1000);
   const kept = async (): Promise<number> => {
     const offset = 0;
-    const { page } = await execs.read(caller, id, exec.id, { offset, maxBytes: bytes });
+    const { page } = await exec.read({ offset, maxBytes: bytes });
     expect(page.skippedBytes).toBe(page.chunks.length === 0 ? bytes : 0);
     return page.chunks.reduce((sum, chunk) => sum + chunk.bytes.length, 0);
   };

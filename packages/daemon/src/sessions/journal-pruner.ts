@@ -2,13 +2,13 @@
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { SessionStore } from "../ports/session-store.ts";
-import type { SessionTable } from "./session-table.ts";
+import type { LiveSessions } from "./live-sessions.ts";
 import type { SessionSettings } from "./settings.ts";
 
 export interface JournalPrunerParts {
   readonly store: SessionStore;
   readonly journal: ExecJournal;
-  readonly table: SessionTable;
+  readonly table: LiveSessions;
   readonly log: Log;
   readonly settings: SessionSettings;
 }

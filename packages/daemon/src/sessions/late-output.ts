@@ -7,7 +7,7 @@ import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { ExecRow } from "../ports/session-store.ts";
 import { OutputKeeper } from "./output-keeper.ts";
-import { within } from "./within.ts";
+import { waitAtMost } from "./wait-at-most.ts";
 
 /** A burst of one second is recorded at once; of a lasting flood the sandbox keeps only the newest. */
 const MAX_BYTES_PER_SECOND = 1_048_576;
@@ -32,13 +32,13 @@ export class LateOutput {
   #stream: ExecStream | undefined;
   #news = Promise.withResolvers<void>();
 
-  constructor(channel: Promise<Channel>, row: ExecRow, parts: LateOutputParts) {
+  constructor(channel: Promise<Channel>, row: ExecRow, fence: number, parts: LateOutputParts) {
     this.#row = row;
     this.#parts = parts;
     this.#bytes = row.backgroundBytes;
     this.#keeper = new OutputKeeper(
       row.id,
-      () => parts.journal.write(row.sessionId, row.id),
+      () => parts.journal.write(row.sessionId, row.id, undefined, fence),
       parts,
     );
     this.finished = this.#run(channel);
@@ -75,7 +75,7 @@ export class LateOutput {
   async more(news: Promise<void>, timeoutMs?: number, signal?: AbortSignal): Promise<void> {
     this.#readers += 1;
     try {
-      await within(news, timeoutMs, signal);
+      await waitAtMost(news, timeoutMs, signal);
     } finally {
       this.#readers -= 1;
     }
@@ -132,7 +132,8 @@ export class LateOutput {
 
 /**
  * SECURITY: processes in the background count against no quota of commands, so what they print may
- * keep neither the daemon nor its disk busy (threat 22). Guarded by "a flood" in late-outputs.test.ts.
+ * keep neither the daemon nor its disk busy (threat: floods of output). Guarded by "a flood" in
+ * late-outputs.test.ts.
  */
 class Pace {
   readonly #stopped: AbortSignal;

@@ -24,7 +24,7 @@ const textOf = (pages: readonly JournalPage[]): string =>
 
 async function read(execId: string, offset: number, waitMs?: number): Promise<OutputPage> {
   const options = { offset, maxBytes: 1000, ...(waitMs !== undefined && { waitMs }) };
-  return await fixture.core.execs.read(ALICE, id, execId, options);
+  return await (await fixture.core.execs.get(ALICE, id, execId)).read(options);
 }
 
 /** Reads until a page says that nothing more can come. */
@@ -40,13 +40,13 @@ async function readToClose(execId: string): Promise<string> {
 
 async function follow(execId: string, until: "done" | "closed"): Promise<string> {
   const pages = await Array.fromAsync(
-    fixture.core.execs.follow(ALICE, id, execId, { offset: 0, until }),
+    (await fixture.core.execs.get(ALICE, id, execId)).follow({ offset: 0, until }),
   );
   return textOf(pages);
 }
 
 async function collected(execId: string): Promise<string> {
-  const { output } = await fixture.core.execs.collect(ALICE, id, execId);
+  const { output } = await (await fixture.core.execs.get(ALICE, id, execId)).collect();
   return Buffer.from(output).toString();
 }
 
@@ -60,7 +60,7 @@ describe("output that comes after a command's end", () => {
       output: "own\n",
     });
     expect(await readToClose(ran.id)).toBe("own\nlate\n");
-    expect(await fixture.core.execs.get(ALICE, id, ran.id)).toMatchObject({
+    expect((await fixture.core.execs.get(ALICE, id, ran.id)).row).toMatchObject({
       stdoutBytes: 4,
       background: false,
       backgroundBytes: 5,
@@ -80,7 +80,7 @@ describe("output that comes after a command's end", () => {
     const ran = await fixture.run(id, LATE);
     await expect.poll(() => collected(ran.id)).toBe("own\nlate\n");
     expect(await follow(ran.id, "done")).toBe("own\nlate\n");
-    const waited = await fixture.core.execs.wait(ALICE, id, ran.id);
+    const waited = await (await fixture.core.execs.get(ALICE, id, ran.id)).wait();
     expect(waited).toMatchObject({ exitCode: 0, background: false, backgroundBytes: 5 });
   });
 
@@ -88,7 +88,7 @@ describe("output that comes after a command's end", () => {
     const { execs } = fixture.core;
     const started = await execs.start(ALICE, id, { command: { kind: "shell", text: LATE } });
     const beside = follow(started.id, "closed");
-    await execs.wait(ALICE, id, started.id);
+    await started.wait();
     expect(await Promise.all([beside, follow(started.id, "closed")])).toEqual([
       "own\nlate\n",
       "own\nlate\n",
@@ -101,15 +101,17 @@ describe("output that comes after a command's end", () => {
     await read(ran.id, 0, 10_000);
     await fixture.core.sessions.destroy(ALICE, id);
     expect(await following).toBe("up\n");
-    expect(await fixture.core.execs.get(ALICE, id, ran.id)).toMatchObject({ background: false });
+    expect((await fixture.core.execs.get(ALICE, id, ran.id)).row).toMatchObject({
+      background: false,
+    });
   });
 
   it("is use of the session while somebody follows it", async () => {
     const { execs, reaper, sessions } = fixture.core;
     const ran = await fixture.run(id, SERVICE);
     const gone = new AbortController();
-    const pages = execs
-      .follow(ALICE, id, ran.id, { offset: 0, until: "closed", signal: gone.signal })
+    const pages = (await execs.get(ALICE, id, ran.id))
+      .follow({ offset: 0, until: "closed", signal: gone.signal })
       [Symbol.asyncIterator]();
     await pages.next();
     const waiting = pages.next().catch(() => undefined);
@@ -129,10 +131,12 @@ describe("output that comes after a command's end", () => {
   it("is found again by the next daemon", async () => {
     const ran = await fixture.run(id, "echo own; sleep 0.3 && echo late &");
     await fixture.restart();
-    expect(await fixture.core.execs.get(ALICE, id, ran.id)).toMatchObject({ background: true });
+    expect((await fixture.core.execs.get(ALICE, id, ran.id)).row).toMatchObject({
+      background: true,
+    });
     expect(await readToClose(ran.id)).toBe("own\nlate\n");
     await fixture.restart();
-    expect(await fixture.core.execs.get(ALICE, id, ran.id)).toMatchObject({
+    expect((await fixture.core.execs.get(ALICE, id, ran.id)).row).toMatchObject({
       background: false,
       backgroundBytes: 5,
     });
@@ -188,7 +192,9 @@ describe("output that comes after a command's end", () => {
     await expect.poll(() => taken, { timeout: 10_000 }).toBeGreaterThan(2 * 1_048_576);
     const seconds = (performance.now() - startedMs) / 1000;
     expect(taken / seconds).toBeLessThan(2.5 * 1_048_576);
-    expect(await fixture.core.execs.get(ALICE, id, ran.id)).toMatchObject({ background: true });
+    expect((await fixture.core.execs.get(ALICE, id, ran.id)).row).toMatchObject({
+      background: true,
+    });
   });
 });
 
@@ -202,11 +208,15 @@ describe("one stream of the output", () => {
       ["stdout", "1\n2\n3\n"],
       ["stderr", "cat: /missing: No such file or directory\n".repeat(2)],
     ] as const) {
-      const page = await execs.read(ALICE, id, ran.id, { offset: 0, maxBytes: 1000, stream });
+      const page = await (
+        await execs.get(ALICE, id, ran.id)
+      ).read({ offset: 0, maxBytes: 1000, stream });
       expect(textOf([page.page])).toBe(expected);
       expect(page).toMatchObject({ done: true, closed: true });
       expect(page.page.nextOffset).toBe(ran.stdoutBytes + ran.stderrBytes);
-      const pages = await Array.fromAsync(execs.follow(ALICE, id, ran.id, { offset: 0, stream }));
+      const pages = await Array.fromAsync(
+        (await execs.get(ALICE, id, ran.id)).follow({ offset: 0, stream }),
+      );
       expect(textOf(pages)).toBe(expected);
     }
   });
@@ -215,7 +225,9 @@ describe("one stream of the output", () => {
     const { execs } = fixture.core;
     const command = { kind: "shell", text: "cat /missing; sleep 0.1; echo late" } as const;
     const { id: execId } = await execs.start(ALICE, id, { command });
-    const { page } = await execs.read(ALICE, id, execId, {
+    const { page } = await (
+      await execs.get(ALICE, id, execId)
+    ).read({
       offset: 0,
       maxBytes: 10,
       stream: "stdout",

@@ -3,7 +3,7 @@ import type { ExecRow, SessionStore } from "../ports/session-store.ts";
 import { LateOutput } from "./late-output.ts";
 import type { LateOutputParts } from "./late-output.ts";
 import type { LiveSession } from "./live-session.ts";
-import type { SessionTable } from "./session-table.ts";
+import type { LiveSessions } from "./live-sessions.ts";
 
 /** Commands of one session whose background is recorded at a time although nobody waits; each holds a file open. */
 const MAX_OPEN = 16;
@@ -12,7 +12,7 @@ const MAX_REMEMBERED = 256;
 
 export interface LateOutputsParts extends LateOutputParts {
   readonly store: SessionStore;
-  readonly table: SessionTable;
+  readonly table: LiveSessions;
 }
 
 export class LateOutputs {
@@ -55,11 +55,11 @@ export class LateOutputs {
 
   #begin(session: LiveSession, row: ExecRow, before: Promise<void> | undefined): LateOutput {
     const channel = Promise.resolve(before).then(() => session.channel());
-    const late = new LateOutput(channel, row, this.#parts);
+    const late = new LateOutput(channel, row, session.row.fence, this.#parts);
     session.lateOutputs.delete(row.id);
     session.lateOutputs.set(row.id, late);
     this.#makeRoom(session);
-    const work = late.finished.then(() => this.#save(row, late));
+    const work = late.finished.then(() => this.#save(row, session.row.fence, late));
     this.#underWay.add(work);
     void work.finally(() => this.#underWay.delete(work));
     return late;
@@ -75,9 +75,9 @@ export class LateOutputs {
     }
   }
 
-  async #save(row: ExecRow, late: LateOutput): Promise<void> {
+  async #save(row: ExecRow, fence: number, late: LateOutput): Promise<void> {
     try {
-      await this.#parts.store.updateExec(row.sessionId, row.id, {
+      await this.#parts.store.updateExec(row.sessionId, row.id, fence, {
         background: late.state !== "over",
         backgroundBytes: late.bytes,
       });

@@ -3,35 +3,34 @@ import type { Clock } from "../ports/clock.ts";
 import type { SessionRow } from "../ports/session-store.ts";
 import type { SessionView } from "./services.ts";
 
-export type Lease = Pick<SessionRow, "bootId" | "leaseEndsMs" | "lifetimeEndsMs">;
+export type Lease = Pick<SessionRow, "leaseEndsMs" | "lifetimeEndsMs">;
 
-export function newLease(clock: Clock, ttlMs: number, lifetimeMs: number): Lease {
-  const now = clock.monotonicMs();
-  return {
-    bootId: clock.bootId,
-    leaseEndsMs: now + Math.min(ttlMs, lifetimeMs),
-    lifetimeEndsMs: now + lifetimeMs,
-  };
+/** The time in which leases are counted: the store's, which holds over restarts, boots and set clocks. */
+export interface LeaseTime {
+  storeMs(): number;
+}
+
+export function newLease(time: LeaseTime, ttlMs: number, lifetimeMs: number): Lease {
+  const now = time.storeMs();
+  return { leaseEndsMs: now + Math.min(ttlMs, lifetimeMs), lifetimeEndsMs: now + lifetimeMs };
 }
 
 /** When the lease ends if it is renewed now. */
-export function renewedLease(clock: Clock, row: SessionRow): number {
-  return Math.min(clock.monotonicMs() + row.ttlMs, row.lifetimeEndsMs);
+export function renewedLease(time: LeaseTime, row: SessionRow): number {
+  return Math.min(time.storeMs() + row.ttlMs, row.lifetimeEndsMs);
 }
 
 /** A session in use lives until its lifetime is over, an idle one until its lease is. */
-export function isOver(clock: Clock, lease: Lease, inUse: boolean): boolean {
-  const now = clock.monotonicMs();
+export function isOver(time: LeaseTime, lease: Lease, inUse: boolean): boolean {
+  const now = time.storeMs();
   return now >= lease.lifetimeEndsMs || (!inUse && now >= lease.leaseEndsMs);
 }
 
 /** Leases are counted in time that does not jump; people want to see them in wall time. */
-export function viewOf(clock: Clock, row: SessionRow): SessionView {
-  if (row.endedAtMs !== undefined || row.bootId !== clock.bootId) {
-    const ended = row.endedAtMs ?? row.lastActivityAtMs;
-    return { ...row, expiresAtMs: ended, maxExpiresAtMs: ended };
-  }
-  const offset = clock.nowMs() - clock.monotonicMs();
+export function viewOf(clock: Clock, time: LeaseTime, row: SessionRow): SessionView {
+  if (row.endedAtMs !== undefined)
+    return { ...row, expiresAtMs: row.endedAtMs, maxExpiresAtMs: row.endedAtMs };
+  const offset = clock.nowMs() - time.storeMs();
   return {
     ...row,
     expiresAtMs: Math.round(offset + row.leaseEndsMs),

@@ -1,14 +1,19 @@
-/** A session that has not ended, as the daemon holds it in memory. The store has the same, for the next daemon. */
+/** A session that this daemon serves, as it holds it in memory: a copy of what the store has, and what is under way. */
 import { SandboxError } from "@sandkasten/protocol";
+import type { SessionNetworks } from "../network/session-networks.ts";
 import type { Backend } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
+import type { Events } from "../events/recorder.ts";
 import type { Clock } from "../ports/clock.ts";
+import { lostOwnership } from "../ports/session-store.ts";
 import type { SessionPatch, SessionRow, SessionStore } from "../ports/session-store.ts";
 import { isOver, renewedLease } from "./lease.ts";
+import type { LeaseTime } from "./lease.ts";
 import type { Providers } from "./providers.ts";
 import type { LateOutput } from "./late-output.ts";
 import { isLiving } from "./states.ts";
 import type { Recording } from "./recording.ts";
+import { tellOfSession } from "./session-events.ts";
 import { ShellLines } from "./shell-lines.ts";
 import { WaitingLine } from "./waiting-line.ts";
 
@@ -19,6 +24,9 @@ export interface LiveSessionParts {
   readonly providers: Providers;
   readonly store: SessionStore;
   readonly clock: Clock;
+  readonly events: Events;
+  readonly networks: SessionNetworks;
+  readonly membership: LeaseTime;
 }
 
 export class LiveSession {
@@ -38,11 +46,11 @@ export class LiveSession {
   adoption: (() => Promise<void>) | undefined;
   /** Set as soon as the end is decided: nobody gets in any more. */
   ending: Promise<void> | undefined;
-  /** The daemon stops, and the sandbox is left to the next one. */
+  /** The sandbox is left to another daemon: this one stops, or is held for dead. */
   isReleased = false;
   #row: SessionRow;
   #visits = 0;
-  #leaseWrittenMs = 0;
+  #leaseWrittenMs = Number.NEGATIVE_INFINITY;
   #channel: Promise<Channel> | undefined;
   readonly #parts: LiveSessionParts;
 
@@ -72,11 +80,11 @@ export class LiveSession {
   /** As it shall be shown: while it is in use its lease does not run. */
   get shown(): SessionRow {
     if (!this.inUse) return this.#row;
-    return { ...this.#row, leaseEndsMs: renewedLease(this.#parts.clock, this.#row) };
+    return { ...this.#row, leaseEndsMs: renewedLease(this.#parts.membership, this.#row) };
   }
 
   get isOver(): boolean {
-    return isOver(this.#parts.clock, this.#row, this.inUse);
+    return isOver(this.#parts.membership, this.#row, this.inUse);
   }
 
   /** Whether it can be entered at this very moment. */
@@ -87,10 +95,29 @@ export class LiveSession {
   /** Changes the row, in the store first. */
   async save(patch: SessionPatch): Promise<void> {
     const from = this.#row.status;
-    const saved = await this.#parts.store.updateSession(this.#row.id, [from], patch);
-    // Only this object changes the row of a living session, so a miss is a fault of ours.
-    if (saved === undefined) throw new Error(`the row of ${this.#row.id} is not ${from} any more`);
+    const { id, fence } = this.#row;
+    const saved = await this.#parts.store.updateSession(id, fence, [from], patch);
+    if (saved === undefined) {
+      await this.#requireOwnership();
+      // Only this object changes the row of a session that is served here, so a miss is a fault of ours.
+      throw new Error(`the row of ${id} is not ${from} any more`);
+    }
     this.#row = { ...this.#row, ...patch };
+    const told = tellOfSession(this.#parts.events, from, this.#row);
+    if (told !== undefined) await told;
+  }
+
+  /** Takes a sandbox of the pool. */
+  async takeSandbox(sandboxId: string): Promise<void> {
+    const { id, fence } = this.#row;
+    const saved = await this.#parts.store.giveSandbox(id, fence, sandboxId);
+    if (saved === undefined) throw lostOwnership(id);
+    this.#row = { ...this.#row, sandboxId, acquireSource: "pool" };
+  }
+
+  async #requireOwnership(): Promise<void> {
+    const stored = await this.#parts.store.getSession(this.#row.id);
+    if (stored?.fence !== this.#row.fence) throw lostOwnership(this.#row.id);
   }
 
   /** Begins a stay; the session does not end for want of use before `leave`. */
@@ -113,7 +140,7 @@ export class LiveSession {
   }
 
   async renew(ttlMs?: number): Promise<void> {
-    this.#leaseWrittenMs = 0;
+    this.#leaseWrittenMs = Number.NEGATIVE_INFINITY;
     if (ttlMs !== undefined) this.#row = { ...this.#row, ttlMs };
     await this.#renew(ttlMs === undefined ? {} : { ttlMs });
   }
@@ -126,7 +153,7 @@ export class LiveSession {
 
   /** Takes over a channel that is open already. */
   adoptChannel(channel: Channel): void {
-    this.#channel = Promise.resolve(channel);
+    this.#channel = this.#served(channel);
   }
 
   async closeChannel(): Promise<void> {
@@ -143,6 +170,11 @@ export class LiveSession {
   async release(): Promise<void> {
     await this.made.promise.catch(() => undefined);
     await this.ending?.catch(() => undefined);
+    await this.lose();
+  }
+
+  /** Another daemon serves it: nothing is waited for, for nothing can be written any more. */
+  async lose(): Promise<void> {
     this.isReleased = true;
     for (const recording of this.recordings) recording.release();
     await this.closeChannel();
@@ -150,17 +182,30 @@ export class LiveSession {
 
   async #open(): Promise<Channel> {
     try {
-      return await this.backend.open(this.#row.sandboxId ?? "");
+      return await this.#served(await this.backend.open(this.#row.sandboxId ?? ""));
     } catch (error) {
       this.#channel = undefined;
       throw goneOr(error, this.#row.id);
     }
   }
 
+  /** With the network of the session behind it, if there is one that the gateway enforces. */
+  async #served(channel: Channel): Promise<Channel> {
+    const { id, owner, network } = this.#row;
+    if (network === "none" || network === "engine") return channel;
+    try {
+      await this.#parts.networks.serve({ id, owner, network }, channel);
+      return channel;
+    } catch (error) {
+      channel.close();
+      throw error;
+    }
+  }
+
   async #renew(patch: SessionPatch): Promise<void> {
-    const { clock, store } = this.#parts;
+    const { clock, membership, store } = this.#parts;
     const lease = {
-      leaseEndsMs: renewedLease(clock, this.#row),
+      leaseEndsMs: renewedLease(membership, this.#row),
       lastActivityAtMs: clock.nowMs(),
     };
     this.#row = { ...this.#row, ...lease, ...patch };
@@ -168,7 +213,9 @@ export class LiveSession {
     if (Object.keys(patch).length === 0 && now - this.#leaseWrittenMs < LEASE_WRITE_INTERVAL_MS)
       return;
     this.#leaseWrittenMs = now;
-    await store.updateSession(this.#row.id, [this.#row.status], { ...lease, ...patch });
+    const { id, fence, status } = this.#row;
+    const renewed = await store.updateSession(id, fence, [status], { ...lease, ...patch });
+    if (renewed === undefined) await this.#requireOwnership();
   }
 }
 

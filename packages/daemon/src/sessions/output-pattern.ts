@@ -19,7 +19,7 @@ const PAUSE_FACTOR = 4;
  * SECURITY: a pattern is a client's and the text is a sandbox's, so both are hostile. RE2 takes time
  * linear in the text; the size of the pattern and of the text per search are bounded, and all
  * searches together take a bounded share of the event loop, in short turns, however many lines and
- * waiting clients there are (threat 54). Guarded by output-pattern.test.ts.
+ * waiting clients there are (threat: slow clients). Guarded by output-pattern.test.ts.
  */
 export class OutputPattern {
   readonly #regex: RE2JS;

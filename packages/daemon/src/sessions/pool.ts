@@ -1,11 +1,19 @@
 /** Sandboxes made in advance. Each is handed out once, never comes back, and is looked at before it goes. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { SandboxHandle, SandboxLimits, SandboxProfile } from "../ports/backend.ts";
+import type {
+  SandboxHandle,
+  SandboxLimits,
+  SandboxNetwork,
+  SandboxProfile,
+} from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { ResolvedImage } from "../ports/image-store.ts";
+import type { Events } from "../events/recorder.ts";
 import type { Log } from "../ports/log.ts";
+import type { SessionStore } from "../ports/session-store.ts";
 import type { CreateQueue } from "./create-queue.ts";
 import { newSandboxId } from "./ids.ts";
+import type { Membership } from "./membership.ts";
 import type { Providers } from "./providers.ts";
 import type { PoolEntry } from "./settings.ts";
 
@@ -16,7 +24,10 @@ const MISSING = Symbol("missing");
 export interface PoolParts {
   /** Sandboxes are made in advance by the default one alone. */
   readonly providers: Providers;
+  readonly store: SessionStore;
+  readonly membership: Membership;
   readonly log: Log;
+  readonly events: Events;
   readonly limits: SandboxLimits;
   readonly queue: CreateQueue;
 }
@@ -26,7 +37,8 @@ export interface Pooled {
   readonly channel: Channel;
 }
 
-interface Shelf {
+/** The sandboxes that are ready for one entry of the pool. */
+interface ReadySandboxes {
   readonly entry: PoolEntry;
   readonly waiting: Pooled[];
   /** What the entry's image stood for when it was last looked up. */
@@ -39,7 +51,7 @@ interface PresentImage extends ResolvedImage {
 
 export class Pool {
   readonly #parts: PoolParts;
-  readonly #shelves: readonly Shelf[];
+  readonly #entries: readonly ReadySandboxes[];
   /** Those that could not be destroyed yet. */
   readonly #unwanted = new Set<string>();
   #filling: Promise<void> | undefined;
@@ -50,23 +62,23 @@ export class Pool {
 
   constructor(entries: readonly PoolEntry[], parts: PoolParts) {
     this.#parts = parts;
-    this.#shelves = entries.map((entry) => ({ entry, waiting: [], digest: undefined }));
+    this.#entries = entries.map((entry) => ({ entry, waiting: [], digest: undefined }));
   }
 
   /** Those that can be handed out. */
   get size(): number {
-    return this.#shelves.reduce((sum, shelf) => sum + usableOn(shelf).length, 0);
+    return this.#entries.reduce((sum, ready) => sum + usable(ready).length, 0);
   }
 
   digests(): readonly string[] {
-    return this.#shelves.flatMap(({ waiting }) => waiting.map(({ handle }) => handle.imageDigest));
+    return this.#entries.flatMap(({ waiting }) => waiting.map(({ handle }) => handle.imageDigest));
   }
 
   /** Replaces what is stale and makes what is missing, in the background. */
   refill(): void {
     clearTimeout(this.#soon);
     this.#soon = undefined;
-    if (this.#stopped || this.#shelves.length === 0) return;
+    if (this.#stopped || this.#entries.length === 0) return;
     this.#again = true;
     this.#filling ??= this.#fillUntilSettled().finally(() => {
       this.#filling = undefined;
@@ -75,7 +87,7 @@ export class Pool {
 
   /** Lets go of sandboxes that have died, then refills. */
   async tend(): Promise<void> {
-    for (const { waiting } of this.#shelves) {
+    for (const { waiting } of this.#entries) {
       const alive = await Promise.all(waiting.map((pooled) => this.#isAlive(pooled)));
       const dead = waiting.filter((_, at) => alive[at] === false);
       for (const pooled of dead) await this.#drop(waiting, pooled);
@@ -90,15 +102,21 @@ export class Pool {
   }
 
   /** A living sandbox of this content, if there is one. */
-  async take(imageDigest: string, profile: SandboxProfile): Promise<Pooled | undefined> {
-    for (const shelf of this.#shelves) {
-      if (shelf.entry.profile !== profile) continue;
+  async take(
+    imageDigest: string,
+    profile: SandboxProfile,
+    network: SandboxNetwork,
+  ): Promise<Pooled | undefined> {
+    for (const ready of this.#entries) {
+      // What the gateway allows is not part of the sandbox, but that it can be asked is.
+      if (ready.entry.profile !== profile || networkOf(ready.entry) !== network) continue;
       for (;;) {
-        const place = shelf.waiting.findIndex(({ handle }) => handle.imageDigest === imageDigest);
-        const [pooled] = place < 0 ? [] : shelf.waiting.splice(place, 1);
+        const place = ready.waiting.findIndex(({ handle }) => handle.imageDigest === imageDigest);
+        const [pooled] = place < 0 ? [] : ready.waiting.splice(place, 1);
         if (pooled === undefined) break;
         if (await this.#isAlive(pooled)) {
           this.#refillSoon();
+          this.#tell("pool.taken", ready);
           return pooled;
         }
         await this.#discard(pooled);
@@ -112,7 +130,7 @@ export class Pool {
     this.#stopped = true;
     clearTimeout(this.#soon);
     await this.#filling;
-    for (const { waiting } of this.#shelves)
+    for (const { waiting } of this.#entries)
       for (const pooled of waiting.splice(0)) await this.#discard(pooled);
   }
 
@@ -125,64 +143,85 @@ export class Pool {
     while (this.#again && !this.#stopped) {
       this.#again = false;
       await this.#destroyUnwanted();
-      for (const shelf of this.#shelves) await this.#fill(shelf);
+      for (const ready of this.#entries) await this.#fill(ready);
     }
   }
 
-  async #fill(shelf: Shelf): Promise<void> {
-    const { entry, waiting } = shelf;
+  async #fill(ready: ReadySandboxes): Promise<void> {
+    const { entry, waiting } = ready;
     try {
-      const image = await this.#present(shelf);
-      for (const pooled of waiting.filter(({ handle }) => handle.imageDigest !== shelf.digest))
+      const image = await this.#present(ready);
+      for (const pooled of waiting.filter(({ handle }) => handle.imageDigest !== ready.digest))
         await this.#drop(waiting, pooled);
       while (image !== undefined && !this.#isStopped() && waiting.length < entry.size)
-        waiting.push(await this.#make(entry, image));
+        await this.#add(ready, image);
     } catch (error) {
+      this.#parts.events.tell({
+        type: "pool.failed",
+        owner: "",
+        data: { image: entry.image, profile: entry.profile, reason: failureCode(error) },
+      });
       // Tried again at the next tick; sessions are made cold meanwhile.
       this.#parts.log.warn({ err: error, image: entry.image }, "cannot make a sandbox in advance");
     }
   }
 
-  /** The image of a shelf as it is now. Nothing is made of an image that only takes its place. */
-  async #present(shelf: Shelf): Promise<PresentImage | undefined> {
+  /** The image of an entry as it is now. Nothing is made of an image that only takes its place. */
+  async #present(ready: ReadySandboxes): Promise<PresentImage | undefined> {
     const { log, providers } = this.#parts;
     const { backend, images } = providers.default;
     await providers.ready(backend);
-    const image = await images.resolve(shelf.entry.image).catch((error: unknown) => {
+    const image = await images.resolve(ready.entry.image).catch((error: unknown) => {
       if (error instanceof SandboxError && error.code === "INVALID_IMAGE") return undefined;
       throw error;
     });
-    if (image === undefined || image.isSubstitute) {
-      if (shelf.digest !== MISSING)
-        log.warn({ image: shelf.entry.image }, "the pool waits for an image that is not present");
-      shelf.digest = MISSING;
+    const { isImplied = false, image: name } = ready.entry;
+    if (image === undefined || image.isSubstitute || (isImplied && image.digest === undefined)) {
+      if (ready.digest !== MISSING && !isImplied)
+        log.warn({ image: name }, "the pool waits for an image that is not present");
+      ready.digest = MISSING;
       return undefined;
     }
-    shelf.digest = image.digest ?? (await images.ensure(image.reference)).digest;
-    return { ...image, digest: shelf.digest };
+    ready.digest = image.digest ?? (await images.ensure(image.reference)).digest;
+    return { ...image, digest: ready.digest };
+  }
+
+  async #add(ready: ReadySandboxes, image: PresentImage): Promise<void> {
+    ready.waiting.push(await this.#make(ready.entry, image));
+    this.#tell("pool.added", ready);
+  }
+
+  #tell(type: "pool.added" | "pool.taken", { entry, waiting }: ReadySandboxes): void {
+    const { image, profile } = entry;
+    this.#parts.events.tell({ type, owner: "", data: { image, profile, ready: waiting.length } });
   }
 
   #isStopped(): boolean {
     return this.#stopped;
   }
 
-  async #make({ profile }: PoolEntry, image: PresentImage): Promise<Pooled> {
-    const { providers, limits, queue } = this.#parts;
-    const { backend } = providers.default;
+  async #make(entry: PoolEntry, image: PresentImage): Promise<Pooled> {
+    const { profile } = entry;
+    const { providers, limits, queue, store, membership } = this.#parts;
+    const { backend, place } = providers.default;
+    const id = newSandboxId();
+    // Before it is made: what is written down is nobody's remains.
+    await store.insertSideSandbox({ id, fence: membership.fence, place, purpose: "pool" });
     const handle = await queue.runInBackground(() =>
-      providers.create(backend, {
-        id: newSandboxId(),
+      backend.create({
+        id,
         image: image.reference,
         imageDigest: image.digest,
         profile,
         limits,
         env: {},
+        network: networkOf(entry),
       }),
     );
     try {
       return { handle, channel: await backend.open(handle.id) };
     } catch (error) {
-      await backend.destroy(handle.id);
+      await this.#destroy(handle.id);
       throw error;
     }
   }
@@ -214,11 +253,17 @@ export class Pool {
     await this.#destroyUnwanted();
   }
 
+  async #destroy(id: string): Promise<void> {
+    const { providers, store } = this.#parts;
+    await providers.default.backend.destroy(id);
+    await store.deleteSideSandbox(id);
+  }
+
   /** What fails is tried again when the pool is next filled. */
   async #destroyUnwanted(): Promise<void> {
     for (const id of this.#unwanted) {
       try {
-        await this.#parts.providers.default.backend.destroy(id);
+        await this.#destroy(id);
         this.#unwanted.delete(id);
       } catch (error) {
         this.#parts.log.error({ err: error, sandbox: id }, "cannot destroy a pooled sandbox");
@@ -227,6 +272,15 @@ export class Pool {
   }
 }
 
-function usableOn({ waiting, digest }: Shelf): readonly Pooled[] {
+/** Its message may name paths of the host. */
+function failureCode(error: unknown): string {
+  return error instanceof SandboxError ? error.code : "INTERNAL_ERROR";
+}
+
+function networkOf({ network = false }: PoolEntry): SandboxNetwork {
+  return network ? "gateway" : "none";
+}
+
+function usable({ waiting, digest }: ReadySandboxes): readonly Pooled[] {
   return waiting.filter(({ handle }) => handle.imageDigest === digest);
 }

@@ -1,11 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { ExecRow } from "../ports/session-store.ts";
-import type { OpenPort } from "./services.ts";
+import type { ExecHandle, OpenPort } from "./services.ts";
 import { ALICE, BOB, CoreFixture, SETTINGS } from "./testing/core-fixture.ts";
 
 let fixture: CoreFixture;
 let id: string;
-let server: ExecRow;
+let server: ExecHandle;
 beforeEach(async () => {
   fixture = await CoreFixture.start();
   const { sessions, execs } = fixture.core;
@@ -62,8 +61,8 @@ describe("the ports of a session", () => {
     const { ports, sessions, reaper, execs } = fixture.core;
     const open = await ports.connect("link", id, 8000);
     // A command that runs would keep it as well.
-    await execs.cancel(ALICE, id, server.id);
-    await execs.wait(ALICE, id, server.id);
+    await server.cancel();
+    await server.wait();
     await execs.settled();
     fixture.clock.pass(SETTINGS.defaultTtlMs + 1);
     await reaper.endOver();

@@ -17,9 +17,13 @@ export class Ports implements PortService {
     this.#parts = parts;
   }
 
+  async checkReachable(caller: Caller, sessionId: string): Promise<void> {
+    (await this.#parts.sessions.enter(caller, sessionId))[Symbol.dispose]();
+  }
+
   async list(caller: Caller, sessionId: string): Promise<readonly ListeningPort[]> {
-    using visit = await this.#parts.sessions.enter(caller, sessionId);
-    return await visit.channel.listPorts();
+    using access = await this.#parts.sessions.enter(caller, sessionId);
+    return await access.channel.listPorts();
   }
 
   async connect(
@@ -31,13 +35,13 @@ export class Ports implements PortService {
     const { sessions } = this.#parts;
     const stack = new DisposableStack();
     try {
-      const visit = stack.use(
+      const access = stack.use(
         visitor === "link"
           ? await sessions.enterByLink(sessionId)
           : await sessions.enter(visitor, sessionId),
       );
       stack.use(this.#count(sessionId));
-      const connection = await visit.channel.dial(port, signal);
+      const connection = await access.channel.dial(port, signal);
       return { connection, [Symbol.dispose]: () => stack.dispose() };
     } catch (error) {
       stack.dispose();

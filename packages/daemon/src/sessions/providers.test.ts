@@ -126,7 +126,7 @@ describe("while a backend cannot be reached", () => {
     cut.engine.isCut = true;
     await fixture.crash();
     expect((await fixture.core.sessions.get(ALICE, cut.id)).status).toBe("unreachable");
-    expect((await fixture.core.execs.get(ALICE, cut.id, exec.id)).status).toBe("running");
+    expect((await fixture.core.execs.get(ALICE, cut.id, exec.id)).row.status).toBe("running");
     await fixture.core.reaper.tick();
     expect(fixture.machine.sandboxes.size).toBe(2);
 
@@ -134,8 +134,10 @@ describe("while a backend cannot be reached", () => {
     await fixture.core.reaper.tick();
     expect([...fixture.machine.sandboxes.keys()]).not.toContain("sbx_orphan");
     expect((await fixture.core.sessions.get(ALICE, cut.id)).status).toBe("running");
-    await fixture.core.execs.signal(ALICE, cut.id, exec.id, 9);
-    expect((await fixture.core.execs.wait(ALICE, cut.id, exec.id)).endReason).toBe("killed");
+    await (await fixture.core.execs.get(ALICE, cut.id, exec.id)).signal(9);
+    expect((await (await fixture.core.execs.get(ALICE, cut.id, exec.id)).wait()).endReason).toBe(
+      "killed",
+    );
   });
 
   it("nothing is made on it before what is left there was taken over", async () => {

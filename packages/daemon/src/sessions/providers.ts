@@ -1,12 +1,14 @@
 /** The backends of this daemon, each with its images, and which of them is meant. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { Backend, SandboxHandle, SandboxSpec } from "../ports/backend.ts";
+import type { Backend } from "../ports/backend.ts";
 import type { ImageStore, Images } from "../ports/image-store.ts";
 import type { Caller } from "./services.ts";
 
 /** One kind of sandboxes, and what they are made of. */
 export interface Provider {
   readonly backend: Backend;
+  /** Where its sandboxes are: daemons with the same place reach the same ones. */
+  readonly place: string;
   readonly images: ImageStore;
   /** Image of sessions that name none. */
   readonly defaultImage: string;
@@ -15,8 +17,9 @@ export interface Provider {
 }
 
 /**
- * SECURITY: images as a caller may see and change them; only the administrator's are shared (threat
- * 34). Guarded by image-owners.test.ts and http/routes/image-owners.test.ts.
+ * SECURITY: images as a caller may see and change them; only the administrator's are shared (threat:
+ * hostile archives and images). Guarded by image-owners.test.ts and
+ * surfaces/native/routes/images/image-owners.test.ts.
  */
 export function imagesFor({ owner, isAdmin, maxImageBytes }: Caller, images: ImageStore): Images {
   return isAdmin ? images : images.of({ name: owner, maxBytes: maxImageBytes });
@@ -29,8 +32,6 @@ export class Providers {
   /** By name: what has to be done before anything is made on a backend. */
   readonly #due = new Map<string, () => Promise<void>>();
 
-  /** By name: sandboxes that this daemon made before it had taken over what was there. */
-  readonly #madeHere = new Map<string, Set<string>>();
   /** By name: settles when what an earlier daemon left is taken over, or cannot be reached. */
   readonly #takeOvers = new Map<string, Promise<unknown>>();
 
@@ -43,6 +44,15 @@ export class Providers {
   get names(): readonly [string, ...string[]] {
     const [, ...others] = this.all;
     return [this.default.backend.name, ...others.map(({ backend }) => backend.name)];
+  }
+
+  get places(): readonly string[] {
+    return this.all.map(({ place }) => place);
+  }
+
+  /** Of a backend that is configured; nothing is known of others. */
+  placeOf(backend: Backend): string {
+    return this.all.find((provider) => provider.backend === backend)?.place ?? "";
   }
 
   /** The one that a caller asks for by name. */
@@ -69,7 +79,6 @@ export class Providers {
       trying ??= work()
         .then(() => {
           this.#due.delete(backend.name);
-          this.#madeHere.delete(backend.name);
         })
         .finally(() => {
           trying = undefined;
@@ -78,26 +87,13 @@ export class Providers {
     });
   }
 
-  /** Makes a sandbox. Nothing else does, so that no new sandbox is taken for what an earlier daemon left. */
-  async create(backend: Backend, spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
-    this.#madeHere.get(backend.name)?.add(spec.id);
-    return await backend.create(spec, signal);
-  }
-
-  wasMadeHere(backend: Backend, id: string): boolean {
-    return this.#madeHere.get(backend.name)?.has(id) === true;
-  }
-
-  /** From now on what is made is remembered; the answer is to be told of the take-over when it begins. */
+  /** The answer is to be told of the take-over when it begins. */
   expectTakeOver<T>(backend: Backend): (takeOver: Promise<T>) => Promise<T> {
     const begun = Promise.withResolvers<unknown>();
-    this.#madeHere.set(backend.name, new Set());
     this.#takeOvers.set(backend.name, begun.promise);
     return async (takeOver) => {
       begun.resolve(takeOver.catch(() => undefined));
-      return await takeOver.finally(() => {
-        if (!this.#due.has(backend.name)) this.#madeHere.delete(backend.name);
-      });
+      return await takeOver;
     };
   }
 
@@ -125,8 +121,13 @@ function absentBackend(name: string): Backend {
   };
   return {
     name,
-    givesNetwork: false,
-    isolations: ["standard"],
+    capabilities: {
+      isolations: ["standard"],
+      network: false,
+      pause: false,
+      quota: false,
+      snapshot: false,
+    },
     reachable: () => Promise.resolve(false),
     ready: () => Promise.resolve(false),
     storage: () => Promise.resolve([]),

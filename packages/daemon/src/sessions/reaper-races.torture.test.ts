@@ -1,4 +1,4 @@
-/** Threat 69: a command and the end of its session's lease come at the same time. */
+/** Threat: expiry during use. A command and the end of its session's lease come at the same time. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterEach, expect, it } from "vitest";
 import { rounds, runRandom } from "../../../../tests/support/rounds.ts";

@@ -1,15 +1,18 @@
 /** Ends what is over, tries again what failed, and tidies up, every half a minute. */
+import type { Events } from "../events/recorder.ts";
+import type { SessionNetworks } from "../network/session-networks.ts";
 import type { Backend } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { SessionStore } from "../ports/session-store.ts";
+import { tellOfCollected } from "./image-events.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { JournalPruner } from "./journal-pruner.ts";
 import type { Pool } from "./pool.ts";
 import { isUnreachable } from "./providers.ts";
 import type { Providers } from "./providers.ts";
-import type { SessionTable } from "./session-table.ts";
+import type { LiveSessions } from "./live-sessions.ts";
 import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
 import type { Workspaces } from "./workspaces.ts";
@@ -24,12 +27,14 @@ export interface ReaperParts {
   readonly journal: ExecJournal;
   readonly clock: Clock;
   readonly log: Log;
-  readonly table: SessionTable;
+  readonly events: Events;
+  readonly table: LiveSessions;
   readonly sessions: Sessions;
   readonly workspaces: Workspaces;
   readonly pool: Pool;
   readonly pruner: JournalPruner;
   readonly settings: SessionSettings;
+  readonly networks: SessionNetworks;
 }
 
 export class Reaper {
@@ -109,19 +114,22 @@ export class Reaper {
   }
 
   async #collectImages(): Promise<void> {
-    const { clock, log, providers, sessions } = this.#parts;
+    const { clock, events, providers, sessions } = this.#parts;
     if (clock.monotonicMs() - this.#collectedMs < COLLECT_INTERVAL_MS) return;
     this.#collectedMs = clock.monotonicMs();
-    for (const { images } of providers.all) {
-      const { removed, freedBytes } = await images.collectGarbage(sessions.imagesInUse());
-      if (removed > 0) log.info({ removed, freedBytes }, "collected images that nothing needs");
+    for (const { images, backend } of providers.all) {
+      const collected = await images.collectGarbage(await sessions.imagesInUse());
+      tellOfCollected(events, backend.name, collected);
     }
   }
 
   async #forget(): Promise<void> {
-    const { store, journal, clock, settings } = this.#parts;
+    const { store, journal, clock, settings, networks } = this.#parts;
     const forgotten = await store.forgetSessionsEndedBefore(clock.nowMs() - settings.retentionMs);
-    for (const id of forgotten) await journal.remove(id);
+    for (const id of forgotten) {
+      await journal.remove(id);
+      await networks.log.forget(id);
+    }
   }
 
   async #attempt(what: string, work: () => Promise<void>): Promise<void> {

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { FakeBackend } from "@sandkasten/testkit";
+import { FakeBackend, MANY } from "@sandkasten/testkit";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
@@ -34,12 +34,8 @@ describe("a start after a crash", () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
     const { expiresAtMs: _, maxExpiresAtMs: __, ...row } = session;
-    await fixture.store.insertSession({
-      ...row,
-      id: "ses_half",
-      sandboxId: "sbx_half",
-      status: "creating",
-    });
+    const half = { ...row, id: "ses_half", sandboxId: "sbx_half", status: "creating" } as const;
+    await fixture.store.insertSession(half, MANY);
     fixture.machine.sandboxes.clear();
     await fixture.crash();
     expect((await fixture.core.sessions.get(ALICE, session.id)).status).toBe("crashed");
@@ -53,11 +49,11 @@ describe("a start after a crash", () => {
     const command = { kind: "shell", text: "sleep 100" } as const;
     const running = await fixture.core.execs.start(ALICE, id, { command });
     const waiting = await fixture.core.execs.start(ALICE, id, { command });
-    expect([running.status, waiting.status]).toEqual(["running", "queued"]);
+    expect([running.row.status, waiting.row.status]).toEqual(["running", "queued"]);
     await fixture.stop("keep");
     fixture.machine.sandboxes.clear();
     await fixture.crash();
-    const endOf = async (exec: string) => await fixture.core.execs.get(ALICE, id, exec);
+    const endOf = async (exec: string) => (await fixture.core.execs.get(ALICE, id, exec)).row;
     expect(await endOf(running.id)).toMatchObject({ status: "done", endReason: "sandbox_gone" });
     expect(await endOf(waiting.id)).toMatchObject({ status: "done", endReason: "not_started" });
   });
@@ -65,7 +61,9 @@ describe("a start after a crash", () => {
   it("finishes what was being destroyed", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
-    await fixture.store.updateSession(session.id, ["running"], { status: "destroying" });
+    await fixture.store.updateSession(session.id, session.fence, ["running"], {
+      status: "destroying",
+    });
     await fixture.crash();
     expect((await fixture.core.sessions.get(ALICE, session.id)).status).toBe("destroyed");
     expect(fixture.machine.sandboxes.size).toBe(0);
@@ -135,8 +133,8 @@ describe("while what an earlier daemon left is taken over", () => {
     const { sessions, execs } = fixture.core;
     expect((await sessions.create(ALICE, { key: "user:a:b" })).session.id).toBe(session.id);
     expect((await fixture.run(session.id, "pwd")).output).toBe("/tmp\n");
-    const waiting = execs.wait(ALICE, session.id, exec.id);
-    await execs.closeStdin(ALICE, session.id, exec.id);
+    const waiting = (await execs.get(ALICE, session.id, exec.id)).wait();
+    await (await execs.get(ALICE, session.id, exec.id)).closeStdin();
     expect(await waiting).toMatchObject({ exitCode: 0 });
     gate.resolve();
   });
@@ -151,11 +149,11 @@ describe("while what an earlier daemon left is taken over", () => {
     const { execs } = fixture.core;
     const seen: number[] = [];
     const following = (async () => {
-      for await (const page of execs.follow(ALICE, id, exec.id, { offset: 0 }))
+      for await (const page of (await execs.get(ALICE, id, exec.id)).follow({ offset: 0 }))
         seen.push(page.nextOffset);
     })();
-    await execs.writeStdin(ALICE, id, exec.id, Buffer.from("hello"));
-    await execs.closeStdin(ALICE, id, exec.id);
+    await (await execs.get(ALICE, id, exec.id)).writeStdin(Buffer.from("hello"));
+    await (await execs.get(ALICE, id, exec.id)).closeStdin();
     await following;
     expect(seen.at(-1)).toBe(5);
     gate.resolve();
@@ -227,12 +225,93 @@ describe("while what an earlier daemon left is taken over", () => {
   });
 });
 
+describe("leases", () => {
+  const HOUR_MS = 3_600_000;
+  const YEAR_MS = 365 * 24 * HOUR_MS;
+
+  /** The machine of the daemon starts anew; sandboxes on another one live on. */
+  async function reboot(offMs: number, jumpMs = 0): Promise<void> {
+    await fixture.crash({
+      ...fixture.options,
+      beforeOpen: () => fixture.clock.boot(offMs, jumpMs),
+    });
+  }
+
+  it.each([HOUR_MS, -HOUR_MS, YEAR_MS, -YEAR_MS])(
+    "hold when the clock is set by %i ms, before and after a restart",
+    async (jump) => {
+      fixture = await CoreFixture.start();
+      const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
+      fixture.clock.pass(20_000);
+      fixture.clock.wallMs += jump;
+      expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("running");
+      await fixture.crash();
+      fixture.clock.wallMs -= jump;
+      await fixture.crash();
+      fixture.clock.pass(39_999);
+      expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("running");
+      fixture.clock.pass(1);
+      expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("expired");
+    },
+  );
+
+  it("go on after a reboot: what has passed is passed, also while the machine was off", async () => {
+    fixture = await CoreFixture.start();
+    const { session } = await fixture.core.sessions.create(ALICE, {});
+    fixture.clock.pass(20_000);
+    await reboot(15_000);
+    const after = await fixture.core.sessions.get(ALICE, session.id);
+    expect(after).toMatchObject({ status: "running", expiresAtMs: session.expiresAtMs });
+    fixture.clock.pass(24_999);
+    expect((await fixture.core.sessions.get(ALICE, session.id)).status).toBe("running");
+    fixture.clock.pass(1);
+    expect((await fixture.core.sessions.get(ALICE, session.id)).status).toBe("expired");
+  });
+
+  it("give no session more than its lifetime, however often the machine starts anew", async () => {
+    fixture = await CoreFixture.start();
+    const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
+    for (let lived = 0; lived < 600_000; lived += 50_000) {
+      expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("running");
+      await fixture.core.sessions.renew(ALICE, id);
+      fixture.clock.pass(30_000);
+      await reboot(20_000);
+    }
+    expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("expired");
+    await fixture.core.reaper.tick();
+    expect(fixture.machine.sandboxes.size).toBe(0);
+  });
+
+  it("expire at once what was over before the machine came up again", async () => {
+    fixture = await CoreFixture.start();
+    const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
+    await reboot(60_000);
+    expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("expired");
+    expect(fixture.machine.sandboxes.size).toBe(0);
+  });
+
+  it("do not run backwards when the clock was set back while the machine was off", async () => {
+    fixture = await CoreFixture.start();
+    const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
+    fixture.clock.pass(20_000);
+    await fixture.core.sessions.renew(ALICE, id);
+    await fixture.core.membership.beat();
+    await reboot(1000, -YEAR_MS);
+    fixture.clock.pass(59_999);
+    expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("running");
+    fixture.clock.pass(1);
+    expect((await fixture.core.sessions.get(ALICE, id)).status).toBe("expired");
+  });
+});
+
 describe("a row that has ended while its sandbox lives", () => {
   it("stays ended, and the sandbox goes", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
-    await fixture.store.updateSession(session.id, ["running"], { status: "destroying" });
-    await fixture.store.updateSession(session.id, ["destroying"], {
+    await fixture.store.updateSession(session.id, session.fence, ["running"], {
+      status: "destroying",
+    });
+    await fixture.store.updateSession(session.id, session.fence, ["destroying"], {
       status: "destroyed",
       endedAtMs: fixture.clock.wallMs,
     });

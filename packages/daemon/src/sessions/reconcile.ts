@@ -1,16 +1,22 @@
-/** Brings memory, store and backends together after a start, while requests are served already. */
+/** Brings memory, store and backends together: after a start, and when another daemon died. */
+import type { EventHub } from "../events/event-hub.ts";
 import type { Backend } from "../ports/backend.ts";
+import type { SessionNetworks } from "../network/session-networks.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { ExecRow, SessionRow } from "../ports/session-store.ts";
 import { LiveSession } from "./live-session.ts";
 import { isUnreachable } from "./providers.ts";
-import type { SessionTable } from "./session-table.ts";
+import { recoverEvents } from "./recover-events.ts";
+import { isLiving } from "./states.ts";
+import type { LiveSessions } from "./live-sessions.ts";
 import { endExec, listed, refuseForeign, TakeOver } from "./take-over.ts";
 import type { Inheritance, Reconciled, TakeOverParts } from "./take-over.ts";
 
 export interface ReconcileParts extends TakeOverParts {
   readonly journal: ExecJournal;
-  readonly table: SessionTable;
+  readonly events: EventHub;
+  readonly table: LiveSessions;
+  readonly networks: SessionNetworks;
 }
 
 export class Reconciliation {
@@ -21,32 +27,61 @@ export class Reconciliation {
   }
 
   /**
-   * Once, before anything is asked for. Afterwards every living session is known, with its key and its
-   * share of the quota. Resolves with the work that is left, which may go on beside requests.
+   * Once, before anything is asked for. Afterwards every session that this daemon serves is known.
+   * Resolves with the work that is left, which may go on beside requests.
    */
   async prepare(): Promise<() => Promise<Reconciled>> {
-    const { store, table, providers } = this.#parts;
+    const { store, providers } = this.#parts;
     if (store.isNew)
       for (const { backend } of providers.all) await this.#refuseLostDatabase(backend);
-    const living = (await store.livingSessions()).map((row) => this.#enterTable(row));
-    const unfinished = await store.unfinishedExecs();
-    const takeOvers = providers.all.map(({ backend }) => {
-      const sessions = living.filter(({ row }) => row.backend === backend.name);
-      const execs = unfinished.filter((exec) => table.get(exec.sessionId)?.backend === backend);
-      return {
-        inheritance: { backend, sessions, execs },
-        begin: providers.expectTakeOver<Reconciled>(backend),
-      };
-    });
+    const { inheritances, ended } = await this.#claim(true);
+    const takeOvers = inheritances.map((inheritance) => ({
+      inheritance,
+      begin: providers.expectTakeOver<Reconciled>(inheritance.backend),
+    }));
     await store.settle();
-    const ended = unfinished.filter((exec) => table.get(exec.sessionId) === undefined);
     return async () => {
       const done = takeOvers.map(({ inheritance, begin }) =>
         begin(this.#takeOverNowOrLater(inheritance)),
       );
-      await this.#tidyBooks(ended);
+      await this.#endExecs(ended);
+      await this.#tidyJournal();
       return sumOf(await Promise.all(done));
     };
+  }
+
+  /** What daemons left that died since, if any did. */
+  async claim(): Promise<Reconciled> {
+    const { inheritances, ended } = await this.#claim(false);
+    await this.#endExecs(ended);
+    const left = inheritances.filter(({ sessions }) => sessions.length > 0);
+    return sumOf(await Promise.all(left.map((one) => this.#takeOverNowOrLater(one))));
+  }
+
+  /** From here on requests for these sessions are this daemon's, and wait until each is looked at. */
+  async #claim(atStart: boolean): Promise<{
+    readonly inheritances: readonly Inheritance[];
+    /** Commands of sessions that have ended without them. */
+    readonly ended: readonly ExecRow[];
+  }> {
+    const { store, table, providers, membership } = this.#parts;
+    const { fence } = membership;
+    const claimed = await store.claim(fence, providers.places);
+    await recoverEvents(claimed, this.#parts);
+    const living = claimed
+      .filter(({ status }) => isLiving(status))
+      .map((row) => this.#enterTable(row));
+    const ids = new Set(claimed.map(({ id }) => id));
+    const unfinished = claimed.length === 0 ? [] : await store.unfinishedExecs(fence);
+    const inherited = unfinished.filter(({ sessionId }) => ids.has(sessionId));
+    const inheritances = providers.all.map(({ backend }) => ({
+      backend,
+      sessions: living.filter(({ row }) => row.backend === backend.name),
+      execs: inherited.filter((exec) => table.get(exec.sessionId)?.backend === backend),
+      atStart,
+    }));
+    const ended = inherited.filter((exec) => table.get(exec.sessionId) === undefined);
+    return { inheritances, ended };
   }
 
   async #refuseLostDatabase(backend: Backend): Promise<void> {
@@ -88,10 +123,17 @@ export class Reconciliation {
     }
   }
 
-  async #tidyBooks(ended: readonly ExecRow[]): Promise<void> {
-    const { store, journal, log } = this.#parts;
+  async #endExecs(ended: readonly ExecRow[]): Promise<void> {
     try {
       for (const exec of ended) await endExec(exec, this.#parts);
+    } catch (error) {
+      this.#parts.log.error({ err: error }, "cannot end commands of sessions that have ended");
+    }
+  }
+
+  async #tidyJournal(): Promise<void> {
+    const { store, journal, log } = this.#parts;
+    try {
       for (const id of await journal.sessions())
         if ((await store.getSession(id)) === undefined) await journal.remove(id);
     } catch (error) {

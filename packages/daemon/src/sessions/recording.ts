@@ -3,6 +3,7 @@ import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Channel, ExecCommand, ExecEnd, ExecOptions, ExecStream } from "../ports/channel.ts";
 import { ObservedDeadline } from "../observed-deadline.ts";
+import type { Events } from "../events/recorder.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
@@ -11,6 +12,7 @@ import { ExecDeadline } from "./exec-deadline.ts";
 import type { DeadlineTimes } from "./exec-deadline.ts";
 import type { OutputBudget } from "./output-budget.ts";
 import { OutputKeeper } from "./output-keeper.ts";
+import { execEnded } from "./session-events.ts";
 
 /** How long a silent sandbox is waited for, unless the command's own time is over before. */
 const FROZEN_MS = 600_000;
@@ -22,12 +24,15 @@ export interface RecordingParts {
   readonly journal: ExecJournal;
   readonly clock: Clock;
   readonly log: Log;
+  readonly events: Events;
 }
 
 export interface RecordingOptions {
   /** Absent when the beginning of the output was not seen. */
   readonly budget?: OutputBudget;
   readonly isTerminal: boolean;
+  /** The token with which its session is served. */
+  readonly fence: number;
   /** An earlier daemon may have handed it to the sandbox. */
   readonly mayHaveRun?: boolean;
   /** Whether the sandbox is frozen on purpose. */
@@ -82,7 +87,8 @@ export class Recording {
     this.#parts = parts;
     this.#keeper = new OutputKeeper(
       row.id,
-      () => parts.journal.write(row.sessionId, row.id, (offset) => this.#readBy(offset)),
+      () =>
+        parts.journal.write(row.sessionId, row.id, (offset) => this.#readBy(offset), options.fence),
       parts,
     );
     this.#ended.promise.catch(() => undefined);
@@ -103,6 +109,11 @@ export class Recording {
   /** A terminal that nobody sits at is no use of its session, however long it stays open. */
   get isUnattended(): boolean {
     return this.#isTerminal && this.#followers.size === 0;
+  }
+
+  /** Resolves when its end, if it has ended, is in the store. */
+  get written(): Promise<void> {
+    return this.#written;
   }
 
   /** Resolves when the sandbox has begun to run it. */
@@ -372,7 +383,10 @@ export class Recording {
 
   async #store(patch: ExecPatch): Promise<void> {
     try {
-      await this.#parts.store.updateExec(this.#row.sessionId, this.#row.id, patch);
+      const { sessionId, id } = this.#row;
+      await this.#parts.store.updateExec(sessionId, id, this.#options.fence, patch);
+      // Behind the store: whoever finds a command unfinished there tells of its end, once.
+      if (patch.status === "done") this.#parts.events.tell(execEnded(this.#row));
     } catch (error) {
       // The next daemon will call it unknown; whoever waits now gets the truth.
       this.#parts.log.error(

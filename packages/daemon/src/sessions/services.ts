@@ -1,5 +1,9 @@
 /** What the core offers to whoever serves it: every use of a session, in the core's own terms. */
-import type { OutputStream, SessionStatus, ShownStatus } from "@sandkasten/protocol";
+import type { EventFollower, FollowEvents } from "../events/feed.ts";
+import type { NamedPath, OutputStream, SessionStatus, ShownStatus } from "@sandkasten/protocol";
+import type { SecretRequest } from "../network/edge-secrets.ts";
+import type { NetworkRequest } from "../network/plan-network.ts";
+import type { EgressCounts, EgressPage } from "../ports/egress-log.ts";
 import type {
   IsolationReport,
   SandboxLimits,
@@ -18,6 +22,7 @@ import type {
 } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
 import type { Images, ImageUsage } from "../ports/image-store.ts";
+import type { KeyRow, KeyScope } from "../ports/key-store.ts";
 import type {
   ExecRow,
   Page,
@@ -25,6 +30,7 @@ import type {
   WorkspaceMount,
   WorkspaceRow,
 } from "../ports/session-store.ts";
+import type { TraceContext } from "../ports/telemetry.ts";
 
 /** Who asks. Sessions of one caller do not exist for another. */
 export interface Caller {
@@ -37,6 +43,12 @@ export interface Caller {
   readonly maxWorkspaces: number;
   /** Disk space for the images of this caller; an administrator's are not counted. */
   readonly maxImageBytes: number;
+  /** It looks and changes nothing; not even leases are renewed by it. */
+  readonly isReadOnly?: boolean;
+  /** The key that can be revoked while the daemon runs, if it is one. */
+  readonly keyId?: string;
+  /** When the key, or the token that stands for one, ends. */
+  readonly expiresAtMs?: number;
 }
 
 export interface CreateSessionOptions {
@@ -51,7 +63,9 @@ export interface CreateSessionOptions {
   readonly key?: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly limits?: Partial<SandboxLimits>;
-  readonly network?: boolean;
+  readonly network?: NetworkRequest;
+  /** For the gateway to add to requests. */
+  readonly secrets?: readonly SecretRequest[];
   readonly profile?: SandboxProfile;
   readonly isolation?: SandboxIsolation;
   readonly metadata?: Readonly<Record<string, string>>;
@@ -74,8 +88,8 @@ export interface SessionView extends Omit<SessionRow, "status"> {
   readonly maxExpiresAtMs: number;
 }
 
-/** A stay inside a session: while it lasts the session does not expire for want of use. */
-export interface Visit extends Disposable {
+/** Access to the inside of a sandbox. Until it is disposed of, the session does not expire for lack of use. */
+export interface SandboxAccess extends Disposable {
   readonly channel: Channel;
 }
 
@@ -90,6 +104,8 @@ export interface SessionService {
   create(
     caller: Caller,
     options: CreateSessionOptions,
+    /** The trace that the session's creation belongs to. */
+    trace?: TraceContext,
   ): Promise<{ readonly session: SessionView; readonly created: boolean }>;
   /** Also of sessions that have ended. */
   get(caller: Caller, id: string): Promise<SessionView>;
@@ -101,8 +117,6 @@ export interface SessionService {
   renew(caller: Caller, id: string, ttlMs?: number): Promise<SessionView>;
   stats(caller: Caller, id: string): Promise<SandboxStats>;
   isolation(caller: Caller, id: string): Promise<IsolationReport>;
-  /** For file calls and ports. */
-  enter(caller: Caller, id: string): Promise<Visit>;
 }
 
 export interface StartExecOptions {
@@ -111,6 +125,8 @@ export interface StartExecOptions {
   readonly asked?: string | readonly string[];
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
+  /** What interprets it, for traces and metrics; guessed from the command when absent. */
+  readonly runtime?: string;
   /** All of the input, or `open` for `writeStdin`. */
   readonly stdin?: Uint8Array | "open";
   readonly merge?: boolean;
@@ -163,6 +179,8 @@ export interface FollowOptions {
   /** Only what was written to this stream. */
   readonly stream?: OutputStream;
   readonly signal?: AbortSignal;
+  /** It does not count as use of the session, and the command does not wait for it. */
+  readonly isPassive?: boolean;
 }
 
 export interface OutputPage {
@@ -180,80 +198,73 @@ export interface ShellView extends ShellInfo {
   readonly queued: number;
 }
 
-export interface ExecService {
-  /** Starts a command, or finds the one that the same idempotency key started. Resolves when it is written down, before it ends. */
-  start(caller: Caller, sessionId: string, options: StartExecOptions): Promise<ExecRow>;
+/** A command, looked up once for its caller. It can be used as long as it is held. */
+export interface ExecHandle {
+  readonly id: string;
+  readonly sessionId: string;
   /** As it is now. */
-  get(caller: Caller, sessionId: string, execId: string): Promise<ExecRow>;
-  list(
-    caller: Caller,
-    sessionId: string,
-    page: { readonly limit?: number; readonly cursor?: string },
-  ): Promise<Page<ExecRow>>;
+  readonly row: ExecRow;
+  /** The directory of the session's shell, for a command that has none itself. */
+  shellCwd(): Promise<string>;
   /** Resolves when it has ended or the time is up; look at `status`. */
-  wait(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    timeoutMs?: number,
-    signal?: AbortSignal,
-  ): Promise<ExecRow>;
-  /** Throws INVALID_REQUEST for a pattern that `waitFor` does not take. */
-  checkPattern(pattern: string): void;
+  wait(timeoutMs?: number, signal?: AbortSignal): Promise<ExecRow>;
   /**
    * Resolves with the first match of a pattern in its output, or its background's; with undefined when
    * no more output can come or the time is up.
    */
   waitFor(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
     condition: OutputCondition,
     options: { readonly timeoutMs?: number; readonly signal: AbortSignal },
   ): Promise<PatternMatch | undefined>;
   /** Head and tail of its output within a budget; after the end of the sandbox, too. */
-  collect(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    budgetBytes?: number,
-  ): Promise<CollectedOutput>;
+  collect(budgetBytes?: number): Promise<CollectedOutput>;
   /** Output from a cursor on. */
-  read(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    options: ReadOutputOptions,
-  ): Promise<OutputPage>;
+  read(options: ReadOutputOptions): Promise<OutputPage>;
   /**
    * All output from a cursor on as it comes, page by page, until the command has ended and all of it
    * was delivered. While somebody follows, nothing that they have not read is dropped: the command waits.
    */
-  follow(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    options: FollowOptions,
-  ): AsyncIterable<JournalPage>;
-  signal(
-    caller: Caller,
-    sessionId: string,
-    execId: string,
-    signal: number,
-    options?: { readonly tree?: boolean },
-  ): Promise<number>;
+  follow(options: FollowOptions): AsyncIterable<JournalPage>;
+  signal(signal: number, options?: { readonly tree?: boolean }): Promise<number>;
   /**
    * Ends a command as a timeout does; its end has the reason `cancelled`. Resolves at once, to false
    * when it has ended already.
    */
-  cancel(caller: Caller, sessionId: string, execId: string): Promise<boolean>;
+  cancel(): Promise<boolean>;
+  writeStdin(bytes: Uint8Array): Promise<void>;
+  closeStdin(): Promise<void>;
+  resize(size: TerminalSize): Promise<void>;
+}
+
+export interface ExecPage extends Page<ExecRow> {
+  /** The directory of the session's shell, for commands that have none themselves. */
+  readonly shellCwd: string;
+}
+
+export interface ExecService {
+  /** Starts a command, or finds the one that the same idempotency key started. Resolves when it is written down, before it ends. */
+  start(
+    caller: Caller,
+    sessionId: string,
+    options: StartExecOptions,
+    /** The trace that the command belongs to. Not part of the request: a retry has another. */
+    trace?: TraceContext,
+  ): Promise<ExecHandle>;
+  get(caller: Caller, sessionId: string, execId: string): Promise<ExecHandle>;
+  list(
+    caller: Caller,
+    sessionId: string,
+    page: { readonly limit?: number; readonly cursor?: string },
+  ): Promise<ExecPage>;
+  /** Throws INVALID_REQUEST for a pattern that `ExecHandle.waitFor` does not take. */
+  checkPattern(pattern: string): void;
+}
+
+export interface ShellService {
   /** The session's shells, in the order in which they were created. */
-  shells(caller: Caller, sessionId: string): Promise<readonly ShellView[]>;
+  list(caller: Caller, sessionId: string): Promise<readonly ShellView[]>;
   /** Ends a shell, and cancels the commands that run or wait in it. SHELL_NOT_FOUND when there is none of this name. */
-  closeShell(caller: Caller, sessionId: string, name: string): Promise<void>;
-  writeStdin(caller: Caller, sessionId: string, execId: string, bytes: Uint8Array): Promise<void>;
-  closeStdin(caller: Caller, sessionId: string, execId: string): Promise<void>;
-  resize(caller: Caller, sessionId: string, execId: string, size: TerminalSize): Promise<void>;
+  close(caller: Caller, sessionId: string, name: string): Promise<void>;
 }
 
 export interface WorkspaceView extends WorkspaceRow {
@@ -267,8 +278,60 @@ export interface WorkspaceService {
   get(caller: Caller, id: string): Promise<WorkspaceView>;
   /** Removes it with its files. CONFLICT while a session has it. */
   destroy(caller: Caller, id: string): Promise<void>;
-  /** For file calls: through a session that has it, else through a sandbox of its own. `make` creates an unknown one. */
-  enter(caller: Caller, id: string, options?: { readonly make?: boolean }): Promise<Visit>;
+}
+
+/** Where files are: in a session, or in a workspace without one. */
+export interface FileLocation {
+  readonly kind: "session" | "workspace";
+  readonly id: string;
+}
+
+/** What can be done with files, as the sandbox does it. */
+export type FileOperations = Pick<
+  Channel,
+  | "stat"
+  | "realpath"
+  | "readFile"
+  | "writeFile"
+  | "appendFile"
+  | "listDirectory"
+  | "makeDirectory"
+  | "move"
+  | "copy"
+  | "remove"
+  | "watch"
+  | "extractTar"
+  | "createTar"
+>;
+
+/** Files of one session or workspace. Until they are disposed of, the session does not expire for lack of use. */
+export interface OpenFiles extends FileOperations, Disposable {}
+
+/** A change that a caller has made to files. */
+export interface FileWrite {
+  readonly owner: string;
+  readonly location: FileLocation;
+  readonly operation:
+    | "write"
+    | "append"
+    | "make_directory"
+    | "move"
+    | "copy"
+    | "remove"
+    | "extract";
+  /** What was written, made or removed; of an archive the directory. */
+  readonly path: NamedPath;
+  /** What was moved or copied, as its caller named it. */
+  readonly from?: NamedPath;
+}
+
+export interface FileService {
+  /** With `create`, a workspace that does not exist is created; without, it rejects with FILE_NOT_FOUND. */
+  open(
+    caller: Caller,
+    location: FileLocation,
+    options?: { readonly create?: boolean },
+  ): Promise<OpenFiles>;
 }
 
 /** A caller, or whoever holds a link that the daemon signed for this port of this session. */
@@ -279,7 +342,43 @@ export interface OpenPort extends Disposable {
   readonly connection: PortConnection;
 }
 
+/** A connection out of a sandbox that is open now. */
+export interface OpenEgress {
+  readonly startedAtMs: number;
+  readonly name?: string;
+  readonly address?: string;
+  readonly port: number;
+  readonly via: string;
+  readonly sentBytes: number;
+  readonly receivedBytes: number;
+}
+
+/** Where sessions may connect to, and where they did. */
+export interface NetworkService {
+  /**
+   * Changes the network of a living session; connections that it no longer allows are cut.
+   * PERMISSION_DENIED beyond what the administrator allows, CONFLICT for a session that was created
+   * without a network, UNSUPPORTED on a network that the daemon does not control.
+   */
+  change(caller: Caller, sessionId: string, network: NetworkRequest): Promise<SessionView>;
+  /** Also of sessions that have ended. */
+  egress(
+    caller: Caller,
+    sessionId: string,
+    page: { readonly after: number; readonly limit: number },
+  ): Promise<EgressPage & { readonly open: readonly OpenEgress[] }>;
+  /** Pages as they come, from a cursor on, until the signal aborts. */
+  follow(
+    caller: Caller,
+    sessionId: string,
+    after: number,
+    signal: AbortSignal,
+  ): AsyncIterable<EgressPage>;
+}
+
 export interface PortService {
+  /** Rejects unless the session can be reached now. */
+  checkReachable(caller: Caller, sessionId: string): Promise<void>;
   /** What listens inside the sandbox. */
   list(caller: Caller, sessionId: string): Promise<readonly ListeningPort[]>;
   /** PORT_REFUSED when nothing listens, QUOTA_EXCEEDED when the session has too many open. */
@@ -302,13 +401,71 @@ export interface ServiceCounts {
   readonly images: ReadonlyMap<string, ImageUsage>;
   /** Creates that wait for their turn. */
   readonly waitingCreates: number;
+  /** Connections out of sandboxes since the daemon's start. */
+  readonly egress: EgressCounts;
+}
+
+export interface CreateKeyOptions {
+  readonly name: string;
+  /** Whose the key is; `name` when absent. */
+  readonly owner?: string;
+  readonly scope: KeyScope;
+  readonly expiresInMs?: number;
+  readonly maxSessions?: number;
+  readonly maxRunningExecs?: number;
+  readonly maxImageBytes?: number;
+}
+
+/** A key without what would let somebody use it. */
+export interface KeyView extends Omit<KeyRow, "digest" | "createdAtMs"> {
+  /** Keys of the configuration are changed there alone. */
+  readonly source: "config" | "stored";
+  readonly createdAtMs?: number;
+}
+
+/** Keys, for administrators; all others get FORBIDDEN. */
+export interface KeyService {
+  /** The secret is told this once. */
+  create(
+    caller: Caller,
+    options: CreateKeyOptions,
+  ): Promise<{ readonly key: KeyView; readonly secret: string }>;
+  list(caller: Caller): Promise<readonly KeyView[]>;
+  /** Cuts what the key has open. KEY_NOT_FOUND, or CONFLICT for one of the configuration. */
+  revoke(caller: Caller, id: string): Promise<void>;
+}
+
+export interface WatchEvents {
+  /** Only this session's. */
+  readonly sessionId?: string;
+  /** Only this owner's; anybody but an administrator may name themselves alone. */
+  readonly owner?: string;
+  readonly types?: ReadonlySet<string>;
+  readonly from: FollowEvents["from"];
+  /** Ends after what there is now. */
+  readonly once?: boolean;
+  readonly signal: AbortSignal;
+}
+
+export interface EventService {
+  /** QUOTA_EXCEEDED when the caller follows too often; SESSION_NOT_FOUND as everywhere. */
+  open(caller: Caller, options: WatchEvents): Promise<EventFollower>;
 }
 
 export interface Services {
+  readonly events: EventService;
+  /**
+   * The address of the daemon that serves a session, when that is another one; a session that no living
+   * daemon serves is claimed first, if this one reaches its sandbox. Undefined when this daemon answers.
+   */
+  servedAt(sessionId: string): Promise<string | undefined> | undefined;
   readonly sessions: SessionService;
   readonly execs: ExecService;
+  readonly shells: ShellService;
+  readonly files: FileService;
   readonly workspaces: WorkspaceService;
   readonly ports: PortService;
+  readonly networks: NetworkService;
   /** The images of a backend, by its name, or of the usual one, as the caller sees them. INVALID_REQUEST when there is none of that name. */
   imagesOf(caller: Caller, backend?: string): Images;
   /** Removes the images of a backend that nothing needs any more. PERMISSION_DENIED for all but an administrator. */

@@ -1,11 +1,17 @@
 /** Makes what a session is: its row, and its sandbox, from the pool or anew. */
-import type { MountedWorkspace, SandboxHandle, SandboxSpec } from "../ports/backend.ts";
+import type {
+  MountedWorkspace,
+  SandboxHandle,
+  SandboxNetwork,
+  SandboxSpec,
+} from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
-import type { SessionRow } from "../ports/session-store.ts";
+import type { SessionNetwork, SessionRow } from "../ports/session-store.ts";
 import type { CreateQueue } from "./create-queue.ts";
 import type { Disks } from "./disks.ts";
-import { newSandboxId, newSessionId } from "./ids.ts";
+import { newSessionId, sandboxIdOf } from "./ids.ts";
 import { newLease } from "./lease.ts";
+import type { Membership } from "./membership.ts";
 import { sandboxOf } from "./live-session.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { Pool, Pooled } from "./pool.ts";
@@ -18,10 +24,16 @@ import type { SessionSettings } from "./settings.ts";
 export interface SessionMakerParts {
   readonly providers: Providers;
   readonly clock: Clock;
+  readonly membership: Membership;
   readonly pool: Pool;
   readonly queue: CreateQueue;
   readonly disks: Disks;
   readonly settings: SessionSettings;
+}
+
+function sandboxNetwork(network: SessionNetwork): SandboxNetwork {
+  if (network === "none") return "none";
+  return network === "engine" ? "full" : "gateway";
 }
 
 export class SessionMaker {
@@ -36,19 +48,22 @@ export class SessionMaker {
     caller: Caller,
     options: CreateSessionOptions,
     plan: SessionPlan,
-    { backend }: Provider,
+    { backend, place }: Provider,
   ): SessionRow {
-    const { clock, settings } = this.#parts;
+    const { clock, membership, settings } = this.#parts;
     const { key, workspaceId, idempotencyKey } = options;
+    const id = newSessionId();
     const now = clock.nowMs();
     return {
-      id: newSessionId(),
+      id,
       owner: caller.owner,
       status: "creating",
+      fence: membership.fence,
       requestedImage: plan.requestedImage,
       image: plan.image,
       backend: backend.name,
-      sandboxId: newSandboxId(),
+      place,
+      sandboxId: sandboxIdOf(id),
       profile: plan.profile,
       network: plan.network,
       isolation: plan.isolation,
@@ -60,7 +75,7 @@ export class SessionMaker {
       ttlMs: plan.ttlMs,
       createdAtMs: now,
       lastActivityAtMs: now,
-      ...newLease(clock, plan.ttlMs, settings.maxLifetimeMs),
+      ...newLease(membership, plan.ttlMs, settings.maxLifetimeMs),
       ...(key !== undefined && { key }),
       ...(workspaceId !== undefined && { workspaceId }),
       ...(idempotencyKey !== undefined && { idempotencyKey, requestHash: plan.requestHash }),
@@ -77,7 +92,7 @@ export class SessionMaker {
     const { pool, providers } = this.#parts;
     const pooled =
       plan.fromPool && plan.imageDigest !== undefined && provider === providers.default
-        ? await pool.take(plan.imageDigest, plan.profile)
+        ? await pool.take(plan.imageDigest, plan.profile, sandboxNetwork(plan.network))
         : undefined;
     if (pooled !== undefined) return await this.#claim(session, pooled);
     const { backend, images } = provider;
@@ -96,7 +111,7 @@ export class SessionMaker {
       limits: plan.limits,
       profile: plan.profile,
       env: plan.env,
-      network: plan.network,
+      network: sandboxNetwork(plan.network),
       isolation: plan.isolation,
     };
     const { workspaceId } = session.row;
@@ -106,7 +121,10 @@ export class SessionMaker {
         // In its turn: in a burst, the first would else wait until all have looked at their images.
         async () => {
           const imageDigest = await ensure();
-          return await providers.create(backend, { ...complete, imageDigest }, signal);
+          const made = await backend.create({ ...complete, imageDigest }, signal);
+          // The backend has a channel open from looking whether the runner answers.
+          session.adoptChannel(await backend.open(made.id));
+          return made;
         },
         signal,
       );
@@ -140,7 +158,7 @@ export class SessionMaker {
 
   async #claim(session: LiveSession, { handle, channel }: Pooled): Promise<SandboxHandle> {
     try {
-      await session.save({ sandboxId: handle.id, acquireSource: "pool" });
+      await session.takeSandbox(handle.id);
     } catch (error) {
       // Nobody else knows of it.
       channel.close();

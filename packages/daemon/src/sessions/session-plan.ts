@@ -1,14 +1,11 @@
 /** Turns what a caller asks for into what will be made, or says why it cannot be. */
 import { createHash } from "node:crypto";
 import { SandboxError } from "@sandkasten/protocol";
-import type {
-  SandboxLimits,
-  SandboxNetwork,
-  SandboxProfile,
-  SandboxIsolation,
-  Backend,
-} from "../ports/backend.ts";
-import type { WorkspaceMount } from "../ports/session-store.ts";
+import type { SandboxLimits, SandboxProfile, SandboxIsolation, Backend } from "../ports/backend.ts";
+import type { SecretRequest } from "../network/edge-secrets.ts";
+import { certificateVariables } from "../network/trusted-certificates.ts";
+import type { SessionNetworks } from "../network/session-networks.ts";
+import type { SessionNetwork, WorkspaceMount } from "../ports/session-store.ts";
 import { imagesFor } from "./providers.ts";
 import type { Provider } from "./providers.ts";
 import type { Caller, CreateSessionOptions } from "./services.ts";
@@ -20,7 +17,7 @@ export interface SessionPlan {
   /** Of what the image stands for now; absent when it has yet to be fetched. */
   readonly imageDigest: string | undefined;
   readonly profile: SandboxProfile;
-  readonly network: SandboxNetwork;
+  readonly network: SessionNetwork;
   readonly isolation: SandboxIsolation;
   readonly limits: SandboxLimits;
   readonly ttlMs: number;
@@ -36,15 +33,16 @@ export async function planSession(
   options: CreateSessionOptions,
   settings: SessionSettings,
   { backend, images, defaultImage }: Provider,
+  networks: SessionNetworks,
 ): Promise<SessionPlan> {
-  // SECURITY: threat A12: a network takes two, the caller who asks and the administrator who allows
-  // it. Guarded by sessions.test.ts.
-  const network = options.network === true ? "full" : "none";
-  if (network === "full" && !backend.givesNetwork)
-    throw new SandboxError(
-      "PERMISSION_DENIED",
-      "sandboxes have no network here; leave `network` out, and bring files in with uploads",
-    );
+  const asked = options.network ?? "none";
+  // SECURITY: against reaching a network: a network takes two, the caller who asks and the
+  // administrator who allows it. Guarded by sessions.test.ts and network/plan-network.test.ts.
+  const allowed =
+    backend.capabilities.network && (asked === true || asked === "full")
+      ? "engine"
+      : networks.plan(caller.owner, asked);
+  const network = await withSecrets(allowed, caller, options.secrets ?? [], networks);
   const profile = options.profile ?? settings.defaultProfile;
   if (profile === "root" && !settings.allowRootProfile)
     throw new SandboxError(
@@ -66,23 +64,44 @@ export async function planSession(
     limits,
     ttlMs:
       options.ttlMs === undefined || options.ttlMs === 0 ? settings.defaultTtlMs : options.ttlMs,
-    env,
+    env: { ...certificateVariables(network), ...env },
     workspaces: options.workspaces ?? [],
     fromPool:
-      network === "none" &&
-      isolation === backend.isolations[0] &&
+      network !== "engine" &&
+      options.secrets === undefined &&
+      isolation === backend.capabilities.isolations[0] &&
       Object.keys(env).length === 0 &&
       options.workspaceId === undefined &&
       (options.workspaces ?? []).length === 0 &&
       Object.keys(options.limits ?? {}).length === 0,
-    requestHash: hashOf({ ...options, idempotencyKey: undefined }),
+    requestHash: hashOf({
+      ...options,
+      idempotencyKey: undefined,
+      // SECURITY: the hash is kept, and a hash of a weak secret could be guessed. Guarded by secrets-at-rest.test.ts.
+      secrets: options.secrets && networks.fingerprint(JSON.stringify(options.secrets)),
+    }),
   };
+}
+
+async function withSecrets(
+  network: SessionNetwork,
+  { owner }: Caller,
+  requests: readonly SecretRequest[],
+  networks: SessionNetworks,
+): Promise<SessionNetwork> {
+  if (requests.length === 0) return network;
+  if (network === "none" || network === "engine")
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      "`secrets` need a network that the gateway enforces; name the hosts in `network.allow`",
+    );
+  return { ...network, secrets: await networks.seal(owner, network, requests) };
 }
 
 /** Where there is only strong isolation, whoever asks for less gets more. */
 function planIsolation(
   asked: SandboxIsolation | undefined,
-  { isolations }: Backend,
+  { capabilities: { isolations } }: Backend,
 ): SandboxIsolation {
   const [usual] = isolations;
   if (asked === undefined || (asked === "standard" && usual === "strong")) return usual;

@@ -152,10 +152,10 @@ describe("create()", () => {
   it("gives strong isolation where it is asked for or usual, and none less to the pool", async () => {
     const specs: SandboxSpec[] = [];
     const giving =
-      (isolations: Backend["isolations"]) =>
+      (isolations: Backend["capabilities"]["isolations"]) =>
       (backend: Backend): Backend =>
         overriding(backend, {
-          isolations,
+          capabilities: { ...backend.capabilities, isolations },
           create: (spec, signal) => {
             specs.push(spec);
             return backend.create(spec, signal);
@@ -181,7 +181,7 @@ describe("create()", () => {
     const specs: SandboxSpec[] = [];
     const giving = (backend: Backend): Backend =>
       overriding(backend, {
-        givesNetwork: true,
+        capabilities: { ...backend.capabilities, network: true },
         create: (spec, signal) => {
           specs.push(spec);
           return backend.create(spec, signal);
@@ -191,7 +191,7 @@ describe("create()", () => {
     const { core } = await start({ wrap: giving, settings: { pool } });
     await core.pool.settled();
     const { session } = await core.sessions.create(ALICE, { network: true });
-    expect(session).toMatchObject({ network: "full", acquireSource: "cold" });
+    expect(session).toMatchObject({ network: "engine", acquireSource: "cold" });
     expect(specs.find(({ id }) => id === session.sandboxId)?.network).toBe("full");
     const { session: other } = await core.sessions.create(ALICE, { network: false });
     expect(other).toMatchObject({ network: "none", acquireSource: "pool" });
@@ -254,13 +254,6 @@ describe("a session of another owner", () => {
       () => execs.start(BOB, id, { command: { kind: "shell", text: "true" } }),
       () => execs.get(BOB, id, exec),
       () => execs.list(BOB, id, {}),
-      () => execs.wait(BOB, id, exec),
-      () => execs.collect(BOB, id, exec),
-      () => execs.read(BOB, id, exec, { offset: 0, maxBytes: 1 }),
-      () => execs.follow(BOB, id, exec, { offset: 0 })[Symbol.asyncIterator]().next(),
-      () => execs.signal(BOB, id, exec, 9),
-      () => execs.writeStdin(BOB, id, exec, Buffer.from("x")),
-      () => execs.resize(BOB, id, exec, { rows: 1, cols: 1 }),
     ];
     for (const call of calls) {
       const [refused] = await Promise.allSettled([Promise.resolve().then<unknown>(call)]);
@@ -357,8 +350,8 @@ describe("the reaper", () => {
     const exec = await core.execs.start(ALICE, id, { command, stdin: "open" });
     clock.pass(120_000);
     await core.reaper.tick();
-    await core.execs.closeStdin(ALICE, id, exec.id);
-    expect(await core.execs.wait(ALICE, id, exec.id)).toMatchObject({ exitCode: 0 });
+    await (await core.execs.get(ALICE, id, exec.id)).closeStdin();
+    expect(await (await core.execs.get(ALICE, id, exec.id)).wait()).toMatchObject({ exitCode: 0 });
     expect((await core.sessions.get(ALICE, id)).expiresAtMs).toBe(clock.wallMs + 60_000);
   });
 
@@ -370,7 +363,9 @@ describe("the reaper", () => {
     });
     clock.pass(600_001);
     await core.reaper.tick();
-    expect(await core.execs.wait(ALICE, id, exec.id)).toMatchObject({ endReason: "sandbox_gone" });
+    expect(await (await core.execs.get(ALICE, id, exec.id)).wait()).toMatchObject({
+      endReason: "sandbox_gone",
+    });
     expect((await core.sessions.get(ALICE, id)).status).toBe("expired");
   });
 
@@ -462,7 +457,9 @@ describe("the reaper", () => {
     await core.sessions.destroy(ALICE, id);
     clock.pass(3_599_000);
     await core.reaper.tick();
-    const { page } = await core.execs.read(ALICE, id, exec, { offset: 0, maxBytes: 100 });
+    const { page } = await (
+      await core.execs.get(ALICE, id, exec)
+    ).read({ offset: 0, maxBytes: 100 });
     expect(page.chunks).toHaveLength(1);
     clock.pass(2000);
     await core.reaper.tick();
@@ -514,9 +511,9 @@ describe("destroy()", () => {
     const command = { kind: "shell", text: "sleep 100" } as const;
     const running = await core.execs.start(ALICE, id, { command });
     const waiting = await core.execs.start(ALICE, id, { command });
-    expect([running.status, waiting.status]).toEqual(["running", "queued"]);
+    expect([running.row.status, waiting.row.status]).toEqual(["running", "queued"]);
     await core.sessions.destroy(ALICE, id);
-    const endOf = async (exec: string) => await core.execs.wait(ALICE, id, exec);
+    const endOf = async (exec: string) => await (await core.execs.get(ALICE, id, exec)).wait();
     expect(await endOf(running.id)).toMatchObject({ status: "done", endReason: "sandbox_gone" });
     expect(await endOf(waiting.id)).toMatchObject({ status: "done", endReason: "not_started" });
   });

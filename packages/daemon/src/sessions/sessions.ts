@@ -1,38 +1,53 @@
 /** Sessions: made, found, used, paused, renewed and ended. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { SessionStatus } from "@sandkasten/protocol";
+import type { SessionNetworks } from "../network/session-networks.ts";
 import type { Backend, IsolationReport, SandboxStats } from "../ports/backend.ts";
+import type { Events } from "../events/recorder.ts";
 import type { Log } from "../ports/log.ts";
 import type { Page, SessionRow, SessionStore } from "../ports/session-store.ts";
-import { viewOf } from "./lease.ts";
+import { isLostOwnership, lostOwnership } from "../ports/session-store.ts";
+import type { Telemetry, TraceContext } from "../ports/telemetry.ts";
+import { isOver, viewOf } from "./lease.ts";
 import { LiveSession, sandboxOf } from "./live-session.ts";
 import { isUnreachable } from "./providers.ts";
 import type { Provider } from "./providers.ts";
 import type {
   Caller,
   CreateSessionOptions,
+  SandboxAccess,
   SessionQuery,
   SessionService,
   SessionView,
-  Visit,
 } from "./services.ts";
+import { sessionCreated } from "./session-events.ts";
 import { SessionMaker } from "./session-maker.ts";
 import type { SessionMakerParts } from "./session-maker.ts";
 import { planSession } from "./session-plan.ts";
 import type { SessionPlan } from "./session-plan.ts";
-import type { SessionTable } from "./session-table.ts";
-import { checkTransition, isUp, unusable } from "./states.ts";
+import type { NetworkRequest } from "../network/plan-network.ts";
+import { trustCertificate } from "../network/trusted-certificates.ts";
+import type { LiveSessions } from "./live-sessions.ts";
+import type { Membership } from "./membership.ts";
+import { checkTransition, isLiving, isUp, unusable } from "./states.ts";
 
+/** How often a session that another daemon makes is looked for. */
+const LOOK_INTERVAL_MS = 100;
 /** Sessions in a list whose request does not say how many. */
 const DEFAULT_PAGE_SIZE = 100;
 
 export interface SessionsParts extends SessionMakerParts {
   readonly store: SessionStore;
   readonly log: Log;
-  readonly table: SessionTable;
+  readonly events: Events;
+  readonly table: LiveSessions;
+  readonly membership: Membership;
+  readonly networks: SessionNetworks;
+  readonly telemetry: Telemetry;
 }
 
-type Owner = Pick<Caller, "owner">;
+type Owner = Pick<Caller, "owner" | "isReadOnly">;
 
 /** How a session may end. */
 export type EndStatus = Extract<SessionStatus, "destroyed" | "expired" | "crashed" | "failed">;
@@ -50,8 +65,9 @@ export class Sessions implements SessionService {
   async create(
     caller: Caller,
     options: CreateSessionOptions,
+    trace?: TraceContext,
   ): Promise<{ readonly session: SessionView; readonly created: boolean }> {
-    const { settings, providers, store, table, clock } = this.#parts;
+    const { settings, providers, store, table } = this.#parts;
     if (this.#closed)
       throw new SandboxError(
         "SANDBOX_UNREACHABLE",
@@ -59,30 +75,39 @@ export class Sessions implements SessionService {
       );
     const provider = providers.choose(options.backend);
     await providers.ready(provider.backend);
-    const plan = await planSession(caller, options, settings, provider);
+    const plan = await planSession(caller, options, settings, provider, this.#parts.networks);
     const existing = await this.#ofKey(caller, options.key);
     if (existing !== undefined) return await this.#existing(existing, plan, options);
     const row = this.#maker.newRow(caller, options, plan, provider);
     const session = new LiveSession(row, this.#parts);
-    if (table.countOf(caller.owner) >= caller.maxSessions) throw tooMany(caller);
-    // Counted before the first wait, so that no number of requests at once gets past the quota.
     table.add(session);
     try {
       // The intent is written down before anything is made: whatever happens, it can be cleaned up.
-      const written = await store.insertSession(row);
+      const written = await store.insertSession(row, caller.maxSessions);
       if (!written.inserted) {
         table.remove(session);
+        if ("overQuota" in written) throw tooMany(caller);
         return await this.#existing(written.existing, plan, options);
       }
     } catch (error) {
       table.remove(session);
       throw error;
     }
-    await this.#make(caller, session, plan, provider);
-    return { session: viewOf(clock, session.shown), created: true };
+    this.#parts.events.tell(sessionCreated(row));
+    const { id: sessionId, backend, image } = row;
+    const observation = this.#parts.telemetry.sessionStarted({ sessionId, backend, image }, trace);
+    try {
+      await this.#make(caller, session, plan, provider);
+    } catch (error) {
+      observation.failed(error instanceof SandboxError ? error.code : "INTERNAL_ERROR");
+      throw error;
+    }
+    observation.created(session.row.acquireSource);
+    return { session: this.#view(session.shown), created: true };
   }
 
   async get(caller: Caller, id: string): Promise<SessionView> {
+    await this.#parts.membership.certain();
     await this.settled(id);
     const row = await this.#row(caller, id);
     const [view] = await this.#views([row]);
@@ -92,9 +117,9 @@ export class Sessions implements SessionService {
 
   async list(caller: Caller, query: SessionQuery): Promise<Page<SessionView>> {
     const { owner } = caller;
+    await this.#parts.membership.certain();
     const { rows, ...rest } = await this.#parts.store.listSessions({
-      // Whoever knows no pages shall see all that live.
-      limit: Math.max(DEFAULT_PAGE_SIZE, this.#parts.table.livingOf(owner)),
+      limit: query.limit ?? (await this.#pageSize(owner)),
       ...query,
       owner,
     });
@@ -103,21 +128,33 @@ export class Sessions implements SessionService {
     return { rows: views.filter((view) => !isOverdue(view, query.status)), ...rest };
   }
 
+  /** Whoever knows no pages shall see all that live. */
+  async #pageSize(owner: string): Promise<number> {
+    const living = await this.#parts.store.livingSessions(owner);
+    return Math.max(DEFAULT_PAGE_SIZE, living.length);
+  }
+
+  #view(row: SessionRow): SessionView {
+    return viewOf(this.#parts.clock, this.#parts.membership, row);
+  }
+
   /** As they are now, which is not known of those whose backend does not answer. */
   async #views(rows: readonly SessionRow[]): Promise<readonly SessionView[]> {
-    const { table, clock, providers } = this.#parts;
+    const { table, membership, providers } = this.#parts;
     await Promise.all(rows.map(({ id }) => this.settled(id)));
     const shown = rows.map((row) => table.get(row.id)?.shown ?? row);
     const unreachable = new Set<string>();
     for (const name of new Set(
-      shown.filter(({ status }) => isUp(status)).map((row) => row.backend),
+      shown
+        .filter(({ id, status }) => isUp(status) && table.get(id) !== undefined)
+        .map((row) => row.backend),
     ))
       if (!(await providers.backendOf(name).reachable())) unreachable.add(name);
     return shown.map((row) => {
-      const view = viewOf(clock, row);
-      if (isUp(row.status) && table.get(row.id)?.isOver === true)
-        return { ...view, status: "expired" as const };
-      return isUp(row.status) && unreachable.has(row.backend)
+      const view = this.#view(row);
+      const over = table.get(row.id)?.isOver ?? isOver(membership, row, false);
+      if (isUp(row.status) && over) return { ...view, status: "expired" as const };
+      return isUp(row.status) && table.get(row.id) !== undefined && unreachable.has(row.backend)
         ? { ...view, status: "unreachable" as const }
         : view;
     });
@@ -128,7 +165,10 @@ export class Sessions implements SessionService {
     if (session?.row.owner === caller.owner) {
       await this.settled(id);
       await this.end(session, "destroyed");
-    } else await this.#row(caller, id); // 404 when there never was one; done already otherwise.
+      return;
+    }
+    const row = await this.#row(caller, id); // 404 when there never was one; done already otherwise.
+    if (isLiving(row.status)) throw lostOwnership(id);
   }
 
   async pause(caller: Caller, id: string): Promise<SessionView> {
@@ -139,10 +179,40 @@ export class Sessions implements SessionService {
     return await this.#change(caller, id, "running", (backend, sandbox) => backend.resume(sandbox));
   }
 
+  /** Changes the network of a living session, in the store first. */
+  async changeNetwork(caller: Caller, id: string, asked: NetworkRequest): Promise<SessionView> {
+    const { networks } = this.#parts;
+    const session = await this.#living(caller, id, ["running", "paused"]);
+    await session.lifeLine.run(async () => {
+      if (session.ending !== undefined) throw unusable(id, "destroyed");
+      const { owner, network } = session.row;
+      if (network === "engine")
+        throw new SandboxError(
+          "UNSUPPORTED",
+          "this session has the network of the container engine, which cannot be changed; create a session with `network.allow`",
+        );
+      if (network === "none")
+        throw new SandboxError(
+          "CONFLICT",
+          'this session was created without a network; create one with `network: {"allow": []}` to allow destinations later',
+        );
+      const planned = networks.plan(owner, asked);
+      // Without a network means, once there is one, that nothing is allowed on it.
+      const changed = {
+        ...(planned === "none" ? { allow: [] } : planned),
+        ...(network.secrets !== undefined && { secrets: network.secrets }),
+      };
+      await session.save({ network: changed });
+      networks.change({ id, owner, network }, changed);
+    });
+    await session.renew();
+    return this.#view(session.row);
+  }
+
   async renew(caller: Caller, id: string, ttlMs?: number): Promise<SessionView> {
     const session = await this.#living(caller, id, ["running", "paused"]);
     await session.renew(ttlMs);
-    return viewOf(this.#parts.clock, session.row);
+    return this.#view(session.row);
   }
 
   async stats(caller: Caller, id: string): Promise<SandboxStats> {
@@ -155,34 +225,36 @@ export class Sessions implements SessionService {
     try {
       return await session.backend.isolation(sandboxOf(session));
     } finally {
-      await session.leave();
+      await this.leaveLive(caller, session);
     }
   }
 
-  async enter(caller: Owner, id: string): Promise<Visit> {
+  /** For whatever is done inside the sandbox. */
+  async enter(caller: Owner, id: string): Promise<SandboxAccess> {
     const session = await this.enterLive(caller, id);
     try {
-      return this.visit(session, await session.channel());
+      return this.#access(caller, session, await session.channel());
     } catch (error) {
-      await session.leave();
+      await this.leaveLive(caller, session);
       await this.lookAfter(session);
       throw error;
     }
   }
 
   /** As its owner, whoever that is; the link has been checked. */
-  async enterByLink(id: string): Promise<Visit> {
+  async enterByLink(id: string): Promise<SandboxAccess> {
     const row = this.#parts.table.get(id)?.row ?? (await this.#parts.store.getSession(id));
     return await this.enter({ owner: row?.owner ?? "" }, id);
   }
 
-  /** Digests of the images that sandboxes, also those that are being made, and the pool use. */
-  imagesInUse(): ReadonlySet<string> {
-    const { table, pool } = this.#parts;
+  /** Digests of the images that sandboxes of all daemons, those that are being made here, and the pool use. */
+  async imagesInUse(): Promise<ReadonlySet<string>> {
+    const { store, table, pool } = this.#parts;
+    const stored = (await store.livingSessions()).flatMap(({ imageDigest }) => imageDigest ?? []);
     const used = table
       .all()
       .flatMap(({ row, makingDigest }) => row.imageDigest ?? makingDigest ?? []);
-    return new Set([...used, ...pool.digests()]);
+    return new Set([...stored, ...used, ...pool.digests()]);
   }
 
   /** The daemon stops: no new sessions. */
@@ -199,28 +271,35 @@ export class Sessions implements SessionService {
     }
   }
 
-  /** A running session with its lease renewed, to be left again. */
+  /**
+   * A running session with its lease renewed, to be left again by `leaveLive`. Whoever only looks
+   * neither renews the lease nor keeps the session from ending.
+   */
   async enterLive(caller: Owner, id: string): Promise<LiveSession> {
     for (;;) {
       const session = await this.#living(caller, id, ["running"]);
       await this.#parts.providers.ready(session.backend);
       // Looked at and entered without a wait in between, so that the reaper cannot come between them.
       if (session.isUsable) {
-        await session.enter();
+        if (caller.isReadOnly !== true) await session.enter();
         return session;
       }
     }
   }
 
-  /** A session's own stay, also for workspaces. */
-  visit(session: LiveSession, channel: Visit["channel"]): Visit {
+  async leaveLive(caller: Owner, session: LiveSession): Promise<void> {
+    if (caller.isReadOnly !== true) await session.leave();
+  }
+
+  /** To be disposed of by whoever asked. */
+  #access(caller: Owner, session: LiveSession, channel: SandboxAccess["channel"]): SandboxAccess {
     let left = false;
     return {
       channel,
       [Symbol.dispose]: () => {
         if (left) return;
         left = true;
-        session.leave().catch((error: unknown) => {
+        this.leaveLive(caller, session).catch((error: unknown) => {
           this.#parts.log.error({ err: error, session: session.row.id }, "cannot renew a lease");
         });
       },
@@ -246,7 +325,6 @@ export class Sessions implements SessionService {
     } catch (error) {
       if (!isDeath(error) || session.ending !== undefined) return;
       const reason = outOfMemory(error) ? "its sandbox ran out of memory" : "its sandbox died";
-      log.warn({ session: session.row.id, reason }, "a sandbox died");
       await this.end(session, "crashed", reason).catch((failure: unknown) => {
         log.error({ err: failure, session: session.row.id }, "cannot clean up a dead sandbox");
       });
@@ -261,20 +339,39 @@ export class Sessions implements SessionService {
   ): Promise<void> {
     try {
       const handle = await this.#maker.acquire(caller, session, plan, provider);
+      await this.#openNetwork(session);
       await session.save({ status: "running", imageDigest: handle.imageDigest });
       session.made.resolve();
     } catch (error) {
       const failure = this.#whyNotMade(session, error);
       session.made.reject(failure);
-      if (!session.creation.signal.aborted) await this.#endFailed(session, failure);
+      if (isLostOwnership(error)) await this.#discard(session);
+      else if (!session.creation.signal.aborted) await this.#endFailed(session, failure);
       throw failure;
     }
+  }
+
+  /** Before anybody gets in, so that the first command finds the network and trusts the gateway. */
+  async #openNetwork(session: LiveSession): Promise<void> {
+    const { network, owner } = session.row;
+    if (network === "none" || network === "engine") return;
+    const channel = await session.channel();
+    if (network.secrets === undefined) return;
+    await trustCertificate(channel, this.#parts.networks.certificateOf(network.secrets, owner));
   }
 
   #whyNotMade({ creation, row }: LiveSession, error: unknown): Error {
     if (creation.signal.aborted)
       return new SandboxError("CONFLICT", `the session ${row.id} was destroyed while it was made`);
     return error instanceof Error ? error : new Error(String(error));
+  }
+
+  /** Whoever took over gave the session up, for its daemon had not come so far; the sandbox may have been made since. */
+  async #discard(session: LiveSession): Promise<void> {
+    this.#parts.table.remove(session);
+    await session.backend.destroy(sandboxOf(session)).catch((failure: unknown) => {
+      this.#parts.log.error({ err: failure, session: session.row.id }, "cannot clean up a session");
+    });
   }
 
   /** The caller hears why it could not be made, also when cleaning up fails too. */
@@ -326,9 +423,22 @@ export class Sessions implements SessionService {
         { details: { session_id: row.id, backend: row.backend } },
       );
     const session = this.#parts.table.get(row.id);
-    await session?.made.promise;
-    if (session !== undefined && session.ending === undefined && !repeated) await session.renew();
-    return { session: viewOf(this.#parts.clock, session?.row ?? row), created: false };
+    if (session === undefined) return { session: await this.#madeElsewhere(row), created: false };
+    await session.made.promise;
+    if (session.ending === undefined && !repeated) await session.renew();
+    return { session: this.#view(session.row), created: false };
+  }
+
+  /** Another daemon makes it, or has made it: it is looked for in the store until it is there. */
+  async #madeElsewhere(row: SessionRow): Promise<SessionView> {
+    let found = row;
+    while (found.status === "creating" && found.fence !== this.#parts.membership.fence) {
+      await sleep(LOOK_INTERVAL_MS);
+      found = (await this.#parts.store.getSession(row.id)) ?? { ...found, status: "failed" };
+    }
+    if (found.status === "failed")
+      throw new SandboxError("CONFLICT", `the session ${row.id} could not be made`);
+    return this.#view(found);
   }
 
   async #change(
@@ -346,11 +456,11 @@ export class Sessions implements SessionService {
       await session.save({ status: to });
     });
     await session.renew();
-    return viewOf(this.#parts.clock, session.row);
+    return this.#view(session.row);
   }
 
   async #end(session: LiveSession, status: EndStatus, reason?: string): Promise<void> {
-    const { table, clock } = this.#parts;
+    const { table, clock, telemetry } = this.#parts;
     session.creation.abort(new Error("the session is ended"));
     await session.made.promise.catch(() => undefined);
     // A pause under way first comes to its end.
@@ -365,6 +475,9 @@ export class Sessions implements SessionService {
         ...(reason !== undefined && { endReason: reason }),
       });
       table.remove(session);
+      this.#parts.networks.remove(session.row.id);
+      const { createdAtMs, endedAtMs = createdAtMs } = session.row;
+      telemetry.sessionEnded({ status, lifetimeMs: Math.max(0, endedAtMs - createdAtMs) });
     });
   }
 
@@ -374,11 +487,13 @@ export class Sessions implements SessionService {
     id: string,
     allowed: readonly SessionStatus[],
   ): Promise<LiveSession> {
+    await this.#parts.membership.certain();
     const session = this.#parts.table.get(id);
     if (session?.row.owner === caller.owner && session.adoption !== undefined)
       await this.settled(id);
     if (session?.row.owner !== caller.owner) {
       const row = await this.#row(caller, id);
+      if (isLiving(row.status)) throw lostOwnership(id);
       throw unusable(id, row.status, row.endReason);
     }
     if (session.ending !== undefined) {
@@ -392,7 +507,8 @@ export class Sessions implements SessionService {
 
   async #row(caller: Owner, id: string): Promise<SessionRow> {
     const row = this.#parts.table.get(id)?.row ?? (await this.#parts.store.getSession(id));
-    // SECURITY: what belongs to another does not exist (threat 51). Guarded by "of another owner" in sessions.test.ts.
+    // SECURITY: what belongs to another does not exist (threat: reaching another tenant). Guarded by
+    // "of another owner" in sessions.test.ts.
     if (row === undefined || row.owner !== caller.owner)
       throw new SandboxError(
         "SESSION_NOT_FOUND",

@@ -6,6 +6,10 @@ export interface PoolEntry {
   readonly image: string;
   readonly profile: SandboxProfile;
   readonly size: number;
+  /** Whether its sandboxes are for sessions whose network the gateway enforces. */
+  readonly network?: boolean;
+  /** Nobody configured it: nothing is fetched for it, and it waits for its image without a warning. */
+  readonly isImplied?: boolean;
 }
 
 export interface SessionSettings {

@@ -1,13 +1,17 @@
-/** Takes over what an earlier daemon left on one backend: living sandboxes are adopted, all else is removed. */
+/** Takes over what another daemon left on one backend: living sandboxes are adopted, all else is removed. */
 import { setImmediate as otherWork } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
+import type { Events } from "../events/recorder.ts";
+import { isLostOwnership } from "../ports/session-store.ts";
 import type { Backend, SandboxState } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { ExecRow, SessionRow, SessionStore } from "../ports/session-store.ts";
 import type { Execs } from "./execs.ts";
 import type { LiveSession } from "./live-session.ts";
+import type { Membership } from "./membership.ts";
 import type { Providers } from "./providers.ts";
+import { execEnded } from "./session-events.ts";
 import type { EndStatus, Sessions } from "./sessions.ts";
 
 const ENDED_AT_ONCE = 8;
@@ -17,17 +21,21 @@ export interface TakeOverParts {
   readonly store: SessionStore;
   readonly clock: Clock;
   readonly log: Log;
+  readonly events: Events;
   readonly sessions: Sessions;
   readonly execs: Execs;
+  readonly membership: Membership;
   /** The daemon stops: what is left is left to the next one. */
   readonly stopping: AbortSignal;
 }
 
-/** What an earlier daemon wrote down of one backend. */
+/** What another daemon, or an earlier run of this one, wrote down of one backend. */
 export interface Inheritance {
   readonly backend: Backend;
   readonly sessions: readonly LiveSession[];
   readonly execs: readonly ExecRow[];
+  /** The daemon starts: that the database is new may mean that it was lost. */
+  readonly atStart: boolean;
 }
 
 export interface Reconciled {
@@ -39,6 +47,7 @@ export interface Reconciled {
 export class TakeOver {
   readonly #parts: TakeOverParts;
   readonly #backend: Backend;
+  readonly #atStart: boolean;
   /** Those that are still to be looked at, in the order in which that happens. */
   readonly #left: Set<LiveSession>;
   readonly #execs: ReadonlyMap<string, readonly ExecRow[]>;
@@ -49,9 +58,10 @@ export class TakeOver {
   #adopted = 0;
   #ended = 0;
 
-  constructor({ backend, sessions, execs }: Inheritance, parts: TakeOverParts) {
+  constructor({ backend, sessions, execs, atStart }: Inheritance, parts: TakeOverParts) {
     this.#parts = parts;
     this.#backend = backend;
+    this.#atStart = atStart;
     this.#left = new Set(sessions);
     this.#execs = Map.groupBy(execs, ({ sessionId }) => sessionId);
     this.#inherited = new Set(sessions.flatMap(({ row }) => row.sandboxId ?? []));
@@ -63,11 +73,14 @@ export class TakeOver {
     const states = await this.#states();
     for (const session of this.#left) {
       if (this.#parts.stopping.aborted) break;
-      await this.#look(session, () => stateIn(states, session));
+      await this.#look(session, () => stateIn(states, session)).catch((error: unknown) => {
+        if (!isLostOwnership(error)) throw error;
+        this.#left.delete(session); // Another daemon looks at it.
+      });
       await otherWork();
     }
     await this.#endDead();
-    const orphans = [...states.keys()].filter((id) => this.#isOrphan(id));
+    const orphans = await this.#orphansAmong([...states.keys()]);
     for (const id of orphans) if (!this.#parts.stopping.aborted) await this.#removeOrphan(id);
     return { adopted: this.#adopted, ended: this.#ended, orphans: orphans.length };
   }
@@ -106,6 +119,8 @@ export class TakeOver {
     const isAlive = state === "running" || state === "paused";
     if ((row.status === "running" || row.status === "paused") && isAlive) {
       if (row.status !== state) await session.save({ status: state });
+      // Programs that run meanwhile have their network again as soon as there is a channel.
+      if (typeof row.network === "object" && state === "running") await session.channel();
       // Before anybody gets in: what waited for the shell comes first.
       for (const exec of execs) await this.#parts.execs.adopt(session, exec);
       this.#adopted++;
@@ -139,12 +154,15 @@ export class TakeOver {
   }
 
   /**
-   * SECURITY: sandboxes are made while this runs. What this daemon made, or a session of the store
-   * has, is never taken for remains (threat 61). Guarded by "never taken for remains" in
+   * SECURITY: sandboxes are made while this runs, here and by other daemons. Each is written down before
+   * it is made, and the store is asked after the sandboxes were listed, so that no daemon's sandbox is
+   * taken for remains (threat: interrupted creation). Guarded by "never taken for remains" in
    * reconcile.test.ts.
    */
-  #isOrphan(id: string): boolean {
-    return !this.#inherited.has(id) && !this.#parts.providers.wasMadeHere(this.#backend, id);
+  async #orphansAmong(listedIds: readonly string[]): Promise<readonly string[]> {
+    const { store, providers } = this.#parts;
+    const known = await store.sandboxesAt(providers.placeOf(this.#backend));
+    return listedIds.filter((id) => !known.has(id) && !this.#inherited.has(id));
   }
 
   async #removeOrphan(id: string): Promise<void> {
@@ -163,7 +181,7 @@ export class TakeOver {
       throw error;
     });
     const states = await this.#listing;
-    refuseForeign(this.#parts.store, states);
+    if (this.#atStart) refuseForeign(this.#parts.store, states);
     return states;
   }
 }
@@ -183,7 +201,8 @@ export async function listed(backend: Backend): Promise<ReadonlyMap<string, Sand
 
 /**
  * SECURITY: an empty store beside living sandboxes is more likely a lost database than a reason to
- * destroy them all (threat 64). Guarded by "refuses to start" in tests/torture/daemon-faults.test.ts.
+ * destroy them all (threat: a damaged database). Guarded by "refuses to start" in
+ * tests/torture/daemon-faults.test.ts.
  */
 export function refuseForeign(
   store: SessionStore,
@@ -201,16 +220,23 @@ export function refuseForeign(
 /** Writes down that a command ended with its sandbox, or that it never began. */
 export async function endExec(
   row: ExecRow,
-  { store, clock }: Pick<TakeOverParts, "store" | "clock">,
+  {
+    store,
+    clock,
+    membership,
+    events,
+  }: Pick<TakeOverParts, "store" | "clock" | "membership" | "events">,
 ): Promise<void> {
   const isQueued = row.status === "queued";
-  await store.updateExec(row.sessionId, row.id, {
+  const end = {
     status: "done",
     endReason: isQueued ? "not_started" : "sandbox_gone",
     endedAtMs: clock.nowMs(),
     durationMs: isQueued ? 0 : Math.max(0, clock.nowMs() - row.startedAtMs),
     request: "",
-  });
+  } as const;
+  await store.updateExec(row.sessionId, row.id, membership.fence, end);
+  events.tell(execEnded({ ...row, ...end }));
 }
 
 function endOf({ status }: SessionRow): [EndStatus, string | undefined] {

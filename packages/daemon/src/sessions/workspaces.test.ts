@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Visit } from "./services.ts";
+import type { SandboxAccess } from "./services.ts";
 import type { Backend } from "../ports/backend.ts";
 import { ALICE, BOB, CoreFixture, overriding } from "./testing/core-fixture.ts";
 
@@ -13,7 +13,7 @@ afterEach(async () => {
 
 const code = (expected: string) => expect.objectContaining({ code: expected });
 
-async function read(visit: Visit, path: string) {
+async function read(visit: SandboxAccess, path: string) {
   const { body } = await visit.channel.readFile(path);
   const parts: Uint8Array[] = [];
   for await (const bytes of body) parts.push(bytes);

@@ -4,14 +4,15 @@ import type { Backend, WorkspaceSpec } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
-import type { SessionStore, WorkspaceRow } from "../ports/session-store.ts";
+import type { SessionRow, SessionStore, WorkspaceRow } from "../ports/session-store.ts";
 import type { CreateQueue } from "./create-queue.ts";
 import type { Disks } from "./disks.ts";
 import { newSandboxId } from "./ids.ts";
 import type { LiveSession } from "./live-session.ts";
+import type { Membership } from "./membership.ts";
 import type { Providers } from "./providers.ts";
-import type { Caller, Visit, WorkspaceService, WorkspaceView } from "./services.ts";
-import type { SessionTable } from "./session-table.ts";
+import type { Caller, SandboxAccess, WorkspaceService, WorkspaceView } from "./services.ts";
+import type { LiveSessions } from "./live-sessions.ts";
 import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
 import { WaitingLine } from "./waiting-line.ts";
@@ -36,8 +37,9 @@ export interface WorkspacesParts {
   readonly providers: Providers;
   readonly store: SessionStore;
   readonly clock: Clock;
+  readonly membership: Membership;
   readonly log: Log;
-  readonly table: SessionTable;
+  readonly table: LiveSessions;
   readonly sessions: Sessions;
   readonly disks: Disks;
   readonly queue: CreateQueue;
@@ -65,12 +67,15 @@ export class Workspaces implements WorkspaceService {
   }
 
   async list(caller: Caller): Promise<readonly WorkspaceView[]> {
-    const rows = await this.#parts.store.listWorkspaces(caller.owner);
-    return rows.map((row) => this.#view(row));
+    const { store } = this.#parts;
+    const rows = await store.listWorkspaces(caller.owner);
+    const living = await store.livingSessions(caller.owner);
+    return rows.map((row) => viewOf(row, living));
   }
 
   async get(caller: Caller, id: string): Promise<WorkspaceView> {
-    return this.#view(await this.#row(caller, id));
+    const row = await this.#row(caller, id);
+    return viewOf(row, await this.#parts.store.livingSessions(caller.owner));
   }
 
   async destroy(caller: Caller, id: string): Promise<void> {
@@ -80,11 +85,12 @@ export class Workspaces implements WorkspaceService {
     );
   }
 
+  /** For file calls: through a session that has it, else through a sandbox of its own. `make` creates an unknown one. */
   async enter(
     caller: Caller,
     id: string,
     options: { readonly make?: boolean } = {},
-  ): Promise<Visit> {
+  ): Promise<SandboxAccess> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const backend = await this.#backendFor(caller, id, options.make === true);
       const visit =
@@ -113,12 +119,15 @@ export class Workspaces implements WorkspaceService {
   }
 
   async #destroy(row: WorkspaceRow): Promise<void> {
-    const [used] = this.#sessionsOf(row);
+    // Of all daemons: another one may serve the session.
+    const [used] = (await this.#parts.store.livingSessions(row.owner)).filter((session) =>
+      hasWorkspace(session, row.id),
+    );
     if (used !== undefined)
       throw new SandboxError(
         "CONFLICT",
-        `the workspace ${row.id} is in the session ${used.row.id}; destroy that first`,
-        { details: { session_id: used.row.id } },
+        `the workspace ${row.id} is in the session ${used.id}; destroy that first`,
+        { details: { session_id: used.id } },
       );
     const backend = this.#parts.providers.backendOf(row.backend);
     await this.#parts.providers.tidied(backend);
@@ -128,7 +137,7 @@ export class Workspaces implements WorkspaceService {
   }
 
   /** Through a session that has it, if one can be entered. */
-  async #enterSession(caller: Caller, id: string): Promise<Visit | undefined> {
+  async #enterSession(caller: Caller, id: string): Promise<SandboxAccess | undefined> {
     for (const session of this.#sessionsOf({ owner: caller.owner, id })) {
       const { row, ending, isOver } = session;
       // Elsewhere it is not what a file call means by /workspace.
@@ -145,7 +154,11 @@ export class Workspaces implements WorkspaceService {
   }
 
   /** In the disk's turn. Undefined when whoever had the turn before has destroyed it. */
-  async #enterKeeper(caller: Caller, id: string, disk: WorkspaceSpec): Promise<Visit | undefined> {
+  async #enterKeeper(
+    caller: Caller,
+    id: string,
+    disk: WorkspaceSpec,
+  ): Promise<SandboxAccess | undefined> {
     const row = await this.#parts.store.getWorkspace(caller.owner, id);
     if (row?.diskId !== disk.id) return undefined;
     const keeper = this.#keepers.get(row.diskId) ?? (await this.#newKeeper(row));
@@ -185,7 +198,10 @@ export class Workspaces implements WorkspaceService {
     return keeper;
   }
 
-  /** SECURITY: file calls on many workspaces shall not fill the machine with sandboxes (threat 29). Guarded by workspaces.test.ts. */
+  /**
+   * SECURITY: file calls on many workspaces shall not fill the machine with sandboxes (threat:
+   * exceeding quotas). Guarded by workspaces.test.ts.
+   */
   async #makeRoom(owner: string): Promise<void> {
     const own = [...this.#keepers].filter(([, keeper]) => keeper.owner === owner);
     if (own.length < MAX_KEEPERS) return;
@@ -207,13 +223,15 @@ export class Workspaces implements WorkspaceService {
   }
 
   async #openKeeper(sandboxId: string, row: WorkspaceRow): Promise<Channel> {
-    const { providers, disks, queue } = this.#parts;
-    const { backend, images, workspaceImage } = providers.choose(row.backend);
+    const { providers, disks, queue, store, membership } = this.#parts;
+    const { backend, images, workspaceImage, place } = providers.choose(row.backend);
     await providers.tidied(backend);
     const { reference: image } = await images.resolve(workspaceImage);
     await images.ensure(image);
+    const { fence } = membership;
+    await store.insertSideSandbox({ id: sandboxId, fence, place, purpose: "workspace" });
     await queue.run(row.owner, () =>
-      providers.create(backend, {
+      backend.create({
         id: sandboxId,
         image,
         profile: "restricted",
@@ -233,6 +251,7 @@ export class Workspaces implements WorkspaceService {
       () => undefined, // It never opened; whoever asked for it was told.
     );
     await keeper.backend.destroy(keeper.sandboxId);
+    await this.#parts.store.deleteSideSandbox(keeper.sandboxId);
     this.#keepers.delete(diskId);
   }
 
@@ -242,19 +261,11 @@ export class Workspaces implements WorkspaceService {
     return line;
   }
 
-  /** Those that have it, wherever it is mounted. */
+  /** Those served here that have it, wherever it is mounted. */
   #sessionsOf({ owner, id }: Pick<WorkspaceRow, "owner" | "id">): readonly LiveSession[] {
     return this.#parts.table
       .all()
-      .filter(
-        ({ row }) =>
-          row.owner === owner &&
-          (row.workspaceId === id || row.workspaces.some((mount) => mount.id === id)),
-      );
-  }
-
-  #view(row: WorkspaceRow): WorkspaceView {
-    return { ...row, sessionIds: this.#sessionsOf(row).map((session) => session.row.id) };
+      .filter(({ row }) => row.owner === owner && hasWorkspace(row, id));
   }
 
   /** Where the workspace is, or will be made. */
@@ -272,4 +283,13 @@ export class Workspaces implements WorkspaceService {
       `there is no workspace ${id}; list the workspaces to see which there are`,
     );
   }
+}
+
+function hasWorkspace({ workspaceId, workspaces }: SessionRow, id: string): boolean {
+  return workspaceId === id || workspaces.some((mount) => mount.id === id);
+}
+
+function viewOf(row: WorkspaceRow, living: readonly SessionRow[]): WorkspaceView {
+  const sessionIds = living.filter((session) => hasWorkspace(session, row.id)).map(({ id }) => id);
+  return { ...row, sessionIds };
 }

@@ -1,235 +1,104 @@
 /**
  * The forms that the database has had, each as the step that leads to it. A step that was released
  * is never changed: databases in the field stand on it.
+ *
+ * Up to version 10 there was SQLite alone; a database of Postgres begins with all of that at once.
+ * From then on both take the same steps, in the words of each where these differ.
  */
+import type { Migration } from "./migration.ts";
+import { FIRST_MIGRATION } from "./postgres/first-migration.ts";
+import { FUNCTIONS } from "./postgres/functions.ts";
+import { OUTPUT_FUNCTIONS } from "./postgres/output-functions.ts";
+import { EARLIER_MIGRATIONS } from "./sqlite/earlier-migrations.ts";
 
-export interface Migration {
-  /** What `PRAGMA user_version` is afterwards. */
+export type Dialect = "sqlite" | "postgres";
+
+interface Step {
   readonly version: number;
   readonly name: string;
-  readonly sql: string;
+  readonly sql: (words: Words) => string;
+  /** What Postgres needs beside that. */
+  readonly postgres?: string;
 }
 
-/** Times of the first design are texts. The older program has the same table without a version, and is told apart by that. */
-const sessionsOfTheFirstDesign = `
-  CREATE TABLE IF NOT EXISTS sessions (
-    id            TEXT PRIMARY KEY,
-    image         TEXT NOT NULL,
-    container_id  TEXT NOT NULL,
-    status        TEXT NOT NULL DEFAULT 'running',
-    cwd           TEXT NOT NULL DEFAULT '/workspace',
-    created_at    TEXT NOT NULL,
-    expires_at    TEXT NOT NULL,
-    last_activity TEXT NOT NULL
-  );
-`;
+/** What the two databases call differently. */
+interface Words {
+  readonly real: string;
+  readonly integer: string;
+  /** Of a table whose columns hold only what their types say. */
+  readonly strict: string;
+  /** A column whose values grow and are never used again. */
+  readonly growing: string;
+}
 
-/** Milliseconds of a time in text; what comes behind the seconds may be unknown to SQLite. */
-const msOf = (text: string): string =>
-  `round(1000 * coalesce(unixepoch(${text}, 'subsec'), unixepoch(substr(${text}, 1, 19)), unixepoch('now', 'subsec')))`;
-
-/**
- * Sessions of the first design become ended ones: their containers are not ours to run. Their owner
- * is the one of the single key, and their limits are the defaults of that design, with a disk that
- * it did not limit.
- */
-const ownersExecsAndWorkspaces = `
-  ALTER TABLE sessions RENAME TO sessions_of_the_first_design;
-
-  CREATE TABLE sessions (
-    id                  TEXT NOT NULL PRIMARY KEY,
-    owner               TEXT NOT NULL,
-    status              TEXT NOT NULL,
-    key                 TEXT,
-    requested_image     TEXT NOT NULL,
-    image               TEXT NOT NULL,
-    image_digest        TEXT,
-    sandbox_id          TEXT,
-    profile             TEXT NOT NULL,
-    limits              TEXT NOT NULL,
-    metadata            TEXT NOT NULL,
-    workspace_id        TEXT,
-    acquire_source      TEXT NOT NULL,
-    cwd                 TEXT NOT NULL,
-    ttl_ms              REAL NOT NULL,
-    created_at_ms       REAL NOT NULL,
-    last_activity_at_ms REAL NOT NULL,
-    ended_at_ms         REAL,
-    end_reason          TEXT,
-    boot_id             TEXT NOT NULL,
-    lease_ends_ms       REAL NOT NULL,
-    lifetime_ends_ms    REAL NOT NULL,
-    idempotency_key     TEXT,
-    request_hash        TEXT
-  ) STRICT;
-  CREATE UNIQUE INDEX sessions_by_key ON sessions (owner, key)
-    WHERE status IN ('creating', 'running', 'paused');
-  CREATE UNIQUE INDEX sessions_by_idempotency_key ON sessions (owner, idempotency_key)
-    WHERE idempotency_key IS NOT NULL AND status <> 'failed';
-  CREATE INDEX sessions_newest_first ON sessions (owner, created_at_ms DESC, id DESC);
-  CREATE INDEX sessions_ended ON sessions (ended_at_ms)
-    WHERE status IN ('destroyed', 'expired', 'crashed', 'failed');
-
-  CREATE TABLE execs (
-    id              TEXT NOT NULL PRIMARY KEY,
-    session_id      TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
-    owner           TEXT NOT NULL,
-    status          TEXT NOT NULL,
-    mode            TEXT NOT NULL,
-    command         TEXT NOT NULL,
-    started_at_ms   REAL NOT NULL,
-    ended_at_ms     REAL,
-    exit_code       INTEGER,
-    signal          INTEGER,
-    end_reason      TEXT,
-    cwd             TEXT,
-    duration_ms     REAL,
-    stdout_bytes    INTEGER NOT NULL,
-    stderr_bytes    INTEGER NOT NULL,
-    dropped_bytes   INTEGER NOT NULL,
-    shell_restarted INTEGER NOT NULL,
-    idempotency_key TEXT,
-    request_hash    TEXT
-  ) STRICT;
-  CREATE UNIQUE INDEX execs_by_idempotency_key ON execs (session_id, idempotency_key)
-    WHERE idempotency_key IS NOT NULL;
-  CREATE INDEX execs_newest_first ON execs (session_id, started_at_ms DESC, id DESC);
-
-  CREATE TABLE workspaces (
-    id              TEXT NOT NULL,
-    owner           TEXT NOT NULL,
-    disk_id         TEXT NOT NULL UNIQUE,
-    created_at_ms   REAL NOT NULL,
-    last_used_at_ms REAL NOT NULL,
-    PRIMARY KEY (owner, id)
-  ) STRICT;
-
-  INSERT INTO sessions (
-    id, owner, status, requested_image, image, profile, limits, metadata, acquire_source, cwd,
-    ttl_ms, created_at_ms, last_activity_at_ms, ended_at_ms, end_reason, boot_id, lease_ends_ms,
-    lifetime_ends_ms
-  )
-  SELECT
-    id,
-    'default',
-    CASE WHEN status IN ('destroyed', 'expired') THEN status ELSE 'crashed' END,
-    image,
-    image,
-    'restricted',
-    '{"memoryBytes":536870912,"cpuMillicores":1000,"pids":256,"diskBytes":1073741824,"diskInodes":65536}',
-    '{}',
-    'cold',
-    cwd,
-    max(0, ${msOf("expires_at")} - ${msOf("last_activity")}),
-    ${msOf("created_at")},
-    ${msOf("last_activity")},
-    CASE status
-      WHEN 'destroyed' THEN ${msOf("last_activity")}
-      WHEN 'expired' THEN ${msOf("expires_at")}
-      ELSE ${msOf("'now'")}
-    END,
-    'made by an earlier version of the daemon, in the container ' || container_id,
-    '',
-    0,
-    0
-  FROM sessions_of_the_first_design;
-
-  DROP TABLE sessions_of_the_first_design;
-`;
-
-/** Before there were several backends, all was made by the embedded one. */
-const severalBackends = `
-  ALTER TABLE sessions ADD COLUMN backend TEXT NOT NULL DEFAULT 'oci';
-  ALTER TABLE workspaces ADD COLUMN backend TEXT NOT NULL DEFAULT 'oci';
-`;
+const WORDS: Readonly<Record<Dialect, Words>> = {
+  sqlite: {
+    real: "REAL",
+    integer: "INTEGER",
+    strict: "STRICT",
+    growing: "INTEGER PRIMARY KEY AUTOINCREMENT",
+  },
+  postgres: {
+    real: "DOUBLE PRECISION",
+    integer: "BIGINT",
+    strict: "",
+    growing: "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY",
+  },
+};
 
 /**
- * Commands are added all the time. In one tree by session and id, and an id begins with the time, a
- * new one goes to the end of its session's; before, there were two more trees to go into.
+ * Who serves a session, and the time in which its lease is counted, are the store's.
+ *
+ * Before, leases counted the time since a boot. The daemon that is written down here has the store's
+ * time count from that same moment, so that leases hold. Those of a boot before it are over.
  */
-const commandsInOneTree = `
-  ALTER TABLE execs RENAME TO execs_in_three_trees;
-  DROP INDEX execs_by_idempotency_key;
-  DROP INDEX execs_newest_first;
+const ownership = ({ real, integer, strict, growing }: Words): string => `
+  CREATE TABLE daemons (
+    fence        ${growing},
+    address      TEXT,
+    boot_id      TEXT NOT NULL,
+    monotonic_ms ${real} NOT NULL,
+    wall_ms      ${real} NOT NULL,
+    store_ms     ${real} NOT NULL,
+    is_dead      ${integer} NOT NULL
+  ) ${strict};
 
-  CREATE TABLE execs (
-    id              TEXT NOT NULL,
-    session_id      TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
-    owner           TEXT NOT NULL,
-    status          TEXT NOT NULL,
-    mode            TEXT NOT NULL,
-    command         TEXT NOT NULL,
-    started_at_ms   REAL NOT NULL,
-    ended_at_ms     REAL,
-    exit_code       INTEGER,
-    signal          INTEGER,
-    end_reason      TEXT,
-    cwd             TEXT,
-    duration_ms     REAL,
-    stdout_bytes    INTEGER NOT NULL,
-    stderr_bytes    INTEGER NOT NULL,
-    dropped_bytes   INTEGER NOT NULL,
-    shell_restarted INTEGER NOT NULL,
-    idempotency_key TEXT,
-    request_hash    TEXT,
-    PRIMARY KEY (session_id, id)
-  ) STRICT, WITHOUT ROWID;
-  CREATE UNIQUE INDEX execs_by_idempotency_key ON execs (session_id, idempotency_key)
-    WHERE idempotency_key IS NOT NULL;
+  INSERT INTO daemons (fence, boot_id, monotonic_ms, wall_ms, store_ms, is_dead)
+  SELECT 0, boot_id, lease_ends_ms - ttl_ms, last_activity_at_ms, lease_ends_ms - ttl_ms, 1
+  FROM sessions
+  WHERE status NOT IN ('destroyed', 'expired', 'crashed', 'failed')
+  ORDER BY last_activity_at_ms DESC LIMIT 1;
 
-  INSERT INTO execs SELECT * FROM execs_in_three_trees;
-  DROP TABLE execs_in_three_trees;
+  UPDATE sessions SET lease_ends_ms = 0, lifetime_ends_ms = 0
+  WHERE boot_id NOT IN (SELECT boot_id FROM daemons);
+
+  ALTER TABLE sessions DROP COLUMN boot_id;
+  ALTER TABLE sessions ADD COLUMN fence ${integer} NOT NULL DEFAULT 0;
+  ALTER TABLE sessions ADD COLUMN place TEXT NOT NULL DEFAULT '';
+  ALTER TABLE workspaces ADD COLUMN place TEXT NOT NULL DEFAULT '';
+  CREATE INDEX sessions_by_fence ON sessions (fence)
+    WHERE status NOT IN ('destroyed', 'expired', 'crashed', 'failed');
+  CREATE INDEX execs_unfinished ON execs (owner, status) WHERE status <> 'done';
+
+  CREATE TABLE side_sandboxes (
+    id      TEXT NOT NULL PRIMARY KEY,
+    fence   ${integer} NOT NULL,
+    place   TEXT NOT NULL,
+    purpose TEXT NOT NULL
+  ) ${strict};
 `;
 
-/** Before it could be asked for, no sandbox had a network. */
-const networks = `
-  ALTER TABLE sessions ADD COLUMN network TEXT NOT NULL DEFAULT 'none';
-`;
-
-/** Of earlier commands it is not known how long they were allowed to run, and all ran in the one shell that there was. */
-const shellsAndTimeouts = `
-  ALTER TABLE execs ADD COLUMN timeout_ms REAL;
-  ALTER TABLE execs ADD COLUMN timeout_clamped INTEGER NOT NULL DEFAULT 0;
-  ALTER TABLE execs ADD COLUMN shell TEXT;
-  ALTER TABLE execs ADD COLUMN background INTEGER NOT NULL DEFAULT 0;
-  ALTER TABLE execs ADD COLUMN background_bytes INTEGER NOT NULL DEFAULT 0;
-`;
-
-/** Before, what a command was asked to do was known to the daemon alone that had been asked. */
-const requestsOfCommands = `
-  ALTER TABLE execs ADD COLUMN request TEXT;
-  DROP INDEX execs_by_idempotency_key;
-  CREATE UNIQUE INDEX execs_by_idempotency_key ON execs (session_id, idempotency_key)
-    WHERE idempotency_key IS NOT NULL AND (end_reason IS NULL OR end_reason <> 'not_started');
-`;
-
-/** Living sessions come first in lists; what has ended since would hide them otherwise. */
-const livingSessionsFirst = `
-  DROP INDEX sessions_newest_first;
-  CREATE INDEX sessions_living_first ON sessions (
-    owner, (status NOT IN ('destroyed', 'expired', 'crashed', 'failed')) DESC, created_at_ms DESC, id DESC
-  );
-`;
-
-/** Before it could be asked for, all sandboxes had what their backend usually gives. */
-const isolations = `
-  ALTER TABLE sessions ADD COLUMN isolation TEXT NOT NULL DEFAULT 'standard';
-`;
-
-/** Before they could be asked for, no session had further workspaces. */
-const furtherWorkspaces = `
-  ALTER TABLE sessions ADD COLUMN workspaces TEXT NOT NULL DEFAULT '[]';
-`;
-
-export const MIGRATIONS: readonly Migration[] = [
-  { version: 1, name: "sessions of the first design", sql: sessionsOfTheFirstDesign },
-  { version: 2, name: "owners, execs and workspaces", sql: ownersExecsAndWorkspaces },
-  { version: 3, name: "several backends", sql: severalBackends },
-  { version: 4, name: "commands in one tree", sql: commandsInOneTree },
-  { version: 5, name: "networks", sql: networks },
-  { version: 6, name: "shells and timeouts", sql: shellsAndTimeouts },
-  { version: 7, name: "requests of commands", sql: requestsOfCommands },
-  { version: 8, name: "living sessions first", sql: livingSessionsFirst },
-  { version: 9, name: "isolations", sql: isolations },
-  { version: 10, name: "further workspaces", sql: furtherWorkspaces },
+/** Both databases take these, in this order. */
+const STEPS: readonly Step[] = [
+  { version: 11, name: "ownership", sql: ownership, postgres: FUNCTIONS + OUTPUT_FUNCTIONS },
 ];
+
+/** Every migration of a database of this kind. */
+export function migrationsOf(dialect: Dialect): readonly Migration[] {
+  const steps = STEPS.map(({ version, name, sql, postgres = "" }) => ({
+    version,
+    name,
+    sql: sql(WORDS[dialect]) + (dialect === "postgres" ? postgres : ""),
+  }));
+  return dialect === "sqlite" ? [...EARLIER_MIGRATIONS, ...steps] : [FIRST_MIGRATION, ...steps];
+}

@@ -37,6 +37,24 @@ export class RowMapping<Row extends object> {
     this.insertSql = `INSERT INTO ${name} (${this.columns}) VALUES (${marks}) ON CONFLICT DO NOTHING`;
   }
 
+  /** As `insertSql`, for a row that goes in only if `rest` gives one. */
+  insertGivenSql(rest: string): string {
+    const marks = this.#fields.map(() => "?").join(", ");
+    return `INSERT INTO ${this.name} (${this.columns}) SELECT ${marks} ${rest} ON CONFLICT DO NOTHING`;
+  }
+
+  /** What the columns hold, by their names. */
+  record(row: Row): Record<string, SQLInputValue> {
+    const values = this.values(row);
+    return Object.fromEntries(this.#fields.map(({ column }, at) => [column, values[at] ?? null]));
+  }
+
+  /** What a patch sets, by the names of the columns. */
+  changes(patch: Partial<Row>): Record<string, SQLInputValue> {
+    const { columns, values } = this.assignments(patch);
+    return Object.fromEntries(columns.map((column, at) => [column, values[at] ?? null]));
+  }
+
   /** In the order of `insertSql`. */
   values(row: Row): SQLInputValue[] {
     const properties = row as Readonly<Record<string, unknown>>;
@@ -75,7 +93,7 @@ export class RowMapping<Row extends object> {
   #unreadable(stored: StoredRow, column: string): SandboxError {
     return new SandboxError(
       "INTERNAL_ERROR",
-      `Row ${JSON.stringify(stored["id"])} of the table ${this.name} cannot be read: its ${column} is not what the daemon writes there. Correct or delete that row with sqlite3 while the daemon is stopped.`,
+      `Row ${JSON.stringify(stored["id"])} of the table ${this.name} cannot be read: its ${column} is not what the daemon writes there. Correct or delete that row while the daemon is stopped.`,
     );
   }
 }

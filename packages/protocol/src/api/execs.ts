@@ -35,6 +35,9 @@ const outputCondition = z
   .meta({ id: "OutputCondition" });
 export type OutputConditionBody = z.input<typeof outputCondition>;
 
+/** Few names, so that they can be labels of metrics. */
+const commandRuntime = z.enum(["python", "node", "typescript", "bash", "other"]);
+
 export const execRequestSchema = z
   .object({
     cmd: command.optional().meta({
@@ -94,6 +97,10 @@ export const execRequestSchema = z
     pty: z.object({ rows: terminalSide, cols: terminalSide }).optional().meta({
       description:
         "Runs the command on a terminal of this size. With `shell`, that shell keeps the terminal for its later commands",
+    }),
+    runtime: commandRuntime.optional().meta({
+      description:
+        "What interprets the command, for traces and metrics; guessed from the command when absent",
     }),
     output_budget_bytes: z.number().int().min(0).max(16_777_216).optional().meta({
       description:

@@ -1,5 +1,11 @@
 /** Sessions as the HTTP API speaks of them. */
 import { z } from "zod";
+import {
+  networkRequestSchema,
+  networkSchema,
+  secretHeadersSchema,
+  secretsRequestSchema,
+} from "./networks.ts";
 import { workspaceMountsSchema } from "./workspace-mounts.ts";
 import { backendName, count, pageSizeInQuery, plainText, timestamp, variables } from "./common.ts";
 
@@ -90,11 +96,6 @@ const metadata = z
   )
   .refine((all) => Object.keys(all).length <= 32, "must have at most 32 entries");
 
-const networkSchema = z.enum(["none", "full"]).meta({
-  description:
-    "`none` is a loopback of its own, `full` is also the network that the administrator allows",
-});
-
 const isolationLevelSchema = z.enum(["standard", "strong"]).meta({
   description:
     "`standard` runs code on the host's kernel, `strong` on a kernel of the sandbox's own (gVisor)",
@@ -124,10 +125,12 @@ export const createSessionSchema = z
     }),
     env: variables.optional(),
     limits: limitsRequestSchema.optional(),
-    network: z.union([z.boolean(), networkSchema]).optional().meta({
-      description:
-        "`true` or `full` asks for a network, which is refused unless the administrator allows it",
-    }),
+    network: networkRequestSchema.optional(),
+    secrets: secretsRequestSchema.optional(),
+    allow_network: z
+      .boolean()
+      .optional()
+      .meta({ description: "`true` is the same as `network: true`; for older clients" }),
     profile: z.enum(["restricted", "root"]).optional(),
     isolation: isolationLevelSchema.optional(),
     metadata: metadata.optional(),
@@ -165,6 +168,13 @@ export const sessionSchema = z
       .meta({ description: "The key as `{namespace}_{id}_sandbox`" }),
     profile: z.enum(["restricted", "root"]),
     network: networkSchema,
+    network_via: z.enum(["gateway", "engine"]).optional().meta({
+      description:
+        "Who enforces the network: the daemon's `gateway`, or the container `engine` with a network that the administrator chose",
+    }),
+    secrets: secretHeadersSchema
+      .optional()
+      .meta({ description: "Headers that the gateway adds to requests, without their values" }),
     isolation_level: isolationLevelSchema,
     limits: limitsSchema,
     metadata: z.record(z.string(), z.string()),

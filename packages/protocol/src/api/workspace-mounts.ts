@@ -4,9 +4,9 @@ import { z } from "zod";
 const MAX_MOUNTS = 8;
 
 /**
- * SECURITY: threats 4, 5 and 15: what the sandbox itself is made of. A workspace at, above or below one of
- * these would hide programs, devices or masks, or lie on a mount that code can change while it is made.
- * Guarded by workspace-mounts.test.ts.
+ * SECURITY: against device access, changing kernel settings and linked mount points: what the sandbox
+ * itself is made of. A workspace at, above or below one of these would hide programs, devices or masks,
+ * or lie on a mount that code can change while it is made. Guarded by workspace-mounts.test.ts.
  */
 const RESERVED = [
   "/.sandkasten",
@@ -51,8 +51,8 @@ const mountPath = z
 export function workspaceMountsSchema(id: z.ZodType<string, string>) {
   return z
     .array(
-      // SECURITY: strict, because a misspelt `read_only` that is ignored lets code write (threat 15).
-      // Guarded by requests.test.ts.
+      // SECURITY: strict, because a misspelt `read_only` that is ignored lets code write (threat:
+      // linked mount points). Guarded by requests.test.ts.
       z.strictObject({
         id,
         path: mountPath,

@@ -17,11 +17,29 @@ export interface PackedPackage extends AsyncDisposable {
   readonly files: readonly string[];
 }
 
-/** Packs a copy of the package: while npm packs, its manifest is another, which others must not see. */
+/** A project with the SDK. */
 export async function installPackedPackage(): Promise<PackedPackage> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-sdk-pack-"));
+  const { packageDir, files } = await packInto(directory, "sdk");
+  await writeFile(join(directory, "package.json"), '{ "type": "module" }');
+  return {
+    directory,
+    packageDir,
+    files,
+    [Symbol.asyncDispose]: () => rm(directory, { recursive: true, force: true }),
+  };
+}
+
+/**
+ * Puts one of our packages, as npm packs it, into the `node_modules` of a project. A copy is packed:
+ * while npm packs, the manifest is another, which others must not see.
+ */
+export async function packInto(
+  directory: string,
+  name: "sdk" | "tools",
+): Promise<Pick<PackedPackage, "packageDir" | "files">> {
   const repository = join(directory, "repository");
-  const packageDir = join(directory, "node_modules/@sandkasten/sdk");
+  const packageDir = join(directory, "node_modules/@sandkasten", name);
   await mkdir(join(repository, "packages"), { recursive: true });
   await mkdir(packageDir, { recursive: true });
   const shared = [
@@ -34,9 +52,9 @@ export async function installPackedPackage(): Promise<PackedPackage> {
     "tsconfig.base.json",
     "packages/protocol",
   ];
-  for (const name of shared) await symlink(join(root, name), join(repository, name));
-  const copy = join(repository, "packages/sdk");
-  await cp(join(root, "packages/sdk"), copy, {
+  for (const one of shared) await symlink(join(root, one), join(repository, one));
+  const copy = join(repository, "packages", name);
+  await cp(join(root, "packages", name), copy, {
     recursive: true,
     filter: (path) => !/\/(node_modules|dist)$/.test(path),
   });
@@ -55,11 +73,5 @@ export async function installPackedPackage(): Promise<PackedPackage> {
     `--directory=${packageDir}`,
   ]);
   await rm(repository, { recursive: true });
-  await writeFile(join(directory, "package.json"), '{ "type": "module" }');
-  return {
-    directory,
-    packageDir,
-    files: packed!.files.map(({ path }) => path).toSorted(),
-    [Symbol.asyncDispose]: () => rm(directory, { recursive: true, force: true }),
-  };
+  return { packageDir, files: packed!.files.map(({ path }) => path).toSorted() };
 }

@@ -36,9 +36,14 @@ export class FakeMachine {
 
 export class FakeBackend implements Backend {
   readonly name: string;
-  /** Does not change what its sandboxes are, which reach nothing either way. */
-  givesNetwork = false;
-  isolations: Backend["isolations"] = ["standard"];
+  /** To be changed by tests. Does not change what its sandboxes are, which reach nothing either way. */
+  capabilities: Backend["capabilities"] = {
+    isolations: ["standard"],
+    network: false,
+    pause: true,
+    quota: false,
+    snapshot: false,
+  };
   readonly #machine: FakeMachine;
 
   constructor(machine: FakeMachine = new FakeMachine(), name = "fake") {

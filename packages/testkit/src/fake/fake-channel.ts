@@ -13,6 +13,8 @@ import type {
   FileChange,
   FileRead,
   ListeningPort,
+  NetworkHandler,
+  OpenNetwork,
   PortConnection,
   SandboxPath,
   ShellInfo,
@@ -305,6 +307,16 @@ export class FakeChannel implements Channel {
     if (!this.#sandbox.ports.has(port))
       throw new SandboxError("PORT_REFUSED", `nothing listens on port ${String(port)}`);
     return new TransformStream<Uint8Array, Uint8Array>();
+  }
+
+  async openNetwork(handler: NetworkHandler): Promise<OpenNetwork> {
+    await this.#enter();
+    this.#sandbox.network = handler;
+    const close = (): void => {
+      if (this.#sandbox.network === handler) this.#sandbox.network = undefined;
+    };
+    this.#closed.signal.addEventListener("abort", close, { once: true });
+    return { mode: "proxy", close };
   }
 
   async ping(): Promise<ChannelHealth> {

@@ -1,6 +1,12 @@
 /** What goes on inside a fake sandbox: its shell, its processes, its files and its ports. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { ExecCommand, ExecOptions, ShellInfo, TerminalSize } from "../ports.ts";
+import type {
+  ExecCommand,
+  ExecOptions,
+  NetworkHandler,
+  ShellInfo,
+  TerminalSize,
+} from "../ports.ts";
 import { parseCommandLine, SyntaxProblem } from "./command-line.ts";
 import type { AndList, SimpleCommand } from "./command-line.ts";
 import { FakeExec } from "./fake-exec.ts";
@@ -32,6 +38,8 @@ export class FakeSandbox {
   readonly files: MemoryFiles;
   readonly execs = new Map<string, FakeExec>();
   readonly ports = new Set<number>();
+  /** The gateway that was offered to it; tests play the programs that use it. */
+  network: NetworkHandler | undefined;
   readonly startedAtMs = performance.now();
   /** Fires when the sandbox is destroyed. */
   readonly gone = new AbortController();

@@ -3,21 +3,21 @@ import { beforeEach, expect, it } from "vitest";
 import type { SessionStore } from "../ports.ts";
 import { withCode } from "./run-command.ts";
 import type { StoreFixtureOf } from "./store-fixture.ts";
-import { fullExecRow, execRow, sessionRow } from "./store-rows.ts";
+import { FENCE, MANY, fullExecRow, execRow, sessionRow } from "./store-rows.ts";
 
 export function storeExecSuite(fixture: StoreFixtureOf): void {
   const store = (): SessionStore => fixture().store;
 
   beforeEach(async () => {
-    await store().insertSession(sessionRow({ id: "s1" }));
-    await store().insertSession(sessionRow({ id: "s2" }));
+    await store().insertSession(sessionRow({ id: "s1" }), MANY);
+    await store().insertSession(sessionRow({ id: "s2" }), MANY);
   });
 
   it.each([
     ["without what may be absent", execRow("s1")],
     ["with all that there is", fullExecRow("s1")],
   ])("gives back a command %s, to its session only", async (_, row) => {
-    expect(await store().insertExec(row)).toEqual({ inserted: true });
+    expect(await store().insertExec(row, FENCE, MANY)).toEqual({ inserted: true });
     expect(await store().getExec("s1", row.id)).toStrictEqual(row);
     expect(await store().getExec("s2", row.id)).toBeUndefined();
     expect(await store().getExec("s1", "exe_unknown")).toBeUndefined();
@@ -26,8 +26,8 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
   it("changes what a patch names and nothing else", async () => {
     const row = execRow("s1", { status: "queued" });
     const other = execRow("s1");
-    await store().insertExec(row);
-    await store().insertExec(other);
+    await store().insertExec(row, FENCE, MANY);
+    await store().insertExec(other, FENCE, MANY);
     const { id: _, sessionId: _s, owner: _o, mode: _m, command: _c, ...all } = fullExecRow("s1");
     const {
       idempotencyKey: _i,
@@ -37,9 +37,9 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
       timeoutClamped: _l,
       ...patch
     } = all;
-    await store().updateExec("s1", row.id, patch);
+    await store().updateExec("s1", row.id, FENCE, patch);
     expect(await store().getExec("s1", row.id)).toStrictEqual({ ...row, ...patch });
-    await store().updateExec("s1", row.id, { shellRestarted: false, exitCode: 0 });
+    await store().updateExec("s1", row.id, FENCE, { shellRestarted: false, exitCode: 0 });
     expect(await store().getExec("s1", row.id)).toStrictEqual({
       ...row,
       ...patch,
@@ -51,71 +51,95 @@ export function storeExecSuite(fixture: StoreFixtureOf): void {
 
   it("takes a patch that sets nothing, and one for a command that is unknown", async () => {
     const row = execRow("s1");
-    await store().insertExec(row);
-    await store().updateExec("s1", row.id, {});
-    await store().updateExec("s1", "exe_unknown", { status: "done" });
+    await store().insertExec(row, FENCE, MANY);
+    await store().updateExec("s1", row.id, FENCE, {});
+    await store().updateExec("s1", "exe_unknown", FENCE, { status: "done" });
     expect((await store().listExecs("s1", { limit: 10 })).rows).toStrictEqual([row]);
   });
 
   it("answers a repeated request with its command, one per session", async () => {
     const first = execRow("s1", { idempotencyKey: "k", requestHash: "h" });
-    await store().insertExec(first);
+    await store().insertExec(first, FENCE, MANY);
     expect(
-      await store().insertExec(execRow("s1", { idempotencyKey: "k", requestHash: "other" })),
+      await store().insertExec(
+        execRow("s1", { idempotencyKey: "k", requestHash: "other" }),
+        FENCE,
+        MANY,
+      ),
     ).toStrictEqual({ inserted: false, existing: first });
-    expect(await store().insertExec(execRow("s2", { idempotencyKey: "k" }))).toEqual({
+    expect(await store().insertExec(execRow("s2", { idempotencyKey: "k" }), FENCE, MANY)).toEqual({
       inserted: true,
     });
-    expect(await store().insertExec(execRow("s1"))).toEqual({ inserted: true });
-    expect(await store().insertExec(execRow("s1"))).toEqual({ inserted: true });
+    expect(await store().insertExec(execRow("s1"), FENCE, MANY)).toEqual({ inserted: true });
+    expect(await store().insertExec(execRow("s1"), FENCE, MANY)).toEqual({ inserted: true });
   });
 
   it("lets a request be repeated whose command was not started", async () => {
     const first = execRow("s1", { idempotencyKey: "k", status: "queued" });
-    await store().insertExec(first);
-    await store().updateExec("s1", first.id, { status: "done", endReason: "not_started" });
+    await store().insertExec(first, FENCE, MANY);
+    await store().updateExec("s1", first.id, FENCE, { status: "done", endReason: "not_started" });
     expect(await store().findExec("s1", "k")).toBeUndefined();
     const second = execRow("s1", { idempotencyKey: "k" });
-    expect(await store().insertExec(second)).toEqual({ inserted: true });
+    expect(await store().insertExec(second, FENCE, MANY)).toEqual({ inserted: true });
     expect(await store().findExec("s1", "k")).toStrictEqual(second);
     expect((await store().getExec("s1", first.id))?.endReason).toBe("not_started");
   });
 
   it("removes a request when an empty one is put in its place", async () => {
     const row = execRow("s1", { request: "{}" });
-    await store().insertExec(row);
-    await store().updateExec("s1", row.id, { request: "" });
+    await store().insertExec(row, FENCE, MANY);
+    await store().updateExec("s1", row.id, FENCE, { request: "" });
     const { request: _, ...rest } = row;
     expect(await store().getExec("s1", row.id)).toStrictEqual(rest);
   });
 
   it("counts the commands that are younger, or had not ended when one began", async () => {
     const row = execRow("s1", { id: "m", startedAtMs: 100 });
-    await store().insertExec(row);
-    await store().insertExec(execRow("s1", { id: "a", status: "done", endedAtMs: 99 }));
-    await store().insertExec(execRow("s1", { id: "b", status: "done", endedAtMs: 100 }));
-    await store().insertExec(execRow("s1", { id: "c" }));
-    await store().insertExec(execRow("s1", { id: "z", status: "done", endedAtMs: 50 }));
-    await store().insertExec(execRow("s2", { id: "zz" }));
+    await store().insertExec(row, FENCE, MANY);
+    await store().insertExec(
+      execRow("s1", { id: "a", status: "done", endedAtMs: 99 }),
+      FENCE,
+      MANY,
+    );
+    await store().insertExec(
+      execRow("s1", { id: "b", status: "done", endedAtMs: 100 }),
+      FENCE,
+      MANY,
+    );
+    await store().insertExec(execRow("s1", { id: "c" }), FENCE, MANY);
+    await store().insertExec(
+      execRow("s1", { id: "z", status: "done", endedAtMs: 50 }),
+      FENCE,
+      MANY,
+    );
+    await store().insertExec(execRow("s2", { id: "zz" }), FENCE, MANY);
     expect(await store().countExecsAfter(row)).toBe(3);
   });
 
   it("refuses a command of no session, and an id that is taken", async () => {
     const row = execRow("s1");
-    await store().insertExec(row);
-    for (const refused of [execRow("ses_unknown"), { ...execRow("s1"), id: row.id }])
-      await expect(store().insertExec(refused)).rejects.toMatchObject(withCode("INTERNAL_ERROR"));
+    await store().insertExec(row, FENCE, MANY);
+    await expect(
+      store().insertExec({ ...execRow("s1"), id: row.id }, FENCE, MANY),
+    ).rejects.toMatchObject(withCode("INTERNAL_ERROR"));
+    await expect(store().insertExec(execRow("ses_unknown"), FENCE, MANY)).rejects.toMatchObject({
+      details: { reason: "moved" },
+    });
   });
 
   it("knows all that have not finished: those that run before those that wait, oldest first", async () => {
-    await store().insertExec(execRow("s1", { id: "b", startedAtMs: 2 }));
-    await store().insertExec(execRow("s2", { id: "a", startedAtMs: 1, status: "queued" }));
-    await store().insertExec(execRow("s1", { id: "c", startedAtMs: 3 }));
-    await store().insertExec(fullExecRow("s1", { startedAtMs: 0 }));
+    await store().insertExec(execRow("s1", { id: "b", startedAtMs: 2 }), FENCE, MANY);
+    await store().insertExec(
+      execRow("s2", { id: "a", startedAtMs: 1, status: "queued" }),
+      FENCE,
+      MANY,
+    );
+    await store().insertExec(execRow("s1", { id: "c", startedAtMs: 3 }), FENCE, MANY);
+    await store().insertExec(fullExecRow("s1", { startedAtMs: 0 }), FENCE, MANY);
     const ids = async (): Promise<string[]> =>
-      (await store().unfinishedExecs()).map(({ id }) => id);
+      (await store().unfinishedExecs(FENCE)).map(({ id }) => id);
     expect(await ids()).toEqual(["b", "c", "a"]);
-    await store().updateExec("s1", "b", { status: "done" });
+    await store().updateExec("s1", "b", FENCE, { status: "done" });
     expect(await ids()).toEqual(["c", "a"]);
   });
 }

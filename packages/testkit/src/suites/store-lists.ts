@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import type { Page, SessionFilter, SessionRow, SessionStore } from "../ports.ts";
 import { withCode } from "./run-command.ts";
 import type { StoreFixtureOf } from "./store-fixture.ts";
-import { execRow, sessionRow } from "./store-rows.ts";
+import { FENCE, MANY, execRow, sessionRow } from "./store-rows.ts";
 
 interface Identified {
   readonly id: string;
@@ -27,7 +27,7 @@ export function storeListSuite(fixture: StoreFixtureOf): void {
   const store = (): SessionStore => fixture().store;
 
   async function insertAll(rows: readonly Partial<SessionRow>[]): Promise<void> {
-    for (const row of rows) await store().insertSession(sessionRow(row));
+    for (const row of rows) await store().insertSession(sessionRow(row), MANY);
   }
   const listed = async (filter: Partial<SessionFilter>): Promise<string[]> =>
     (
@@ -85,7 +85,7 @@ export function storeListSuite(fixture: StoreFixtureOf): void {
     const first = await store().listSessions({ owner: "alice", limit: 2 });
     expect(first.rows.map(({ id }) => id)).toEqual(["a", "b"]);
     await insertAll([{ id: "new", createdAtMs: 200 }]);
-    await store().updateSession("b", ["running"], { status: "destroyed", endedAtMs: 0 });
+    await store().updateSession("b", FENCE, ["running"], { status: "destroyed", endedAtMs: 0 });
     expect(await store().forgetSessionsEndedBefore(1)).toEqual(["b"]);
     const cursor = first.nextCursor ?? "";
     const second = await store().listSessions({ owner: "alice", limit: 2, cursor });
@@ -135,8 +135,9 @@ export function storeListSuite(fixture: StoreFixtureOf): void {
 
   it("lists the commands of one session newest first, page by page", async () => {
     await insertAll([{ id: "s1" }, { id: "s2" }]);
-    for (const id of ["t1", "t4", "t2", "t3"]) await store().insertExec(execRow("s1", { id }));
-    await store().insertExec(execRow("s2", { id: "t5" }));
+    for (const id of ["t1", "t4", "t2", "t3"])
+      await store().insertExec(execRow("s1", { id }), FENCE, MANY);
+    await store().insertExec(execRow("s2", { id: "t5" }), FENCE, MANY);
     expect(await idsOf((at) => store().listExecs("s1", { limit: 3, ...at }))).toEqual([
       ["t4", "t3", "t2"],
       ["t1"],

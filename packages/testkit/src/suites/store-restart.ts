@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import type { StoreFixtureOf } from "./store-fixture.ts";
 import { withCode } from "./run-command.ts";
-import { fullExecRow, fullSessionRow, workspaceRow } from "./store-rows.ts";
+import { FENCE, MANY, fullExecRow, fullSessionRow, workspaceRow } from "./store-rows.ts";
 
 export function storeRestartSuite(fixture: StoreFixtureOf): void {
   it("is new until a daemon has come up on it, however often it is opened before", async () => {
@@ -20,10 +20,10 @@ export function storeRestartSuite(fixture: StoreFixtureOf): void {
     const session = fullSessionRow();
     const exec = fullExecRow(session.id);
     const workspace = workspaceRow();
-    await store.insertSession(session);
-    await store.insertExec(exec);
-    await store.insertWorkspace(workspace);
-    await store.updateSession(session.id, ["creating"], { status: "running" });
+    await store.insertSession(session, MANY);
+    await store.insertExec(exec, FENCE, MANY);
+    await store.insertWorkspace(workspace, MANY);
+    await store.updateSession(session.id, FENCE, ["creating"], { status: "running" });
     const again = await reopen();
     expect(await again.getSession(session.id)).toStrictEqual({ ...session, status: "running" });
     expect(await again.getExec(session.id, exec.id)).toStrictEqual(exec);
@@ -35,7 +35,7 @@ export function storeRestartSuite(fixture: StoreFixtureOf): void {
     store.close();
     store.close();
     await expect(store.getSession("ses_1")).rejects.toMatchObject(withCode("INTERNAL_ERROR"));
-    await expect(store.insertSession(fullSessionRow())).rejects.toMatchObject(
+    await expect(store.insertSession(fullSessionRow(), MANY)).rejects.toMatchObject(
       withCode("INTERNAL_ERROR"),
     );
   });

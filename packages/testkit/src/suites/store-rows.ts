@@ -2,14 +2,21 @@
 import { randomUUID } from "node:crypto";
 import type { ExecRow, SessionRow, WorkspaceRow } from "../ports.ts";
 
+/** The token of the daemon that joins an empty store first, as the suites let one do. */
+export const FENCE = 1;
+/** A quota that is not reached. */
+export const MANY = 1_000_000;
+
 export function sessionRow(changes: Partial<SessionRow> = {}): SessionRow {
   return {
     id: `ses_${randomUUID()}`,
     owner: "alice",
     status: "running",
+    fence: FENCE,
     requestedImage: "python",
     image: "host",
     backend: "oci",
+    place: "oci:here",
     profile: "restricted",
     network: "none",
     isolation: "standard",
@@ -27,7 +34,6 @@ export function sessionRow(changes: Partial<SessionRow> = {}): SessionRow {
     ttlMs: 1_800_000,
     createdAtMs: 1_790_000_000_000,
     lastActivityAtMs: 1_790_000_000_000,
-    bootId: "boot-1",
     leaseEndsMs: 1_900_000.25,
     lifetimeEndsMs: 9_000_000.5,
     ...changes,
@@ -41,7 +47,13 @@ export function fullSessionRow(changes: Partial<SessionRow> = {}): SessionRow {
     imageDigest: `sha256:${"ab".repeat(32)}`,
     sandboxId: "sbx_1a",
     profile: "root",
-    network: "full",
+    network: {
+      allow: ["a.example:80,443"],
+      secrets: {
+        sealed: "c2VhbGVk",
+        headers: [{ host: "a.example", header: "authorization", name: "store" }],
+      },
+    },
     metadata: { team: "blau & grün", "dotted.name-1": "'; DROP TABLE sessions; --", empty: "" },
     workspaceId: "notes",
     workspaces: [
@@ -110,6 +122,7 @@ export function workspaceRow(changes: Partial<WorkspaceRow> = {}): WorkspaceRow 
     id: "notes",
     owner: "alice",
     backend: "oci",
+    place: "oci:here",
     diskId: `wsp_${randomUUID()}`,
     createdAtMs: 1_790_000_000_000,
     lastUsedAtMs: 1_790_000_000_000,

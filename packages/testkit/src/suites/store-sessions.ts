@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import type { SessionRow, SessionStore } from "../ports.ts";
 import { withCode } from "./run-command.ts";
 import type { StoreFixtureOf } from "./store-fixture.ts";
-import { fullSessionRow, execRow, sessionRow } from "./store-rows.ts";
+import { FENCE, MANY, fullSessionRow, execRow, sessionRow } from "./store-rows.ts";
 
 const LIVING = ["creating", "running", "paused", "destroying"] as const;
 const ENDED = ["destroyed", "expired", "crashed", "failed"] as const;
@@ -13,7 +13,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
 
   async function insert(changes: Partial<SessionRow> = {}): Promise<SessionRow> {
     const row = sessionRow(changes);
-    expect(await store().insertSession(row)).toEqual({ inserted: true });
+    expect(await store().insertSession(row, MANY)).toEqual({ inserted: true });
     return row;
   }
 
@@ -21,7 +21,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     ["without what may be absent", sessionRow()],
     ["with all that there is", fullSessionRow()],
   ])("gives back a session %s", async (_, row) => {
-    expect(await store().insertSession(row)).toEqual({ inserted: true });
+    expect(await store().insertSession(row, MANY)).toEqual({ inserted: true });
     expect(await store().getSession(row.id)).toStrictEqual(row);
     expect(await store().getSession("ses_unknown")).toBeUndefined();
   });
@@ -31,7 +31,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     async (status) => {
       const first = await insert({ key: "agent:a:default", status });
       const second = sessionRow({ key: "agent:a:default", createdAtMs: 1 });
-      expect(await store().insertSession(second)).toStrictEqual({
+      expect(await store().insertSession(second, MANY)).toStrictEqual({
         inserted: false,
         existing: first,
       });
@@ -52,13 +52,13 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
 
   it("lets a key be used again as soon as its session is changed to destroying", async () => {
     const first = await insert({ key: "agent:a:default" });
-    await store().updateSession(first.id, ["running"], { status: "destroying" });
+    await store().updateSession(first.id, FENCE, ["running"], { status: "destroying" });
     await insert({ key: "agent:a:default" });
   });
 
   it("makes one session of a key for all who ask at once", async () => {
     const rows = Array.from({ length: 20 }, () => sessionRow({ key: "user:u:default" }));
-    const answers = await Promise.all(rows.map((row) => store().insertSession(row)));
+    const answers = await Promise.all(rows.map((row) => store().insertSession(row, MANY)));
     const winner = await store().findByKey("alice", "user:u:default");
     expect(answers.filter(({ inserted }) => inserted)).toHaveLength(1);
     for (const answer of answers.filter(({ inserted }) => !inserted))
@@ -78,7 +78,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     async (status) => {
       const first = await insert({ idempotencyKey: "k", requestHash: "h", status });
       const again = sessionRow({ idempotencyKey: "k", requestHash: "other" });
-      expect(await store().insertSession(again)).toStrictEqual({
+      expect(await store().insertSession(again, MANY)).toStrictEqual({
         inserted: false,
         existing: first,
       });
@@ -88,19 +88,19 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
   it("lets a request that failed be repeated", async () => {
     await insert({ idempotencyKey: "k", status: "failed" });
     const again = sessionRow({ idempotencyKey: "k" });
-    expect(await store().insertSession(again)).toEqual({ inserted: true });
+    expect(await store().insertSession(again, MANY)).toEqual({ inserted: true });
   });
 
   it("answers a repeated request with its own session, not with the key's new one", async () => {
     const first = await insert({ key: "user:u:default", idempotencyKey: "k", status: "destroyed" });
     await insert({ key: "user:u:default" });
     const again = sessionRow({ key: "user:u:default", idempotencyKey: "k" });
-    expect(await store().insertSession(again)).toMatchObject({ existing: { id: first.id } });
+    expect(await store().insertSession(again, MANY)).toMatchObject({ existing: { id: first.id } });
   });
 
   it("refuses an id that is taken", async () => {
     const { id } = await insert();
-    await expect(store().insertSession(sessionRow({ id }))).rejects.toMatchObject(
+    await expect(store().insertSession(sessionRow({ id }), MANY)).rejects.toMatchObject(
       withCode("INTERNAL_ERROR"),
     );
   });
@@ -118,15 +118,18 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
       lastActivityAtMs: 1_790_000_000_001,
       endedAtMs: 1_790_000_000_002,
       endReason: "why not",
-      bootId: "boot-2",
       leaseEndsMs: 0,
       lifetimeEndsMs: 0.5,
     } as const;
     const changed = { ...row, ...changes };
-    expect(await store().updateSession(row.id, ["creating"], changes)).toStrictEqual(changed);
+    expect(await store().updateSession(row.id, FENCE, ["creating"], changes)).toStrictEqual(
+      changed,
+    );
     expect(await store().getSession(row.id)).toStrictEqual(changed);
     const { leaseEndsMs, ...rest } = changed;
-    expect(await store().updateSession(row.id, ["running"], { leaseEndsMs: 7 })).toStrictEqual({
+    expect(
+      await store().updateSession(row.id, FENCE, ["running"], { leaseEndsMs: 7 }),
+    ).toStrictEqual({
       ...rest,
       leaseEndsMs: leaseEndsMs + 7,
     });
@@ -136,17 +139,19 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
     const row = await insert({ status: "paused" });
     const patch = { status: "running", cwd: "/elsewhere" } as const;
     for (const from of [["running", "creating"], []] as const)
-      expect(await store().updateSession(row.id, from, patch)).toBeUndefined();
-    expect(await store().updateSession("ses_unknown", ["paused"], patch)).toBeUndefined();
+      expect(await store().updateSession(row.id, FENCE, from, patch)).toBeUndefined();
+    expect(await store().updateSession("ses_unknown", FENCE, ["paused"], patch)).toBeUndefined();
     expect(await store().getSession(row.id)).toStrictEqual(row);
-    expect(await store().updateSession(row.id, ["running", "paused"], patch)).toMatchObject(patch);
+    expect(await store().updateSession(row.id, FENCE, ["running", "paused"], patch)).toMatchObject(
+      patch,
+    );
   });
 
   it("lets one of those win who change the same state at once", async () => {
     const { id } = await insert();
     const changed = await Promise.all(
       (["destroying", "paused", "crashed"] as const).map((status) =>
-        store().updateSession(id, ["running"], { status }),
+        store().updateSession(id, FENCE, ["running"], { status }),
       ),
     );
     expect(changed.filter((row) => row !== undefined)).toHaveLength(1);
@@ -154,8 +159,8 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
 
   it("answers a patch that sets nothing with the session, if it is in that state", async () => {
     const row = await insert();
-    expect(await store().updateSession(row.id, ["running"], {})).toStrictEqual(row);
-    expect(await store().updateSession(row.id, ["paused"], {})).toBeUndefined();
+    expect(await store().updateSession(row.id, FENCE, ["running"], {})).toStrictEqual(row);
+    expect(await store().updateSession(row.id, FENCE, ["paused"], {})).toBeUndefined();
   });
 
   it("counts those as living that have not ended", async () => {
@@ -176,7 +181,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
       await insert({ status: "running", createdAtMs: 1, lastActivityAtMs: 1 }),
       await insert({ status: "destroying", endedAtMs: 1 }),
     ];
-    for (const { id } of [...old, ...kept]) await store().insertExec(execRow(id));
+    for (const { id } of [...old, ...kept]) await store().insertExec(execRow(id), FENCE, MANY);
     expect([...(await store().forgetSessionsEndedBefore(1_000))].sort()).toEqual(
       old.map(({ id }) => id).sort(),
     );
@@ -193,7 +198,7 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
 
   it("forgets any number of sessions at once", async () => {
     const rows = Array.from({ length: 250 }, () => sessionRow({ status: "expired", endedAtMs: 1 }));
-    for (const row of rows) await store().insertSession(row);
+    for (const row of rows) await store().insertSession(row, MANY);
     expect(await store().forgetSessionsEndedBefore(2)).toHaveLength(rows.length);
     expect((await store().listSessions({ owner: "alice", limit: 1 })).rows).toEqual([]);
   });

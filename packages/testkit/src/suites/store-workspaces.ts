@@ -3,14 +3,14 @@ import { expect, it } from "vitest";
 import type { SessionStore } from "../ports.ts";
 import { withCode } from "./run-command.ts";
 import type { StoreFixtureOf } from "./store-fixture.ts";
-import { workspaceRow } from "./store-rows.ts";
+import { MANY, workspaceRow } from "./store-rows.ts";
 
 export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
   const store = (): SessionStore => fixture().store;
 
   it("gives back a workspace to its owner only", async () => {
     const row = workspaceRow();
-    expect(await store().insertWorkspace(row)).toEqual({ inserted: true });
+    expect(await store().insertWorkspace(row, MANY)).toEqual({ inserted: true });
     expect(await store().getWorkspace("alice", "notes")).toStrictEqual(row);
     expect(await store().getWorkspace("bob", "notes")).toBeUndefined();
     expect(await store().getWorkspace("alice", "other")).toBeUndefined();
@@ -18,29 +18,29 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
 
   it("answers with the workspace that has the name already", async () => {
     const first = workspaceRow();
-    await store().insertWorkspace(first);
-    expect(await store().insertWorkspace(workspaceRow())).toStrictEqual({
+    await store().insertWorkspace(first, MANY);
+    expect(await store().insertWorkspace(workspaceRow(), MANY)).toStrictEqual({
       inserted: false,
       existing: first,
     });
-    expect(await store().insertWorkspace(workspaceRow({ owner: "bob" }))).toEqual({
+    expect(await store().insertWorkspace(workspaceRow({ owner: "bob" }), MANY)).toEqual({
       inserted: true,
     });
   });
 
   it("never gives one disk to two workspaces", async () => {
     const { diskId } = workspaceRow();
-    await store().insertWorkspace(workspaceRow({ diskId }));
+    await store().insertWorkspace(workspaceRow({ diskId }), MANY);
     await expect(
-      store().insertWorkspace(workspaceRow({ id: "other", diskId })),
+      store().insertWorkspace(workspaceRow({ id: "other", diskId }), MANY),
     ).rejects.toMatchObject(withCode("INTERNAL_ERROR"));
   });
 
   it("notes when a workspace was last used", async () => {
     const row = workspaceRow();
     const theirs = workspaceRow({ owner: "bob" });
-    await store().insertWorkspace(row);
-    await store().insertWorkspace(theirs);
+    await store().insertWorkspace(row, MANY);
+    await store().insertWorkspace(theirs, MANY);
     await store().touchWorkspace("alice", "notes", 1_790_000_000_007);
     await store().touchWorkspace("alice", "unknown", 1);
     const touched = { ...row, lastUsedAtMs: 1_790_000_000_007 };
@@ -54,7 +54,7 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
       workspaceRow({ id: "b" }),
       workspaceRow({ id: "a", owner: "bob" }),
     ];
-    for (const row of rows) await store().insertWorkspace(row);
+    for (const row of rows) await store().insertWorkspace(row, MANY);
     expect(await store().listWorkspaces("alice")).toStrictEqual(rows.slice(0, 2));
     expect(await store().allWorkspaces()).toStrictEqual(rows);
     await store().deleteWorkspace("alice", "a");

@@ -10,6 +10,7 @@ import { installPackages } from "../packages.ts";
 import type { SandboxSettings } from "../settings/parse-settings.ts";
 import { imageToAskFor } from "../settings/runtimes.ts";
 import { ToolError } from "../tool-error.ts";
+import { describeSpan, inSpan } from "../tracing.ts";
 
 /** What a model can read at once without losing its thread. */
 const STDOUT_BYTES = 32_768;
@@ -58,10 +59,15 @@ export class CodeSandbox {
     signal: AbortSignal | undefined,
     work: (session: Session, held: HeldSession) => Promise<Result>,
   ): Promise<Result> {
-    const held =
+    const held = await inSpan("sandbox.connect", {}, async () =>
       id === undefined
         ? await this.#own(signal)
-        : await this.#scope.find(id, this.#idleTimeoutSeconds);
+        : await this.#scope.find(id, this.#idleTimeoutSeconds),
+    );
+    describeSpan({
+      "sandbox.image": held.session.image,
+      "sandbox.session_id": held.session.id,
+    });
     try {
       return await held.use((session) => work(session, held));
     } catch (error) {

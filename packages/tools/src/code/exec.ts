@@ -5,6 +5,7 @@ import { oneOf, sandboxFields, sandboxIdOf, timeoutFields, timeoutMsOf } from ".
 import { endText, runCommand, shapeOutput } from "../run-command.ts";
 import { sandboxPath } from "../sandbox-paths.ts";
 import { defineTool, type SandboxTool } from "../tool.ts";
+import { describeSpan, inSpan } from "../tracing.ts";
 import type { CodeSandbox } from "./code-sandbox.ts";
 import { startHeld } from "./start-held.ts";
 
@@ -111,8 +112,14 @@ export function execTool(sandbox: CodeSandbox): SandboxTool<ExecOutput> {
         const caps = sandbox.outputCaps;
         const timeoutMs = asked.timeoutMs ?? seconds * 1000;
         const options = { ...optionsOf(asked), timeoutMs: sandbox.allowedTimeoutMs(timeoutMs) };
+        describeSpan({
+          "sandbox.runtime": typeof asked.cmd === "string" ? "bash" : "process",
+          "sandbox.timeout_seconds": options.timeoutMs / 1000,
+        });
         const result = await runCommand(session, asked.cmd, options, caps, call);
-        return resultOf(sandbox, session, result, timeoutMs);
+        return await inSpan("sandbox.collect_outputs", {}, () =>
+          Promise.resolve(resultOf(sandbox, session, result, timeoutMs)),
+        );
       }),
   });
 }

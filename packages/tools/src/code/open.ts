@@ -62,7 +62,7 @@ export function openTool(sandbox: CodeSandbox): SandboxTool<OpenOutput> {
         workdir: "/workspace",
         created: session.created,
         status: session.status === "running" ? "ready" : session.status,
-        network: session.network === "full",
+        network: session.network !== "none",
         ...(sandbox.settings.network &&
           session.network === "none" && {
             network_note: "This agent asks for a network, which the administrator does not allow.",

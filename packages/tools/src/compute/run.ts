@@ -4,13 +4,20 @@ import { createOptions, notCreated } from "../create-options.ts";
 import { installPackages } from "../packages.ts";
 import type { SandboxPolicy } from "../policy.ts";
 import { programOf, WORK } from "../programs.ts";
-import { endText, type OutputCaps, runCommand, shapeOutput } from "../run-command.ts";
+import {
+  endText,
+  type OutputCaps,
+  runCommand,
+  shapeOutput,
+  type ShownOutput,
+} from "../run-command.ts";
 import { workspacePath } from "../sandbox-paths.ts";
 import type { SandboxSettings } from "../settings/parse-settings.ts";
-import { imageOfLanguage } from "../settings/runtimes.ts";
+import { imageOfLanguage, type Language } from "../settings/runtimes.ts";
 import { defineTool, type SandboxTool, type ToolCall } from "../tool.ts";
-import type { SandboxToolContext } from "../tool-context.ts";
+import type { SandboxToolContext, ToolLog } from "../tool-context.ts";
 import { ToolError } from "../tool-error.ts";
+import { activeTraceIds, describeSpan, failureName, inSpan } from "../tracing.ts";
 import { type Artifacts, collectArtifacts } from "./artifacts.ts";
 import { runForModel } from "./run-for-model.ts";
 import { type RunInput, runInput, type RunOutput, runOutput } from "./run-schema.ts";
@@ -43,11 +50,10 @@ export function runTool(
 async function run(
   settings: SandboxSettings,
   policy: SandboxPolicy,
-  { agentScope }: SandboxToolContext,
+  context: SandboxToolContext,
   asked: RunInput,
   call: ToolCall,
 ): Promise<RunOutput> {
-  const { signal } = call;
   const language = asked.language ?? settings.language;
   // Another language than the agent's own needs its image, unless the agent has chosen one.
   const image =
@@ -58,34 +64,99 @@ async function run(
   const files = filesOf(program.files, asked.files ?? {});
   const limits = limitsOf(settings, policy, asked);
   const create = createOptions(settings, policy, image);
-  const held = await agentScope
-    .openFresh({
-      create,
-      maxLifetimeSeconds: policy.maxLifetimeSeconds,
-      prepare: (session) => installPackages(session, settings, policy, call),
-      signal,
-    })
-    .catch((error: unknown) => {
-      throw notCreated(error, signal);
-    });
+  describeSpan({
+    "sandbox.runtime": language,
+    "sandbox.image": image,
+    "sandbox.timeout_seconds": limits.timeoutMs / 1000,
+  });
+  const { agentScope, log } = context;
+  return await logged(log, { runtime: language, image }, async () => {
+    const held = await inSpan("sandbox.connect", { "sandbox.image": image }, () =>
+      agentScope
+        .openFresh({
+          create,
+          maxLifetimeSeconds: policy.maxLifetimeSeconds,
+          prepare: (session) => installPackages(session, settings, policy, call),
+          signal: call.signal,
+        })
+        .catch((error: unknown) => {
+          throw notCreated(error, call.signal);
+        }),
+    );
+    const work: Work = { language, argv: program.argv, files, limits, asked };
+    try {
+      return await held.use((session) => perform(session, work, call));
+    } finally {
+      await agentScope.end(held);
+    }
+  });
+}
+
+/** What is done in the sandbox. */
+interface Work {
+  readonly language: Language;
+  readonly argv: readonly string[];
+  readonly files: ReadonlyMap<string, string>;
+  readonly limits: RunLimits;
+  readonly asked: RunInput;
+}
+
+async function perform(session: Session, work: Work, call: ToolCall): Promise<RunOutput> {
+  const { language, argv, files, limits } = work;
+  const { env, stdin, artifacts: patterns = [] } = work.asked;
+  const { signal } = call;
+  await inSpan("sandbox.prepare_files", { "sandbox.files_count": files.size }, () =>
+    writeFiles(session, files, signal),
+  );
+  const options = {
+    cwd: WORK,
+    env: { PYTHONUNBUFFERED: "1", ...env },
+    timeoutMs: limits.timeoutMs,
+    runtime: language,
+    ...(stdin !== undefined && { stdin }),
+  };
+  const result = await runCommand(session, argv, options, limits.caps, call);
+  const shown = await inSpan("sandbox.collect_outputs", {}, () =>
+    Promise.resolve(shapeOutput(result, limits.caps)),
+  );
+  const caps = { maxBytes: limits.artifactBytes, maxCount: limits.artifactsCount };
+  const artifacts = await inSpan("sandbox.collect_artifacts", {}, async (span) => {
+    const found =
+      patterns.length === 0 ? undefined : await collectArtifacts(session, patterns, caps, signal);
+    span.setAttribute("sandbox.artifacts_count", found?.artifacts.length ?? 0);
+    return found;
+  });
+  return outputOf(language, session, result, shown, limits, artifacts);
+}
+
+/** The two lines about a run, with the ids of its span. */
+async function logged(
+  log: ToolLog | undefined,
+  about: { readonly runtime: string; readonly image: string },
+  work: () => Promise<RunOutput>,
+): Promise<RunOutput> {
+  if (log === undefined) return await work();
+  const fields = { ...about, ...activeTraceIds() };
+  log.info({ event: "sandbox_run_started", ...fields }, "sandbox_run_started");
+  const startedMs = performance.now();
+  const finished = (end: Readonly<Record<string, unknown>>): void =>
+    log.info(
+      {
+        event: "sandbox_run_finished",
+        ...fields,
+        duration_ms: Math.round(performance.now() - startedMs),
+        ...end,
+      },
+      "sandbox_run_finished",
+    );
   try {
-    return await held.use(async (session) => {
-      await writeFiles(session, files, signal);
-      const { env, stdin, artifacts: patterns = [] } = asked;
-      const options = {
-        cwd: WORK,
-        env: { PYTHONUNBUFFERED: "1", ...env },
-        timeoutMs: limits.timeoutMs,
-        ...(stdin !== undefined && { stdin }),
-      };
-      const result = await runCommand(session, program.argv, options, limits.caps, call);
-      const caps = { maxBytes: limits.artifactBytes, maxCount: limits.artifactsCount };
-      const artifacts =
-        patterns.length === 0 ? undefined : await collectArtifacts(session, patterns, caps, signal);
-      return outputOf(language, session, result, limits, artifacts);
-    });
-  } finally {
-    await agentScope.end(held);
+    const output = await work();
+    const { ok, exit_code, end_reason, stdout_bytes, stderr_bytes } = output;
+    finished({ ok, exit_code, end_reason, stdout_bytes, stderr_bytes });
+    return output;
+  } catch (error) {
+    finished({ ok: false, exit_code: null, error: failureName(error) });
+    throw error;
   }
 }
 
@@ -137,10 +208,10 @@ function outputOf(
   language: string,
   session: Session,
   result: ExecResult,
+  { stdout, stderr, truncated }: ShownOutput,
   limits: RunLimits,
   artifacts: Artifacts | undefined,
 ): RunOutput {
-  const { stdout, stderr, truncated } = shapeOutput(result, limits.caps);
   const { memoryMb, cpuMillicores, pids, diskMb } = session.limits;
   const error = endText(result, session.limits);
   return {
@@ -171,7 +242,7 @@ function outputOf(
       memory_mb: memoryMb,
       pids,
       workspace_mb: diskMb,
-      network: session.network === "full",
+      network: session.network !== "none",
     },
   };
 }

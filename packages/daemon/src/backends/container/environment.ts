@@ -1,7 +1,9 @@
 /** The environment that PID 1 gets, and hands on to all it starts. */
 import { type ErrorCode, SandboxError } from "@sandkasten/protocol";
-import type { SandboxProfile } from "../../ports/backend.ts";
+import type { SandboxNetwork, SandboxProfile } from "../../ports/backend.ts";
+import { STANDARD_PATH } from "../../find-program.ts";
 import { HOME_PATH } from "./paths.ts";
+import { PROXY_VARIABLES } from "./network.ts";
 
 /** The kernel refuses one string of an environment beyond this (MAX_ARG_STRLEN). */
 const MAX_ENTRY_BYTES = 131_072;
@@ -9,7 +11,7 @@ const MAX_ENTRY_BYTES = 131_072;
 const MAX_TOTAL_BYTES = 524_288;
 
 const DEFAULTS = {
-  PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+  PATH: STANDARD_PATH,
   LANG: "C.UTF-8",
 };
 
@@ -21,21 +23,29 @@ const IDENTITY: Readonly<Record<SandboxProfile, Readonly<Record<string, string>>
 type Variables = Readonly<Record<string, string>>;
 
 /**
- * Merges, later over earlier: defaults, the image's variables, who the code user is, the caller's.
+ * Merges, later over earlier: defaults, the image's variables, who the code user is, the way to the
+ * network, the caller's.
  *
- * SECURITY: threat A14: built from these four sources alone. The daemon's own environment, with its
- * keys, has no way in. Guarded by build-oci-config.test.ts.
+ * SECURITY: against leaked secrets and descriptors: built from these sources alone. The daemon's
+ * own environment, with its keys, has no way in. Guarded by build-oci-config.test.ts.
  */
 export function environmentOf(
   profile: SandboxProfile,
   image: Variables,
   caller: Variables,
+  network?: SandboxNetwork,
 ): string[] {
   // Images may hold names that shells cannot spell; callers get told.
   check(image, "INVALID_IMAGE", /^[^=\0]+$/);
   check(caller, "INVALID_REQUEST", /^[A-Za-z_][A-Za-z0-9_]*$/);
   const merged = new Map(
-    [DEFAULTS, image, IDENTITY[profile], caller].flatMap((source) => Object.entries(source)),
+    [
+      DEFAULTS,
+      image,
+      IDENTITY[profile],
+      network === "gateway" ? PROXY_VARIABLES : {},
+      caller,
+    ].flatMap((source) => Object.entries(source)),
   );
   const entries = [...merged].map(([name, value]) => `${name}=${value}`);
   const totalBytes = entries.reduce((sum, entry) => sum + Buffer.byteLength(entry) + 1, 0);

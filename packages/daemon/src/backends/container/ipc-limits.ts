@@ -1,8 +1,9 @@
 /** Limits of the System V objects in a sandbox's own IPC namespace. */
 
 /**
- * SECURITY: threat B18: the kernel's defaults let segments, queues and semaphores, which outlive
- * their makers, fill the whole memory limit. Guarded by isolation.container.test.ts.
+ * SECURITY: against filling memory-backed storage: the kernel's defaults let segments, queues and
+ * semaphores, which outlive their makers, fill the whole memory limit. Guarded by
+ * isolation.container.test.ts.
  */
 export function ipcSysctls(sysvShmBytes: number): Record<string, string> {
   return {

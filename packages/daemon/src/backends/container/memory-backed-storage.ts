@@ -23,10 +23,10 @@ export interface MemoryBackedStorage {
 }
 
 /**
- * SECURITY: threat B18: such pages stay charged when the one who wrote them is killed, so the OOM
- * killer cannot win them back and takes PID 1 in the end. All that outlives its writer together,
- * inodes and System V segments included, is therefore at most half of the memory limit. Guarded by
- * build-oci-config.test.ts, and by isolation.container.test.ts, which fills them.
+ * SECURITY: against filling memory-backed storage: such pages stay charged when the one who wrote them
+ * is killed, so the OOM killer cannot win them back and takes PID 1 in the end. All that outlives its
+ * writer together, inodes and System V segments included, is therefore at most half of the memory
+ * limit. Guarded by build-oci-config.test.ts, and by isolation.container.test.ts, which fills them.
  */
 export function divideMemory(memoryBytes: number): MemoryBackedStorage {
   if (!Number.isSafeInteger(memoryBytes) || memoryBytes < MIN_MEMORY_BYTES) {

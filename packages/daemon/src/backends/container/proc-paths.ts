@@ -1,9 +1,9 @@
 /** What of `/proc` a sandbox does not see, or cannot write. */
 
 /**
- * SECURITY: threat A6: files of the whole machine that tell kernel addresses, keys, timings, load, disks
- * and hardware, or how it was booted. They read as empty. Paths that a kernel does not have are skipped
- * by the runtimes. Guarded by isolation.container.test.ts.
+ * SECURITY: against reading kernel state: files of the whole machine that tell kernel addresses, keys,
+ * timings, load, disks and hardware, or how it was booted. They read as empty. Paths that a kernel does
+ * not have are skipped by the runtimes. Guarded by isolation.container.test.ts.
  */
 export const MASKED_PATHS = [
   "/proc/acpi",
@@ -42,16 +42,17 @@ export const MASKED_PATHS = [
 ];
 
 /**
- * SECURITY: threat A5: switches of the machine (core_pattern, sysrq, irq affinity). Their owner is
- * the machine's root, whom the user namespace does not map; read-only is the second lock. They are
- * not masked, because a write to a mask would seem to succeed. Guarded by isolation.container.test.ts.
+ * SECURITY: against changing kernel settings: switches of the machine (core_pattern, sysrq, irq
+ * affinity). Their owner is the machine's root, whom the user namespace does not map; read-only is the
+ * second lock. They are not masked, because a write to a mask would seem to succeed. Guarded by
+ * isolation.container.test.ts.
  */
 export const READONLY_PATHS = ["/proc/irq", "/proc/mtrr", "/proc/sys", "/proc/sysrq-trigger"];
 
 /**
- * SECURITY: threat B17: code that can write to `/proc` can lower its `oom_score_adj` to the daemon's,
- * and no filter of system calls tells that file from others. What programs do there besides is of no
- * weight (names of other threads, core dump filters); `/proc/self/fd/…` leads out of it and stays
- * writable. Not in the root profile, where code can take over the runner in any case.
+ * SECURITY: against exhausting memory: code that can write to `/proc` can lower its `oom_score_adj` to
+ * the daemon's, and no filter of system calls tells that file from others. What programs do there
+ * besides is of no weight (names of other threads, core dump filters); `/proc/self/fd/…` leads out of
+ * it and stays writable. Not in the root profile, where code can take over the runner in any case.
  */
 export const PROC_PATH = "/proc";

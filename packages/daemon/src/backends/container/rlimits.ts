@@ -11,8 +11,8 @@ export interface Rlimit {
 const OPEN_FILES = { soft: 1024, hard: 4096 } as const;
 
 /**
- * SECURITY: threat B23 for open files. No core dumps: they write memory where nobody looks. No
- * realtime priority and no raised niceness (B19), whatever limits the maker itself was given.
+ * SECURITY: against using up descriptors. No core dumps: they write memory where nobody looks. No
+ * realtime priority and no raised niceness (threat: hogging the CPU), whatever limits the maker itself was given.
  *
  * @param maxOpenFiles the maker's own hard limit: without CAP_SYS_RESOURCE it can only be lowered.
  */

@@ -4,8 +4,8 @@ import { SandboxError } from "@sandkasten/protocol";
 const FORMS = { sandbox: /^sbx_[a-z0-9]{2,48}$/u, workspace: /^wsp_[a-z0-9]{2,48}$/u } as const;
 
 /**
- * SECURITY: threat 37: ids become paths and names; nothing but their plain form goes further.
- * Guarded by the suite of backends.
+ * SECURITY: against hostile names: ids become paths and names; nothing but their plain form goes
+ * further. Guarded by the suite of backends.
  *
  * @throws SandboxError `INVALID_REQUEST`
  */

@@ -3,6 +3,7 @@ import type { SandboxSpec } from "../../ports/backend.ts";
 import { capabilitiesOf } from "../container/capabilities.ts";
 import { environmentOf } from "../container/environment.ts";
 import { ipcSysctls } from "../container/ipc-limits.ts";
+import { networkSysctls } from "../container/network.ts";
 import { divideMemory } from "../container/memory-backed-storage.ts";
 import type { TmpfsSize } from "../container/memory-backed-storage.ts";
 import {
@@ -26,8 +27,8 @@ const WORKSPACE_PATHS = [WORKSPACE_PATH, "/work"] as const;
 /**
  * All directories that something is mounted on. In an image they are real directories or missing.
  *
- * SECURITY: threat A15: an older runc writes where a link in an image leads to. Guarded by
- * docker-hostile.test.ts.
+ * SECURITY: against linked mount points: an older runc writes where a link in an image leads to.
+ * Guarded by docker-hostile.test.ts.
  */
 export const MOUNT_POINTS = [
   "/dev",
@@ -88,9 +89,10 @@ export function sandboxSettings(settings: SandboxSettings): ContainerSettings {
     // Nothing of the image's own configuration but its variables.
     Entrypoint: [RUNNER_PATH],
     Cmd: runnerArguments(settings),
-    Env: environmentOf(spec.profile, settings.imageEnv, spec.env),
+    Env: environmentOf(spec.profile, settings.imageEnv, spec.env, spec.network),
     User: "0:0",
-    // SECURITY: threat A15: never a directory of the image's choice, such as /proc/self/fd/7.
+    // SECURITY: against linked mount points: never a directory of the image's choice, such as
+    // /proc/self/fd/7.
     WorkingDir: "/",
     Hostname: "sandbox",
     Domainname: "",
@@ -101,34 +103,36 @@ export function sandboxSettings(settings: SandboxSettings): ContainerSettings {
     // An image may ask for a check of its own, which the engine would run inside.
     Healthcheck: { Test: ["NONE"] },
     HostConfig: {
-      // SECURITY: threat A15: the image is shared by sandboxes and never written to. The root
-      // profile writes to a layer of its own.
+      // SECURITY: against linked mount points: the image is shared by sandboxes and never written to.
+      // The root profile writes to a layer of its own.
       ReadonlyRootfs: !writableRoot,
       Privileged: false,
       Init: false,
       AutoRemove: false,
       RestartPolicy: { Name: "no" },
       LogConfig: { Type: "none", Config: {} },
-      // SECURITY: threats A11 and D46: PID 1 has what it needs and code has nothing. CHOWN is for
-      // the first moment, when volumes are root's; the runner gives it up before there is any code.
+      // SECURITY: against gaining privileges and attacks on PID 1: PID 1 has what it needs and code has
+      // nothing. CHOWN is for the first moment, when volumes are root's; the runner gives it up before
+      // there is any code.
       CapDrop: ["ALL"],
       CapAdd: [...new Set([...capabilitiesOf(spec.profile), "CAP_CHOWN"])],
       SecurityOpt: securityOptions(facts.architecture),
-      // SECURITY: threats A12 and A13: namespaces of its own; `lo` alone in that of the network, or
-      // what the administrator names, which is never the machine's own. No /dev/shm of the engine's
-      // making, which has no limit of files.
+      // SECURITY: against reaching a network and reaching another sandbox: namespaces of its own; `lo`
+      // alone in that of the network, or what the administrator names, which is never the machine's
+      // own. No /dev/shm of the engine's making, which has no limit of files.
       NetworkMode: network ?? "none",
       IpcMode: "none",
       PidMode: "",
       UTSMode: "",
       // On version 1 a namespace of cgroups hides nothing.
       ...(facts.cgroupVersion === "2" && { CgroupnsMode: "private" }),
-      // The machine's own name servers are none of the sandbox's business (A14), unless it has use for them.
+      // The machine's own name servers are none of the sandbox's business (threat: leaked secrets and descriptors), unless it has use for them.
       ...(network === undefined && { Dns: ["127.0.0.1"], DnsOptions: [], DnsSearch: ["."] }),
-      // SECURITY: threats A5 and A6. The engine mounts /sys and message queues for everybody.
+      // SECURITY: against changing kernel settings and reading kernel state. The engine mounts /sys and
+      // message queues for everybody.
       MaskedPaths: [...MASKED_PATHS, "/sys", "/dev/mqueue"],
       ReadonlyPaths: READONLY_PATHS,
-      Sysctls: ipcSysctls(storage.sysvShmBytes),
+      Sysctls: { ...ipcSysctls(storage.sysvShmBytes), ...networkSysctls(spec.network) },
       Tmpfs: {
         "/tmp": tmpfs(storage.tmp, "exec,mode=1777"),
         "/run": tmpfs(storage.run, "noexec,mode=755"),
@@ -153,15 +157,20 @@ function runnerArguments(settings: SandboxSettings): string[] {
 }
 
 /**
- * SECURITY: threats A1–A9 and A11: our own profile, and no set-id file gains anything. Both go with
- * the container, whatever the engine's defaults are.
+ * SECURITY: against new namespaces, mounting filesystems, device access, changing kernel settings,
+ * reading kernel state, rare kernel interfaces, foreign system calls and gaining privileges: our own
+ * profile, and no set-id file gains anything. Both go with the container, whatever the engine's
+ * defaults are.
  */
 function securityOptions(architecture: string): string[] {
   const profile = buildSeccompProfile(architecture, { missing: "rule" });
   return ["no-new-privileges", `seccomp=${JSON.stringify(profile)}`];
 }
 
-/** SECURITY: threats B16–B19 and B23. There is no swap, so memory is all that there is. */
+/**
+ * SECURITY: against fork bombs, exhausting memory, filling memory-backed storage, hogging the CPU and
+ * using up descriptors. There is no swap, so memory is all that there is.
+ */
 function limits(
   { limits: wanted }: SandboxSpec,
   processors: number,
@@ -194,7 +203,8 @@ function ownVolumes({ spec, mountVarTmp }: SandboxSettings): string[] {
 function mounts(settings: SandboxSettings): MountSettings[] {
   const { runnerVolume, workspace, workspaces, ownLabels } = settings;
   return [
-    // SECURITY: threat D45: what the engine runs inside as root is from here, and code cannot write it.
+    // SECURITY: against replaced sockets: what the engine runs inside as root is from here, and code
+    // cannot write it.
     { ...mountOf({ kind: "volume", name: runnerVolume }, RUNNER_DIRECTORY), ReadOnly: true },
     ...WORKSPACE_PATHS.map((path) => mountOf(workspace, path)),
     // Without a name, so that it goes with the container.

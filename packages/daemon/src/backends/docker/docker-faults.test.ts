@@ -7,7 +7,7 @@ import { DockerEngine } from "../../../../../tests/support/docker-engine.ts";
 import { EngineProxy } from "../../../../../tests/support/engine-proxy.ts";
 import { testSandbox } from "../../../../../tests/support/sandbox-machine.ts";
 import type { TestSandbox } from "../../../../../tests/support/sandbox-machine.ts";
-import { DockerBackend } from "./docker-backend.ts";
+import { openDockerBackend } from "./docker-backend.ts";
 import { LABEL } from "./sandbox-labels.ts";
 import { DockerMachine } from "./testing/docker-machine.ts";
 
@@ -198,7 +198,7 @@ describe("an engine", () => {
     async (moment, _, request, left) => {
       const socket = join(parent, "proxy.sock");
       await using proxy = await EngineProxy.start(socket, join(engine.directory, "docker.sock"));
-      const backend = await DockerBackend.open({
+      const backend = await openDockerBackend({
         ...machine.options,
         connection: { host: proxy.host },
       });

@@ -29,6 +29,7 @@ import type {
   ImageStore,
   ResolvedImage,
 } from "../../ports/image-store.ts";
+import { STANDARD_PATH } from "../../find-program.ts";
 import type { Log } from "../../ports/log.ts";
 import type { DockerConnection } from "./engine-connection.ts";
 import { EngineImages, SOURCE_LABEL } from "./images/engine-images.ts";
@@ -68,7 +69,6 @@ export interface DockerImageStoreOptions {
   readonly log?: Log;
 }
 
-const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const DEFAULT_HELPER_TIMEOUT_MS = 15_000;
 const DEFAULT_TRANSFER_TIMEOUT_MS = 30 * 60_000;
 const INSPECTS_AT_ONCE = 8;
@@ -101,7 +101,7 @@ export class DockerImageStore implements ImageStore {
       }),
       helpers: {
         env: {
-          PATH: DEFAULT_PATH,
+          PATH: STANDARD_PATH,
           HOME: dirname(dockerConfigDir),
           DOCKER_CONFIG: dockerConfigDir,
           ...options.helperEnv,

@@ -50,7 +50,8 @@ test("a sandbox that asks for a network reaches others there, and its report say
   await expect
     .poll(async () => (await other.sh(`nc ${address} 7000 </dev/null`)).stdout)
     .toBe("hello\n");
-  // SECURITY: threat A12: it is a network of its own; what listens on the machine's loopback is elsewhere.
+  // SECURITY: against reaching a network: it is a network of its own; what listens on the machine's
+  // loopback is elsewhere.
   await using server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;

@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { TestCli } from "../../../../cli/src/testing/test-host.ts";
-import { ALICES_KEY, HttpFixture } from "../../http/testing/http-fixture.ts";
+import { ALICES_KEY, HttpFixture } from "../../surfaces/testing/http-fixture.ts";
 import { startRegistry } from "../../images/testing/registry.ts";
 import type { Registry } from "../../images/testing/registry.ts";
 import type { ImageProgress } from "../../ports/image-store.ts";

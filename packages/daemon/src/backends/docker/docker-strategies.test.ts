@@ -104,7 +104,7 @@ describe.each(STRATEGIES)("a workspace by %s", (strategy) => {
   });
 });
 
-test("a tree deeper than any path is removed with its directory (B25)", async () => {
+test("a tree deeper than any path is removed with its directory", async () => {
   await using made = await machineWith("bind");
   const { machine, base } = made;
   const { id } = await machine.create({ image: DOCKER_IMAGES.debian });

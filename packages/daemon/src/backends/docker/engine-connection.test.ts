@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { dockerUnderTest } from "../../../../../tests/support/docker-under-test.ts";
 import { testSandbox } from "../../../../../tests/support/sandbox-machine.ts";
 import { SshServer } from "../../../../../tests/support/ssh-server.ts";
-import { DockerBackend } from "./docker-backend.ts";
+import { openDockerBackend } from "./docker-backend.ts";
 import { Engine } from "./engine.ts";
 import { connectEngine } from "./engine-connection.ts";
 import { DockerMachine } from "./testing/docker-machine.ts";
@@ -78,7 +78,7 @@ test("a machine that is not known is not logged in to, and doctor says so", asyn
   await using server = await machineBehindSsh(directory.path);
   await using machine = await DockerMachine.start();
   const connection = { host: server.url, sshProgram: await server.strangersClient() };
-  const backend = await DockerBackend.open({ ...machine.options, connection });
+  const backend = await openDockerBackend({ ...machine.options, connection });
   const { usable, checks } = await backend.health();
   expect(usable).toBe(false);
   expect(checks).toMatchObject([

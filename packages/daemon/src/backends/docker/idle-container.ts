@@ -22,7 +22,7 @@ export async function withIdleContainer<T>(
 ): Promise<T> {
   const unique = randomBytes(8).toString("hex");
   const name = `sandkasten-idle-${instance}-${unique}`;
-  // SECURITY: threat A15: at a place that no image can have made a link of.
+  // SECURITY: against linked mount points: at a place that no image can have made a link of.
   const directory = `/sandkasten-${unique}`;
   try {
     await engine.createContainer({

@@ -1,5 +1,6 @@
 /** Looks at how a container is really held: what the engine says, and what is found from inside. */
-import type { IsolationFact, IsolationReport } from "../../ports/backend.ts";
+import type { IsolationFact } from "../../ports/backend.ts";
+import type { Measured } from "../container/container-driver.ts";
 import { insideFacts } from "../container/probe.ts";
 import { limitFacts } from "../container/limit-facts.ts";
 import { oomScoreFact } from "../container/oom-score.ts";
@@ -19,26 +20,7 @@ export interface Measurements {
   readonly inside: Probe;
 }
 
-/** Without one of these a sandbox is weakly held. */
-const WALLS = [
-  "user_namespace",
-  "pid_namespace",
-  "mount_namespace",
-  "network_namespace",
-  "ipc_namespace",
-  "uts_namespace",
-  "seccomp",
-  "no_new_privileges",
-  "code_capabilities",
-  "no_network",
-  "memory_limit",
-  "pids_limit",
-  "cpu_limit",
-  "disk_quota",
-  "runtime_current",
-];
-
-export function isolationReport(measured: Measurements): IsolationReport {
+export function measureIsolation(measured: Measurements): Measured {
   const { notes, container, facts: engine, inside } = measured;
   const kind = runtimeKind(container, engine);
   const version = kind === "runc" ? (engine.runcVersion ?? "unknown") : "of unknown version";
@@ -65,30 +47,13 @@ export function isolationReport(measured: Measurements): IsolationReport {
       measured: runtime,
     },
   ];
-  return {
-    tier: tierOf(notes, kind, facts),
-    runtime: `Docker ${engine.version} with ${runtime}`,
-    facts,
-  };
+  return { runtime: `Docker ${engine.version} with ${runtime}`, facts };
 }
 
 function runtimeKind({ runtime }: EngineContainer, engine: EngineFacts): RuntimeKind {
   const name = runtime === "" ? engine.defaultRuntime : runtime;
   if (name.includes("runsc")) return "runsc";
   return name.includes("crun") ? "crun" : "runc";
-}
-
-function tierOf(
-  { profile }: SandboxNotes,
-  kind: RuntimeKind,
-  facts: readonly IsolationFact[],
-): IsolationReport["tier"] {
-  const holds = (name: string): boolean =>
-    facts.some((fact) => fact.name === name && fact.enforced);
-  // With a kernel of its own between it and the host, the walls of the host's kernel come second.
-  if (kind === "runsc" && holds("own_kernel") && holds("memory_limit")) return "strong";
-  const walls = profile === "restricted" ? [...WALLS, "code_user", "init_protected"] : WALLS;
-  return walls.every(holds) ? "standard" : "weak";
 }
 
 /** The engine makes a namespace of its own wherever it is not told to share one. */

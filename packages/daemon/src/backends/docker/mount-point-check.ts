@@ -13,9 +13,9 @@ export class MountPointCheck {
   }
 
   /**
-   * SECURITY: threat A15: an image whose /dev is a link made an older runc write to where it leads, as
-   * the machine's root. The container was created and has not been started. Guarded by
-   * docker-hostile.test.ts.
+   * SECURITY: against linked mount points: an image whose /dev is a link made an older runc write to
+   * where it leads, as the machine's root. The container was created and has not been started. Guarded
+   * by docker-hostile.test.ts.
    */
   async check(container: string, imageId: string, further: readonly string[]): Promise<void> {
     // Those of one sandbox alone, with all directories above them.

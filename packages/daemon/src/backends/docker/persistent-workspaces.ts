@@ -1,8 +1,6 @@
 /** Persistent workspaces: volumes with a label, under whatever strategy sandboxes have their own. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { WorkspaceListing, WorkspaceSpec } from "../../ports/backend.ts";
-import { checkWorkspaceLimits } from "../container/limits.ts";
-import { checkId } from "../container/sandbox-ids.ts";
 import type { MountSource } from "./container-settings.ts";
 import type { Engine } from "./engine.ts";
 import { LABEL } from "./sandbox-labels.ts";
@@ -16,12 +14,6 @@ export class PersistentWorkspaces {
     this.#instance = instance;
   }
 
-  /** @throws SandboxError `INVALID_REQUEST` when no such workspace can be. */
-  check(workspace: WorkspaceSpec): void {
-    checkId("workspace", workspace.id);
-    checkWorkspaceLimits(workspace);
-  }
-
   /** One that exists keeps its labels, and so its size. */
   async make({ id, diskBytes }: WorkspaceSpec): Promise<MountSource> {
     const { name, labels } = await this.#engine.createVolume(nameOf(id), {
@@ -29,7 +21,8 @@ export class PersistentWorkspaces {
       [LABEL.workspaceId]: id,
       [LABEL.diskBytes]: String(diskBytes),
     });
-    // SECURITY: threat A13: a volume of that name that another daemon made is not ours to show.
+    // SECURITY: against reaching another sandbox: a volume of that name that another daemon made is not
+    // ours to show.
     if (labels[LABEL.instance] !== this.#instance)
       throw new SandboxError("CONFLICT", `the volume ${name} belongs to another daemon`);
     return { kind: "volume", name };
@@ -47,7 +40,6 @@ export class PersistentWorkspaces {
   }
 
   async destroy(id: string): Promise<void> {
-    checkId("workspace", id);
     const volume = await this.#engine.inspectVolume(nameOf(id));
     if (volume === undefined || volume.labels[LABEL.instance] !== this.#instance) return;
     if ((await this.#engine.removeVolume(volume.name)) !== "in use") return;

@@ -2,6 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { SandboxHandle, SandboxProfile, SandboxLimits } from "../../ports/backend.ts";
+import { limitsSchema } from "../container/limits.ts";
 import type { Labels } from "./engine-view.ts";
 
 export const LABEL = {
@@ -32,13 +33,7 @@ const notesSchema = z.object({
   image: z.string(),
   imageDigest: z.string(),
   profile: z.enum(["restricted", "root"]),
-  limits: z.object({
-    memoryBytes: z.number(),
-    cpuMillicores: z.number(),
-    pids: z.number(),
-    diskBytes: z.number(),
-    diskInodes: z.number(),
-  }),
+  limits: limitsSchema,
   workspaceId: z.string().optional(),
   strategy: z.enum(["bind", "shared-volume", "volume", "exec"]),
   createdAtMs: z.number(),

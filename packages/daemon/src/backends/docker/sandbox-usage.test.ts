@@ -3,18 +3,18 @@ import { SandboxError } from "@sandkasten/protocol";
 import { expect, test } from "vitest";
 import type { Channel } from "../../ports/channel.ts";
 import type { Engine } from "./engine.ts";
-import { type Living, SandboxUsage } from "./sandbox-usage.ts";
+import { type DockerContainer, SandboxUsage } from "./sandbox-usage.ts";
 
 const usage = { memoryBytes: 1, memoryLimitBytes: 2, cpuMicros: 3, pids: 100, pidsLimit: 100 };
 const engine = {
   usage: () => Promise.resolve(usage),
   countMemoryKills: () => Promise.resolve(0),
 } as unknown as Engine;
-const living = {
-  id: "sbx_1",
-  container: { outOfMemory: false },
+const container = {
+  handle: { id: "sbx_1" },
+  outOfMemory: false,
   notes: { profile: "restricted", limits: { diskBytes: 1_000 }, createdAtMs: 0 },
-} as unknown as Living;
+} as unknown as DockerContainer;
 
 function channelThat(exec: () => Promise<unknown>): Channel {
   return { exec, forgetExec: () => Promise.resolve() } as unknown as Channel;
@@ -28,14 +28,14 @@ test("a sandbox without a free process keeps the size that was counted before", 
   const of = new SandboxUsage(engine);
   const asked = Object.assign(counted(), { detach: () => undefined });
   const before = await of.of(
-    living,
+    container,
     channelThat(() => Promise.resolve(asked)),
     "p1",
   );
   expect(before).toMatchObject({ pids: 100, diskBytes: 345 });
   const full = new SandboxError("SANDBOX_UNREACHABLE", "no process can be started");
   const later = await of.of(
-    living,
+    container,
     channelThat(() => Promise.reject(full)),
     "p2",
   );
@@ -44,5 +44,5 @@ test("a sandbox without a free process keeps the size that was counted before", 
 
 test("a mistake of our own is not taken for a busy sandbox", async () => {
   const broken = channelThat(() => Promise.reject(new TypeError("a mistake")));
-  await expect(new SandboxUsage(engine).of(living, broken, "p1")).rejects.toThrow("a mistake");
+  await expect(new SandboxUsage(engine).of(container, broken, "p1")).rejects.toThrow("a mistake");
 });

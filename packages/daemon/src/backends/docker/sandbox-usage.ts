@@ -2,16 +2,16 @@
 import { SandboxError } from "@sandkasten/protocol";
 import type { SandboxStats } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
+import type { Container } from "../container/container-driver.ts";
 import { measureDisk } from "./disk-usage.ts";
 import type { Engine } from "./engine.ts";
-import type { EngineContainer } from "./engine-view.ts";
 import type { SandboxNotes } from "./sandbox-labels.ts";
 
-/** A container that lives, and what is written on it. */
-export interface Living {
-  readonly id: string;
-  readonly container: EngineContainer;
+/** A sandbox and what is written on its container. */
+export interface DockerContainer extends Container {
   readonly notes: SandboxNotes;
+  /** Whether the engine has seen the kernel kill something in it for want of memory. */
+  readonly outOfMemory: boolean;
 }
 
 export class SandboxUsage {
@@ -24,8 +24,13 @@ export class SandboxUsage {
   }
 
   /** @param channel - Absent while the sandbox is paused, so that it cannot say what its files take up. */
-  async of(living: Living, channel: Channel | undefined, probeId: string): Promise<SandboxStats> {
-    const { id, notes } = living;
+  async of(
+    container: DockerContainer,
+    channel: Channel | undefined,
+    probeId: string,
+  ): Promise<SandboxStats> {
+    const { notes, handle } = container;
+    const { id } = handle;
     const usage = await this.#engine.usage(id);
     if (usage === undefined)
       throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
@@ -38,7 +43,7 @@ export class SandboxUsage {
       ...usage,
       diskBytes: this.#diskBytes.get(id) ?? 0,
       diskLimitBytes: notes.limits.diskBytes,
-      oomKills: await this.#countMemoryKills(living),
+      oomKills: await this.#countMemoryKills(container),
     };
   }
 
@@ -58,9 +63,10 @@ export class SandboxUsage {
   }
 
   /** An engine forgets what happened long ago; what was counted before still counts. */
-  async #countMemoryKills({ id, container, notes }: Living): Promise<number> {
+  async #countMemoryKills({ handle, notes, outOfMemory }: DockerContainer): Promise<number> {
+    const { id } = handle;
     const remembered = await this.#engine.countMemoryKills(id, notes.createdAtMs);
-    const before = this.#memoryKills.get(id) ?? (container.outOfMemory ? 1 : 0);
+    const before = this.#memoryKills.get(id) ?? (outOfMemory ? 1 : 0);
     const kills = Math.max(before, remembered);
     this.#memoryKills.set(id, kills);
     return kills;

@@ -14,8 +14,9 @@ export class VarTmpCheck {
   }
 
   /**
-   * SECURITY: threat A15: small systems often link /var/tmp to /tmp, so a link is no reason to refuse
-   * the image, but nothing is mounted where an image leads to. Guarded by docker-var-tmp.test.ts.
+   * SECURITY: against linked mount points: small systems often link /var/tmp to /tmp, so a link is no
+   * reason to refuse the image, but nothing is mounted where an image leads to. Guarded by
+   * docker-var-tmp.test.ts.
    */
   async canMount(idle: IdleContainer): Promise<boolean> {
     const known = this.#isPlain.get(idle.imageId);

@@ -1,5 +1,10 @@
-/** Reads and steers a sandbox's cgroups, on version 1 and version 2 alike. */
-import { readFile, writeFile } from "node:fs/promises";
+/**
+ * Reads and steers a sandbox's cgroups, on version 1 and version 2 alike. Reads are synchronous: the
+ * kernel answers these files from memory within microseconds, and an asynchronous read takes several
+ * turns of the thread pool.
+ */
+import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
@@ -21,34 +26,34 @@ export interface CgroupUsage {
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 const FREEZE_TIMEOUT_MS = 10_000;
 
-export async function readUsage(paths: CgroupPaths): Promise<CgroupUsage> {
+export function readUsage(paths: CgroupPaths): CgroupUsage {
   const { memory, pids, cpuacct, unified } = paths;
   return {
     memoryBytes: memory
-      ? await readNumber(memory, "memory.usage_in_bytes")
-      : await readNumber(unified, "memory.current"),
+      ? readNumber(memory, "memory.usage_in_bytes")
+      : readNumber(unified, "memory.current"),
     memoryLimitBytes: memory
-      ? await readNumber(memory, "memory.limit_in_bytes")
-      : await readNumber(unified, "memory.max"),
+      ? readNumber(memory, "memory.limit_in_bytes")
+      : readNumber(unified, "memory.max"),
     cpuUsageUsec: cpuacct
-      ? Math.round((await readNumber(cpuacct, "cpuacct.usage")) / 1000)
-      : await readField(unified, "cpu.stat", "usage_usec"),
-    pids: await readNumber(pids ?? unified, "pids.current"),
-    pidsLimit: await readNumber(pids ?? unified, "pids.max"),
+      ? Math.round(readNumber(cpuacct, "cpuacct.usage") / 1000)
+      : readField(unified, "cpu.stat", "usage_usec"),
+    pids: readNumber(pids ?? unified, "pids.current"),
+    pidsLimit: readNumber(pids ?? unified, "pids.max"),
     oomKills: memory
-      ? await readField(memory, "memory.oom_control", "oom_kill")
-      : await readField(unified, "memory.events", "oom_kill"),
+      ? readField(memory, "memory.oom_control", "oom_kill")
+      : readField(unified, "memory.events", "oom_kill"),
   };
 }
 
 /** The share of one processor that the quota grants, in thousandths; 0 when there is no quota. */
-export async function readCpuMillicores(paths: CgroupPaths): Promise<number> {
+export function readCpuMillicores(paths: CgroupPaths): number {
   if (paths["cpu"]) {
-    const quota = await readNumber(paths["cpu"], "cpu.cfs_quota_us");
-    const period = await readNumber(paths["cpu"], "cpu.cfs_period_us");
+    const quota = readNumber(paths["cpu"], "cpu.cfs_quota_us");
+    const period = readNumber(paths["cpu"], "cpu.cfs_period_us");
     return quota > 0 && period > 0 ? Math.round((quota * 1000) / period) : 0;
   }
-  const text = await readText(paths["unified"], "cpu.max");
+  const text = readText(paths["unified"], "cpu.max");
   const [quota, period] = (text ?? "").trim().split(" ").map(Number);
   return quota && period ? Math.round((quota * 1000) / period) : 0;
 }
@@ -62,10 +67,10 @@ export async function thaw(paths: CgroupPaths): Promise<void> {
   await setFrozen(paths, false);
 }
 
-export async function isFrozen(paths: CgroupPaths): Promise<boolean> {
+export function isFrozen(paths: CgroupPaths): boolean {
   // The unified hierarchy freezes whether or not controllers are on it; version 1 is the fallback.
-  if (paths["unified"]) return (await readField(paths["unified"], "cgroup.events", "frozen")) === 1;
-  return (await readText(paths["freezer"], "freezer.state"))?.trim() === "FROZEN";
+  if (paths["unified"]) return readField(paths["unified"], "cgroup.events", "frozen") === 1;
+  return readText(paths["freezer"], "freezer.state")?.trim() === "FROZEN";
 }
 
 async function setFrozen(paths: CgroupPaths, frozen: boolean): Promise<void> {
@@ -80,7 +85,7 @@ async function setFrozen(paths: CgroupPaths, frozen: boolean): Promise<void> {
     );
   const deadline = performance.now() + FREEZE_TIMEOUT_MS;
   for (;;) {
-    if ((await isFrozen(paths)) === frozen) return;
+    if (isFrozen(paths) === frozen) return;
     if (performance.now() > deadline)
       throw new SandboxError(
         "SANDBOX_UNREACHABLE",
@@ -90,10 +95,10 @@ async function setFrozen(paths: CgroupPaths, frozen: boolean): Promise<void> {
   }
 }
 
-async function readText(directory: string | undefined, file: string): Promise<string | undefined> {
+function readText(directory: string | undefined, file: string): string | undefined {
   if (directory === undefined) return undefined;
   try {
-    return await readFile(join(directory, file), "utf8");
+    return readFileSync(join(directory, file), "utf8");
   } catch (error) {
     if (isMissing(error)) return undefined;
     throw error;
@@ -101,19 +106,15 @@ async function readText(directory: string | undefined, file: string): Promise<st
 }
 
 /** 0 for what this machine does not count, a very large number for what it does not limit. */
-async function readNumber(directory: string | undefined, file: string): Promise<number> {
-  const text = (await readText(directory, file))?.trim();
+function readNumber(directory: string | undefined, file: string): number {
+  const text = readText(directory, file)?.trim();
   if (text === undefined) return 0;
   if (text === "max") return NO_LIMIT;
   return Math.min(Number(text), NO_LIMIT);
 }
 
-async function readField(
-  directory: string | undefined,
-  file: string,
-  field: string,
-): Promise<number> {
-  const text = await readText(directory, file);
+function readField(directory: string | undefined, file: string, field: string): number {
+  const text = readText(directory, file);
   const line = text?.split("\n").find((candidate) => candidate.startsWith(`${field} `));
   return line === undefined ? 0 : Number(line.slice(field.length + 1));
 }

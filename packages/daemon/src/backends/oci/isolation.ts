@@ -1,9 +1,9 @@
 /** Looks, from inside and outside, at how a sandbox is really held. */
 import { readFile, readlink } from "node:fs/promises";
 import { release } from "node:os";
-import type { IsolationFact, IsolationReport } from "../../ports/backend.ts";
-import type { Channel } from "../../ports/channel.ts";
-import { insideFacts, probeInside } from "../container/probe.ts";
+import type { IsolationFact } from "../../ports/backend.ts";
+import type { Measured } from "../container/container-driver.ts";
+import { insideFacts } from "../container/probe.ts";
 import { limitFacts } from "../container/limit-facts.ts";
 import { oomScoreFact, readOomScore } from "../container/oom-score.ts";
 import type { Probe } from "../container/probe.ts";
@@ -23,16 +23,14 @@ const NAMESPACES = ["user", "pid", "mnt", "net", "ipc", "uts"] as const;
 export async function measureIsolation(
   record: SandboxRecord,
   runtime: Runtime,
-  channel: Channel,
-  execId: string,
-): Promise<IsolationReport> {
-  const inside = await probeInside(channel, execId);
+  inside: Probe,
+): Promise<Measured> {
   const ownKernel = record.runtime.kind === "runsc" && inside.kernel !== release();
   const facts = [
     ...(await namespaceFacts(record)),
     ...(await identityFacts(record, inside)),
     ...insideFacts(record.meta.profile, inside, ownKernel),
-    ...(await resourceFacts(record, inside)),
+    ...resourceFacts(record, inside),
     await oomFact(record, inside),
     {
       name: "own_kernel",
@@ -45,29 +43,7 @@ export async function measureIsolation(
       measured: `${runtime.kind} ${runtime.version}`,
     },
   ];
-  return { tier: tierOf(record, facts), runtime: `${runtime.kind} ${runtime.version}`, facts };
-}
-
-function tierOf(record: SandboxRecord, facts: readonly IsolationFact[]): IsolationReport["tier"] {
-  const holds = (name: string): boolean =>
-    facts.some((fact) => fact.name === name && fact.enforced);
-  const walls = [
-    ...NAMESPACES.map(namespaceFactName),
-    "seccomp",
-    "no_new_privileges",
-    "code_capabilities",
-    "no_network",
-    "memory_limit",
-    "pids_limit",
-    "cpu_limit",
-    "disk_quota",
-    // An outdated runtime may have holes in any of the walls above, which nothing here measures.
-    "runtime_current",
-  ];
-  // Without a user of its own, code can reach the runner; root inside is allowed to.
-  if (record.meta.profile === "restricted") walls.push("code_user", "init_protected");
-  if (!walls.every(holds)) return "weak";
-  return holds("own_kernel") ? "strong" : "standard";
+  return { runtime: `${runtime.kind} ${runtime.version}`, facts };
 }
 
 function namespaceFactName(name: (typeof NAMESPACES)[number]): string {
@@ -122,9 +98,9 @@ async function identityFacts(record: SandboxRecord, inside: Probe): Promise<Isol
 }
 
 /** What the kernel says it enforces, not what was asked for. */
-async function resourceFacts(record: SandboxRecord, inside: Probe): Promise<IsolationFact[]> {
-  const usage = await readUsage(record.cgroups);
-  const cpuMillicores = await readCpuMillicores(record.cgroups);
+function resourceFacts(record: SandboxRecord, inside: Probe): IsolationFact[] {
+  const usage = readUsage(record.cgroups);
+  const cpuMillicores = readCpuMillicores(record.cgroups);
   const { limits } = record.meta;
   if (record.runtime.kind === "runsc")
     return [

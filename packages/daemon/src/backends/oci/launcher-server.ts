@@ -8,6 +8,7 @@ import type { ChildProcessWithoutNullStreams } from "node:child_process";
 import { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
+import { STANDARD_PATH } from "../../find-program.ts";
 
 /** More than any answer has; a launcher that says more is not ours. */
 const MAX_ANSWER_CHARACTERS = 4 * 1024 * 1024;
@@ -84,8 +85,9 @@ class RunningServer {
   constructor(program: string) {
     this.#program = program;
     this.#process = spawn(program, ["serve"], {
-      // SECURITY: the daemon's environment, with its keys, goes no further (threat 14).
-      env: { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
+      // SECURITY: the daemon's environment, with its keys, goes no further (threat: leaked secrets and
+      // descriptors).
+      env: { PATH: STANDARD_PATH },
       cwd: "/",
       stdio: "pipe",
     });

@@ -1,107 +1,28 @@
-/** What the native launcher is asked, and what its answers mean. */
-import { SandboxError } from "@sandkasten/protocol";
-import { z } from "zod";
+/** What the native launcher is asked, and what its answers mean to the daemon. */
+import { launcherCommands, launcherFailureSchema, SandboxError } from "@sandkasten/protocol";
+import type {
+  ErrorCode,
+  LauncherAnswer,
+  LauncherCommand,
+  LauncherFailure,
+  LauncherFailureKind,
+  LauncherRequest,
+} from "@sandkasten/protocol";
 import type { OciConfig } from "./config/oci-spec.ts";
 import { LauncherServer, noAnswer } from "./launcher-server.ts";
 import { recordSchema } from "./sandbox-record.ts";
-import type { SandboxRecord } from "./sandbox-record.ts";
+import type { SandboxMeta, SandboxRecord } from "./sandbox-record.ts";
 
-/** An OCI runtime, as the launcher is told of it. */
-export interface LauncherRuntime {
-  readonly kind: "crun" | "runc" | "runsc";
-  readonly path: string;
-  readonly root: string;
-  readonly args?: readonly string[];
-}
+type CreateRequest = LauncherRequest<"create">;
 
-/** Which sandbox a request is about, and where its traces are. */
-export interface LauncherIdentity {
-  readonly id: string;
-  readonly state_dir: string;
-  readonly ids_dir: string;
-  readonly cgroup_parent: string;
-  readonly runtime: LauncherRuntime;
-}
-
-/** How to make a disk. */
-export interface LauncherDisk {
-  readonly bytes: number;
-  readonly inodes: number;
-  readonly templates_dir: string;
-}
-
-export interface LauncherWorkspaceRequest {
-  readonly id: string;
-  readonly workspaces_dir: string;
-  /** For when there is none. */
-  readonly disk: LauncherDisk;
-}
-
-export interface LauncherCreate extends LauncherIdentity {
-  readonly rootfs: {
-    readonly path: string;
-    readonly binds: readonly { readonly from: string; readonly to: string }[];
-    readonly writable: boolean;
-  };
-  readonly runner: string;
-  readonly disk: LauncherDisk;
-  readonly workspace?: LauncherWorkspaceRequest;
-  /** Beside the one at /workspace. */
-  readonly workspaces: readonly {
-    readonly workspace: LauncherWorkspaceRequest;
-    readonly path: string;
-    readonly read_only: boolean;
-  }[];
-  readonly limits: {
-    readonly memory_bytes: number;
-    readonly cpu_millicores: number;
-    readonly pids: number;
-  };
+/** A create with what the daemon decides itself: the policy, and what it wants to find again. */
+export interface LauncherCreate extends Omit<CreateRequest, "config" | "meta"> {
   readonly config: OciConfig;
-  readonly meta: Readonly<Record<string, unknown>>;
-  /** For tests: fail, or die, right after this step. */
-  readonly fail_after?: string;
-  readonly die_after?: string;
+  readonly meta: SandboxMeta;
 }
 
-/** Without a runtime the one in the launcher's own notes counts. */
-export type LauncherDestroy = Omit<LauncherIdentity, "runtime"> & Partial<LauncherIdentity>;
-
-/** The process that worked for the request ended without an answer. */
-const deathSchema = z.object({ died: z.object({ how: z.string(), said: z.string() }) });
-
-const failureSchema = z.object({ error: z.object({ step: z.string(), message: z.string() }) });
-
-const listSchema = z.object({
-  sandboxes: z.array(
-    z.object({ id: z.string(), state: z.enum(["running", "paused", "dead", "partial"]) }),
-  ),
-});
-
-const workspacesSchema = z.object({
-  workspaces: z.array(z.object({ id: z.string(), bytes: z.number() })),
-});
-
-const destroyedWorkspaceSchema = z.discriminatedUnion("destroyed", [
-  z.object({ destroyed: z.literal(true) }),
-  z.object({ destroyed: z.literal(false), in_use_by: z.array(z.string()) }),
-]);
-
-const repairedSchema = z.object({ repaired: z.array(z.string()) });
-
-const checksSchema = z.array(
-  z.object({
-    name: z.string(),
-    ok: z.boolean(),
-    detail: z.string(),
-    remedy: z.string().optional(),
-  }),
-);
-
-export type LauncherChecks = z.infer<typeof checksSchema>;
-export type LauncherListing = z.infer<typeof listSchema>["sandboxes"][number];
-export type LauncherWorkspace = z.infer<typeof workspacesSchema>["workspaces"][number];
-export type DestroyedWorkspace = z.infer<typeof destroyedWorkspaceSchema>;
+export type LauncherRuntime = CreateRequest["runtime"];
+export type LauncherIdentity = LauncherRequest<"destroy"> & { readonly runtime: LauncherRuntime };
 
 export class Launcher {
   readonly #server: LauncherServer;
@@ -119,47 +40,50 @@ export class Launcher {
     return recordSchema.parse(await this.#run("create", request));
   }
 
-  async destroy(request: LauncherDestroy): Promise<void> {
-    await this.#run("destroy", request);
+  async destroy(request: LauncherRequest<"destroy">): Promise<void> {
+    await this.#ask("destroy", request);
   }
 
-  async list(request: {
-    readonly sandboxes_dir: string;
-    readonly ids_dir: string;
-    readonly cgroup_parent: string;
-  }): Promise<LauncherListing[]> {
-    return listSchema.parse(await this.#run("list", request)).sandboxes;
+  async list(request: LauncherRequest<"list">): Promise<LauncherAnswer<"list">["sandboxes"]> {
+    return (await this.#ask("list", request)).sandboxes;
   }
 
-  async listWorkspaces(request: { readonly workspaces_dir: string }): Promise<LauncherWorkspace[]> {
-    return workspacesSchema.parse(await this.#run("list-workspaces", request)).workspaces;
+  async listWorkspaces(
+    request: LauncherRequest<"list-workspaces">,
+  ): Promise<LauncherAnswer<"list-workspaces">["workspaces"]> {
+    return (await this.#ask("list-workspaces", request)).workspaces;
   }
 
   /** Says who has it when it cannot be removed. */
-  async destroyWorkspace(request: {
-    readonly id: string;
-    readonly workspaces_dir: string;
-    readonly sandboxes_dir: string;
-  }): Promise<DestroyedWorkspace> {
-    return destroyedWorkspaceSchema.parse(await this.#run("destroy-workspace", request));
+  async destroyWorkspace(
+    request: LauncherRequest<"destroy-workspace">,
+  ): Promise<LauncherAnswer<"destroy-workspace">> {
+    return await this.#ask("destroy-workspace", request);
   }
 
   /** Gives device nodes of the host that an earlier version let sandboxes own back to root. */
   async repairDevices(): Promise<readonly string[]> {
-    const answer = await this.#run("repair-devices", { dev_dir: "/dev" });
-    return repairedSchema.parse(answer).repaired;
+    return (await this.#ask("repair-devices", { dev_dir: "/dev" })).repaired;
   }
 
-  async check(): Promise<LauncherChecks> {
-    return checksSchema.parse(await this.#run("check"));
+  async check(): Promise<LauncherAnswer<"check">> {
+    return await this.#ask("check", undefined);
   }
 
   /** The names of the steps of create, in order. */
-  async steps(): Promise<string[]> {
-    return z.array(z.string()).parse(await this.#run("steps"));
+  async steps(): Promise<LauncherAnswer<"steps">> {
+    return await this.#ask("steps", undefined);
   }
 
-  async #run(command: string, request?: unknown): Promise<unknown> {
+  async #ask<C extends LauncherCommand>(
+    command: C,
+    request: LauncherRequest<C>,
+  ): Promise<LauncherAnswer<C>> {
+    const answer = await this.#run(command, request);
+    return launcherCommands[command].answer.parse(answer) as LauncherAnswer<C>;
+  }
+
+  async #run(command: LauncherCommand, request: unknown): Promise<unknown> {
     const text = await this.#server.ask(command, request);
     let answer: unknown;
     try {
@@ -170,42 +94,45 @@ export class Launcher {
         details: { answer: text.slice(0, 500) },
       });
     }
-    const death = deathSchema.safeParse(answer);
-    if (death.success) throw noAnswer(command, death.data.died.how, death.data.died.said);
-    const failure = failureSchema.safeParse(answer);
-    if (failure.success) throw launcherError(failure.data.error.step, failure.data.error.message);
+    const failure = launcherFailureSchema.safeParse(answer);
+    if (failure.success) throw launcherError(command, failure.data);
     return answer;
   }
 }
 
-/** The launcher's words, under the code that fits. */
-function launcherError(step: string, message: string): SandboxError {
-  const details = { step };
-  if (step === "state_dir" && message.includes("exists already"))
-    return new SandboxError("CONFLICT", `the sandbox exists already: ${message}`, { details });
-  if (message.includes("No space left on device") || message.includes("os error 28"))
-    return new SandboxError(
-      "STORAGE_FULL",
-      `no space left to make the sandbox: ${message}; destroy sandboxes or free disk space`,
-      { details },
-    );
-  if (message.includes("no loop device became free"))
-    return new SandboxError(
-      "BACKEND_BUSY",
-      `the machine has no free loop device for the sandbox's disk (${message}); try again, or destroy sandboxes`,
-      { details },
-    );
-  if (step === "spec")
-    return new SandboxError("INVALID_REQUEST", `the sandbox cannot be made: ${message}`, {
-      details,
-    });
-  if (step === "workspace" && message.includes("was made with"))
-    return new SandboxError("UNSUPPORTED", `${message}; run the daemon as before, or destroy it`, {
-      details,
-    });
-  if (step === "mount_rootfs")
-    return new SandboxError("INVALID_IMAGE", `the image cannot be used: ${message}`, { details });
-  return new SandboxError("INTERNAL_ERROR", `the launcher failed at ${step}: ${message}`, {
-    details,
-  });
+/** The error for each kind of failure, with the launcher's words where they help. */
+const ERRORS: Readonly<Record<LauncherFailureKind, (step: string, words: string) => SandboxError>> =
+  {
+    invalid_request: (step, words) =>
+      error("INVALID_REQUEST", step, `the sandbox cannot be made: ${words}`),
+    already_exists: (step, words) =>
+      error("CONFLICT", step, `the sandbox exists already: ${words}`),
+    no_space: (step, words) =>
+      error(
+        "STORAGE_FULL",
+        step,
+        `no space left to make the sandbox: ${words}; destroy sandboxes or free disk space`,
+      ),
+    no_loop_device: (step, words) =>
+      error(
+        "BACKEND_BUSY",
+        step,
+        `the machine has no free loop device for the sandbox's disk (${words}); try again, or destroy sandboxes`,
+      ),
+    unusable_image: (step, words) =>
+      error("INVALID_IMAGE", step, `the image cannot be used: ${words}`),
+    incompatible_workspace: (step, words) =>
+      error("UNSUPPORTED", step, `${words}; run the daemon as before, or destroy it`),
+    internal: (step, words) =>
+      error("INTERNAL_ERROR", step, `the launcher failed at ${step}: ${words}`),
+  };
+
+function error(code: ErrorCode, step: string, message: string): SandboxError {
+  return new SandboxError(code, message, { details: { step } });
+}
+
+export function launcherError(command: string, failure: LauncherFailure): SandboxError {
+  if ("died" in failure) return noAnswer(command, failure.died.how, failure.died.said);
+  const { kind, step, message } = failure.error;
+  return ERRORS[kind](step, message);
 }

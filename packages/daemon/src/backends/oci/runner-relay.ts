@@ -1,6 +1,7 @@
 /** Reaches a runner through the runtime's `exec`, for runtimes that pass no socket on. */
 import { spawn } from "node:child_process";
 import { Duplex } from "node:stream";
+import { STANDARD_PATH } from "../../find-program.ts";
 import { RUNNER_PATH } from "../container/paths.ts";
 import type { LauncherRuntime } from "./launcher.ts";
 
@@ -16,8 +17,9 @@ export function relayToRunner(
 ): Promise<Duplex> {
   const options = ["--root", runtime.root, ...(runtime.args ?? [])];
   const child = spawn(runtime.path, [...options, "exec", id, RUNNER_PATH, "relay"], {
-    env: { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
-    // SECURITY: threat 4: never "ignore", which would hand the host's /dev/null into the sandbox.
+    env: { PATH: STANDARD_PATH },
+    // SECURITY: against device access: never "ignore", which would hand the host's /dev/null into the
+    // sandbox.
     stdio: "pipe",
   });
   child.stderr.resume();

@@ -9,7 +9,7 @@ const MAX_SOCKET_PATH_BYTES = 108;
 
 /**
  * SECURITY: the socket lies in a directory of the host that root alone can enter; the sandbox has
- * no path to it and cannot replace it (threat 45, guarded by tests/hostile).
+ * no path to it and cannot replace it (threat: replaced sockets; guarded by tests/hostile).
  */
 export async function dialRunner(stateDir: string, signal: AbortSignal): Promise<Socket> {
   const path = join(stateDir, "runner.sock");

@@ -1,9 +1,8 @@
 /** Finds the OCI runtimes of this machine and picks one by its version. */
 import { execFile } from "node:child_process";
-import { access, constants } from "node:fs/promises";
-import { join } from "node:path";
 import { promisify } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
+import { findProgram } from "../../find-program.ts";
 import { isCurrent } from "../container/runtime-versions.ts";
 import type { RuntimeKind } from "../container/runtime-versions.ts";
 import type { BackendHealth } from "../../ports/backend.ts";
@@ -18,19 +17,16 @@ export interface Runtime {
 
 type HealthCheck = BackendHealth["checks"][number];
 
-const DIRECTORIES = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-
 /** Older releases miss what the runner needs to limit code inside. */
-export const OLDEST_GVISOR = "20260905";
+const OLDEST_GVISOR = "20260905";
 
 const run = promisify(execFile);
 const BROKEN = "does not run";
 
 /** All runtimes that are there, the one to be picked first; those in `directory` hide the system's. */
 export async function findRuntimes(directory?: string): Promise<Runtime[]> {
-  const directories = directory === undefined ? DIRECTORIES : [directory, ...DIRECTORIES];
   const found = await Promise.all(
-    (["crun", "runc", "runsc"] as const).map((kind) => findRuntime(kind, directories)),
+    (["crun", "runc", "runsc"] as const).map((kind) => findRuntime(kind, directory)),
   );
   const present = found.filter((runtime) => runtime !== undefined);
   // gVisor is the strong tier and only by choice: it is slower and not every program runs on it.
@@ -92,25 +88,15 @@ function optionalUse({ kind, current }: Runtime): string {
     : `not used: strong isolation needs ${OLDEST_GVISOR} or later`;
 }
 
-async function findRuntime(
-  kind: RuntimeKind,
-  directories: readonly string[],
-): Promise<Runtime | undefined> {
-  for (const directory of directories) {
-    const path = join(directory, kind);
-    const executable = await access(path, constants.X_OK).then(
-      () => true,
-      () => false,
-    );
-    if (!executable) continue;
-    // One that is broken must not keep the others from being used.
-    const stdout = await run(path, ["--version"], { timeout: 10_000 }).then(
-      (answer) => answer.stdout,
-      () => "",
-    );
-    if (stdout === "") return { kind, path, version: BROKEN, current: false };
-    const version = /version\s+(?:release-)?(\S+)/u.exec(stdout)?.[1] ?? "unknown";
-    return { kind, path, version, current: isCurrent(kind, version) };
-  }
-  return undefined;
+async function findRuntime(kind: RuntimeKind, directory?: string): Promise<Runtime | undefined> {
+  const path = await findProgram(kind, directory);
+  if (path === undefined) return undefined;
+  // One that is broken must not keep the others from being used.
+  const stdout = await run(path, ["--version"], { timeout: 10_000 }).then(
+    (answer) => answer.stdout,
+    () => "",
+  );
+  if (stdout === "") return { kind, path, version: BROKEN, current: false };
+  const version = /version\s+(?:release-)?(\S+)/u.exec(stdout)?.[1] ?? "unknown";
+  return { kind, path, version, current: isCurrent(kind, version) };
 }

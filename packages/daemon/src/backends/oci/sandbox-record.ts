@@ -1,42 +1,23 @@
 /** What the launcher wrote down about a sandbox, read back and checked against the living process. */
+import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { SandboxError } from "@sandkasten/protocol";
+import { launcherRecordSchema, SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { SandboxHandle } from "../../ports/backend.ts";
+import { limitsSchema } from "../container/limits.ts";
 
-const limitsSchema = z.object({
-  memoryBytes: z.number(),
-  cpuMillicores: z.number(),
-  pids: z.number(),
-  diskBytes: z.number(),
-  diskInodes: z.number(),
+/** What the daemon has the launcher write down, to be found again by the next daemon. */
+const metaSchema = z.object({
+  image: z.string(),
+  image_digest: z.string(),
+  profile: z.enum(["restricted", "root"]),
+  limits: limitsSchema,
 });
 
-export const recordSchema = z.object({
-  id: z.string(),
-  pid: z.number().int().positive(),
-  start_time: z.number(),
-  base: z.number(),
-  cgroups: z.record(z.string(), z.string()),
-  mode: z.enum(["root", "rootless"]),
-  not_enforced: z.array(z.string()),
-  created_at_ms: z.number(),
-  runtime: z.object({
-    kind: z.enum(["crun", "runc", "runsc"]),
-    path: z.string(),
-    root: z.string(),
-    args: z.array(z.string()).default([]),
-  }),
-  workspace: z.object({ id: z.string(), bytes: z.number() }).optional(),
-  meta: z.object({
-    image: z.string(),
-    image_digest: z.string(),
-    profile: z.enum(["restricted", "root"]),
-    limits: limitsSchema,
-  }),
-});
+export const recordSchema = launcherRecordSchema.extend({ meta: metaSchema });
 
+export type SandboxMeta = z.infer<typeof metaSchema>;
 export type SandboxRecord = z.infer<typeof recordSchema>;
 
 /** Undefined when there is no (whole) record: the sandbox was never finished, or is gone. */
@@ -60,9 +41,9 @@ export async function readRecord(stateDir: string): Promise<SandboxRecord | unde
 }
 
 /** A pid alone may have been given to another process meanwhile; with its start time it is one. */
-export async function isAlive(record: SandboxRecord): Promise<boolean> {
+export function isAlive(record: SandboxRecord): boolean {
   try {
-    const stat = await readFile(`/proc/${record.pid}/stat`, "utf8");
+    const stat = readFileSync(`/proc/${record.pid}/stat`, "utf8");
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     return fields[0] !== "Z" && Number(fields[19]) === record.start_time;
   } catch (error) {

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { FakeBackend, FakeMachine } from "@sandkasten/testkit";
+import { EventHub } from "../../events/event-hub.ts";
 import { FileExecJournal } from "../../journal/file-exec-journal.ts";
 import type { Backend } from "../../ports/backend.ts";
 import type { Clock } from "../../ports/clock.ts";
@@ -15,8 +16,15 @@ import type {
   ResolvedImage,
 } from "../../ports/image-store.ts";
 import type { Log } from "../../ports/log.ts";
-import { SqliteSessionStore } from "../../store/sqlite-session-store.ts";
+import { SqliteEventLog } from "../../store/sqlite/sqlite-event-log.ts";
+import { FileEgressLog } from "../../network/file-egress-log.ts";
+import { resolveRules } from "../../network/plan-network.ts";
+import { SecretBox } from "../../network/secret-box.ts";
+import { SessionNetworks } from "../../network/session-networks.ts";
+import { NO_TELEMETRY } from "../../ports/telemetry.ts";
+import { SqliteSessionStore } from "../../store/sqlite/sqlite-session-store.ts";
 import { SessionCore } from "../core.ts";
+import type { CoreParts } from "../core.ts";
 import { Providers } from "../providers.ts";
 import type { Provider } from "../providers.ts";
 import type { Caller, StartExecOptions } from "../services.ts";
@@ -48,6 +56,21 @@ export const SETTINGS: SessionSettings = {
   retentionMs: 3_600_000,
 };
 
+const EVENT_SETTINGS = {
+  retention: {
+    maxAgeMs: 3_600_000,
+    maxEventsPerOwner: 10_000,
+    maxEvents: 50_000,
+    maxBytes: 32 * MIB,
+  },
+  limits: { maxFollowers: 64, maxFollowersPerOwner: 16 },
+};
+/** The administrator's, one of them for Alice alone. */
+const STORED_SECRETS = [
+  { name: "stored", host: "api.bob.example", header: "Authorization", value: "Bearer st0r3d" },
+  { name: "alices", host: "api.bob.example", header: "X-Key", value: "al1c3s", keys: ["alice"] },
+];
+
 /** An administrator. */
 export const ALICE: Caller = {
   owner: "alice",
@@ -78,6 +101,13 @@ class TestClock implements Clock {
 
   monotonicMs(): number {
     return this.steadyMs;
+  }
+
+  /** The machine was off for so long, and its clock on the wall was set meanwhile. */
+  boot(offMs: number, jumpMs = 0): void {
+    this.bootId = `boot-${Math.random()}`;
+    this.steadyMs = 10;
+    this.wallMs += offMs + jumpMs;
   }
 
   pass(ms: number): void {
@@ -225,12 +255,17 @@ export function overriding<T extends object>(original: T, replaced: Partial<T>):
 
 export interface CoreOptions {
   readonly settings?: Partial<SessionSettings>;
+  readonly onFileWrite?: CoreParts["onFileWrite"];
+  /** What the administrator allows sandboxes to reach; nothing when absent. Bob's key has a ceiling beside it. */
+  readonly network?: readonly string[];
   /** Stands before the backend in memory. */
   readonly wrap?: (backend: Backend) => Backend;
   /** Backends beside it, which have the same images. */
   readonly others?: readonly Backend[];
   /** Goes on before what was left is taken over. */
   readonly inBackground?: boolean;
+  /** Between the old core's end and the new one's start. */
+  readonly beforeOpen?: () => void;
 }
 
 export class CoreFixture implements AsyncDisposable {
@@ -242,6 +277,9 @@ export class CoreFixture implements AsyncDisposable {
   #options: CoreOptions;
   #core: SessionCore | undefined;
   #store: SqliteSessionStore | undefined;
+  #events: EventHub | undefined;
+  #eventLog: SqliteEventLog | undefined;
+  #networks: SessionNetworks | undefined;
 
   private constructor(directory: string, options: CoreOptions) {
     this.directory = directory;
@@ -254,9 +292,19 @@ export class CoreFixture implements AsyncDisposable {
     return fixture;
   }
 
+  /** Those of the core that runs. */
+  get options(): CoreOptions {
+    return this.#options;
+  }
+
   get core(): SessionCore {
     if (this.#core === undefined) throw new Error("the core is not running");
     return this.#core;
+  }
+
+  get networks(): SessionNetworks {
+    if (this.#networks === undefined) throw new Error("the core is not running");
+    return this.#networks;
   }
 
   get store(): SqliteSessionStore {
@@ -264,15 +312,23 @@ export class CoreFixture implements AsyncDisposable {
     return this.#store;
   }
 
+  get events(): EventHub {
+    if (this.#events === undefined) throw new Error("the events are not open");
+    return this.#events;
+  }
+
   /** As after kill -9: the old core is simply not there any more. */
   async crash(options: CoreOptions = this.#options): Promise<void> {
     this.#options = options;
     this.#store?.close();
+    this.#eventLog?.close();
+    await this.#events?.close();
     await this.#open();
   }
 
   async stop(sandboxes: "keep" | "destroy"): Promise<void> {
     await this.core.stop(sandboxes);
+    await this.events.close();
     this.store.close();
     this.#core = undefined;
     this.#store = undefined;
@@ -291,10 +347,10 @@ export class CoreFixture implements AsyncDisposable {
   async run(sessionId: string, text: string, options: Partial<StartExecOptions> = {}) {
     const { execs } = this.core;
     const command = { kind: "shell", text } as const;
-    const { id } = await execs.start(ALICE, sessionId, { command, ...options });
-    const exec = await execs.wait(ALICE, sessionId, id);
-    const { output } = await execs.collect(ALICE, sessionId, id);
-    return { ...exec, output: Buffer.from(output).toString("utf8") };
+    const exec = await execs.start(ALICE, sessionId, { command, ...options });
+    const row = await exec.wait();
+    const { output } = await exec.collect();
+    return { ...row, output: Buffer.from(output).toString("utf8") };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -303,13 +359,49 @@ export class CoreFixture implements AsyncDisposable {
   }
 
   #provider(backend: Backend): Provider {
-    return { backend, images: this.images, defaultImage: "host", workspaceImage: "host" };
+    return {
+      backend,
+      place: `${backend.name}:here`,
+      images: this.images,
+      defaultImage: "host",
+      workspaceImage: "host",
+    };
   }
 
   async #open(): Promise<void> {
+    this.#options.beforeOpen?.();
     const backend: Backend = new FakeBackend(this.machine);
     this.#store = await SqliteSessionStore.open({ path: join(this.directory, "sandkasten.db") });
+    this.#eventLog = await SqliteEventLog.open({ path: join(this.directory, "events.db") });
+    this.#events = new EventHub({
+      eventLog: this.#eventLog,
+      clock: this.clock,
+      // What a crash keeps it from writing down is no concern of the core.
+      log: new TestLog(),
+      ...EVENT_SETTINGS,
+    });
+    this.#networks = new SessionNetworks({
+      terms: {
+        presets: new Map(),
+        ceiling: resolveRules(this.#options.network ?? [], new Map()),
+      },
+      limits: {
+        maxConnections: 4,
+        maxConnectionsPerSecond: 100,
+        maxTotalBytes: 0,
+        maxBytesPerSecond: 0,
+      },
+      ceilingOf: (owner) =>
+        owner === BOB.owner ? resolveRules(["*.bob.example"], new Map()) : undefined,
+      log: new FileEgressLog({ directory: join(this.directory, "egress"), log: this.log }),
+      clock: this.clock,
+      isOwnAddress: () => false,
+      resolveName: () => Promise.resolve([]),
+      secrets: { box: new SecretBox(Buffer.alloc(32, "k")), store: STORED_SECRETS, trusted: [] },
+    });
     this.#core = new SessionCore({
+      events: this.#events,
+      telemetry: NO_TELEMETRY,
       providers: new Providers(
         this.#provider(this.#options.wrap?.(backend) ?? backend),
         (this.#options.others ?? []).map((other) => this.#provider(other)),
@@ -323,6 +415,8 @@ export class CoreFixture implements AsyncDisposable {
       clock: this.clock,
       log: this.log,
       settings: { ...SETTINGS, ...this.#options.settings },
+      onFileWrite: this.#options.onFileWrite,
+      networks: this.#networks,
     });
     const { takenOver } = await this.#core.start();
     if (this.#options.inBackground !== true) await takenOver;

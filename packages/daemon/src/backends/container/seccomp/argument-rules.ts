@@ -34,8 +34,8 @@ const CLONE_NAMESPACES = {
 } as const;
 
 /**
- * SECURITY: threat A2: threads and forks pass, a clone that asks for any namespace does not
- * (CLONE_NEWTIME is no flag of clone(2)). Guarded by seccomp.container.test.ts.
+ * SECURITY: against new namespaces: threads and forks pass, a clone that asks for any namespace does
+ * not (CLONE_NEWTIME is no flag of clone(2)). Guarded by seccomp.container.test.ts.
  */
 function cloneRules(): ArgumentRule[] {
   const flags = Object.values(CLONE_NAMESPACES);
@@ -74,9 +74,10 @@ const isType = (value: number): ArgumentTest => ({ index: 1, mask: SOCKET_TYPE, 
 const isProtocol = (value: number): ArgumentTest => ({ index: 2, mask: INT, value });
 
 /**
- * SECURITY: threats A7 and A12: AF_ALG, AF_PACKET, AF_VSOCK and the dozens of rare families are
- * kernel code that a sandbox has no use for, and vsock leads out to a hypervisor. Of netlink only
- * ROUTE remains, by which programs list the interfaces. Guarded by seccomp.container.test.ts.
+ * SECURITY: against rare kernel interfaces and reaching a network: AF_ALG, AF_PACKET, AF_VSOCK and the
+ * dozens of rare families are kernel code that a sandbox has no use for, and vsock leads out to a
+ * hypervisor. Of netlink only ROUTE remains, by which programs list the interfaces. Guarded by
+ * seccomp.container.test.ts.
  */
 function socketRules(): ArgumentRule[] {
   const rule = (action: ArgumentRule["action"], ...tests: ArgumentTest[]): ArgumentRule => ({
@@ -98,10 +99,10 @@ function socketRules(): ArgumentRule[] {
 }
 
 /**
- * SECURITY: threat A7: TCP and UDP are what `lo` is for. MPTCP, SCTP, UDP-Lite, DCCP and L2TP are
- * kernel code (some of it loaded on first use) with a history of holes; raw sockets forge packets, and
- * there is nobody to ping. Programs know EPROTONOSUPPORT and fall back to TCP. Guarded by
- * seccomp.container.test.ts and tests/hostile/isolation.test.ts.
+ * SECURITY: against rare kernel interfaces: TCP and UDP are what `lo` is for. MPTCP, SCTP, UDP-Lite,
+ * DCCP and L2TP are kernel code (some of it loaded on first use) with a history of holes; raw sockets
+ * forge packets, and there is nobody to ping. Programs know EPROTONOSUPPORT and fall back to TCP.
+ * Guarded by seccomp.container.test.ts and tests/hostile/isolation.test.ts.
  */
 function internetRules(): ArgumentRule[] {
   const rule = (action: ArgumentRule["action"], ...tests: ArgumentTest[]): ArgumentRule => ({
@@ -132,8 +133,9 @@ function internetRules(): ArgumentRule[] {
 }
 
 /**
- * SECURITY: threat A7: pairs of another family (TIPC has them) would be a way around `socket`. No
- * program asks for one, so the default ENOSYS is answer enough. Guarded by seccomp.container.test.ts.
+ * SECURITY: against rare kernel interfaces: pairs of another family (TIPC has them) would be a way
+ * around `socket`. No program asks for one, so the default ENOSYS is answer enough. Guarded by
+ * seccomp.container.test.ts.
  */
 function socketpairRules(): ArgumentRule[] {
   return [{ syscall: "socketpair", action: "allow", tests: [isFamily(FAMILY.UNIX)] }];
@@ -146,9 +148,9 @@ const TIOCSETD = 0x5423;
 const IOCTL_NUMBER = { high: 15, low: 0 } as const;
 
 /**
- * SECURITY: threat D46: TIOCSTI types into a terminal that others may read from, TIOCLINUX does so
- * through a console's clipboard. Threat A7: TIOCSETD loads line disciplines, old drivers of modems and
- * radios. Guarded by seccomp.container.test.ts, with set upper bits too.
+ * SECURITY: against attacks on PID 1: TIOCSTI types into a terminal that others may read from,
+ * TIOCLINUX does so through a console's clipboard. Against rare kernel interfaces: TIOCSETD loads line disciplines, old
+ * drivers of modems and radios. Guarded by seccomp.container.test.ts, with set upper bits too.
  */
 function ioctlRules(): ArgumentRule[] {
   const refused = [TIOCSTI, TIOCLINUX, TIOCSETD];
@@ -169,7 +171,10 @@ const NODES = [
   0 /* regular, by default */, 0o100000 /* regular */, 0o010000 /* FIFO */, 0o140000 /* socket */,
 ];
 
-/** SECURITY: threat A4: a device node is a door to a driver; FIFOs, sockets and files are not. Guarded by seccomp.container.test.ts. */
+/**
+ * SECURITY: against device access: a device node is a door to a driver; FIFOs, sockets and files are
+ * not. Guarded by seccomp.container.test.ts.
+ */
 function mknodRules(syscall: string, modeIndex: number): ArgumentRule[] {
   const rule = (action: ArgumentRule["action"], type: number): ArgumentRule => ({
     syscall,
@@ -186,8 +191,8 @@ const ADDR_NO_RANDOMIZE = 0x0004_0000;
 const ASK = 0xffff_ffff;
 
 /**
- * SECURITY: threat A9: other personalities switch the kernel to rare code paths (or make all
- * readable memory executable). What debuggers use stays: to ask, the default, and no address
+ * SECURITY: against foreign system calls: other personalities switch the kernel to rare code paths (or
+ * make all readable memory executable). What debuggers use stays: to ask, the default, and no address
  * randomisation. Guarded by seccomp.container.test.ts.
  */
 function personalityRules(): ArgumentRule[] {

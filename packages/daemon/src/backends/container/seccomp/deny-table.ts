@@ -22,14 +22,15 @@ export interface Denial {
 export const REVIEWED_THROUGH = { name: "set_mempolicy_home_node", number: 450 } as const;
 
 /**
- * SECURITY: threats A1–A4 and A7: the kernel behind these calls is the largest part of its attack
- * surface that code without capabilities can reach. The profile allows what the syscall table has
- * minus this list, and whatever the table does not know is ENOSYS (A9), so a newer kernel brings
- * nothing in by itself. Guarded by seccomp.container.test.ts, which tries every name below.
+ * SECURITY: against new namespaces, mounting filesystems, device access and rare kernel interfaces: the
+ * kernel behind these calls is the largest part of its attack surface that code without capabilities
+ * can reach. The profile allows what the syscall table has minus this list, and whatever the table does
+ * not know is ENOSYS, so a newer kernel brings nothing in by itself. Guarded by
+ * seccomp.container.test.ts, which tries every name below.
  *
  * Allowed on purpose: `ptrace` and `process_vm_readv/writev`, because agents debug with gdb and
  * strace. The kernel lets them reach only processes of the caller's own uid, user namespace and
- * capabilities: PID 1 is uid 0 and holds capabilities, so code as uid 1000 gets EPERM (D46). Since
+ * capabilities: PID 1 is uid 0 and holds capabilities, so code as uid 1000 gets EPERM (threat: attacks on PID 1). Since
  * Linux 4.8 a tracer cannot lift its tracee over the filter. `seccomp`, `landlock_*` and `prctl`
  * stay: they let programs lock themselves in further.
  */

@@ -53,9 +53,10 @@ const TARGETS: Readonly<
 /**
  * The profile for one processor.
  *
- * SECURITY: threat A9: only the machine's own architecture is named, so the runtime's library kills
- * (SIGSYS) whoever enters through another one, such as `int 0x80` or x32, whose numbers this filter
- * does not mean. A number that the table does not know is ENOSYS. Guarded by seccomp.container.test.ts.
+ * SECURITY: against foreign system calls: only the machine's own architecture is named, so the
+ * runtime's library kills (SIGSYS) whoever enters through another one, such as `int 0x80` or x32, whose
+ * numbers this filter does not mean. A number that the table does not know is ENOSYS. Guarded by
+ * seccomp.container.test.ts.
  *
  * @throws SandboxError `UNSUPPORTED` when there is no profile for the processor: such a sandbox is refused, never made without.
  */

@@ -23,7 +23,8 @@ export interface CheckedArchive {
  * Reads an archive to its end and counts.
  *
  * SECURITY: an endless stream, a file of holes or millions of entries would fill the engine's disk
- * (threats 20, 21, 34). Guarded by docker-imports.test.ts.
+ * (threats: filling a disk, using up inodes and hostile archives and images). Guarded by
+ * docker-imports.test.ts.
  */
 export async function checkArchive(
   file: FileHandle,

@@ -2,8 +2,8 @@
  * Writes an image in the one form that every engine loads, that of `docker save`.
  *
  * SECURITY: an archive is never handed over as it came: it could name other images than the one it
- * is imported as, and the engine would put it in their place (threat 34). Guarded by
- * docker-imports.test.ts.
+ * is imported as, and the engine would put it in their place (threat: hostile archives and images).
+ * Guarded by docker-imports.test.ts.
  */
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";

@@ -13,7 +13,7 @@ export interface FoundImage {
 
 /**
  * SECURITY: what the engine has under a pin is held against the pin, as a name or as an id, before
- * it counts (threat 34). Guarded by docker-image-store.test.ts.
+ * it counts (threat: hostile archives and images). Guarded by docker-image-store.test.ts.
  */
 export async function findImage(
   engine: EngineImages,

@@ -26,7 +26,7 @@ export interface NamedImage {
 
 /**
  * SECURITY: every name that reaches the engine went through here, so that it cannot be read as
- * another call of its API or as a path (threat 37). Guarded by image-names.test.ts.
+ * another call of its API or as a path (threat: hostile names). Guarded by image-names.test.ts.
  */
 export function readName(name: string): NamedImage {
   const wanted = parseReference(name);
@@ -42,7 +42,7 @@ export function readName(name: string): NamedImage {
  * The repository as only one thing can be meant by it.
  *
  * SECURITY: engines read `sha256:…` and the like as ids, by which an image could be had under a name
- * that nobody allowed; with its registry before it a name is a name (threat 37). Guarded by
+ * that nobody allowed; with its registry before it a name is a name (threat: hostile names). Guarded by
  * docker-image-store.test.ts.
  */
 export function engineRepository({ registry, repository }: ImageReference): string {

@@ -55,7 +55,7 @@ function withoutNames(message: string, { registry, repository }: ImageReference)
 
 /**
  * SECURITY: engines quote the addresses they ask, in which registries put user names, tokens and
- * signatures (threat 14). Guarded by pull-failure.test.ts.
+ * signatures (threat: leaked secrets and descriptors). Guarded by pull-failure.test.ts.
  */
 export function withoutSecrets(message: string, secrets: readonly string[]): string {
   const named = secrets

@@ -65,8 +65,9 @@ export class PullProgress {
   }
 
   /**
-   * SECURITY: an image of any size must not fill the engine's disk (threat 20); what a layer unpacks
-   * to is only known to the engine, and when it is too late. Guarded by docker-pulls.test.ts.
+   * SECURITY: an image of any size must not fill the engine's disk (threat: filling a disk); what a
+   * layer unpacks to is only known to the engine, and when it is too late. Guarded by
+   * docker-pulls.test.ts.
    */
   #checkSize(): void {
     const knownBytes = this.#sum(({ totalBytes }) => totalBytes ?? 0);

@@ -2,8 +2,8 @@
  * The images of an engine as owners other than the administrator may use them.
  *
  * SECURITY: an engine has one set of names for all, so whoever gives a name other content, or takes
- * it away, does so to every tenant (threat 34). Owners can have the engine fetch what is missing,
- * and nothing else. Guarded by docker-image-store.test.ts.
+ * it away, does so to every tenant (threat: hostile archives and images). Owners can have the engine
+ * fetch what is missing, and nothing else. Guarded by docker-image-store.test.ts.
  */
 import { SandboxError } from "@sandkasten/protocol";
 import type {

@@ -8,8 +8,8 @@ import {
   dockerUnderTest,
 } from "../../../../../../tests/support/docker-under-test.ts";
 import type { SandboxHandle, SandboxSpec } from "../../../ports/backend.ts";
-import { DockerBackend } from "../docker-backend.ts";
-import type { DockerBackendOptions } from "../docker-backend.ts";
+import { openDockerBackend } from "../docker-backend.ts";
+import type { DockerBackend, DockerBackendOptions } from "../docker-backend.ts";
 import { DockerImageStore } from "../docker-image-store.ts";
 
 const RUNNER = join(import.meta.dirname, "../../../../../../native/bin/runner");
@@ -63,12 +63,12 @@ export class DockerMachine implements AsyncDisposable {
         ...workspace,
       },
     };
-    return new DockerMachine(directory, options, await DockerBackend.open(options));
+    return new DockerMachine(directory, options, await openDockerBackend(options));
   }
 
   /** A second backend over the same engine, as a daemon started anew has it. */
   async reopen(): Promise<DockerBackend> {
-    return await DockerBackend.open(this.options);
+    return await openDockerBackend(this.options);
   }
 
   spec(changes: Partial<SandboxSpec> = {}): SandboxSpec {

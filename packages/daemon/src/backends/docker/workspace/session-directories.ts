@@ -91,7 +91,7 @@ export class SessionDirectories {
   }
 
   /**
-   * SECURITY: threat S: sandboxes write set-id files with ids of the machine here, so nobody of the
+   * SECURITY: against touching the host's files: sandboxes write set-id files with ids of the machine here, so nobody of the
    * machine may get in; and whoever could write here could put a link in a session's place. Guarded
    * by docker-strategies.test.ts.
    */

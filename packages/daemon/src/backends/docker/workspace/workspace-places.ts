@@ -45,7 +45,7 @@ export class ContainerPlaces implements WorkspacePlaces {
 /**
  * A directory for each sandbox that the daemon makes and the engine mounts.
  *
- * SECURITY: CT-13 and threat A13: a sandbox gets its own directory and nothing above it, so others
+ * SECURITY: against reaching another sandbox: a sandbox gets its own directory and nothing above it, so others
  * are not even to be named from inside. Guarded by docker-strategies.test.ts.
  */
 export class DirectoryPlaces implements WorkspacePlaces {

@@ -3,11 +3,12 @@
  * know. The launcher fills in the root's path, the id mappings and the cgroup, and replaces the
  * sources that begin with `@`.
  */
-import type { SandboxProfile } from "../../../ports/backend.ts";
+import type { SandboxNetwork, SandboxProfile } from "../../../ports/backend.ts";
 import type { ImageRootfs } from "../../../ports/image-store.ts";
 import { capabilitiesOf } from "../../container/capabilities.ts";
 import { environmentOf } from "../../container/environment.ts";
 import { ipcSysctls } from "../../container/ipc-limits.ts";
+import { networkSysctls } from "../../container/network.ts";
 import { divideMemory } from "../../container/memory-backed-storage.ts";
 import { CODE_USER, RUNNER_PATH, WORKSPACE_PATH } from "../../container/paths.ts";
 import { MASKED_PATHS, PROC_PATH, READONLY_PATHS } from "../../container/proc-paths.ts";
@@ -37,6 +38,8 @@ export interface OciConfigOptions {
   readonly transport: "socket" | "relay";
   /** The daemon's own hard limit of open files: without CAP_SYS_RESOURCE it can only be lowered. */
   readonly maxOpenFiles: number;
+  /** `none` when absent. */
+  readonly network?: SandboxNetwork | undefined;
 }
 
 /** The file descriptors that the launcher hands to the runner. */
@@ -52,29 +55,31 @@ export function buildOciConfig(options: OciConfigOptions): OciConfig {
   const readOnlyProc = options.profile === "restricted" && options.transport === "socket";
   return {
     ociVersion: "1.0.2",
-    // SECURITY: threat A15: the image is shared by sandboxes and never written to. The root profile
-    // writes to a layer of its own.
+    // SECURITY: against linked mount points: the image is shared by sandboxes and never written to. The
+    // root profile writes to a layer of its own.
     root: { path: "rootfs", readonly: options.profile !== "root" },
     hostname: "sandbox",
     process: {
       terminal: false,
-      // Root of the user namespace: an unprivileged id on the machine (A11).
+      // Root of the user namespace: an unprivileged id on the machine (threat: gaining privileges).
       user: { uid: 0, gid: 0, umask: 0o022, additionalGids: [] },
       args: runnerArguments(options.profile, options.transport),
-      env: environmentOf(options.profile, options.imageEnv, options.env),
-      // Not the workspace: the runtime would resolve a directory that code can replace (A15).
+      env: environmentOf(options.profile, options.imageEnv, options.env, options.network),
+      // Not the workspace: the runtime would resolve a directory that code can replace (threat: linked
+      // mount points).
       cwd: "/",
       capabilities: capabilities(options.profile),
       rlimits: rlimits(options.maxOpenFiles),
-      // SECURITY: threat A11: no set-id file or file capability gains anything, in either profile.
+      // SECURITY: against gaining privileges: no set-id file or file capability gains anything, in
+      // either profile.
       noNewPrivileges: true,
-      // No oomScoreAdj: the launcher sets it, with rights that a runtime no longer has (B17).
+      // No oomScoreAdj: the launcher sets it, with rights that a runtime no longer has (threat: exhausting memory).
     },
     mounts: mountsOf(storage, options.binds),
     linux: {
       namespaces: namespaces(options.cgroupNamespace),
       rootfsPropagation: "private",
-      sysctl: ipcSysctls(storage.sysvShmBytes),
+      sysctl: { ...ipcSysctls(storage.sysvShmBytes), ...networkSysctls(options.network) },
       seccomp: buildSeccompProfile(options.architecture, {
         missing: options.transport === "relay" ? "kernel" : "default",
       }),
@@ -110,8 +115,8 @@ function runnerArguments(
 }
 
 /**
- * SECURITY: threats A12 and A13: each sandbox has all namespaces of its own. A new network
- * namespace holds `lo` and nothing else. Guarded by isolation.container.test.ts.
+ * SECURITY: against reaching a network and reaching another sandbox: each sandbox has all namespaces of
+ * its own. A new network namespace holds `lo` and nothing else. Guarded by isolation.container.test.ts.
  */
 function namespaces(withCgroup: boolean): OciNamespace[] {
   const types = ["user", "pid", "mount", "network", "ipc", "uts"] as const;

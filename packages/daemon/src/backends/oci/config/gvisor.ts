@@ -11,8 +11,8 @@ const GUEST_CGROUPS = "/run/cgroup";
 
 /**
  * SECURITY: no network but a loopback in gVisor's own stack; no writable layer in the host's memory
- * over the root; our seccomp profile applies inside too (threats A2, A7 and A12; guarded by
- * tests/hostile/isolation.test.ts).
+ * over the root; our seccomp profile applies inside too (threats: new namespaces, rare kernel
+ * interfaces and reaching a network; guarded by tests/hostile/isolation.test.ts).
  */
 export const GVISOR_FLAGS = [
   "--network=none",

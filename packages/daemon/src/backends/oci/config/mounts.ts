@@ -21,9 +21,9 @@ export const PLACEHOLDERS = {
 } as const;
 
 /**
- * SECURITY: threat A11: `nosuid` and `nodev` on everything that is bound in. crun 1.8 forgets both
- * on a writable bind but honours their recursive forms, which in turn it cannot apply to a file.
- * Guarded by isolation.container.test.ts, which reads them back.
+ * SECURITY: against gaining privileges: `nosuid` and `nodev` on everything that is bound in. crun 1.8
+ * forgets both on a writable bind but honours their recursive forms, which in turn it cannot apply to a
+ * file. Guarded by isolation.container.test.ts, which reads them back.
  */
 const SAFE_FILE = ["nosuid", "nodev"];
 const SAFE_DIRECTORY = [...SAFE_FILE, "rnosuid", "rnodev"];
@@ -31,16 +31,18 @@ const SAFE_DIRECTORY = [...SAFE_FILE, "rnosuid", "rnodev"];
 export function mountsOf(storage: MemoryBackedStorage, binds: ImageRootfs["binds"]): OciMount[] {
   return [
     ...binds.map(imageBind),
-    // SECURITY: threats A6 and D46: hidepid=2 hides PID 1, and all of another uid, from code. gid=0
-    // lets the runner, which is in that group and code is not, see all without CAP_SYS_PTRACE.
+    // SECURITY: against reading kernel state and attacks on PID 1: hidepid=2 hides PID 1, and all of
+    // another uid, from code. gid=0 lets the runner, which is in that group and code is not, see all
+    // without CAP_SYS_PTRACE.
     {
       destination: "/proc",
       type: "proc",
       source: "proc",
       options: ["nosuid", "nodev", "noexec", "hidepid=2", "gid=0"],
     },
-    // SECURITY: threat A4: a tmpfs on which the launcher has made null, zero, full, random, urandom and
-    // tty for this sandbox alone. Mounts elsewhere are nodev, and mknod of devices is refused.
+    // SECURITY: against device access: a tmpfs on which the launcher has made null, zero, full, random,
+    // urandom and tty for this sandbox alone. Mounts elsewhere are nodev, and mknod of devices is
+    // refused.
     bind(PLACEHOLDERS.devices, DEVICES_PATH, [
       "rbind",
       "rw",
@@ -49,7 +51,8 @@ export function mountsOf(storage: MemoryBackedStorage, binds: ImageRootfs["binds
       "rnosuid",
       "rnoexec",
     ]),
-    // SECURITY: threat B23: terminals are counted for the whole machine; `max` keeps one sandbox from taking all.
+    // SECURITY: against using up descriptors: terminals are counted for the whole machine; `max` keeps
+    // one sandbox from taking all.
     {
       destination: "/dev/pts",
       type: "devpts",
@@ -64,7 +67,8 @@ export function mountsOf(storage: MemoryBackedStorage, binds: ImageRootfs["binds
     bind(PLACEHOLDERS.home, HOME_PATH, ["bind", "rw", ...SAFE_DIRECTORY]),
     // For what is too large for memory; programs expect to be able to write there.
     bind(PLACEHOLDERS.varTmp, VAR_TMP_PATH, ["bind", "rw", ...SAFE_DIRECTORY]),
-    // SECURITY: threats A5 and A6: no /sys, no cgroup filesystem, no mqueue: nothing there is for sandboxes.
+    // SECURITY: against changing kernel settings and reading kernel state: no /sys, no cgroup
+    // filesystem, no mqueue: nothing there is for sandboxes.
   ];
 }
 
@@ -84,7 +88,7 @@ function bind(source: string, destination: string, options: readonly string[]): 
 /**
  * A directory of the machine, shown as part of the image.
  *
- * SECURITY: threat S: `rro` makes the mounts below it read-only too, which `ro` does not.
+ * SECURITY: against touching the host's files: `rro` makes the mounts below it read-only too, which `ro` does not.
  */
 function imageBind({ from, to }: ImageRootfs["binds"][number]): OciMount {
   for (const path of [from, to]) {

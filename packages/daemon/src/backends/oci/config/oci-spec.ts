@@ -58,4 +58,5 @@ export interface OciConfig {
   readonly process: OciProcess;
   readonly mounts: readonly OciMount[];
   readonly linux: OciLinux;
+  readonly annotations?: Readonly<Record<string, string>>;
 }

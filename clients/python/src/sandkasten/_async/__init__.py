@@ -1,0 +1,1 @@
+"""One of the two clients. The synchronous one is generated from the asynchronous one."""

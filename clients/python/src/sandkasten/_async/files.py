@@ -1,0 +1,208 @@
+"""Files in a sandbox or a workspace."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import httpx2
+
+from ..errors import SandboxError, connection_failed, error_from_event
+from ..events import json_object
+from ..requests import Query, SandboxPath, octal, path_fields, present
+from ..types import FileChange, FileEntry, WrittenFile, from_body
+from .primitives import sleep
+from .transport import Call, Transport
+
+
+class Files:
+    """Relative paths start at /workspace."""
+
+    def __init__(self, transport: Transport, base: str) -> None:
+        self._transport = transport
+        self._base = f"{base}/fs"
+
+    async def read(self, path: SandboxPath, max_bytes: int | None = None) -> bytes:
+        """The bytes of a file: all of them, or the first `max_bytes`."""
+        if max_bytes is None:
+            return await self._bytes(path, {})
+        if max_bytes < 0:
+            raise ValueError(f"max_bytes must not be negative, but is {max_bytes}")
+        try:
+            # A range cannot be empty.
+            last = max(1, max_bytes) - 1
+            return (await self._bytes(path, {"Range": f"bytes=0-{last}"}))[:max_bytes]
+        except SandboxError as error:
+            if error.status == 416:  # An empty file has no range.
+                return b""
+            raise
+
+    async def read_text(self, path: SandboxPath) -> str:
+        """The text of a file. Bytes that are not UTF-8 are replaced."""
+        return (await self.read(path)).decode(errors="replace")
+
+    async def download(self, path: SandboxPath, offset: int = 0) -> AsyncIterator[bytes]:
+        """The bytes of a file as they arrive. A connection that breaks raises an error."""
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        call = Call("GET", f"{self._base}/file", path_fields(path), headers=headers, waits=True)
+        async with self._transport.open(call) as response:
+            async for data in response.aiter_bytes():
+                yield data
+
+    async def write(
+        self,
+        path: SandboxPath,
+        content: str | bytes | AsyncIterator[bytes],
+        *,
+        mode: int | None = None,
+        overwrite: bool = True,
+        if_match: str | None = None,
+    ) -> WrittenFile:
+        """Writes a file: readers see the old content or the new, never a part.
+
+        `overwrite=False` refuses to replace a file, and `if_match` one that no longer has this etag.
+        """
+        query: Query = {
+            **path_fields(path),
+            "mode": octal(mode),
+            "overwrite": None if overwrite else False,
+            "if_match": if_match,
+        }
+        # If the response is lost, a retry could find the file of the first attempt.
+        repeatable = None if overwrite and if_match is None else False
+        return await self._put(query, content, repeatable)
+
+    async def append(
+        self, path: SandboxPath, content: str | bytes | AsyncIterator[bytes]
+    ) -> WrittenFile:
+        """Appends to a file, which is created if it does not exist: all of the content or nothing."""
+        return await self._put({**path_fields(path), "append": True}, content, False)
+
+    async def stat(self, path: SandboxPath, follow: bool = False) -> FileEntry:
+        """Describes a path; a link itself, unless `follow`."""
+        query: Query = {**path_fields(path), "follow": follow}
+        return from_body(FileEntry, await self._get("stat", query))
+
+    async def exists(self, path: SandboxPath) -> bool:
+        """Whether something is at this path."""
+        try:
+            await self.stat(path)
+        except SandboxError as error:
+            if error.code in ("FILE_NOT_FOUND", "NOT_A_DIRECTORY"):
+                return False
+            raise
+        return True
+
+    async def realpath(self, path: SandboxPath) -> str:
+        """The absolute path without links, `.` and `..`."""
+        return str((await self._get("realpath", path_fields(path)))["path"])
+
+    async def list(
+        self, path: SandboxPath | None = None, recursive: bool = False
+    ) -> AsyncIterator[FileEntry]:
+        """The entries of a directory, page by page."""
+        query: dict[str, Any] = {**path_fields(path), "recursive": recursive}
+        while True:
+            page = await self._transport.json(Call("GET", self._base, query))
+            for entry in page["entries"]:
+                yield from_body(FileEntry, entry)
+            if page.get("next_cursor") is None:
+                return
+            query["cursor"] = page["next_cursor"]
+
+    async def mkdir(self, path: SandboxPath, mode: int | None = None, parents: bool = True) -> None:
+        """Creates a directory."""
+        await self._post("mkdir", {**path_fields(path), "mode": mode, "parents": parents})
+
+    async def move(self, source: SandboxPath, target: SandboxPath, overwrite: bool = False) -> None:
+        """Moves a file or directory."""
+        body = {**path_fields(source, "from"), **path_fields(target, "to"), "overwrite": overwrite}
+        await self._post("move", body)
+
+    async def copy(
+        self,
+        source: SandboxPath,
+        target: SandboxPath,
+        overwrite: bool = False,
+        recursive: bool = False,
+    ) -> None:
+        """Copies a file, or with `recursive` a directory. Links are copied as links."""
+        paths = {**path_fields(source, "from"), **path_fields(target, "to")}
+        await self._post("copy", {**paths, "overwrite": overwrite, "recursive": recursive})
+
+    async def remove(self, path: SandboxPath, recursive: bool = False) -> None:
+        """Removes a file or an empty directory, or with `recursive` any directory."""
+        query: Query = {**path_fields(path), "recursive": recursive}
+        call = Call("DELETE", self._base, query, done_when_repeated="FILE_NOT_FOUND")
+        await self._transport.json(call)
+
+    async def tar(
+        self,
+        path: SandboxPath | None = None,
+        exclude: Sequence[str] = (),
+        on_unreadable: str | None = None,
+    ) -> AsyncIterator[bytes]:
+        """A directory as a tar archive. An archive that ends without an error is complete."""
+        query: Query = {
+            **path_fields(path),
+            "exclude": list(exclude),
+            "on_unreadable": on_unreadable,
+        }
+        async with self._transport.open(
+            Call("GET", f"{self._base}/tar", query, waits=True)
+        ) as response:
+            async for data in response.aiter_bytes():
+                yield data
+
+    async def untar(
+        self, archive: bytes | AsyncIterator[bytes], path: SandboxPath | None = None
+    ) -> None:
+        """Unpacks a tar archive into a directory."""
+        call = Call("PUT", f"{self._base}/tar", path_fields(path), content=archive)
+        await self._transport.json(call)
+
+    async def watch(
+        self, path: SandboxPath | None = None, recursive: bool = False
+    ) -> AsyncIterator[FileChange]:
+        """Changes as they happen. After a connection that broke, the kind `overflow` says so."""
+        query: Query = {**path_fields(path), "recursive": recursive}
+        call = Call("GET", f"{self._base}/watch", query, waits=True)
+        failures = 0
+        while True:
+            try:
+                async with self._transport.open(call) as response:
+                    async for event in httpx2.EventSource(response, max_event_size=None):
+                        failures = 0
+                        data = json_object(event)
+                        if event.event == "change":
+                            yield from_body(FileChange, data)
+                        elif event.event == "error":
+                            raise error_from_event(data)
+                raise connection_failed("Watching files", "the connection ended")
+            except SandboxError as error:
+                if not self._transport.retry.allows(failures, error):
+                    raise
+                await sleep(self._transport.retry.delay(failures, error))
+                failures += 1
+                yield FileChange("overflow", "/workspace", None)
+
+    async def _bytes(self, path: SandboxPath, headers: Mapping[str, str]) -> bytes:
+        call = Call("GET", f"{self._base}/file", path_fields(path), headers=headers, waits=True)
+        return await self._transport.content(call)
+
+    async def _put(
+        self,
+        query: Query,
+        content: str | bytes | AsyncIterator[bytes],
+        repeatable: bool | None,
+    ) -> WrittenFile:
+        data = content.encode() if isinstance(content, str) else content
+        call = Call("PUT", f"{self._base}/file", query, content=data, repeatable=repeatable)
+        return from_body(WrittenFile, await self._transport.json(call))
+
+    async def _get(self, name: str, query: Query) -> Any:
+        return await self._transport.json(Call("GET", f"{self._base}/{name}", query))
+
+    async def _post(self, name: str, fields: Mapping[str, Any]) -> None:
+        call = Call("POST", f"{self._base}/{name}", json=present(fields), waits=True)
+        await self._transport.json(call)

@@ -1,0 +1,168 @@
+# Generated from the asynchronous version by generate_sync.py. Do not edit.
+"""The entry point: sessions, workspaces and images of one daemon."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+from ..requests import Query, WorkspaceMount, present, segment, session_url
+from ..retry import RetryPolicy
+from ..types import ImageInfo, SessionInfo, WorkspaceInfo, from_body
+from .files import SyncFiles
+from .session import SyncSession
+from .transport import Call, Transport
+
+_DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+class SyncSandboxClient:
+    """A client of one daemon. A `with` block closes its connections, and so does `close`.
+
+    Without arguments it takes `SANDKASTEN_URL` and `SANDKASTEN_API_KEY` from the environment.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout_seconds: float = 60.0,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        """`timeout_seconds` is for calls that wait for nothing, such as the end of a command."""
+        url = base_url or os.environ.get("SANDKASTEN_URL") or _DEFAULT_URL
+        key = api_key if api_key is not None else os.environ.get("SANDKASTEN_API_KEY")
+        self._transport = Transport(url, key, timeout_seconds, retry or RetryPolicy())
+
+    def create_session(
+        self,
+        image: str | None = None,
+        ttl_seconds: int | None = None,
+        workspace_id: str | None = None,
+        backend: str | None = None,
+        *,
+        key: str | None = None,
+        env: Mapping[str, str] | None = None,
+        limits: Mapping[str, int] | None = None,
+        network: Any = None,
+        secrets: Sequence[Mapping[str, str]] | None = None,
+        profile: str | None = None,
+        isolation: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        workspaces: Sequence[WorkspaceMount] | None = None,
+        idempotency_key: str | None = None,
+    ) -> SyncSession:
+        """Creates a session, or returns the active session of `key`. Defaults come from the daemon."""
+        body = present(
+            {
+                "image": image,
+                "ttl_seconds": ttl_seconds,
+                "workspace_id": workspace_id,
+                "backend": backend,
+                "key": key,
+                "env": None if env is None else dict(env),
+                "limits": None if limits is None else dict(limits),
+                "network": network,
+                "secrets": None if secrets is None else [dict(secret) for secret in secrets],
+                "profile": profile,
+                "isolation": isolation,
+                "metadata": None if metadata is None else dict(metadata),
+                "workspaces": None if workspaces is None else list(workspaces),
+            }
+        )
+        call = Call(
+            "POST",
+            "/v1/sessions",
+            json=body,
+            idempotency_key=idempotency_key or str(uuid4()),
+        )
+        answer, response = self._transport.json_and_response(call)
+        created = response.status_code == 201
+        return SyncSession(self._transport, from_body(SessionInfo, answer), created)
+
+    def get_session(self, session_id: str) -> SyncSession:
+        """The session with this id, also one that has ended."""
+        body = self._transport.json(Call("GET", session_url(session_id)))
+        return SyncSession(self._transport, from_body(SessionInfo, body))
+
+    def list_sessions(
+        self,
+        status: str | None = None,
+        *,
+        key: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> list[SyncSession]:
+        """All sessions that match: those that have not ended first, newest first among both."""
+        return [session for session in self.sessions(status, key=key, metadata=metadata)]
+
+    def sessions(
+        self,
+        status: str | None = None,
+        *,
+        key: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Iterator[SyncSession]:
+        """The same sessions, page by page."""
+        pairs = [f"{name}={value}" for name, value in (metadata or {}).items()]
+        query: dict[str, Any] = {"status": status, "key": key, "metadata": pairs}
+        while True:
+            call = Call("GET", "/v1/sessions", query)
+            bodies, response = self._transport.json_and_response(call)
+            for body in bodies:
+                yield SyncSession(self._transport, from_body(SessionInfo, body))
+            cursor = response.headers.get("x-next-cursor")
+            if cursor is None:
+                return
+            query["cursor"] = cursor
+
+    def list_workspaces(self) -> list[WorkspaceInfo]:
+        """All persistent workspaces."""
+        body = self._transport.json(Call("GET", "/v1/workspaces"))
+        return [from_body(WorkspaceInfo, workspace) for workspace in body["workspaces"]]
+
+    def delete_workspace(self, workspace_id: str) -> None:
+        """Deletes a workspace with its files. Raises `CONFLICT` while a session uses it."""
+        path = f"/v1/workspaces/{segment(workspace_id)}"
+        self._transport.json(Call("DELETE", path, done_when_repeated="FILE_NOT_FOUND"))
+
+    def workspace_files(self, workspace_id: str) -> SyncFiles:
+        """The files of a workspace, also while no session uses it."""
+        return SyncFiles(self._transport, f"/v1/workspaces/{segment(workspace_id)}")
+
+    def list_images(self) -> list[ImageInfo]:
+        """All local images."""
+        body = self._transport.json(Call("GET", "/v1/images"))
+        return [from_body(ImageInfo, image) for image in body["images"]]
+
+    def remove_image(self, reference: str) -> None:
+        """Removes an image."""
+        query: Query = {"reference": reference}
+        self._transport.json(Call("DELETE", "/v1/images", query))
+
+    def health(self) -> bool:
+        """Whether the daemon answers. It needs no key."""
+        return bool((self._transport.json(Call("GET", "/healthz")))["status"] == "ok")
+
+    def version(self) -> Mapping[str, Any]:
+        """The daemon's version and backends."""
+        body: Mapping[str, Any] = self._transport.json(Call("GET", "/v1/version"))
+        return body
+
+    def close(self) -> None:
+        """Closes the connections that are kept for later calls. Sessions continue."""
+        self._transport.close()
+
+    def __enter__(self) -> SyncSandboxClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

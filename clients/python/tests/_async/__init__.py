@@ -1,0 +1,1 @@
+"""Tests of one of the two clients. Those of the synchronous one are generated."""

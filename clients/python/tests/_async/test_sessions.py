@@ -1,0 +1,85 @@
+"""Sessions, workspaces and images on a real daemon."""
+
+from sandkasten import SandboxClient, SandboxError
+
+from .daemon_case import DaemonCase
+
+
+class Sessions(DaemonCase):
+    async def test_sessions_are_created_found_and_listed(self) -> None:
+        created = await self.client.create_session(
+            "host", ttl_seconds=90, workspace_id="of-python", metadata={"made": "here"}
+        )
+        async with created:
+            info = created.info
+            self.assertEqual((info.ttl_seconds, info.workspace_id), (90, "of-python"))
+            self.assertTrue(created.created)
+            found = await self.client.get_session(created.id)
+            self.assertEqual((found.id, found.info.status), (created.id, "running"))
+            listed = await self.client.list_sessions("running", metadata={"made": "here"})
+            self.assertEqual([session.id for session in listed], [created.id])
+        self.assertIn(created.id, [session.id for session in await self.client.list_sessions()])
+        self.assertEqual((await created.refresh()).status, "destroyed")
+
+    async def test_a_key_finds_the_active_session(self) -> None:
+        first = await self.client.create_session("host", key="user:python:shared")
+        async with first:
+            second = await self.client.create_session("host", key="user:python:shared")
+            self.assertEqual((second.id, first.created, second.created), (first.id, True, False))
+
+    async def test_the_options_of_a_session_apply(self) -> None:
+        made = await self.client.create_session(
+            "host", env={"GREETING": "hi"}, limits={"memory_mb": 64, "pids": 40}, network="none"
+        )
+        async with made:
+            self.assertEqual((await made.exec("echo $GREETING")).stdout, "hi\n")
+            self.assertEqual((made.info.limits["memory_mb"], made.info.limits["pids"]), (64, 40))
+            self.assertEqual((await made.stats()).memory_limit, 64 * 2**20)
+            report = await made.isolation()
+            self.assertTrue(all(fact.name for fact in report.facts))
+            self.assertIn(report.tier, ("strong", "standard", "weak"))
+            self.assertEqual((await made.renew(ttl_seconds=120)).ttl_seconds, 120)
+            self.assertEqual((await made.pause()).status, "paused")
+            self.assertEqual((await made.resume()).status, "running")
+
+    async def test_a_workspace_outlives_its_session(self) -> None:
+        session = await self.client.create_session("host", workspace_id="python-kept")
+        async with session:
+            await session.write("note", "kept")
+        files = self.client.workspace_files("python-kept")
+        self.assertEqual(await files.read_text("note"), "kept")
+        self.assertIn("python-kept", [space.id for space in await self.client.list_workspaces()])
+        await self.client.delete_workspace("python-kept")
+        self.assertNotIn("python-kept", [space.id for space in await self.client.list_workspaces()])
+
+    async def test_the_daemon_describes_itself(self) -> None:
+        self.assertTrue(await self.client.health())
+        version = await self.client.version()
+        self.assertIn(self.session.info.backend, version["backends"])
+        self.assertIn("host", [image.reference for image in await self.client.list_images()])
+        with self.assertRaises(SandboxError) as caught:
+            await self.client.remove_image("not-here")
+        self.assertEqual(caught.exception.code, "INVALID_IMAGE")
+
+    async def test_refusals_have_the_code_of_the_daemon(self) -> None:
+        with self.assertRaises(SandboxError) as caught:
+            await self.client.create_session(backend="of-clay")
+        usual = self.session.info.backend
+        self.assertEqual(caught.exception.code, "INVALID_REQUEST")
+        self.assertEqual(caught.exception.details, {"backends": [usual]})
+        with self.assertRaises(SandboxError) as caught:
+            await self.client.get_session("../sessions?x")
+        self.assertEqual(caught.exception.code, "INVALID_REQUEST")
+        stranger = SandboxClient(api_key="wrong-key")
+        with self.assertRaises(SandboxError) as caught:
+            await stranger.create_session()
+        await stranger.close()
+        self.assertEqual((caught.exception.code, caught.exception.status), ("UNAUTHORIZED", 401))
+
+    async def test_a_destroyed_session_is_gone_and_can_be_destroyed_again(self) -> None:
+        session = await self.client.create_session(image="host")
+        await session.destroy()
+        await session.destroy()
+        with self.assertRaises(SandboxError) as caught:
+            await session.exec("true")
+        self.assertIn(caught.exception.status, (404, 410))

@@ -1,0 +1,379 @@
+//! One connection of a program in the sandbox, carried on a stream to the gateway.
+
+use crate::frame::{self, Kind};
+use crate::network::handshake::{Handshake, Wanted};
+use crate::network::http::Body;
+use crate::network::wire::{Watch, Wire};
+use crate::sys::{self, Epoll};
+use crate::token::NetworkPart;
+use serde::Deserialize;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
+
+/// Bytes that each direction of a stream may carry before the first CREDIT.
+///
+/// SECURITY: less than for the daemon's own streams, because sandbox code opens these, many at once,
+/// and each may hold so much in both processes.
+pub const STREAM_CREDIT: u64 = 128 * 1024;
+
+/// What the gateway may have under way on a stream that was widened.
+const WIDE_WINDOW: u64 = 1 << 20;
+
+/// Why the gateway refused or ended a connection.
+#[derive(Deserialize)]
+pub struct Ended {
+    #[serde(default)]
+    pub code: String,
+    #[serde(default)]
+    pub message: String,
+}
+
+enum Phase {
+    /// The program speaks to the proxy.
+    Asking(Handshake),
+    /// The gateway is asked.
+    Opening(Wanted),
+    Open,
+    /// The last bytes for the program are on their way. What it still says is dropped, up to a limit:
+    /// closing before that is read would tell it of a broken connection, and lose the answer.
+    Leaving {
+        dropped: usize,
+    },
+}
+
+const MAX_DROPPED_BYTES: usize = 1 << 20;
+
+pub struct Flow {
+    id: u32,
+    socket: TcpStream,
+    watch: Watch,
+    /// Zero until the gateway was asked.
+    pub stream: u32,
+    phase: Phase,
+    /// From the program, read with its request but not part of it.
+    ahead: Vec<u8>,
+    /// Where the one request of a plain HTTP connection ends.
+    body: Option<Body>,
+    /// For the program.
+    queue: VecDeque<Vec<u8>>,
+    /// Bytes that may still be sent to the gateway, and that it may still send.
+    credit: u64,
+    allowance: u64,
+    /// What the gateway may have under way.
+    window: u64,
+    program_ended: bool,
+    gateway_ended: bool,
+    was_shut: bool,
+}
+
+/// What becomes of a flow.
+#[derive(PartialEq, Eq)]
+pub enum Fate {
+    Goes,
+    /// Asks the gateway for a connection.
+    Asks,
+    /// Is over; the stream has ended on both sides.
+    Over,
+    /// Is over, and the gateway has to be told so.
+    Broken,
+}
+
+impl Flow {
+    pub fn new(id: u32, socket: TcpStream, transparent: Option<Wanted>) -> Flow {
+        let phase = match transparent {
+            Some(wanted) => Phase::Opening(wanted),
+            None => Phase::Asking(Handshake::default()),
+        };
+        let _ = socket.set_nodelay(true);
+        Flow {
+            id,
+            socket,
+            watch: Watch::default(),
+            stream: 0,
+            phase,
+            ahead: Vec::new(),
+            body: None,
+            queue: VecDeque::new(),
+            credit: STREAM_CREDIT,
+            allowance: STREAM_CREDIT,
+            window: STREAM_CREDIT,
+            program_ended: false,
+            gateway_ended: false,
+            was_shut: false,
+        }
+    }
+
+    /// What it wants of the gateway, while it waits for that.
+    pub fn wanted(&self) -> Option<&Wanted> {
+        match &self.phase {
+            Phase::Opening(wanted) => Some(wanted),
+            _ => None,
+        }
+    }
+
+    /// Moves what can be moved.
+    pub fn pump(&mut self, wire: &mut Wire<'_>) -> Fate {
+        let fate = match self.phase {
+            Phase::Asking(_) => self.ask(wire),
+            Phase::Open => self.read(wire),
+            Phase::Leaving { .. } => self.leave(wire),
+            Phase::Opening(_) => Fate::Goes,
+        };
+        if fate == Fate::Broken || fate == Fate::Over {
+            return fate;
+        }
+        if self.write(wire).is_err() {
+            return self.broken();
+        }
+        if self.watch_for_more(wire).is_err() {
+            return self.broken();
+        }
+        let has_ended = self.program_ended && self.gateway_ended && self.queue.is_empty();
+        match self.phase {
+            Phase::Open if has_ended => Fate::Over,
+            _ => fate,
+        }
+    }
+
+    fn leave(&mut self, wire: &mut Wire<'_>) -> Fate {
+        let Phase::Leaving { dropped } = &mut self.phase else {
+            return Fate::Goes;
+        };
+        self.gateway_ended = true;
+        while *dropped < MAX_DROPPED_BYTES {
+            match sys::read(self.socket.as_raw_fd(), wire.buffer) {
+                Ok(n) if n > 0 => *dropped += n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Fate::Goes,
+                _ => break,
+            }
+        }
+        Fate::Over
+    }
+
+    fn broken(&self) -> Fate {
+        match self.stream {
+            0 => Fate::Over,
+            _ => Fate::Broken,
+        }
+    }
+
+    /// Reads the request to the proxy.
+    fn ask(&mut self, wire: &mut Wire<'_>) -> Fate {
+        let Phase::Asking(handshake) = &mut self.phase else {
+            return Fate::Goes;
+        };
+        loop {
+            match sys::read(self.socket.as_raw_fd(), wire.buffer) {
+                Ok(0) => return Fate::Over,
+                Ok(n) => handshake.push(&wire.buffer[..n]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return Fate::Over,
+            }
+            let step = handshake.step();
+            if !step.say.is_empty() {
+                self.queue.push_back(step.say);
+            }
+            if step.refused {
+                self.phase = Phase::Leaving { dropped: 0 };
+                return Fate::Goes;
+            }
+            if let Some((wanted, rest)) = step.wanted {
+                self.ahead = rest;
+                self.phase = Phase::Opening(wanted);
+                return Fate::Asks;
+            }
+        }
+        Fate::Goes
+    }
+
+    /// The gateway has connected. False when what the program said meanwhile is malformed.
+    pub fn connected(&mut self) -> bool {
+        let Phase::Opening(wanted) = std::mem::replace(&mut self.phase, Phase::Open) else {
+            return false;
+        };
+        if let Some(answer) = wanted.success() {
+            self.queue.push_back(answer);
+        }
+        let Some((head, mut body)) = wanted.forwarded else {
+            return true;
+        };
+        let rest = std::mem::replace(&mut self.ahead, head);
+        let Ok(taken) = body.take(&rest) else {
+            return false;
+        };
+        self.ahead.extend_from_slice(&rest[..taken]);
+        self.body = Some(body);
+        true
+    }
+
+    /// Lets the gateway send more ahead, for a download that keeps going while others have their turn.
+    pub fn widen(&mut self, wire: &mut Wire<'_>) {
+        let more = WIDE_WINDOW - self.window;
+        self.window += more;
+        self.allowance += more;
+        wire.grant(self.stream, more as usize);
+    }
+
+    /// The gateway has refused, or ended what it had connected. The program is told if it can be.
+    pub fn refused(&mut self, ended: &Ended) -> Fate {
+        self.stream = 0;
+        let leaving = Phase::Leaving { dropped: 0 };
+        let Phase::Opening(wanted) = std::mem::replace(&mut self.phase, leaving) else {
+            // A connection that broke must not look like one that ended.
+            self.reset();
+            return Fate::Over;
+        };
+        match wanted.failure(&ended.code, &ended.message) {
+            Some(answer) => {
+                self.queue.push_back(answer);
+                Fate::Goes
+            }
+            None => {
+                self.reset();
+                Fate::Over
+            }
+        }
+    }
+
+    /// Has the kernel say to the program that the connection broke.
+    pub fn reset(&self) {
+        let linger = libc::linger {
+            l_onoff: 1,
+            l_linger: 0,
+        };
+        // SAFETY: the option's value is one linger, which outlives the call.
+        unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_LINGER,
+                (&raw const linger).cast(),
+                std::mem::size_of_val(&linger) as libc::socklen_t,
+            )
+        };
+    }
+
+    fn read(&mut self, wire: &mut Wire<'_>) -> Fate {
+        while self.credit > 0 && !self.program_ended && !wire.is_busy() {
+            if !self.ahead.is_empty() {
+                let n = self.ahead.len().min(self.credit as usize);
+                wire.send(Kind::Data, self.stream, &self.ahead[..n]);
+                self.ahead.drain(..n);
+                self.credit -= n as u64;
+                continue;
+            }
+            let room = wire.buffer.len().min(self.credit as usize);
+            match sys::read(self.socket.as_raw_fd(), &mut wire.buffer[..room]) {
+                Ok(0) => {
+                    self.program_ended = true;
+                    wire.send(Kind::End, self.stream, &[]);
+                }
+                Ok(n) => {
+                    let n = match &mut self.body {
+                        // Bytes after the body could be another request; they lead nowhere.
+                        Some(body) => match body.take(&wire.buffer[..n]) {
+                            Ok(taken) => taken,
+                            Err(_) => return Fate::Broken,
+                        },
+                        None => n,
+                    };
+                    if n > 0 {
+                        let data = frame::encode(Kind::Data, self.stream, &wire.buffer[..n]);
+                        wire.connection.queue(data);
+                        self.credit -= n as u64;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return Fate::Broken,
+            }
+        }
+        Fate::Goes
+    }
+
+    /// Bytes for the program; false when the gateway sends more than it may.
+    pub fn take_data(&mut self, data: Vec<u8>) -> bool {
+        let bytes = data.len() as u64;
+        if !matches!(self.phase, Phase::Open) || bytes > self.allowance || self.gateway_ended {
+            return false;
+        }
+        self.allowance -= bytes;
+        self.queue.push_back(data);
+        true
+    }
+
+    /// The gateway has nothing more to say about the stream.
+    pub fn take_response(&mut self) {
+        self.stream = 0;
+        self.gateway_ended = true;
+    }
+
+    pub fn take_end(&mut self) {
+        self.gateway_ended = true;
+    }
+
+    /// False when the gateway credits more than it got.
+    pub fn take_credit(&mut self, bytes: u64) -> bool {
+        self.credit += bytes;
+        self.credit <= STREAM_CREDIT
+    }
+
+    fn write(&mut self, wire: &mut Wire<'_>) -> io::Result<()> {
+        let mut written = 0;
+        while let Some(first) = self.queue.front_mut() {
+            match sys::write(self.socket.as_raw_fd(), first) {
+                Ok(n) if n == first.len() => {
+                    written += n;
+                    self.queue.pop_front();
+                }
+                Ok(n) => {
+                    written += n;
+                    first.drain(..n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        // What the proxy itself said came from nobody, so it is not given back.
+        let granted = (written as u64).min(self.window - self.allowance);
+        if granted > 0 && self.stream != 0 {
+            self.allowance += granted;
+            wire.grant(self.stream, granted as usize);
+        }
+        if self.gateway_ended && self.queue.is_empty() && !self.was_shut {
+            self.was_shut = true;
+            // A program that is gone already notices nothing.
+            let _ = self.socket.shutdown(Shutdown::Write);
+        }
+        Ok(())
+    }
+
+    fn watch_for_more(&mut self, wire: &Wire<'_>) -> io::Result<()> {
+        let reads = match self.phase {
+            Phase::Asking(_) | Phase::Leaving { .. } => true,
+            Phase::Open => self.credit > 0 && !self.program_ended && !wire.is_busy(),
+            Phase::Opening(_) => false,
+        };
+        let mut interest = 0;
+        if reads {
+            interest |= libc::EPOLLIN;
+        }
+        if !self.queue.is_empty() {
+            interest |= libc::EPOLLOUT;
+        }
+        self.watch.set(
+            wire.epoll,
+            &self.socket,
+            interest,
+            NetworkPart::Flow,
+            self.id,
+        )
+    }
+
+    pub fn unwatch(&mut self, epoll: &Epoll) {
+        let _ = self
+            .watch
+            .set(epoll, &self.socket, 0, NetworkPart::Flow, self.id);
+    }
+}

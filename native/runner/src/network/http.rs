@@ -1,0 +1,549 @@
+//! Requests to an HTTP proxy: strict parsing of one request, and where its body ends.
+//!
+//! SECURITY: a request that two readers could cut in different places would let one hide in the
+//! other (request smuggling). So everything ambiguous is refused, the head is written anew from what
+//! was understood, the body is measured here, and nothing after it is passed on.
+
+const MAX_HEAD_BYTES: usize = 32 * 1024;
+const MAX_HEADERS: usize = 128;
+
+/// What the program wants.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Bytes both ways.
+    Connect { host: String, port: u16 },
+    /// One request, to be sent with this head; the body follows.
+    Forward {
+        host: String,
+        port: u16,
+        head: Vec<u8>,
+        body: Body,
+    },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// The head is not complete.
+    More,
+    /// The request, and the length of its head.
+    Complete(Request, usize),
+}
+
+/// Why a request is refused, in words for its sender.
+pub type Refused = &'static str;
+
+pub fn parse(bytes: &[u8]) -> Result<Parsed, Refused> {
+    let Some(end) = find(bytes, b"\r\n\r\n") else {
+        if bytes.len() > MAX_HEAD_BYTES {
+            return Err("the head of the request is too long");
+        }
+        // Without this a line that ends in a bare line feed would be waited on for ever.
+        if bytes
+            .windows(2)
+            .any(|pair| pair[1] == b'\n' && pair[0] != b'\r')
+        {
+            return Err("a line does not end in CR LF");
+        }
+        return Ok(Parsed::More);
+    };
+    if end > MAX_HEAD_BYTES {
+        return Err("the head of the request is too long");
+    }
+    let head = &bytes[..end];
+    if head.iter().any(|byte| *byte == 0 || *byte >= 0x7f) {
+        return Err("the head has bytes that are not printable ASCII");
+    }
+    let text = std::str::from_utf8(head).map_err(|_| "the head is not ASCII")?;
+    let mut lines = text.split("\r\n");
+    let request_line = lines.next().unwrap_or_default();
+    let headers = lines.map(header).collect::<Result<Vec<_>, _>>()?;
+    if headers.len() > MAX_HEADERS {
+        return Err("the request has too many headers");
+    }
+    if text.split("\r\n").any(|line| line.contains(['\r', '\n'])) {
+        return Err("a line does not end in CR LF");
+    }
+    request(request_line, &headers).map(|request| Parsed::Complete(request, end + 4))
+}
+
+type Header<'a> = (&'a str, &'a str);
+
+fn header(line: &str) -> Result<Header<'_>, Refused> {
+    let (name, value) = line.split_once(':').ok_or("a header has no colon")?;
+    // Neither a folded line nor a space before the colon passes for part of a name.
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err("the name of a header has characters that it must not have");
+    }
+    let value = value.trim_matches([' ', '\t']);
+    if value.bytes().any(|byte| byte < 0x20 && byte != b'\t') {
+        return Err("a header has a control character");
+    }
+    Ok((name, value))
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+fn request(line: &str, headers: &[Header<'_>]) -> Result<Request, Refused> {
+    let mut parts = line.split(' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err("the request line does not have three parts");
+    };
+    if method.is_empty() || !method.bytes().all(is_token) {
+        return Err("the method has characters that it must not have");
+    }
+    if version != "HTTP/1.1" && version != "HTTP/1.0" {
+        return Err("the version is neither HTTP/1.1 nor HTTP/1.0");
+    }
+    if method == "CONNECT" {
+        let (host, port) = authority(target)?;
+        let port = port.ok_or("CONNECT needs a port")?;
+        if body(headers)? != Body::Sized(0) {
+            return Err("CONNECT must not have a body");
+        }
+        return Ok(Request::Connect { host, port });
+    }
+    let rest = strip_scheme(target)
+        .ok_or("the target is not an http:// URL; use CONNECT for other schemes")?;
+    let path_at = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority_text, path) = rest.split_at(path_at);
+    let (host, port) = authority(authority_text)?;
+    if path.bytes().any(|byte| byte <= b' ' || byte == b'#') {
+        return Err("the target has characters that a URL must not have");
+    }
+    let body = body(headers)?;
+    let mut head = Vec::with_capacity(line.len() + 256);
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    head.extend_from_slice(format!("{method} {slash}{path} HTTP/1.1\r\n").as_bytes());
+    // The URL counts, whatever the header said.
+    head.extend_from_slice(format!("Host: {authority_text}\r\n").as_bytes());
+    let named: Vec<String> = headers
+        .iter()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("connection"))
+        .flat_map(|(_, value)| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    for (name, value) in headers {
+        let lower = name.to_ascii_lowercase();
+        let framing = lower == "content-length" || lower == "transfer-encoding";
+        if !framing && !is_for_one_hop(&lower) && !named.contains(&lower) {
+            head.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        }
+    }
+    match &body {
+        Body::Sized(0) if !has(headers, "content-length") => {}
+        Body::Sized(length) => {
+            head.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+        }
+        Body::Chunked(_) => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+    // One request on each connection: what follows could be for another host.
+    head.extend_from_slice(b"Connection: close\r\n\r\n");
+    let port = port.unwrap_or(80);
+    Ok(Request::Forward {
+        host,
+        port,
+        head,
+        body,
+    })
+}
+
+fn strip_scheme(target: &str) -> Option<&str> {
+    let (scheme, rest) = target.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case("http://").then_some(rest)
+}
+
+fn has(headers: &[Header<'_>], wanted: &str) -> bool {
+    headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case(wanted))
+}
+
+fn is_for_one_hop(name: &str) -> bool {
+    const HOP: [&str; 9] = [
+        "host",
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authorization",
+        "proxy-authenticate",
+        "te",
+        "trailer",
+        "upgrade",
+    ];
+    HOP.contains(&name)
+}
+
+/// `host`, `host:port` or `[v6]:port`. The gateway judges the host; here only its form counts.
+pub fn authority(text: &str) -> Result<(String, Option<u16>), Refused> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest
+                .split_once(']')
+                .ok_or("the host has no closing bracket")?;
+            if !host
+                .bytes()
+                .all(|b| b.is_ascii_hexdigit() || b == b':' || b == b'.')
+            {
+                return Err("the host is not an IPv6 address");
+            }
+            match after.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if after.is_empty() => (host, None),
+                None => return Err("the host is followed by something other than a port"),
+            }
+        }
+        None => {
+            let (host, port) = match text.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            };
+            if !host
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+            {
+                return Err("the host has characters that it must not have");
+            }
+            (host, port)
+        }
+    };
+    if host.is_empty() || host.len() > 255 {
+        return Err("the host is empty or too long");
+    }
+    let port = match port {
+        None => None,
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
+            Ok(port) if port > 0 => Some(port),
+            _ => return Err("the port is not one of 1 to 65535"),
+        },
+        Some(_) => return Err("the port is not a number"),
+    };
+    Ok((host.to_owned(), port))
+}
+
+fn body(headers: &[Header<'_>]) -> Result<Body, Refused> {
+    let values = |wanted: &str| -> Vec<&str> {
+        headers
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(wanted))
+            .map(|(_, value)| *value)
+            .collect()
+    };
+    let lengths = values("content-length");
+    let codings = values("transfer-encoding");
+    match (lengths.as_slice(), codings.as_slice()) {
+        ([], []) => Ok(Body::Sized(0)),
+        ([length], []) => {
+            let digits = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+            match length.parse() {
+                Ok(length) if digits => Ok(Body::Sized(length)),
+                _ => Err("Content-Length is not a number"),
+            }
+        }
+        ([], [coding]) if coding.eq_ignore_ascii_case("chunked") => {
+            Ok(Body::Chunked(Chunks::default()))
+        }
+        ([], _) => Err("Transfer-Encoding is something other than chunked"),
+        (_, []) => Err("Content-Length is given more than once"),
+        _ => Err("Content-Length and Transfer-Encoding are both given"),
+    }
+}
+
+/// How much of the body is still to come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Body {
+    Sized(u64),
+    Chunked(Chunks),
+}
+
+impl Body {
+    #[cfg(test)]
+    fn is_over(&self) -> bool {
+        match self {
+            Body::Sized(left) => *left == 0,
+            Body::Chunked(chunks) => chunks.state == ChunkState::Over,
+        }
+    }
+
+    /// How many of these bytes belong to the body.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<usize, Refused> {
+        match self {
+            Body::Sized(left) => {
+                let taken = bytes
+                    .len()
+                    .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= taken as u64;
+                Ok(taken)
+            }
+            Body::Chunked(chunks) => chunks.take(bytes),
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Chunks {
+    state: ChunkState,
+    /// Of the present line, or of the chunk.
+    left: u64,
+    digits: u8,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
+enum ChunkState {
+    #[default]
+    Size,
+    /// After the size, before its line feed.
+    SizeEnd,
+    Data,
+    DataCr,
+    DataLf,
+    /// At the start of a line of the trailer; only the empty one may come.
+    TrailerCr,
+    TrailerLf,
+    Over,
+}
+
+impl Chunks {
+    /// Extensions of chunks and trailers are refused: nobody sends them but to confuse readers.
+    fn take(&mut self, bytes: &[u8]) -> Result<usize, Refused> {
+        use ChunkState::*;
+        let mut at = 0;
+        while at < bytes.len() && self.state != Over {
+            let byte = bytes[at];
+            match self.state {
+                Size => match (byte as char).to_digit(16) {
+                    Some(digit) if self.digits < 15 => {
+                        self.left = self.left << 4 | u64::from(digit);
+                        self.digits += 1;
+                    }
+                    Some(_) => return Err("a chunk is too long"),
+                    None if byte == b'\r' && self.digits > 0 => self.state = SizeEnd,
+                    None => return Err("the size of a chunk is malformed"),
+                },
+                SizeEnd if byte == b'\n' => {
+                    self.digits = 0;
+                    self.state = if self.left == 0 { TrailerCr } else { Data };
+                }
+                Data => {
+                    let rest = bytes.len() - at;
+                    let taken = rest.min(usize::try_from(self.left).unwrap_or(usize::MAX));
+                    self.left -= taken as u64;
+                    at += taken;
+                    if self.left == 0 {
+                        self.state = DataCr;
+                    }
+                    continue;
+                }
+                DataCr if byte == b'\r' => self.state = DataLf,
+                DataLf if byte == b'\n' => self.state = Size,
+                TrailerCr if byte == b'\r' => self.state = TrailerLf,
+                TrailerLf if byte == b'\n' => self.state = Over,
+                _ => return Err("the framing of a chunk is malformed"),
+            }
+            at += 1;
+        }
+        Ok(at)
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|part| part == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forward(text: &str) -> (String, u16, String, Body) {
+        match parse(text.as_bytes()) {
+            Ok(Parsed::Complete(
+                Request::Forward {
+                    host,
+                    port,
+                    head,
+                    body,
+                },
+                length,
+            )) => {
+                assert_eq!(length, text.find("\r\n\r\n").unwrap() + 4);
+                (host, port, String::from_utf8(head).unwrap(), body)
+            }
+            other => panic!("{text:?} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_is_written_anew_for_its_host_alone() {
+        let (host, port, head, body) = forward(
+            "GET http://a.test:8080/x?y=1 HTTP/1.1\r\nHost: other.test\r\nProxy-Connection: keep-alive\r\n\
+             Connection: keep-alive, X-Gone\r\nX-Gone: 1\r\nAccept: */*\r\n\r\n",
+        );
+        assert_eq!((host.as_str(), port), ("a.test", 8080));
+        assert_eq!(
+            head,
+            "GET /x?y=1 HTTP/1.1\r\nHost: a.test:8080\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        );
+        assert_eq!(body, Body::Sized(0));
+    }
+
+    #[test]
+    fn a_url_without_a_path_asks_for_the_root() {
+        assert!(
+            forward("GET http://a.test HTTP/1.1\r\n\r\n")
+                .2
+                .starts_with("GET / HTTP/1.1\r\n")
+        );
+        assert!(
+            forward("GET HTTP://a.test?q HTTP/1.0\r\n\r\n")
+                .2
+                .starts_with("GET /?q HTTP/1.1\r\n")
+        );
+    }
+
+    #[test]
+    fn connect_names_a_host_and_a_port() {
+        let head = "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n";
+        let found = parse(format!("{head}rest").as_bytes());
+        let request = Request::Connect {
+            host: "a.test".into(),
+            port: 443,
+        };
+        assert_eq!(found, Ok(Parsed::Complete(request, head.len())));
+        let v6 = parse(b"CONNECT [::1]:80 HTTP/1.1\r\n\r\n");
+        assert!(
+            matches!(v6, Ok(Parsed::Complete(Request::Connect { host, .. }, _)) if host == "::1")
+        );
+    }
+
+    #[test]
+    fn a_head_that_is_not_complete_is_waited_for() {
+        assert_eq!(
+            parse(b"GET http://a.test/ HTTP/1.1\r\nA: b\r\n"),
+            Ok(Parsed::More)
+        );
+        assert_eq!(parse(b""), Ok(Parsed::More));
+        assert!(parse(&vec![b'a'; MAX_HEAD_BYTES + 1]).is_err());
+    }
+
+    #[test]
+    fn whatever_two_readers_could_read_differently_is_refused() {
+        let heads = [
+            "POST http://a.test/ HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked",
+            "POST http://a.test/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2",
+            "POST http://a.test/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1",
+            "POST http://a.test/ HTTP/1.1\r\nContent-Length: 1, 1",
+            "POST http://a.test/ HTTP/1.1\r\nContent-Length: +1",
+            "POST http://a.test/ HTTP/1.1\r\nContent-Length: 0x1",
+            "POST http://a.test/ HTTP/1.1\r\nContent-Length:",
+            "POST http://a.test/ HTTP/1.1\r\nContent-Length: 99999999999999999999999",
+            "POST http://a.test/ HTTP/1.1\r\nTransfer-Encoding: gzip, chunked",
+            "POST http://a.test/ HTTP/1.1\r\nTransfer-Encoding: identity",
+            "POST http://a.test/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            "POST http://a.test/ HTTP/1.1\r\nTransfer-Encoding : chunked",
+            "POST http://a.test/ HTTP/1.1\r\nA: b\r\n folded: c",
+            "POST http://a.test/ HTTP/1.1\r\nA: b\nContent-Length: 1",
+            "POST http://a.test/ HTTP/1.1\r\nA: b\rContent-Length: 1",
+            "POST http://a.test/ HTTP/1.1\r\nA\0: b",
+            "POST http://a.test/ HTTP/1.1\r\nno colon",
+            "POST http://a.test/ HTTP/1.1\r\n: no name",
+            "POST http://a.test/ HTTP/2.0",
+            "POST  http://a.test/ HTTP/1.1",
+            "POST http://a.test/ x HTTP/1.1",
+            "POST /only-a-path HTTP/1.1\r\nHost: a.test",
+            "POST https://a.test/ HTTP/1.1",
+            "POST http://user@a.test/ HTTP/1.1",
+            "POST http://a.test:0/ HTTP/1.1",
+            "POST http://a.test:99999/ HTTP/1.1",
+            "POST http://a.test:80:80/ HTTP/1.1",
+            "POST http:///path HTTP/1.1",
+            "POST http://a.test/a#b HTTP/1.1",
+            "CONNECT a.test HTTP/1.1",
+            "CONNECT a.test:22/x HTTP/1.1",
+            "CONNECT a.test:443 HTTP/1.1\r\nContent-Length: 5",
+            "CONNECT [::1 HTTP/1.1",
+            "CONNECT [::1%lo]:80 HTTP/1.1",
+        ];
+        for head in heads {
+            let text = format!("{head}\r\n\r\n");
+            assert!(parse(text.as_bytes()).is_err(), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_ends_where_its_framing_says() {
+        let (.., mut sized) = forward("POST http://a.test/ HTTP/1.1\r\nContent-Length: 5\r\n\r\n");
+        assert_eq!(sized.take(b"abc"), Ok(3));
+        assert_eq!(sized.take(b"deGET /"), Ok(2));
+        assert!(sized.is_over());
+        let bytes = b"3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\nGET /hidden";
+        for step in 1..bytes.len() {
+            let (.., mut chunked) =
+                forward("POST http://a.test/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let taken: usize = bytes
+                .chunks(step)
+                .map(|part| chunked.take(part).unwrap())
+                .sum();
+            assert_eq!(
+                taken,
+                bytes.len() - b"GET /hidden".len(),
+                "in steps of {step}"
+            );
+            assert!(chunked.is_over());
+        }
+    }
+
+    #[test]
+    fn chunks_with_odd_framing_are_refused() {
+        for bytes in [
+            &b"3;x=y\r\nabc"[..],
+            b"3\nabc",
+            b" 3\r\nabc",
+            b"\r\n",
+            b"-1\r\n",
+            b"ffffffffffffffffff\r\n",
+            b"3\r\nabcd\r\n",
+            b"0\r\nTrailer: x\r\n\r\n",
+        ] {
+            let mut body = Body::Chunked(Chunks::default());
+            assert!(body.take(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    /// The same damage each time. Whatever is understood must be one request by our own reading.
+    #[test]
+    fn damaged_requests_never_end_the_parser_or_change_their_meaning() {
+        let mut state = 0x5eed_u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize
+        };
+        let whole = b"POST http://a.test:81/p HTTP/1.1\r\nContent-Length: 3\r\nHost: a.test:81\r\nAccept: x\r\n\r\nabc";
+        let (mut understood, mut refused) = (0, 0);
+        for _ in 0..20_000 {
+            let mut bytes = whole.to_vec();
+            for _ in 0..next() % 4 {
+                let at = next() % bytes.len();
+                bytes[at] = b"\r\n :\0,;aCx1\xff"[next() % 12];
+            }
+            bytes.truncate(next() % (bytes.len() + 1));
+            match parse(&bytes) {
+                Ok(Parsed::Complete(Request::Forward { head, .. }, length)) => {
+                    understood += 1;
+                    assert!(length <= bytes.len());
+                    let text = String::from_utf8(head).unwrap();
+                    let heads = text.matches("\r\n\r\n").count();
+                    assert_eq!((heads, text.ends_with("\r\n\r\n")), (1, true));
+                }
+                Ok(_) => {}
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(understood > 100, "{understood} understood");
+        assert!(refused > 100, "{refused} refused");
+    }
+}

@@ -1,0 +1,348 @@
+/** Drives a Docker engine: a sandbox is one of its containers, with volumes or directories of ours. */
+import type { Duplex } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
+import { SandboxError } from "@sandkasten/protocol";
+import type {
+  BackendCapabilities,
+  BackendHealth,
+  SandboxListing,
+  SandboxSpec,
+  SandboxState,
+  SandboxStats,
+  WorkspaceListing,
+} from "../../ports/backend.ts";
+import type { Channel } from "../../ports/channel.ts";
+import type { ImageInfo, ImageStore } from "../../ports/image-store.ts";
+import { throwIfCancelled } from "../container/cancelled.ts";
+import { deadSandbox } from "../container/container-backend.ts";
+import type { ContainerDriver, FoundContainer, Measured } from "../container/container-driver.ts";
+import { readOomScore } from "../container/oom-score.ts";
+import { RUNNER_PATH } from "../container/paths.ts";
+import type { Probe } from "../container/probe.ts";
+import { isId } from "../container/sandbox-ids.ts";
+import { sandboxSettings } from "./container-settings.ts";
+import { Engine } from "./engine.ts";
+import type { DockerConnection } from "./engine-connection.ts";
+import { engineChecks, NEEDED } from "./engine-health.ts";
+import { EnginePreparation } from "./engine-preparation.ts";
+import { EngineStream } from "./engine-stream.ts";
+import type { EngineContainer, Labels } from "./engine-view.ts";
+import { measureIsolation } from "./isolation.ts";
+import { MountPointCheck } from "./mount-point-check.ts";
+import { PersistentWorkspaces } from "./persistent-workspaces.ts";
+import type { RunnerProgram } from "./runner-volume.ts";
+import { handleOf, LABEL, readNotes, sandboxLabels } from "./sandbox-labels.ts";
+import type { SandboxNotes } from "./sandbox-labels.ts";
+import { SandboxUsage } from "./sandbox-usage.ts";
+import type { DockerContainer } from "./sandbox-usage.ts";
+import type { WorkspaceOptions } from "./workspace/choose-places.ts";
+import { lookAround } from "./workspace/own-container.ts";
+import type { OwnSurroundings } from "./workspace/own-container.ts";
+import { SessionDirectories } from "./workspace/session-directories.ts";
+
+export interface DockerDriverOptions {
+  readonly connection: DockerConnection;
+  /** Tells this daemon's containers and volumes from another's on the same engine. */
+  readonly instance: string;
+  /** The native program, by absolute path. */
+  readonly runner: string;
+  readonly images: ImageStore;
+  readonly workspace: WorkspaceOptions;
+  /** The engine's network for sandboxes that have one; none has when absent. */
+  readonly network?: string;
+  /** One that the engine knows (`runsc`); its default when absent. */
+  readonly runtime?: string;
+  /** Where this daemon runs, when it shall not look itself; for tests. */
+  readonly surroundings?: () => Promise<OwnSurroundings>;
+}
+
+/** A busy engine takes its time to start a relay. */
+const HELLO_MS = 15_000;
+const PAUSED_POLL_MS = 100;
+const REMOVAL_POLL_MS = 50;
+const REMOVAL_TIMEOUT_MS = 60_000;
+
+/**
+ * SECURITY: against replaced sockets and attacks on PID 1: an exec enters a hostile container with a
+ * program of the engine's. It becomes ours at once, from a volume that code cannot write, in a
+ * directory that code does not choose, with no more rights than PID 1 began with, which it gives up
+ * itself. All that it says is taken for code's own words. Guarded by docker-hostile.test.ts.
+ */
+const RELAY = {
+  Cmd: [RUNNER_PATH, "relay"],
+  User: "0:0",
+  WorkingDir: "/",
+  Privileged: false,
+  // Variables of the image or the caller do not say whom it dials.
+  Env: ["SANDKASTEN_SOCKET=/run/sandkasten/runner.sock"],
+};
+
+export class DockerDriver implements ContainerDriver<DockerContainer> {
+  readonly name = "docker";
+  readonly helloMs = HELLO_MS;
+  readonly capabilities: BackendCapabilities;
+  readonly #options: DockerDriverOptions;
+  readonly #architecture: string;
+  readonly #engine: Engine;
+  readonly #preparation: EnginePreparation;
+  readonly #workspaces: PersistentWorkspaces;
+  readonly #mountPoints: MountPointCheck;
+  readonly #usage: SandboxUsage;
+  /** Of the strategies `bind` and `shared-volume`; sandboxes of either may be there. */
+  readonly #directories: readonly SessionDirectories[];
+
+  constructor(options: DockerDriverOptions, runner: RunnerProgram) {
+    const { instance, workspace, surroundings = lookAround } = options;
+    this.capabilities = {
+      isolations: [options.runtime === "runsc" ? "strong" : "standard"],
+      network: options.network !== undefined,
+      pause: true,
+      // Volumes of an engine have no size.
+      quota: false,
+      snapshot: false,
+    };
+    this.#options = options;
+    this.#architecture = runner.architecture;
+    const engine = new Engine(options.connection);
+    this.#engine = engine;
+    this.#workspaces = new PersistentWorkspaces(engine, instance);
+    this.#mountPoints = new MountPointCheck(engine);
+    this.#usage = new SandboxUsage(engine);
+    const bind = new SessionDirectories({ base: workspace.dir, instance, private: true });
+    const shared = new SessionDirectories({ base: workspace.sharedDir, instance, private: false });
+    this.#directories = [bind, shared];
+    const places = { bindDirectories: bind, sharedDirectories: shared, options: workspace };
+    this.#preparation = new EnginePreparation(
+      { engine, instance, surroundings, ...places },
+      runner,
+    );
+  }
+
+  async hasTraces(id: string): Promise<boolean> {
+    if ((await this.#engine.inspectContainer(id)) !== undefined) return true;
+    if ((await this.#engine.listVolumes(this.#labelsOf(id))).length > 0) return true;
+    for (const directories of this.#directories) if (await directories.has(id)) return true;
+    return false;
+  }
+
+  async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<() => Promise<DockerContainer>> {
+    const image = await this.#options.images.inspect(spec.image);
+    return async () => {
+      const notes = await this.#createContainer(spec, image, signal);
+      const further = (spec.workspaces ?? []).map(({ path }) => path);
+      await this.#mountPoints.check(spec.id, image.digest, further);
+      throwIfCancelled(signal);
+      await this.#engine.startContainer(spec.id);
+      return { handle: handleOf(spec.id, notes), notes, outOfMemory: false };
+    };
+  }
+
+  async #createContainer(
+    spec: SandboxSpec,
+    image: ImageInfo,
+    signal: AbortSignal,
+  ): Promise<SandboxNotes> {
+    const { instance, runtime, network } = this.#options;
+    const { places, ...prepared } = await this.#preparation.prepare(image.digest);
+    throwIfCancelled(signal);
+    const notes: SandboxNotes = {
+      image: spec.image,
+      imageDigest: image.digest,
+      profile: spec.profile,
+      limits: spec.limits,
+      workspaceId: spec.workspace?.id,
+      strategy: places.strategy,
+      createdAtMs: Date.now(),
+    };
+    const ownLabels = sandboxLabels(instance, spec.id);
+    const workspace =
+      spec.workspace === undefined
+        ? await places.make(spec.id, ownLabels)
+        : await this.#workspaces.make(spec.workspace);
+    const workspaces = await Promise.all(
+      (spec.workspaces ?? []).map(async (further) => ({
+        source: await this.#workspaces.make(further),
+        path: further.path,
+        readOnly: further.readOnly,
+      })),
+    );
+    throwIfCancelled(signal);
+    await this.#engine.createContainer(
+      sandboxSettings({
+        ...prepared,
+        spec,
+        imageId: image.digest,
+        imageEnv: image.env,
+        labels: sandboxLabels(instance, spec.id, notes),
+        ownLabels,
+        workspace,
+        workspaces,
+        runtime,
+        network,
+      }),
+    );
+    throwIfCancelled(signal);
+    return notes;
+  }
+
+  async find(id: string): Promise<FoundContainer<DockerContainer>> {
+    const found = await this.#engine.inspectContainer(id);
+    if (found === undefined || !this.#isOurs(id, found))
+      return { state: (await this.hasTraces(id)) ? "dead" : "absent" };
+    if (!found.running) return { state: "dead" };
+    const notes = readNotes(id, found.labels);
+    const { outOfMemory } = found;
+    const container = { handle: handleOf(id, notes), notes, outOfMemory };
+    return { state: found.paused ? "paused" : "running", container };
+  }
+
+  /** A paused container takes no exec; it is waited for. */
+  async connect({ handle: { id } }: DockerContainer, signal: AbortSignal): Promise<Duplex> {
+    for (;;) {
+      const stream = await this.#engine.exec(id, RELAY, signal);
+      if (stream instanceof EngineStream) return stream;
+      // There was a sandbox when the channel was made: removed or only dead, it is gone.
+      if (stream === "absent" || stream === "not running") throw deadSandbox(id);
+      await sleep(PAUSED_POLL_MS, undefined, { signal });
+    }
+  }
+
+  async pause({ handle }: DockerContainer): Promise<void> {
+    await this.#engine.pauseContainer(handle.id);
+  }
+
+  async resume({ handle }: DockerContainer): Promise<void> {
+    await this.#engine.resumeContainer(handle.id);
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.#removeContainer(id);
+    for (const { name } of await this.#engine.listVolumes(this.#labelsOf(id)))
+      if ((await this.#engine.removeVolume(name)) === "in use")
+        throw new SandboxError(
+          "CONFLICT",
+          `the volume ${name} of the sandbox ${id} is in use by a container that is not ours; remove that one first`,
+        );
+    for (const directories of this.#directories) await directories.remove(id);
+    this.#usage.forget(id);
+  }
+
+  /** By its labels: a container of another daemon may have any name, and ours may have been renamed. */
+  async #removeContainer(id: string): Promise<void> {
+    const deadline = performance.now() + REMOVAL_TIMEOUT_MS;
+    for (;;) {
+      const found = await this.#engine.listContainers(this.#labelsOf(id));
+      if (found.length === 0) return;
+      if (performance.now() > deadline)
+        throw new SandboxError(
+          "SANDBOX_UNREACHABLE",
+          `the engine has not removed the container of ${id} within ${REMOVAL_TIMEOUT_MS / 1000} s`,
+        );
+      for (const { containerId } of found)
+        // Somebody else may be removing it already; it is gone when it is no longer listed.
+        if ((await this.#engine.removeContainer(containerId)) === "going")
+          await sleep(REMOVAL_POLL_MS);
+    }
+  }
+
+  async removed(isIdle: () => boolean): Promise<void> {
+    await this.#preparation.release(isIdle);
+  }
+
+  async list(): Promise<SandboxListing[]> {
+    const labels = { [LABEL.instance]: this.#options.instance, [LABEL.sessionId]: "" };
+    const found = new Map<string, SandboxState>();
+    // What is not a container any more, or not yet, is a trace of one.
+    for (const directories of this.#directories)
+      for (const id of await directories.list()) found.set(id, "dead");
+    for (const volume of await this.#engine.listVolumes(labels))
+      found.set(volume.labels[LABEL.sessionId] ?? "", "dead");
+    for (const { state, labels: own } of await this.#engine.listContainers(labels))
+      found.set(own[LABEL.sessionId] ?? "", stateOf(state));
+    return [...found].filter(([id]) => isId("sandbox", id)).map(([id, state]) => ({ id, state }));
+  }
+
+  async usage(
+    container: DockerContainer,
+    channel: Channel | undefined,
+    execId: string,
+  ): Promise<SandboxStats> {
+    return await this.#usage.of(container, channel, execId);
+  }
+
+  async measure({ handle: { id }, notes }: DockerContainer, inside: Probe): Promise<Measured> {
+    const [container, facts, usage, daemonOomScore] = await Promise.all([
+      this.#engine.inspectContainer(id),
+      this.#engine.facts(),
+      this.#engine.usage(id),
+      readOomScore("self"),
+    ]);
+    if (container === undefined || usage === undefined) throw deadSandbox(id);
+    return measureIsolation({ notes, container, facts, usage, inside, daemonOomScore });
+  }
+
+  async health(): Promise<BackendHealth> {
+    const { connection, runtime } = this.#options;
+    try {
+      const facts = await this.#engine.facts();
+      const checks = [
+        ...engineChecks({
+          facts,
+          architecture: this.#architecture,
+          wantedRuntime: runtime,
+          unprotected: connection.host.startsWith("tcp:") && connection.tls === undefined,
+        }),
+        await this.#preparation.check(facts),
+        ...(await this.#networkChecks()),
+      ];
+      return { usable: checks.every((check) => check.ok || !NEEDED.has(check.name)), checks };
+    } catch (error) {
+      if (!(error instanceof SandboxError)) throw error;
+      const remedy = `start the engine, or set docker.host to where it is (now ${connection.host})`;
+      const words = error.cause instanceof Error ? ` (${error.cause.message})` : "";
+      const check = { name: "engine", ok: false, detail: `${error.message}${words}`, remedy };
+      return { usable: false, checks: [check] };
+    }
+  }
+
+  async #networkChecks(): Promise<BackendHealth["checks"]> {
+    const { network } = this.#options;
+    if (network === undefined) return [];
+    const ok = await this.#engine.hasNetwork(network);
+    const check = { name: "network", ok, detail: `${network}, for sandboxes that ask for one` };
+    return [ok ? check : { ...check, remedy: `run \`docker network create ${network}\`` }];
+  }
+
+  /** The engine keeps everything. */
+  async storage(): Promise<readonly []> {
+    return await Promise.resolve([]);
+  }
+
+  async ready(): Promise<boolean> {
+    return await this.reachable();
+  }
+
+  async reachable(): Promise<boolean> {
+    return await this.#engine.answers();
+  }
+
+  async listWorkspaces(): Promise<WorkspaceListing[]> {
+    return await this.#workspaces.list();
+  }
+
+  async destroyWorkspace(id: string): Promise<void> {
+    await this.#workspaces.destroy(id);
+  }
+
+  #labelsOf(id: string): Labels {
+    return { [LABEL.instance]: this.#options.instance, [LABEL.sessionId]: id };
+  }
+
+  #isOurs(id: string, { labels }: EngineContainer): boolean {
+    return Object.entries(this.#labelsOf(id)).every(([name, value]) => labels[name] === value);
+  }
+}
+
+function stateOf(state: string): SandboxState {
+  return state === "running" || state === "paused" ? state : "dead";
+}

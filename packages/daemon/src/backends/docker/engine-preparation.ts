@@ -1,0 +1,96 @@
+/** What an engine must have before its first sandbox, made and looked up once and shared by all. */
+import { SandboxError } from "@sandkasten/protocol";
+import type { BackendHealth } from "../../ports/backend.ts";
+import { KeyedMutex } from "../container/keyed-mutex.ts";
+import type { Engine } from "./engine.ts";
+import type { EngineFacts } from "./engine-view.ts";
+import { RunnerVolume } from "./runner-volume.ts";
+import type { RunnerProgram } from "./runner-volume.ts";
+import { LABEL } from "./sandbox-labels.ts";
+import { VarTmpCheck } from "./var-tmp-check.ts";
+import { choosePlaces } from "./workspace/choose-places.ts";
+import type { ChosenPlaces, ChooserParts } from "./workspace/choose-places.ts";
+
+export interface PreparedEngine {
+  readonly facts: EngineFacts;
+  readonly places: ChosenPlaces["places"];
+  readonly mountVarTmp: boolean;
+  readonly runnerVolume: string;
+}
+
+/** Of the mutex on what all sandboxes share. */
+const SHARED = "shared";
+
+export class EnginePreparation {
+  readonly #engine: Engine;
+  readonly #instance: string;
+  readonly #runner: RunnerProgram;
+  readonly #context: ChooserParts;
+  readonly #runnerVolume: RunnerVolume;
+  readonly #varTmp: VarTmpCheck;
+  readonly #mutex = new KeyedMutex();
+  #facts: EngineFacts | undefined;
+  #chosen: ChosenPlaces | undefined;
+
+  constructor(context: ChooserParts, runner: RunnerProgram) {
+    const { engine, instance } = context;
+    this.#engine = engine;
+    this.#instance = instance;
+    this.#runner = runner;
+    this.#context = context;
+    this.#runnerVolume = new RunnerVolume(engine, instance, runner);
+    this.#varTmp = new VarTmpCheck(engine);
+  }
+
+  /** An image of the engine's is needed to look with. */
+  async prepare(imageId: string): Promise<PreparedEngine> {
+    return await this.#mutex.run(SHARED, async () => {
+      const facts = (this.#facts ??= await this.#engine.facts());
+      if (facts.architecture !== this.#runner.architecture)
+        throw new SandboxError(
+          "UNSUPPORTED",
+          `the engine's machine is ${facts.architecture}, and the runner is for ${this.#runner.architecture}; use a daemon that was built for it`,
+        );
+      await this.#runnerVolume.ensure(imageId);
+      const { places } = await this.#choose(facts, imageId);
+      const runnerVolume = this.#runnerVolume.name;
+      const source = { kind: "volume", name: runnerVolume } as const;
+      const idle = { instance: this.#instance, imageId, source };
+      return { facts, places, runnerVolume, mountVarTmp: await this.#varTmp.canMount(idle) };
+    });
+  }
+
+  /** Removes what all sandboxes share once the last of them has gone. */
+  async release(isIdle: () => boolean): Promise<void> {
+    await this.#mutex.run(SHARED, async () => {
+      if (!isIdle()) return;
+      const labels = { [LABEL.instance]: this.#instance, [LABEL.sessionId]: "" };
+      if ((await this.#engine.listContainers(labels)).length > 0) return;
+      await this.#runnerVolume.removeUnused();
+      // The next sandbox may find another engine here.
+      this.#facts = undefined;
+    });
+  }
+
+  /** How workspaces are made, for a diagnosis. */
+  async check(facts: EngineFacts): Promise<BackendHealth["checks"][number]> {
+    const name = "workspace";
+    const imageId = await this.#engine.anyImage();
+    if (imageId === undefined && this.#chosen === undefined)
+      return { name, ok: true, detail: "is decided when the engine has an image to look with" };
+    try {
+      const { places, why } = await this.#mutex.run(SHARED, () =>
+        this.#choose(facts, imageId ?? ""),
+      );
+      return { name, ok: true, detail: `${places.strategy}: ${why}` };
+    } catch (error) {
+      if (!(error instanceof SandboxError) || error.code === "ENGINE_UNREACHABLE") throw error;
+      return { name, ok: false, detail: error.message, remedy: "set docker.workspace to volume" };
+    }
+  }
+
+  async #choose(facts: EngineFacts, imageId: string): Promise<ChosenPlaces> {
+    this.#chosen ??= await choosePlaces(this.#context, facts, imageId);
+    return this.#chosen;
+  }
+}

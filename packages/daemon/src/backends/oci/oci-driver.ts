@@ -1,0 +1,333 @@
+/** Drives the launcher, which makes sandboxes on this machine with crun, runc or runsc. */
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdir, readdir, realpath, stat } from "node:fs/promises";
+import { join } from "node:path";
+import type { Duplex } from "node:stream";
+import type {
+  BackendCapabilities,
+  BackendHealth,
+  SandboxListing,
+  SandboxSpec,
+  SandboxStats,
+  StorageUse,
+  WorkspaceListing,
+} from "../../ports/backend.ts";
+import type { Channel } from "../../ports/channel.ts";
+import type { Log } from "../../ports/log.ts";
+import type { RootfsStore } from "../../ports/image-store.ts";
+import { deadSandbox } from "../container/container-backend.ts";
+import type {
+  Container,
+  ContainerDriver,
+  FoundContainer,
+  Measured,
+} from "../container/container-driver.ts";
+import type { Probe } from "../container/probe.ts";
+import type { RuntimeKind } from "../container/runtime-versions.ts";
+import { freeze, isFrozen, readUsage, thaw } from "./cgroups.ts";
+import { CompiledSeccomp } from "./compiled-seccomp.ts";
+import { createRequest } from "./create-request.ts";
+import { GVISOR_FLAGS } from "./config/gvisor.ts";
+import { measureIsolation } from "./isolation.ts";
+import { Launcher } from "./launcher.ts";
+import type { LauncherCreate, LauncherIdentity } from "./launcher.ts";
+import { relayToRunner } from "./runner-relay.ts";
+import { dialRunner } from "./runner-socket.ts";
+import { findRuntimes, findStrongRuntime, pickRuntime, runtimeChecks } from "./runtimes.ts";
+import type { Runtime } from "./runtimes.ts";
+import { handleOf, isAlive, isMissing, readRecord } from "./sandbox-record.ts";
+import type { SandboxRecord } from "./sandbox-record.ts";
+import { WorkspaceDisks } from "./workspace-disks.ts";
+
+export interface OciDriverOptions {
+  readonly dataDir: string;
+  readonly images: RootfsStore;
+  /** The two native programs, by absolute path. */
+  readonly launcher: string;
+  readonly runner: string;
+  /** Picked by version when absent. */
+  readonly runtime?: RuntimeKind;
+  /** Runtimes in here hide the system's. */
+  readonly runtimeDir?: string;
+  /** Whether sandboxes may have gVisor where it is not the usual runtime; true when absent. */
+  readonly allowStrong?: boolean;
+  /** Shared by all daemons of the machine, so that no two give out the same host ids. */
+  readonly idsDir: string;
+  /** The daemon's own hard limit of open files. */
+  readonly maxOpenFiles: number;
+  /** True on machines with cgroup v2 alone. */
+  readonly cgroupNamespace: boolean;
+  readonly log?: Log;
+  /** Changes what the launcher is asked to do; for tests that make it fail. */
+  readonly adjustCreate?: (request: LauncherCreate) => LauncherCreate;
+}
+
+/** How soon the launcher answers a ping, on however busy a machine. */
+const READY_MS = 2_000;
+
+/** A sandbox and what the launcher wrote down about it. */
+export interface OciContainer extends Container {
+  readonly record: SandboxRecord;
+}
+
+export class OciDriver implements ContainerDriver<OciContainer> {
+  readonly name = "oci";
+  readonly capabilities: BackendCapabilities;
+  readonly #options: OciDriverOptions;
+  readonly #launcher: Launcher;
+  readonly #runtime: Runtime;
+  /** For sessions that ask for strong isolation. */
+  readonly #strongRuntime: Runtime | undefined;
+  readonly #cgroupParent: string;
+  readonly #disks: WorkspaceDisks;
+  readonly #seccomp = new CompiledSeccomp();
+  /** What the launcher wrote never changes, so each record is read once. */
+  readonly #records = new Map<string, SandboxRecord>();
+
+  private constructor(
+    options: OciDriverOptions,
+    runtimes: { readonly usual: Runtime; readonly strong: Runtime | undefined },
+    cgroupParent: string,
+  ) {
+    this.#options = options;
+    this.#launcher = new Launcher(options.launcher);
+    this.#runtime = runtimes.usual;
+    this.#strongRuntime = runtimes.strong;
+    const isolations: BackendCapabilities["isolations"] =
+      runtimes.usual.kind === "runsc"
+        ? ["strong"]
+        : ["standard", ...(runtimes.strong === undefined ? [] : (["strong"] as const))];
+    this.capabilities = { isolations, network: false, pause: true, quota: true, snapshot: false };
+    this.#cgroupParent = cgroupParent;
+    this.#disks = new WorkspaceDisks(this.#launcher, {
+      workspacesDir: join(options.dataDir, "workspaces"),
+      sandboxesDir: join(options.dataDir, "sandboxes"),
+      templatesDir: join(options.dataDir, "templates"),
+    });
+  }
+
+  static async open(options: OciDriverOptions): Promise<OciDriver> {
+    for (const name of ["", "sandboxes", "runtime", "templates", "workspaces"])
+      await mkdir(join(options.dataDir, name), { recursive: true, mode: 0o700 });
+    const dataDir = await realpath(options.dataDir);
+    // Named after the data directory: a daemon finds its own sandboxes and never another's.
+    const instance = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+    const usual = await pickRuntime(options.runtime, options.runtimeDir);
+    const strong =
+      options.allowStrong === false ? undefined : await findStrongRuntime(options.runtimeDir);
+    const repaired = await new Launcher(options.launcher).repairDevices();
+    if (repaired.length > 0)
+      options.log?.warn(
+        { devices: repaired },
+        "device nodes of this machine belonged to a sandbox; they are root's again",
+      );
+    return new OciDriver({ ...options, dataDir }, { usual, strong }, `sandkasten-${instance}`);
+  }
+
+  /** Synchronous: in a burst of requests, a turn of the event loop takes long. */
+  hasTraces(id: string): boolean {
+    return existsSync(this.#stateDir(id));
+  }
+
+  async prepare(spec: SandboxSpec): Promise<() => Promise<OciContainer>> {
+    const { dataDir, images, runner, maxOpenFiles, cgroupNamespace, adjustCreate } = this.#options;
+    const runtime = this.#runtimeFor(spec);
+    const request = createRequest({
+      spec,
+      identity: this.#identity(spec.id, runtime),
+      rootfs: await images.rootfs(spec.image, spec.imageDigest),
+      disks: this.#disks,
+      templatesDir: join(dataDir, "templates"),
+      runner,
+      maxOpenFiles,
+      cgroupNamespace,
+    });
+    return async () => {
+      const record = await this.#seccomp.create(request, {
+        launch: (complete) => this.#launcher.create(adjustCreate?.(complete) ?? complete),
+        remove: (id) => this.remove(id),
+      });
+      this.#records.set(spec.id, record);
+      return { record, handle: handleOf(record) };
+    };
+  }
+
+  async remove(id: string): Promise<void> {
+    this.#records.delete(id);
+    // The launcher's own notes name the runtime; ours is only for a sandbox without notes.
+    const isNoted = existsSync(join(this.#stateDir(id), "intent.json"));
+    const { runtime, ...request } = this.#identity(id);
+    await this.#launcher.destroy({ ...request, ...(!isNoted && { runtime }) });
+  }
+
+  async find(id: string): Promise<FoundContainer<OciContainer>> {
+    const record = this.#records.get(id) ?? (await readRecord(this.#stateDir(id)));
+    if (record === undefined) return { state: "absent" };
+    if (!isAlive(record)) {
+      this.#records.delete(id);
+      // Another process may have destroyed it since its record was read.
+      if (!this.hasTraces(id)) return { state: "absent" };
+      return { state: "dead", outOfMemory: ranOutOfMemory(record) };
+    }
+    this.#records.set(id, record);
+    const container = { record, handle: handleOf(record) };
+    return { state: isFrozen(record.cgroups) ? "paused" : "running", container };
+  }
+
+  async connect({ record }: OciContainer, signal: AbortSignal): Promise<Duplex> {
+    // By the runtime that made the sandbox, which may not be the one that is picked now.
+    if (record.runtime.kind !== "runsc") return await dialRunner(this.#stateDir(record.id), signal);
+    // A relay starts whether or not there is a sandbox; only a dead one refuses for good.
+    if (!isAlive(record)) throw deadSandbox(record.id, ranOutOfMemory(record));
+    return await relayToRunner(record.runtime, record.id, signal);
+  }
+
+  async pause({ record }: OciContainer): Promise<void> {
+    await freeze(record.cgroups);
+  }
+
+  async resume({ record }: OciContainer): Promise<void> {
+    await thaw(record.cgroups);
+  }
+
+  async list(): Promise<SandboxListing[]> {
+    const found = await this.#launcher.list({
+      sandboxes_dir: join(this.#options.dataDir, "sandboxes"),
+      ids_dir: this.#options.idsDir,
+      cgroup_parent: this.#cgroupParent,
+    });
+    return found.map(({ id, state }) => ({ id, state: state === "partial" ? "dead" : state }));
+  }
+
+  async usage({ record }: OciContainer, channel: Channel | undefined): Promise<SandboxStats> {
+    const { limits } = record.meta;
+    const inside = await channel?.ping();
+    return {
+      ...readUsage(record.cgroups),
+      // Outside, gVisor's own threads and memory count with those of code.
+      ...(record.runtime.kind === "runsc" && {
+        memoryLimitBytes: limits.memoryBytes,
+        pidsLimit: limits.pids,
+        ...(inside?.memoryBytes !== undefined && { memoryBytes: inside.memoryBytes }),
+        ...(inside?.pids !== undefined && { pids: inside.pids }),
+        ...(inside?.oomKills !== undefined && { oomKills: inside.oomKills }),
+      }),
+      diskBytes:
+        record.workspace === undefined && inside?.diskUsedBytes !== undefined
+          ? inside.diskUsedBytes
+          : await this.#writtenBytes(record),
+      diskLimitBytes: limits.diskBytes,
+    };
+  }
+
+  async measure({ record }: OciContainer, inside: Probe): Promise<Measured> {
+    return await measureIsolation(record, await this.#runtimeOf(record), inside);
+  }
+
+  async health(): Promise<BackendHealth> {
+    const checks: BackendHealth["checks"][number][] = (await this.#launcher.check()).map(
+      ({ name, ok, detail, remedy }) => ({
+        name,
+        ok,
+        detail,
+        ...(remedy !== undefined && { remedy }),
+      }),
+    );
+    const runtimes = await findRuntimes(this.#options.runtimeDir);
+    checks.push(...runtimeChecks(runtimes, this.#runtime.kind));
+    // Sandboxes need these; what else is missing is only less well enforced.
+    const needed = new Set(["user_namespace", "private_mounts"]);
+    return { usable: checks.every((check) => check.ok || !needed.has(check.name)), checks };
+  }
+
+  async storage(): Promise<StorageUse[]> {
+    const directory = join(this.#options.dataDir, "templates");
+    const images = (await readdir(directory)).filter((name) => name.endsWith(".img"));
+    const found = await Promise.all(
+      // One may be pruned meanwhile.
+      images.map((name) => stat(join(directory, name)).catch(ignoreMissing)),
+    );
+    const files = found.filter((image) => image !== undefined);
+    const bytes = files.reduce((sum, { blocks }) => sum + blocks * 512, 0);
+    return [{ kind: "disk_templates", files: files.length, bytes }];
+  }
+
+  /** A sandbox can be made as long as the launcher beside the daemon answers. */
+  async ready(): Promise<boolean> {
+    return await this.#launcher.answers(READY_MS);
+  }
+
+  /** There is nothing between this backend and its sandboxes. */
+  async reachable(): Promise<boolean> {
+    return await Promise.resolve(true);
+  }
+
+  async listWorkspaces(): Promise<WorkspaceListing[]> {
+    return await this.#disks.list();
+  }
+
+  async destroyWorkspace(id: string): Promise<void> {
+    await this.#disks.destroy(id);
+  }
+
+  #runtimeFor(spec: SandboxSpec): Runtime {
+    return spec.isolation === "strong" ? (this.#strongRuntime ?? this.#runtime) : this.#runtime;
+  }
+
+  #identity(id: string, runtime = this.#runtime): LauncherIdentity {
+    return {
+      id,
+      state_dir: this.#stateDir(id),
+      ids_dir: this.#options.idsDir,
+      cgroup_parent: this.#cgroupParent,
+      runtime: {
+        kind: runtime.kind,
+        path: runtime.path,
+        // gVisor leaves more behind there than the state of the sandbox, so that goes as a whole.
+        ...(runtime.kind === "runsc"
+          ? { root: join(this.#stateDir(id), "runtime"), args: GVISOR_FLAGS }
+          : { root: join(this.#options.dataDir, "runtime") }),
+      },
+    };
+  }
+
+  /** What is known of the runtime that a sandbox was made with. */
+  async #runtimeOf(record: SandboxRecord): Promise<Runtime> {
+    const { kind, path } = record.runtime;
+    const found = (await findRuntimes(this.#options.runtimeDir)).find(
+      (runtime) => runtime.kind === kind,
+    );
+    return found ?? { kind, path, version: "unknown", current: false };
+  }
+
+  #stateDir(id: string): string {
+    return join(this.#options.dataDir, "sandboxes", id);
+  }
+
+  /**
+   * What was written back to the sandbox's own disk: a paused sandbox cannot say what its files take
+   * up, and one with a persistent workspace speaks of that one's disk.
+   */
+  async #writtenBytes({ id }: SandboxRecord): Promise<number> {
+    try {
+      const { blocks } = await stat(join(this.#stateDir(id), "disk.img"));
+      return blocks * 512;
+    } catch (error) {
+      if (isMissing(error)) return 0;
+      throw error;
+    }
+  }
+}
+
+/**
+ * Whether the kernel's killer has ended a sandbox. Outside, gVisor is one: what is killed in its cgroup
+ * was all of it. Elsewhere the kernel kills processes of code, which says nothing of the end of PID 1.
+ */
+function ranOutOfMemory({ runtime, cgroups }: SandboxRecord): boolean {
+  return runtime.kind === "runsc" && readUsage(cgroups).oomKills > 0;
+}
+
+function ignoreMissing(error: unknown): undefined {
+  if (!isMissing(error)) throw error;
+}

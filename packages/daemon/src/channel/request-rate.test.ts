@@ -1,0 +1,12 @@
+import { expect, test } from "vitest";
+import { RequestRate } from "./request-rate.ts";
+
+test("a burst is free, what goes beyond it waits, and time makes up for it", () => {
+  const rate = new RequestRate();
+  for (let count = 0; count < 2_000; count++) expect(rate.take(5)).toBe(0);
+  expect(rate.take(5)).toBe(1);
+  expect(rate.take(5)).toBe(2);
+  for (let count = 0; count < 10_000; count++) rate.take(5);
+  expect(rate.take(5)).toBe(250);
+  expect(rate.take(20_000)).toBe(0);
+});

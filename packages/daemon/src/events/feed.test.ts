@@ -1,0 +1,206 @@
+import { setImmediate as otherWork, setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { EventRetention } from "../ports/event-log.ts";
+import { SqliteEventLog } from "../store/sqlite/sqlite-event-log.ts";
+import { EventHub } from "./event-hub.ts";
+import type { FeedItem, FollowEvents } from "./feed.ts";
+
+const RETENTION: EventRetention = {
+  maxAgeMs: 1_000_000,
+  maxEventsPerOwner: 100_000,
+  maxEvents: 100_000,
+  maxBytes: 100_000_000,
+};
+const clock = { nowMs: () => 1000, monotonicMs: () => 0, bootId: "boot" };
+const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
+
+let log: SqliteEventLog;
+let hub: EventHub;
+let gone: AbortController;
+
+beforeEach(async () => {
+  gone = new AbortController();
+  log = await SqliteEventLog.open({ path: ":memory:" });
+  hub = new EventHub({
+    eventLog: log,
+    clock,
+    log: quiet,
+    retention: RETENTION,
+    limits: { maxFollowers: 8, maxFollowersPerOwner: 4 },
+  });
+});
+afterEach(async () => {
+  gone.abort();
+  await hub.close();
+});
+
+/** Told apart by how many files changed. */
+function tell(changes: number, owner = "alice"): void {
+  hub.tell({ type: "file.changed", owner, data: { changes, paths: [], more: false } });
+}
+
+function numbersOf(items: readonly FeedItem[]): number[] {
+  return items.flatMap((item) =>
+    item.kind === "event" && item.event.type === "file.changed" ? [item.event.data.changes] : [],
+  );
+}
+
+const upTo = (count: number): number[] => Array.from({ length: count }, (_, at) => at);
+
+async function* follow(options: Partial<FollowEvents> = {}): AsyncGenerator<FeedItem> {
+  using follower = await hub.open({
+    follower: "alice",
+    owner: "alice",
+    from: "start",
+    signal: gone.signal,
+    ...options,
+  });
+  yield* follower.items();
+}
+
+async function collect(
+  items: AsyncIterable<FeedItem>,
+  isEnough: (got: readonly FeedItem[]) => boolean = () => false,
+): Promise<FeedItem[]> {
+  const got: FeedItem[] = [];
+  for await (const item of items) {
+    got.push(item);
+    if (isEnough(got)) break;
+  }
+  return got;
+}
+
+describe("a follower", () => {
+  it("gets what was and what comes, each once and in order, while writers write at full speed", async () => {
+    const total = 3000;
+    const writing = (async () => {
+      for (let number = 0; number < total; number += 1) {
+        tell(number);
+        if (number % 97 === 0) await otherWork();
+      }
+    })();
+    await sleep(20);
+    // Several, which begin in the middle of it and read at different paces.
+    const followers = [1, 2, 3].map(async (pace) => {
+      const got: FeedItem[] = [];
+      for await (const item of follow()) {
+        got.push(item);
+        if (got.length % (500 * pace) === 0) await sleep(1);
+        if (numbersOf([item])[0] === total - 1) break;
+      }
+      return numbersOf(got);
+    });
+    await writing;
+    for (const numbers of await Promise.all(followers)) expect(numbers).toEqual(upTo(total));
+  });
+
+  it("goes on behind its cursor, wherever it left", async () => {
+    for (const number of upTo(600)) tell(number);
+    let from: FollowEvents["from"] = "start";
+    const seen: number[] = [];
+    while (seen.length < 600) {
+      const some = await collect(follow({ from }), (got) => numbersOf(got).length === 7);
+      seen.push(...numbersOf(some));
+      from = { cursor: some.at(-1)?.cursor ?? "" };
+      if (seen.length > 590) break;
+    }
+    seen.push(...numbersOf(await collect(follow({ from, once: true }))));
+    expect(seen).toEqual(upTo(600));
+  });
+
+  it("begins now unless it asks for more, and loses nothing from then on", async () => {
+    tell(0);
+    const items = follow({ from: "now" });
+    const { value: place } = (await items.next()) as { value: FeedItem };
+    expect(place.kind).toBe("place");
+    tell(1);
+    const after = numbersOf(await collect(items, (got) => numbersOf(got).length === 1));
+    expect(after).toEqual([1]);
+    // The first thing that a follower gets is where it begins.
+    const again = await collect(follow({ from: { cursor: place.cursor }, once: true }));
+    expect(numbersOf(again)).toEqual([1]);
+  });
+
+  it("sees its own owner's events alone, of the types that it asks for", async () => {
+    tell(1, "bob");
+    tell(2);
+    hub.tell({ type: "session.paused", owner: "alice", sessionId: "ses_1", data: {} });
+    const types = new Set(["file.changed"]);
+    expect(numbersOf(await collect(follow({ once: true })))).toEqual([2]);
+    expect((await collect(follow({ once: true }))).length).toBe(3);
+    expect((await collect(follow({ once: true, types }))).length).toBe(2);
+    expect((await collect(follow({ once: true, sessionId: "ses_1" }))).length).toBe(2);
+    const all = hub.open({ follower: "root", from: "start", once: true, signal: gone.signal });
+    expect(numbersOf(await collect((await all).items()))).toEqual([1, 2]);
+  });
+
+  it("is told of a gap when what lies behind its cursor is gone, once, and of none that it never knew of", async () => {
+    for (const number of upTo(10)) tell(number);
+    const early = await collect(follow({ once: true }));
+    const third = early[3]?.cursor ?? "";
+    for (const number of upTo(10)) tell(10 + number);
+    await collect(follow({ once: true }));
+    await log.prune({ ...RETENTION, maxEventsPerOwner: 5 }, 0);
+    const gaps = (items: readonly FeedItem[]) => items.filter(({ kind }) => kind === "gap");
+    const late = await collect(follow({ from: { cursor: third }, once: true }));
+    expect(gaps(late)).toEqual([expect.objectContaining({ reason: "retention" })]);
+    expect(late.findIndex(({ kind }) => kind === "gap")).toBeLessThan(
+      late.findIndex(({ kind }) => kind === "event"),
+    );
+    expect(numbersOf(late)).toEqual([15, 16, 17, 18, 19]);
+    const last = late.at(-1)?.cursor ?? "";
+    expect(gaps(await collect(follow({ from: { cursor: last }, once: true })))).toEqual([]);
+    expect(gaps(await collect(follow({ from: "start", once: true })))).toEqual([]);
+  });
+
+  it("with a cursor of another feed is told so, and begins with the oldest event", async () => {
+    tell(1);
+    const cursor = "AAAAAAAAAAAAAAAAAAAAAA";
+    const items = await collect(follow({ from: { cursor }, once: true }));
+    expect(items[0]).toMatchObject({ kind: "gap", reason: "unknown_cursor" });
+    expect(numbersOf(items)).toEqual([1]);
+  });
+
+  it("that stands still holds up nobody and finds in the log what it left there", async () => {
+    const still = follow();
+    await still.next();
+    for (const number of upTo(2000)) {
+      tell(number);
+      if (number % 500 === 0) await sleep(11);
+    }
+    expect(numbersOf(await collect(follow({ once: true }))).length).toBe(2000);
+    const rest = await collect(still, (got) => got.length === 2000);
+    expect(numbersOf(rest)).toEqual(upTo(2000));
+  });
+});
+
+describe("places for followers", () => {
+  it("are bounded for each owner and for all, are told of, and come back", async () => {
+    const open = (follower: string) => hub.open({ follower, from: "now", signal: gone.signal });
+    const alices = [];
+    for (let count = 0; count < 4; count += 1) alices.push(await open("alice"));
+    await expect(open("alice")).rejects.toMatchObject({ code: "QUOTA_EXCEEDED" });
+    for (let count = 0; count < 4; count += 1) await open("bob");
+    await expect(open("carol")).rejects.toMatchObject({ code: "QUOTA_EXCEEDED" });
+    alices[0]?.[Symbol.dispose]();
+    alices[0]?.[Symbol.dispose]();
+    await open("carol");
+    expect(hub.followers).toBe(8);
+  });
+});
+
+describe("a log that cannot be written", () => {
+  it("holds up nobody, and what could not be kept is told of later", async () => {
+    const append = log.append.bind(log);
+    log.append = async () => await Promise.reject(new Error("the disk is full"));
+    await hub.tellNow({ type: "session.paused", owner: "alice", data: {} });
+    for (const number of upTo(8191 + 10)) tell(number);
+    tell(1, "bob");
+    log.append = append;
+    const items = await collect(follow({ once: true }));
+    expect(numbersOf(items)).toEqual(upTo(8191));
+    expect(items.at(-1)).toMatchObject({
+      event: { type: "events.lost", owner: "alice", data: { events: 10 } },
+    });
+  });
+});

@@ -1,0 +1,151 @@
+/** Keeps what commands print in the database that daemons share, so that any of them can read it, also when the one that wrote it is dead. */
+import { SandboxError } from "@sandkasten/protocol";
+import type { OutputStream } from "@sandkasten/protocol";
+import { sql } from "kysely";
+import type {
+  ExecJournal,
+  JournalChunk,
+  JournalPage,
+  JournalWriter,
+} from "../../ports/exec-journal.ts";
+import { lostOwnership } from "../../ports/session-store.ts";
+import type { Database } from "../../store/postgres/database.ts";
+import type { StoredRow } from "../../store/row-mapping.ts";
+import { PostgresJournalWriter } from "./postgres-journal-writer.ts";
+
+export interface PostgresExecJournalOptions {
+  readonly database: Database;
+  readonly maxBytesPerExec: number;
+  /** Beyond that the oldest of the session's ended commands goes when a command begins. */
+  readonly maxBytesPerSession: number;
+}
+
+/** Rows that are read at a time. */
+const ROWS_AT_ONCE = 32;
+
+export class PostgresExecJournal implements ExecJournal {
+  readonly #options: PostgresExecJournalOptions;
+
+  constructor(options: PostgresExecJournalOptions) {
+    this.#options = options;
+  }
+
+  async write(
+    sessionId: string,
+    execId: string,
+    beforeDrop?: (upToOffset: number) => Promise<void>,
+    fence = 0,
+  ): Promise<JournalWriter> {
+    const { database, maxBytesPerExec, maxBytesPerSession } = this.#options;
+    const [row] = await database.rows(
+      "opening output for writing",
+      sql`SELECT * FROM open_output(${sessionId}, ${execId}, ${fence}, ${maxBytesPerSession})`,
+    );
+    if (row === undefined) throw lostOwnership(sessionId);
+    return new PostgresJournalWriter(row, {
+      database,
+      sessionId,
+      execId,
+      fence,
+      beforeDrop,
+      maxBytes: maxBytesPerExec,
+    });
+  }
+
+  async read(
+    sessionId: string,
+    execId: string,
+    offset: number,
+    maxBytes: number,
+  ): Promise<JournalPage> {
+    if (!Number.isSafeInteger(offset) || offset < 0 || !(maxBytes >= 1))
+      throw new SandboxError(
+        "INVALID_REQUEST",
+        `Output cannot be read from ${offset}, ${maxBytes} bytes at a time. A cursor is 0 or more, a page at least one byte.`,
+      );
+    const chunks: JournalChunk[] = [];
+    let next = offset;
+    let skippedBytes = 0;
+    for (let room = Math.floor(maxBytes); room > 0;) {
+      const rows = await this.#rowsFrom(sessionId, execId, next);
+      for (const row of rows) {
+        const first = Number(row["first_offset"]);
+        // What was dropped is told of at the beginning of a page.
+        if (first > next && chunks.length > 0) return { chunks, nextOffset: next, skippedBytes };
+        if (first > next) {
+          skippedBytes += first - next;
+          next = first;
+        }
+        const bytes = (row["bytes"] as Uint8Array).subarray(next - first, next - first + room);
+        if (bytes.length === 0) continue;
+        chunks.push({
+          stream: row["stream"] as OutputStream,
+          seq: Number(row["seq"]),
+          offset: next,
+          timestampMs: Number(row["timestamp_ms"]),
+          bytes: new Uint8Array(bytes),
+        });
+        next += bytes.length;
+        room -= bytes.length;
+        if (room === 0) break;
+      }
+      if (rows.length < ROWS_AT_ONCE) break;
+    }
+    if (chunks.length > 0 || skippedBytes > 0) return { chunks, nextOffset: next, skippedBytes };
+    const end = await this.#endOf(sessionId, execId);
+    if (end <= offset) return { chunks, nextOffset: offset, skippedBytes: 0 };
+    return { chunks, nextOffset: end, skippedBytes: end - offset };
+  }
+
+  async remove(sessionId: string): Promise<void> {
+    await this.#rows(
+      "removing a session's output",
+      sql`DELETE FROM outputs WHERE session_id = ${sessionId}`,
+    );
+  }
+
+  async size(sessionId: string): Promise<number> {
+    const [row] = await this.#rows(
+      "measuring a session's output",
+      sql`SELECT coalesce(sum(kept_bytes), 0)::bigint AS bytes FROM outputs WHERE session_id = ${sessionId}`,
+    );
+    return Number(row?.["bytes"]);
+  }
+
+  async sessions(): Promise<readonly string[]> {
+    const rows = await this.#rows(
+      "listing sessions",
+      sql`SELECT DISTINCT session_id FROM outputs ORDER BY session_id`,
+    );
+    return rows.map((row) => String(row["session_id"]));
+  }
+
+  /** The row that the offset lies in, and those behind it. */
+  async #rowsFrom(
+    sessionId: string,
+    execId: string,
+    offset: number,
+  ): Promise<readonly StoredRow[]> {
+    const of = sql`session_id = ${sessionId} AND exec_id = ${execId}`;
+    return await this.#rows(
+      "reading output",
+      sql`SELECT first_offset, seq, stream, timestamp_ms, bytes FROM output_chunks
+          WHERE ${of} AND first_offset + length(bytes) > ${offset}::bigint
+            AND first_offset >= coalesce(
+              (SELECT max(first_offset) FROM output_chunks WHERE ${of} AND first_offset <= ${offset}::bigint), 0)
+          ORDER BY first_offset LIMIT ${ROWS_AT_ONCE}`,
+    );
+  }
+
+  async #endOf(sessionId: string, execId: string): Promise<number> {
+    const [row] = await this.#rows(
+      "reading output",
+      sql`SELECT end_offset FROM outputs WHERE session_id = ${sessionId} AND exec_id = ${execId}`,
+    );
+    return Number(row?.["end_offset"] ?? 0);
+  }
+
+  async #rows(doing: string, query: ReturnType<typeof sql>): Promise<readonly StoredRow[]> {
+    return await this.#options.database.rows(doing, query);
+  }
+}

@@ -1,0 +1,80 @@
+import { Duplex } from "node:stream";
+import { connect } from "node:tls";
+import { describe, expect, it } from "vitest";
+import { EdgeInterceptor } from "./edge-interceptor.ts";
+import type { EgressConnection, Inspection } from "./egress.ts";
+
+async function hello(servername?: string): Promise<Buffer> {
+  const { promise, resolve } = Promise.withResolvers<Buffer>();
+  const socket = new Duplex({
+    read: () => undefined,
+    write: (chunk: Buffer, _encoding, done) => {
+      resolve(Buffer.from(chunk));
+      done();
+    },
+  });
+  const client = connect({ socket, ...(servername !== undefined && { servername }) });
+  client.on("error", () => undefined);
+  try {
+    return await promise;
+  } finally {
+    client.destroy();
+  }
+}
+
+const TO_API: EgressConnection = {
+  target: { name: "api.example.com", port: 443 },
+  via: "transparent",
+};
+
+const inspect = (bytes: Uint8Array, ended = false): Inspection =>
+  new EdgeInterceptor().inspect(TO_API, bytes, ended);
+
+describe("EdgeInterceptor", () => {
+  it("passes TLS that carries the name of its destination, in any case of letters", async () => {
+    expect(inspect(await hello("api.example.com"))).toEqual({ kind: "pass" });
+    expect(inspect(await hello("API.example.COM"))).toEqual({ kind: "pass" });
+  });
+
+  it("refuses TLS that carries another name, and says which", async () => {
+    expect(inspect(await hello("evil.example.com"))).toEqual({
+      kind: "refuse",
+      reason: "TLS to api.example.com must carry that name (SNI), not evil.example.com",
+    });
+  });
+
+  it("refuses TLS that carries no name, or a hello that cannot be read", async () => {
+    expect(inspect(await hello())).toMatchObject({ kind: "refuse" });
+    expect(inspect(Buffer.from([22, 3, 1, 0, 0]))).toMatchObject({ kind: "refuse" });
+  });
+
+  it("waits for the rest of a hello, and refuses one that ends too early", async () => {
+    const half = (await hello("evil.example.com")).subarray(0, 40);
+    expect(inspect(half)).toEqual({ kind: "more" });
+    expect(inspect(half, true)).toMatchObject({ kind: "refuse" });
+  });
+
+  it("passes other protocols and programs that say nothing", () => {
+    expect(inspect(Buffer.from("GET / HTTP/1.1\r\n"))).toEqual({ kind: "pass" });
+    expect(inspect(Buffer.alloc(0), true)).toEqual({ kind: "pass" });
+  });
+
+  it("does not look at connections to addresses", () => {
+    const interceptor = new EdgeInterceptor();
+    expect(interceptor.wants(TO_API)).toBe(true);
+    expect(interceptor.wants({ target: { address: "10.0.0.1", port: 443 }, via: "connect" })).toBe(
+      false,
+    );
+  });
+
+  it("hands over connections to hosts that get secrets, once their name is checked", async () => {
+    const interceptor = new EdgeInterceptor({
+      handles: (host) => host === "api.example.com",
+      serve: () => Promise.resolve(),
+    });
+    const judged = interceptor.inspect(TO_API, await hello("api.example.com"), false);
+    expect(judged.kind).toBe("terminate");
+    const other = interceptor.inspect(TO_API, await hello("other.example.com"), false);
+    expect(other.kind).toBe("refuse");
+  });
+});

@@ -1,0 +1,266 @@
+/** Keeps the records of connections on disk, so many of each session, and hands them out by cursor. */
+import { appendFile, mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import type { Log } from "../ports/log.ts";
+import type { EgressLog, EgressPage, EgressRecord, NewEgressRecord } from "../ports/egress-log.ts";
+
+/** A session has two files of at most this size; when the newer is full it replaces the older. */
+const MAX_FILE_BYTES = 512 * 1024;
+/** What comes faster than it is written is dropped and counted. */
+const MAX_PENDING = 512;
+const WRITE_INTERVAL_MS = 100;
+const MAX_REASON_LENGTH = 300;
+
+interface EgressLogOptions {
+  readonly directory: string;
+  readonly log: Log;
+}
+
+export class FileEgressLog implements EgressLog {
+  readonly #options: EgressLogOptions;
+  readonly #sessions = new Map<string, SessionLog>();
+
+  constructor(options: EgressLogOptions) {
+    this.#options = options;
+  }
+
+  add(sessionId: string, record: NewEgressRecord): void {
+    this.#of(sessionId).add(record);
+  }
+
+  async read(sessionId: string, after: number, limit: number): Promise<EgressPage> {
+    return await this.#of(sessionId).read(after, limit);
+  }
+
+  async *follow(
+    sessionId: string,
+    after: number,
+    limit: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<EgressPage> {
+    const log = this.#of(sessionId);
+    let cursor = after;
+    while (!signal.aborted) {
+      // Registered before reading, so that no record is missed in between.
+      const changed = log.changed(signal);
+      const page = await log.read(cursor, limit);
+      if (page.records.length > 0 || page.missing > 0) {
+        yield page;
+        cursor = page.cursor;
+      } else await changed;
+    }
+  }
+
+  async forget(sessionId: string): Promise<void> {
+    const log = this.#of(sessionId);
+    this.#sessions.delete(sessionId);
+    await log.remove();
+  }
+
+  /** Removes what is kept of sessions that are not known any more. */
+  async sweep(isKnown: (sessionId: string) => Promise<boolean>): Promise<void> {
+    await mkdir(this.#options.directory, { recursive: true, mode: 0o700 });
+    const names = await readdir(this.#options.directory);
+    for (const id of new Set(names.map((name) => name.replace(/(?:\.older)?\.jsonl$/, ""))))
+      if (!(await isKnown(id))) await this.forget(id);
+  }
+
+  async flush(): Promise<void> {
+    for (const log of this.#sessions.values()) await log.flush();
+  }
+
+  #of(sessionId: string): SessionLog {
+    let log = this.#sessions.get(sessionId);
+    if (log === undefined) {
+      log = new SessionLog(sessionId, this.#options);
+      this.#sessions.set(sessionId, log);
+    }
+    return log;
+  }
+}
+
+class SessionLog {
+  readonly #path: string;
+  readonly #olderPath: string;
+  readonly #options: EgressLogOptions;
+  #pending: (NewEgressRecord & { count: number })[] = [];
+  #dropped = 0;
+  #timer: NodeJS.Timeout | undefined;
+  /** Reads and writes happen one after the other. */
+  #turn: Promise<unknown> = Promise.resolve();
+  /** Of the last record that was written; unknown before the file was looked at. */
+  #sequence: number | undefined;
+  #waiting = new Set<() => void>();
+
+  constructor(sessionId: string, options: EgressLogOptions) {
+    // SECURITY: ids come from the store, and are letters and digits alone; a path is not trusted to them.
+    if (!/^[\w-]+$/.test(sessionId)) throw new TypeError("not the id of a session");
+    this.#path = join(options.directory, `${sessionId}.jsonl`);
+    this.#olderPath = join(options.directory, `${sessionId}.older.jsonl`);
+    this.#options = options;
+  }
+
+  add(record: NewEgressRecord): void {
+    const short = { ...record, ...shortened(record.reason) };
+    const alike = this.#pending.findLast((other) => isRepeated(other, short));
+    if (alike !== undefined) {
+      alike.count += 1;
+      return;
+    }
+    if (this.#pending.length >= MAX_PENDING) this.#dropped += 1;
+    else this.#pending.push({ ...short, count: 1 });
+    this.#timer ??= setTimeout(() => {
+      this.flush().catch((error: unknown) => {
+        this.#options.log.error({ err: error }, "cannot write the record of connections");
+      });
+    }, WRITE_INTERVAL_MS).unref();
+  }
+
+  async read(after: number, limit: number): Promise<EgressPage> {
+    return await this.#inTurn(async () => {
+      await this.#write();
+      const all = [...(await readRecords(this.#olderPath)), ...(await readRecords(this.#path))];
+      const newer = all.filter(({ sequence }) => sequence > after);
+      const records = newer.slice(0, limit);
+      const last = this.#sequence ?? 0;
+      const first = records[0]?.sequence ?? Math.max(last, after) + 1;
+      return {
+        records,
+        cursor: records.at(-1)?.sequence ?? Math.max(last, after),
+        missing: Math.max(0, first - 1 - after),
+      };
+    });
+  }
+
+  /** Resolves at the next change, or when the signal aborts. */
+  async changed(signal: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waiting.add(resolve);
+    signal.addEventListener("abort", () => resolve(), { once: true });
+    await promise;
+    this.#waiting.delete(resolve);
+  }
+
+  async flush(): Promise<void> {
+    await this.#inTurn(() => this.#write());
+  }
+
+  async remove(): Promise<void> {
+    await this.#inTurn(async () => {
+      this.#pending = [];
+      clearTimeout(this.#timer);
+      this.#timer = undefined;
+      await rm(this.#path, { force: true });
+      await rm(this.#olderPath, { force: true });
+    });
+  }
+
+  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#turn.then(work);
+    this.#turn = turn.catch(() => undefined);
+    return await turn;
+  }
+
+  async #write(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#sequence === undefined) {
+      this.#sequence = await lastSequence(this.#path, this.#olderPath);
+      await endBrokenLine(this.#path);
+    }
+    const pending = this.#pending;
+    const dropped = this.#dropped;
+    if (pending.length === 0) return;
+    this.#pending = [];
+    this.#dropped = 0;
+    let sequence = this.#sequence;
+    const lines = pending.map((record) => line({ sequence: (sequence += 1), ...record }));
+    const last = pending.at(-1);
+    if (dropped > 0 && last !== undefined)
+      lines.push(line({ sequence: (sequence += 1), ...overflow(last, dropped) }));
+    await this.#makeRoom();
+    await appendFile(this.#path, lines.join(""), { mode: 0o600 });
+    this.#sequence = sequence;
+    for (const wake of this.#waiting) wake();
+  }
+
+  async #makeRoom(): Promise<void> {
+    const size = await stat(this.#path).then(
+      (found) => found.size,
+      () => undefined,
+    );
+    if (size === undefined) await mkdir(this.#options.directory, { recursive: true, mode: 0o700 });
+    else if (size >= MAX_FILE_BYTES) await rename(this.#path, this.#olderPath);
+  }
+}
+
+function line(record: EgressRecord): string {
+  return `${JSON.stringify(record)}\n`;
+}
+
+function shortened(reason: string | undefined): { readonly reason?: string } {
+  return reason === undefined ? {} : { reason: reason.slice(0, MAX_REASON_LENGTH) };
+}
+
+/** Programs that are refused try again and again; the record has room for other things. */
+function isRepeated(one: NewEgressRecord, other: NewEgressRecord): boolean {
+  return (
+    one.verdict === "refused" &&
+    other.verdict === "refused" &&
+    one.name === other.name &&
+    one.address === other.address &&
+    one.port === other.port &&
+    one.via === other.via &&
+    one.reason === other.reason
+  );
+}
+
+/** Says that there was more than could be recorded. */
+function overflow(last: NewEgressRecord, dropped: number): Omit<EgressRecord, "sequence"> {
+  return {
+    startedAtMs: last.startedAtMs,
+    endedAtMs: last.endedAtMs,
+    via: last.via,
+    verdict: "refused",
+    reason: `${dropped} more attempts came too quickly to be recorded one by one`,
+    sentBytes: 0,
+    receivedBytes: 0,
+    count: dropped,
+  };
+}
+
+async function readRecords(path: string): Promise<EgressRecord[]> {
+  const text = await textOf(path);
+  return text.split("\n").flatMap((entry) => recordIn(entry) ?? []);
+}
+
+async function textOf(path: string): Promise<string> {
+  return await readFile(path, "utf8").catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return "";
+    throw error;
+  });
+}
+
+/** A line that a killed daemon left half-written is none. */
+function recordIn(entry: string): EgressRecord | undefined {
+  if (entry === "") return undefined;
+  try {
+    return JSON.parse(entry) as EgressRecord;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What a killed daemon left of a line must not spoil the next one. */
+async function endBrokenLine(path: string): Promise<void> {
+  const text = await textOf(path);
+  if (text !== "" && !text.endsWith("\n")) await appendFile(path, "\n");
+}
+
+async function lastSequence(...paths: readonly string[]): Promise<number> {
+  for (const path of paths) {
+    const last = (await readRecords(path)).at(-1);
+    if (last !== undefined) return last.sequence;
+  }
+  return 0;
+}

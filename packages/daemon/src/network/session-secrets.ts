@@ -1,0 +1,98 @@
+/** The secrets of one session: sealed for the store, and as the gateway uses them. */
+import { currentValue } from "./edge-secrets.ts";
+import type { EdgeSecret, StoredSecret } from "./edge-secrets.ts";
+import type { SecretBox } from "./secret-box.ts";
+import { SecretProxy } from "./secret-proxy.ts";
+import type { SecretProxyOptions } from "./secret-proxy.ts";
+import type { SessionCa, StoredCa } from "./session-ca.ts";
+
+/** As the store has them: what they are for can be read, what they are cannot. */
+export interface SealedSecrets {
+  readonly sealed: string;
+  readonly headers: readonly SecretHeader[];
+}
+
+/** What may be shown of a secret. */
+export interface SecretHeader {
+  readonly host: string;
+  readonly header: string;
+  /** Of the administrator's secret. */
+  readonly name?: string;
+}
+
+interface SealedContent {
+  readonly ca: StoredCa;
+  readonly secrets: readonly EdgeSecret[];
+}
+
+export interface SecretParts {
+  readonly box: SecretBox;
+  /** The administrator's. */
+  readonly store: readonly StoredSecret[];
+  /** PEM certificates that real hosts may be vouched for by, beside the usual ones. */
+  readonly trusted: readonly string[];
+}
+
+/** Makes the authority of a sandbox and seals it with the secrets. */
+export async function sealSecrets(
+  secrets: readonly EdgeSecret[],
+  owner: string,
+  { box }: SecretParts,
+  nowMs: number,
+): Promise<SealedSecrets> {
+  // The library takes a while to load, so only who needs it loads it.
+  const { SessionCa: Ca } = await import("./session-ca.ts");
+  const content: SealedContent = { ca: await Ca.make(nowMs), secrets };
+  return {
+    sealed: box.seal(JSON.stringify(content), contextOf(owner)),
+    headers: secrets.map((secret) => ({
+      host: secret.host,
+      header: secret.header,
+      ...("name" in secret && { name: secret.name }),
+    })),
+  };
+}
+
+/** PEM, for the sandbox to trust. */
+export function certificateOf(
+  { sealed }: SealedSecrets,
+  owner: string,
+  { box }: SecretParts,
+): string {
+  return opened(sealed, owner, box).ca.certificate;
+}
+
+/** Adds the secrets to requests of the session. */
+export function secretProxy(
+  { sealed }: SealedSecrets,
+  owner: string,
+  { box, store, trusted }: SecretParts,
+  rest: Pick<SecretProxyOptions, "nowMs" | "take">,
+): SecretProxy {
+  const { ca: stored, secrets } = opened(sealed, owner, box);
+  let ca: Promise<SessionCa> | undefined;
+  return new SecretProxy({
+    ...rest,
+    trusted,
+    ca: async () => {
+      ca ??= import("./session-ca.ts").then(({ SessionCa: Ca }) => new Ca(stored));
+      return await ca;
+    },
+    secretsFor: (host) =>
+      secrets
+        .filter((secret) => secret.host === host)
+        .map((secret) => ({
+          header: secret.header,
+          value: currentValue(secret, { store, owner }),
+        })),
+  });
+}
+
+/** Sealed for one tenant, it cannot be used by another. */
+function contextOf(owner: string): string {
+  return `secrets of sessions of ${owner}`;
+}
+
+function opened(sealed: string, owner: string, box: SecretBox): SealedContent {
+  return JSON.parse(box.open(sealed, contextOf(owner))) as SealedContent;
+}

@@ -1,0 +1,80 @@
+import { connect, createServer } from "node:net";
+import type { AddressInfo, Server } from "node:net";
+import { Duplex } from "node:stream";
+import { afterEach, expect, test } from "vitest";
+import { SharedReads } from "./shared-reads.ts";
+
+const servers: Server[] = [];
+afterEach(() => {
+  for (const server of servers.splice(0)) server.close();
+});
+
+async function serve(content: Buffer): Promise<number> {
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.end(content);
+  });
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return (server.address() as AddressInfo).port;
+}
+
+function sink(write: (chunk: Buffer, done: (error?: Error) => void) => void): Duplex {
+  const duplex = new Duplex({
+    read: () => undefined,
+    write: (chunk: Buffer, _, done) => write(chunk, done),
+  });
+  duplex.on("error", () => undefined);
+  return duplex;
+}
+
+async function download(port: number, to: Duplex): Promise<void> {
+  const reads = new SharedReads();
+  const socket = connect({ host: "127.0.0.1", port, onread: reads.options });
+  await new Promise((resolve) => socket.once("connect", resolve));
+  const ended = new Promise<void>((resolve) => {
+    to.once("finish", resolve);
+    to.once("close", resolve);
+  });
+  reads.carry(
+    socket,
+    to,
+    () => undefined,
+    (reason) => to.destroy(new Error(reason)),
+  );
+  await ended;
+  socket.destroy();
+}
+
+test("all bytes arrive as they were, though the reader is slower than the server", async () => {
+  const content = Buffer.from(Array.from({ length: 3_000_000 }, (_, index) => index % 251));
+  const port = await serve(content);
+  const heard: Buffer[] = [];
+  const slow = sink((chunk, done) => {
+    heard.push(Buffer.from(chunk));
+    setImmediate(done);
+  });
+  await download(port, slow);
+  expect(Buffer.concat(heard).equals(content)).toBe(true);
+});
+
+test.each([
+  ["broken", new Error("broken")],
+  // As a stream that counts what it has buffered as written.
+  ["hasty", undefined],
+])("the memory of a connection that is %s is never used for another one", async (_, failure) => {
+  const first = await serve(Buffer.alloc(300_000, "a"));
+  const kept: Buffer[] = [];
+  const keeping = sink((chunk, done) => {
+    kept.push(chunk);
+    done(failure);
+  });
+  await download(first, keeping);
+  expect(kept.length).toBeGreaterThan(0);
+  const second = await serve(Buffer.alloc(3_000_000, "b"));
+  await download(
+    second,
+    sink((_chunk, done) => done()),
+  );
+  expect(kept.every((chunk) => chunk.every((byte) => byte === 97))).toBe(true);
+});

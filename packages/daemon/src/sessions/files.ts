@@ -1,0 +1,117 @@
+/** Files of sessions and workspaces. Every change that a caller makes to them passes here. */
+import type { NamedPath } from "@sandkasten/protocol";
+import type { Channel, SandboxPath } from "../ports/channel.ts";
+import type {
+  Caller,
+  FileLocation,
+  FileOperations,
+  FileService,
+  FileWrite,
+  OpenFiles,
+  SandboxAccess,
+} from "./services.ts";
+import type { Sessions } from "./sessions.ts";
+import type { Workspaces } from "./workspaces.ts";
+
+export interface FilesParts {
+  readonly sessions: Sessions;
+  readonly workspaces: Workspaces;
+  /** Told of every write that has succeeded. Must return at once. */
+  readonly onFileWrite?: ((write: FileWrite) => void) | undefined;
+}
+
+export class Files implements FileService {
+  readonly #parts: FilesParts;
+
+  constructor(parts: FilesParts) {
+    this.#parts = parts;
+  }
+
+  async open(
+    caller: Caller,
+    location: FileLocation,
+    options: { readonly create?: boolean } = {},
+  ): Promise<OpenFiles> {
+    const access = await this.#enter(caller, location, options.create === true);
+    const onWrite = this.#parts.onFileWrite;
+    return new AccessedFiles(access, (change) =>
+      onWrite?.({ owner: caller.owner, location, ...change }),
+    );
+  }
+
+  async #enter(caller: Caller, location: FileLocation, create: boolean): Promise<SandboxAccess> {
+    const { sessions, workspaces } = this.#parts;
+    return location.kind === "session"
+      ? await sessions.enter(caller, location.id)
+      : await workspaces.enter(caller, location.id, { make: create });
+  }
+}
+
+type Change = Pick<FileWrite, "operation" | "path" | "from">;
+
+/** Reads go straight to the sandbox; writes also tell what they changed. Bytes are never touched. */
+class AccessedFiles implements OpenFiles {
+  readonly #access: SandboxAccess;
+  readonly #channel: Channel;
+  readonly #onChange: (change: Change) => void;
+
+  constructor(access: SandboxAccess, onChange: (change: Change) => void) {
+    this.#access = access;
+    this.#channel = access.channel;
+    this.#onChange = onChange;
+  }
+
+  stat: FileOperations["stat"] = (...args) => this.#channel.stat(...args);
+  realpath: FileOperations["realpath"] = (...args) => this.#channel.realpath(...args);
+  readFile: FileOperations["readFile"] = (...args) => this.#channel.readFile(...args);
+  listDirectory: FileOperations["listDirectory"] = (...args) =>
+    this.#channel.listDirectory(...args);
+  watch: FileOperations["watch"] = (...args) => this.#channel.watch(...args);
+  createTar: FileOperations["createTar"] = (...args) => this.#channel.createTar(...args);
+
+  writeFile: FileOperations["writeFile"] = (...args) =>
+    this.#change("write", this.#channel.writeFile(...args));
+  appendFile: FileOperations["appendFile"] = (...args) =>
+    this.#change("append", this.#channel.appendFile(...args));
+  makeDirectory: FileOperations["makeDirectory"] = (...args) =>
+    this.#change("make_directory", this.#channel.makeDirectory(...args));
+  move: FileOperations["move"] = (from, ...args) =>
+    this.#change("move", this.#channel.move(from, ...args), from);
+  copy: FileOperations["copy"] = (from, ...args) =>
+    this.#change("copy", this.#channel.copy(from, ...args), from);
+  remove: FileOperations["remove"] = (...args) =>
+    this.#change("remove", this.#channel.remove(...args));
+
+  extractTar: FileOperations["extractTar"] = async (directory, ...args) => {
+    const extracted = await this.#channel.extractTar(directory, ...args);
+    this.#onChange({ operation: "extract", path: namedPath(directory) });
+    return extracted;
+  };
+
+  [Symbol.dispose](): void {
+    this.#access[Symbol.dispose]();
+  }
+
+  async #change<T extends NamedPath>(
+    operation: FileWrite["operation"],
+    work: Promise<T>,
+    from?: SandboxPath,
+  ): Promise<T> {
+    const done = await work;
+    const { path, rawPath } = done;
+    this.#onChange({
+      operation,
+      path: { path, ...(rawPath !== undefined && { rawPath }) },
+      ...(from !== undefined && { from: namedPath(from) }),
+    });
+    return done;
+  }
+}
+
+/** A path as its caller gave it, in the form in which the sandbox names paths. */
+function namedPath(given: SandboxPath): NamedPath {
+  if (typeof given === "string") return { path: given };
+  const bytes = Buffer.from(given);
+  const path = bytes.toString();
+  return Buffer.from(path).equals(bytes) ? { path } : { path, rawPath: bytes.toString("base64") };
+}

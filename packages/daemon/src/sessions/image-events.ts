@@ -1,0 +1,41 @@
+/** Images that tell of what is added and removed. */
+import type { Events } from "../events/recorder.ts";
+import type { ImageInfo, Images } from "../ports/image-store.ts";
+
+export interface ImageTeller {
+  readonly owner: string;
+  readonly backend: string;
+  readonly events: Events;
+}
+
+export function tellingImages(images: Images, { owner, backend, events }: ImageTeller): Images {
+  const added = async (adding: Promise<ImageInfo>): Promise<ImageInfo> => {
+    const image = await adding;
+    const { reference, digest, source } = image;
+    events.tell({ type: "image.added", owner, data: { reference, digest, source, backend } });
+    return image;
+  };
+  return {
+    resolve: (name) => images.resolve(name),
+    ensure: (reference, options) => images.ensure(reference, options),
+    list: () => images.list(),
+    inspect: (reference) => images.inspect(reference),
+    importRootfs: (...args) => added(images.importRootfs(...args)),
+    importOciArchive: (...args) => added(images.importOciArchive(...args)),
+    pull: (...args) => added(images.pull(...args)),
+    remove: async (reference) => {
+      await images.remove(reference);
+      events.tell({ type: "image.removed", owner, data: { reference, backend } });
+    },
+  };
+}
+
+export function tellOfCollected(
+  events: Events,
+  backend: string,
+  { removed, freedBytes }: { readonly removed: number; readonly freedBytes: number },
+): void {
+  if (removed === 0) return;
+  const data = { backend, removed, freed_bytes: freedBytes };
+  events.tell({ type: "image.collected", owner: "", data });
+}

@@ -1,0 +1,82 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { StoredEvent } from "../ports/event-log.ts";
+import { ALICE, CoreFixture } from "./testing/core-fixture.ts";
+
+let fixture: CoreFixture;
+beforeEach(async () => {
+  fixture = await CoreFixture.start();
+});
+afterEach(async () => await fixture[Symbol.asyncDispose]());
+
+async function events(): Promise<readonly StoredEvent[]> {
+  using follower = await fixture.events.open({
+    follower: "test",
+    from: "start",
+    once: true,
+    signal: new AbortController().signal,
+  });
+  const items = await Array.fromAsync(follower.items());
+  return items.flatMap((item) => (item.kind === "event" ? [item.event] : []));
+}
+
+const names = (all: readonly StoredEvent[]): string[] =>
+  all.map(({ type, data }) => ("exec_id" in data ? `${type} ${data.exec_id}` : type));
+
+describe("events of a daemon that was killed", () => {
+  it("are told by the next one, each once, when there was no time to write them down", async () => {
+    const { session } = await fixture.core.sessions.create(ALICE, {});
+    const before = await fixture.run(session.id, "echo before");
+    await fixture.core.execs.settled();
+    expect(names(await events())).toEqual([
+      "session.created",
+      "session.running",
+      `exec.started ${before.id}`,
+      `exec.ended ${before.id}`,
+    ]);
+    fixture.clock.pass(20);
+    const ended = await fixture.run(session.id, "echo ended");
+    await fixture.core.execs.settled();
+    const { session: second } = await fixture.core.sessions.create(ALICE, {});
+    // Nothing of that is in the log yet.
+    await fixture.crash();
+    const after = await events();
+    expect(names(after).toSorted()).toEqual(
+      [
+        "session.created",
+        "session.running",
+        `exec.started ${before.id}`,
+        `exec.ended ${before.id}`,
+        `exec.started ${ended.id}`,
+        `exec.ended ${ended.id}`,
+        "session.created",
+        "session.running",
+      ].toSorted(),
+    );
+    expect(after.filter(({ sessionId }) => sessionId === second.id)).toHaveLength(2);
+    expect(after.find(({ data }) => "exec_id" in data && data.exec_id === ended.id)?.atMs).toBe(
+      ended.startedAtMs,
+    );
+    await fixture.crash();
+    expect(names(await events())).toEqual(names(after));
+  });
+
+  it("that ended with their sandbox end once in the feed", async () => {
+    const { session } = await fixture.core.sessions.create(ALICE, {});
+    const { id } = await fixture.core.execs.start(ALICE, session.id, {
+      command: { kind: "shell", text: "sleep 1000" },
+    });
+    await events();
+    fixture.machine.sandboxes.clear();
+    await fixture.crash();
+    const all = await events();
+    expect(names(all)).toEqual([
+      "session.created",
+      "session.running",
+      `exec.started ${id}`,
+      `exec.ended ${id}`,
+      "session.ended",
+    ]);
+    expect(all.at(-2)?.data).toMatchObject({ end_reason: "sandbox_gone" });
+    expect(all.at(-1)?.data).toMatchObject({ status: "crashed" });
+  });
+});

@@ -1,0 +1,63 @@
+/** Tells of what a daemon that was killed had done, but not yet told. */
+import type { EventHub } from "../events/event-hub.ts";
+import type { Happening } from "../events/recorder.ts";
+import type { StoredEvent } from "../ports/event-log.ts";
+import type { ExecRow, SessionRow, SessionStore } from "../ports/session-store.ts";
+import { execEnded, execStarted, sessionCreated, sessionRunning } from "./session-events.ts";
+
+/** Events are written down within a moment; of what is older than this nothing can be missing. */
+const LOOK_BACK_MS = 5_000;
+/** A session's last activity is written down with some delay. */
+const ACTIVITY_DELAY_MS = 2_000;
+const LAST_EVENTS = 2048;
+const PAGE = 100;
+
+/** `living`: the sessions that the store says are not ended, before any of them is changed. */
+export async function recoverEvents(
+  living: readonly SessionRow[],
+  { store, events }: { readonly store: SessionStore; readonly events: EventHub },
+): Promise<void> {
+  const last = await events.last(LAST_EVENTS);
+  const newest = last.at(-1);
+  if (newest === undefined) return;
+  // When the last events are of less than that time, what lies before them is complete as well.
+  const oldestMs = last.length < LAST_EVENTS ? 0 : (last[0]?.atMs ?? 0);
+  const sinceMs = Math.max(newest.atMs - LOOK_BACK_MS, oldestMs);
+  const told = new Set(last.map(nameOf));
+  const tellOnce = (happening: Happening, atMs: number): void => {
+    if (atMs >= sinceMs && !told.has(nameOf(happening))) events.tell({ ...happening, atMs });
+  };
+  for (const row of living) {
+    tellOnce(sessionCreated(row), row.createdAtMs);
+    if (row.status !== "creating") tellOnce(sessionRunning(row), row.createdAtMs);
+    if (row.lastActivityAtMs < sinceMs - ACTIVITY_DELAY_MS) continue;
+    for (const exec of await execsSince(row.id, sinceMs, store)) {
+      tellOnce(execStarted(exec), exec.startedAtMs);
+      if (exec.status === "done") tellOnce(execEnded(exec), exec.endedAtMs ?? 0);
+    }
+  }
+}
+
+/** The oldest first. */
+async function execsSince(
+  sessionId: string,
+  sinceMs: number,
+  store: SessionStore,
+): Promise<readonly ExecRow[]> {
+  const found: ExecRow[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await store.listExecs(sessionId, {
+      limit: PAGE,
+      ...(cursor !== undefined && { cursor }),
+    });
+    found.push(...page.rows);
+    const isOlder = (found.at(-1)?.startedAtMs ?? 0) < sinceMs;
+    cursor = isOlder || found.length >= LAST_EVENTS ? undefined : page.nextCursor;
+  } while (cursor !== undefined);
+  return found.toReversed();
+}
+
+function nameOf({ type, sessionId, data }: Happening | StoredEvent): string {
+  return `${type} ${sessionId} ${"exec_id" in data ? data.exec_id : ""}`;
+}

@@ -1,0 +1,73 @@
+/** What changes of sessions and commands are told of, and in which words. */
+import type { SessionStatus } from "@sandkasten/protocol";
+import type { Events, Happening } from "../events/recorder.ts";
+import type { ExecRow, SessionRow } from "../ports/session-store.ts";
+
+export function sessionCreated({ id, owner, image, backend, key }: SessionRow): Happening {
+  const data = { image, backend, ...(key !== undefined && { key }) };
+  return { type: "session.created", owner, sessionId: id, data };
+}
+
+export function sessionRunning({ id, owner, acquireSource }: SessionRow): Happening {
+  return { type: "session.running", owner, sessionId: id, data: { acquire_source: acquireSource } };
+}
+
+/** Tells of a status that a session has now. An end is to be waited for: it is written down before anybody hears of it. */
+export function tellOfSession(
+  events: Events,
+  before: SessionStatus,
+  row: SessionRow,
+): Promise<void> | undefined {
+  const { id: sessionId, owner, status, endReason } = row;
+  if (status === before) return undefined;
+  switch (status) {
+    case "running":
+      events.tell(
+        before === "creating"
+          ? sessionRunning(row)
+          : { type: "session.resumed", owner, sessionId, data: {} },
+      );
+      break;
+    case "paused":
+      events.tell({ type: "session.paused", owner, sessionId, data: {} });
+      break;
+    case "destroyed":
+    case "expired":
+    case "crashed":
+    case "failed":
+      return events.tellNow({
+        type: "session.ended",
+        owner,
+        sessionId,
+        data: { status, ...(endReason !== undefined && { reason: endReason }) },
+      });
+    case "creating":
+    case "destroying":
+      break;
+  }
+  return undefined;
+}
+
+export function execStarted({ id, owner, sessionId, mode, shell }: ExecRow): Happening {
+  const data = { exec_id: id, mode, ...(shell !== undefined && { shell }) };
+  return { type: "exec.started", owner, sessionId, data };
+}
+
+export function execEnded(row: ExecRow): Happening {
+  const { id, owner, sessionId, mode, exitCode, signal, stdoutBytes, stderrBytes } = row;
+  return {
+    type: "exec.ended",
+    owner,
+    sessionId,
+    data: {
+      exec_id: id,
+      mode,
+      end_reason: row.endReason ?? "unknown",
+      ...(exitCode !== undefined && { exit_code: exitCode }),
+      ...(signal !== undefined && { signal }),
+      duration_ms: row.durationMs ?? 0,
+      stdout_bytes: stdoutBytes,
+      stderr_bytes: stderrBytes,
+    },
+  };
+}

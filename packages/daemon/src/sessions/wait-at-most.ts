@@ -1,0 +1,25 @@
+/** Waiting with an end. */
+import { SandboxError } from "@sandkasten/protocol";
+
+/** Waits for something, but no longer than a time, and not for a caller who has gone. */
+export async function waitAtMost(
+  event: Promise<unknown>,
+  timeoutMs: number | undefined,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const over = Promise.withResolvers<unknown>();
+  const timer = timeoutMs === undefined ? undefined : setTimeout(over.resolve, timeoutMs);
+  const giveUp = (): void => {
+    const cause: unknown = signal?.reason;
+    over.reject(new SandboxError("CANCELLED", "the caller gave the request up", { cause }));
+  };
+  if (signal?.aborted === true) giveUp();
+  signal?.addEventListener("abort", giveUp, { once: true });
+  event.then(over.resolve, over.reject);
+  try {
+    await over.promise;
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", giveUp);
+  }
+}

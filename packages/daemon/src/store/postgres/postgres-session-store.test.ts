@@ -1,0 +1,204 @@
+/** The store as a session store, and what only a database has that several daemons share. */
+import { execRow, MANY, sessionRow, storeSuite } from "@sandkasten/testkit";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { TestDatabase } from "../../../../../tests/support/postgres-under-test.ts";
+import { PostgresSessionStore } from "./postgres-session-store.ts";
+
+const READING = { bootId: "boot-1", monotonicMs: 1000, wallMs: 0 };
+const HEARTBEAT = { intervalMs: 10, deadAfterMs: 5000 };
+const PLACE = "oci:here";
+const moved = { details: { reason: "moved" } };
+
+/** One database for all tests here, emptied before each: to make one takes longer than most tests. */
+let database: TestDatabase;
+let wallMs: number;
+const opened: PostgresSessionStore[] = [];
+
+async function open(): Promise<PostgresSessionStore> {
+  const store = await PostgresSessionStore.open({
+    url: database.url,
+    heartbeat: HEARTBEAT,
+    wallMs: () => wallMs,
+  });
+  opened.push(store);
+  return store;
+}
+
+async function closeAll(): Promise<void> {
+  for (const store of opened.splice(0)) await store.closed();
+}
+
+beforeAll(async () => {
+  database = await TestDatabase.make();
+  await open();
+  await closeAll();
+});
+beforeEach(async () => {
+  wallMs = 1_790_000_000_000;
+  await database.empty();
+});
+afterEach(closeAll);
+afterAll(() => database[Symbol.asyncDispose]());
+
+storeSuite("Postgres", async () => {
+  const store = await open();
+  return {
+    store,
+    setWallMs: (ms) => {
+      wallMs = ms;
+    },
+    reopen: async () => {
+      await store.closed();
+      return await open();
+    },
+    close: closeAll,
+  };
+});
+
+describe("two daemons", () => {
+  /** Each with connections of its own, as in two processes. */
+  async function two() {
+    const [first, second] = [await open(), await open()];
+    const a = (await first.join("http://10.0.0.1:8080", READING)).fence;
+    const b = (await second.join("http://10.0.0.2:8080", READING)).fence;
+    return { first, second, a, b };
+  }
+
+  test("leave each other's sessions alone while both say that they live", async () => {
+    const { first, second, a, b } = await two();
+    await first.insertSession(sessionRow({ id: "s", fence: a }), MANY);
+    await second.beat(b, 4000, READING);
+    expect(await first.beat(a, 3000, READING)).toBe(4000);
+    await second.beat(b, 8900, READING);
+    expect(await second.claim(b, [PLACE])).toEqual([]);
+    expect(await first.updateSession("s", a, ["running"], { cwd: "/mine" })).toBeDefined();
+  });
+
+  test("one that was silent for too long is held for dead, and learns of it", async () => {
+    const { first, second, a, b } = await two();
+    await first.insertSession(sessionRow({ id: "s", fence: a }), MANY);
+    await second.beat(b, 6000, READING);
+    expect(await second.claim(b, ["docker:elsewhere"])).toEqual([]);
+    expect(await second.claim(b, [PLACE])).toMatchObject([{ id: "s", fence: b }]);
+    expect(await first.beat(a, 6000, READING)).toBeUndefined();
+    expect(await first.livingDaemon(a)).toBeUndefined();
+    expect(await first.updateSession("s", a, ["running"], { cwd: "/late" })).toBeUndefined();
+    await expect(first.insertExec(execRow("s"), a, MANY)).rejects.toMatchObject(moved);
+    await expect(
+      first.insertSession(sessionRow({ id: "new", fence: a }), MANY),
+    ).rejects.toMatchObject(moved);
+    // It comes back with a new token, and gets what nobody else could reach.
+    const again = await first.join("http://10.0.0.1:8080", READING);
+    expect(again.fence).toBeGreaterThan(b);
+  });
+
+  test("what only the dead one reached waits for it", async () => {
+    const { first, second, a, b } = await two();
+    const far = sessionRow({ id: "s", fence: a, place: "oci:there" });
+    await first.insertSession(far, MANY);
+    await first.leave(a);
+    expect(await second.claim(b, [PLACE])).toEqual([]);
+    const again = await first.join(undefined, READING);
+    expect(await first.claim(again.fence, ["oci:there"])).toMatchObject([{ id: "s" }]);
+  });
+
+  test("both claim at once, and each session goes to one of them", async () => {
+    const { first, second, a, b } = await two();
+    const third = await (await open()).join(undefined, READING);
+    const rows = Array.from({ length: 20 }, () => sessionRow({ fence: third.fence }));
+    for (const row of rows) await first.insertSession(row, MANY);
+    await first.leave(third.fence);
+    const claimed = await Promise.all([first.claim(a, [PLACE]), second.claim(b, [PLACE])]);
+    expect(
+      claimed
+        .flat()
+        .map(({ id }) => id)
+        .toSorted(),
+    ).toEqual(rows.map(({ id }) => id).toSorted());
+  });
+
+  test("a command that is being added comes before a claim, or not at all", async () => {
+    const { first, second, a, b } = await two();
+    await first.insertSession(sessionRow({ id: "s", fence: a }), MANY);
+    await first.leave(a);
+    const adds = Array.from({ length: 30 }, (_, at) =>
+      first.insertExec(execRow("s", { id: `exe_${at}`, status: "running" }), a, MANY).then(
+        () => `exe_${at}`,
+        () => undefined,
+      ),
+    );
+    await second.claim(b, [PLACE]);
+    const seen = (await second.unfinishedExecs(b)).map(({ id }) => id);
+    const added = (await Promise.all(adds)).filter((id) => id !== undefined);
+    expect(added.toSorted()).toEqual(seen.toSorted());
+  });
+
+  test("quotas count the sessions and commands of both", async () => {
+    const { first, second, a, b } = await two();
+    const answers = await Promise.all([
+      ...Array.from({ length: 10 }, () => first.insertSession(sessionRow({ fence: a }), 6)),
+      ...Array.from({ length: 10 }, () => second.insertSession(sessionRow({ fence: b }), 6)),
+    ]);
+    expect(answers.filter(({ inserted }) => inserted)).toHaveLength(6);
+    const mine = sessionRow({ id: "a", fence: a });
+    const theirs = sessionRow({ id: "b", fence: b });
+    await first.insertSession(mine, MANY);
+    await second.insertSession(theirs, MANY);
+    const running = { status: "running" } as const;
+    const execs = await Promise.all([
+      ...Array.from({ length: 70 }, () => first.insertExec(execRow("a", running), a, 90)),
+      ...Array.from({ length: 70 }, () => second.insertExec(execRow("b", running), b, 90)),
+    ]);
+    expect(execs.filter(({ inserted }) => inserted)).toHaveLength(90);
+  });
+
+  test("one that joins while another lives has its time, wherever the clocks on the wall stand", async () => {
+    const { first, a } = await two();
+    let storeMs = 1000;
+    const beats = setInterval(() => {
+      storeMs += 5;
+      void first.beat(a, storeMs, READING);
+    }, 5);
+    try {
+      wallMs += 365 * 24 * 3_600_000;
+      const joined = await (await open()).join(undefined, { ...READING, bootId: "boot-2" });
+      expect(joined.storeMs).toBeLessThan(60_000);
+      expect(joined.storeMs).toBeGreaterThan(1000);
+    } finally {
+      clearInterval(beats);
+    }
+  });
+});
+
+describe("the database", () => {
+  test("of a newer version, or of something else, is refused and left as it is", async () => {
+    await database.query("UPDATE schema_version SET version = 999");
+    await expect(open()).rejects.toMatchObject({ message: expect.stringContaining("newer") });
+    await database.query("UPDATE schema_version SET version = 11");
+    await using other = await TestDatabase.make();
+    await other.query("CREATE TABLE sessions (id TEXT)");
+    await expect(PostgresSessionStore.open({ url: other.url })).rejects.toMatchObject({
+      code: "INTERNAL_ERROR",
+      message: expect.stringContaining("something else"),
+    });
+    expect(await other.query("SELECT to_regclass('daemons') AS made")).toEqual([{ made: null }]);
+  });
+
+  test("is made once by daemons that start at the same time", async () => {
+    await using empty = await TestDatabase.make();
+    const stores = await Promise.all(
+      [1, 2, 3].map(() => PostgresSessionStore.open({ url: empty.url })),
+    );
+    expect(new Set(stores.map(({ instance }) => instance)).size).toBe(1);
+    for (const store of stores) await store.closed();
+  });
+
+  test("that cannot be reached is told of without its password", async () => {
+    const url = "postgresql://someone:hush-hush@/none?host=%2Fnonexistent";
+    const error: unknown = await PostgresSessionStore.open({ url }).catch(
+      (reason: unknown) => reason,
+    );
+    expect(error).toMatchObject({ code: "INTERNAL_ERROR" });
+    expect(String(error)).not.toContain("hush");
+  });
+});

@@ -1,0 +1,419 @@
+/** Remembers sessions, commands and workspaces in a database of Postgres, which several daemons may share. */
+import type { SessionStatus } from "@sandkasten/protocol";
+import { sql } from "kysely";
+import type { RawBuilder } from "kysely";
+import type { Log } from "../../ports/log.ts";
+import { heldForDead, lostOwnership } from "../../ports/session-store.ts";
+import type {
+  Admitted,
+  ClockReading,
+  DaemonRow,
+  ExecPatch,
+  ExecRow,
+  Joined,
+  Page,
+  SessionFilter,
+  SessionPatch,
+  SessionRow,
+  SessionStore,
+  SideSandboxRow,
+  WorkspaceRow,
+} from "../../ports/session-store.ts";
+import type { RowMapping, StoredRow } from "../row-mapping.ts";
+import {
+  ENDED,
+  execMapping,
+  HOLDS_KEY,
+  OPEN,
+  sessionMapping,
+  sideSandboxMapping,
+  workspaceMapping,
+} from "../row-mappings.ts";
+import { Daemons } from "./daemons.ts";
+import type { Heartbeat } from "./daemons.ts";
+import { databaseFailure } from "./database-failure.ts";
+import { Database } from "./database.ts";
+import { pageOf } from "./page.ts";
+
+const HEARTBEAT: Heartbeat = { intervalMs: 1000, deadAfterMs: 5000 };
+/** Sessions to forget in one statement, so that no lock is held for long. */
+const FORGET_AT_ONCE = 1000;
+/** How often a row that stands in the way may be gone again when it is looked for. */
+const MAX_ATTEMPTS = 10;
+
+const ended = sql.raw(ENDED);
+const open = sql.raw(OPEN);
+const sessionColumns = sql.raw(sessionMapping.columns);
+const execColumns = sql.raw(execMapping.columns);
+const workspaceColumns = sql.raw(workspaceMapping.columns);
+
+export interface PostgresSessionStoreOptions {
+  readonly url: string;
+  readonly log?: Log;
+  readonly heartbeat?: Heartbeat;
+  /** Instead of the database's clock. */
+  readonly wallMs?: () => number;
+}
+
+export class PostgresSessionStore implements SessionStore {
+  readonly isNew: boolean;
+  /** Names the database; sandboxes of all daemons that share it carry it. */
+  readonly instance: string;
+  readonly heartbeat: Heartbeat;
+  /** For what is kept beside the rows. */
+  readonly database: Database;
+  readonly #database: Database;
+  readonly #daemons: Daemons;
+  readonly #log: Log | undefined;
+  #closed: Promise<void> | undefined;
+
+  private constructor(database: Database, facts: StoredRow, options: PostgresSessionStoreOptions) {
+    this.database = database;
+    this.#database = database;
+    this.isNew = facts["is_settled"] === 0;
+    this.instance = String(facts["instance"]);
+    this.heartbeat = options.heartbeat ?? HEARTBEAT;
+    this.#daemons = new Daemons(database, this.heartbeat, options.wallMs);
+    this.#log = options.log;
+  }
+
+  /** INTERNAL_ERROR when it cannot be reached, is newer, or not ours. */
+  static async open(options: PostgresSessionStoreOptions): Promise<PostgresSessionStore> {
+    const database = await Database.open(options);
+    const [facts = {}] = await database.rows("opening it", sql`SELECT * FROM store_facts`);
+    return new PostgresSessionStore(database, facts, options);
+  }
+
+  async settle(): Promise<void> {
+    await this.#rows("settling", sql`UPDATE store_facts SET is_settled = 1`);
+  }
+
+  async join(address: string | undefined, reading: ClockReading): Promise<Joined> {
+    return await this.#daemons.join(address, reading);
+  }
+
+  async beat(fence: number, storeMs: number, reading: ClockReading): Promise<number | undefined> {
+    return await this.#daemons.beat(fence, storeMs, reading);
+  }
+
+  async leave(fence: number): Promise<void> {
+    await this.#daemons.leave(fence);
+  }
+
+  async livingDaemon(fence: number): Promise<DaemonRow | undefined> {
+    return await this.#daemons.living(fence);
+  }
+
+  async claim(fence: number, places: readonly string[]): Promise<readonly SessionRow[]> {
+    const { deadAfterMs } = this.heartbeat;
+    const rows = await this.#database.lasting("claiming sessions", async (transaction) => {
+      const claimed = sql`SELECT ${sessionColumns}
+        FROM claim_sessions(${fence}, ${[...places]}::text[], ${deadAfterMs})`;
+      return (await claimed.execute(transaction)).rows as StoredRow[];
+    });
+    return rows.map((row) => sessionMapping.read(row));
+  }
+
+  async sandboxesAt(place: string): Promise<ReadonlySet<string>> {
+    const rows = await this.#rows(
+      "listing sandboxes",
+      sql`SELECT sandbox_id AS id FROM sessions
+            WHERE place = ${place} AND sandbox_id IS NOT NULL AND status NOT IN ${ended}
+          UNION ALL SELECT id FROM side_sandboxes WHERE place = ${place}`,
+    );
+    return new Set(rows.map(({ id }) => String(id)));
+  }
+
+  async insertSideSandbox(row: SideSandboxRow): Promise<void> {
+    const values = sideSandboxMapping.values(row).map((value) => sql`${value}`);
+    const inserted = await this.#rows(
+      "adding a sandbox",
+      sql`INSERT INTO side_sandboxes (${sql.raw(sideSandboxMapping.columns)})
+          SELECT ${sql.join(values)} WHERE is_living_daemon(${row.fence}) RETURNING id`,
+    );
+    if (inserted.length === 0) throw heldForDead();
+  }
+
+  async deleteSideSandbox(id: string): Promise<void> {
+    await this.#rows("forgetting a sandbox", sql`DELETE FROM side_sandboxes WHERE id = ${id}`);
+  }
+
+  async insertSession(row: SessionRow, maxSessions: number): Promise<Admitted<SessionRow>> {
+    const given = JSON.stringify(sessionMapping.record(row));
+    return await this.#admit(
+      row.id,
+      () => this.#verdict("adding a session", sql`admit_session(${given}::jsonb, ${maxSessions})`),
+      async () => (await this.#ofIdempotencyKey(row)) ?? (await this.#ofKey(row.owner, row.key)),
+    );
+  }
+
+  async getSession(id: string): Promise<SessionRow | undefined> {
+    return await this.#session("reading a session", sql`id = ${id}`);
+  }
+
+  async findByKey(owner: string, key: string): Promise<SessionRow | undefined> {
+    return await this.#ofKey(owner, key);
+  }
+
+  async listSessions(filter: SessionFilter): Promise<Page<SessionRow>> {
+    const { owner, status, key, metadata = {}, ...page } = filter;
+    const conditions = [sql`owner = ${owner}`];
+    if (status !== undefined) conditions.push(sql`status = ${status}`);
+    if (key !== undefined) conditions.push(sql`key = ${key}`);
+    for (const [name, value] of Object.entries(metadata))
+      conditions.push(sql`has_metadata(metadata, ${name}, ${value})`);
+    const isLiving = `(CASE WHEN status IN ${ENDED} THEN 0 ELSE 1 END)`;
+    return await pageOf(sessionMapping, page, {
+      sortedBy: { [isLiving]: "number", created_at_ms: "number", id: "string" },
+      conditions,
+      rows: (query) => this.#rows("listing sessions", query),
+      log: this.#log,
+    });
+  }
+
+  async livingSessions(owner?: string): Promise<readonly SessionRow[]> {
+    const ofOwner = owner === undefined ? sql`TRUE` : sql`owner = ${owner}`;
+    return await this.#read(
+      "reading the living sessions",
+      sessionMapping,
+      sql`SELECT ${sessionColumns} FROM sessions
+          WHERE ${ofOwner} AND status NOT IN ${ended} ORDER BY created_at_ms`,
+    );
+  }
+
+  async updateSession(
+    id: string,
+    fence: number,
+    from: readonly SessionStatus[],
+    patch: SessionPatch,
+  ): Promise<SessionRow | undefined> {
+    const where = sql`id = ${id} AND fence = ${fence} AND status = ANY (${[...from]}::text[])`;
+    const set = assignmentsOf(sessionMapping.changes(patch));
+    if (set === undefined) return await this.#session("changing a session", where);
+    const [row] = await this.#read(
+      "changing a session",
+      sessionMapping,
+      sql`UPDATE sessions SET ${set} WHERE ${where} RETURNING ${sessionColumns}`,
+    );
+    return row;
+  }
+
+  async giveSandbox(id: string, fence: number, sandboxId: string): Promise<SessionRow | undefined> {
+    const [row] = await this.#read(
+      "giving a session its sandbox",
+      sessionMapping,
+      sql`SELECT ${sessionColumns} FROM give_sandbox(${id}, ${fence}, ${sandboxId})`,
+    );
+    return row;
+  }
+
+  async forgetSessionsEndedBefore(wallMs: number): Promise<readonly string[]> {
+    const forgotten: string[] = [];
+    for (let more = true; more;) {
+      const rows = await this.#rows(
+        "forgetting sessions",
+        sql`DELETE FROM sessions WHERE id IN (
+              SELECT id FROM sessions WHERE status IN ${ended} AND ended_at_ms < ${wallMs}
+              LIMIT ${FORGET_AT_ONCE} FOR UPDATE SKIP LOCKED
+            ) RETURNING id`,
+      );
+      forgotten.push(...rows.map(({ id }) => String(id)));
+      more = rows.length === FORGET_AT_ONCE;
+    }
+    return forgotten;
+  }
+
+  async insertExec(row: ExecRow, fence: number, maxRunning: number): Promise<Admitted<ExecRow>> {
+    const given = JSON.stringify(execMapping.record(row));
+    const { sessionId, idempotencyKey } = row;
+    return await this.#admit(
+      row.id,
+      async () => {
+        const query = sql`admit_exec(${given}::jsonb, ${fence}, ${maxRunning})`;
+        const verdict = await this.#verdict("adding a command", query);
+        if (verdict === "lost") throw lostOwnership(sessionId);
+        return verdict;
+      },
+      async () =>
+        idempotencyKey === undefined ? undefined : await this.findExec(sessionId, idempotencyKey),
+    );
+  }
+
+  async updateExec(sessionId: string, id: string, fence: number, patch: ExecPatch): Promise<void> {
+    const set = assignmentsOf(execMapping.changes(patch));
+    // The session is held while its command is changed, so that a claim comes before or after.
+    const served = sql`SELECT id FROM sessions WHERE id = ${sessionId} AND fence = ${fence} FOR SHARE`;
+    const change =
+      set === undefined
+        ? sql`SELECT 1 FROM served`
+        : sql`UPDATE execs SET ${set} FROM served
+              WHERE execs.session_id = served.id AND execs.id = ${id} RETURNING 1`;
+    const rows = await this.#rows(
+      "changing a command",
+      sql`WITH served AS (${served}), changed AS (${change}) SELECT 1 FROM served`,
+    );
+    if (rows.length === 0) throw lostOwnership(sessionId);
+  }
+
+  async getExec(sessionId: string, id: string): Promise<ExecRow | undefined> {
+    return await this.#exec(sql`session_id = ${sessionId} AND id = ${id}`);
+  }
+
+  async findExec(sessionId: string, idempotencyKey: string): Promise<ExecRow | undefined> {
+    return await this.#exec(
+      sql`session_id = ${sessionId} AND idempotency_key = ${idempotencyKey} AND ${sql.raw(HOLDS_KEY)}`,
+    );
+  }
+
+  async countExecsAfter({ sessionId, id, startedAtMs }: ExecRow): Promise<number> {
+    const [counted] = await this.#rows(
+      "counting commands",
+      sql`SELECT count(*) AS n FROM execs WHERE session_id = ${sessionId} AND id <> ${id}
+          AND (id > ${id} OR ended_at_ms IS NULL OR ended_at_ms >= ${startedAtMs})`,
+    );
+    return Number(counted?.["n"]);
+  }
+
+  async listExecs(
+    sessionId: string,
+    page: { readonly limit: number; readonly cursor?: string },
+  ): Promise<Page<ExecRow>> {
+    return await pageOf(execMapping, page, {
+      sortedBy: { id: "string" },
+      conditions: [sql`session_id = ${sessionId}`],
+      rows: (query) => this.#rows("listing commands", query),
+      log: this.#log,
+    });
+  }
+
+  async unfinishedExecs(fence: number): Promise<readonly ExecRow[]> {
+    return await this.#read(
+      "reading the unfinished commands",
+      execMapping,
+      sql`SELECT ${execColumns} FROM execs
+          WHERE status <> 'done' AND session_id IN (SELECT id FROM sessions WHERE fence = ${fence})
+          ORDER BY status = 'queued', started_at_ms, id`,
+    );
+  }
+
+  async insertWorkspace(row: WorkspaceRow, maxWorkspaces: number): Promise<Admitted<WorkspaceRow>> {
+    const given = JSON.stringify(workspaceMapping.record(row));
+    const query = sql`admit_workspace(${given}::jsonb, ${maxWorkspaces})`;
+    return await this.#admit(
+      row.diskId,
+      () => this.#verdict("adding a workspace", query),
+      () => this.getWorkspace(row.owner, row.id),
+    );
+  }
+
+  async touchWorkspace(owner: string, id: string, lastUsedAtMs: number): Promise<void> {
+    await this.#rows(
+      "changing a workspace",
+      sql`UPDATE workspaces SET last_used_at_ms = ${lastUsedAtMs} WHERE owner = ${owner} AND id = ${id}`,
+    );
+  }
+
+  async getWorkspace(owner: string, id: string): Promise<WorkspaceRow | undefined> {
+    const [row] = await this.#workspaces(sql`WHERE owner = ${owner} AND id = ${id}`);
+    return row;
+  }
+
+  async listWorkspaces(owner: string): Promise<readonly WorkspaceRow[]> {
+    return await this.#workspaces(sql`WHERE owner = ${owner} ORDER BY id COLLATE "C"`);
+  }
+
+  async allWorkspaces(): Promise<readonly WorkspaceRow[]> {
+    return await this.#workspaces(sql`ORDER BY owner COLLATE "C", id COLLATE "C"`);
+  }
+
+  async deleteWorkspace(owner: string, id: string): Promise<void> {
+    await this.#rows(
+      "forgetting a workspace",
+      sql`DELETE FROM workspaces WHERE owner = ${owner} AND id = ${id}`,
+    );
+  }
+
+  close(): void {
+    void this.closed();
+  }
+
+  /** Closes it; resolves when every connection has ended. */
+  async closed(): Promise<void> {
+    this.#closed ??= this.#database.close();
+    await this.#closed;
+  }
+
+  /** Lets a row in, or finds the one that stands in its way, which may be gone again when it is looked for. */
+  async #admit<T>(
+    id: string,
+    admit: () => Promise<string>,
+    inTheWay: () => Promise<T | undefined>,
+  ): Promise<Admitted<T>> {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const verdict = await admit();
+      if (verdict === "inserted") return { inserted: true };
+      if (verdict === "full") return { inserted: false, overQuota: true };
+      if (verdict === "dead") throw heldForDead();
+      const existing = verdict === "exists" ? await inTheWay() : undefined;
+      if (existing !== undefined) return { inserted: false, existing };
+    }
+    throw databaseFailure(new Error(`the id ${id} is taken`), "adding a row");
+  }
+
+  async #verdict(doing: string, call: RawBuilder<unknown>): Promise<string> {
+    const [row] = await this.#rows(doing, sql`SELECT ${call} AS verdict`);
+    return String(row?.["verdict"]);
+  }
+
+  async #ofIdempotencyKey({ owner, idempotencyKey }: SessionRow): Promise<SessionRow | undefined> {
+    if (idempotencyKey === undefined) return undefined;
+    return await this.#session(
+      "looking for a repeated request",
+      sql`owner = ${owner} AND idempotency_key = ${idempotencyKey} AND status <> 'failed'`,
+    );
+  }
+
+  async #ofKey(owner: string, key: string | undefined): Promise<SessionRow | undefined> {
+    if (key === undefined) return undefined;
+    const where = sql`owner = ${owner} AND key = ${key} AND status IN ${open}`;
+    return await this.#session("looking for a key", where);
+  }
+
+  async #session(doing: string, where: RawBuilder<unknown>): Promise<SessionRow | undefined> {
+    const query = sql`SELECT ${sessionColumns} FROM sessions WHERE ${where}`;
+    const [row] = await this.#read(doing, sessionMapping, query);
+    return row;
+  }
+
+  async #exec(where: RawBuilder<unknown>): Promise<ExecRow | undefined> {
+    const query = sql`SELECT ${execColumns} FROM execs WHERE ${where}`;
+    const [row] = await this.#read("reading a command", execMapping, query);
+    return row;
+  }
+
+  async #workspaces(rest: RawBuilder<unknown>): Promise<readonly WorkspaceRow[]> {
+    const query = sql`SELECT ${workspaceColumns} FROM workspaces ${rest}`;
+    return await this.#read("reading workspaces", workspaceMapping, query);
+  }
+
+  async #read<Row extends object>(
+    doing: string,
+    mapping: RowMapping<Row>,
+    query: RawBuilder<unknown>,
+  ): Promise<readonly Row[]> {
+    return (await this.#rows(doing, query)).map((row) => mapping.read(row));
+  }
+
+  async #rows(doing: string, query: RawBuilder<unknown>): Promise<readonly StoredRow[]> {
+    return await this.#database.rows(doing, query);
+  }
+}
+
+/** What follows SET; undefined when there is nothing to set. */
+function assignmentsOf(
+  changes: Readonly<Record<string, unknown>>,
+): RawBuilder<unknown> | undefined {
+  const entries = Object.entries(changes);
+  if (entries.length === 0) return undefined;
+  return sql.join(entries.map(([column, value]) => sql`${sql.ref(column)} = ${value}`));
+}

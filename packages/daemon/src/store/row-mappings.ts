@@ -1,0 +1,130 @@
+/** How the rows of each table are kept, in every database alike. */
+import { endReasonSchema, SESSION_STATUSES } from "@sandkasten/protocol";
+import { z } from "zod";
+import type {
+  ExecRow,
+  GatewayNetwork,
+  SessionNetwork,
+  SessionRow,
+  SideSandboxRow,
+  WorkspaceMount,
+  WorkspaceRow,
+} from "../ports/session-store.ts";
+import { flag, json, number, oneOf, optional, text } from "./columns.ts";
+import type { Column } from "./columns.ts";
+import { RowMapping } from "./row-mapping.ts";
+
+const limits = z.object({
+  memoryBytes: z.number(),
+  cpuMillicores: z.number(),
+  pids: z.number(),
+  diskBytes: z.number(),
+  diskInodes: z.number(),
+});
+
+const mounts = z.array(z.object({ id: z.string(), path: z.string(), readOnly: z.boolean() }));
+
+const gatewayNetwork = json<GatewayNetwork>(
+  z.object({
+    allow: z.array(z.string()),
+    secrets: z
+      .object({
+        sealed: z.string(),
+        headers: z.array(
+          z.object({ host: z.string(), header: z.string(), name: z.string().exactOptional() }),
+        ),
+      })
+      .exactOptional(),
+  }),
+);
+
+/** Before there was a gateway, `full` was the network of the engine. */
+const network: Column<SessionNetwork> = {
+  write: (value) =>
+    value === "engine" ? "full" : value === "none" ? value : gatewayNetwork.write(value),
+  read: (stored) =>
+    stored === "full" ? "engine" : stored === "none" ? stored : gatewayNetwork.read(stored),
+};
+
+export const sessionMapping = new RowMapping<SessionRow>("sessions", {
+  id: text,
+  owner: text,
+  status: oneOf(SESSION_STATUSES),
+  fence: number,
+  key: optional(text),
+  requestedImage: text,
+  image: text,
+  imageDigest: optional(text),
+  backend: text,
+  place: text,
+  sandboxId: optional(text),
+  profile: oneOf(["restricted", "root"]),
+  network,
+  isolation: oneOf(["standard", "strong"]),
+  limits: json(limits),
+  metadata: json(z.record(z.string(), z.string())),
+  workspaceId: optional(text),
+  workspaces: json<readonly WorkspaceMount[]>(mounts),
+  acquireSource: oneOf(["pool", "cold"]),
+  cwd: text,
+  ttlMs: number,
+  createdAtMs: number,
+  lastActivityAtMs: number,
+  endedAtMs: optional(number),
+  endReason: optional(text),
+  leaseEndsMs: number,
+  lifetimeEndsMs: number,
+  idempotencyKey: optional(text),
+  requestHash: optional(text),
+});
+
+export const execMapping = new RowMapping<ExecRow>("execs", {
+  id: text,
+  sessionId: text,
+  owner: text,
+  status: oneOf(["queued", "running", "done"]),
+  mode: oneOf(["shell", "process"]),
+  shell: optional(text),
+  command: json<ExecRow["command"]>(z.union([z.string(), z.array(z.string())])),
+  startedAtMs: number,
+  endedAtMs: optional(number),
+  exitCode: optional(number),
+  signal: optional(number),
+  endReason: optional(oneOf(endReasonSchema.options)),
+  cwd: optional(text),
+  durationMs: optional(number),
+  stdoutBytes: number,
+  stderrBytes: number,
+  droppedBytes: number,
+  shellRestarted: flag,
+  background: flag,
+  backgroundBytes: number,
+  timeoutMs: optional(number),
+  timeoutClamped: flag,
+  idempotencyKey: optional(text),
+  requestHash: optional(text),
+  request: optional({ ...text, write: (value) => (value === "" ? null : value) }),
+});
+
+export const workspaceMapping = new RowMapping<WorkspaceRow>("workspaces", {
+  id: text,
+  owner: text,
+  backend: text,
+  place: text,
+  diskId: text,
+  createdAtMs: number,
+  lastUsedAtMs: number,
+});
+
+export const sideSandboxMapping = new RowMapping<SideSandboxRow>("side_sandboxes", {
+  id: text,
+  fence: number,
+  place: text,
+  purpose: oneOf(["pool", "workspace"]),
+});
+
+/** The statuses of a session whose key and place in the quota are taken. */
+export const OPEN = "('creating', 'running', 'paused')";
+export const ENDED = "('destroyed', 'expired', 'crashed', 'failed')";
+/** A command that was not started gives its key back, so that a repeated request can start it. */
+export const HOLDS_KEY = "(end_reason IS NULL OR end_reason <> 'not_started')";

@@ -1,0 +1,145 @@
+/** The table of sessions. */
+import type { SessionStatus } from "@sandkasten/protocol";
+import type { Log } from "../../ports/log.ts";
+import type {
+  Admitted,
+  Page,
+  SessionFilter,
+  SessionPatch,
+  SessionRow,
+} from "../../ports/session-store.ts";
+import { ENDED, OPEN, sessionMapping } from "../row-mappings.ts";
+import type { SessionDatabase } from "./session-database.ts";
+import { Table } from "./table.ts";
+import type { Condition } from "./table.ts";
+
+/** As the unique index has it: a session that is being destroyed is in nobody's way. */
+const HAS_KEY = `owner = ? AND key = ? AND status IN ${OPEN}`;
+/** As the index of the list has it. */
+const IS_LIVING = `(status NOT IN ${ENDED})`;
+/** Metadata that is no JSON fits no filter, and spoils no list. */
+const HAS_METADATA = `EXISTS (
+  SELECT 1 FROM json_each(CASE WHEN json_valid(metadata) THEN metadata ELSE '{}' END) AS entry
+  WHERE entry.key = ? AND entry.type = 'text' AND entry.value = ?
+)`;
+
+export class SessionRows {
+  readonly #database: SessionDatabase;
+  readonly #table: Table<SessionRow>;
+
+  constructor(database: SessionDatabase, log: Log | undefined) {
+    this.#database = database;
+    this.#table = new Table(database, sessionMapping, log);
+  }
+
+  insert(row: SessionRow, maxSessions: number): Admitted<SessionRow> {
+    return this.#database.write("adds", "adding a session", () => {
+      // A repeated request is answered as it was before, even if its key has another session by now.
+      const existing = this.#ofIdempotencyKey(row) ?? this.#ofKey(row.owner, row.key);
+      if (existing !== undefined) return { inserted: false, existing };
+      if (this.#countOpen(row.owner) >= maxSessions) return { inserted: false, overQuota: true };
+      if (!this.#table.insert(row)) throw new Error(`the id ${row.id} is taken`);
+      return { inserted: true };
+    });
+  }
+
+  get(id: string): SessionRow | undefined {
+    return this.#database.read("reading a session", () => this.#table.first("id = ?", id));
+  }
+
+  findByKey(owner: string, key: string): SessionRow | undefined {
+    return this.#database.read("looking for a key", () => this.#ofKey(owner, key));
+  }
+
+  list({ owner, status, key, metadata, ...page }: SessionFilter): Page<SessionRow> {
+    const conditions: Condition[] = [{ sql: "owner = ?", values: [owner] }];
+    if (status !== undefined) conditions.push({ sql: "status = ?", values: [status] });
+    if (key !== undefined) conditions.push({ sql: "key = ?", values: [key] });
+    for (const entry of Object.entries(metadata ?? {}))
+      conditions.push({ sql: HAS_METADATA, values: entry });
+    return this.#database.read("listing sessions", () =>
+      this.#table.page(
+        { [IS_LIVING]: "number", created_at_ms: "number", id: "string" },
+        conditions,
+        page,
+      ),
+    );
+  }
+
+  /** Those of an unknown status included, for only what has ended surely has no sandbox. */
+  living(owner?: string): SessionRow[] {
+    const ofOwner = owner === undefined ? "" : "owner = ? AND ";
+    return this.#database.read("reading the living sessions", () =>
+      this.#table.all(
+        `WHERE ${ofOwner}status NOT IN ${ENDED} ORDER BY created_at_ms`,
+        ...(owner === undefined ? [] : [owner]),
+      ),
+    );
+  }
+
+  /** All that may have a sandbox or an unfinished command are from now on served with this token. */
+  claim(fence: number): SessionRow[] {
+    return this.#database.write("changes", "claiming sessions", () =>
+      this.#table.updateAll(
+        { fence },
+        `fence <> ? AND (status NOT IN ${ENDED}
+         OR id IN (SELECT session_id FROM execs WHERE status <> 'done'))`,
+        fence,
+      ),
+    );
+  }
+
+  sandboxesAt(place: string): string[] {
+    return this.#database.read("listing sandboxes", () =>
+      this.#database
+        .rows(
+          `SELECT sandbox_id FROM sessions WHERE place = ? AND sandbox_id IS NOT NULL AND status NOT IN ${ENDED}`,
+          place,
+        )
+        .map((row) => String(row["sandbox_id"])),
+    );
+  }
+
+  update(
+    id: string,
+    fence: number,
+    from: readonly SessionStatus[],
+    patch: SessionPatch,
+  ): SessionRow | undefined {
+    const where = `id = ? AND fence = ? AND status IN (${from.map(() => "?").join(", ")})`;
+    return this.#database.write("changes", "changing a session", () =>
+      this.#table.update(patch, where, id, fence, ...from),
+    );
+  }
+
+  /** At most so many at once; their commands go with them, by the foreign key. */
+  forgetEndedBefore(wallMs: number, limit: number): string[] {
+    const sql = `DELETE FROM sessions WHERE id IN (
+      SELECT id FROM sessions WHERE status IN ${ENDED} AND ended_at_ms < ? LIMIT ?
+    ) RETURNING id`;
+    return this.#database.write("changes", "forgetting sessions", () =>
+      this.#database.rows(sql, wallMs, limit).map(({ id }) => String(id)),
+    );
+  }
+
+  #countOpen(owner: string): number {
+    const [counted] = this.#database.rows(
+      `SELECT count(*) AS n FROM sessions WHERE owner = ? AND status IN ${OPEN}`,
+      owner,
+    );
+    return Number(counted?.["n"]);
+  }
+
+  #ofIdempotencyKey({ owner, idempotencyKey }: SessionRow): SessionRow | undefined {
+    if (idempotencyKey === undefined) return undefined;
+    return this.#table.first(
+      "owner = ? AND idempotency_key = ? AND status <> 'failed'",
+      owner,
+      idempotencyKey,
+    );
+  }
+
+  #ofKey(owner: string, key: string | undefined): SessionRow | undefined {
+    return key === undefined ? undefined : this.#table.first(HAS_KEY, owner, key);
+  }
+}

@@ -1,0 +1,50 @@
+/** The table of sandboxes that belong to no session. */
+import type { SideSandboxRow } from "../../ports/session-store.ts";
+import { sideSandboxMapping } from "../row-mappings.ts";
+import type { SessionDatabase } from "./session-database.ts";
+import { Table } from "./table.ts";
+
+export class SideSandboxRows {
+  readonly #database: SessionDatabase;
+  readonly #table: Table<SideSandboxRow>;
+
+  constructor(database: SessionDatabase) {
+    this.#database = database;
+    this.#table = new Table(database, sideSandboxMapping, undefined);
+  }
+
+  insert(row: SideSandboxRow): void {
+    this.#database.write("adds", "adding a sandbox", () => {
+      if (!this.#table.insert(row)) throw new Error(`the id ${row.id} is taken`);
+    });
+  }
+
+  delete(id: string): void {
+    this.#database.write("changes", "forgetting a sandbox", () => {
+      this.#database.run("DELETE FROM side_sandboxes WHERE id = ?", id);
+    });
+  }
+
+  /** What earlier runs of the daemon made. */
+  deleteOthers(fence: number): void {
+    this.#database.write("changes", "forgetting sandboxes", () => {
+      this.#database.run("DELETE FROM side_sandboxes WHERE fence <> ?", fence);
+    });
+  }
+
+  /** False when it is not there for this token. */
+  take(id: string, fence: number): boolean {
+    return this.#database.write(
+      "changes",
+      "taking a sandbox",
+      () =>
+        this.#database.run("DELETE FROM side_sandboxes WHERE id = ? AND fence = ?", id, fence) > 0,
+    );
+  }
+
+  at(place: string): string[] {
+    return this.#database.read("listing sandboxes", () =>
+      this.#table.all("WHERE place = ?", place).map(({ id }) => id),
+    );
+  }
+}

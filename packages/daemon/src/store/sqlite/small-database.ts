@@ -1,0 +1,92 @@
+/** A SQLite file beside that of sessions: private, sound, and with its statements prepared once. */
+import { dirname } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type { SQLInputValue, SQLOutputValue, StatementSync } from "node:sqlite";
+import { makeDirectory } from "../../make-directory.ts";
+import { makePrivateFile } from "./private-file.ts";
+
+export type SmallRow = Readonly<Record<string, SQLOutputValue>>;
+
+/** What SQLite says of a file that is corrupt, or no database at all. */
+const DAMAGE: ReadonlySet<number> = new Set([11, 26]);
+
+class DamagedFile extends Error {
+  override readonly name = "DamagedFile";
+}
+
+export function isDamage(error: unknown): boolean {
+  return (
+    error instanceof DamagedFile ||
+    (error instanceof Error && "errcode" in error && DAMAGE.has(Number(error.errcode) & 0xff))
+  );
+}
+
+export class SmallDatabase {
+  readonly #database: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
+
+  private constructor(database: DatabaseSync, schema: string) {
+    this.#database = database;
+    database.exec("PRAGMA auto_vacuum = INCREMENTAL");
+    database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+    database.exec(schema);
+  }
+
+  /**
+   * SECURITY: names and keys of all owners are in here, so that no other user of the machine may read
+   * it. Guarded by sqlite-event-log.test.ts and sqlite-key-store.test.ts.
+   */
+  static async open(path: string, schema: string): Promise<SmallDatabase> {
+    if (path !== ":memory:") {
+      await makeDirectory(dirname(path), 0o700);
+      await makePrivateFile(path);
+    }
+    const database = new DatabaseSync(path);
+    try {
+      // Before anything is read, or SQLite shares the file's index with others in a file of its own.
+      database.exec("PRAGMA locking_mode = EXCLUSIVE");
+      const [verdict] = database.prepare("PRAGMA quick_check(1)").all();
+      if (verdict?.["quick_check"] !== "ok")
+        throw new DamagedFile(String(verdict?.["quick_check"]));
+      return new SmallDatabase(database, schema);
+    } catch (error) {
+      database.close();
+      throw error;
+    }
+  }
+
+  rows(sql: string, ...values: readonly SQLInputValue[]): SmallRow[] {
+    return this.#prepared(sql).all(...values);
+  }
+
+  run(sql: string, ...values: readonly SQLInputValue[]): void {
+    this.#prepared(sql).run(...values);
+  }
+
+  /** All of it, or nothing. */
+  transaction<T>(work: () => T): T {
+    this.run("BEGIN IMMEDIATE");
+    try {
+      const result = work();
+      this.run("COMMIT");
+      return result;
+    } catch (error) {
+      // SQLite ends the transaction itself after some failures.
+      if (this.#database.isTransaction) this.run("ROLLBACK");
+      throw error;
+    }
+  }
+
+  close(): void {
+    if (this.#database.isOpen) this.#database.close();
+  }
+
+  #prepared(sql: string): StatementSync {
+    let statement = this.#statements.get(sql);
+    if (statement === undefined) {
+      statement = this.#database.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
+  }
+}

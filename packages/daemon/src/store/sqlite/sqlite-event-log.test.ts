@@ -1,0 +1,66 @@
+import { mkdtemp, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { eventLogSuite } from "@sandkasten/testkit";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { SqliteEventLog } from "./sqlite-event-log.ts";
+
+eventLogSuite("SQLite", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "sandkasten-events-"));
+  const path = join(directory, "events.db");
+  let log = await SqliteEventLog.open({ path });
+  return {
+    log,
+    reopen: async () => {
+      log.close();
+      return (log = await SqliteEventLog.open({ path }));
+    },
+    close: async () => {
+      log.close();
+      await rm(directory, { recursive: true });
+    },
+  };
+});
+
+describe("the file of events", () => {
+  let directory: string;
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), "sandkasten-events-"));
+  });
+  afterEach(async () => await rm(directory, { recursive: true }));
+
+  it("can be read by the daemon's user alone", async () => {
+    const path = join(directory, "events.db");
+    await writeFile(path, "", { mode: 0o644 });
+    const log = await SqliteEventLog.open({ path });
+    await log.append([{ type: "session.paused", owner: "alice", atMs: 1, data: {} }]);
+    for (const name of await readdir(directory))
+      expect(`${name} ${(await stat(join(directory, name))).mode & 0o077}`).toBe(`${name} 0`);
+    log.close();
+  });
+
+  it("is put aside for a new one when it is damaged, and never without a word", async () => {
+    const path = join(directory, "events.db");
+    const junk = Buffer.alloc(8192, "this is no database ");
+    await writeFile(path, junk);
+    const lines: string[] = [];
+    const note = (_fields: unknown, message: string): void => void lines.push(message);
+    const log = await SqliteEventLog.open({
+      path,
+      log: { info: note, warn: note, error: note },
+    });
+    expect(await log.newest()).toBe(0);
+    expect(lines).toEqual(["the log of events is damaged; it is put aside"]);
+    expect((await stat(`${path}.damaged`)).size).toBe(junk.length);
+    log.close();
+  });
+
+  it("is left alone when it cannot be opened for another reason", async () => {
+    const path = join(directory, "events.db");
+    const log = await SqliteEventLog.open({ path });
+    await log.append([{ type: "session.paused", owner: "alice", atMs: 1, data: {} }]);
+    await expect(SqliteEventLog.open({ path })).rejects.toThrow(/locked/);
+    expect(await readdir(directory)).not.toContain("events.db.damaged");
+    log.close();
+  });
+});

@@ -1,0 +1,255 @@
+/** Remembers events in a SQLite file of their own, so that a flood of them is in no session's way. */
+import { randomBytes } from "node:crypto";
+import { rename, rm } from "node:fs/promises";
+import type {
+  EventLog,
+  EventPage,
+  EventQuery,
+  EventRetention,
+  NewEvent,
+  StoredEvent,
+} from "../../ports/event-log.ts";
+import type { Log } from "../../ports/log.ts";
+import { isDamage, SmallDatabase } from "./small-database.ts";
+import type { SmallRow } from "./small-database.ts";
+
+/** Events that are removed in one transaction, so that nothing else waits long. */
+const REMOVED_AT_ONCE = 512;
+
+/**
+ * `position` is never given twice, also when all events are gone. What of an owner was removed is
+ * remembered as long as it lies behind what was removed of all (the owner that is NULL).
+ */
+const SCHEMA = `
+  CREATE TABLE IF NOT EXISTS events (
+    position   INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms      REAL NOT NULL,
+    owner      TEXT NOT NULL,
+    session_id TEXT,
+    type       TEXT NOT NULL,
+    data       TEXT NOT NULL,
+    bytes      INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX IF NOT EXISTS events_by_owner ON events (owner);
+  CREATE TABLE IF NOT EXISTS removed (
+    owner      TEXT PRIMARY KEY,
+    position   INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS feed (cursor_key BLOB NOT NULL, removed INTEGER NOT NULL) STRICT;
+`;
+
+/** What an event takes beside its texts, roughly. */
+const ROW_BYTES = 64;
+
+interface Share {
+  events: number;
+  bytes: number;
+}
+
+export interface SqliteEventLogOptions {
+  /** `:memory:` for one that ends with the process. */
+  readonly path: string;
+  readonly log?: Log;
+}
+
+export class SqliteEventLog implements EventLog {
+  readonly cursorKey: Uint8Array;
+  readonly #database: SmallDatabase;
+  /** What each owner has in the log. */
+  readonly #shares = new Map<string, Share>();
+  /** Of an owner, the position up to which events were removed for the sake of others. */
+  readonly #removedOf: Map<string, number>;
+  /** The same of all owners, by age. */
+  #removed: number;
+
+  private constructor(database: SmallDatabase) {
+    this.#database = database;
+    this.#database.run(
+      "INSERT INTO feed SELECT ?, 0 WHERE NOT EXISTS (SELECT 1 FROM feed)",
+      randomBytes(16),
+    );
+    const [feed] = this.#database.rows("SELECT cursor_key, removed FROM feed");
+    this.cursorKey = feed?.["cursor_key"] as Uint8Array;
+    this.#removed = Number(feed?.["removed"]);
+    this.#removedOf = new Map(
+      this.#database
+        .rows("SELECT owner, position FROM removed")
+        .map((row) => [String(row["owner"]), Number(row["position"])]),
+    );
+    const shares =
+      "SELECT owner, count(*) AS events, sum(bytes) AS bytes FROM events GROUP BY owner";
+    for (const { owner, events, bytes } of this.#database.rows(shares))
+      this.#shares.set(String(owner), { events: Number(events), bytes: Number(bytes) });
+  }
+
+  /** A damaged log is put aside for a new one: nothing depends on it but those who read events. */
+  static async open({ path, log }: SqliteEventLogOptions): Promise<SqliteEventLog> {
+    try {
+      return new SqliteEventLog(await SmallDatabase.open(path, SCHEMA));
+    } catch (error) {
+      if (!isDamage(error)) throw error;
+      const aside = `${path}.damaged`;
+      log?.error({ err: error, aside }, "the log of events is damaged; it is put aside");
+      await rename(path, aside);
+      // A log of the old content must not be taken for one of the new.
+      for (const rest of ["-wal", "-shm"]) await rm(`${path}${rest}`, { force: true });
+      return new SqliteEventLog(await SmallDatabase.open(path, SCHEMA));
+    }
+  }
+
+  async append(events: readonly NewEvent[]): Promise<void> {
+    const sizes = this.#database.transaction(() => events.map((event) => this.#insert(event)));
+    for (const [index, { owner }] of events.entries()) this.#count(owner, 1, sizes[index] ?? 0);
+  }
+
+  async read({ after, limit, owner, sessionId, types }: EventQuery): Promise<EventPage> {
+    const where = owner === undefined ? "position > ?" : "owner = ? AND position > ?";
+    const values = owner === undefined ? [after] : [owner, after];
+    const found = this.#database.rows(
+      `SELECT * FROM events WHERE ${where} ORDER BY position LIMIT ?`,
+      ...values,
+      limit,
+    );
+    const events = found
+      .filter((row) => sessionId === undefined || row["session_id"] === sessionId)
+      .filter((row) => types === undefined || types.has(String(row["type"])))
+      .map(eventOf);
+    const isLast = found.length < limit;
+    return {
+      events,
+      isLast,
+      position: isLast
+        ? Math.max(after, this.#newest())
+        : Number(found.at(-1)?.["position"] ?? after),
+      removedUpTo: this.#removedUpTo(owner),
+    };
+  }
+
+  async newest(): Promise<number> {
+    return this.#newest();
+  }
+
+  async prune(retention: EventRetention, nowMs: number): Promise<boolean> {
+    const old = this.#removeOld(nowMs - retention.maxAgeMs);
+    const surplus = this.#removeSurplus(retention);
+    if (old + surplus > 0) this.#database.rows("PRAGMA incremental_vacuum(256)");
+    return old < REMOVED_AT_ONCE && surplus === 0;
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+
+  #newest(): number {
+    const [row] = this.#database.rows("SELECT seq FROM sqlite_sequence WHERE name = 'events'");
+    return Number(row?.["seq"] ?? 0);
+  }
+
+  #removedUpTo(owner: string | undefined): number {
+    if (owner !== undefined) return Math.max(this.#removed, this.#removedOf.get(owner) ?? 0);
+    return [...this.#removedOf.values()].reduce(
+      (one, other) => Math.max(one, other),
+      this.#removed,
+    );
+  }
+
+  /** Answers how large it is. */
+  #insert({ atMs, owner, sessionId, type, data }: NewEvent): number {
+    const text = JSON.stringify(data);
+    const bytes = ROW_BYTES + owner.length + type.length + Buffer.byteLength(text);
+    this.#database.run(
+      "INSERT INTO events (at_ms, owner, session_id, type, data, bytes) VALUES (?, ?, ?, ?, ?, ?)",
+      atMs,
+      owner,
+      sessionId ?? null,
+      type,
+      text,
+      bytes,
+    );
+    return bytes;
+  }
+
+  #count(owner: string, events: number, bytes: number): void {
+    const share = this.#shares.get(owner) ?? { events: 0, bytes: 0 };
+    share.events += events;
+    share.bytes += bytes;
+    if (share.events <= 0) this.#shares.delete(owner);
+    else this.#shares.set(owner, share);
+  }
+
+  /** By age, of all owners alike. The oldest come first, so that no index by time is needed. */
+  #removeOld(beforeMs: number): number {
+    return this.#database.transaction(() => {
+      const gone = this.#database.rows(
+        `DELETE FROM events WHERE position IN (
+           SELECT position FROM (SELECT position, at_ms FROM events ORDER BY position LIMIT ${REMOVED_AT_ONCE})
+           WHERE at_ms < ?
+         ) RETURNING position, owner, bytes`,
+        beforeMs,
+      );
+      this.#forget(gone);
+      if (gone.length === 0) return 0;
+      this.#removed = Math.max(this.#removed, ...gone.map(({ position }) => Number(position)));
+      this.#database.run("UPDATE feed SET removed = ?", this.#removed);
+      this.#database.run("DELETE FROM removed WHERE position <= ?", this.#removed);
+      for (const [owner, position] of this.#removedOf)
+        if (position <= this.#removed) this.#removedOf.delete(owner);
+      return gone.length;
+    });
+  }
+
+  /**
+   * SECURITY: whoever makes the most events loses the first, so that no tenant can push the events of
+   * another one out of the log. Guarded by the suite of event logs.
+   */
+  #removeSurplus({ maxEventsPerOwner, maxEvents, maxBytes }: EventRetention): number {
+    const shares = [...this.#shares].toSorted(([, one], [, other]) => other.bytes - one.bytes);
+    const events = shares.reduce((sum, [, share]) => sum + share.events, 0);
+    const bytes = shares.reduce((sum, [, share]) => sum + share.bytes, 0);
+    const isOverAll = events > maxEvents || bytes > maxBytes;
+    const over =
+      shares.find(([, share]) => share.events > maxEventsPerOwner) ??
+      (isOverAll ? shares[0] : undefined);
+    if (over === undefined) return 0;
+    const [owner, share] = over;
+    // Of the one with the most a sixteenth goes at once, lest it take a round for each event.
+    const count = Math.min(
+      REMOVED_AT_ONCE,
+      Math.max(share.events - maxEventsPerOwner, isOverAll ? Math.ceil(share.events / 16) : 0),
+    );
+    return this.#database.transaction(() => {
+      const gone = this.#database.rows(
+        `DELETE FROM events WHERE position IN (
+           SELECT position FROM events WHERE owner = ? ORDER BY position LIMIT ?
+         ) RETURNING position, owner, bytes`,
+        owner,
+        count,
+      );
+      this.#forget(gone);
+      const last = Math.max(...gone.map(({ position }) => Number(position)));
+      this.#removedOf.set(owner, last);
+      this.#database.run(
+        "INSERT INTO removed VALUES (?, ?) ON CONFLICT (owner) DO UPDATE SET position = excluded.position",
+        owner,
+        last,
+      );
+      return gone.length;
+    });
+  }
+
+  #forget(gone: readonly SmallRow[]): void {
+    for (const { owner, bytes } of gone) this.#count(String(owner), -1, -Number(bytes));
+  }
+}
+
+function eventOf(row: SmallRow): StoredEvent {
+  const sessionId = row["session_id"];
+  return {
+    position: Number(row["position"]),
+    atMs: Number(row["at_ms"]),
+    owner: String(row["owner"]),
+    ...(typeof sessionId === "string" && { sessionId }),
+    type: row["type"],
+    data: JSON.parse(String(row["data"])) as unknown,
+  } as StoredEvent;
+}

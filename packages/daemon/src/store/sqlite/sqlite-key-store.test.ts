@@ -1,0 +1,124 @@
+import { mkdtemp, open, readdir, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { KeyRow } from "../../ports/key-store.ts";
+import { SqliteKeyStore } from "./sqlite-key-store.ts";
+
+let directory: string;
+let path: string;
+let store: SqliteKeyStore;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "sandkasten-keys-"));
+  path = join(directory, "keys.db");
+  store = await SqliteKeyStore.open(path);
+});
+afterEach(async () => {
+  store.close();
+  await rm(directory, { recursive: true });
+});
+
+const keyRow = (number: number, more: Partial<KeyRow> = {}): KeyRow => ({
+  id: `key_${number}`,
+  name: `name-${number}`,
+  owner: "team",
+  scope: "use",
+  digest: String(number).repeat(64),
+  createdAtMs: number,
+  ...more,
+});
+
+async function reopen(): Promise<void> {
+  store.close();
+  store = await SqliteKeyStore.open(path);
+}
+
+describe("stored keys", () => {
+  it("are the same after a restart, the oldest first", async () => {
+    const limits = { maxSessions: 1, maxRunningExecs: 2, maxImageBytes: 3 };
+    const full = keyRow(2, { scope: "admin", expiresAtMs: 99.5, ...limits });
+    await store.insert(full);
+    await store.insert(keyRow(1, { scope: "read" }));
+    await reopen();
+    expect(await store.list()).toEqual([keyRow(1, { scope: "read" }), full]);
+  });
+
+  it("stay revoked as of the first time, also after a restart", async () => {
+    await store.insert(keyRow(1));
+    expect(await store.revoke("key_1", 10)).toEqual(keyRow(1, { revokedAtMs: 10 }));
+    expect(await store.revoke("key_1", 20)).toMatchObject({ revokedAtMs: 10 });
+    expect(await store.revoke("key_2", 20)).toBeUndefined();
+    await reopen();
+    expect(await store.list()).toEqual([keyRow(1, { revokedAtMs: 10 })]);
+  });
+
+  it("are noted as used at the latest time that was told", async () => {
+    await store.insert(keyRow(1));
+    await store.insert(keyRow(2));
+    await store.touch(new Map([["key_1", 50]]));
+    await store.touch(
+      new Map([
+        ["key_1", 40],
+        ["key_2", 60],
+        ["key_gone", 70],
+      ]),
+    );
+    expect((await store.list()).map(({ lastUsedAtMs }) => lastUsedAtMs)).toEqual([50, 60]);
+  });
+
+  it("are forgotten only when they were revoked before", async () => {
+    for (const number of [1, 2, 3]) await store.insert(keyRow(number));
+    await store.revoke("key_1", 10);
+    await store.revoke("key_2", 20);
+    await store.forgetRevokedBefore(20);
+    expect((await store.list()).map(({ id }) => id)).toEqual(["key_2", "key_3"]);
+  });
+});
+
+describe("the file of keys", () => {
+  it("has nothing beside it but what was not put into it yet, and nothing at the end", async () => {
+    await reopen();
+    await store.insert(keyRow(1));
+    expect((await readdir(directory)).toSorted()).toEqual(["keys.db", "keys.db-wal"]);
+    store.close();
+    expect(await readdir(directory)).toEqual(["keys.db"]);
+  });
+
+  it("can be read by the daemon's user alone", async () => {
+    store.close();
+    await rm(path);
+    await writeFile(path, "", { mode: 0o644 });
+    store = await SqliteKeyStore.open(path);
+    await store.insert(keyRow(1));
+    const names = await readdir(directory);
+    expect(names).toContain("keys.db-wal");
+    for (const name of names)
+      expect(`${name} ${(await stat(join(directory, name))).mode & 0o077}`).toBe(`${name} 0`);
+  });
+
+  it.each<[string, () => Promise<void>]>([
+    ["is no database", async () => await writeFile(path, Buffer.alloc(8192, "no database "))],
+    ["was cut off", async () => await truncate(path, 6000)],
+    ["has junk in the middle", async () => await overwrite(4096, Buffer.alloc(4096, 0xa5))],
+  ])("is refused and left as it is when it %s", async (_, damage) => {
+    for (let number = 1; number < 100; number++)
+      await store.insert(keyRow(number, { digest: String(number).padStart(64, "0") }));
+    store.close();
+    await damage();
+    const before = await readFile(path);
+    await expect(SqliteKeyStore.open(path)).rejects.toThrow(/keys\.db, is damaged\. Restore/);
+    expect((await readFile(path)).equals(before)).toBe(true);
+    expect((await readdir(directory)).filter((name) => /damaged/.test(name))).toEqual([]);
+  });
+
+  it("is not called damaged when another daemon has it open", async () => {
+    await store.insert(keyRow(1));
+    await expect(SqliteKeyStore.open(path)).rejects.toThrow(/locked/);
+    expect(await store.list()).toHaveLength(1);
+  });
+});
+
+async function overwrite(offset: number, junk: Buffer): Promise<void> {
+  await using file = await open(path, "r+");
+  await file.write(junk, 0, junk.length, offset);
+}

@@ -1,0 +1,117 @@
+/** Remembers keys in a SQLite file of their own. */
+import type { SQLOutputValue } from "node:sqlite";
+import { SandboxError } from "@sandkasten/protocol";
+import type { KeyRow, KeyScope, KeyStore } from "../../ports/key-store.ts";
+import { isDamage, SmallDatabase } from "./small-database.ts";
+import type { SmallRow } from "./small-database.ts";
+
+const SCHEMA = `
+  CREATE TABLE IF NOT EXISTS keys (
+    id                TEXT PRIMARY KEY,
+    name              TEXT NOT NULL,
+    owner             TEXT NOT NULL,
+    scope             TEXT NOT NULL CHECK (scope IN ('admin', 'use', 'read')),
+    digest            TEXT NOT NULL UNIQUE,
+    created_at_ms     REAL NOT NULL,
+    expires_at_ms     REAL,
+    revoked_at_ms     REAL,
+    last_used_at_ms   REAL,
+    max_sessions      INTEGER,
+    max_running_execs INTEGER,
+    max_image_bytes   INTEGER
+  ) STRICT;
+`;
+
+export class SqliteKeyStore implements KeyStore {
+  readonly isShared = false;
+  readonly #database: SmallDatabase;
+
+  private constructor(database: SmallDatabase) {
+    this.#database = database;
+  }
+
+  /**
+   * SECURITY: a damaged file is refused, never replaced: a key that was revoked must not come back, and
+   * one that was given out must not vanish, on the word of half a file. Guarded by sqlite-key-store.test.ts.
+   */
+  static async open(path: string): Promise<SqliteKeyStore> {
+    try {
+      return new SqliteKeyStore(await SmallDatabase.open(path, SCHEMA));
+    } catch (cause) {
+      if (!isDamage(cause)) throw cause;
+      throw new SandboxError(
+        "INTERNAL_ERROR",
+        `The database of keys, ${path}, is damaged. Restore it from a backup, or move it away and create the keys anew.`,
+        { cause },
+      );
+    }
+  }
+
+  async insert(row: KeyRow): Promise<void> {
+    this.#database.run(
+      `INSERT INTO keys (id, name, owner, scope, digest, created_at_ms, expires_at_ms,
+         max_sessions, max_running_execs, max_image_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      row.id,
+      row.name,
+      row.owner,
+      row.scope,
+      row.digest,
+      row.createdAtMs,
+      row.expiresAtMs ?? null,
+      row.maxSessions ?? null,
+      row.maxRunningExecs ?? null,
+      row.maxImageBytes ?? null,
+    );
+  }
+
+  async list(): Promise<readonly KeyRow[]> {
+    return this.#database.rows("SELECT * FROM keys ORDER BY created_at_ms, id").map(rowOf);
+  }
+
+  async revoke(id: string, atMs: number): Promise<KeyRow | undefined> {
+    const [row] = this.#database.rows(
+      "UPDATE keys SET revoked_at_ms = coalesce(revoked_at_ms, ?) WHERE id = ? RETURNING *",
+      atMs,
+      id,
+    );
+    return row === undefined ? undefined : rowOf(row);
+  }
+
+  async touch(lastUsedAtMs: ReadonlyMap<string, number>): Promise<void> {
+    this.#database.transaction(() => {
+      for (const [id, ms] of lastUsedAtMs)
+        this.#database.run(
+          "UPDATE keys SET last_used_at_ms = max(coalesce(last_used_at_ms, 0), ?) WHERE id = ?",
+          ms,
+          id,
+        );
+    });
+  }
+
+  async forgetRevokedBefore(wallMs: number): Promise<void> {
+    this.#database.run("DELETE FROM keys WHERE revoked_at_ms < ?", wallMs);
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+}
+
+function rowOf(row: SmallRow): KeyRow {
+  const maybe = (name: keyof KeyRow, value: SQLOutputValue | undefined): object =>
+    value === null ? {} : { [name]: Number(value) };
+  return {
+    id: String(row["id"]),
+    name: String(row["name"]),
+    owner: String(row["owner"]),
+    scope: row["scope"] as KeyScope,
+    digest: String(row["digest"]),
+    createdAtMs: Number(row["created_at_ms"]),
+    ...maybe("expiresAtMs", row["expires_at_ms"]),
+    ...maybe("revokedAtMs", row["revoked_at_ms"]),
+    ...maybe("lastUsedAtMs", row["last_used_at_ms"]),
+    ...maybe("maxSessions", row["max_sessions"]),
+    ...maybe("maxRunningExecs", row["max_running_execs"]),
+    ...maybe("maxImageBytes", row["max_image_bytes"]),
+  };
+}

@@ -1,0 +1,229 @@
+/** Remembers sessions, commands and workspaces in one SQLite file. */
+import { setImmediate as otherWork } from "node:timers/promises";
+import type { SessionStatus } from "@sandkasten/protocol";
+import type { Log } from "../../ports/log.ts";
+import type {
+  Admitted,
+  ClockReading,
+  DaemonRow,
+  ExecPatch,
+  ExecRow,
+  Joined,
+  Page,
+  SessionFilter,
+  SessionPatch,
+  SessionRow,
+  SessionStore,
+  SideSandboxRow,
+  WorkspaceRow,
+} from "../../ports/session-store.ts";
+import { heldForDead } from "../../ports/session-store.ts";
+import { DaemonRows } from "./daemon-rows.ts";
+import { ExecRows } from "./exec-rows.ts";
+import { SessionDatabase } from "./session-database.ts";
+import { SessionRows } from "./session-rows.ts";
+import { SideSandboxRows } from "./side-sandbox-rows.ts";
+import type { PageRequest } from "./table.ts";
+import { WorkspaceRows } from "./workspace-rows.ts";
+
+/** Sessions to forget in one transaction, so that neither the log nor the wait of others grows long. */
+const FORGET_AT_ONCE = 100;
+
+export interface SqliteSessionStoreOptions {
+  /** `:memory:` for one that ends with the process. */
+  readonly path: string;
+  readonly log?: Log;
+}
+
+/**
+ * SQLite answers at once, so every method has done its work before its promise is made: two calls
+ * never interleave, and compare-and-set needs no lock.
+ */
+export class SqliteSessionStore implements SessionStore {
+  readonly isNew: boolean;
+  readonly heartbeat = { intervalMs: 30_000 };
+  readonly #database: SessionDatabase;
+  readonly #daemons: DaemonRows;
+  readonly #sideSandboxes: SideSandboxRows;
+  readonly #sessions: SessionRows;
+  readonly #execs: ExecRows;
+  readonly #workspaces: WorkspaceRows;
+  readonly #log: Log | undefined;
+
+  private constructor(database: SessionDatabase, log: Log | undefined) {
+    this.isNew = database.isNew;
+    this.#database = database;
+    this.#daemons = new DaemonRows(database);
+    this.#sideSandboxes = new SideSandboxRows(database);
+    this.#sessions = new SessionRows(database, log);
+    this.#execs = new ExecRows(database, log);
+    this.#workspaces = new WorkspaceRows(database, log);
+    this.#log = log;
+  }
+
+  /** CONFLICT when another process has it open; INTERNAL_ERROR when it is damaged, newer, or not ours. */
+  static async open({ path, log }: SqliteSessionStoreOptions): Promise<SqliteSessionStore> {
+    return new SqliteSessionStore(await SessionDatabase.open(path, log), log);
+  }
+
+  async settle(): Promise<void> {
+    this.#database.settle();
+  }
+
+  async join(address: string | undefined, reading: ClockReading): Promise<Joined> {
+    return this.#daemons.join(address, reading);
+  }
+
+  async beat(fence: number, storeMs: number, reading: ClockReading): Promise<number | undefined> {
+    return this.#daemons.beat(fence, storeMs, reading);
+  }
+
+  async leave(fence: number): Promise<void> {
+    this.#daemons.leave(fence);
+  }
+
+  async livingDaemon(fence: number): Promise<DaemonRow | undefined> {
+    const living = this.#daemons.living(fence);
+    if (living === undefined) return undefined;
+    return { fence, ...(living.address !== null && { address: living.address }) };
+  }
+
+  /** The file is this daemon's alone, wherever the sandboxes are. */
+  async claim(fence: number): Promise<readonly SessionRow[]> {
+    if (this.#daemons.living(fence) === undefined) throw heldForDead();
+    this.#sideSandboxes.deleteOthers(fence);
+    return this.#sessions.claim(fence);
+  }
+
+  async sandboxesAt(place: string): Promise<ReadonlySet<string>> {
+    return new Set([...this.#sessions.sandboxesAt(place), ...this.#sideSandboxes.at(place)]);
+  }
+
+  async insertSideSandbox(row: SideSandboxRow): Promise<void> {
+    if (this.#daemons.living(row.fence) === undefined) throw heldForDead();
+    this.#sideSandboxes.insert(row);
+  }
+
+  async deleteSideSandbox(id: string): Promise<void> {
+    this.#sideSandboxes.delete(id);
+  }
+
+  async insertSession(row: SessionRow, maxSessions: number): Promise<Admitted<SessionRow>> {
+    if (this.#daemons.living(row.fence) === undefined) throw heldForDead();
+    return this.#sessions.insert(row, maxSessions);
+  }
+
+  async getSession(id: string): Promise<SessionRow | undefined> {
+    return this.#sessions.get(id);
+  }
+
+  async findByKey(owner: string, key: string): Promise<SessionRow | undefined> {
+    return this.#sessions.findByKey(owner, key);
+  }
+
+  async listSessions(filter: SessionFilter): Promise<Page<SessionRow>> {
+    return this.#sessions.list(filter);
+  }
+
+  async livingSessions(owner?: string): Promise<readonly SessionRow[]> {
+    return this.#sessions.living(owner);
+  }
+
+  async updateSession(
+    id: string,
+    fence: number,
+    from: readonly SessionStatus[],
+    patch: SessionPatch,
+  ): Promise<SessionRow | undefined> {
+    return this.#sessions.update(id, fence, from, patch);
+  }
+
+  async giveSandbox(id: string, fence: number, sandboxId: string): Promise<SessionRow | undefined> {
+    if (!this.#sideSandboxes.take(sandboxId, fence)) return undefined;
+    // Whether or not this comes about, the sandbox is in nobody's pool any more.
+    return this.#sessions.update(id, fence, ["creating"], { sandboxId, acquireSource: "pool" });
+  }
+
+  async forgetSessionsEndedBefore(wallMs: number): Promise<readonly string[]> {
+    const forgotten: string[] = [];
+    for (let more = true; more; await otherWork()) {
+      try {
+        const ids = this.#sessions.forgetEndedBefore(wallMs, FORGET_AT_ONCE);
+        forgotten.push(...ids);
+        more = ids.length === FORGET_AT_ONCE;
+      } catch (error) {
+        if (forgotten.length === 0) throw error;
+        // Whoever asked has to learn which ones are gone; the rest fails again when it is next asked for.
+        this.#log?.warn({ err: error }, "stopped forgetting sessions");
+        more = false;
+      }
+    }
+    await this.#shrink();
+    return forgotten;
+  }
+
+  /** Failing to shrink harms nobody; it is tried again when sessions are next forgotten. */
+  async #shrink(): Promise<void> {
+    try {
+      while (this.#database.shrink()) await otherWork();
+    } catch (error) {
+      this.#log?.warn({ err: error }, "cannot give room of the database back");
+    }
+  }
+
+  async insertExec(row: ExecRow, fence: number, maxRunning: number): Promise<Admitted<ExecRow>> {
+    return this.#execs.insert(row, fence, maxRunning);
+  }
+
+  async updateExec(sessionId: string, id: string, fence: number, patch: ExecPatch): Promise<void> {
+    this.#execs.update(sessionId, id, fence, patch);
+  }
+
+  async getExec(sessionId: string, id: string): Promise<ExecRow | undefined> {
+    return this.#execs.get(sessionId, id);
+  }
+
+  async findExec(sessionId: string, idempotencyKey: string): Promise<ExecRow | undefined> {
+    return this.#execs.findByIdempotencyKey(sessionId, idempotencyKey);
+  }
+
+  async countExecsAfter(row: ExecRow): Promise<number> {
+    return this.#execs.countAfter(row);
+  }
+
+  async listExecs(sessionId: string, options: PageRequest): Promise<Page<ExecRow>> {
+    return this.#execs.list(sessionId, options);
+  }
+
+  async unfinishedExecs(fence: number): Promise<readonly ExecRow[]> {
+    return this.#execs.unfinished(fence);
+  }
+
+  async insertWorkspace(row: WorkspaceRow, maxWorkspaces: number): Promise<Admitted<WorkspaceRow>> {
+    return this.#workspaces.insert(row, maxWorkspaces);
+  }
+
+  async touchWorkspace(owner: string, id: string, lastUsedAtMs: number): Promise<void> {
+    this.#workspaces.touch(owner, id, lastUsedAtMs);
+  }
+
+  async getWorkspace(owner: string, id: string): Promise<WorkspaceRow | undefined> {
+    return this.#workspaces.get(owner, id);
+  }
+
+  async listWorkspaces(owner: string): Promise<readonly WorkspaceRow[]> {
+    return this.#workspaces.list(owner);
+  }
+
+  async allWorkspaces(): Promise<readonly WorkspaceRow[]> {
+    return this.#workspaces.all();
+  }
+
+  async deleteWorkspace(owner: string, id: string): Promise<void> {
+    this.#workspaces.delete(owner, id);
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+}

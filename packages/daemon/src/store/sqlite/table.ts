@@ -1,0 +1,134 @@
+/** A table of the database in terms of the port's rows. */
+import type { SQLInputValue } from "node:sqlite";
+import { SandboxError } from "@sandkasten/protocol";
+import type { Log } from "../../ports/log.ts";
+import type { Page } from "../../ports/session-store.ts";
+import { decodeCursor, encodeCursor } from "../page-cursor.ts";
+import type { RowMapping, StoredRow } from "../row-mapping.ts";
+import type { SessionDatabase } from "./session-database.ts";
+
+/** SQL with the values for its question marks. */
+export interface Condition {
+  readonly sql: string;
+  readonly values: readonly SQLInputValue[];
+}
+
+/** Columns, or expressions over them, that a list is sorted by, and what they give. */
+export type SortedBy = Readonly<Record<string, "number" | "string">>;
+
+export interface PageRequest {
+  readonly limit: number;
+  readonly cursor?: string | undefined;
+}
+
+/** Its methods throw as SQLite does; whoever calls them does so within `read` or `write` of the database. */
+export class Table<Row extends { readonly id: string }> {
+  readonly #database: SessionDatabase;
+  readonly #mapping: RowMapping<Row>;
+  readonly #log: Log | undefined;
+
+  constructor(database: SessionDatabase, mapping: RowMapping<Row>, log: Log | undefined) {
+    this.#database = database;
+    this.#mapping = mapping;
+    this.#log = log;
+  }
+
+  /** False when a unique index does not admit the row. */
+  insert(row: Row): boolean {
+    return this.#database.run(this.#mapping.insertSql, ...this.#mapping.values(row)) > 0;
+  }
+
+  /** As `insert`, given that `rest`, which follows the values, gives a row: `FROM … WHERE …`. */
+  insertGiven(row: Row, rest: string, ...values: readonly SQLInputValue[]): boolean {
+    const sql = this.#mapping.insertGivenSql(rest);
+    return this.#database.run(sql, ...this.#mapping.values(row), ...values) > 0;
+  }
+
+  first(where: string, ...values: readonly SQLInputValue[]): Row | undefined {
+    return this.#firstOf(this.#database.rows(this.#select(`WHERE ${where}`), ...values));
+  }
+
+  /** `rest` follows FROM. One row that cannot be read fails them all: what is missing here is taken for gone. */
+  all(rest: string, ...values: readonly SQLInputValue[]): Row[] {
+    return this.#database
+      .rows(this.#select(rest), ...values)
+      .map((stored) => this.#mapping.read(stored));
+  }
+
+  /** Answers the row as it is afterwards. A patch may set nothing. */
+  update(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): Row | undefined {
+    const { columns, values: set } = this.#mapping.assignments(patch);
+    if (columns.length === 0) return this.first(where, ...values);
+    const sql = `${this.#updateSql(columns, where)} RETURNING ${this.#mapping.columns}`;
+    return this.#firstOf(this.#database.rows(sql, ...set, ...values));
+  }
+
+  /** As `update`, for any number of rows. */
+  updateAll(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): Row[] {
+    const { columns, values: set } = this.#mapping.assignments(patch);
+    const sql = `${this.#updateSql(columns, where)} RETURNING ${this.#mapping.columns}`;
+    return this.#database.rows(sql, ...set, ...values).map((stored) => this.#mapping.read(stored));
+  }
+
+  /** As `update`, for those who do not ask for the row; answers whether there was one. */
+  change(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): boolean {
+    const { columns, values: set } = this.#mapping.assignments(patch);
+    if (columns.length === 0) return this.first(where, ...values) !== undefined;
+    return this.#database.run(this.#updateSql(columns, where), ...set, ...values) > 0;
+  }
+
+  /**
+   * The greatest first. A cursor names the last row of its page, so that rows which come and go shift
+   * nothing. A row that cannot be read is left out and logged, lest it hide all others.
+   */
+  page(
+    sortedBy: SortedBy,
+    conditions: readonly Condition[],
+    { limit, cursor }: PageRequest,
+  ): Page<Row> {
+    const all = [...conditions];
+    const terms = Object.keys(sortedBy);
+    if (cursor !== undefined) {
+      const marks = terms.map(() => "?").join(", ");
+      const values = decodeCursor(cursor, Object.values(sortedBy));
+      all.push({ sql: `(${terms.join(", ")}) < (${marks})`, values });
+    }
+    const where = all.map(({ sql }) => sql).join(" AND ");
+    const found = this.#database.rows(
+      `SELECT ${this.#mapping.columns}, ${terms.map((term, index) => `${term} AS sorted_by_${index}`).join(", ")}
+       FROM ${this.#mapping.name}
+       WHERE ${where} ORDER BY ${terms.join(" DESC, ")} DESC LIMIT ?`,
+      ...all.flatMap(({ values }) => values),
+      limit + 1,
+    );
+    const shown = found.slice(0, limit);
+    const last = found.length > limit ? shown.at(-1) : undefined;
+    const rows = shown.flatMap((stored) => this.#readable(stored));
+    if (last === undefined) return { rows };
+    const position = terms.map((_, index) => last[`sorted_by_${index}`] as number | string);
+    return { rows, nextCursor: encodeCursor(position) };
+  }
+
+  #select(rest: string): string {
+    return `SELECT ${this.#mapping.columns} FROM ${this.#mapping.name} ${rest}`;
+  }
+
+  #updateSql(columns: readonly string[], where: string): string {
+    const assignments = columns.map((column) => `${column} = ?`).join(", ");
+    return `UPDATE ${this.#mapping.name} SET ${assignments} WHERE ${where}`;
+  }
+
+  #firstOf([stored]: readonly StoredRow[]): Row | undefined {
+    return stored === undefined ? undefined : this.#mapping.read(stored);
+  }
+
+  #readable(stored: StoredRow): Row[] {
+    try {
+      return [this.#mapping.read(stored)];
+    } catch (error) {
+      if (!(error instanceof SandboxError)) throw error;
+      this.#log?.error({ err: error }, "left a row out of a list");
+      return [];
+    }
+  }
+}

@@ -1,0 +1,196 @@
+/** Puts the HTTP layer together: it parses, calls the services and serialises, nothing else. */
+import { timingSafeEqual } from "node:crypto";
+import { mkdir, readdir, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import { SandboxError } from "@sandkasten/protocol";
+import type { StartedTelemetry } from "@sandkasten/telemetry";
+import type { Logger } from "pino";
+import type { StoredKeys } from "../keys/stored-keys.ts";
+import type { Tokens } from "../keys/tokens.ts";
+import type { Services } from "../sessions/services.ts";
+import { DaemonMetrics } from "../telemetry/daemon-metrics.ts";
+import type { App, HttpLimits } from "./http/app.ts";
+import type { NativeContext } from "./native/context.ts";
+import { NativeErrors } from "./native/native-errors.ts";
+import { NativeAdmission } from "./native/admission.ts";
+import { readJsonBodies } from "./http/bodies/json-body.ts";
+import { KeyRing } from "./http/admission/keys.ts";
+import type { KeyHolder } from "./http/admission/keys.ts";
+import { OpenRequests } from "./http/admission/open-requests.ts";
+import { describeApi } from "./native/openapi/openapi.ts";
+import { KnownHosts } from "./http/admission/origins.ts";
+import { Forwarding } from "./peers/forwarding.ts";
+import { PeerTokens } from "./peers/peer-token.ts";
+import { Previews } from "./preview/previews.ts";
+import type { PreviewOptions } from "./preview/previews.ts";
+import { RequestLife } from "./http/request/request-life.ts";
+import { IMPORT_PREFIX } from "./native/routes/images/image-import.ts";
+import { registerRoutes } from "./native/routes/register-routes.ts";
+import { createServer } from "./http/connection/server.ts";
+import { Shutdown } from "./http/connection/shutdown.ts";
+import { tellIgnoredFields, Validation } from "./native/parsing/validation.ts";
+import { PREVIEW_HOST_ROUTE } from "./native/routes/ports/previews.ts";
+import { mayUpgrade } from "./native/socket-paths.ts";
+
+export interface HttpAppOptions {
+  readonly services: Services;
+  readonly callers: readonly KeyHolder[];
+  /** Keys that come and go. */
+  readonly storedKeys: StoredKeys;
+  /** Tokens that are accepted beside keys. */
+  readonly tokens?: Tokens | undefined;
+  readonly log: Logger;
+  readonly version: string;
+  /** Names of the backends, to be shown, the usual one first. */
+  readonly backends: readonly [string, ...string[]];
+  readonly limits: HttpLimits;
+  /** Names under which the daemon may be spoken to, beside those of loopback and the address it is reached at. */
+  readonly allowedHosts: readonly string[];
+  /** Origins of pages that may use the daemon, as `https://example.org`. */
+  readonly allowedOrigins: readonly string[];
+  /** Where images are kept while they arrive; what earlier daemons left there is swept. */
+  readonly uploadDir: string;
+  /** Directories of the host whose paths no answer may name; the one that `uploadDir` is in when absent. */
+  readonly hostPaths?: readonly string[];
+  /** The core's own when absent. */
+  readonly outputBudgetBytes?: number;
+  /** How long a client may take to go on reading or writing. */
+  readonly stallTimeoutMs?: number;
+  /** How often quiet streams and sockets are pinged. */
+  readonly pingIntervalMs?: number;
+  /** How long the head of a request may take. */
+  readonly headersTimeoutMs?: number;
+  readonly preview: PreviewOptions;
+  /** What daemons that share the store show each other; nothing is forwarded when absent. */
+  readonly peerSecret?: string;
+  /** New ones when absent. */
+  readonly metrics?: DaemonMetrics;
+  /** No spans when absent. */
+  readonly spans?: StartedTelemetry | undefined;
+}
+
+const NO_ROUTE_MESSAGE = "the API has nothing here for this method; GET /docs shows all there is";
+const DEFAULT_STALL_TIMEOUT_MS = 60_000;
+const DEFAULT_PING_INTERVAL_MS = 15_000;
+/** Transfers that are under way when the daemon stops may take so long to end. */
+const CLOSING_GRACE_MS = 5_000;
+
+export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInstance> {
+  const { uploadDir, limits } = options;
+  await sweep(uploadDir);
+  const { storedKeys, tokens } = options;
+  const keys = new KeyRing(options.callers, timingSafeEqual, {
+    find: (key, digest) => storedKeys.find(key, digest) ?? tokens?.find(key, digest),
+  });
+  const open = new OpenRequests();
+  storedKeys.onEnd((keyId) => open.cut(keyId));
+  const previews = new Previews(options.preview, keys, (keyId) => storedKeys.isValid(keyId));
+  const context: NativeContext = {
+    services: options.services,
+    keys: storedKeys,
+    limits,
+    version: options.version,
+    backends: options.backends,
+    ...(options.outputBudgetBytes !== undefined && {
+      outputBudgetBytes: options.outputBudgetBytes,
+    }),
+    uploadDir,
+    stallTimeoutMs: options.stallTimeoutMs ?? DEFAULT_STALL_TIMEOUT_MS,
+    pingIntervalMs: options.pingIntervalMs ?? DEFAULT_PING_INTERVAL_MS,
+    shutdown: new Shutdown(),
+    errorFormat: new NativeErrors(options.hostPaths ?? [dirname(uploadDir)]),
+    metrics: options.metrics ?? new DaemonMetrics(),
+    previews,
+  };
+  const { peerSecret } = options;
+  const peers = peerSecret === undefined ? undefined : new PeerTokens(peerSecret);
+  const admission = new NativeAdmission({
+    peers,
+    keys,
+    open,
+    tokens,
+    previews,
+    hosts: new KnownHosts(options.allowedHosts),
+    allowedOrigins: new Set(options.allowedOrigins),
+  });
+  const validation = new Validation();
+  const life = new RequestLife(
+    { admission, errorFormat: context.errorFormat, noRouteMessage: NO_ROUTE_MESSAGE },
+    { ...context, metrics: context.metrics.requests, spans: options.spans },
+  );
+  const app = createServer({
+    log: options.log,
+    compileValidator: validation.compile,
+    // SECURITY: by its host alone a request is the API's or an application's, whatever its path is; a
+    // page of a sandbox that asks its own host for `/v1/sessions` asks itself. Guarded by
+    // preview-hosts.test.ts.
+    routedUrl: (request) => (previews.isHost(request) ? PREVIEW_HOST_ROUTE : (request.url ?? "")),
+    mayUpgrade: (request) => mayUpgrade(request, (asked) => previews.isHost(asked)),
+    onUnroutable: (error, request, reply) => life.unroutable(error, request, reply),
+    ...(options.headersTimeoutMs !== undefined && { headersTimeoutMs: options.headersTimeoutMs }),
+  });
+  life.attach(app);
+  app.decorateRequest("isForwarded", false);
+  forwardElsewhere(app, context, peers);
+  app.decorateRequest("preview");
+  tellIgnoredFields(app, validation);
+  readJsonBodies(app, limits, context.stallTimeoutMs);
+  await describeApi(app, options.version);
+  await registerRoutes(app, context);
+  closeInTime(app, context.shutdown, life);
+  app.addHook("onClose", () => open.close());
+  return app as unknown as FastifyInstance;
+}
+
+/** Requests for a session that another daemon serves go there, before anything but their head is read. */
+function forwardElsewhere(app: App, context: NativeContext, tokens?: PeerTokens): void {
+  const { services, stallTimeoutMs } = context;
+  const forwarding = tokens === undefined ? undefined : new Forwarding({ tokens, stallTimeoutMs });
+  app.addHook("onRequest", async (request, reply) => {
+    const id = sessionOf(request);
+    if (id === undefined) return;
+    const servedAt = async (): Promise<string | undefined> => await services.servedAt(id);
+    const address = await services.servedAt(id);
+    if (address === undefined) return;
+    // A request is forwarded once: who served the session a moment ago serves it no more.
+    if (forwarding === undefined || request.isForwarded)
+      throw new SandboxError(
+        "SANDBOX_UNREACHABLE",
+        "another daemon serves this session; try again in a moment",
+        { details: { reason: "moved" } },
+      );
+    await forwarding.forward(request, reply, { address, servedAt });
+  });
+}
+
+/** The session that a request is for. */
+function sessionOf({ preview, params, routeOptions }: FastifyRequest): string | undefined {
+  if (preview !== undefined) return preview.sessionId;
+  if (routeOptions.url?.startsWith("/v1/sessions/:id") !== true) return undefined;
+  return (params as { readonly id?: string }).id;
+}
+
+/**
+ * What lasts long is told to end, and what does not end is cut off after a while. Until then the
+ * daemon listens, so that `/readyz` can say what is going on.
+ */
+function closeInTime(app: App, shutdown: Shutdown, life: RequestLife): void {
+  app.decorate("beginShutdown", () => shutdown.begin());
+  app.addHook("preClose", async () => {
+    shutdown.begin();
+    const graceOver = Promise.withResolvers<void>();
+    setTimeout(() => {
+      app.server.closeAllConnections();
+      graceOver.resolve();
+    }, CLOSING_GRACE_MS).unref();
+    await Promise.race([life.idle(), graceOver.promise]);
+  });
+}
+
+/** What a killed daemon left of images on their way is of no use to anybody. */
+async function sweep(directory: string): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const left = (await readdir(directory)).filter((name) => name.startsWith(IMPORT_PREFIX));
+  for (const name of left) await rm(join(directory, name), { recursive: true, force: true });
+}

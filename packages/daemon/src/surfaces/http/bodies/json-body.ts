@@ -1,0 +1,102 @@
+/** Reads JSON bodies, whatever their type is called, within a size and as long as they keep coming. */
+import { isUtf8 } from "node:buffer";
+import { SandboxError } from "@sandkasten/protocol";
+import { ObservedDeadline } from "../../../observed-deadline.ts";
+import type { App, HttpLimits, RouteBody } from "../app.ts";
+import { JsonShape } from "./json-shape.ts";
+import { Turns } from "./turns.ts";
+
+/** Of a body that holds names, paths and numbers. */
+const MAX_SMALL_BODY_BYTES = 262_144;
+/** Larger bodies are parsed one per turn of the event loop. */
+const LARGE_BODY_BYTES = 65_536;
+
+/** How many bytes the body of a route may have. */
+export function maxBodyBytes(body: RouteBody, limits: HttpLimits): number {
+  if (body === "json") return Math.min(MAX_SMALL_BODY_BYTES, limits.maxBodyBytes);
+  return body === "content" ? limits.maxBodyBytes : limits.maxUploadBytes;
+}
+
+export function readJsonBodies(app: App, limits: HttpLimits, stallTimeoutMs: number): void {
+  const turns = new Turns();
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("*", (request, payload, done) => {
+    const maxBytes = maxBodyBytes(request.routeOptions.config.body ?? "json", limits);
+    const chunks: Buffer[] = [];
+    const shape = new JsonShape();
+    let bytes = 0;
+    const stall = new ObservedDeadline(stallTimeoutMs, () => finish(stalled(stallTimeoutMs)));
+    const onData = (chunk: Buffer): void => {
+      bytes += chunk.byteLength;
+      stall.renew();
+      try {
+        if (bytes > maxBytes) throw tooLarge(maxBytes);
+        shape.add(chunk);
+        chunks.push(chunk);
+      } catch (error) {
+        finish(error as SandboxError);
+      }
+    };
+    const onEnd = (): void => finish();
+    const onError = (cause: Error): void =>
+      finish(new SandboxError("CANCELLED", "the client left before its body was here", { cause }));
+    let finished = false;
+    const finish = (error?: SandboxError): void => {
+      // Whatever happens to the connection afterwards has nobody to be told to.
+      if (finished) return;
+      finished = true;
+      stall.stop();
+      payload.off("data", onData).off("end", onEnd);
+      if (error !== undefined) done(error, undefined);
+      else if (bytes <= LARGE_BODY_BYTES) parseInto(done, chunks);
+      else turns.take(() => parseInto(done, chunks));
+    };
+    payload.on("data", onData).on("end", onEnd).on("error", onError);
+  });
+}
+
+function parseInto(
+  done: (error: Error | null, body?: unknown) => void,
+  chunks: readonly Buffer[],
+): void {
+  let body: unknown;
+  try {
+    body = parseBody(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+  } catch (error) {
+    done(error as Error);
+    return;
+  }
+  done(null, body);
+}
+
+/** Undefined for no body at all: where all fields may be left out, so may the whole body. */
+function parseBody(bytes: Buffer): object | undefined {
+  if (bytes.byteLength === 0) return undefined;
+  if (!isUtf8(bytes))
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      "the body is not valid UTF-8; send bytes as base64 or as a file",
+    );
+  let body: unknown;
+  try {
+    body = JSON.parse(bytes.toString().replace(/^\ufeff/, ""));
+  } catch (cause) {
+    throw new SandboxError("INVALID_REQUEST", "the body is not valid JSON", { cause });
+  }
+  if (typeof body !== "object" || body === null || Array.isArray(body))
+    throw new SandboxError("INVALID_REQUEST", "the body must be a JSON object");
+  return body;
+}
+
+export function tooLarge(maxBytes: number): SandboxError {
+  return new SandboxError("PAYLOAD_TOO_LARGE", `the body may have at most ${maxBytes} bytes here`, {
+    details: { max_bytes: maxBytes },
+  });
+}
+
+export function stalled(stallTimeoutMs: number): SandboxError {
+  return new SandboxError(
+    "INVALID_REQUEST",
+    `the body stopped coming: nothing of it arrived for ${stallTimeoutMs / 1000} s`,
+  );
+}

@@ -1,0 +1,73 @@
+/** The server itself: what it takes for a request, and how long it waits for one. */
+import type { IncomingMessage } from "node:http";
+import fastify, { LogController } from "fastify";
+import type { FastifyReply, FastifyRequest, FastifySchemaCompiler } from "fastify";
+import type { ZodTypeProvider } from "fastify-type-provider-zod";
+import type { Logger } from "pino";
+import type { z } from "zod";
+import { answerClientError } from "./client-error.ts";
+import type { App } from "../app.ts";
+import { toJson } from "../responses/large-json.ts";
+import { requestIdOf } from "../request/request-id.ts";
+import { noteUpgrades } from "./upgrades.ts";
+
+const DEFAULT_HEADERS_TIMEOUT_MS = 10_000;
+/** Longer than any URL can be, so that ids that are too long get the answer of other bad ids. */
+const MAX_PARAM_LENGTH = 65_536;
+
+export interface ServerOptions {
+  readonly log: Logger;
+  readonly compileValidator: FastifySchemaCompiler<z.ZodType>;
+  readonly headersTimeoutMs?: number;
+  /** The path that a request is routed by. */
+  readonly routedUrl: (request: IncomingMessage) => string;
+  /** Whether a request may become a WebSocket. */
+  readonly mayUpgrade: (request: IncomingMessage) => boolean;
+  /** Answers requests whose URL cannot be routed. */
+  readonly onUnroutable: (error: Error, request: FastifyRequest, reply: FastifyReply) => void;
+}
+
+export function createServer(options: ServerOptions): App {
+  const headersTimeout = options.headersTimeoutMs ?? DEFAULT_HEADERS_TIMEOUT_MS;
+  const app = fastify({
+    loggerInstance: options.log,
+    // The one line about a request is written when it is over, without its headers and query.
+    logController: new LogController({
+      disableRequestLogging: true,
+      requestIdLogLabel: "request_id",
+    }),
+    genReqId: requestIdOf,
+    exposeHeadRoutes: false,
+    // A stopping daemon refuses in the API's own format.
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
+    frameworkErrors: (error, request, reply) =>
+      options.onUnroutable(
+        error,
+        request as unknown as FastifyRequest,
+        reply as unknown as FastifyReply,
+      ),
+    clientErrorHandler: answerClientError,
+    rewriteUrl: options.routedUrl,
+    http: {
+      // SECURITY: whoever sends the head of a request slowly holds a connection no longer than this
+      // (threat: slow clients); bodies may take any time, as long as they keep coming. Guarded by
+      // server.test.ts.
+      headersTimeout,
+      requestTimeout: 0,
+      connectionsCheckingInterval: Math.max(100, headersTimeout / 5),
+      // The gate refuses what names no host, in the API's own format.
+      requireHostHeader: false,
+      keepAlive: true,
+      shouldUpgradeCallback: options.mayUpgrade,
+    },
+  }).withTypeProvider<ZodTypeProvider>();
+  noteUpgrades(app.server);
+  // What asks for special treatment is routed like all else, so that the key comes first.
+  app.server.on("checkContinue", (request, response) => app.routing(request, response));
+  app.server.on("checkExpectation", (request, response) => app.routing(request, response));
+  app.setValidatorCompiler(options.compileValidator);
+  // Answers are typed, and tests hold them against their schemas; checking each would cost more than making it.
+  app.setSerializerCompiler(() => toJson);
+  return app;
+}

@@ -1,0 +1,25 @@
+/** Looks at what a request says about its body before any of it is read. */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { SandboxError } from "@sandkasten/protocol";
+import type { HttpLimits } from "../app.ts";
+import { maxBodyBytes, tooLarge } from "../bodies/json-body.ts";
+
+export function checkHead(request: FastifyRequest, reply: FastifyReply, limits: HttpLimits): void {
+  const { headers } = request.raw;
+  const { body = "json" } = request.routeOptions.config;
+  const encoding = headers["content-encoding"];
+  // SECURITY: nothing here unpacks a body, so that no small one can become a large one (threat:
+  // oversized requests). Guarded by limits.test.ts.
+  if (encoding !== undefined && encoding.toLowerCase() !== "identity")
+    throw new SandboxError("INVALID_REQUEST", "a compressed body is not taken; send it as it is");
+  const maxBytes = maxBodyBytes(body, limits);
+  // A form is larger than its files, which are counted as they are read.
+  const room = body === "form" ? maxBytes + FORM_OVERHEAD_BYTES : maxBytes;
+  if (Number(headers["content-length"] ?? 0) > room) throw tooLarge(maxBytes);
+  // Only now: a client that asks first need not send what will be refused.
+  if (headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
+  // What a body is called does not matter, only what it is: clients and people get it wrong.
+  if (body !== "form") headers["content-type"] = undefined;
+}
+
+const FORM_OVERHEAD_BYTES = 1_048_576;

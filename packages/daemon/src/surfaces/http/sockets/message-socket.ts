@@ -1,0 +1,126 @@
+/** A WebSocket of the API: bytes out no faster than they are taken, words beside them, pings, and a goodbye. */
+import type { WebSocket } from "@fastify/websocket";
+import { ObservedDeadline } from "../../../observed-deadline.ts";
+import { ClientGone } from "../responses/response-writer.ts";
+import { answerPings } from "./socket-pongs.ts";
+
+/** More than this waits in memory for nobody. */
+const MAX_BUFFERED_BYTES = 1_048_576;
+
+type RawData = Buffer | ArrayBuffer | Buffer[];
+
+/** The socket's own words for why it was closed; errors have 4000 and their HTTP status. */
+export const CLOSE_CODES = { ended: 1000, stopping: 1001 } as const;
+
+export interface MessageSocketOptions {
+  readonly stallTimeoutMs: number;
+  readonly pingIntervalMs: number;
+}
+
+interface ErrorMessage {
+  readonly type: "error";
+  readonly error: { readonly error_code: string; readonly message: string };
+}
+
+export class MessageSocket<ServerMessage extends object> implements Disposable {
+  protected readonly socket: WebSocket;
+  readonly #options: MessageSocketOptions;
+  readonly #closed = new AbortController();
+  #ping: ObservedDeadline;
+  #answered = true;
+
+  /** Nothing is read from the socket before there is somebody to give it to. */
+  constructor(socket: WebSocket, options: MessageSocketOptions) {
+    this.socket = socket;
+    this.#options = options;
+    socket.pause();
+    socket.once("close", () => this.#closed.abort());
+    socket.on("pong", () => (this.#answered = true));
+    answerPings(socket);
+    this.#ping = this.#nextPing();
+  }
+
+  /** Fires when the socket is closed. */
+  get signal(): AbortSignal {
+    return this.#closed.signal;
+  }
+
+  tell(message: ServerMessage | ErrorMessage): void {
+    if (this.socket.readyState === this.socket.OPEN) this.socket.send(JSON.stringify(message));
+  }
+
+  close(code: number, reason: string): void {
+    // The other side's goodbye must be read.
+    this.socket.resume();
+    this.socket.close(code, reason);
+    // Whoever does not answer a goodbye is not waited for.
+    const deadline = this.#terminateLater();
+    this.socket.once("close", () => deadline.stop());
+  }
+
+  fail(error: { readonly status: number; readonly code: string; readonly message: string }): void {
+    this.tell({ type: "error", error: { error_code: error.code, message: error.message } });
+    this.close(4000 + error.status, error.code);
+  }
+
+  [Symbol.dispose](): void {
+    this.#ping.stop();
+  }
+
+  /** Begins to read; each message is given on as it comes. */
+  protected listen(receive: (bytes: Buffer, isBinary: boolean) => void): void {
+    this.socket.on("message", (data, isBinary) => receive(bufferOf(data), isBinary));
+    this.socket.resume();
+  }
+
+  /** Resolves when more may be sent. Rejects with ClientGone. */
+  protected async sendBytes(bytes: Uint8Array): Promise<void> {
+    if (this.socket.readyState !== this.socket.OPEN) throw new ClientGone("the socket is closed");
+    const sent = new Promise<void>((resolve, reject) =>
+      this.socket.send(bytes, { binary: true }, (error) =>
+        error instanceof Error
+          ? reject(new ClientGone("the socket is closed", { cause: error }))
+          : resolve(),
+      ),
+    );
+    // Awaited only under pressure; a failure shows at the next send.
+    sent.catch(() => undefined);
+    if (this.socket.bufferedAmount > MAX_BUFFERED_BYTES) await this.#untilStall(sent);
+  }
+
+  async #untilStall(sent: Promise<void>): Promise<void> {
+    const deadline = this.#terminateLater();
+    try {
+      await sent;
+    } finally {
+      deadline.stop();
+    }
+  }
+
+  #terminateLater(): ObservedDeadline {
+    return new ObservedDeadline(this.#options.stallTimeoutMs, () => this.socket.terminate());
+  }
+
+  #nextPing(): ObservedDeadline {
+    return new ObservedDeadline(this.#options.pingIntervalMs, () => {
+      this.#ping = this.#nextPing();
+      this.#checkAlive();
+    });
+  }
+
+  /** While we do not read, a pong cannot be seen. */
+  #checkAlive(): void {
+    if (this.socket.readyState !== this.socket.OPEN || this.socket.isPaused) return;
+    if (!this.#answered) {
+      this.socket.terminate();
+      return;
+    }
+    this.#answered = false;
+    this.socket.ping();
+  }
+}
+
+function bufferOf(data: RawData): Buffer {
+  if (Buffer.isBuffer(data)) return data;
+  return Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data);
+}

@@ -1,0 +1,192 @@
+/** The OpenAPI document as a page of Markdown. */
+import type { OpenApiDocument, Operation } from "../openapi.ts";
+import { fieldsOf, schemaLink, schemaName, schemaText } from "./schema-text.ts";
+import type { Field, JsonSchema } from "./schema-text.ts";
+
+interface Parameter {
+  readonly name: string;
+  readonly in: "path" | "query" | "header";
+  readonly required?: boolean;
+  readonly description?: string;
+  readonly schema: JsonSchema;
+}
+
+type Content = Readonly<Record<string, { readonly schema?: JsonSchema }>>;
+
+interface ApiAnswer {
+  readonly description: string;
+  readonly content?: Content;
+}
+
+/** An operation with the parts that its declared type leaves open. */
+interface ApiOperation extends Omit<Operation, "parameters" | "requestBody" | "responses"> {
+  readonly parameters?: readonly Parameter[];
+  readonly requestBody?: { readonly required?: boolean; readonly content: Content };
+  readonly responses?: Readonly<Record<string, ApiAnswer>>;
+}
+
+interface Entry {
+  /** As in `POST /v1/sessions`. */
+  readonly name: string;
+  readonly operation: ApiOperation;
+}
+
+const JSON_TYPE = "application/json";
+
+export function apiPage(document: OpenApiDocument): string {
+  const entries = entriesOf(document);
+  const shared = sharedErrors(entries);
+  const parts = [
+    introduction(shared),
+    ...(document.tags ?? []).flatMap((tag) => [
+      `## ${tag.name}`,
+      `${tag.description ?? ""}.`,
+      ...entries
+        .filter(({ operation }) => operation.tags?.includes(tag.name) === true)
+        .flatMap((entry) => operationParts(entry, entries, shared)),
+    ]),
+    "## Schemas",
+    ...Object.entries(document.components.schemas)
+      .toSorted(([one], [other]) => (one < other ? -1 : 1))
+      .flatMap(([name, schema]) => [
+        `### ${schemaName(name)}`,
+        fieldTable(fieldsOf(schema as JsonSchema)),
+      ]),
+  ];
+  return `${parts.filter((part) => part !== "").join("\n\n")}\n`;
+}
+
+function introduction(shared: ReadonlySet<string>): string {
+  return `# The HTTP API
+
+Made from the OpenAPI document that the daemon itself serves; change the routes in \`packages/daemon/src/surfaces/native/routes\` and the schemas in \`packages/protocol/src/api\`.
+
+A running daemon has this document at \`/openapi.json\` and as a page to read at \`/docs\`; a browser is asked for the key as a password there, with any user name.
+
+Requests carry \`Authorization: Bearer <key>\`; exceptions are named. Bodies are JSON, whatever their \`Content-Type\` says, except where bytes or a form are expected. \`null\` means that a field is absent, and so does an empty text where a field cannot be empty. Fields that the daemon does not know are ignored and named in the response header \`X-Sandkasten-Ignored\`; a known field with a wrong value is refused. Every answer has \`X-Request-ID\`: the one of the request, or a new one.
+
+A \`?\` after a name says that it may be absent.
+
+A request that fails answers [Error](#error) with a code of [the table of errors](errors.md). Every call that needs the key may answer ${[...shared].join(", ")}; beside a call stand only the codes that it has beyond these.`;
+}
+
+function entriesOf({ paths }: OpenApiDocument): readonly Entry[] {
+  return Object.entries(paths).flatMap(([path, operations]) =>
+    Object.entries(operations).map(([method, operation]) => ({
+      name: `${method.toUpperCase()} ${path}`,
+      operation: operation as ApiOperation,
+    })),
+  );
+}
+
+function operationParts(
+  { name, operation }: Entry,
+  entries: readonly Entry[],
+  shared: ReadonlySet<string>,
+): readonly string[] {
+  const { summary = "", description = "" } = operation;
+  const twin = entries.find(
+    (other) => other.name === name.replace("/v1/workspaces/{id}/fs", "/v1/sessions/{id}/fs"),
+  );
+  if (twin !== undefined && twin.name !== name && isLike(twin.operation, operation))
+    return [`### ${name}`, `${summary}. As \`${twin.name}\`, for a workspace.`];
+  return [
+    `### ${name}`,
+    [`${summary}.`, description, accessText(operation)].filter((text) => text !== "").join(" "),
+    parameterTable(operation.parameters ?? []),
+    bodyText(operation),
+    answersText(operation, shared),
+  ];
+}
+
+/** The same for whoever calls it, but for where it goes. */
+function isLike(one: ApiOperation, other: ApiOperation): boolean {
+  const plain = ({ parameters = [], requestBody, responses, security }: ApiOperation): string => {
+    const named = parameters.filter((parameter) => parameter.in !== "path");
+    return JSON.stringify([named, requestBody, responses, security]);
+  };
+  return plain(one) === plain(other);
+}
+
+function accessText({ security }: ApiOperation): string {
+  if (security === undefined) return "";
+  if (security.length === 0) return "Needs no key.";
+  return security.some((scheme) => "password" in scheme)
+    ? "Takes the key also as the password of HTTP Basic."
+    : "";
+}
+
+/** Those in the path are in the heading. */
+function parameterTable(parameters: readonly Parameter[]): string {
+  const named = parameters.filter((parameter) => parameter.in !== "path");
+  if (named.length === 0) return "";
+  return table(
+    ["parameter", "in", "type", "meaning"],
+    named.map((parameter) => [
+      `\`${parameter.name}${parameter.required === true ? "" : "?"}\``,
+      parameter.in,
+      schemaText(parameter.schema),
+      parameter.description ?? "",
+    ]),
+  );
+}
+
+function bodyText({ requestBody }: ApiOperation): string {
+  if (requestBody === undefined) return "";
+  const [type = "", { schema = {} } = {}] = Object.entries(requestBody.content)[0] ?? [];
+  if (schema.$ref !== undefined) return `Body: ${schemaLink(schema.$ref)}.`;
+  const fields = fieldsOf(schema);
+  const what = type === JSON_TYPE ? "" : ` as \`${type}\``;
+  if (fields.length === 0) return type === JSON_TYPE ? "" : `Body: ${schemaText(schema)}${what}.`;
+  return `Body${what}:\n\n${fieldTable(fields)}`;
+}
+
+function answersText({ responses = {} }: ApiOperation, shared: ReadonlySet<string>): string {
+  const answers = Object.entries(responses);
+  const good = answers
+    .filter(([, answer]) => codesOf(answer).length === 0)
+    .map(([status, answer]) => `**${status}** ${answerText(answer)}.`);
+  const errors = answers
+    .map(([status, answer]) => [status, ...codesOf(answer).filter((code) => !shared.has(code))])
+    .filter(({ length }) => length > 1)
+    .map((words) => words.join(" "));
+  return [...good, ...(errors.length === 0 ? [] : [`Errors: ${errors.join(", ")}.`])].join(" ");
+}
+
+function answerText({ description, content = {} }: ApiAnswer): string {
+  const [type = "", { schema = {} } = {}] = Object.entries(content)[0] ?? [];
+  const words = description.charAt(0).toLowerCase() + description.slice(1);
+  if (type !== JSON_TYPE) return type === "" ? words : `${words}, as \`${type}\``;
+  // The document says "Success" where a route says nothing.
+  const what = words === "success" ? "" : `${words}: `;
+  const fields = fieldsOf(schema);
+  if (fields.length === 0) return `${what}${schemaText(schema)}`;
+  return what + fields.map(({ name, type: kind }) => `\`${name}\`: ${kind}`).join(", ");
+}
+
+/** The codes of errors, with the backticks that they have in the document. */
+function codesOf({ description }: ApiAnswer): readonly string[] {
+  return [...description.matchAll(/^(`[A-Z_]+`): /gm)].map(([, code = ""]) => code);
+}
+
+/** What every call behind the key may answer. */
+function sharedErrors(entries: readonly Entry[]): ReadonlySet<string> {
+  const sets = entries
+    .filter(({ operation }) => operation.security?.length !== 0)
+    .map(({ operation }) => new Set(Object.values(operation.responses ?? {}).flatMap(codesOf)));
+  const [first = new Set<string>(), ...rest] = sets;
+  return rest.reduce((left, next) => left.intersection(next), first);
+}
+
+function fieldTable(fields: readonly Field[]): string {
+  return table(
+    ["field", "type", "meaning"],
+    fields.map(({ name, type, meaning }) => [`\`${name}\``, type, meaning]),
+  );
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll("|", String.raw`\|`)).join(" | ")} |`;
+  return [line(head), `|${head.map(() => "---").join("|")}|`, ...rows.map(line)].join("\n");
+}

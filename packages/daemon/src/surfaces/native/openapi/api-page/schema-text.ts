@@ -1,0 +1,124 @@
+/** Says in words what a JSON schema of the OpenAPI document allows. */
+
+/** As much of a schema as the document uses. */
+export interface JsonSchema {
+  readonly $ref?: string;
+  readonly type?: string;
+  readonly description?: string;
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly anyOf?: readonly JsonSchema[];
+  readonly oneOf?: readonly JsonSchema[];
+  readonly format?: string;
+  readonly pattern?: string;
+  readonly maxLength?: number;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly items?: JsonSchema;
+  readonly properties?: Readonly<Record<string, JsonSchema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: JsonSchema | boolean;
+}
+
+/** One field of an object, or of an object inside it. */
+export interface Field {
+  /** With the names above it, and a `?` when it may be absent: `pty.rows`, `chunks[].chunk_base64?`. */
+  readonly name: string;
+  readonly type: string;
+  readonly meaning: string;
+}
+
+/** Numbers in a query string are text to the schema, and numbers to people. */
+const DIGITS = String.raw`^\d{1,16}$`;
+/** Not every schema of base64 says what it is, but all have a pattern that begins like this. */
+const BASE64_START = "^$|^(?:[0-9a-zA-Z+/]{4})*";
+
+/** `[Session](#session)` for the name of a schema, or the reference to it. */
+export function schemaLink(reference: string): string {
+  const name = schemaName(reference.slice(reference.lastIndexOf("/") + 1));
+  return `[${name}](#${name.toLowerCase()})`;
+}
+
+/** Schemas of requests carry a suffix in the document; for people they are what they are. */
+export function schemaName(name: string): string {
+  return name.replace(/Input$/, "");
+}
+
+export function schemaText(schema: JsonSchema): string {
+  if (schema.$ref !== undefined) return schemaLink(schema.$ref);
+  if (schema.enum !== undefined) return schema.enum.map(code).join(" or ");
+  if (schema.const !== undefined) return code(schema.const);
+  const choices = schema.anyOf ?? schema.oneOf;
+  if (choices !== undefined) return choices.map(schemaText).join(" or ");
+  switch (schema.type) {
+    case "string":
+      return stringText(schema);
+    case "integer":
+      return `whole number${range(schema)}`;
+    case "number":
+      return `number${range(schema)}`;
+    case "boolean":
+      return "true or false";
+    case "null":
+      return "null";
+    case "array":
+      return `list of ${schemaText(schema.items ?? {})}`;
+    case "object":
+      return typeof schema.additionalProperties === "object"
+        ? `names with ${schemaText(schema.additionalProperties)} each`
+        : "object";
+    default:
+      return "anything";
+  }
+}
+
+/** All fields of an object, those of objects inside it after their own. */
+export function fieldsOf(schema: JsonSchema, above = ""): readonly Field[] {
+  if (schema.oneOf?.every(({ properties }) => properties?.["type"]?.const !== undefined) === true)
+    return fieldsOfVariants(schema.oneOf);
+  return Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
+    const optional = schema.required?.includes(name) === true ? "" : "?";
+    const inner = field.type === "array" ? (field.items ?? {}) : field;
+    const place = `${above}${name}${field.type === "array" ? "[]" : ""}.`;
+    const own = {
+      name: `${above}${name}${optional}`,
+      type: schemaText(field),
+      meaning: field.description ?? "",
+    };
+    return [own, ...fieldsOf(inner, place)];
+  });
+}
+
+/** Objects that their `type` tells apart, and that differ in their `data` alone. */
+function fieldsOfVariants(variants: readonly JsonSchema[]): readonly Field[] {
+  const shared = fieldsOf(variants[0] ?? {}).filter(({ name }) => !/^(type|data)\b/.test(name));
+  const datas = variants.map(({ properties = {} }) => ({
+    name: "data",
+    type: fieldsOf(properties["data"] ?? {})
+      .map((field) => `\`${field.name}\`: ${field.type}`)
+      .join(", "),
+    meaning: `of the type ${code(properties["type"]?.const)}`,
+  }));
+  const type = { name: "type", type: "text", meaning: "One of those below" };
+  return [type, ...shared, ...datas];
+}
+
+function stringText({ format, pattern, maxLength }: JsonSchema): string {
+  if (format === "date-time") return "time (ISO 8601)";
+  if (pattern?.startsWith(BASE64_START) === true) return "base64";
+  if (format === "binary") return "bytes";
+  if (pattern === DIGITS) return "whole number";
+  if (pattern !== undefined) return `text like ${code(pattern)}`;
+  return maxLength === undefined ? "text" : `text of at most ${maxLength} characters`;
+}
+
+function range({ minimum, maximum }: JsonSchema): string {
+  const most = maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum;
+  if (minimum !== undefined && most !== undefined) return ` from ${minimum} to ${most}`;
+  if (most !== undefined) return ` up to ${most}`;
+  return minimum === undefined || minimum === 0 ? "" : ` from ${minimum}`;
+}
+
+function code(value: unknown): string {
+  return `\`${typeof value === "string" ? value : JSON.stringify(value)}\``;
+}

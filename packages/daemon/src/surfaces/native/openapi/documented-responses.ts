@@ -1,0 +1,104 @@
+/** What routes say about their answers, for the OpenAPI document. */
+import { ERROR_CATALOGUE, errorBodySchema } from "@sandkasten/protocol";
+import type { ErrorCode } from "@sandkasten/protocol";
+import { z } from "zod";
+
+/** What every route behind the key may answer. */
+const EVERYWHERE: readonly ErrorCode[] = [
+  "INVALID_REQUEST",
+  "UNAUTHORIZED",
+  "PERMISSION_DENIED",
+  // Of keys that only look.
+  "FORBIDDEN",
+  // Of a body, or of the head of a request.
+  "PAYLOAD_TOO_LARGE",
+  "INTERNAL_ERROR",
+  // Also when the daemon stops.
+  "SANDBOX_UNREACHABLE",
+  "BACKEND_BUSY",
+];
+const LIVING_SESSION: readonly ErrorCode[] = [
+  "SESSION_NOT_FOUND",
+  "CONFLICT",
+  "SESSION_EXPIRED",
+  "ENGINE_UNREACHABLE",
+];
+export const FILE_ERRORS: readonly ErrorCode[] = [
+  ...LIVING_SESSION,
+  "FILE_NOT_FOUND",
+  "NOT_A_FILE",
+  "NOT_A_DIRECTORY",
+  // Of the sandbox's own limits: processes, memory, open files, watched directories. Writing to a
+  // workspace that is not there makes it, and a key may have so many only.
+  "QUOTA_EXCEEDED",
+  // File systems differ in what they can do, and a directory moves only within one.
+  "UNSUPPORTED",
+  "SANDBOX_IO_ERROR",
+];
+export const WRITE_ERRORS: readonly ErrorCode[] = [
+  ...FILE_ERRORS,
+  "FILE_EXISTS",
+  "PAYLOAD_TOO_LARGE",
+  "STORAGE_FULL",
+];
+export const EXEC_ERRORS: readonly ErrorCode[] = [
+  ...LIVING_SESSION,
+  "NO_SHELL",
+  "PAYLOAD_TOO_LARGE",
+  "QUOTA_EXCEEDED",
+  "STORAGE_FULL",
+];
+export const KNOWN_EXEC_ERRORS: readonly ErrorCode[] = ["SESSION_NOT_FOUND", "EXEC_NOT_FOUND"];
+export const LIVING_ERRORS = LIVING_SESSION;
+
+/**
+ * The errors of a route by status. Typed as nothing in particular, so that handlers are checked
+ * against their good answers only.
+ */
+export function errors(...codes: readonly (ErrorCode | readonly ErrorCode[])[]): object {
+  return byStatus([...EVERYWHERE, ...codes.flat()]);
+}
+
+/** The same without what the key and the rest bring with them. */
+export function onlyErrors(...codes: readonly ErrorCode[]): object {
+  return byStatus(codes);
+}
+
+function byStatus(codes: readonly ErrorCode[]): object {
+  const statuses = new Map<number, Set<ErrorCode>>();
+  for (const code of codes) {
+    const { status } = ERROR_CATALOGUE[code];
+    statuses.set(status, (statuses.get(status) ?? new Set()).add(code));
+  }
+  return Object.fromEntries(
+    [...statuses].map(([status, found]) => [
+      status,
+      {
+        description: [...found]
+          .map((code) => `\`${code}\`: ${ERROR_CATALOGUE[code].meaning}`)
+          .join("\n\n"),
+        content: { "application/json": { schema: errorBodySchema } },
+      },
+    ]),
+  );
+}
+
+const bytes = z.string().meta({ format: "binary", contentMediaType: "application/octet-stream" });
+
+/** An answer that its handler writes itself. Typed as nothing: it is not what the handler returns. */
+export function answerOf(
+  status: number,
+  type: string,
+  description: string,
+  schema: z.ZodType = type === "application/octet-stream" ? bytes : z.string(),
+): object {
+  return { [status]: { description, content: { [type]: { schema } } } };
+}
+
+export const idempotencyHeaders = z.looseObject({
+  "idempotency-key": z
+    .string()
+    .regex(/^[\x21-\x7e]{1,255}$/, "must be 1 to 255 visible ASCII characters")
+    .optional()
+    .meta({ description: "A repeated request with the same key does nothing twice" }),
+});

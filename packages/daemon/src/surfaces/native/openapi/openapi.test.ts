@@ -1,0 +1,177 @@
+import { ERROR_CATALOGUE, RUNNER_ERROR_CODES } from "@sandkasten/protocol";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { hash } from "node:crypto";
+import { fromRunnerError } from "../../../channel/translate-errors.ts";
+import { docsPage } from "./docs-page.ts";
+import type { OpenApiDocument, Operation } from "./openapi.ts";
+import { HttpFixture } from "../../testing/http-fixture.ts";
+
+let http: HttpFixture;
+let document: OpenApiDocument;
+beforeAll(async () => {
+  http = await HttpFixture.start();
+  document = (await http.call("/openapi.json")).json as OpenApiDocument;
+});
+afterAll(async () => await http[Symbol.asyncDispose]());
+
+const operations = (): (readonly [string, Operation])[] =>
+  Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => [`${method} ${path}`, operation] as const),
+  );
+
+describe("the OpenAPI document", () => {
+  it("is made once, before anybody asks, since making it holds up all clients", async () => {
+    await using fresh = await HttpFixture.start();
+    const made = vi.spyOn(fresh.app, "swagger");
+    await expect.poll(() => made.mock.calls.length, { timeout: 10_000 }).toBe(1);
+    expect((await fresh.call("/openapi.json")).status).toBe(200);
+    expect((await fresh.call("/docs")).status).toBe(200);
+    expect(made).toHaveBeenCalledOnce();
+  });
+
+  it("is of version 3.1 and has every route", () => {
+    expect(document.openapi).toBe("3.1.0");
+    expect(document.info).toMatchObject({ title: "Sandkasten", version: "1.2.3" });
+    const routes = operations().map(([name]) => name);
+    expect(routes).toHaveLength(85);
+    expect(new Set(operations().map(([, { operationId }]) => operationId)).size).toBe(
+      routes.length,
+    );
+    for (const expected of [
+      "post /v1/sessions/{id}/exec",
+      "get /v1/sessions/{id}/pty",
+      "put /v1/workspaces/{id}/fs/tar",
+      "head /v1/sessions/{id}/fs/file",
+    ])
+      expect(routes).toContain(expected);
+  });
+
+  it("says of every route what it is, how it wants the key, and what it answers", () => {
+    const tags = new Set(document.tags?.map(({ name }) => name));
+    const problems: string[] = [];
+    for (const [name, operation] of operations()) {
+      const statuses = Object.keys(operation.responses ?? {});
+      const isOpen = operation.security?.length === 0;
+      if (!operation.summary) problems.push(`${name} has no summary`);
+      if (operation.tags?.length !== 1 || !tags.has(operation.tags[0] ?? ""))
+        problems.push(`${name} has no tag`);
+      if (!statuses.some((status) => /^[12]/.test(status)))
+        problems.push(`${name} has no good answer`);
+      if (isOpen !== /healthz|readyz/.test(name)) problems.push(`${name} needs a key, or does not`);
+      if (
+        !isOpen &&
+        !["400", "401", "403", "500", "503"].every((status) => statuses.includes(status))
+      )
+        problems.push(`${name} does not have all errors`);
+      for (const { description } of Object.values(operation.responses ?? {}))
+        if (description === "" || description === "Default Response")
+          problems.push(`${name} has an answer without words`);
+    }
+    expect(problems).toEqual([]);
+  });
+
+  it("says of every route to files whatever a sandbox can answer about a file", () => {
+    // A cancelled call has nobody to answer, and the rest is about other things than files.
+    const others: ReadonlySet<string> = new Set(["cancelled", "changed", "no_shell"]);
+    const ofReading = new Set(
+      RUNNER_ERROR_CODES.filter((code) => !others.has(code) && code !== "no_space").map((code) =>
+        String(fromRunnerError("stat", { code, message: "m" }).status),
+      ),
+    );
+    const problems = operations()
+      .filter(([name]) => /\/fs(\/|$)/.test(name))
+      .flatMap(([name, { responses = {} }]) =>
+        [...ofReading, ...(/^(post|put)/.test(name) ? ["507"] : [])]
+          .filter((status) => !(status in responses))
+          .map((status) => `${name} does not say that it answers ${status}`),
+      );
+    expect(ofReading.size).toBeGreaterThan(7);
+    expect(problems).toEqual([]);
+  });
+
+  it("tells what is sent from what is answered, by their own schemas", () => {
+    const { schemas } = document.components;
+    expect(Object.keys(schemas)).toEqual(
+      expect.arrayContaining([
+        "CreateSessionInput",
+        "Session",
+        "ExecRequestInput",
+        "ExecResult",
+        "Error",
+      ]),
+    );
+    expect(Object.keys(schemas)).not.toContain("SessionInput");
+    expect(schemas["CreateSessionInput"]).not.toHaveProperty("additionalProperties");
+    expect(schemas["Session"]).toMatchObject({
+      required: expect.arrayContaining(["id", "status"]) as string[],
+    });
+    const all = JSON.stringify(document);
+    for (const [, name = ""] of all.matchAll(/"#\/components\/schemas\/([^"]+)"/g))
+      expect(schemas).toHaveProperty([name]);
+    expect(all).not.toContain("PLACEHOLDER");
+    const body = (path: string): unknown => document.paths[path]?.["post"]?.requestBody;
+    expect(body("/v1/sessions")).toMatchObject({ required: false });
+    expect(body("/v1/sessions/{id}/fs/write")).toMatchObject({ required: true });
+    for (const name of ["mkdir", "move", "copy"])
+      expect(body(`/v1/sessions/{id}/fs/${name}`)).toMatchObject({ required: true });
+    expect(body("/v1/sessions/{id}/fs/upload")).toMatchObject({
+      content: { "multipart/form-data": {} },
+    });
+  });
+
+  it("names only errors of the catalogue", () => {
+    for (const [, operation] of operations())
+      for (const [status, { description }] of Object.entries(operation.responses ?? {}))
+        for (const [, code = ""] of description.matchAll(/^`([A-Z_]+)`:/gm)) {
+          expect(ERROR_CATALOGUE).toHaveProperty(code);
+          expect(String(ERROR_CATALOGUE[code as keyof typeof ERROR_CATALOGUE].status)).toBe(status);
+        }
+  });
+});
+
+describe("the page of the API", () => {
+  it("shows every route, and loads and runs nothing", async () => {
+    const { text, headers } = await http.call("/docs");
+    expect(headers.get("content-type")).toBe("text/html; charset=utf-8");
+    for (const path of Object.keys(document.paths)) expect(text).toContain(`<code>${path}</code>`);
+    expect(text).not.toMatch(/<script|<link|<img|<iframe|javascript:|\son\w+=|src=|url\(|@import/i);
+    expect([...text.matchAll(/(?:href|action)="([^"]*)"/g)].map(([, to]) => to)).toEqual([
+      "/openapi.json",
+    ]);
+    const style = /<style>(.*)<\/style>/s.exec(text)?.[1] ?? "";
+    const policy = headers.get("content-security-policy") ?? "";
+    expect(policy.split("; ")).toEqual([
+      "default-src 'none'",
+      `style-src 'sha256-${hash("sha256", style, "base64")}'`,
+      "base-uri 'none'",
+      "form-action 'none'",
+      "frame-ancestors 'none'",
+    ]);
+  });
+
+  it("leaves text as text, whatever it says", () => {
+    const evil = `<script>alert(1)</script>"'&\``;
+    const page = docsPage({
+      ...document,
+      info: { title: evil, version: evil, description: evil },
+      tags: [{ name: evil, description: evil }],
+      paths: {
+        [evil]: {
+          [evil]: {
+            tags: [evil],
+            summary: evil,
+            description: evil,
+            parameters: [evil],
+            responses: { [evil]: { description: evil } },
+          },
+        },
+      },
+      components: { schemas: { [evil]: { [evil]: evil } } },
+    });
+    expect(page).not.toContain("<script");
+    expect(page.match(/&lt;script&gt;alert\(1\)&lt;\/script&gt;/g)?.length).toBeGreaterThan(12);
+    // Not out of an attribute either.
+    expect(page).not.toContain(`id="${evil}`);
+    expect(page).toContain('id="&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;`"');
+  });
+});

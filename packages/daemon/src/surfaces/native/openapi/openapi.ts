@@ -1,0 +1,178 @@
+/** The OpenAPI document, made from the schemas that check requests. */
+import swagger from "@fastify/swagger";
+import type { RouteOptions } from "fastify";
+import { jsonSchemaTransform, jsonSchemaTransformObject } from "fastify-type-provider-zod";
+import type { App } from "../../http/app.ts";
+
+/** As much of a document's form as is needed here. */
+export interface OpenApiDocument {
+  readonly openapi: string;
+  readonly info: {
+    readonly title: string;
+    readonly version: string;
+    readonly description?: string;
+  };
+  readonly tags?: readonly { readonly name: string; readonly description?: string }[];
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, unknown>> };
+}
+
+export interface Operation {
+  readonly operationId?: string;
+  readonly summary?: string;
+  readonly description?: string;
+  readonly tags?: readonly string[];
+  readonly parameters?: readonly unknown[];
+  readonly requestBody?: RequestBody;
+  readonly responses?: Readonly<Record<string, { readonly description: string }>>;
+  readonly security?: readonly Readonly<Record<string, readonly string[]>>[];
+}
+
+interface RequestBody {
+  readonly required?: boolean;
+  readonly content: Readonly<Record<string, { readonly schema: { readonly $ref?: string } }>>;
+}
+
+const TAGS = [
+  { name: "sessions", description: "Sandboxes that remember: made, kept alive, paused, destroyed" },
+  { name: "commands", description: "Run, follow and feed commands" },
+  { name: "files", description: "Files of a session" },
+  {
+    name: "ports",
+    description: "Previews of web pages that a session serves, and connections to its ports",
+  },
+  {
+    name: "networks",
+    description: "Which other hosts a session may connect to, and which it did connect to",
+  },
+  {
+    name: "workspaces",
+    description:
+      "Directories that outlive sessions, and their files. A path from the root that does not begin with /workspace or /work begins at the workspace's own root; an id may carry the prefix `sandkasten-ws-`",
+  },
+  { name: "events", description: "What happens, to follow and to read again" },
+  { name: "keys", description: "Who may use the daemon, for administrators" },
+  { name: "images", description: "What sandboxes are made from" },
+  { name: "daemon", description: "The daemon itself" },
+];
+
+export async function describeApi(app: App, version: string): Promise<void> {
+  await app.register(swagger, {
+    exposeHeadRoutes: true,
+    openapi: {
+      openapi: "3.1.0",
+      info: {
+        title: "Sandkasten",
+        version,
+        description: [
+          "Linux sandboxes that agents and their people can trust.",
+          "In requests, `null` means that a field is absent, and so does an empty text where a field cannot be empty.",
+          "Fields that the daemon does not know are ignored and named in the response header `X-Sandkasten-Ignored`.",
+        ].join(" "),
+      },
+      servers: [{ url: "/", description: "The daemon that serves this document" }],
+      tags: TAGS,
+      components: {
+        securitySchemes: {
+          bearer: { type: "http", scheme: "bearer" },
+          password: { type: "http", scheme: "basic", description: "The key as password" },
+        },
+      },
+      security: [{ bearer: [] }],
+    },
+    transform: (input) => {
+      const { schema, url } = jsonSchemaTransform(input);
+      return { schema: { ...schema, ...beyondSchemas(input.route) }, url };
+    },
+    transformObject: jsonSchemaTransformObject,
+  });
+}
+
+/** What routes say in their configuration: how they want the key, and bodies that are no JSON. */
+function beyondSchemas({ config }: RouteOptions): object {
+  return {
+    ...(config?.access === "open" && { security: [] }),
+    ...(config?.access === "browser" && { security: [{ bearer: [] }, { password: [] }] }),
+    ...((config?.body === "bytes" || config?.body === "form") && { body: bodySchema(config.body) }),
+  };
+}
+
+function bodySchema(body: "bytes" | "form"): object {
+  const file = {
+    type: "string",
+    format: "binary",
+    contentMediaType: "application/octet-stream",
+  };
+  if (body === "bytes") return file;
+  return { type: "object", properties: { path: { type: "string" }, file, files: file } };
+}
+
+/** Call it when the app is ready. */
+export function openApiDocument(app: App): OpenApiDocument {
+  const document = app.swagger() as unknown as OpenApiDocument;
+  const { components } = document;
+  const paths = Object.fromEntries(
+    Object.entries(document.paths).map(([path, operations]) => [
+      path,
+      finished(path, operations, components.schemas),
+    ]),
+  );
+  return {
+    ...document,
+    paths,
+    components: { ...components, schemas: usedSchemas(paths, components.schemas) },
+  };
+}
+
+/** What the generator leaves to be said. */
+function finished(
+  path: string,
+  operations: Readonly<Record<string, Operation>>,
+  schemas: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, Operation>> {
+  const words = path.split(/[^A-Za-z0-9]+/).filter((word) => word !== "" && word !== "v1");
+  const name = words.map((word) => `${word[0]?.toUpperCase() ?? ""}${word.slice(1)}`).join("");
+  return Object.fromEntries(
+    Object.entries(operations).map(([method, operation]) => [
+      method,
+      {
+        operationId: `${method}${name}`,
+        ...operation,
+        ...(operation.requestBody && { requestBody: finishedBody(operation.requestBody, schemas) }),
+        responses: Object.fromEntries(
+          Object.entries(operation.responses ?? {}).map(([status, answer]) => [
+            status,
+            { ...answer, description: answer.description.replace("Default Response", "Success") },
+          ]),
+        ),
+      },
+    ]),
+  );
+}
+
+/** A body of which every part may be left out may itself be left out. */
+function finishedBody(body: RequestBody, schemas: Readonly<Record<string, unknown>>): RequestBody {
+  const { $ref, ...inline } = body.content["application/json"]?.schema ?? { required: [] };
+  const schema = $ref === undefined ? inline : schemas[$ref.slice($ref.lastIndexOf("/") + 1)];
+  const demands = ["required", "anyOf", "allOf"];
+  return { ...body, required: demands.some((name) => Object.hasOwn(schema as object, name)) };
+}
+
+/** Every schema comes as input and as output; most are only one of them. */
+function usedSchemas(
+  paths: unknown,
+  schemas: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const used = new Set<string>();
+  const look = (value: unknown): void => {
+    for (const [, name = ""] of JSON.stringify(value).matchAll(
+      /"#\/components\/schemas\/([^"]+)"/g,
+    )) {
+      if (used.has(name)) continue;
+      used.add(name);
+      look(schemas[name] ?? null);
+    }
+  };
+  look(paths);
+  return Object.fromEntries(Object.entries(schemas).filter(([name]) => used.has(name)));
+}

@@ -1,0 +1,275 @@
+import { SandboxError } from "@sandkasten/protocol";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { HttpFixture } from "../testing/http-fixture.ts";
+import type { Answer } from "../testing/http-fixture.ts";
+
+const manyNames = (count: number): string =>
+  Array.from({ length: count }, (_, index) => `,"a${index}":"1"`).join("");
+
+let http: HttpFixture;
+let id: string;
+beforeAll(async () => {
+  http = await HttpFixture.start({
+    replace: {
+      workspaces: {
+        list: () => Promise.reject(new Error("secret: /etc/shadow")),
+        get: () => Promise.reject(new SandboxError("INTERNAL_ERROR", "secret: /etc/shadow")),
+      },
+    },
+  });
+  id = await http.createSession();
+});
+afterAll(async () => await http[Symbol.asyncDispose]());
+
+describe("a JSON body", () => {
+  it.each([
+    "application/json",
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data",
+    "garbage",
+    "a/b; c",
+    "",
+  ])("is read whatever its type is called: %j", async (type) => {
+    const answer = await http.call(`/v1/sessions/${id}/exec`, {
+      body: JSON.stringify({ cmd: "echo hi" }),
+      headers: { "content-type": type },
+    });
+    expect(answer).toMatchObject({ status: 200, json: { output: "hi\n" } });
+  });
+
+  it("may be missing where every field is optional", async () => {
+    const answer = await http.call("/v1/sessions", { method: "POST" });
+    expect(answer.status).toBe(201);
+    const typed = { "content-type": "application/json" };
+    expect((await http.call("/v1/sessions", { method: "POST", headers: typed })).status).toBe(201);
+    expect((await http.call(`/v1/sessions/${answer.json.id}`, { headers: typed })).status).toBe(
+      200,
+    );
+    const removal = { method: "DELETE", headers: typed };
+    expect((await http.call(`/v1/sessions/${answer.json.id}`, removal)).status).toBe(200);
+  });
+
+  it.each([
+    ["no JSON", "{cmd: 1}", "not valid JSON"],
+    ["half of it", '{"cmd": "x"', "not valid JSON"],
+    ["a list", "[]", "must be a JSON object"],
+    ["a text", '"x"', "must be a JSON object"],
+    ["nothing that can be run", "{}", "has no `cmd`"],
+    ["a field of the wrong type", '{"cmd":"x","timeout_ms":"1"}', "`timeout_ms` must be a number"],
+    ["a number out of range", '{"cmd":"x","timeout_ms":-1}', "`timeout_ms` too small"],
+    ["a fraction", '{"cmd":"x","timeout_ms":1.5}', "`timeout_ms` must be a whole number"],
+    ["a command that is no command", '{"cmd":7}', "`cmd` has none of the forms"],
+    [
+      "the name of a variable that is none",
+      '{"cmd":"x","env":{"A-B":"c"}}',
+      "must be the name of a variable",
+    ],
+    ["an empty command", '{"cmd":""}', "has no `cmd`"],
+    ["nothing at all", "null", "must be a JSON object"],
+    ["a name that is there twice", '{"cmd":"x","cmd":"y"}', 'has the field "cmd" twice'],
+    ["too many names", `{"cmd":"x"${manyNames(10_001)}}`, "more than 10000"],
+    ["too deep", `{"cmd":"x","a":${"[".repeat(40)}${"]".repeat(40)}}`, "nested more than 32"],
+    ["half a character", String.raw`{"cmd":"\ud800"}`, "must be Unicode text"],
+    ["too many variables", `{"cmd":"x","env":{${manyNames(1025).slice(1)}}}`, "at most 1024"],
+    ["a prototype", '{"cmd":"x","__proto__":{"a":1}}', "`__proto__`"],
+    ["two commands", '{"cmd":"x","command":"y"}', "must not differ"],
+    ["two inputs", '{"cmd":"x","stdin":"a","stdin_base64":"Yg=="}', "not several"],
+    ["another user in the shell", '{"cmd":"x","user":"0"}', "`user`"],
+  ])("is refused as %s", async (_name, body, message) => {
+    const answer = await http.call(`/v1/sessions/${id}/exec`, { body });
+    expect(answer.status).toBe(400);
+    expect(answer.json).toMatchObject({ error_code: "INVALID_REQUEST" });
+    expect(answer.json.message).toContain(message);
+    expect(answer.json.request_id).toBe(answer.headers.get("x-request-id"));
+  });
+
+  it("names what is wrong with the path and the query, too", async () => {
+    for (const bad of ["x.js", "..%2fx", "%C3%BC", "a%00b", "x".repeat(10_000)]) {
+      const answer = await http.call(`/v1/sessions/${bad}`);
+      expect(answer.status).toBe(400);
+      expect(answer.json.message).toContain("`id` is no id");
+    }
+    const query = await http.call("/v1/sessions?limit=many");
+    expect(query.status).toBe(400);
+    expect(query.json.message).toContain("`limit` must be a whole number");
+  });
+
+  it("may not be something else than UTF-8", async () => {
+    const body = Buffer.from([...Buffer.from('{"cmd":"echo '), 0xff, ...Buffer.from('"}')]);
+    const answer = await http.call(`/v1/sessions/${id}/exec`, { body });
+    expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
+    expect(answer.json.message).toContain("UTF-8");
+  });
+
+  it("has short answers to long mistakes", async () => {
+    const env = Object.fromEntries(
+      Array.from({ length: 900 }, (_, index) => [`${"-".repeat(200)}${index}`, 7]),
+    );
+    const answer = await http.call(`/v1/sessions/${id}/exec`, { body: { cmd: "x", env } });
+    expect(answer.status).toBe(400);
+    expect(answer.text.length).toBeLessThan(10_000);
+  });
+});
+
+describe("what newer and typed clients send", () => {
+  const ignored = (answer: Answer): string | null => answer.headers.get("x-sandkasten-ignored");
+
+  it("is taken without the fields that are not known, which are named", async () => {
+    const body = { cmd: "echo hi", colour: "red", pty: null, limits: { a: 1 }, timout_ms: 5 };
+    const answer = await http.call(`/v1/sessions/${id}/exec`, { body });
+    expect(answer).toMatchObject({ status: 200, json: { output: "hi\n" } });
+    expect(ignored(answer)).toBe("colour, limits, timout_ms");
+    const created = await http.call("/v1/sessions", { body: { limits: { memory: 5 }, new: [] } });
+    expect(created.status).toBe(201);
+    expect(ignored(created)).toBe("limits.memory, new");
+    const listed = await http.call("/v1/sessions?statis=running&limit=1");
+    expect(listed.status).toBe(200);
+    expect(ignored(listed)).toBe("statis");
+    expect(ignored(await http.call("/v1/sessions?limit=1"))).toBeNull();
+  });
+
+  it("cannot fill an answer's head with names, nor break it", async () => {
+    const names = Array.from({ length: 500 }, (_, index) => [
+      `\r\nSet-Cookie: a=${index};\u2028${"ü".repeat(300)}`,
+      1,
+    ]);
+    const body = { cmd: "echo hi", ...(Object.fromEntries(names) as object) };
+    const answer = await http.call(`/v1/sessions/${id}/exec`, { body });
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("set-cookie")).toBeNull();
+    expect(ignored(answer)).toMatch(/^[A-Za-z0-9_.?, -]{1,1200}$/);
+  });
+
+  it("may have nothing as null, and as an empty text where there is no such value", async () => {
+    const body = {
+      image: "",
+      workspace_id: "",
+      ttl_seconds: 0,
+      key: "",
+      profile: "",
+      backend: "",
+      env: null,
+      limits: { memory_mb: 0, pids: null },
+      metadata: null,
+      network: null,
+      workspaces: [{ id: "data", path: "/data", read_only: null }],
+    };
+    const given = await http.call("/v1/sessions", { body });
+    const plain = await http.call("/v1/sessions", { body: {} });
+    expect(given.status).toBe(201);
+    expect(ignored(given)).toBeNull();
+    for (const field of ["image", "ttl_seconds", "limits", "profile", "workspace_id", "key"])
+      expect(given.json[field]).toEqual(plain.json[field]);
+    const url = `/v1/sessions/${given.json.id}`;
+    const exec = { cmd: "cat", timeout_ms: 0, cwd: "", user: "", stdin: "", env: null };
+    expect(await http.call(`${url}/exec`, { body: exec })).toMatchObject({
+      status: 200,
+      json: { exit_code: 0, output: "" },
+    });
+    expect((await http.call(`${url}/renew`, { body: { ttl_seconds: 0 } })).json.ttl_seconds).toBe(
+      plain.json.ttl_seconds,
+    );
+    expect((await http.call("/v1/sessions?status=&cursor=")).status).toBe(200);
+  });
+
+  it("may have 0 for no mode: a file that cannot be opened is of no use", async () => {
+    const fs = `/v1/sessions/${await http.createSession()}/fs`;
+    await http.call(`${fs}/write`, { body: { path: "zero", text: "x", mode: 0 } });
+    await http.call(`${fs}/write`, { body: { path: "absent", text: "x" } });
+    await http.call(`${fs}/write`, { body: { path: "given", text: "x", mode: 0o640 } });
+    await http.call(`${fs}/mkdir`, { body: { path: "zeros", mode: 0 } });
+    await http.call(`${fs}/mkdir`, { body: { path: "absents" } });
+    const mode = async (path: string): Promise<unknown> =>
+      (await http.call(`${fs}/stat?path=${path}`)).json.mode;
+    expect(await mode("zero")).toBe(await mode("absent"));
+    expect(await mode("zeros")).toBe(await mode("absents"));
+    expect([await mode("zero"), await mode("zeros")]).not.toContain(0);
+    expect(await mode("given")).toBe(0o640);
+  });
+
+  it.each([
+    [{ limits: { memory_mb: 1 } }, "`limits.memory_mb` must be at least 16"],
+    [{ ttl_seconds: "" }, "`ttl_seconds` must be a number"],
+    [{ image: 7 }, "`image` must be a string"],
+    [{ env: { A: null } }, "`env.A` must be a string"],
+    [
+      { workspaces: [{ id: "data", path: "/data", readonly: true }] },
+      '`workspaces.0` unrecognized key: "readonly"',
+    ],
+  ])("is refused where a known field is wrong: %j", async (body, message) => {
+    const answer = await http.call("/v1/sessions", { body });
+    expect(answer.status).toBe(400);
+    expect(answer.json.message).toContain(message);
+  });
+});
+
+describe("a query", () => {
+  it.each(["path=%FF", "path=a%C3", "path=%zz", "%FF=1&path=x"])(
+    "that is not UTF-8 is refused, not taken by its letters: %s",
+    async (query) => {
+      const answer = await http.call(`/v1/sessions/${id}/fs/read?${query}`);
+      expect(answer).toMatchObject({ status: 400, json: { error_code: "INVALID_REQUEST" } });
+      expect(answer.json.message).toContain("`raw_path`");
+    },
+  );
+});
+
+describe("an answer", () => {
+  it("has the request's own id where that is plain, else a new one", async () => {
+    const idOf = async (given: string): Promise<string | null> =>
+      (await http.call("/v1/version", { headers: { "x-request-id": given } })).headers.get(
+        "x-request-id",
+      );
+    expect(await idOf("req-1.A_b")).toBe("req-1.A_b");
+    for (const bad of ["", "a b", "a,b", 'a"b', "ü", "x".repeat(129)]) {
+      const made = await idOf(bad);
+      expect(made).toMatch(/^[0-9a-f-]{36}$/);
+    }
+  });
+
+  it("is not to be kept or guessed at by a browser", async () => {
+    for (const path of ["/v1/version", "/v1/nothing", "/healthz"]) {
+      const { headers } = await http.call(path);
+      expect(headers.get("x-content-type-options")).toBe("nosniff");
+      expect(headers.get("cache-control")).toBe("no-store");
+    }
+  });
+
+  it("says nothing of what failed inside, which is in the log under its id", async () => {
+    for (const path of ["/v1/workspaces", "/v1/workspaces/abc"]) {
+      const answer = await http.call(path, {
+        headers: { "x-request-id": `find-me-${path.length}` },
+      });
+      expect(answer.status).toBe(500);
+      expect(answer.json).toEqual({
+        error_code: "INTERNAL_ERROR",
+        message: expect.stringContaining(`find-me-${path.length}`) as string,
+        request_id: `find-me-${path.length}`,
+      });
+      expect(answer.text).not.toMatch(/secret|shadow/);
+      const line = http.logLines.find(
+        (one) => one.includes(`find-me-${path.length}`) && one.includes("secret"),
+      );
+      expect(JSON.parse(line ?? "{}")).toMatchObject({
+        level: 50,
+        request_id: `find-me-${path.length}`,
+        err: { message: "secret: /etc/shadow" },
+      });
+    }
+  });
+
+  it("says so when there is nothing at a path", async () => {
+    for (const [method, path] of [
+      ["GET", "/"],
+      ["GET", "/v1/session"],
+      ["PUT", "/v1/sessions"],
+      ["GET", "/v1/sessions/a/exec"],
+    ]) {
+      const answer = await http.call(path ?? "", { method: method ?? "" });
+      expect(answer.status).toBe(404);
+      expect(answer.json).toMatchObject({ error_code: "ROUTE_NOT_FOUND" });
+    }
+    expect((await http.call("/%zz")).json).toMatchObject({ error_code: "INVALID_REQUEST" });
+  });
+});

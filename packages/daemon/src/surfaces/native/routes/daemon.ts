@@ -1,0 +1,148 @@
+/** The daemon itself: whether it is well, which version it is, and what it has done. */
+import { healthSchema, SandboxError, versionSchema } from "@sandkasten/protocol";
+import { prometheusText } from "@sandkasten/telemetry";
+import { z } from "zod";
+import { answerOf, errors, onlyErrors } from "../openapi/documented-responses.ts";
+import type { App } from "../../http/app.ts";
+import type { NativeContext } from "../context.ts";
+import { DOCS_POLICY, docsPage } from "../openapi/docs-page.ts";
+import { openApiDocument, type OpenApiDocument } from "../openapi/openapi.ts";
+
+/** By then a daemon that was started for one command has run it. */
+const DESCRIBE_AFTER_MS = 500;
+const tags = ["daemon"];
+const anyObject = z.looseObject({ openapi: z.string() });
+
+export function healthRoutes(app: App, { services, shutdown }: NativeContext): void {
+  app.get(
+    "/healthz",
+    {
+      exposeHeadRoute: true,
+      config: { access: "open" },
+      schema: { tags, summary: "The daemon answers", response: { 200: healthSchema } },
+    },
+    () => ({ status: "ok" as const }),
+  );
+
+  app.get(
+    "/readyz",
+    {
+      exposeHeadRoute: true,
+      config: { access: "open" },
+      schema: {
+        tags,
+        summary: "The daemon can make sandboxes",
+        response: {
+          200: healthSchema,
+          ...onlyErrors("SANDBOX_UNREACHABLE", "ENGINE_UNREACHABLE", "BACKEND_BUSY"),
+        },
+      },
+    },
+    async () => {
+      if (shutdown.begun) throw new SandboxError("SANDBOX_UNREACHABLE", "the daemon is stopping");
+      const state = await services.ready();
+      if (state === "unreachable")
+        throw new SandboxError(
+          "ENGINE_UNREACHABLE",
+          "the daemon's default backend does not answer",
+        );
+      if (state === "busy")
+        throw new SandboxError(
+          "BACKEND_BUSY",
+          "the launcher does not answer, so no sandbox can be created; it is replaced if it stays frozen",
+        );
+      return { status: "ok" as const };
+    },
+  );
+}
+
+export function versionRoutes(app: App, { version, backends }: NativeContext): void {
+  app.get(
+    "/version",
+    { schema: { tags, summary: "Versions", response: { 200: versionSchema, ...errors() } } },
+    () => ({ version, backend: backends[0], backends: [...backends], node: process.version }),
+  );
+}
+
+/** Below `/v1`, and where Prometheus looks by itself. */
+export function metricsRoutes(
+  app: App,
+  { services, metrics }: NativeContext,
+  operationId: string,
+): void {
+  app.get(
+    "/metrics",
+    {
+      schema: {
+        tags,
+        operationId,
+        summary: "Counts and durations for Prometheus; for keys of administrators",
+        response: {
+          ...answerOf(200, "text/plain", "Metrics in Prometheus' text format"),
+          ...errors("PERMISSION_DENIED"),
+        },
+      },
+    },
+    async ({ caller }, reply) => {
+      // SECURITY: the numbers are those of all owners. Guarded by daemon.test.ts.
+      if (!caller.isAdmin)
+        throw new SandboxError(
+          "PERMISSION_DENIED",
+          "Only an administrator's key can read the metrics. Ask the operator for one, or for `telemetry.metrics_listen`.",
+        );
+      return reply
+        .type("text/plain; version=0.0.4; charset=utf-8")
+        .send(prometheusText(await metrics.families(services)));
+    },
+  );
+}
+
+export function documentRoutes(app: App): void {
+  let described: OpenApiDocument | undefined;
+  let document: string | undefined;
+  let page: string | undefined;
+  const describe = (): OpenApiDocument => (described ??= openApiDocument(app));
+
+  // Describing the API holds up everybody for a moment; a client's request should not cost that.
+  let timer: NodeJS.Timeout | undefined;
+  app.addHook("onListen", () => {
+    timer = setTimeout(describe, DESCRIBE_AFTER_MS).unref();
+  });
+  app.addHook("onClose", () => clearTimeout(timer));
+
+  app.get(
+    "/openapi.json",
+    {
+      config: { access: "browser" },
+      schema: {
+        tags,
+        summary: "This API as an OpenAPI 3.1 document",
+        response: { ...answerOf(200, "application/json", "The document", anyObject), ...errors() },
+      },
+    },
+    (_request, reply) => {
+      document ??= JSON.stringify(describe());
+      return reply.type("application/json; charset=utf-8").send(document);
+    },
+  );
+
+  app.get(
+    "/docs",
+    {
+      config: { access: "browser" },
+      schema: {
+        tags,
+        summary: "This API as a page to read",
+        response: { ...answerOf(200, "text/html", "The page"), ...errors() },
+      },
+    },
+    (_request, reply) => {
+      page ??= docsPage(describe());
+      return reply
+        .header("Content-Security-Policy", DOCS_POLICY)
+        .header("Referrer-Policy", "no-referrer")
+        .type("text/html; charset=utf-8")
+        .send(page);
+    },
+  );
+}

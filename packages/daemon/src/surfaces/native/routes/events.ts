@@ -1,0 +1,124 @@
+/** The event feed: what happened and what happens, as a stream that can be taken up again anywhere. */
+import {
+  EVENT_TYPES,
+  eventSchema,
+  eventsHeaders,
+  eventsQuery,
+  sessionEventsQuery,
+} from "@sandkasten/protocol";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { z } from "zod";
+import type { FeedItem } from "../../../events/feed.ts";
+import type { WatchEvents } from "../../../sessions/services.ts";
+import type { App } from "../../http/app.ts";
+import { EventStream } from "../../http/responses/event-stream.ts";
+import { eventBody } from "../bodies/event-body.ts";
+import type { NativeContext } from "../context.ts";
+import { answerOf, errors } from "../openapi/documented-responses.ts";
+import { sessionParams } from "./params.ts";
+
+const tags = ["events"];
+const description = [
+  "Server-sent events. `ready` comes first and has the `cursor` of the place where the stream begins.",
+  "Each `event` has the form `Event`; its `id` is the cursor to go on from, also as `Last-Event-ID`.",
+  "`gap` says that events behind the cursor are missing, and why (`retention` or `unknown_cursor`); what follows it is complete.",
+  "With `follow=false` the last event is `done`. Otherwise the stream goes on until the client leaves; `error` is the last event of one that the daemon ends.",
+].join(" ");
+
+export function eventRoutes(app: App, context: NativeContext): void {
+  app.get(
+    "/events",
+    {
+      exposeHeadRoute: false,
+      config: { stream: true },
+      schema: {
+        tags,
+        summary: "Follow what happens: all that the key may see",
+        description,
+        querystring: eventsQuery,
+        headers: eventsHeaders,
+        response: {
+          ...answerOf(200, "text/event-stream", "Events as they happen", eventSchema),
+          ...errors("SESSION_NOT_FOUND", "QUOTA_EXCEEDED"),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { session_id: sessionId, owner } = request.query;
+      await serve(request, reply, context, {
+        ...watchOf(request.query, request.headers["last-event-id"]),
+        ...(sessionId !== undefined && { sessionId }),
+        ...(owner !== undefined && { owner }),
+      });
+    },
+  );
+
+  app.get(
+    "/sessions/:id/events",
+    {
+      exposeHeadRoute: false,
+      config: { stream: true },
+      schema: {
+        tags,
+        summary: "Follow what happens in one session",
+        description,
+        params: sessionParams,
+        querystring: sessionEventsQuery,
+        headers: eventsHeaders,
+        response: {
+          ...answerOf(200, "text/event-stream", "Events as they happen", eventSchema),
+          ...errors("SESSION_NOT_FOUND", "QUOTA_EXCEEDED"),
+        },
+      },
+    },
+    async (request, reply) => {
+      await serve(request, reply, context, {
+        ...watchOf(request.query, request.headers["last-event-id"]),
+        sessionId: request.params.id,
+      });
+    },
+  );
+}
+
+type Watch = Omit<WatchEvents, "signal">;
+
+async function serve(
+  { caller }: FastifyRequest,
+  reply: FastifyReply,
+  context: NativeContext,
+  watch: Watch,
+): Promise<void> {
+  const gone = new AbortController();
+  reply.raw.once("close", () => gone.abort());
+  using follower = await context.services.events.open(caller, { ...watch, signal: gone.signal });
+  await EventStream.serve(reply, context, async (stream) => {
+    stream.signal.addEventListener("abort", () => gone.abort(), { once: true });
+    for await (const item of follower.items()) await send(stream, item);
+    await stream.send("done", {});
+  });
+}
+
+async function send(stream: EventStream, item: FeedItem): Promise<void> {
+  const { cursor } = item;
+  if (item.kind === "event") await stream.send("event", eventBody(item.event, cursor), cursor);
+  else if (item.kind === "gap") await stream.send("gap", { reason: item.reason }, cursor);
+  else await stream.send("ready", { cursor }, cursor);
+}
+
+function watchOf(
+  query: z.output<typeof sessionEventsQuery>,
+  lastEventId: string | undefined,
+): Watch {
+  const { types, from, follow = true } = query;
+  const cursor = lastEventId ?? query.cursor;
+  return {
+    from: cursor === undefined ? (from ?? (follow ? "now" : "start")) : { cursor },
+    once: !follow,
+    ...(types !== undefined && { types: new Set(types.flatMap(typesOf)) }),
+  };
+}
+
+/** `session` stands for all types that begin with `session.`. */
+function typesOf(name: string): readonly string[] {
+  return name.includes(".") ? [name] : EVENT_TYPES.filter((type) => type.startsWith(`${name}.`));
+}

@@ -1,0 +1,133 @@
+/** Commands as streams of events: run and followed, or followed again from where a reader was. */
+import { countInQuery, execRequestSchema, followOutputQuery } from "@sandkasten/protocol";
+import type { FastifyReply } from "fastify";
+import { z } from "zod";
+import type { ExecHandle, FollowOptions } from "../../../../sessions/services.ts";
+import {
+  answerOf,
+  errors,
+  EXEC_ERRORS,
+  idempotencyHeaders,
+  KNOWN_EXEC_ERRORS,
+} from "../../openapi/documented-responses.ts";
+import { endError } from "../../bodies/exec-body.ts";
+import { startOptions } from "../../bodies/exec-request.ts";
+import { cancelWhenGone } from "./cancel-when-gone.ts";
+import type { App } from "../../../http/app.ts";
+import type { NativeContext } from "../../context.ts";
+import { EventStream } from "../../../http/responses/event-stream.ts";
+import { TextChunks } from "../../bodies/text-chunks.ts";
+import { execInfo } from "./execs.ts";
+import { execParams, sessionParams } from "../params.ts";
+
+const tags = ["commands"];
+const description = [
+  "`chunk` events have `chunk`, `timestamp`, `seq`, `stream` and `offset`; their `id` is the cursor to go on from.",
+  "The last event is `done` with the command, or `error` with `error` (a sentence) and `error_code`.",
+  "`skipped` has `skipped_bytes` and `offset`: a part of the output that is lost. The header `X-Exec-Id` names the command.",
+].join(" ");
+const events = answerOf(200, "text/event-stream", "Events as they happen");
+
+interface Followed extends Pick<FollowOptions, "until" | "stream"> {
+  readonly cursor: number;
+  readonly raw: boolean;
+}
+
+/** What a query chooses of the output. */
+function chosen(query: z.output<typeof followOutputQuery>): Pick<Followed, "until" | "stream"> {
+  return {
+    ...(query.until !== undefined && { until: query.until }),
+    ...(query.stream !== undefined && { stream: query.stream }),
+  };
+}
+
+export function execStreamRoutes(app: App, context: NativeContext): void {
+  const { execs } = context.services;
+
+  app.post(
+    "/sessions/:id/exec/stream",
+    {
+      config: { stream: true, body: "content" },
+      schema: {
+        tags,
+        summary: "Run a command and get its output while it runs",
+        description,
+        headers: idempotencyHeaders,
+        params: sessionParams,
+        body: execRequestSchema,
+        response: { ...events, ...errors(EXEC_ERRORS) },
+      },
+    },
+    async (request, reply) => {
+      const { body, caller, params } = request;
+      const options = startOptions(body, {
+        outputBudgetBytes: context.outputBudgetBytes,
+        idempotencyKey: request.headers["idempotency-key"],
+      });
+      const exec = await execs.start(caller, params.id, options, request.trace);
+      if (body.on_disconnect === "cancel") cancelWhenGone(context, reply, exec);
+      await follow(reply, exec, { cursor: 0, raw: body.raw_output === true });
+    },
+  );
+
+  app.get(
+    "/sessions/:id/execs/:eid/stream",
+    {
+      config: { stream: true },
+      schema: {
+        tags,
+        summary: "Follow a command's output from a cursor on",
+        description: `${description} A header \`Last-Event-ID\` counts before \`cursor\`. With \`until=closed\` the stream goes on after the command's end, as long as processes that it left in the background can print more.`,
+        headers: z.looseObject({ "last-event-id": countInQuery.optional() }),
+        params: execParams,
+        querystring: followOutputQuery,
+        response: { ...events, ...errors(KNOWN_EXEC_ERRORS) },
+      },
+    },
+    async (request, reply) => {
+      const { caller, params, query } = request;
+      const exec = await execs.get(caller, params.id, params.eid);
+      const last = request.raw.headers["last-event-id"];
+      const cursor = typeof last === "string" ? Number(last) : (query.cursor ?? 0);
+      await follow(reply, exec, { cursor, raw: query.raw === true, ...chosen(query) });
+    },
+  );
+
+  async function follow(reply: FastifyReply, exec: ExecHandle, from: Followed): Promise<void> {
+    await EventStream.serve(
+      reply,
+      context,
+      async (stream) => {
+        await sendOutput(stream, exec, from);
+        await sendEnd(stream, exec);
+      },
+      { "X-Exec-Id": exec.id },
+    );
+  }
+}
+
+async function sendOutput(stream: EventStream, exec: ExecHandle, from: Followed): Promise<void> {
+  const { cursor: offset, raw, ...rest } = from;
+  const text = new TextChunks({ raw });
+  for await (const page of exec.follow({ ...rest, offset, signal: stream.signal })) {
+    if (page.skippedBytes > 0) {
+      text.forget();
+      const end = page.chunks[0]?.offset ?? page.nextOffset;
+      const gap = { skipped_bytes: page.skippedBytes, offset: end - page.skippedBytes };
+      await stream.send("skipped", gap, String(end));
+    }
+    for (const chunk of page.chunks) {
+      const added = text.add(chunk);
+      if (added !== undefined) await stream.send("chunk", added.body, String(added.cursor));
+    }
+  }
+  for (const { body, cursor } of text.flush()) await stream.send("chunk", body, String(cursor));
+}
+
+async function sendEnd(stream: EventStream, exec: ExecHandle): Promise<void> {
+  const row = await exec.wait();
+  const info = await execInfo(exec, row);
+  const error = endError(row, info);
+  if (error === undefined) await stream.send("done", info);
+  else await stream.send("error", { error: error.message, error_code: error.code, exec: info });
+}

@@ -1,0 +1,64 @@
+/** Opens a file, or the part of it that a request asks for. */
+import type { IncomingHttpHeaders } from "node:http";
+import type { FileRead, SandboxPath } from "../../../../ports/channel.ts";
+import type { FileOperations } from "../../../../sessions/services.ts";
+import { parseRange } from "../../../http/bodies/byte-range.ts";
+
+export interface FileSlice {
+  readonly read: FileRead;
+  /** Absent when the whole file is to be sent. */
+  readonly range?: { readonly first: number; readonly length: number };
+}
+
+interface Wanted {
+  readonly offset: number;
+  readonly length?: number;
+}
+
+/** Tells versions of a file apart. */
+export function etagOf({ version }: FileRead): string {
+  return `"${version.replaceAll(/[^\x21\x23-\x7e]/g, "_")}"`;
+}
+
+/** What is known of a file without its bytes. */
+export async function peek(files: FileOperations, path: SandboxPath): Promise<FileRead> {
+  const read = await files.readFile(path, { length: 0 });
+  await read.body.cancel();
+  return read;
+}
+
+/** A range that begins beyond the end has the length 0. */
+export async function openSlice(
+  files: FileOperations,
+  path: SandboxPath,
+  headers: IncomingHttpHeaders,
+): Promise<FileSlice> {
+  const ifRange = headers["if-range"];
+  const wanted = await wantedPart(files, path, headers);
+  if (wanted === undefined) return { read: await files.readFile(path) };
+  const read = await files.readFile(path, wanted);
+  if (typeof ifRange === "string" && ifRange !== etagOf(read)) {
+    // It was replaced since it was looked at: a part of it would not fit what the client has.
+    await read.body.cancel();
+    return { read: await files.readFile(path) };
+  }
+  const rest = Math.max(0, read.size - wanted.offset);
+  return { read, range: { first: wanted.offset, length: Math.min(wanted.length ?? rest, rest) } };
+}
+
+async function wantedPart(
+  files: FileOperations,
+  path: SandboxPath,
+  headers: IncomingHttpHeaders,
+): Promise<Wanted | undefined> {
+  const range = parseRange(headers.range);
+  if (range === undefined) return undefined;
+  const ifRange = headers["if-range"];
+  if (ifRange !== undefined && ifRange !== etagOf(await peek(files, path))) return undefined;
+  if ("suffix" in range) {
+    const { size } = await peek(files, path);
+    return { offset: range.suffix === 0 ? size : Math.max(0, size - range.suffix) };
+  }
+  const { first, last } = range;
+  return { offset: first, ...(last !== undefined && { length: last - first + 1 }) };
+}

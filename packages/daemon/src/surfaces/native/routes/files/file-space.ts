@@ -1,0 +1,102 @@
+/** Where file calls go: into a session, or into a workspace without one. */
+import { posix } from "node:path";
+import { SandboxError } from "@sandkasten/protocol";
+import type { z } from "zod";
+import type { Caller, OpenFiles, Services } from "../../../../sessions/services.ts";
+import type { SandboxPath } from "../../../../ports/channel.ts";
+import { resolvedText, shownPath, WORKSPACE } from "../../bodies/path-body.ts";
+import { sessionParams, workspaceParams } from "../params.ts";
+
+export interface FileSpace {
+  readonly prefix: "/sessions/:id" | "/workspaces/:id";
+  readonly tag: string;
+  readonly params: z.ZodType<{ readonly id: string }>;
+  /** Where a path is in the sandbox. Throws INVALID_REQUEST for one that is not part of it. */
+  readonly place: (path: SandboxPath) => SandboxPath;
+  /** Refuses before it opens anything when one of the paths is not part of it. */
+  readonly open: (
+    caller: Caller,
+    id: string,
+    ...paths: readonly SandboxPath[]
+  ) => Promise<OpenFiles>;
+  /** Like `open`, but creates what can be created by writing to it. */
+  readonly openToWrite: FileSpace["open"];
+}
+
+export function fileSpaces({ files }: Services): readonly FileSpace[] {
+  const openSession: FileSpace["open"] = async (caller, id) =>
+    await files.open(caller, { kind: "session", id });
+  const openWorkspace =
+    (options: { readonly create?: boolean }): FileSpace["open"] =>
+    async (caller, id, ...paths) => {
+      for (const path of paths) checkWorkspacePath(path);
+      return await files.open(caller, { kind: "workspace", id }, options);
+    };
+  return [
+    {
+      prefix: "/sessions/:id",
+      tag: "files",
+      params: sessionParams,
+      place: (path) => path,
+      open: openSession,
+      openToWrite: openSession,
+    },
+    {
+      prefix: "/workspaces/:id",
+      tag: "workspaces",
+      params: workspaceParams,
+      place: (path) => {
+        checkWorkspacePath(placed(path));
+        return placed(path);
+      },
+      open: openWorkspace({}),
+      openToWrite: openWorkspace({ create: true }),
+    },
+  ];
+}
+
+/** `/work` is another name of it. */
+const WORKSPACE_PATH = /^\/+work(?:space)?(?:\/|$)/;
+
+/**
+ * Where a path of a workspace is in the sandbox: one from the root that does not name the workspace
+ * begins at the workspace's own root, as clients write it that know no sandbox around it.
+ */
+function placed(asked: string): string;
+function placed(asked: SandboxPath): SandboxPath;
+function placed(asked: SandboxPath): SandboxPath {
+  const text = Buffer.from(asked).toString("latin1");
+  if (!text.startsWith("/") || WORKSPACE_PATH.test(text)) return asked;
+  const path = Buffer.from(posix.join(WORKSPACE, posix.resolve(text)), "latin1");
+  return typeof asked === "string" ? path.toString() : path;
+}
+
+/** Fields of queries and bodies that are paths, and those that are the bytes of paths. */
+const PATH_FIELDS = ["path", "from", "to"] as const;
+
+/** Puts the paths of a checked query or body in their places, for calls about workspaces. */
+export function placePaths(fields: unknown): void {
+  if (typeof fields !== "object" || fields === null) return;
+  const given = fields as Record<string, unknown>;
+  for (const name of PATH_FIELDS) {
+    const path = given[name];
+    if (typeof path === "string") given[name] = placed(path);
+    const raw = given[`raw_${name}`];
+    if (typeof raw === "string")
+      given[`raw_${name}`] = Buffer.from(placed(Buffer.from(raw, "base64"))).toString("base64");
+  }
+}
+
+/**
+ * What else there is belongs to the sandbox that the call happens to go through, and is gone with
+ * it. By the path's text alone: the check is for people's mistakes, the sandbox is the boundary.
+ */
+function checkWorkspacePath(asked: SandboxPath): void {
+  if (WORKSPACE_PATH.test(resolvedText(asked))) return;
+  const path = shownPath(asked);
+  throw new SandboxError(
+    "INVALID_REQUEST",
+    `${JSON.stringify(path)} is not in the workspace; name a path below ${WORKSPACE}, or one that is relative to it`,
+    { details: { path, allowed: [WORKSPACE, "/work"] } },
+  );
+}

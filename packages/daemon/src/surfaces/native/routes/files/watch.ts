@@ -1,0 +1,44 @@
+/** Changes of files as events. */
+import { watchQuery } from "@sandkasten/protocol";
+import { answerOf, errors, FILE_ERRORS } from "../../openapi/documented-responses.ts";
+import { pathBody, pathOf, WORKSPACE } from "../../bodies/path-body.ts";
+import type { App } from "../../../http/app.ts";
+import type { NativeContext } from "../../context.ts";
+import { EventStream } from "../../../http/responses/event-stream.ts";
+import type { FileSpace } from "./file-space.ts";
+
+export function watchRoutes(app: App, space: FileSpace, context: NativeContext): void {
+  app.get(
+    `${space.prefix}/fs/watch`,
+    {
+      exposeHeadRoute: false,
+      config: { stream: true },
+      schema: {
+        tags: [space.tag],
+        summary: "Get told of changes below a directory as they happen",
+        description:
+          "`change` events have `kind` and `path`; after the kind `overflow` some are missing, so look again. The last event, if any, is `error`.",
+        params: space.params,
+        querystring: watchQuery,
+        response: {
+          ...answerOf(200, "text/event-stream", "Changes as they happen"),
+          ...errors(FILE_ERRORS),
+        },
+      },
+    },
+    async (request, reply) => {
+      const path = pathOf(request.query, WORKSPACE);
+      const { recursive } = request.query;
+      const options = recursive === undefined ? {} : { recursive };
+      const gone = new AbortController();
+      reply.raw.once("close", () => gone.abort());
+      using files = await space.open(request.caller, request.params.id, path);
+      const changes = await files.watch(path, options, gone.signal);
+      await EventStream.serve(reply, context, async (stream) => {
+        stream.signal.addEventListener("abort", () => gone.abort(), { once: true });
+        for await (const change of changes)
+          await stream.send("change", { kind: change.kind, ...pathBody(change) });
+      });
+    },
+  );
+}

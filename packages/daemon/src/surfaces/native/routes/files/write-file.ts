@@ -1,0 +1,35 @@
+/** Writes a file, or adds to it, as a request asks. */
+import { SandboxError } from "@sandkasten/protocol";
+import type { ByteSource, SandboxPath, WrittenFile } from "../../../../ports/channel.ts";
+import type { FileOperations } from "../../../../sessions/services.ts";
+import { versionOf } from "../../bodies/file-body.ts";
+
+interface Asked {
+  readonly mode?: number | undefined;
+  readonly overwrite?: boolean | undefined;
+  readonly append?: boolean | undefined;
+  readonly if_match?: string | undefined;
+}
+
+export async function writeFile(
+  files: FileOperations,
+  path: SandboxPath,
+  content: ByteSource,
+  { mode, overwrite, append = false, if_match: etag }: Asked,
+): Promise<WrittenFile> {
+  const options = {
+    ...(mode !== undefined && { mode }),
+    ...(etag !== undefined && { ifVersion: versionOf(etag) }),
+  };
+  if (!append)
+    return await files.writeFile(path, content, {
+      ...options,
+      ...(overwrite !== undefined && { overwrite }),
+    });
+  if (overwrite === false)
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      "`append` adds to a file that is there, which `overwrite: false` forbids; leave one of them out",
+    );
+  return await files.appendFile(path, content, options);
+}

@@ -1,0 +1,126 @@
+/** Images that are sent to the daemon. */
+import { createWriteStream } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { imageSchema, importImageQuery, SandboxError } from "@sandkasten/protocol";
+import type { ImageInfo, Images } from "../../../../ports/image-store.ts";
+import { errors } from "../../openapi/documented-responses.ts";
+import { imageBody } from "../../bodies/image-body.ts";
+import { bodyBytes } from "../../../http/bodies/byte-body.ts";
+import type { App } from "../../../http/app.ts";
+import type { NativeContext } from "../../context.ts";
+
+/** Begins the names of directories that hold an image on its way. */
+export const IMPORT_PREFIX = "import-";
+const IMPORTS_AT_ONCE = 4;
+
+/** The scope's bodies must be left unread. */
+export function imageImportRoutes(app: App, context: NativeContext): void {
+  const { services, limits, stallTimeoutMs, uploadDir } = context;
+  const running = new Map<string, number>();
+
+  /** SECURITY: what is on its way counts for no quota yet (threat: filling a disk). Guarded by image-owners.test.ts. */
+  function takePlace(owner: string): Disposable {
+    const before = running.get(owner) ?? 0;
+    if (before >= IMPORTS_AT_ONCE)
+      throw new SandboxError(
+        "QUOTA_EXCEEDED",
+        `One key can import ${IMPORTS_AT_ONCE} images at a time; try again when one of them is done.`,
+      );
+    running.set(owner, before + 1);
+    return {
+      [Symbol.dispose]: () => {
+        const left = (running.get(owner) ?? 1) - 1;
+        if (left > 0) running.set(owner, left);
+        else running.delete(owner);
+      },
+    };
+  }
+
+  app.post(
+    "/images/import",
+    {
+      config: { body: "bytes" },
+      schema: {
+        tags: ["images"],
+        summary: "Import an image, sent as the body: a root filesystem or an OCI archive",
+        consumes: ["application/x-tar"],
+        querystring: importImageQuery,
+        response: {
+          200: imageSchema,
+          ...errors(
+            "INVALID_IMAGE",
+            "CONFLICT",
+            "PAYLOAD_TOO_LARGE",
+            "QUOTA_EXCEEDED",
+            "STORAGE_FULL",
+          ),
+        },
+      },
+    },
+    async (request) => {
+      const { reference, format = "rootfs", backend } = request.query;
+      const { caller } = request;
+      const images = services.imagesOf(caller, backend);
+      using _place = takePlace(caller.owner);
+      const quotaBytes = caller.isAdmin ? Infinity : caller.maxImageBytes;
+      const maxBytes = Math.min(limits.maxUploadBytes, quotaBytes);
+      const bytes = bodyBytes(request.body, { maxBytes, stallTimeoutMs });
+      const directory = await mkdtemp(join(uploadDir, IMPORT_PREFIX));
+      try {
+        const archive = join(directory, "archive");
+        await pipeline(bytes, createWriteStream(archive, { mode: 0o600 }));
+        return imageBody(await importArchive(images, reference, format, archive));
+      } catch (error) {
+        throw isTooLarge(error) && maxBytes === quotaBytes
+          ? overQuota(quotaBytes)
+          : aboutTheBody(error, directory);
+      } finally {
+        await rm(directory, { recursive: true, force: true });
+      }
+    },
+  );
+
+  async function importArchive(
+    images: Images,
+    reference: string,
+    format: "rootfs" | "oci-archive",
+    archive: string,
+  ): Promise<ImageInfo> {
+    return format === "rootfs"
+      ? await images.importRootfs(reference, archive)
+      : await images.importOciArchive(reference, archive);
+  }
+}
+
+function isTooLarge(error: unknown): boolean {
+  return error instanceof SandboxError && error.code === "PAYLOAD_TOO_LARGE";
+}
+
+function overQuota(maxBytes: number): SandboxError {
+  return new SandboxError(
+    "QUOTA_EXCEEDED",
+    `The archive is larger than the disk space for all images of this key, which is ${maxBytes} bytes.`,
+    { details: { max_image_bytes: maxBytes } },
+  );
+}
+
+/** The client knows its archive as the body, and must not learn the path of our file. */
+function aboutTheBody(error: unknown, directory: string): unknown {
+  if (isFull(error))
+    return new SandboxError("STORAGE_FULL", "the daemon's disk is full", { cause: error });
+  if (!(error instanceof SandboxError) || !error.message.includes(directory)) return error;
+  const message = error.message.replaceAll(join(directory, "archive"), "that was sent");
+  return new SandboxError(error.code, message.replaceAll(directory, "(the body)"), {
+    cause: error,
+  });
+}
+
+function isFull(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    "code" in error &&
+    (error.code === "ENOSPC" || error.code === "EDQUOT")
+  );
+}

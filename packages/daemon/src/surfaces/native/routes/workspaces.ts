@@ -1,0 +1,73 @@
+/** Workspaces: directories that outlive sessions. */
+import { okSchema, SandboxError, workspaceListSchema, workspaceSchema } from "@sandkasten/protocol";
+import type { WorkspaceBody } from "@sandkasten/protocol";
+import type { Caller, WorkspaceView } from "../../../sessions/services.ts";
+import { errors } from "../openapi/documented-responses.ts";
+import { isoTime } from "../bodies/session-body.ts";
+import type { App } from "../../http/app.ts";
+import type { NativeContext } from "../context.ts";
+import { workspaceParams } from "./params.ts";
+
+const tags = ["workspaces"];
+
+export function workspaceRoutes(app: App, { services: { workspaces } }: NativeContext): void {
+  app.get(
+    "/workspaces",
+    {
+      schema: {
+        tags,
+        summary: "List workspaces",
+        response: { 200: workspaceListSchema, ...errors() },
+      },
+    },
+    async ({ caller }) => ({ workspaces: (await workspaces.list(caller)).map(workspaceBody) }),
+  );
+
+  app.get(
+    "/workspaces/:id",
+    {
+      schema: {
+        tags,
+        summary: "Look at a workspace",
+        params: workspaceParams,
+        response: { 200: workspaceSchema, ...errors("FILE_NOT_FOUND") },
+      },
+    },
+    async ({ caller, params }) => workspaceBody(await workspaces.get(caller, params.id)),
+  );
+
+  app.delete(
+    "/workspaces/:id",
+    {
+      schema: {
+        tags,
+        summary: "Remove a workspace with all its files; one that is not there is no error",
+        params: workspaceParams,
+        response: { 200: okSchema, ...errors("CONFLICT") },
+      },
+    },
+    async ({ caller, params }) => {
+      await destroyIfThere(caller, params.id);
+      return { ok: true as const };
+    },
+  );
+
+  /** Clients clean up without asking first what there is. */
+  async function destroyIfThere(caller: Caller, id: string): Promise<void> {
+    try {
+      await workspaces.destroy(caller, id);
+    } catch (error) {
+      if (!(error instanceof SandboxError) || error.code !== "FILE_NOT_FOUND") throw error;
+    }
+  }
+}
+
+function workspaceBody(workspace: WorkspaceView): WorkspaceBody {
+  return {
+    id: workspace.id,
+    created_at: isoTime(workspace.createdAtMs),
+    backend: workspace.backend,
+    last_used_at: isoTime(workspace.lastUsedAtMs),
+    sessions: [...workspace.sessionIds],
+  };
+}

@@ -1,0 +1,86 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { OpenApiDocument } from "./openapi/openapi.ts";
+import { BOBS_KEY, HttpFixture } from "../testing/http-fixture.ts";
+
+let http: HttpFixture;
+beforeAll(async () => {
+  http = await HttpFixture.start();
+});
+afterAll(async () => await http[Symbol.asyncDispose]());
+
+/** What each route needs to get as far as looking for the session. */
+const BODIES: Readonly<Record<string, unknown>> = {
+  exec: { cmd: "echo stolen" },
+  stream: { cmd: "echo stolen" },
+  execs: { cmd: "echo stolen" },
+  stdin: { text: "x" },
+  resize: { rows: 1, cols: 1 },
+  write: { path: "stolen", text: "x" },
+  mkdir: { path: "stolen" },
+  move: { from: "a", to: "b" },
+  copy: { from: "a", to: "b" },
+  network: { allow: [] },
+};
+
+describe("somebody else's session", () => {
+  it("is on every route the same as one that never was", async () => {
+    const alices = await http.createSession();
+    await http.call(`/v1/sessions/${alices}/fs/write`, { body: { path: "a", text: "secret" } });
+    const exec = (await http.call(`/v1/sessions/${alices}/exec`, { body: { cmd: "echo secret" } }))
+      .json.exec_id as string;
+    const { paths } = (await http.call("/openapi.json")).json as OpenApiDocument;
+    const routes = Object.entries(paths)
+      .filter(([path]) => path.startsWith("/v1/sessions/{id}"))
+      .flatMap(([path, methods]) =>
+        Object.keys(methods).map((method) => ({ path, method: method.toUpperCase() })),
+      );
+    expect(routes.length).toBeGreaterThan(25);
+    for (const { path, method } of routes) {
+      const ask = async (session: string): Promise<string> => {
+        const hasJson = method === "POST" || path.endsWith("/network");
+        const body = hasJson ? (BODIES[path.split("/").at(-1) ?? ""] ?? {}) : undefined;
+        const form = new FormData();
+        form.set("file", new Blob(["x"]), "stolen");
+        const query =
+          /\/fs(\/(read|file|stat|realpath))?$/.test(path) && method !== "POST" ? "?path=a" : "";
+        const values = { id: session, eid: exec, name: "build", port: "8000", "*": "page" };
+        const filled = Object.entries(values).reduce(
+          (text, [name, value]) => text.replace(`{${name}}`, value),
+          path,
+        );
+        const answer = await http.call(`${filled}${query}`, {
+          method,
+          key: BOBS_KEY,
+          headers: { "x-request-id": "same" },
+          ...(body !== undefined && { body: path.endsWith("upload") ? form : body }),
+          ...(method === "PUT" && !hasJson && { body: "" }),
+        });
+        return `${answer.status} ${answer.text.replaceAll(session, "ID")}`;
+      };
+      const [other, none] = [await ask(alices), await ask("ses_000000000000000000000000")];
+      expect(`${method} ${path}: ${other}`).toBe(`${method} ${path}: ${none}`);
+      // A page asks for a socket here; their own tests have the rest.
+      if (path.endsWith("/pty") || path.endsWith("/connect")) continue;
+      expect(`${method} ${path}: ${none}`).toMatch(
+        method === "HEAD" ? /: 404 $/ : /: 404 .*SESSION_NOT_FOUND/,
+      );
+    }
+    const list = await http.call(`/v1/sessions/${alices}/fs`);
+    expect(list.json.entries.map((entry: { name: string }) => entry.name)).toEqual(["a"]);
+    expect((await http.call(`/v1/sessions/${alices}`)).json).toMatchObject({ status: "running" });
+  });
+
+  it("lends its workspace's name, but not its files", async () => {
+    await http.call("/v1/workspaces/shared-name/fs/write", { body: { path: "a", text: "secret" } });
+    const bob = { key: BOBS_KEY };
+    expect((await http.call("/v1/workspaces", bob)).json).toEqual({ workspaces: [] });
+    expect((await http.call("/v1/workspaces/shared-name", bob)).status).toBe(404);
+    expect((await http.call("/v1/workspaces/shared-name/fs/read?path=a", bob)).status).toBe(404);
+    await http.call("/v1/workspaces/shared-name/fs/write", {
+      ...bob,
+      body: { path: "b", text: "mine" },
+    });
+    expect((await http.call("/v1/workspaces/shared-name/fs/read?path=a", bob)).status).toBe(404);
+    expect((await http.call("/v1/workspaces/shared-name/fs/read?path=b")).status).toBe(404);
+  });
+});

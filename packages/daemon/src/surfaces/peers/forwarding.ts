@@ -1,0 +1,183 @@
+/** Carries requests for sessions that another daemon serves to that daemon, and its answers back, as streams or sockets. */
+import { STATUS_CODES } from "node:http";
+import type { IncomingMessage } from "node:http";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { SandboxError } from "@sandkasten/protocol";
+import { failureForLog } from "../../failure-for-log.ts";
+import { forwardRequest, sendAnswer } from "../preview/forward-request.ts";
+import { askForSocket, splice } from "../preview/splice-socket.ts";
+import { upgradeHead } from "../http/connection/upgrades.ts";
+import { PEER_HEADER } from "./peer-token.ts";
+import type { PeerTokens } from "./peer-token.ts";
+
+/** They concern one connection, or are given anew. */
+const LEFT_OUT: ReadonlySet<string> = new Set([
+  "authorization",
+  "connection",
+  "expect",
+  "keep-alive",
+  "proxy-authorization",
+  "proxy-connection",
+  "sec-websocket-protocol",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  PEER_HEADER,
+]);
+
+export interface ForwardingOptions {
+  readonly tokens: PeerTokens;
+  readonly stallTimeoutMs: number;
+}
+
+/** Where a session is served, and how to look again. */
+export interface Target {
+  readonly address: string;
+  readonly servedAt: () => Promise<string | undefined>;
+}
+
+/** How often it is looked whether the session is still served there. */
+const LOOK_INTERVAL_MS = 1000;
+
+export class Forwarding {
+  readonly #options: ForwardingOptions;
+
+  constructor(options: ForwardingOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * The request is answered when it resolves. Rejects before anything of an answer is sent. A daemon
+   * that stands still holds nobody up: what is under way is cut off as soon as another one serves.
+   */
+  async forward(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { address, servedAt }: Target,
+  ): Promise<void> {
+    const { hostname, port } = new URL(address);
+    const connection = connect(Number(port || 80), hostname.replaceAll(/[[\]]/gu, ""));
+    connection.on("error", () => undefined); // Whoever reads from it is told.
+    reply.raw.once("close", () => connection.destroy());
+    const head = upgradeHead(request.raw);
+    const look = setInterval(() => {
+      servedAt().then(
+        (now) => now !== address && connection.destroy(),
+        () => connection.destroy(),
+      );
+    }, LOOK_INTERVAL_MS);
+    try {
+      if (head === undefined) await this.#request(request, reply, connection);
+      else await this.#socket(request, reply, connection, head);
+    } catch (error) {
+      connection.destroy();
+      throw new SandboxError(
+        "SANDBOX_UNREACHABLE",
+        "the daemon that serves this session does not answer; try again in a moment",
+        { cause: error, details: { reason: "moved" } },
+      );
+    } finally {
+      clearInterval(look);
+    }
+  }
+
+  async #request(request: FastifyRequest, reply: FastifyReply, connection: Socket): Promise<void> {
+    const { raw } = request;
+    if (raw.headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
+    const answer = await forwardRequest(connection, raw, this.#target(request, []));
+    await this.#passOn(reply, answer);
+  }
+
+  async #socket(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    connection: Socket,
+    head: Buffer,
+  ): Promise<void> {
+    const { stallTimeoutMs } = this.#options;
+    const protocol = request.raw.headers["sec-websocket-protocol"];
+    const upgrade = [
+      "Connection",
+      "Upgrade",
+      "Upgrade",
+      "websocket",
+      ...(protocol === undefined ? [] : ["Sec-WebSocket-Protocol", protocol]),
+    ];
+    const {
+      answer,
+      socket,
+      head: first,
+    } = await askForSocket(connection, this.#target(request, upgrade));
+    const client = request.raw.socket;
+    if (socket === undefined) {
+      reply.raw.shouldKeepAlive = false;
+      reply.raw.once("finish", () => client.destroySoon());
+      await this.#passOn(reply, answer);
+      return;
+    }
+    reply.hijack();
+    reply.raw.statusCode = 101;
+    client.write(switchingHead(answer), "latin1");
+    client.write(first);
+    socket.write(head);
+    await splice({ client, application: socket, stallTimeoutMs }).catch((error: unknown) => {
+      reply.log.info({ err: failureForLog(error) }, "a forwarded socket broke off");
+    });
+  }
+
+  async #passOn(reply: FastifyReply, answer: IncomingMessage): Promise<void> {
+    const { statusCode = 502, statusMessage = "" } = answer;
+    reply.hijack();
+    reply.raw.writeHead(statusCode, statusMessage, keptHeaders(answer.rawHeaders));
+    reply.raw.flushHeaders();
+    await sendAnswer(answer, reply.raw, this.#options.stallTimeoutMs).catch((error: unknown) => {
+      reply.log.info({ err: failureForLog(error) }, "a forwarded answer broke off");
+    });
+  }
+
+  /**
+   * SECURITY: the caller's key stays here; the other daemon gets a signed word for whom it is. A
+   * header of that name from outside goes no further. Guarded by tests/docker/several-daemons.test.ts.
+   */
+  #target(request: FastifyRequest, more: readonly string[]) {
+    const { raw, originalUrl: url, method } = request;
+    const caller = request.caller as typeof request.caller | undefined;
+    const word = this.#options.tokens.sign(
+      { method, url },
+      { ...(caller !== undefined && { caller }) },
+    );
+    return {
+      target: url,
+      headers: [...keptHeaders(raw.rawHeaders), ...more, PEER_HEADER, word],
+      stallTimeoutMs: this.#options.stallTimeoutMs,
+      sessionId: "",
+      port: 0,
+    };
+  }
+}
+
+function keptHeaders(rawHeaders: readonly string[]): string[] {
+  const kept: string[] = [];
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? "";
+    if (!LEFT_OUT.has(name.toLowerCase())) kept.push(name, rawHeaders[index + 1] ?? "");
+  }
+  return kept;
+}
+
+function switchingHead(answer: IncomingMessage): string {
+  const lines = [
+    `HTTP/1.1 101 ${STATUS_CODES[101] ?? ""}`,
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+  ];
+  const headers = keptHeaders(answer.rawHeaders);
+  for (let index = 0; index < headers.length; index += 2)
+    lines.push(`${headers[index] ?? ""}: ${headers[index + 1] ?? ""}`);
+  const protocol = answer.headers["sec-websocket-protocol"];
+  if (protocol !== undefined) lines.push(`Sec-WebSocket-Protocol: ${protocol}`);
+  return `${lines.join("\r\n")}\r\n\r\n`;
+}

@@ -1,0 +1,177 @@
+/** Decides who may look at a port: callers with a key, and visitors with a link to that one port. */
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { SandboxError } from "@sandkasten/protocol";
+import { keyOf } from "../http/admission/credentials.ts";
+import type { Caller } from "../../sessions/services.ts";
+import type { KeyRing } from "../http/admission/keys.ts";
+import { isSameOrigin } from "../http/admission/origins.ts";
+import type { KnownHosts } from "../http/admission/origins.ts";
+import { asksForUpgrade } from "../http/connection/upgrades.ts";
+import { PREVIEW_COOKIE } from "./forwarded-headers.ts";
+import { parseProxyPath, pathOf, takeToken } from "./preview-address.ts";
+import type { PortAddress, ProxyPath } from "./preview-address.ts";
+import type { PreviewLink } from "./preview-token.ts";
+import type { Previews } from "./previews.ts";
+
+export interface PreviewAdmissionParts {
+  readonly keys: KeyRing;
+  /** Whatever else is to be done with a request that came with a key. */
+  readonly accept: (request: FastifyRequest, reply: FastifyReply, caller: Caller) => void;
+  readonly hosts: KnownHosts;
+  readonly previews: Pick<Previews, "addresses" | "tokens">;
+}
+
+export class PreviewAdmission {
+  readonly #parts: PreviewAdmissionParts;
+
+  constructor(parts: PreviewAdmissionParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Throws for a request that must not get in; answers false for one that is answered already.
+   * `admitCaller` does the API's own checks and sets the caller.
+   */
+  admit(request: FastifyRequest, reply: FastifyReply, admitCaller: () => boolean): boolean {
+    const address = this.#parts.previews.addresses.ofHost(request.raw);
+    if (address !== undefined) return this.#admitByHost(request, reply, address);
+    const path = parseProxyPath(request.raw.url ?? "");
+    if (path?.token !== undefined) return this.#admitByPathLink(request, reply, path, path.token);
+    if (!admitCaller()) return false;
+    if (path === undefined) throw noPort();
+    const { caller: visitor } = request;
+    request.preview = { ...byPath(path), visitor };
+    return true;
+  }
+
+  #admitByHost(request: FastifyRequest, reply: FastifyReply, address: PortAddress): boolean {
+    const { raw, originalUrl } = request;
+    if (!originalUrl.startsWith("/"))
+      throw new SandboxError("INVALID_REQUEST", "the URL of a request must begin with a slash");
+    const { target, token } = takeToken(originalUrl);
+    const visit = { ...address, by: "host", target, prefix: "", publicPrefix: "" } as const;
+    const key = keyOf(raw.headers, asksForUpgrade(raw) ? "socket" : undefined);
+    const caller = key === undefined ? undefined : this.#parts.keys.find(key);
+    if (caller !== undefined) {
+      requireOwnPage(request);
+      this.#parts.accept(request, reply, caller);
+      request.preview = { ...visit, visitor: caller };
+      return true;
+    }
+    const link =
+      token === undefined ? undefined : this.#parts.previews.tokens.check(token, address);
+    if (token !== undefined && link !== undefined) {
+      if (isNavigation(request)) return this.#welcome(reply, target, token, link.expiresAtMs);
+      request.preview = { ...visit, visitor: "link", link };
+      return true;
+    }
+    const remembered = this.#linkInCookie(request, address);
+    if (remembered === undefined) throw denied();
+    requireOwnPage(request);
+    request.preview = { ...visit, visitor: "link", link: remembered };
+    return true;
+  }
+
+  /**
+   * SECURITY: the token moves from the address to a cookie of this one host that scripts cannot read, so
+   * that neither the browser's history nor a Referer tells it to others. Guarded by
+   * preview-links.test.ts.
+   */
+  #welcome(reply: FastifyReply, target: string, token: string, expiresAtMs: number): boolean {
+    const { tokens, addresses } = this.#parts.previews;
+    const seconds = Math.max(1, Math.round((expiresAtMs - tokens.nowMs()) / 1000));
+    const secure = addresses.isSecure ? "; Secure" : "";
+    reply.header(
+      "Set-Cookie",
+      `${PREVIEW_COOKIE}=${token}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`,
+    );
+    reply.header("Referrer-Policy", "no-referrer");
+    // A path that begins with two slashes would be the name of another host.
+    reply.header("Location", target.replace(/^[/\\]+/, "/"));
+    reply.code(303).send();
+    return false;
+  }
+
+  #linkInCookie({ raw }: FastifyRequest, address: PortAddress): PreviewLink | undefined {
+    for (const cookie of (raw.headers.cookie ?? "").split(";")) {
+      const [name = "", value = ""] = cookie.split("=", 2);
+      // Another page may have put one beside ours; any that is good will do.
+      if (name.trim() !== PREVIEW_COOKIE) continue;
+      const link = this.#parts.previews.tokens.check(value.trim(), address);
+      if (link !== undefined) return link;
+    }
+    return undefined;
+  }
+
+  #admitByPathLink(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    path: ProxyPath,
+    token: string,
+  ): boolean {
+    const { hosts, previews } = this.#parts;
+    const { raw } = request;
+    if (!hosts.includes(raw))
+      throw new SandboxError("PERMISSION_DENIED", "the Host header names no host of this daemon");
+    const link = previews.tokens.check(token, path);
+    if (link === undefined) throw denied();
+    if (isPreflight(request)) {
+      reply.header("Access-Control-Allow-Origin", "*");
+      reply.header(
+        "Access-Control-Allow-Methods",
+        raw.headers["access-control-request-method"] ?? "",
+      );
+      const asked = raw.headers["access-control-request-headers"];
+      if (asked !== undefined) reply.header("Access-Control-Allow-Headers", asked);
+      reply.code(204).send();
+      return false;
+    }
+    request.preview = { ...byPath(path), visitor: "link", link };
+    return true;
+  }
+}
+
+function byPath(path: ProxyPath) {
+  const { sessionId, port, prefix, target } = path;
+  return { sessionId, port, by: "path", prefix, target, publicPrefix: pathOf(path) } as const;
+}
+
+/**
+ * SECURITY: a browser sends the cookie with requests that other pages cause, too: other previews are of
+ * the same site when they share a domain. Only the page itself, and a visitor who follows a link to it,
+ * count. Guarded by preview-links.test.ts.
+ */
+function requireOwnPage({ raw: { headers, method } }: FastifyRequest): void {
+  const { origin, host, "sec-fetch-site": site, "sec-fetch-mode": mode } = headers;
+  const isForeignOrigin = origin !== undefined && !isSameOrigin(origin, host);
+  const isOwn = site === undefined || site === "same-origin" || site === "none";
+  const isVisit = mode === "navigate" && (method === "GET" || method === "HEAD");
+  if (isForeignOrigin || (!isOwn && !isVisit))
+    throw new SandboxError(
+      "PERMISSION_DENIED",
+      "the page of another origin may not use this preview",
+    );
+}
+
+/** A browser that opens a page, as opposed to a program that fetches it. */
+function isNavigation({ raw }: FastifyRequest): boolean {
+  const { headers, method } = raw;
+  if ((method !== "GET" && method !== "HEAD") || asksForUpgrade(raw)) return false;
+  const mode = headers["sec-fetch-mode"];
+  return mode === undefined ? (headers.accept ?? "").includes("text/html") : mode === "navigate";
+}
+
+function isPreflight({ raw: { headers, method } }: FastifyRequest): boolean {
+  return method === "OPTIONS" && headers["access-control-request-method"] !== undefined;
+}
+
+function denied(): SandboxError {
+  return new SandboxError(
+    "PREVIEW_DENIED",
+    "This preview link is missing, has expired, or is for another port. Ask the owner of the session for a new one.",
+  );
+}
+
+function noPort(): SandboxError {
+  return new SandboxError("INVALID_REQUEST", "invalid path: `port` must be a port from 1 to 65535");
+}

@@ -1,0 +1,187 @@
+import { fork } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { servedDocument } from "./native/openapi/generate-api-page.ts";
+import type { OpenApiDocument, Operation } from "./native/openapi/openapi.ts";
+import { ALICES_KEY } from "./testing/http-fixture.ts";
+import type { StallServer } from "./testing/stall-server.ts";
+
+/** What a request may hold up others for. */
+const MAX_STALL_MS = 100;
+/** The most that a route reads as JSON, and what all of them read. */
+const LARGE = 8_388_608;
+const SMALL = 262_144;
+
+let child: ChildProcess;
+let server: StallServer;
+beforeAll(async () => {
+  child = fork(new URL("testing/stall-server.ts", import.meta.url));
+  [server] = (await once(child, "message")) as [StallServer];
+});
+afterAll(async () => {
+  child.disconnect();
+  await once(child, "exit");
+});
+
+/** The longest that the server did nothing else, since it was last asked. */
+async function worstStall(): Promise<number> {
+  child.send("worst");
+  const [worstMs] = (await once(child, "message")) as [number];
+  return worstMs;
+}
+
+interface Attack {
+  readonly query?: string;
+  readonly headers?: Record<string, string>;
+  readonly body?: string;
+}
+
+const document: OpenApiDocument = await servedDocument();
+const routes = Object.entries(document.paths).flatMap(([path, operations]) =>
+  Object.entries(operations)
+    // A WebSocket has a test of its own.
+    .filter(([method]) => method !== "head" && !path.endsWith("/pty"))
+    .map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
+);
+// What the others need is removed last.
+routes.sort((one, other) => Number(one.method === "DELETE") - Number(other.method === "DELETE"));
+
+const named = (prefix: string, count: number, value: string): string =>
+  Array.from({ length: count }, (_, index) => `"${prefix}${index}":${value}`).join(",");
+
+/** Bodies of a size that cost much to read, for a route that has these fields. */
+function jsonAttacks(fields: readonly string[], size: number): Record<string, string> {
+  const inField = (value: string): string =>
+    `{${fields.map((field) => `${JSON.stringify(field)}:${value}`).join(",")}}`;
+  const count = Math.max(1, fields.length);
+  const share = Math.floor(size / count) - 64;
+  const items = Math.min(9_000 / count, share / 16);
+  return {
+    "many names": `{${named("a", size / 16, "1")}}`,
+    "as many names as are let in": `{${named("a".repeat(size / 10_000), 9_900, "1")}}`,
+    "deep lists": "[".repeat(size),
+    "deep objects": '{"a":'.repeat(size / 5),
+    "a long list": `{"cmd":[${"1,".repeat(size / 2 - 16)}1]}`,
+    "a long number": `{"timeout_ms":${"9".repeat(size - 64)}}`,
+    "white space": " ".repeat(size),
+    "long texts": inField(JSON.stringify("A".repeat(share - (share % 4)))),
+    "long texts of escapes": inField(`"${String.raw`\u0001`.repeat(share / 6)}"`),
+    "long texts beyond ASCII": inField(JSON.stringify("\u{1f600}".repeat(share / 4))),
+    "lists of texts": inField(`[${'"x",'.repeat(items)}"x"]`),
+    "objects of texts": inField(`{${named("A", items, '"x"')}}`),
+    "objects with bad names": inField(`{${named("-", items, "1")}}`),
+    "a long name": `{"${"a".repeat(size - 64)}":1}`,
+    "a long variable": `{"cmd":"true","env":{"${"A".repeat(size - 64)}":"1"}}`,
+  };
+}
+
+const QUERY_BYTES = 15_000;
+const attacksOnHeads: Record<string, Attack> = {
+  "many parameters": { query: "a=1&".repeat(QUERY_BYTES / 4) },
+  "parameters of one name": { query: "path=1&".repeat(QUERY_BYTES / 7) },
+  "a long parameter": { query: `path=${"%C3%BC".repeat(QUERY_BYTES / 6)}` },
+  "many headers": {
+    headers: Object.fromEntries(
+      Array.from({ length: 900 }, (_, index) => [`x-a${index}`, "1"] as const),
+    ),
+  },
+};
+
+function formAttacks(): Record<string, Attack> {
+  const form = (parts: number, field: string, content: string): Attack => ({
+    headers: { "content-type": "multipart/form-data; boundary=x" },
+    body: `${Array.from({ length: parts }, (_, part) => `--x\r\nContent-Disposition: form-data; name="${field}"; filename="n${part}"\r\n\r\n${content}\r\n`).join("")}--x--\r\n`,
+  });
+  return {
+    "many files": form(5_000, "file", ""),
+    "many unknown parts": form(5_000, "x", "x"),
+    "a large file": form(1, "file", "x".repeat(LARGE)),
+  };
+}
+
+function fieldsOf({ requestBody }: Operation): readonly string[] | undefined {
+  const schema = requestBody?.content["application/json"]?.schema;
+  if (schema === undefined) return undefined;
+  const name = schema.$ref?.split("/").at(-1);
+  const found = (name === undefined ? schema : document.components.schemas[name]) as {
+    readonly properties?: object;
+  };
+  return Object.keys(found.properties ?? {});
+}
+
+function attacksOn(operation: Operation, size: number): Record<string, Attack> {
+  const fields = fieldsOf(operation);
+  const bodies = fields === undefined ? {} : jsonAttacks(fields, size);
+  const hasForm = operation.requestBody?.content["multipart/form-data"] !== undefined;
+  return {
+    ...attacksOnHeads,
+    ...Object.fromEntries(Object.entries(bodies).map(([name, body]) => [name, { body }])),
+    ...(hasForm && formAttacks()),
+  };
+}
+
+async function send(method: string, path: string, attack: Attack): Promise<number> {
+  const { session, exec, workspace } = server.ids;
+  const filled = path
+    .replace("{id}", path.includes("/workspaces/") ? workspace : session)
+    .replace("{eid}", exec);
+  const leave = AbortSignal.timeout(20_000);
+  try {
+    const answer = await fetch(`${server.url}${filled}?${attack.query ?? ""}`, {
+      method,
+      headers: { authorization: `Bearer ${ALICES_KEY}`, ...attack.headers },
+      ...(attack.body !== undefined && method !== "GET" && { body: attack.body }),
+      signal: leave,
+    });
+    const isStream = answer.headers.get("content-type")?.startsWith("text/event-stream") === true;
+    await (isStream ? answer.body?.cancel() : answer.arrayBuffer());
+    return answer.status;
+  } catch (error) {
+    // Streams last, and a connection is cut when its body is too long; the server is what counts.
+    if (leave.aborted || error instanceof TypeError) return 0;
+    throw error;
+  }
+}
+
+describe("a request that costs as much as can be sent", () => {
+  it.each([
+    ["that JSON writes as six each", 1],
+    ["that are not UTF-8", 0xff],
+  ])("holds nobody up when its answer has megabytes %s", async (_name, byte) => {
+    const content = Buffer.alloc(6_000_000, byte).toString("base64");
+    const asked = { cmd: ["cat"], stdin_base64: content, output_budget_bytes: 16_777_216 };
+    const body = JSON.stringify({ ...asked, raw_output: true });
+    await worstStall();
+    expect(await send("POST", "/v1/sessions/{id}/exec", { body })).toBe(200);
+    expect(await worstStall()).toBeLessThan(MAX_STALL_MS);
+    const file = JSON.stringify({ path: "large", content_base64: content });
+    expect(await send("POST", "/v1/sessions/{id}/fs/write", { body: file })).toBe(200);
+    const query = "path=large&max_bytes=16777216";
+    expect(await send("GET", "/v1/sessions/{id}/fs/read", { query })).toBe(200);
+    expect(await worstStall()).toBeLessThan(MAX_STALL_MS);
+  });
+
+  it.each(routes)("holds nobody up: $method $path", async ({ method, path, operation }) => {
+    const tooMuch = await send(method, path, { body: " ".repeat(SMALL + 1) });
+    await worstStall();
+    const stalls: string[] = [];
+    for (const [name, attack] of Object.entries(
+      attacksOn(operation, tooMuch === 413 ? SMALL : LARGE),
+    )) {
+      await send(method, path, attack);
+      const worstMs = await worstStall();
+      if (worstMs > MAX_STALL_MS) stalls.push(`${name}: ${Math.round(worstMs)} ms`);
+    }
+    expect(stalls).toEqual([]);
+  });
+
+  it("holds nobody up longer when many come at once", async () => {
+    const body = JSON.stringify({ path: "x", text: "\u{1f600}".repeat((LARGE - 64) / 4) });
+    await worstStall();
+    await Promise.all(
+      Array.from({ length: 8 }, () => send("POST", "/v1/workspaces/{id}/fs/write", { body })),
+    );
+    expect(await worstStall()).toBeLessThan(MAX_STALL_MS);
+  });
+});

@@ -1,0 +1,75 @@
+/** Counts commands and sessions, and how long they took. */
+import { CounterFamily, HistogramFamily } from "@sandkasten/telemetry";
+import type { MetricFamily } from "@sandkasten/telemetry";
+
+const RUN_BOUNDS_MS = [
+  1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000,
+  1_800_000,
+];
+const CREATE_BOUNDS_MS = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 10_000, 60_000];
+const LIFETIME_BOUNDS_SECONDS = [1, 10, 60, 300, 1800, 3600, 14_400, 86_400];
+
+export class LifecycleMetrics {
+  readonly #runs = new CounterFamily(
+    "station_sandbox_runs_total",
+    "Commands that ended, by what interpreted them and whether they exited with 0",
+  );
+  readonly #durations = new HistogramFamily(
+    "station_sandbox_run_duration_ms",
+    "How long commands took, by what interpreted them",
+    RUN_BOUNDS_MS,
+  );
+  readonly #created = new CounterFamily(
+    "sandkasten_sessions_created_total",
+    "Sessions that were created, from the pool or cold",
+  );
+  readonly #failed = new CounterFamily(
+    "sandkasten_session_create_failures_total",
+    "Sessions that could not be created, by error code",
+  );
+  readonly #createDurations = new HistogramFamily(
+    "sandkasten_session_create_duration_ms",
+    "How long creating a session took, from the pool or cold",
+    CREATE_BOUNDS_MS,
+  );
+  readonly #ended = new CounterFamily(
+    "sandkasten_sessions_ended_total",
+    "Sessions that ended, by how",
+  );
+  readonly #lifetimes = new HistogramFamily(
+    "sandkasten_session_lifetime_seconds",
+    "How long sessions lived",
+    LIFETIME_BOUNDS_SECONDS,
+  );
+
+  runEnded(runtime: string, ok: boolean, durationMs: number): void {
+    this.#runs.add({ runtime, ok: String(ok) });
+    this.#durations.observe({ runtime }, durationMs);
+  }
+
+  sessionCreated(source: "pool" | "cold", durationMs: number): void {
+    this.#created.add({ source });
+    this.#createDurations.observe({ source }, durationMs);
+  }
+
+  sessionFailed(code: string): void {
+    this.#failed.add({ code });
+  }
+
+  sessionEnded(status: string, lifetimeMs: number): void {
+    this.#ended.add({ status });
+    this.#lifetimes.observe({}, lifetimeMs / 1000);
+  }
+
+  families(): readonly MetricFamily[] {
+    return [
+      this.#runs,
+      this.#durations,
+      this.#created,
+      this.#failed,
+      this.#createDurations,
+      this.#ended,
+      this.#lifetimes,
+    ];
+  }
+}

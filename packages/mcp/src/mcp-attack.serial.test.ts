@@ -1,0 +1,235 @@
+/** Clients and web pages that want more than theirs, against the real HTTP server and a real daemon. */
+import { request } from "node:http";
+import { SandboxClient } from "@sandkasten/sdk";
+import { parseSandboxSettings } from "@sandkasten/tools";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { TestDaemon } from "../../../tests/support/test-daemon.ts";
+import { serveHttp } from "./serve-http.ts";
+import type { RunningMcpServer } from "./serve-http.ts";
+
+const KEY = "the-key-of-the-mcp-server";
+const JSON_HEADERS = {
+  "content-type": "application/json",
+  accept: "application/json, text/event-stream",
+};
+
+let daemon: TestDaemon;
+let server: RunningMcpServer;
+beforeAll(async () => {
+  daemon = await TestDaemon.start();
+  server = await start(daemon.url);
+});
+afterAll(async () => {
+  await server[Symbol.asyncDispose]();
+  await daemon[Symbol.asyncDispose]();
+});
+
+async function start(daemonUrl: string): Promise<RunningMcpServer> {
+  return await serveHttp({
+    client: new SandboxClient({ baseUrl: daemonUrl, apiKey: daemon.apiKey, maxRetries: 0 }),
+    settings: parseSandboxSettings({ mode: "code" }),
+    host: "127.0.0.1",
+    port: 0,
+    apiKey: KEY,
+    onFailure: () => undefined,
+  });
+}
+
+interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly error?: { readonly code: number; readonly message: string };
+  readonly result?: Record<string, unknown>;
+  readonly text: string;
+}
+
+/** A message as it is, and the first answer to it. */
+async function send(
+  message: object | string,
+  headers: Readonly<Record<string, string>> = {},
+  url = server.url,
+): Promise<Answer> {
+  const response = await fetch(url, {
+    method: "POST",
+    headers: { authorization: `Bearer ${KEY}`, ...JSON_HEADERS, ...headers },
+    body: typeof message === "string" ? message : JSON.stringify(message),
+  });
+  const text = await response.text();
+  const data = /^data: (?<json>\{.*)$/m.exec(text)?.groups?.["json"] ?? text;
+  const parsed = (data.startsWith("{") ? JSON.parse(data) : {}) as Partial<Answer>;
+  const { error, result } = parsed;
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    ...(error !== undefined && { error }),
+    ...(result !== undefined && { result }),
+  };
+}
+
+const initialize = {
+  jsonrpc: "2.0",
+  id: 1,
+  method: "initialize",
+  params: {
+    protocolVersion: "2025-06-18",
+    capabilities: {},
+    clientInfo: { name: "attacker", version: "1" },
+  },
+};
+
+async function openSession(url = server.url): Promise<Record<string, string>> {
+  const { headers, result } = await send(initialize, {}, url);
+  expect(result?.["protocolVersion"]).toBe("2025-06-18");
+  const session = { "mcp-session-id": headers.get("mcp-session-id") ?? "" };
+  await send({ jsonrpc: "2.0", method: "notifications/initialized" }, session, url);
+  return session;
+}
+
+const call = (id: number, method: string, params: object): object => ({
+  jsonrpc: "2.0",
+  id,
+  method,
+  params,
+});
+
+const exec = (cmd: string, more: object = {}): object =>
+  call(2, "tools/call", { name: "sandbox_exec", arguments: { cmd, ...more } });
+
+async function sandboxOf(session: Record<string, string>): Promise<string> {
+  const { result = {} } = await send(exec("echo mine > /workspace/secret"), session);
+  return (result["structuredContent"] as { readonly sandbox_id: string }).sandbox_id;
+}
+
+it("nothing is answered without the key, or with another one", async () => {
+  for (const authorization of [
+    "",
+    "Bearer wrong",
+    `Basic ${KEY}`,
+    `Bearer ${KEY}x`,
+    `bearer ${KEY}`,
+  ]) {
+    const { status, headers } = await send(initialize, { authorization });
+    expect(status).toBe(401);
+    expect(headers.get("www-authenticate")).toBe("Bearer");
+  }
+  const bare = await fetch(server.url);
+  expect(bare.status).toBe(401);
+});
+
+it("a page that made its name resolve to this server gets nowhere, nor does a foreign page", async () => {
+  const { port } = new URL(server.url);
+  const status = await new Promise<number>((resolve, reject) => {
+    const rebound = request(
+      {
+        host: "127.0.0.1",
+        port,
+        path: "/mcp",
+        method: "POST",
+        headers: { host: "evil.test", authorization: `Bearer ${KEY}` },
+      },
+      (response) => resolve(response.statusCode ?? 0),
+    );
+    rebound.once("error", reject).end("{}");
+  });
+  expect(status).toBe(403);
+  expect((await send(initialize, { origin: "https://evil.test" })).status).toBe(403);
+  expect((await send(initialize, { origin: "http://localhost:3000" })).status).toBe(200);
+});
+
+it("a session id that was never given out, or whose session has ended, is answered alike", async () => {
+  const session = await openSession();
+  const ended = await fetch(server.url, {
+    method: "DELETE",
+    headers: { authorization: `Bearer ${KEY}`, ...session },
+  });
+  expect(ended.status).toBe(200);
+  const after = await send(call(2, "tools/list", {}), session);
+  const never = await send(call(2, "tools/list", {}), {
+    "mcp-session-id": "00000000-0000-4000-8000-000000000000",
+  });
+  expect([after.status, never.status]).toEqual([404, 404]);
+  expect(after.text).toBe(never.text);
+});
+
+it("another session's sandbox does not exist, by its id, its key, its alias or a resource", async () => {
+  const victim = await openSession();
+  const id = await sandboxOf(victim);
+  const { body } = await daemon.call("GET", `/v1/sessions/${id}`);
+  const attacker = await openSession();
+  for (const named of [id, body["key"], body["session_alias"], "no-such-sandbox"]) {
+    const { result } = await send(exec("cat /workspace/secret", { sandbox_id: named }), attacker);
+    expect(result).toMatchObject({ isError: true });
+    expect(JSON.stringify(result)).not.toContain("mine");
+  }
+  for (const method of ["resources/read", "resources/subscribe"]) {
+    const uri = `sandbox://${id}/workspace/secret`;
+    expect((await send(call(3, method, { uri }), attacker)).error).toBeDefined();
+    expect((await send(call(3, method, { uri }), victim)).error).toBeUndefined();
+  }
+  const { result } = await send(call(4, "resources/list", {}), attacker);
+  expect(result?.["resources"]).toEqual([]);
+});
+
+it("no spelling of a path leads out of the sandbox or breaks the server", async () => {
+  const session = await openSession();
+  const id = await sandboxOf(session);
+  for (const path of [
+    "../../../../etc/shadow",
+    "workspace/%2e%2e/%2e%2e/etc/shadow",
+    "proc/1/root/etc/shadow",
+    "workspace/%00secret",
+    "workspace/%",
+    "",
+    "dev/zero",
+    "a/".repeat(5000),
+  ]) {
+    const answer = await send(
+      call(3, "resources/read", { uri: `sandbox://${id}/${path}` }),
+      session,
+    );
+    expect(answer.error).toBeDefined();
+  }
+  for (const uri of [
+    "file:///etc/shadow",
+    "sandbox://",
+    `sandbox://${id}`,
+    "sandbox://../etc/shadow",
+    7,
+  ])
+    expect((await send(call(3, "resources/read", { uri }), session)).error).toBeDefined();
+  expect((await send(exec("cat /workspace/secret"), session)).result).toMatchObject({
+    structuredContent: { stdout: "mine\n" },
+  });
+});
+
+it("huge and broken messages are refused, and the next one is served", async () => {
+  const session = await openSession();
+  const huge = exec("x".repeat(20 * 1024 * 1024));
+  expect((await send(huge, session)).status).toBe(413);
+  expect((await send("{not json", session)).status).toBe(400);
+  const long = await send(exec("x".repeat(2 * 1024 * 1024)), session);
+  expect(long.result).toMatchObject({ isError: true });
+  expect(JSON.stringify(long.result)).toContain("INVALID_INPUT");
+  expect((await send(call(2, "tools/list", {}), session)).result).toHaveProperty("tools");
+});
+
+it("subscriptions and sessions are bounded", async () => {
+  const session = await openSession();
+  const id = await sandboxOf(session);
+  const subscribe = (n: number) =>
+    send(call(n, "resources/subscribe", { uri: `sandbox://${id}/workspace/${n}` }), session);
+  for (let n = 0; n < 256; n++) expect((await subscribe(n)).error).toBeUndefined();
+  expect((await subscribe(256)).error?.message).toContain("256 subscriptions");
+  await using small = await start(daemon.url);
+  for (let n = 0; n < 256; n++) await openSession(small.url);
+  expect((await send(initialize, {}, small.url)).status).toBe(503);
+});
+
+it("a daemon that is away is told as such, without its address", async () => {
+  await using lost = await start("http://127.0.0.1:9");
+  const session = await openSession(lost.url);
+  const { result } = await send(exec("true"), session, lost.url);
+  expect(result).toMatchObject({ isError: true });
+  expect(JSON.stringify(result)).not.toContain("127.0.0.1");
+});

@@ -1,0 +1,163 @@
+/** The event feed as the HTTP API speaks of it: what happened, to what, and where to go on reading. */
+import { z } from "zod";
+import { count, flagInQuery, idInPath, timestamp } from "./common.ts";
+import { endReasonSchema } from "./execs.ts";
+
+const reason = z.string().optional();
+const reference = z.string();
+const pooled = {
+  image: reference,
+  profile: z.enum(["restricted", "root"]),
+};
+
+/**
+ * What each type of event tells. Nothing that a log may not have is in here: no commands, no
+ * variables, no content of files.
+ */
+const EVENT_DATA = {
+  "session.created": z.object({
+    image: reference,
+    backend: z.string(),
+    key: z.string().optional(),
+  }),
+  "session.running": z.object({ acquire_source: z.enum(["pool", "cold"]) }),
+  "session.paused": z.object({}),
+  "session.resumed": z.object({}),
+  "session.ended": z.object({
+    status: z.enum(["destroyed", "expired", "crashed", "failed"]),
+    reason,
+  }),
+  "exec.started": z.object({
+    exec_id: z.string(),
+    mode: z.enum(["shell", "process"]),
+    shell: z.string().optional(),
+  }),
+  "exec.ended": z.object({
+    exec_id: z.string(),
+    mode: z.enum(["shell", "process"]),
+    end_reason: endReasonSchema,
+    exit_code: z.number().int().optional(),
+    signal: z.number().int().optional(),
+    duration_ms: z.number(),
+    stdout_bytes: count,
+    stderr_bytes: count,
+  }),
+  "file.changed": z.object({
+    changes: count.meta({ description: "Calls that changed files since the last such event" }),
+    paths: z.array(z.string()).meta({ description: "The first of the paths; not all when `more`" }),
+    more: z.boolean(),
+    workspace_id: z.string().optional().meta({
+      description: "The workspace, where the call did not go through a session",
+    }),
+  }),
+  "image.added": z.object({
+    reference,
+    digest: z.string(),
+    source: z.enum(["host", "rootfs", "oci-archive", "registry"]),
+    backend: z.string(),
+  }),
+  "image.removed": z.object({ reference, backend: z.string() }),
+  "image.collected": z.object({ backend: z.string(), removed: count, freed_bytes: count }),
+  "pool.added": z.object({ ...pooled, ready: count }),
+  "pool.taken": z.object({ ...pooled, ready: count }),
+  "pool.failed": z.object({ ...pooled, reason: z.string() }),
+  "key.created": z.object({ key_id: z.string(), name: z.string(), scope: z.string() }),
+  "key.revoked": z.object({ key_id: z.string(), name: z.string() }),
+  "daemon.started": z.object({ version: z.string() }),
+  "events.lost": z.object({
+    events: count.meta({ description: "Events that could not be written down" }),
+  }),
+} as const;
+
+export type EventType = keyof typeof EVENT_DATA;
+export const EVENT_TYPES = Object.keys(EVENT_DATA) as readonly EventType[];
+
+export type EventData<Type extends EventType> = z.output<(typeof EVENT_DATA)[Type]>;
+
+/** One event without its place in the feed, of whichever type. */
+export type AnyEventData = {
+  readonly [Type in EventType]: { readonly type: Type; readonly data: EventData<Type> };
+}[EventType];
+
+const schemaOf = <Type extends EventType>(type: Type) =>
+  z.object({
+    id: z.string().meta({ description: "The cursor behind this event" }),
+    type: z.literal(type),
+    time: timestamp,
+    owner: z.string().meta({ description: "Whose it is; empty for the daemon itself" }),
+    session_id: z.string().optional(),
+    data: EVENT_DATA[type],
+  });
+
+const [first, ...others] = EVENT_TYPES.map((type) => schemaOf(type));
+
+export const eventSchema = z
+  .discriminatedUnion("type", [first as NonNullable<typeof first>, ...others])
+  .meta({ id: "Event" });
+export type EventBody = AnyEventData & {
+  readonly id: string;
+  readonly time: string;
+  readonly owner: string;
+  readonly session_id?: string;
+};
+
+/** `session` stands for all types that begin with `session.`. */
+export const EVENT_FAMILIES: readonly string[] = [
+  ...new Set(EVENT_TYPES.map((type) => type.slice(0, type.indexOf(".")))),
+];
+const MAX_TYPES = 32;
+const NAMES: ReadonlySet<string> = new Set([...EVENT_TYPES, ...EVENT_FAMILIES]);
+
+const typesInQuery = z
+  .string()
+  .max(1024)
+  .transform((text) => text.split(","))
+  .refine((names) => names.length <= MAX_TYPES, `must name at most ${MAX_TYPES} types`)
+  .refine(
+    (names) => names.every((name) => NAMES.has(name)),
+    `must be types of events, or their first words, separated by commas: ${EVENT_FAMILIES.join(", ")}`,
+  );
+
+const cursor = z.string().regex(/^[A-Za-z0-9_-]{22}$/, "is no cursor of an event");
+
+export const sessionEventsQuery = z.object({
+  types: typesInQuery.optional().meta({
+    type: "string",
+    description:
+      "Only these, separated by commas: types such as `exec.ended`, or their first words such as `session`",
+  }),
+  cursor: cursor.optional().meta({
+    description:
+      "Go on behind the event with this `id`; the header `Last-Event-ID` says the same, and counts when both are there",
+  }),
+  from: z.enum(["now", "start"]).optional().meta({
+    description:
+      "Where to begin without a cursor: `start` is the oldest event that is kept. `now` when absent, or `start` with `follow=false`",
+  }),
+  follow: flagInQuery.optional().meta({
+    description: "`false` ends with the event `done` after what there is now",
+  }),
+});
+
+export const eventsQuery = sessionEventsQuery.extend({
+  session_id: idInPath.optional().meta({ description: "Only events of this session" }),
+  owner: z.string().min(1).max(256).optional().meta({
+    description: "Only events of this owner; for an administrator",
+  }),
+});
+
+export const eventsHeaders = z.looseObject({
+  "last-event-id": z.string().max(256).optional().meta({
+    description: "As a browser sends it when it connects again: the `id` of the last event",
+  }),
+});
+
+/** Tells that events behind the cursor are missing; what follows is complete again. */
+export const gapSchema = z
+  .object({
+    reason: z.enum(["retention", "unknown_cursor"]).meta({
+      description:
+        "`retention`: events behind the cursor are not kept any more. `unknown_cursor`: the cursor is from another feed, for example of a database that was replaced",
+    }),
+  })
+  .meta({ id: "EventGap" });

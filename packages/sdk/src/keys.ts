@@ -1,0 +1,93 @@
+/** The keys of a daemon, for administrators. */
+import type { KeyBody } from "@sandkasten/protocol";
+import type { CallOptions } from "./call-options.ts";
+import { type CamelKeys, camelKeys } from "./camel-keys.ts";
+import { camelOptions, type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
+import { path, type Transport } from "./transport.ts";
+import type { KeyScope } from "./wire-names.ts";
+
+interface KeyFields {
+  readonly id: string;
+  readonly name: string;
+  readonly owner: string;
+  readonly scope: KeyScope;
+  /** Keys of the configuration are changed there, and cannot be revoked here. */
+  readonly source: "config" | "stored";
+  readonly createdAt?: string;
+  readonly expiresAt?: string;
+  readonly revokedAt?: string;
+  /** To within some minutes. */
+  readonly lastUsedAt?: string;
+  readonly maxSessions?: number;
+  readonly maxRunningExecs?: number;
+  readonly maxImageBytes?: number;
+}
+
+/** A key, without what would let somebody use it. */
+export type KeyInfo = WithSnakeNames<KeyFields>;
+
+/** A new key with the key itself, which is told this once. */
+export type CreatedKey = WithSnakeNames<KeyFields & { readonly key: string }>;
+
+interface CreateKeyFields extends CallOptions {
+  /** Whose the key is, which several keys may share; its name when absent. */
+  readonly owner?: string | undefined;
+  /** `use` when absent. */
+  readonly scope?: KeyScope | undefined;
+  readonly expiresInSeconds?: number | undefined;
+  readonly maxSessions?: number | undefined;
+  readonly maxRunningExecs?: number | undefined;
+  readonly maxImageBytes?: number | undefined;
+}
+
+/** What a new key may do, and for how long. */
+export type CreateKeyOptions = WithSnakeNames<CreateKeyFields>;
+
+/** The keys of the daemon. */
+export class Keys {
+  readonly #transport: Transport;
+
+  /** @internal */
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** Creates a key. A repetition would create another one, so none is tried. */
+  async create(name: string, options: CreateKeyOptions = {}): Promise<CreatedKey> {
+    const asked = camelOptions(options);
+    const body = await this.#transport.json<KeyBody & { readonly key: string }>({
+      method: "POST",
+      path: "/v1/keys",
+      json: {
+        name,
+        owner: asked.owner,
+        scope: asked.scope,
+        expires_in_seconds: asked.expiresInSeconds,
+        max_sessions: asked.maxSessions,
+        max_running_execs: asked.maxRunningExecs,
+        max_image_bytes: asked.maxImageBytes,
+      },
+      signal: asked.signal,
+    });
+    return withSnakeNames(camelKeys(body) as CamelKeys<typeof body> & CreatedKey);
+  }
+
+  /** All keys, those of the configuration and revoked ones included. */
+  async list(options: CallOptions = {}): Promise<readonly KeyInfo[]> {
+    const { keys } = await this.#transport.json<{ readonly keys: readonly KeyBody[] }>({
+      method: "GET",
+      path: "/v1/keys",
+      signal: options.signal,
+    });
+    return keys.map((body) => withSnakeNames(camelKeys(body) as CamelKeys<KeyBody> & KeyInfo));
+  }
+
+  /** Revokes a key: what it has open is cut, and links made with it end. */
+  async revoke(id: string, options: CallOptions = {}): Promise<void> {
+    await this.#transport.json({
+      method: "DELETE",
+      path: path`/v1/keys/${id}`,
+      signal: options.signal,
+    });
+  }
+}

@@ -1,0 +1,11 @@
+/** Starts what sends spans and metrics away. Nothing of OpenTelemetry's SDK is loaded before. */
+import type { TelemetrySettings } from "./settings-from-environment.ts";
+import type { StartedTelemetry, StartOptions } from "./started-telemetry.ts";
+
+export async function startTelemetry(
+  settings: TelemetrySettings,
+  options: StartOptions,
+): Promise<StartedTelemetry> {
+  const { OtlpTelemetry } = await import("./otlp-telemetry.ts");
+  return new OtlpTelemetry(settings, options);
+}

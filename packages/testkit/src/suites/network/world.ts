@@ -1,0 +1,73 @@
+/** The servers that sandboxes of the suite may reach: all on loopback, all the suite's own. */
+import { createHash } from "node:crypto";
+import { createServer as createHttpServer } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer } from "node:net";
+import type { AddressInfo, Server, Socket } from "node:net";
+import { finished } from "node:stream/promises";
+
+/** One block of a large file, whatever its length. */
+const BLOCK = Buffer.alloc(1 << 20, "0123456789abcdef");
+
+export interface Served {
+  readonly port: number;
+  /** The connections that are open now. */
+  readonly sockets: ReadonlySet<Socket>;
+  readonly close: () => Promise<void>;
+}
+
+/** Listens on a free port of loopback. */
+async function listen(server: Server): Promise<Served> {
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.on("error", () => undefined);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", 1024, resolve));
+  const { port } = server.address() as AddressInfo;
+  const close = async (): Promise<void> => {
+    for (const socket of sockets) socket.destroy();
+    await new Promise((resolve) => server.close(resolve));
+  };
+  return { port, sockets, close };
+}
+
+export function serveHttp(
+  answer: (request: IncomingMessage, response: ServerResponse) => Promise<void> | void,
+): Promise<Served> {
+  const server = createHttpServer((request, response) => {
+    void Promise.resolve(answer(request, response)).catch(() => response.destroy());
+  });
+  return listen(server);
+}
+
+export function serveTcp(onSocket: (socket: Socket) => void): Promise<Served> {
+  return listen(createServer({ allowHalfOpen: true }, onSocket));
+}
+
+/** Sends a file of so many mebibytes as fast as the reader takes it. */
+export async function sendLarge(response: ServerResponse, mebibytes: number): Promise<void> {
+  response.writeHead(200, { "content-length": mebibytes * BLOCK.byteLength });
+  for (let sent = 0; sent < mebibytes && !response.destroyed; sent++)
+    if (!response.write(BLOCK)) await new Promise((resolve) => response.once("drain", resolve));
+  response.end();
+  await finished(response);
+}
+
+export function hashOfLarge(mebibytes: number): string {
+  const hash = createHash("sha256");
+  for (let hashed = 0; hashed < mebibytes; hashed++) hash.update(BLOCK);
+  return hash.digest("hex");
+}
+
+/** Answers with the files of a map, by path. */
+export function serveFiles(files: ReadonlyMap<string, Uint8Array | string>): Promise<Served> {
+  return serveHttp((request, response) => {
+    const path = new URL(request.url ?? "/", "http://x").pathname;
+    const content = files.get(decodeURIComponent(path));
+    if (content === undefined) response.writeHead(404);
+    else if (path.endsWith("/")) response.setHeader("content-type", "text/html");
+    response.end(content);
+  });
+}

@@ -1,0 +1,136 @@
+/** Who serves a session, and that nobody else changes it. */
+import { expect, it } from "vitest";
+import type { SessionStore } from "../ports.ts";
+import type { StoreFixtureOf } from "./store-fixture.ts";
+import { execRow, FENCE, MANY, sessionRow } from "./store-rows.ts";
+
+/** The clocks of a machine that has been up for a while. */
+export const FIRST_READING = { bootId: "boot-1", monotonicMs: 1000, wallMs: 1_790_000_000_000 };
+const PLACE = "oci:here";
+const moved = { details: { reason: "moved" } };
+
+export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
+  const store = (): SessionStore => fixture().store;
+
+  /** The daemon that joined first leaves, and another one claims what it served. */
+  async function succeed(): Promise<number> {
+    await store().leave(FENCE);
+    const { fence } = await store().join("http://10.0.0.2:8080", FIRST_READING);
+    return fence;
+  }
+
+  it("gives every run of a daemon a greater token, and knows where those that live are", async () => {
+    expect(await store().livingDaemon(FENCE)).toEqual({ fence: FENCE });
+    const fence = await succeed();
+    expect(fence).toBeGreaterThan(FENCE);
+    expect(await store().livingDaemon(FENCE)).toBeUndefined();
+    expect(await store().livingDaemon(fence)).toEqual({ fence, address: "http://10.0.0.2:8080" });
+    expect(await store().livingDaemon(fence + 1)).toBeUndefined();
+  });
+
+  it("gives what a daemon served to the next one that claims it, with its token", async () => {
+    const living = sessionRow({ id: "living" });
+    await store().insertSession(living, MANY);
+    await store().insertSession(sessionRow({ id: "ended", status: "destroyed" }), MANY);
+    const fence = await succeed();
+    const claimed = await store().claim(fence, [PLACE]);
+    expect(claimed).toStrictEqual([{ ...living, fence }]);
+    expect(await store().getSession("living")).toStrictEqual({ ...living, fence });
+    expect(await store().claim(fence, [PLACE])).toEqual([]);
+  });
+
+  it("claims an ended session whose command has not ended, for somebody has to end it", async () => {
+    await store().insertSession(sessionRow({ id: "s" }), MANY);
+    const exec = execRow("s", { id: "exe_1", status: "running" });
+    await store().insertExec(exec, FENCE, MANY);
+    await store().updateSession("s", FENCE, ["running"], { status: "crashed", endedAtMs: 1 });
+    expect(await store().unfinishedExecs(FENCE)).toHaveLength(1);
+    const fence = await succeed();
+    expect(await store().unfinishedExecs(fence)).toEqual([]);
+    expect(await store().claim(fence, [PLACE])).toMatchObject([{ id: "s", fence }]);
+    expect(await store().unfinishedExecs(fence)).toStrictEqual([exec]);
+  });
+
+  it("lets a daemon that lost a session change nothing of it any more", async () => {
+    const row = sessionRow({ id: "s" });
+    await store().insertSession(row, MANY);
+    const exec = execRow("s", { id: "exe_1", status: "running" });
+    await store().insertExec(exec, FENCE, MANY);
+    const fence = await succeed();
+    await store().claim(fence, [PLACE]);
+
+    expect(await store().updateSession("s", FENCE, ["running"], { cwd: "/old" })).toBeUndefined();
+    expect(await store().updateSession("s", FENCE, ["running"], {})).toBeUndefined();
+    await expect(store().updateExec("s", "exe_1", FENCE, { status: "done" })).rejects.toMatchObject(
+      moved,
+    );
+    await expect(
+      store().insertExec(execRow("s", { id: "exe_2" }), FENCE, MANY),
+    ).rejects.toMatchObject(moved);
+    expect(await store().getSession("s")).toStrictEqual({ ...row, fence });
+    expect(await store().getExec("s", "exe_1")).toStrictEqual(exec);
+    expect(await store().getExec("s", "exe_2")).toBeUndefined();
+
+    await store().updateExec("s", "exe_1", fence, { status: "done" });
+    expect(await store().getExec("s", "exe_1")).toMatchObject({ status: "done" });
+    expect(await store().updateSession("s", fence, ["running"], { cwd: "/new" })).toMatchObject({
+      cwd: "/new",
+    });
+  });
+
+  it("lets a daemon that is held for dead add and claim nothing", async () => {
+    await store().leave(FENCE);
+    expect(await store().beat(FENCE, 0, FIRST_READING)).toBeUndefined();
+    await expect(store().insertSession(sessionRow({ id: "s" }), MANY)).rejects.toMatchObject(moved);
+    await expect(store().claim(FENCE, [PLACE])).rejects.toMatchObject(moved);
+    const side = { id: "sbx_1", fence: FENCE, place: PLACE, purpose: "pool" } as const;
+    await expect(store().insertSideSandbox(side)).rejects.toMatchObject(moved);
+    expect(await store().getSession("s")).toBeUndefined();
+    expect(await store().sandboxesAt(PLACE)).toEqual(new Set());
+  });
+
+  it("rejects a change of a command of a session that it does not know", async () => {
+    await expect(store().updateExec("none", "exe", FENCE, { cwd: "/" })).rejects.toMatchObject(
+      moved,
+    );
+  });
+
+  it("knows every sandbox of a place, until it is gone", async () => {
+    for (const status of ["creating", "running", "destroying", "destroyed"] as const)
+      await store().insertSession(sessionRow({ status, sandboxId: `sbx_${status}` }), MANY);
+    await store().insertSession(sessionRow({ place: "docker:x", sandboxId: "sbx_far" }), MANY);
+    const side = { fence: FENCE, place: PLACE } as const;
+    await store().insertSideSandbox({ ...side, id: "sbx_pool", purpose: "pool" });
+    await store().insertSideSandbox({ ...side, id: "sbx_files", purpose: "workspace" });
+    await store().deleteSideSandbox("sbx_files");
+    expect(await store().sandboxesAt(PLACE)).toEqual(
+      new Set(["sbx_creating", "sbx_running", "sbx_destroying", "sbx_pool"]),
+    );
+    expect(await store().sandboxesAt("docker:x")).toEqual(new Set(["sbx_far"]));
+  });
+
+  it("gives a sandbox of the pool to one session, once", async () => {
+    const pooled = { id: "sbx_1", fence: FENCE, place: PLACE, purpose: "pool" } as const;
+    await store().insertSideSandbox(pooled);
+    for (const id of ["a", "b"])
+      await store().insertSession(sessionRow({ id, status: "creating", sandboxId: id }), MANY);
+    const given = await Promise.all(
+      ["a", "b"].map((id) => store().giveSandbox(id, FENCE, "sbx_1")),
+    );
+    expect(given.filter((row) => row !== undefined)).toHaveLength(1);
+    expect(given.find((row) => row !== undefined)).toMatchObject({
+      sandboxId: "sbx_1",
+      acquireSource: "pool",
+    });
+    expect([...(await store().sandboxesAt(PLACE))].filter((id) => id === "sbx_1")).toHaveLength(1);
+  });
+
+  it("forgets what a dead daemon had made in advance when it is claimed", async () => {
+    const pooled = { id: "sbx_1", fence: FENCE, place: PLACE, purpose: "pool" } as const;
+    await store().insertSideSandbox(pooled);
+    const fence = await succeed();
+    await store().claim(fence, [PLACE]);
+    expect(await store().sandboxesAt(PLACE)).toEqual(new Set());
+    expect(await store().giveSandbox("s", FENCE, "sbx_1")).toBeUndefined();
+  });
+}

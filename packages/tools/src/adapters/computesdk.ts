@@ -1,0 +1,168 @@
+/** For ComputeSDK (`@computesdk/provider`): a provider. */
+import {
+  type CommandResult,
+  type CreateSandboxOptions,
+  defineProvider,
+  type FileEntry,
+  type RunCommandOptions,
+  type SandboxInfo,
+} from "@computesdk/provider";
+import {
+  type CreateSessionOptions,
+  type ExecResult,
+  type SandboxClient,
+  SandboxError,
+  type Session,
+  type ShownStatus,
+} from "@sandkasten/sdk";
+import { exitCodeOf, freshCommand, runFresh, unlessMissing } from "./fresh-command.ts";
+
+/** Which daemon makes the sandboxes. */
+export interface SandkastenConfig {
+  readonly client: SandboxClient;
+  /** For every sandbox; what `create` is given comes before it. */
+  readonly defaults?: CreateSessionOptions;
+}
+
+const ACTIVE: ReadonlySet<ShownStatus> = new Set(["creating", "running", "paused", "unreachable"]);
+
+/** Each sandbox is a session. `getInstance` gives it. */
+export const sandkasten = defineProvider<Session, SandkastenConfig>({
+  name: "sandkasten",
+  methods: {
+    sandbox: {
+      create: async ({ client, defaults }, options = {}) =>
+        named(await client.createSession({ ...defaults, ...createOptions(options) })),
+      getById: async ({ client }, id) => {
+        const session = await unlessEnded(client.getSession(id));
+        return session === undefined ? null : named(session);
+      },
+      list: async ({ client }) => {
+        const active = (await client.listSessions()).filter(({ status }) => ACTIVE.has(status));
+        const sessions = await Promise.all(
+          active.map(async ({ id }) => await unlessEnded(client.getSession(id))),
+        );
+        return sessions.flatMap((session) => (session === undefined ? [] : [named(session)]));
+      },
+      destroy: async ({ client }, id) => {
+        await (await unlessEnded(client.getSession(id)))?.destroy();
+      },
+      runCommand: async (session, command, options = {}) =>
+        options.background === true
+          ? await startCommand(session, command, options)
+          : resultOf(await runFresh(session, command, commandOf(options))),
+      streamCommand: async (session, command, options) =>
+        resultOf(
+          await runFresh(session, command, {
+            ...commandOf(options),
+            onOutput: ({ stream, text }) =>
+              stream === "stdout" ? options.onStdout?.(text) : options.onStderr?.(text),
+          }),
+        ),
+      getInfo: async (session) => infoOf(session, await session.info()),
+      getUrl: async (session, { port }) => await session.url(port),
+      filesystem: {
+        readFile: async ({ files }, path) => await files.readText(path),
+        writeFile: async ({ files }, path, content) => {
+          await files.write(path, content);
+        },
+        mkdir: async ({ files }, path) => await files.mkdir(path),
+        readdir: async ({ files }, path) => await Array.fromAsync(files.list(path), entryOf),
+        exists: async ({ files }, path) => (await unlessMissing(files.stat(path))) !== undefined,
+        remove: async ({ files }, path) => await files.remove(path, { recursive: true }),
+      },
+    },
+  },
+});
+
+function named(session: Session): { sandbox: Session; sandboxId: string } {
+  return { sandbox: session, sandboxId: session.id };
+}
+
+/** ComputeSDK's names for what a session can be asked for; keys of other providers are left out. */
+function createOptions(options: CreateSandboxOptions): CreateSessionOptions {
+  const { image, templateId, runtime, timeout, envs, metadata = {}, memory, cpu, signal } = options;
+  if (options.snapshotId !== undefined)
+    throw new SandboxError("UNSUPPORTED", "Sandkasten has no snapshots: leave snapshotId out.");
+  const chosen = image ?? templateId ?? runtime;
+  const limits = {
+    ...(memory !== undefined && { memoryMb: memory }),
+    ...(cpu !== undefined && { cpuMillicores: Math.round(cpu * 1000) }),
+  };
+  return {
+    ...(chosen !== undefined && { image: chosen }),
+    ...(timeout !== undefined && { ttlSeconds: Math.max(1, Math.ceil(timeout / 1000)) }),
+    ...(envs !== undefined && { env: envs }),
+    ...(Object.keys(limits).length > 0 && { limits }),
+    metadata: Object.fromEntries(
+      Object.entries(metadata).map(([name, value]) => [name, String(value)]),
+    ),
+    signal,
+  };
+}
+
+function commandOf({ cwd, env, timeout: timeoutMs }: RunCommandOptions) {
+  return { cwd, env, timeoutMs };
+}
+
+/** Nobody waits for it: that it started is all that its result says. */
+async function startCommand(
+  session: Session,
+  command: string,
+  options: RunCommandOptions,
+): Promise<CommandResult> {
+  const startedMs = performance.now();
+  await session.start(command, freshCommand(commandOf(options)));
+  const durationMs = performance.now() - startedMs;
+  return { stdout: "", stderr: "", exitCode: 0, durationMs };
+}
+
+function resultOf(result: ExecResult): CommandResult {
+  const { stdout, stderr, durationMs } = result;
+  return { stdout, stderr, exitCode: exitCodeOf(result), durationMs };
+}
+
+function infoOf(
+  { id }: Session,
+  { status, createdAt, ttlSeconds, metadata }: Awaited<ReturnType<Session["info"]>>,
+): SandboxInfo {
+  const shown = status === "running" || status === "creating" ? "running" : "stopped";
+  return {
+    id,
+    provider: "sandkasten",
+    status: status === "failed" || status === "crashed" ? "error" : shown,
+    createdAt: new Date(createdAt),
+    timeout: ttlSeconds * 1000,
+    metadata: { ...metadata },
+  };
+}
+
+function entryOf({
+  name,
+  isDir,
+  sizeBytes,
+  mtimeUnix,
+}: {
+  readonly name: string;
+  readonly isDir: boolean;
+  readonly sizeBytes: number;
+  readonly mtimeUnix: number;
+}): FileEntry {
+  return {
+    name,
+    type: isDir ? "directory" : "file",
+    size: sizeBytes,
+    modified: new Date(mtimeUnix * 1000),
+  };
+}
+
+/** A session that can still be used. */
+async function unlessEnded(call: Promise<Session>): Promise<Session | undefined> {
+  try {
+    const session = await call;
+    return ACTIVE.has(session.status) ? session : undefined;
+  } catch (error) {
+    if (error instanceof SandboxError && error.code === "SESSION_NOT_FOUND") return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,76 @@
+/** For Deep Agents (`deepagents`): a session as its sandbox backend. */
+import { SandboxError, type Session } from "@sandkasten/sdk";
+import {
+  BaseSandbox,
+  type ExecuteResponse,
+  type FileDownloadResponse,
+  type FileUploadResponse,
+} from "deepagents";
+import { runFresh } from "./fresh-command.ts";
+
+type FileProblem = NonNullable<FileUploadResponse["error"]>;
+
+/**
+ * A `SandboxBackendProtocolV2` for `createDeepAgent`. What is not here, Deep Agents does with commands
+ * in the sandbox. The session stays the caller's, who destroys it.
+ */
+export class DeepAgentsSandbox extends BaseSandbox {
+  readonly id: string;
+  readonly #session: Session;
+
+  constructor(session: Session) {
+    super();
+    this.id = session.id;
+    this.#session = session;
+  }
+
+  /** Runs a command in a fresh shell in `/workspace`. A time that was up has the exit code 124. */
+  async execute(
+    command: string,
+    { timeout }: { readonly timeout?: number } = {},
+  ): Promise<ExecuteResponse> {
+    const timeoutMs = timeout === undefined ? undefined : timeout * 1000;
+    const { output, exitCode, truncated } = await runFresh(this.#session, command, { timeoutMs });
+    return { output, exitCode, truncated };
+  }
+
+  async uploadFiles(files: [string, Uint8Array][]): Promise<FileUploadResponse[]> {
+    return await Promise.all(
+      files.map(async ([path, content]) => {
+        try {
+          await this.#session.files.write(path, content);
+          return { path, error: null };
+        } catch (error) {
+          return { path, error: problemOf(error) };
+        }
+      }),
+    );
+  }
+
+  async downloadFiles(paths: string[]): Promise<FileDownloadResponse[]> {
+    return await Promise.all(
+      paths.map(async (path) => {
+        try {
+          return { path, content: await this.#session.files.read(path), error: null };
+        } catch (error) {
+          return { path, content: null, error: problemOf(error) };
+        }
+      }),
+    );
+  }
+}
+
+const problems: Readonly<Record<string, FileProblem>> = {
+  FILE_NOT_FOUND: "file_not_found",
+  NOT_A_FILE: "is_directory",
+  NOT_A_DIRECTORY: "invalid_path",
+  INVALID_REQUEST: "invalid_path",
+  PERMISSION_DENIED: "permission_denied",
+};
+
+/** What Deep Agents knows of failures. All others are not about one file. */
+function problemOf(error: unknown): FileProblem {
+  const problem = error instanceof SandboxError ? problems[error.code] : undefined;
+  if (problem === undefined) throw error;
+  return problem;
+}

@@ -1,0 +1,37 @@
+/** The OpenAI Agents SDK's editor, which applies the patches of a model, on the files of a session. */
+import { type ApplyPatchOperation, type ApplyPatchResult, applyDiff } from "@openai/agents-core";
+import type { Files } from "@sandkasten/sdk";
+
+type Operation<Type extends ApplyPatchOperation["type"]> = Extract<
+  ApplyPatchOperation,
+  { readonly type: Type }
+>;
+
+export interface FileEditor {
+  createFile(operation: Operation<"create_file">): Promise<ApplyPatchResult>;
+  updateFile(operation: Operation<"update_file">): Promise<ApplyPatchResult>;
+  deleteFile(operation: Operation<"delete_file">): Promise<ApplyPatchResult>;
+}
+
+export function editorOf(files: Files, resolve: (path: string) => string): FileEditor {
+  return {
+    createFile: async ({ path, diff }) => {
+      await files.write(resolve(path), applyDiff("", diff, "create"), { overwrite: false });
+      return { status: "completed", output: `Created ${path}` };
+    },
+    updateFile: async ({ path, diff, ...rest }) => {
+      const from = resolve(path);
+      const { etag } = await files.stat(from, { follow: true });
+      const text = applyDiff(await files.readText(from), diff);
+      // What was written since it was read is not lost: the write is refused.
+      await files.write(from, text, { ifMatch: etag });
+      const to = "moveTo" in rest && typeof rest.moveTo === "string" ? rest.moveTo : undefined;
+      if (to !== undefined) await files.move(from, resolve(to));
+      return { status: "completed", output: `Updated ${to ?? path}` };
+    },
+    deleteFile: async ({ path }) => {
+      await files.remove(resolve(path));
+      return { status: "completed", output: `Deleted ${path}` };
+    },
+  };
+}

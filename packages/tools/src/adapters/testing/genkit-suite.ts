@@ -1,0 +1,29 @@
+/** Genkit's real packages on a real sandbox. */
+import { anthropic } from "@genkit-ai/anthropic";
+import { genkit } from "genkit";
+import { afterAll, test, vi } from "vitest";
+import { genkitTools } from "../genkit.ts";
+import { codeTools, expectRecovery, type Fixture, type ScriptedModel } from "./adapter-fixture.ts";
+
+export function genkitSuite(fixture: Fixture): void {
+  afterAll(() => {
+    vi.unstubAllEnvs();
+  });
+
+  test("tells a model of its mistakes, and the model recovers", async () => {
+    const run = async ({ origin }: ScriptedModel) => {
+      // The plugin has no option for it; the SDK below it reads the variable.
+      vi.stubEnv("ANTHROPIC_BASE_URL", origin);
+      const ai = genkit({ plugins: [anthropic({ apiKey: "none" })] });
+      return await ai.generate({
+        model: anthropic.model("claude-sonnet-4-5"),
+        prompt: "Work.",
+        use: [genkitTools(codeTools(fixture))],
+        maxTurns: 20,
+      });
+    };
+    await expectRecovery(run, {
+      unknownTool: /There is no tool sandbox_teleport\. Use one of sandbox_open, /,
+    });
+  });
+}

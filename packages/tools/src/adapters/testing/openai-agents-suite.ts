@@ -1,0 +1,127 @@
+/** The OpenAI Agents SDK's real packages on a real sandbox. */
+import { Agent, Runner } from "@openai/agents-core";
+import { dir, file, gitRepo, Manifest, SandboxAgent } from "@openai/agents-core/sandbox";
+import { OpenAIProvider } from "@openai/agents-openai";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { OpenAiSandboxClient, type OpenAiSandboxSession, openaiTools } from "../openai-agents.ts";
+import { codeTools, expectRecovery, type Fixture, ScriptedModel } from "./adapter-fixture.ts";
+
+function runnerOf({ origin }: ScriptedModel): Runner {
+  const modelProvider = new OpenAIProvider({ apiKey: "none", baseURL: `${origin}/v1` });
+  return new Runner({
+    modelProvider,
+    tracingDisabled: true,
+    toolNotFoundBehavior: "return_error_to_model",
+  });
+}
+
+export function openaiAgentsSuite(fixture: Fixture): void {
+  test("tells a model of its mistakes, and the model recovers", async () => {
+    const run = async (model: ScriptedModel) => {
+      const tools = openaiTools(codeTools(fixture));
+      const agent = new Agent({ name: "tester", instructions: "Work.", tools });
+      return await runnerOf(model).run(agent, "Work.", { maxTurns: 20 });
+    };
+    await expectRecovery(run, {
+      unknownTool: /sandbox_teleport.*not found/i,
+      malformed: /JSON/,
+    });
+  });
+
+  describe("sandbox client", () => {
+    let client: OpenAiSandboxClient;
+    let session: OpenAiSandboxSession;
+    beforeAll(async () => {
+      client = new OpenAiSandboxClient(fixture().client, { image: "python" });
+      const entries = {
+        "notes.txt": file({ content: "one\ntwo\n" }),
+        src: dir({
+          children: { "run.sh": file({ content: "echo $GREETING", permissions: 0o755 }) },
+        }),
+      };
+      session = await client.create(
+        new Manifest({ root: "/workspace", entries, environment: { GREETING: "hello" } }),
+      );
+    });
+    afterAll(async () => {
+      await session.close();
+    });
+
+    test("creates a sandbox with the files and variables of a manifest", async () => {
+      expect(await session.running()).toBe(true);
+      expect(await session.exec({ cmd: "./src/run.sh; cat notes.txt" })).toMatchObject({
+        stdout: "hello\none\ntwo\n",
+        exitCode: 0,
+      });
+      const id = session.state.sessionId;
+      const remote = gitRepo({ repo: "someone/something" });
+      const refused = client.create(new Manifest({ root: "/workspace", entries: { remote } }));
+      await expect(refused).rejects.toThrow("cannot put a git_repo");
+      const live = await fixture().client.listSessions({ status: "running" });
+      expect(live.filter(({ image }) => image === live[0]?.image).map((one) => one.id)).toContain(
+        id,
+      );
+    });
+
+    test("lets a command go on, shows what is new, and takes input on a terminal", async () => {
+      const cmd = "echo begin; read line; echo got $line; exit 7";
+      const begun = await session.exec({ cmd, tty: true, yieldTimeMs: 300 });
+      expect(begun).toMatchObject({ output: "begin\r\n", sessionId: expect.any(Number) as number });
+      const sessionId = begun.sessionId ?? 0;
+      const resumed = await client.resume(
+        await client.deserializeSessionState(await client.serializeSessionState(session.state)),
+      );
+      const ended = await resumed.writeStdin({ sessionId, chars: "news\n", yieldTimeMs: 5000 });
+      expect(ended).toContain("Process exited with code 7");
+      expect(ended).toContain("got news");
+      expect(ended).not.toContain("begin");
+      expect(await session.writeStdin({ sessionId: 1 })).toContain("no process with session ID 1");
+    });
+
+    test("reads, lists and edits files, and refuses other users", async () => {
+      const editor = session.createEditor();
+      await editor.createFile({ type: "create_file", path: "new.txt", diff: "+alpha\n+beta" });
+      await editor.updateFile({
+        type: "update_file",
+        path: "new.txt",
+        diff: "@@\n alpha\n-beta\n+gamma",
+      });
+      const bytes = await session.readFile({ path: "new.txt" });
+      expect(new TextDecoder().decode(bytes).trim()).toBe("alpha\ngamma");
+      const again = editor.createFile({ type: "create_file", path: "new.txt", diff: "+x" });
+      await expect(again).rejects.toThrow("new.txt");
+      const listed = await session.listDir({ path: "." });
+      expect(listed).toContainEqual({ name: "src", path: "/workspace/src", type: "dir" });
+      await editor.deleteFile({ type: "delete_file", path: "new.txt" });
+      expect(await session.pathExists("new.txt")).toBe(false);
+      expect(await session.directoryExists("src")).toBe(true);
+      await expect(session.exec({ cmd: "id", runAs: "root" })).rejects.toThrow("one user");
+    });
+
+    test("keeps its files in an archive, which another sandbox gets", async () => {
+      const other = await client.create({ options: { ttlSeconds: 60 } });
+      await other.hydrateWorkspace(await session.persistWorkspace());
+      const { stdout } = await other.exec({ cmd: "cat /workspace/notes.txt" });
+      expect(stdout).toBe("one\ntwo\n");
+      await client.delete(other.state);
+      expect(await other.running()).toBe(false);
+      const refused = client.create({ snapshot: { type: "remote" } });
+      await expect(refused).rejects.toThrow("no snapshots");
+    });
+
+    test("serves a SandboxAgent, whose model is told of its mistakes", async () => {
+      await using model = await ScriptedModel.start([
+        { name: "teleport", input: {} },
+        { name: "exec_command", input: { cmd: 42 } },
+        { name: "exec_command", input: { cmd: "echo $((6 * 7)); exit 3" } },
+      ]);
+      const agent = new SandboxAgent({ name: "tester", instructions: "Work." });
+      await runnerOf(model).run(agent, "Work.", { sandbox: { client }, maxTurns: 10 });
+      const [unknown, wrong, ran] = model.toolOutputs;
+      expect(unknown).toMatch(/teleport.*not found/i);
+      // The SDK does not say more of its own tools.
+      expect(wrong).toContain("An error occurred while running the tool");
+      expect(ran).toMatch(/Process exited with code 3[^]*42/);
+    });
+  });
+}

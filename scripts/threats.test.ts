@@ -1,0 +1,59 @@
+import { globSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+
+const root = join(import.meta.dirname, "..");
+const sources = globSync(
+  [
+    "{packages,tests,scripts}/**/*.ts",
+    "native/*/{src,tests}/**/*.rs",
+    "images/**/Dockerfile",
+    "compose*.yaml",
+  ],
+  { cwd: root, exclude: ["**/node_modules", "**/dist", "scripts/threats.test.ts"] },
+);
+
+/** The bold words in the first column of the tables. */
+function namedThreats(): readonly string[] {
+  const page = readFileSync(join(root, "docs/security/threats.md"), "utf8");
+  return [...page.matchAll(/^\| \*\*(.+?)\*\* \|/gm)].map(([, name]) => name ?? "");
+}
+
+/** A text with its comments as if each was written in one line. */
+function unwrapped(text: string): string {
+  return text.replaceAll(/\n\s*(?:\*|\/\/[/!]?|#) ?(?=\S)/g, " ");
+}
+
+/** What comments name as threats: after `threat:`, `Threats:` or `SECURITY: against`. */
+function citations(text: string): string[] {
+  const found = text.matchAll(/(?:\b[Tt]hreats?: |SECURITY: against )([^:;.)]+)/g);
+  return [...found].map(([, names]) => names ?? "");
+}
+
+/** What is left of a list of names when all that are known were taken out. */
+function unknownIn(list: string, known: readonly string[]): string {
+  let rest = list;
+  for (const name of known.toSorted((a, b) => b.length - a.length))
+    rest = rest.replaceAll(name, "");
+  return rest.replaceAll(/,| and |\s/g, "");
+}
+
+describe("comments that name a threat", () => {
+  const known = namedThreats();
+  const cited = sources.flatMap((file) =>
+    citations(unwrapped(readFileSync(join(root, file), "utf8"))).map((list) => ({ file, list })),
+  );
+
+  test("name one that docs/security/threats.md describes", () => {
+    expect(known.length).toBeGreaterThan(40);
+    expect(cited.length).toBeGreaterThan(100);
+    expect(cited.filter(({ list }) => unknownIn(list, known) !== "")).toEqual([]);
+  });
+
+  test("name it in words, not by a number", () => {
+    const numbered = sources.filter((file) =>
+      /\bthreats?\s+[A-F]?\d/i.test(unwrapped(readFileSync(join(root, file), "utf8"))),
+    );
+    expect(numbered).toEqual([]);
+  });
+});

@@ -1,0 +1,67 @@
+/** The dashboard asks only for metrics that there are. */
+import { readFile } from "node:fs/promises";
+import { prometheusText } from "@sandkasten/telemetry";
+import { expect, it } from "vitest";
+import { AgentMetrics } from "../../packages/agents/src/telemetry/agent-metrics.ts";
+import { DaemonMetrics } from "../../packages/daemon/src/telemetry/daemon-metrics.ts";
+
+interface Panel {
+  readonly id: number;
+  readonly title: string;
+  readonly gridPos: {
+    readonly h: number;
+    readonly w: number;
+    readonly x: number;
+    readonly y: number;
+  };
+  readonly targets: readonly { readonly expr: string }[];
+}
+
+/** Names and labels as they are when everything has happened once. */
+async function knownSeries(): Promise<ReadonlySet<string>> {
+  const daemon = new DaemonMetrics();
+  daemon.lifecycle.runEnded("python", true, 1);
+  daemon.lifecycle.sessionCreated("pool", 1);
+  daemon.lifecycle.sessionFailed("INVALID_IMAGE");
+  daemon.lifecycle.sessionEnded("destroyed", 1);
+  daemon.requests.count({ method: "GET", route: "/", status: 200, durationMs: 1, stream: false });
+  const agents = new AgentMetrics();
+  agents.runEnded("succeeded", 1);
+  agents.callEnded({ tool: "sandbox_run", ok: true, durationMs: 1 });
+  const families = await daemon.families({
+    counts: () => ({
+      sessions: { running: 1 } as never,
+      runningExecs: 0,
+      pooled: 0,
+      journal: { bytes: 0, prunedSessions: 0 },
+      images: new Map(),
+      waitingCreates: 0,
+      egress: { open: 0, connections: {} as never, sentBytes: 0, receivedBytes: 0 },
+    }),
+    storage: () => Promise.resolve([]),
+  });
+  const text = prometheusText([...families, ...agents.families()]);
+  const typed = [...text.matchAll(/^# TYPE (?<name>\S+) /gm)].map(
+    (found) => found.groups?.["name"] ?? "",
+  );
+  const sampled = [...text.matchAll(/^(?<name>[a-z_]+)[{ ]/gm)].map(
+    (found) => found.groups?.["name"] ?? "",
+  );
+  return new Set([...typed, ...sampled]);
+}
+
+it("deploy/grafana/sandkasten.json is a dashboard whose queries name metrics that exist", async () => {
+  const path = new URL("../../deploy/grafana/sandkasten.json", import.meta.url);
+  const { panels, uid } = JSON.parse(await readFile(path, "utf8")) as {
+    readonly panels: readonly Panel[];
+    readonly uid: string;
+  };
+  expect(uid).toBe("sandkasten");
+  expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
+  const known = await knownSeries();
+  const named = panels.flatMap(({ targets }) =>
+    targets.flatMap(({ expr }) => expr.match(/\b(?:station|sandkasten|process)_[a-z_]+/g) ?? []),
+  );
+  expect(named.length).toBeGreaterThan(20);
+  expect(named.filter((name) => !known.has(name))).toEqual([]);
+});
