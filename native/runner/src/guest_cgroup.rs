@@ -17,7 +17,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// In that time code takes a few dozen MiB at the most, for which the host's limit has room.
+/// In that time code takes a few dozen MiB, and on a busy machine, where the guard waits for a
+/// processor, hundreds. The host's limit has room for them.
 const ALERT: Duration = Duration::from_millis(10);
 /// For so long after a command began, or memory was taken, it is looked at closely.
 const ALERT_FOR: Duration = Duration::from_secs(2);
@@ -28,6 +29,8 @@ const GROWTH_BYTES: u64 = 1 << 20;
 /// How long killed processes may take until their memory is free, before the next are killed.
 const KILLING: Duration = Duration::from_millis(20);
 const KILLING_LOOKS: u32 = 100;
+/// So much growth after a kill is not that of processes that die: it is another that takes memory.
+const KILLING_GROWTH_BYTES: u64 = 32 << 20;
 /// Killing goes on until so much of the limit is free again.
 const FREE_SHARE: u64 = 8;
 const GUARD_STACK_BYTES: usize = 64 << 10;
@@ -136,7 +139,7 @@ impl Guard {
         loop {
             let used = read_number(&self.current);
             if used > self.most {
-                self.kill_largest(used - self.most + self.most / FREE_SHARE);
+                self.kill_largest(used - self.most);
                 self.settle(used);
                 continue;
             }
@@ -157,7 +160,7 @@ impl Guard {
         for _ in 0..KILLING_LOOKS {
             thread::sleep(KILLING);
             let now = read_number(&self.current);
-            if now <= self.most || now > used + GROWTH_BYTES {
+            if now <= self.most || now > used + KILLING_GROWTH_BYTES {
                 return;
             }
             used = used.min(now);
@@ -175,21 +178,31 @@ impl Guard {
         std::mem::take(&mut begun)
     }
 
-    /// Kills the largest, as the kernel would, until `bytes` will be free; those that are dying
-    /// already count. One at a time would be too slow for several that grow at once, which are about
-    /// as large. Much smaller ones, the shell among them, are not to blame.
-    fn kill_largest(&self, bytes: u64) {
+    /// Kills the largest, as the kernel would, until `excess` bytes and a part of the limit will be
+    /// free; those that are dying already count. One at a time would be too slow for several that grow
+    /// at once, which are about as large. Much smaller ones, the shell among them, are not to blame.
+    fn kill_largest(&self, excess: u64) {
         let mut sizes: Vec<(u64, i32)> = processes()
-            .filter(|pid| is_code(*pid))
             .map(|pid| (resident_bytes_of(pid), pid))
             .collect();
+        // The memory is that of processes which have just died, or of files: no kill would help.
+        if sizes.iter().map(|(size, _)| size).sum::<u64>() < excess {
+            return;
+        }
         sizes.sort_unstable();
-        let largest = sizes.last().map_or(0, |(size, _)| *size);
+        let enough = excess + self.most / FREE_SHARE;
+        let mut largest = None;
         let mut freed = 0;
-        while freed < bytes
+        while freed < enough
             && let Some((size, pid)) = sizes.pop()
-            && size >= largest / 2
         {
+            // Asked only now, because each look takes time in which more memory is taken.
+            if !is_code(pid) {
+                continue;
+            }
+            if size < *largest.get_or_insert(size) / 2 {
+                return;
+            }
             freed += size;
             if sys::kill(pid, libc::SIGKILL).is_ok() {
                 self.shared.kills.fetch_add(1, Ordering::Relaxed);

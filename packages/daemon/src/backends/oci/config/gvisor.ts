@@ -22,7 +22,13 @@ export const GVISOR_FLAGS = [
   "--in-sandbox-cgroup=v2",
 ];
 
-const MIB = 2 ** 20;
+const GIB = 2 ** 30;
+
+/**
+ * How much code can take before the runner has stopped it. The runner looks every 10 ms, but on a busy
+ * machine its turn comes late: 192 MiB were too little beside four busy processes on two processors.
+ */
+const ROOM_FOR_BURSTS_BYTES = GIB;
 
 /**
  * What the host holds all of gVisor to. Its kernel needs memory of its own, and a few host threads
@@ -34,7 +40,7 @@ export function hostLimitsForGvisor<T extends Pick<SandboxLimits, "memoryBytes" 
 ): T {
   return {
     ...limits,
-    memoryBytes: limits.memoryBytes + Math.max(192 * MIB, Math.ceil(limits.memoryBytes / 4)),
+    memoryBytes: Math.ceil(limits.memoryBytes * 1.25) + ROOM_FOR_BURSTS_BYTES,
     pids: limits.pids * 4 + 512,
   };
 }
