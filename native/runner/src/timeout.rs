@@ -147,6 +147,7 @@ impl Server {
     /// wish until then: bash as a trap, the others as an interrupt.
     fn stop_shell(&mut self, serial: Serial) {
         let bash = self.shells.kind() == "bash";
+        let past_our_lines = self.is_past_our_lines(serial);
         let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
             return;
         };
@@ -157,11 +158,20 @@ impl Server {
         } else if proc_tree::catches(exec.pid, STOP_SIGNAL) {
             exec.stop_sent = true;
             let _ = sys::kill(exec.pid, STOP_SIGNAL);
-        } else if exec.started.elapsed() > BEGINNING {
-            // Code has removed the trap, or bash has become another program.
+        } else if past_our_lines {
+            // Code has removed the trap, or bash has become another program, or the kernel does not
+            // tell of handlers, as gVisor's does not.
             let _ = sys::kill(exec.pid, libc::SIGINT);
         }
         // Else bash has not come to the command yet, and would lose our own lines to an interrupt.
+    }
+
+    /// Whether a shell is past our own lines and in those of the command.
+    fn is_past_our_lines(&self, serial: Serial) -> bool {
+        self.execs
+            .get(serial)
+            .is_some_and(|exec| exec.started.elapsed() > BEGINNING || exec.spool.end() > 0)
+            || !self.later_members(serial).is_empty()
     }
 
     /// Whether the command still runs, after a look at what its shell has reported meanwhile.
