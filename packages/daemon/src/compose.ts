@@ -18,14 +18,13 @@ import { ensureSecretsKey } from "./config/ensure-secrets-key.ts";
 import { ensurePreviewKey } from "./config/ensure-preview-key.ts";
 import { EventHub } from "./events/event-hub.ts";
 import { eventLines } from "./events/event-lines.ts";
+import { composeStores } from "./compose-stores.ts";
 import { buildHttpApp } from "./surfaces/build-http-app.ts";
 import { StoredKeys } from "./keys/stored-keys.ts";
 import { keySetOf, Tokens } from "./keys/tokens.ts";
 import { findProgram, isExecutable, STANDARD_PATH } from "./find-program.ts";
 import { LocalImageStore } from "./images/local-image-store.ts";
 import type { ImagePolicy } from "./images/local-image-store.ts";
-import { FileExecJournal } from "./journal/file-exec-journal.ts";
-import type { ExecJournal } from "./ports/exec-journal.ts";
 import { FileEgressLog } from "./network/file-egress-log.ts";
 import { nameResolver } from "./network/name-resolver.ts";
 import { ownAddresses } from "./network/own-addresses.ts";
@@ -41,9 +40,6 @@ import { SessionCore } from "./sessions/core.ts";
 import { Providers } from "./sessions/providers.ts";
 import type { Provider } from "./sessions/providers.ts";
 import type { SessionSettings } from "./sessions/settings.ts";
-import { SqliteEventLog } from "./store/sqlite/sqlite-event-log.ts";
-import { SqliteKeyStore } from "./store/sqlite/sqlite-key-store.ts";
-import { SqliteSessionStore } from "./store/sqlite/sqlite-session-store.ts";
 import { systemClock } from "./system-clock.ts";
 import { DaemonMetrics } from "./telemetry/daemon-metrics.ts";
 import { DaemonTelemetry } from "./telemetry/daemon-telemetry.ts";
@@ -94,7 +90,9 @@ export async function composeDaemon(
   apiKeys: readonly ApiKey[],
   log: Logger,
 ): Promise<DaemonParts> {
-  const { store, journal, instance } = await composeStore(config, log);
+  const stores = await composeStores(config, log, () => core.membership.fence);
+  const { store, journal, instance } = stores;
+  let core: SessionCore;
   let events: EventHub | undefined;
   let keys: StoredKeys | undefined;
   try {
@@ -108,10 +106,10 @@ export async function composeDaemon(
     const spans = await composeSpans(config, log, () => metrics.families(core));
     const telemetry = new DaemonTelemetry({ log, metrics: metrics.lifecycle, spans });
     const { address } = config.cluster;
-    const eventLog = await SqliteEventLog.open({ path: join(config.dataDir, "events.db"), log });
+    const { eventLog, keyStore } = stores;
     events = new EventHub({ eventLog, clock, log, ...config.events });
     events.onEvents(eventLines(log));
-    const core = new SessionCore({
+    core = new SessionCore({
       providers,
       store,
       journal,
@@ -133,7 +131,7 @@ export async function composeDaemon(
       },
     }));
     keys = await StoredKeys.open({
-      store: await SqliteKeyStore.open(join(config.dataDir, "keys.db")),
+      store: keyStore,
       clock,
       log,
       events,
@@ -159,9 +157,9 @@ export async function composeDaemon(
     });
     return { core, store, events, keys, app, metrics, spans };
   } catch (error) {
-    store.close();
     await keys?.close();
     await events?.close();
+    await stores.close();
     throw error;
   }
 }
@@ -184,15 +182,6 @@ async function tokenKeys({ file, url, pem = "" }: NonNullable<Config["jwt"]>["so
       { cause },
     );
   }
-}
-
-/** What names the sandboxes of daemons that share a database; undefined when this daemon has its own. */
-export async function sharedInstance({ databaseUrl: url }: Config): Promise<string | undefined> {
-  if (url === undefined) return undefined;
-  const { PostgresSessionStore } = await import("./store/postgres/postgres-session-store.ts");
-  const store = await PostgresSessionStore.open({ url });
-  await store.closed();
-  return store.instance;
 }
 
 /** Links that one of several daemons signs are good for all of them. */
@@ -244,30 +233,6 @@ async function composeSpans(
     isGlobal: false,
     onFailure: (reason) => log.warn({ reason }, "telemetry could not be sent"),
   });
-}
-
-/** The store and the journal, and what names the daemons that share them. Postgres takes a while to load, so only who needs it loads it. */
-async function composeStore(
-  config: Config,
-  log: Log,
-): Promise<{
-  readonly store: SessionStore;
-  readonly journal: ExecJournal;
-  readonly instance?: string;
-}> {
-  const { databaseUrl: url } = config;
-  const { maxBytesPerExec, maxBytesPerSession } = config.journal;
-  const limits = { maxBytesPerExec, maxBytesPerSession };
-  if (url === undefined) {
-    const directory = join(config.dataDir, "journal");
-    const journal = await FileExecJournal.open({ directory, ...limits, log });
-    return { store: await SqliteSessionStore.open({ path: config.dbPath, log }), journal };
-  }
-  const { PostgresSessionStore } = await import("./store/postgres/postgres-session-store.ts");
-  const { PostgresExecJournal } = await import("./journal/postgres/postgres-exec-journal.ts");
-  const store = await PostgresSessionStore.open({ url, log });
-  const journal = new PostgresExecJournal({ database: store.database, ...limits });
-  return { store, journal, instance: store.instance };
 }
 
 /**

@@ -13,4 +13,5 @@ export type * from "./ports/channel.ts";
 export type * from "./ports/event-log.ts";
 export type * from "./ports/exec-journal.ts";
 export type * from "./ports/image-store.ts";
+export type * from "./ports/key-store.ts";
 export type * from "./ports/session-store.ts";

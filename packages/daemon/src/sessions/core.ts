@@ -176,6 +176,8 @@ export class SessionCore implements Services {
     await this.execs.settled();
     this.#fileEvents.flush();
     await this.#parts.networks.log.flush();
+    // Whoever serves these sessions next must find what was told of them.
+    await this.#parts.events.flush();
     await this.membership.leave();
   }
 
