@@ -151,7 +151,9 @@ export async function composeDaemon(
       allowedOrigins: config.http.allowedOrigins,
       uploadDir: join(config.dataDir, "uploads"),
       preview: { ...config.preview, key: await previewKey(config) },
-      ...(config.cluster.secret !== undefined && { peerSecret: config.cluster.secret }),
+      ...(config.cluster.secret !== undefined && {
+        peer: { secret: config.cluster.secret, address },
+      }),
       metrics,
       spans,
     });
