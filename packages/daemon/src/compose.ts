@@ -337,6 +337,7 @@ async function composeDocker(config: Config, log?: Log, instance?: string): Prom
   const backend = await openDockerBackend({
     connection,
     instance: instance ?? (await instanceId(config.dataDir)),
+    daemon: await instanceId(config.dataDir),
     runner: await requireProgram(join(NATIVE_DIR, "runner")),
     images,
     workspace,

@@ -137,11 +137,14 @@ export async function sweep(config: Config): Promise<readonly string[]> {
   using _lock = lockDataDir(config.dataDir);
   const swept: string[] = [];
   const { all } = await composeProviders(config, undefined, await sharedInstance(config));
-  for (const { backend } of all)
+  for (const { backend } of all) {
     for (const { id } of await backend.list()) {
       await backend.destroy(id);
       swept.push(id);
     }
+    // Another daemon that shares the sandboxes may have swept them before.
+    await backend.tidy();
+  }
   return swept;
 }
 

@@ -157,6 +157,7 @@ export class SessionCore implements Services {
     for (const session of lost) this.#table.remove(session);
     await Promise.all(lost.map((session) => session.lose()));
     await this.membership.join();
+    await this.pool.lose();
     await this.#claim();
   }
 

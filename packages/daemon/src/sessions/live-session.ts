@@ -107,12 +107,16 @@ export class LiveSession {
     if (told !== undefined) await told;
   }
 
-  /** Takes a sandbox of the pool. */
-  async takeSandbox(sandboxId: string): Promise<void> {
+  /** Takes a sandbox of the pool; false when it is this daemon's no more. */
+  async takeSandbox(sandboxId: string): Promise<boolean> {
     const { id, fence } = this.#row;
     const saved = await this.#parts.store.giveSandbox(id, fence, sandboxId);
-    if (saved === undefined) throw lostOwnership(id);
+    if (saved === undefined) {
+      await this.#requireOwnership();
+      return false;
+    }
     this.#row = { ...this.#row, sandboxId, acquireSource: "pool" };
+    return true;
   }
 
   async #requireOwnership(): Promise<void> {
