@@ -11,6 +11,7 @@ import { isLostOwnership, lostOwnership } from "../ports/session-store.ts";
 import type { Telemetry, TraceContext } from "../ports/telemetry.ts";
 import { isOver, viewOf } from "./lease.ts";
 import { LiveSession, sandboxOf } from "./live-session.ts";
+import { ownersOf } from "./owners.ts";
 import { isUnreachable } from "./providers.ts";
 import type { Provider } from "./providers.ts";
 import type {
@@ -107,21 +108,29 @@ export class Sessions implements SessionService {
   }
 
   async get(caller: Caller, id: string): Promise<SessionView> {
+    return await this.#get(id, (row) => isOwn(caller, row));
+  }
+
+  async look(caller: Caller, id: string): Promise<SessionView> {
+    return await this.#get(id, (row) => isVisible(caller, row));
+  }
+
+  async #get(id: string, may: (row: SessionRow) => boolean): Promise<SessionView> {
     await this.#parts.membership.certain();
     await this.settled(id);
-    const row = await this.#row(caller, id);
+    const row = await this.#row(id, may);
     const [view] = await this.#views([row]);
     if (view === undefined) throw new Error("one row has one view");
     return view;
   }
 
   async list(caller: Caller, query: SessionQuery): Promise<Page<SessionView>> {
-    const { owner } = caller;
+    const scope = ownersOf(caller, query.owner);
     await this.#parts.membership.certain();
     const { rows, ...rest } = await this.#parts.store.listSessions({
-      limit: query.limit ?? (await this.#pageSize(owner)),
+      limit: query.limit ?? (await this.#pageSize(scope.owner)),
       ...query,
-      owner,
+      ...scope,
     });
     const views = await this.#views(rows);
     // One whose lease is over is written down as expired a little later.
@@ -129,7 +138,7 @@ export class Sessions implements SessionService {
   }
 
   /** Whoever knows no pages shall see all that live. */
-  async #pageSize(owner: string): Promise<number> {
+  async #pageSize(owner: string | undefined): Promise<number> {
     const living = await this.#parts.store.livingSessions(owner);
     return Math.max(DEFAULT_PAGE_SIZE, living.length);
   }
@@ -162,12 +171,12 @@ export class Sessions implements SessionService {
 
   async destroy(caller: Caller, id: string): Promise<void> {
     const session = this.#parts.table.get(id);
-    if (session?.row.owner === caller.owner) {
+    if (session !== undefined && isVisible(caller, session.row)) {
       await this.settled(id);
       await this.end(session, "destroyed");
       return;
     }
-    const row = await this.#row(caller, id); // 404 when there never was one; done already otherwise.
+    const row = await this.#row(id, (found) => isVisible(caller, found)); // 404 when there never was one; done already otherwise.
     if (isLiving(row.status)) throw lostOwnership(id);
   }
 
@@ -492,7 +501,7 @@ export class Sessions implements SessionService {
     if (session?.row.owner === caller.owner && session.adoption !== undefined)
       await this.settled(id);
     if (session?.row.owner !== caller.owner) {
-      const row = await this.#row(caller, id);
+      const row = await this.#row(id, (found) => isOwn(caller, found));
       if (isLiving(row.status)) throw lostOwnership(id);
       throw unusable(id, row.status, row.endReason);
     }
@@ -505,17 +514,30 @@ export class Sessions implements SessionService {
     return session;
   }
 
-  async #row(caller: Owner, id: string): Promise<SessionRow> {
+  async #row(id: string, may: (row: SessionRow) => boolean): Promise<SessionRow> {
     const row = this.#parts.table.get(id)?.row ?? (await this.#parts.store.getSession(id));
     // SECURITY: what belongs to another does not exist (threat: reaching another tenant). Guarded by
     // "of another owner" in sessions.test.ts.
-    if (row === undefined || row.owner !== caller.owner)
+    if (row === undefined || !may(row))
       throw new SandboxError(
         "SESSION_NOT_FOUND",
         `there is no session ${id}; list the sessions to see which there are`,
       );
     return row;
   }
+}
+
+function isOwn({ owner }: Owner, row: SessionRow): boolean {
+  return row.owner === owner;
+}
+
+/**
+ * SECURITY: an administrator sees that a session is there, and ends it, but gets neither into it nor at
+ * its commands, output and files: those stay its owner's (threat: reaching another tenant). Guarded by
+ * tenants.test.ts.
+ */
+function isVisible({ owner, isAdmin }: Caller, row: SessionRow): boolean {
+  return isAdmin || row.owner === owner;
 }
 
 /** Shown as expired to somebody who asked for another status. */

@@ -157,7 +157,7 @@ export class PostgresSessionStore implements SessionStore {
 
   async listSessions(filter: SessionFilter): Promise<Page<SessionRow>> {
     const { owner, status, key, metadata = {}, ...page } = filter;
-    const conditions = [sql`owner = ${owner}`];
+    const conditions = owner === undefined ? [sql`TRUE`] : [sql`owner = ${owner}`];
     if (status !== undefined) conditions.push(sql`status = ${status}`);
     if (key !== undefined) conditions.push(sql`key = ${key}`);
     for (const [name, value] of Object.entries(metadata))
