@@ -104,11 +104,12 @@ export async function composeDaemon(
     const networks = await composeNetworks(config, apiKeys, egressLog);
     const metrics = new DaemonMetrics();
     const spans = await composeSpans(config, log, () => metrics.families(core));
-    const telemetry = new DaemonTelemetry({ log, metrics: metrics.lifecycle, spans });
+    const telemetry = new DaemonTelemetry({ log, spans });
     const { address } = config.cluster;
     const { eventLog, keyStore } = stores;
     events = new EventHub({ eventLog, clock, log, ...config.events });
     events.onEvents(eventLines(log));
+    events.onEvents((told) => metrics.lifecycle.consume(told));
     core = new SessionCore({
       providers,
       store,

@@ -87,7 +87,7 @@ export class Execs implements ExecService {
     const isTerminal = options !== undefined && hasTerminal(options.command);
     const recording = new Recording(
       row,
-      { ...this.#watch(session), isTerminal, mayHaveRun },
+      { ...this.#watch(session), isTerminal, mayHaveRun, runtime: options?.runtime },
       this.#parts,
     );
     session.recordings.add(recording);
@@ -171,7 +171,7 @@ export class Execs implements ExecService {
     const isTerminal = hasTerminal(options.command);
     const recording = new Recording(
       row,
-      { ...this.#watch(session), budget, isTerminal },
+      { ...this.#watch(session), budget, isTerminal, runtime: options.runtime },
       this.#parts,
     );
     session.recordings.add(recording);

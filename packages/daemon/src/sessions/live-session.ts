@@ -48,15 +48,20 @@ export class LiveSession {
   ending: Promise<void> | undefined;
   /** The sandbox is left to another daemon: this one stops, or is held for dead. */
   isReleased = false;
+  /** Why it could not be made, for those who count. */
+  failureCode: string | undefined;
   #row: SessionRow;
   #visits = 0;
   #leaseWrittenMs = Number.NEGATIVE_INFINITY;
   #channel: Promise<Channel> | undefined;
   readonly #parts: LiveSessionParts;
+  /** Since when, in monotonic time. */
+  readonly #knownSinceMs: number;
 
   constructor(row: SessionRow, parts: LiveSessionParts) {
     this.#row = row;
     this.#parts = parts;
+    this.#knownSinceMs = parts.clock.monotonicMs();
     this.made.promise.catch(() => undefined);
     if (row.status !== "creating") this.made.resolve();
   }
@@ -103,7 +108,10 @@ export class LiveSession {
       throw new Error(`the row of ${id} is not ${from} any more`);
     }
     this.#row = { ...this.#row, ...patch };
-    const told = tellOfSession(this.#parts.events, from, this.#row);
+    const told = tellOfSession(this.#parts.events, from, this.#row, {
+      createdInMs: this.#parts.clock.monotonicMs() - this.#knownSinceMs,
+      errorCode: this.failureCode,
+    });
     if (told !== undefined) await told;
   }
 

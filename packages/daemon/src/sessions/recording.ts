@@ -31,6 +31,8 @@ export interface RecordingOptions {
   /** Absent when the beginning of the output was not seen. */
   readonly budget?: OutputBudget;
   readonly isTerminal: boolean;
+  /** What interprets it, where the command does not show it. */
+  readonly runtime?: string | undefined;
   /** The token with which its session is served. */
   readonly fence: number;
   /** An earlier daemon may have handed it to the sandbox. */
@@ -386,7 +388,8 @@ export class Recording {
       const { sessionId, id } = this.#row;
       await this.#parts.store.updateExec(sessionId, id, this.#options.fence, patch);
       // Behind the store: whoever finds a command unfinished there tells of its end, once.
-      if (patch.status === "done") this.#parts.events.tell(execEnded(this.#row));
+      if (patch.status === "done")
+        this.#parts.events.tell(execEnded(this.#row, this.#options.runtime));
     } catch (error) {
       // The next daemon will call it unknown; whoever waits now gets the truth.
       this.#parts.log.error(

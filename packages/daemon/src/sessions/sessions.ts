@@ -385,6 +385,7 @@ export class Sessions implements SessionService {
 
   /** The caller hears why it could not be made, also when cleaning up fails too. */
   async #endFailed(session: LiveSession, error: unknown): Promise<void> {
+    session.failureCode = error instanceof SandboxError ? error.code : "INTERNAL_ERROR";
     await this.end(session, "failed", failureText(error)).catch((failure: unknown) => {
       this.#parts.log.error({ err: failure, session: session.row.id }, "cannot clean up a session");
     });
@@ -469,7 +470,7 @@ export class Sessions implements SessionService {
   }
 
   async #end(session: LiveSession, status: EndStatus, reason?: string): Promise<void> {
-    const { table, clock, telemetry } = this.#parts;
+    const { table, clock } = this.#parts;
     session.creation.abort(new Error("the session is ended"));
     await session.made.promise.catch(() => undefined);
     // A pause under way first comes to its end.
@@ -485,8 +486,6 @@ export class Sessions implements SessionService {
       });
       table.remove(session);
       this.#parts.networks.remove(session.row.id);
-      const { createdAtMs, endedAtMs = createdAtMs } = session.row;
-      telemetry.sessionEnded({ status, lifetimeMs: Math.max(0, endedAtMs - createdAtMs) });
     });
   }
 
