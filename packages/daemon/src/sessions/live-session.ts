@@ -14,8 +14,8 @@ import type { LateOutput } from "./late-output.ts";
 import { isLiving } from "./states.ts";
 import type { Recording } from "./recording.ts";
 import { tellOfSession } from "./session-events.ts";
-import { ShellLines } from "./shell-lines.ts";
-import { WaitingLine } from "./waiting-line.ts";
+import { ShellQueues } from "./shell-queues.ts";
+import { FifoMutex } from "./fifo-mutex.ts";
 
 /** A lease that was written down within this time is not written again for a little more. */
 const LEASE_WRITE_INTERVAL_MS = 1000;
@@ -30,9 +30,9 @@ export interface LiveSessionParts {
 }
 
 export class LiveSession {
-  readonly shellLines = new ShellLines();
+  readonly shellQueues = new ShellQueues();
   /** Pausing and resuming happen one after the other. */
-  readonly lifeLine = new WaitingLine();
+  readonly lifecycleMutex = new FifoMutex();
   readonly recordings = new Set<Recording>();
   /** By command: what processes that it left in the background still print. */
   readonly lateOutputs = new Map<string, LateOutput>();

@@ -13,7 +13,8 @@ import type { Membership } from "./membership.ts";
 import { orphansAmong, removeOrphan } from "./orphans.ts";
 import type { Providers } from "./providers.ts";
 import { execEnded } from "./session-events.ts";
-import type { EndStatus, Sessions } from "./sessions.ts";
+import type { EndStatus } from "./session-creation.ts";
+import type { Sessions } from "./sessions.ts";
 
 const ENDED_AT_ONCE = 8;
 
