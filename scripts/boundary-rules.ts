@@ -241,7 +241,7 @@ const parts: Readonly<Record<string, Part>> = {
     because: "it is the daemon's version",
   },
   compose: {
-    path: inDaemon("(compose|daemon|index)\\.ts$"),
+    path: inDaemon("(compose|compose-backends|compose-stores|daemon|index)\\.ts$"),
     parts: [
       "protocol",
       "directories",

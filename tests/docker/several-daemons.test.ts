@@ -1,7 +1,7 @@
 /** Several daemons on one database of Postgres and one Docker engine: each answers for all, and none writes what is not its own. */
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { WebSocket } from "undici";
 import { DOCKER_IMAGES, dockerUnderTest } from "../support/docker-under-test.ts";
 import { freePort } from "../support/free-port.ts";
@@ -127,6 +127,51 @@ describe("any daemon", () => {
     await ask(all(), "DELETE", `/v1/sessions/${String(answers[0]?.body["id"])}`);
   });
 
+  it("tells the events of all, in one order and with the same cursors", async () => {
+    const [first, second, third] = all();
+    const from = await cursorOf(third);
+    const one = await first.open();
+    await second.exec(one, "true");
+    const two = await second.open();
+    await ask(all(), "DELETE", `/v1/sessions/${one}`);
+    await ask(all(), "DELETE", `/v1/sessions/${two}`);
+    const wanted = [`session.ended ${one}`, `session.ended ${two}`];
+    const seen = await Promise.all(all().map((daemon) => eventsUntil(daemon, from, wanted)));
+    const [names = []] = seen.map((events) =>
+      events.map(({ type, session_id }) => `${type} ${session_id}`),
+    );
+    expect(names.filter((name) => name.endsWith(one))).toEqual(
+      ["created", "running"]
+        .map((what) => `session.${what} ${one}`)
+        .concat(`exec.started ${one}`, `exec.ended ${one}`, `session.ended ${one}`),
+    );
+    const ids = seen.map((events) => events.map(({ id }) => id));
+    expect(ids[1]).toEqual(ids[0]);
+    expect(ids[2]).toEqual(ids[0]);
+  });
+
+  it("accepts a key that another created, and refuses one that another revoked", async () => {
+    const [first, second, third] = all();
+    const { body } = await first.call<{ id: string; key: string }>("POST", "/v1/keys", {
+      name: "shared",
+      owner: "default",
+    });
+    const status = async (daemon: TestDaemon): Promise<number> => {
+      const headers = { authorization: `Bearer ${body.key}` };
+      // What a key has open is cut when it is revoked, a request under way included.
+      return await fetch(`${daemon.url}/v1/sessions`, { headers }).then(
+        (answer) => answer.status,
+        () => 0,
+      );
+    };
+    for (const daemon of all())
+      await vi.waitUntil(async () => (await status(daemon)) === 200, LONG);
+    expect((await third.call("DELETE", `/v1/keys/${body.id}`)).status).toBe(200);
+    expect(await status(third)).toBe(401);
+    for (const daemon of [first, second])
+      await vi.waitUntil(async () => (await status(daemon)) === 401, LONG);
+  });
+
   it("forwards for a caller it knows, and for nobody who says that they are a daemon", async () => {
     const [first, second] = all();
     const id = await first.open();
@@ -147,6 +192,48 @@ describe("any daemon", () => {
   });
 });
 
+const LONG = { timeout: PATIENCE_MS, interval: 100 };
+
+interface SeenEvent {
+  readonly id: string;
+  readonly type: string;
+  readonly session_id?: string;
+}
+
+/** Where the feed is now. */
+async function cursorOf(daemon: TestDaemon): Promise<string> {
+  const text = await (await daemon.fetch("/v1/events?follow=false&from=now")).text();
+  return /"cursor":"([^"]+)"/u.exec(text)?.[1] ?? "";
+}
+
+/** What is behind the cursor, as soon as it has all that is wanted. */
+async function eventsUntil(
+  daemon: TestDaemon,
+  cursor: string,
+  wanted: readonly string[],
+): Promise<readonly SeenEvent[]> {
+  const gone = new AbortController();
+  const stream = await daemon.fetch(`/v1/events?cursor=${cursor}&types=session,exec`, {
+    signal: gone.signal,
+  });
+  const left = new Set(wanted);
+  const seen: SeenEvent[] = [];
+  let text = "";
+  const decoder = new TextDecoder();
+  for await (const piece of stream.body as unknown as AsyncIterable<Uint8Array>) {
+    text += decoder.decode(piece, { stream: true });
+    const lines = text.split("\n");
+    text = lines.pop() ?? "";
+    for (const line of lines.filter((one) => one.startsWith('data: {"id"'))) {
+      const event = JSON.parse(line.slice("data: ".length)) as SeenEvent;
+      seen.push(event);
+      left.delete(`${event.type} ${event.session_id}`);
+      if (left.size === 0) return seen;
+    }
+  }
+  throw new Error(`the stream ended before ${[...left].join(", ")}`);
+}
+
 /** What a terminal shows of a line that was typed into it. */
 async function typed(daemon: TestDaemon, path: string): Promise<string> {
   const socket = new WebSocket(`${daemon.url.replace("http", "ws")}${path}/pty`, {
@@ -154,12 +241,15 @@ async function typed(daemon: TestDaemon, path: string): Promise<string> {
   });
   socket.binaryType = "arraybuffer";
   let shown = "";
+  let isTyped = false;
   const { promise, resolve, reject } = Promise.withResolvers<string>();
-  socket.addEventListener("open", () =>
-    socket.send(Buffer.from("echo typed-$((0))here | tr -d 0\n")),
-  );
   socket.addEventListener("message", ({ data }) => {
     if (typeof data !== "string") shown += Buffer.from(data as ArrayBuffer).toString();
+    // What is typed before the shell asks for it, it throws away.
+    if (!isTyped && shown.includes("$ ")) {
+      isTyped = true;
+      socket.send(Buffer.from("echo typed-$((0))here | tr -d 0\n"));
+    }
     if (shown.includes("typed-here")) resolve(shown);
   });
   socket.addEventListener("error", () => reject(new Error(`the socket failed after ${shown}`)));

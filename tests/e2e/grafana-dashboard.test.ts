@@ -20,10 +20,15 @@ interface Panel {
 /** Names and labels as they are when everything has happened once. */
 async function knownSeries(): Promise<ReadonlySet<string>> {
   const daemon = new DaemonMetrics();
-  daemon.lifecycle.runEnded("python", true, 1);
-  daemon.lifecycle.sessionCreated("pool", 1);
-  daemon.lifecycle.sessionFailed("INVALID_IMAGE");
-  daemon.lifecycle.sessionEnded("destroyed", 1);
+  const told = { owner: "", atMs: 0 };
+  const ran = { exec_id: "exe_1", mode: "shell", end_reason: "exited", exit_code: 0 } as const;
+  const output = { duration_ms: 1, stdout_bytes: 0, stderr_bytes: 0, runtime: "python" };
+  daemon.lifecycle.consume([
+    { ...told, type: "exec.ended", data: { ...ran, ...output } },
+    { ...told, type: "session.running", data: { acquire_source: "pool", duration_ms: 1 } },
+    { ...told, type: "session.ended", data: { status: "failed", error_code: "INVALID_IMAGE" } },
+    { ...told, type: "session.ended", data: { status: "destroyed", lifetime_ms: 1 } },
+  ]);
   daemon.requests.count({ method: "GET", route: "/", status: 200, durationMs: 1, stream: false });
   const agents = new AgentMetrics();
   agents.runEnded("succeeded", 1);

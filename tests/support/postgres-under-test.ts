@@ -34,8 +34,10 @@ export class TestDatabase implements AsyncDisposable {
   /** Empties every table, as if the database had just been made by the daemon. */
   async empty(): Promise<void> {
     await this.query(`
-      TRUNCATE daemons, side_sandboxes, sessions, execs, workspaces RESTART IDENTITY CASCADE;
+      TRUNCATE daemons, side_sandboxes, sessions, execs, workspaces, events, event_owners, keys
+        RESTART IDENTITY CASCADE;
       UPDATE store_facts SET is_settled = 0;
+      UPDATE event_feed SET cursor_key = NULL, newest = 0, removed = 0;
     `);
   }
 

@@ -3,7 +3,9 @@ import { SandboxError } from "@sandkasten/protocol";
 import { prometheusText } from "@sandkasten/telemetry";
 import { pino } from "pino";
 import type { Logger } from "pino";
-import { tryBackend, composeDaemon, composeProviders, sharedInstance } from "./compose.ts";
+import { composeDaemon } from "./compose.ts";
+import { composeProviders, tryBackend } from "./compose-backends.ts";
+import { sharedInstance } from "./compose-stores.ts";
 import type { DaemonParts } from "./compose.ts";
 import { BACKEND_NAMES } from "./config/backend-names.ts";
 import type { BackendName } from "./config/backend-names.ts";
@@ -136,11 +138,14 @@ export async function sweep(config: Config): Promise<readonly string[]> {
   using _lock = lockDataDir(config.dataDir);
   const swept: string[] = [];
   const { all } = await composeProviders(config, undefined, await sharedInstance(config));
-  for (const { backend } of all)
+  for (const { backend } of all) {
     for (const { id } of await backend.list()) {
       await backend.destroy(id);
       swept.push(id);
     }
+    // Another daemon that shares the sandboxes may have swept them before.
+    await backend.tidy();
+  }
   return swept;
 }
 

@@ -78,13 +78,13 @@ export class SandboxClient {
 
   /** One page of sessions: those that have not ended first, the newest first among both. `sessions` goes over all of them. */
   async listSessions(options: ListSessionsOptions = {}): Promise<SessionPage> {
-    const { status, key, metadata = {}, limit, cursor, signal } = options;
+    const { owner, status, key, metadata = {}, limit, cursor, signal } = options;
     const pairs = Object.entries(metadata).map(([name, value]) => `${name}=${value}`);
     return this.#transport.send(
       {
         method: "GET",
         path: "/v1/sessions",
-        query: { status, key, limit, cursor, metadata: pairs },
+        query: { owner, status, key, limit, cursor, metadata: pairs },
         signal,
       },
       async (response) => {

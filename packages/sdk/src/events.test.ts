@@ -141,8 +141,12 @@ describe("events()", () => {
     expect(await ownersOf(bob.events({ follow: false, types }))).toEqual(["bob"]);
     const foreign = bob.events({ follow: false, owner: "alice" });
     await expect(foreign.next()).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
-    const other = client.events({ follow: false, sessionId: id });
+    expect(await ownersOf(client.events({ follow: false, sessionId: id }))).toEqual(["bob"]);
+    const { id: alices } = await client.createSession();
+    const other = bob.events({ follow: false, sessionId: alices });
     await expect(other.next()).rejects.toMatchObject({ code: "SESSION_NOT_FOUND" });
+    const seen = await client.listSessions({ owner: "bob" });
+    expect(seen.map(({ owner }) => owner)).toEqual(["bob"]);
   });
 
   test("ends when its signal says so", async () => {

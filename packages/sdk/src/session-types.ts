@@ -82,6 +82,8 @@ export type CreateSessionOptions = WithSnakeNames<CreateSessionOptionFields>;
 
 /** Which sessions to list. */
 export interface SessionFilter {
+  /** Another owner's are for an administrator, who lists those of all owners without this. */
+  readonly owner?: string | undefined;
   readonly status?: SessionStatus | undefined;
   readonly key?: string | undefined;
   /** All of these must fit. */
@@ -99,6 +101,7 @@ export interface ListSessionsOptions extends SessionFilter {
 
 interface SessionFields {
   readonly id: string;
+  readonly owner?: string | undefined;
   /** The image that is used. */
   readonly image: string;
   /** What was asked for, where it differs. */

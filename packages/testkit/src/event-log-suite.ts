@@ -68,6 +68,22 @@ export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogF
       expect(await numbers({ owner: "alice' OR '1'='1" })).toEqual([]);
     });
 
+    test("answers the latest events of a session, the oldest first", async () => {
+      await fixture.log.append([
+        started("alice", 10, "ses_1"),
+        started("alice", 90, "ses_1"),
+        started("alice", 95, "ses_2"),
+        started("alice", 100, "ses_1"),
+        started("alice", 500, "ses_2"),
+      ]);
+      const latest = async (id: string, withinMs: number, limit: number): Promise<number[]> =>
+        (await fixture.log.latestOf(id, withinMs, limit)).map(numberOf);
+      expect(await latest("ses_1", 10, 5)).toEqual([90, 100]);
+      expect(await latest("ses_1", 1000, 2)).toEqual([90, 100]);
+      expect(await latest("ses_1", 1000, 5)).toEqual([10, 90, 100]);
+      expect(await latest("ses_3", 1000, 5)).toEqual([]);
+    });
+
     test("pages come to the end, and begin behind the page before", async () => {
       await fixture.log.append(Array.from({ length: 25 }, (_, at) => started("alice", at)));
       const seen: number[] = [];

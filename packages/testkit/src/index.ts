@@ -7,6 +7,7 @@ export * from "./fake/fake-backend.ts";
 export * from "./fake/fake-channel.ts";
 export * from "./fake/fake-sandbox.ts";
 export * from "./journal-suite.ts";
+export * from "./key-store-suite.ts";
 export * from "./otlp-receiver.ts";
 export * from "./network-suite.ts";
 export { TestNetwork } from "./suites/network/test-network.ts";

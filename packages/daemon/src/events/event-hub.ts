@@ -1,11 +1,14 @@
 /** Events from end to end: told by the core, written down, and followed by whoever may see them. */
 import type { Clock } from "../ports/clock.ts";
-import type { EventLog, EventRetention, StoredEvent } from "../ports/event-log.ts";
+import type { EventLog, EventRetention } from "../ports/event-log.ts";
 import type { Log } from "../ports/log.ts";
 import { EventFeed } from "./feed.ts";
 import type { EventFollower, FeedLimits, FollowEvents } from "./feed.ts";
 import { EventRecorder } from "./recorder.ts";
 import type { EventListener, Events, Happening } from "./recorder.ts";
+
+/** How often events of other daemons are looked for while somebody follows. */
+const LOOK_INTERVAL_MS = 250;
 
 export interface EventHubParts {
   readonly eventLog: EventLog;
@@ -18,12 +21,16 @@ export interface EventHubParts {
 export class EventHub implements Events {
   readonly #recorder: EventRecorder;
   readonly #feed: EventFeed;
-  readonly #log: EventLog;
+  readonly #looking: NodeJS.Timeout | undefined;
+  /** What was written down, by whichever daemon. */
+  readonly log: EventLog;
 
   constructor(parts: EventHubParts) {
-    this.#log = parts.eventLog;
+    this.log = parts.eventLog;
     this.#feed = new EventFeed(parts.eventLog, parts.limits);
     this.#recorder = new EventRecorder({ ...parts, onWritten: () => this.#feed.advance() });
+    if (this.log.isShared)
+      this.#looking = setInterval(() => this.#feed.advance(), LOOK_INTERVAL_MS).unref();
   }
 
   /** Streams that are open. */
@@ -49,14 +56,14 @@ export class EventHub implements Events {
     return this.#feed.open(options);
   }
 
-  /** The newest events of all, the oldest of them first. */
-  async last(count: number): Promise<readonly StoredEvent[]> {
-    const after = Math.max(0, (await this.#log.newest()) - count);
-    return (await this.#log.read({ after, limit: count })).events;
+  /** What was told until now is in the log when it resolves, or could not be written. */
+  async flush(): Promise<void> {
+    await this.#recorder.flush();
   }
 
   async close(): Promise<void> {
+    clearInterval(this.#looking);
     await this.#recorder.close();
-    await this.#log.close();
+    await this.log.close();
   }
 }

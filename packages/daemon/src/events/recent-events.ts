@@ -55,6 +55,7 @@ export class RecentEvents {
     this.#isReading = true;
     while (this.#again) {
       this.#again = false;
+      const [start, end] = [this.#start, this.#end];
       try {
         if (this.#start === undefined) this.#reset(await this.#log.newest());
         const page = await this.#log.read({ after: this.#end, limit: READ_AT_ONCE });
@@ -66,6 +67,7 @@ export class RecentEvents {
         // Whoever follows reads the log itself, and hears of it if that fails, too.
         this.#reset(undefined);
       }
+      if (start !== undefined && start === this.#start && end === this.#end) continue;
       const news = this.#news;
       this.#news = Promise.withResolvers();
       news.resolve();

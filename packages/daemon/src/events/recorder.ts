@@ -58,18 +58,20 @@ export class EventRecorder implements Events {
     this.#parts = parts;
   }
 
-  /** Metrics and log lines are made of the same events; a listener gets them in batches, soon after. */
+  /** Metrics and log lines are made of the same events, as they are told, written down or not. */
   onEvents(listener: EventListener): void {
     this.#listeners.push(listener);
   }
 
   tell(happening: Happening): void {
     if (this.#isClosed) return;
+    const event = { atMs: this.#parts.clock.nowMs(), ...happening };
+    this.#inform([event]);
     if (this.#waiting.length >= MAX_WAITING) {
       this.#lost.set(happening.owner, (this.#lost.get(happening.owner) ?? 0) + 1);
       return;
     }
-    this.#waiting.push({ atMs: this.#parts.clock.nowMs(), ...happening });
+    this.#waiting.push(event);
     if (this.#waiting.length === FLUSH_EVENTS && !this.#isFailing) void this.flush();
     else this.#timer ??= setTimeout(() => void this.flush(), this.#isFailing ? RETRY_MS : FLUSH_MS);
   }
@@ -112,7 +114,7 @@ export class EventRecorder implements Events {
       return;
     }
     this.#isFailing = false;
-    for (const listener of this.#listeners) this.#inform(listener, batch);
+    this.#inform(lost);
     this.#parts.onWritten?.();
     this.#pruning ??= setTimeout(() => void this.#prune(), PRUNE_INTERVAL_MS).unref();
   }
@@ -127,12 +129,13 @@ export class EventRecorder implements Events {
     return told;
   }
 
-  #inform(listener: EventListener, batch: readonly NewEvent[]): void {
-    try {
-      listener(batch);
-    } catch (error) {
-      this.#parts.log.error({ err: error }, "a listener of events failed");
-    }
+  #inform(events: readonly NewEvent[]): void {
+    for (const listener of this.#listeners)
+      try {
+        listener(events);
+      } catch (error) {
+        this.#parts.log.error({ err: error }, "a listener of events failed");
+      }
   }
 
   async #prune(): Promise<void> {

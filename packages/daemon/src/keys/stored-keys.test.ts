@@ -218,6 +218,33 @@ describe("the end of a key", () => {
     expect([use(secret), ended]).toEqual([undefined, [id]]);
   });
 
+  it("stays with a list that is out of date, and so does the birth of another key", async () => {
+    const lists: (() => void)[] = [];
+    let isSlow = false;
+    await restart({
+      isShared: true,
+      list: async () => {
+        const rows = await store.list();
+        if (isSlow) await new Promise<void>((resolve) => void lists.push(resolve));
+        return rows;
+      },
+    });
+    const { id } = await create();
+    const ended: string[] = [];
+    keys.onEnd((keyId) => ended.push(keyId));
+    isSlow = true;
+    await pass(SECOND);
+    expect(lists).toHaveLength(1);
+    await keys.revoke(ALICE, id);
+    const other = await create();
+    // Only now the list comes, in which the one is valid and the other is not there.
+    lists[0]?.();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(keys.isValid(id)).toBe(false);
+    expect(keys.isValid(other.id)).toBe(true);
+    expect(ended).toEqual([id]);
+  });
+
   it("is remembered for a while, and then forgotten", async () => {
     const { id } = await create();
     await keys.revoke(ALICE, id);

@@ -177,6 +177,8 @@ export interface Backend {
   reachable(): Promise<boolean>;
   /** Whether sandboxes can be made now. Living ones may be well when they cannot. */
   ready(): Promise<boolean>;
+  /** Removes what the backend keeps for its sandboxes, unless there is one. Done after each removal, too. */
+  tidy(): Promise<void>;
   /** What the backend keeps on the daemon's disk beside sandboxes and workspaces. */
   storage(): Promise<readonly StorageUse[]>;
   /** The persistent workspaces of this backend. */

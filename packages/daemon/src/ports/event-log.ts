@@ -49,6 +49,8 @@ export interface EventRetention {
 }
 
 export interface EventLog {
+  /** Whether other daemons write to it, too. */
+  readonly isShared: boolean;
   /** Tells this log's cursors from those of any other; kept with the log. */
   readonly cursorKey: Uint8Array;
   /**
@@ -57,6 +59,8 @@ export interface EventLog {
    */
   append(events: readonly NewEvent[]): Promise<void>;
   read(query: EventQuery): Promise<EventPage>;
+  /** The events of a session within so long of its newest one, at most `limit`, the oldest first. */
+  latestOf(sessionId: string, withinMs: number, limit: number): Promise<readonly StoredEvent[]>;
   /** The position of the newest event that was ever written; 0 for none. */
   newest(): Promise<number>;
   /** Removes what is beyond the retention, a bounded number at a time; false when more is to be removed. */

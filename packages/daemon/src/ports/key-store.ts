@@ -23,14 +23,20 @@ export interface KeyRow {
   readonly maxImageBytes?: number;
 }
 
+export interface RevokedKey {
+  readonly row: KeyRow;
+  /** It was not revoked before. */
+  readonly isNew: boolean;
+}
+
 export interface KeyStore {
   /** Whether other daemons change it, too. */
   readonly isShared: boolean;
   insert(row: KeyRow): Promise<void>;
   /** All, also those that were revoked, the oldest first. */
   list(): Promise<readonly KeyRow[]>;
-  /** Answers the row as it is then; undefined when there is none. What was revoked before stays so. */
-  revoke(id: string, atMs: number): Promise<KeyRow | undefined>;
+  /** Undefined when there is no such key. What was revoked before stays revoked as of then. */
+  revoke(id: string, atMs: number): Promise<RevokedKey | undefined>;
   /** Notes when keys were last used, by id; a time that is earlier than the noted one changes nothing. */
   touch(lastUsedAtMs: ReadonlyMap<string, number>): Promise<void>;
   /** Forgets keys that were revoked before. */

@@ -89,7 +89,8 @@ export type SessionPatch = Partial<
 >;
 
 export interface SessionFilter {
-  readonly owner: string;
+  /** All owners' when absent. */
+  readonly owner?: string;
   readonly status?: SessionStatus;
   readonly key?: string;
   readonly metadata?: Readonly<Record<string, string>>;

@@ -1,4 +1,4 @@
-/** The port through which the core reports commands and sessions to traces, metrics and the log. */
+/** The port through which the core reports commands and sessions to traces, and commands to the log with them. */
 
 /** A place in a trace, as the W3C headers `traceparent` and `tracestate` give it. */
 export interface TraceContext {
@@ -50,12 +50,10 @@ export interface SessionObservation {
 export interface Telemetry {
   execStarted(facts: ExecFacts, parent?: TraceContext): ExecObservation;
   sessionStarted(facts: SessionFacts, parent?: TraceContext): SessionObservation;
-  sessionEnded(facts: { readonly status: string; readonly lifetimeMs: number }): void;
 }
 
 /** Reports nothing, and lets commands see their caller's trace. */
 export const NO_TELEMETRY: Telemetry = {
   execStarted: (_facts, parent) => ({ trace: parent, ended: () => undefined }),
   sessionStarted: () => ({ created: () => undefined, failed: () => undefined }),
-  sessionEnded: () => undefined,
 };

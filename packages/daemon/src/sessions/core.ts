@@ -157,6 +157,7 @@ export class SessionCore implements Services {
     for (const session of lost) this.#table.remove(session);
     await Promise.all(lost.map((session) => session.lose()));
     await this.membership.join();
+    await this.pool.lose();
     await this.#claim();
   }
 
@@ -176,6 +177,8 @@ export class SessionCore implements Services {
     await this.execs.settled();
     this.#fileEvents.flush();
     await this.#parts.networks.log.flush();
+    // Whoever serves these sessions next must find what was told of them.
+    await this.#parts.events.flush();
     await this.membership.leave();
   }
 

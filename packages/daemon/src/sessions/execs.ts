@@ -23,7 +23,7 @@ import { hashOf } from "./session-plan.ts";
 import type { LiveSessions } from "./live-sessions.ts";
 import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
-import { DEFAULT_SHELL } from "./shell-lines.ts";
+import { DEFAULT_SHELL } from "./shell-queues.ts";
 import { restoredRequest, storedRequest } from "./stored-request.ts";
 
 /** Commands of one session that may wait for the shell. */
@@ -87,7 +87,7 @@ export class Execs implements ExecService {
     const isTerminal = options !== undefined && hasTerminal(options.command);
     const recording = new Recording(
       row,
-      { ...this.#watch(session), isTerminal, mayHaveRun },
+      { ...this.#watch(session), isTerminal, mayHaveRun, runtime: options?.runtime },
       this.#parts,
     );
     session.recordings.add(recording);
@@ -171,7 +171,7 @@ export class Execs implements ExecService {
     const isTerminal = hasTerminal(options.command);
     const recording = new Recording(
       row,
-      { ...this.#watch(session), budget, isTerminal },
+      { ...this.#watch(session), budget, isTerminal, runtime: options.runtime },
       this.#parts,
     );
     session.recordings.add(recording);
@@ -240,7 +240,7 @@ export class Execs implements ExecService {
       const leave =
         shell === undefined
           ? undefined
-          : await session.shellLines.enter(shell, recording.queue.signal);
+          : await session.shellQueues.enter(shell, recording.queue.signal);
       try {
         await work();
       } finally {
@@ -332,7 +332,7 @@ export class Execs implements ExecService {
     const { command, idempotencyKey } = options;
     const now = this.#parts.clock.nowMs();
     const shell = command.kind === "shell" ? (command.shell ?? DEFAULT_SHELL) : undefined;
-    const waits = shell !== undefined && !session.shellLines.isFree(shell);
+    const waits = shell !== undefined && !session.shellQueues.isFree(shell);
     return {
       id: this.#ids.next(now),
       sessionId: session.row.id,

@@ -6,7 +6,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { ExecRow } from "../ports/session-store.ts";
-import { OutputKeeper } from "./output-keeper.ts";
+import { OutputWriter } from "./output-writer.ts";
 import { waitAtMost } from "./wait-at-most.ts";
 
 /** A burst of one second is recorded at once; of a lasting flood the sandbox keeps only the newest. */
@@ -23,7 +23,7 @@ export class LateOutput {
   readonly finished: Promise<void>;
   readonly #row: ExecRow;
   readonly #parts: LateOutputParts;
-  readonly #keeper: OutputKeeper;
+  readonly #output: OutputWriter;
   readonly #stopped = new AbortController();
   readonly #startedMs = performance.now();
   #state: "open" | "over" | "stopped" = "open";
@@ -36,7 +36,7 @@ export class LateOutput {
     this.#row = row;
     this.#parts = parts;
     this.#bytes = row.backgroundBytes;
-    this.#keeper = new OutputKeeper(
+    this.#output = new OutputWriter(
       row.id,
       () => parts.journal.write(row.sessionId, row.id, undefined, fence),
       parts,
@@ -62,7 +62,7 @@ export class LateOutput {
   /** Records no longer; the processes go on. */
   stop(): void {
     this.#stopped.abort();
-    this.#keeper.stop();
+    this.#output.stop();
     this.#stream?.detach();
   }
 
@@ -102,14 +102,14 @@ export class LateOutput {
   /** True when the last process that held the output is gone. */
   async #record(channel: Channel): Promise<boolean> {
     const { id, stdoutBytes, stderrBytes } = this.#row;
-    const writer = await this.#keeper.open();
+    const writer = await this.#output.open();
     try {
       const stream = await channel.attach(id, { offset: writer.endOffset, until: "closed" });
       this.#stream = stream;
       if (this.#stopped.signal.aborted) stream.detach();
       const pace = new Pace(this.#stopped.signal);
       for await (const chunk of stream) {
-        await this.#keeper.keep(chunk);
+        await this.#output.write(chunk);
         this.#bytes = Math.max(0, writer.endOffset - stdoutBytes - stderrBytes);
         this.#announce();
         await pace.keep(chunk.bytes.length);
@@ -119,7 +119,7 @@ export class LateOutput {
       return !this.#stopped.signal.aborted && reason !== "unknown" && reason !== "sandbox_gone";
     } finally {
       // What a stopped recording did not take, the next one gets from the sandbox.
-      await (this.#stopped.signal.aborted ? this.#keeper.release() : this.#keeper.close());
+      await (this.#stopped.signal.aborted ? this.#output.release() : this.#output.close());
     }
   }
 

@@ -14,8 +14,8 @@ import type { LateOutput } from "./late-output.ts";
 import { isLiving } from "./states.ts";
 import type { Recording } from "./recording.ts";
 import { tellOfSession } from "./session-events.ts";
-import { ShellLines } from "./shell-lines.ts";
-import { WaitingLine } from "./waiting-line.ts";
+import { ShellQueues } from "./shell-queues.ts";
+import { FifoMutex } from "./fifo-mutex.ts";
 
 /** A lease that was written down within this time is not written again for a little more. */
 const LEASE_WRITE_INTERVAL_MS = 1000;
@@ -30,9 +30,9 @@ export interface LiveSessionParts {
 }
 
 export class LiveSession {
-  readonly shellLines = new ShellLines();
+  readonly shellQueues = new ShellQueues();
   /** Pausing and resuming happen one after the other. */
-  readonly lifeLine = new WaitingLine();
+  readonly lifecycleMutex = new FifoMutex();
   readonly recordings = new Set<Recording>();
   /** By command: what processes that it left in the background still print. */
   readonly lateOutputs = new Map<string, LateOutput>();
@@ -48,15 +48,20 @@ export class LiveSession {
   ending: Promise<void> | undefined;
   /** The sandbox is left to another daemon: this one stops, or is held for dead. */
   isReleased = false;
+  /** Why it could not be made, for those who count. */
+  failureCode: string | undefined;
   #row: SessionRow;
   #visits = 0;
   #leaseWrittenMs = Number.NEGATIVE_INFINITY;
   #channel: Promise<Channel> | undefined;
   readonly #parts: LiveSessionParts;
+  /** Since when, in monotonic time. */
+  readonly #knownSinceMs: number;
 
   constructor(row: SessionRow, parts: LiveSessionParts) {
     this.#row = row;
     this.#parts = parts;
+    this.#knownSinceMs = parts.clock.monotonicMs();
     this.made.promise.catch(() => undefined);
     if (row.status !== "creating") this.made.resolve();
   }
@@ -103,16 +108,23 @@ export class LiveSession {
       throw new Error(`the row of ${id} is not ${from} any more`);
     }
     this.#row = { ...this.#row, ...patch };
-    const told = tellOfSession(this.#parts.events, from, this.#row);
+    const told = tellOfSession(this.#parts.events, from, this.#row, {
+      createdInMs: this.#parts.clock.monotonicMs() - this.#knownSinceMs,
+      errorCode: this.failureCode,
+    });
     if (told !== undefined) await told;
   }
 
-  /** Takes a sandbox of the pool. */
-  async takeSandbox(sandboxId: string): Promise<void> {
+  /** Takes a sandbox of the pool; false when it is this daemon's no more. */
+  async takeSandbox(sandboxId: string): Promise<boolean> {
     const { id, fence } = this.#row;
     const saved = await this.#parts.store.giveSandbox(id, fence, sandboxId);
-    if (saved === undefined) throw lostOwnership(id);
+    if (saved === undefined) {
+      await this.#requireOwnership();
+      return false;
+    }
     this.#row = { ...this.#row, sandboxId, acquireSource: "pool" };
+    return true;
   }
 
   async #requireOwnership(): Promise<void> {

@@ -10,6 +10,7 @@ import type { Channel } from "../ports/channel.ts";
 import type { ResolvedImage } from "../ports/image-store.ts";
 import type { Events } from "../events/recorder.ts";
 import type { Log } from "../ports/log.ts";
+import { heldForDead } from "../ports/session-store.ts";
 import type { SessionStore } from "../ports/session-store.ts";
 import type { CreateQueue } from "./create-queue.ts";
 import { newSandboxId } from "./ids.ts";
@@ -95,6 +96,13 @@ export class Pool {
     this.refill();
   }
 
+  /** What is here was written down under a token that counts no more: other daemons take it for remains. */
+  async lose(): Promise<void> {
+    for (const { waiting } of this.#entries)
+      for (const pooled of waiting.splice(0)) await this.discard(pooled);
+    this.refill();
+  }
+
   /** Resolves when nothing is being made, nor about to be. */
   async settled(): Promise<void> {
     if (this.#soon !== undefined) this.refill();
@@ -119,7 +127,7 @@ export class Pool {
           this.#tell("pool.taken", ready);
           return pooled;
         }
-        await this.#discard(pooled);
+        await this.discard(pooled);
       }
     }
     this.refill();
@@ -131,7 +139,7 @@ export class Pool {
     clearTimeout(this.#soon);
     await this.#filling;
     for (const { waiting } of this.#entries)
-      for (const pooled of waiting.splice(0)) await this.#discard(pooled);
+      for (const pooled of waiting.splice(0)) await this.discard(pooled);
   }
 
   /** Making a sandbox takes the machine's time, which the one who just got one shall have first. */
@@ -205,23 +213,28 @@ export class Pool {
     const { providers, limits, queue, store, membership } = this.#parts;
     const { backend, place } = providers.default;
     const id = newSandboxId();
+    const { fence } = membership;
     // Before it is made: what is written down is nobody's remains.
-    await store.insertSideSandbox({ id, fence: membership.fence, place, purpose: "pool" });
-    const handle = await queue.runInBackground(() =>
-      backend.create({
-        id,
-        image: image.reference,
-        imageDigest: image.digest,
-        profile,
-        limits,
-        env: {},
-        network: networkOf(entry),
-      }),
-    );
+    await store.insertSideSandbox({ id, fence, place, purpose: "pool" });
     try {
-      return { handle, channel: await backend.open(handle.id) };
+      const handle = await queue.runInBackground(() =>
+        backend.create({
+          id,
+          image: image.reference,
+          imageDigest: image.digest,
+          profile,
+          limits,
+          env: {},
+          network: networkOf(entry),
+        }),
+      );
+      const pooled = { handle, channel: await backend.open(id) };
+      if (fence === membership.fence) return pooled;
+      pooled.channel.close();
+      throw heldForDead();
     } catch (error) {
-      await this.#destroy(handle.id);
+      this.#unwanted.add(id);
+      await this.#destroyUnwanted();
       throw error;
     }
   }
@@ -244,10 +257,11 @@ export class Pool {
     const place = waiting.indexOf(pooled);
     if (place < 0) return;
     waiting.splice(place, 1);
-    await this.#discard(pooled);
+    await this.discard(pooled);
   }
 
-  async #discard({ handle, channel }: Pooled): Promise<void> {
+  /** Destroys one that is of no use to anybody, now or later. Never rejects. */
+  async discard({ handle, channel }: Pooled): Promise<void> {
     channel.close();
     this.#unwanted.add(handle.id);
     await this.#destroyUnwanted();

@@ -131,6 +131,7 @@ function absentBackend(name: string): Backend {
     reachable: () => Promise.resolve(false),
     ready: () => Promise.resolve(false),
     storage: () => Promise.resolve([]),
+    tidy: () => Promise.resolve(),
     create: reject,
     adopt: reject,
     open: reject,

@@ -9,6 +9,7 @@ import type { SessionStore } from "../ports/session-store.ts";
 import { tellOfCollected } from "./image-events.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { JournalPruner } from "./journal-pruner.ts";
+import { orphansAmong, removeOrphan } from "./orphans.ts";
 import type { Pool } from "./pool.ts";
 import { isUnreachable } from "./providers.ts";
 import type { Providers } from "./providers.ts";
@@ -70,8 +71,8 @@ export class Reaper {
     const { pool, providers, workspaces } = this.#parts;
     await this.endOver();
     for (const { backend } of providers.all)
-      await this.#attempt(`looking for dead sandboxes of ${backend.name}`, () =>
-        this.#findDead(backend),
+      await this.#attempt(`looking at the sandboxes of ${backend.name}`, () =>
+        this.#lookAtSandboxes(backend),
       );
     await this.#attempt("tidying workspaces", () => workspaces.tidy());
     await this.#attempt("forgetting old sessions", () => this.#forget());
@@ -101,8 +102,9 @@ export class Reaper {
       await sessions.end(session, "expired", "its lease ended");
   }
 
-  async #findDead(backend: Backend): Promise<void> {
-    const { providers, table, sessions } = this.#parts;
+  /** Ends sessions whose sandbox is dead, and removes sandboxes that are no session's. */
+  async #lookAtSandboxes(backend: Backend): Promise<void> {
+    const { providers, table, sessions, log } = this.#parts;
     await providers.ready(backend);
     const states = new Map((await backend.list()).map(({ id, state }) => [id, state]));
     for (const session of table.all()) {
@@ -111,6 +113,9 @@ export class Reaper {
       const state = states.get(sandboxId);
       if (state === undefined || state === "dead") await sessions.lookAfter(session);
     }
+    // An engine goes on with what a daemon asked for that was killed meanwhile.
+    for (const id of await orphansAmong(backend, states.keys(), this.#parts))
+      await removeOrphan(backend, id, log);
   }
 
   async #collectImages(): Promise<void> {

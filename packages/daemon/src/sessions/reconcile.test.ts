@@ -159,6 +159,18 @@ describe("while what an earlier daemon left is taken over", () => {
     gate.resolve();
   });
 
+  it("what an engine made late for a daemon that was killed is removed soon after", async () => {
+    fixture = await CoreFixture.start({ settings: { pool: POOL } });
+    const { session } = await fixture.core.sessions.create(ALICE, {});
+    await fixture.core.pool.settled();
+    const own = [...fixture.machine.sandboxes.keys()];
+    await orphan("sbx_late");
+    await fixture.core.reaper.tick();
+    await fixture.core.pool.settled();
+    expect([...fixture.machine.sandboxes.keys()].toSorted()).toEqual(own.toSorted());
+    expect((await fixture.run(session.id, "echo here")).output).toBe("here\n");
+  });
+
   it("sessions are made at once, within the quota, and never taken for remains", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, {})).session;

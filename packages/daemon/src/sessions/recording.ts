@@ -11,7 +11,7 @@ import type { ExecPatch, ExecRow, SessionStore } from "../ports/session-store.ts
 import { ExecDeadline } from "./exec-deadline.ts";
 import type { DeadlineTimes } from "./exec-deadline.ts";
 import type { OutputBudget } from "./output-budget.ts";
-import { OutputKeeper } from "./output-keeper.ts";
+import { OutputWriter } from "./output-writer.ts";
 import { execEnded } from "./session-events.ts";
 
 /** How long a silent sandbox is waited for, unless the command's own time is over before. */
@@ -31,6 +31,8 @@ export interface RecordingOptions {
   /** Absent when the beginning of the output was not seen. */
   readonly budget?: OutputBudget;
   readonly isTerminal: boolean;
+  /** What interprets it, where the command does not show it. */
+  readonly runtime?: string | undefined;
   /** The token with which its session is served. */
   readonly fence: number;
   /** An earlier daemon may have handed it to the sandbox. */
@@ -65,7 +67,7 @@ export class Recording {
   #mayHaveRun: boolean;
   #stream: ExecStream | undefined;
   #failure: Error | undefined;
-  readonly #keeper: OutputKeeper;
+  readonly #output: OutputWriter;
   /** Settles when the end is in the store. */
   #written: Promise<void> = Promise.resolve();
   #news = Promise.withResolvers<void>();
@@ -85,7 +87,7 @@ export class Recording {
     this.budget = options.budget;
     this.#isTerminal = options.isTerminal;
     this.#parts = parts;
-    this.#keeper = new OutputKeeper(
+    this.#output = new OutputWriter(
       row.id,
       () =>
         parts.journal.write(row.sessionId, row.id, (offset) => this.#readBy(offset), options.fence),
@@ -98,7 +100,7 @@ export class Recording {
 
   /** As it is now; of a running command with what it has printed so far. */
   get row(): ExecRow {
-    return this.#row.status === "running" ? { ...this.#row, ...this.#keeper.counts } : this.#row;
+    return this.#row.status === "running" ? { ...this.#row, ...this.#output.counts } : this.#row;
   }
 
   /** Settles with the row when the command has ended. Rejects when the sandbox refused to run it, or the daemon stops. */
@@ -144,7 +146,7 @@ export class Recording {
 
   /** Goes on with a command that an earlier daemon began. False when the sandbox does not know it. */
   async resume(channel: Channel): Promise<boolean> {
-    const { endOffset: offset } = await this.#keeper.open();
+    const { endOffset: offset } = await this.#output.open();
     const attach = (stdin: boolean): Promise<ExecStream> =>
       channel.attach(this.#row.id, { offset, ...(stdin && { stdin: true }) });
     let isKnown = true;
@@ -187,7 +189,7 @@ export class Recording {
     // The sandbox, which alone knows of the end until it is written down, goes now.
     if (this.#row.status === "done") return await this.#written;
     this.#gone = true;
-    this.#keeper.stop();
+    this.#output.stop();
     this.#progressed();
     this.#stream?.detach();
     if (this.#stream !== undefined) {
@@ -210,7 +212,7 @@ export class Recording {
   /** The daemon stops: the command goes on, and the next daemon goes on with the recording. */
   release(): void {
     this.#released = true;
-    this.#keeper.stop();
+    this.#output.stop();
     this.#reject(
       new SandboxError(
         "SANDBOX_UNREACHABLE",
@@ -271,14 +273,14 @@ export class Recording {
       this.budget?.add(chunk.stream, chunk.bytes);
       deadline?.count(chunk.bytes.length);
       this.#isKeeping = true;
-      await this.#keeper.keep(chunk);
+      await this.#output.write(chunk);
       this.#isKeeping = false;
       this.#announce();
     }
     deadline?.stop();
     const end = await stream.ended;
     if (this.#released) {
-      await this.#keeper.release();
+      await this.#output.release();
       return;
     }
     await this.#finish(
@@ -317,7 +319,7 @@ export class Recording {
   }
 
   async #refused(error: unknown): Promise<void> {
-    await this.#keeper.release();
+    await this.#output.release();
     if (!this.#released && this.#row.status !== "done") {
       await this.#save({
         status: "done",
@@ -344,8 +346,8 @@ export class Recording {
   }
 
   async #finish(end: ExecEnd): Promise<void> {
-    const { stdoutBytes, stderrBytes, droppedBytes } = this.#keeper.counts;
-    await this.#keeper.close();
+    const { stdoutBytes, stderrBytes, droppedBytes } = this.#output.counts;
+    await this.#output.close();
     const patch: ExecPatch = {
       status: "done",
       endReason: end.reason,
@@ -386,7 +388,8 @@ export class Recording {
       const { sessionId, id } = this.#row;
       await this.#parts.store.updateExec(sessionId, id, this.#options.fence, patch);
       // Behind the store: whoever finds a command unfinished there tells of its end, once.
-      if (patch.status === "done") this.#parts.events.tell(execEnded(this.#row));
+      if (patch.status === "done")
+        this.#parts.events.tell(execEnded(this.#row, this.#options.runtime));
     } catch (error) {
       // The next daemon will call it unknown; whoever waits now gets the truth.
       this.#parts.log.error(

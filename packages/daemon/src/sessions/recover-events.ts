@@ -17,17 +17,13 @@ export async function recoverEvents(
   living: readonly SessionRow[],
   { store, events }: { readonly store: SessionStore; readonly events: EventHub },
 ): Promise<void> {
-  const last = await events.last(LAST_EVENTS);
-  const newest = last.at(-1);
-  if (newest === undefined) return;
-  // When the last events are of less than that time, what lies before them is complete as well.
-  const oldestMs = last.length < LAST_EVENTS ? 0 : (last[0]?.atMs ?? 0);
-  const sinceMs = Math.max(newest.atMs - LOOK_BACK_MS, oldestMs);
-  const told = new Set(last.map(nameOf));
-  const tellOnce = (happening: Happening, atMs: number): void => {
-    if (atMs >= sinceMs && !told.has(nameOf(happening))) events.tell({ ...happening, atMs });
-  };
   for (const row of living) {
+    const last = await events.log.latestOf(row.id, LOOK_BACK_MS, LAST_EVENTS);
+    const sinceMs = await completeUpTo(row, last, events);
+    const told = new Set(last.map(nameOf));
+    const tellOnce = (happening: Happening, atMs: number): void => {
+      if (atMs >= sinceMs && !told.has(nameOf(happening))) events.tell({ ...happening, atMs });
+    };
     tellOnce(sessionCreated(row), row.createdAtMs);
     if (row.status !== "creating") tellOnce(sessionRunning(row), row.createdAtMs);
     if (row.lastActivityAtMs < sinceMs - ACTIVITY_DELAY_MS) continue;
@@ -36,6 +32,24 @@ export async function recoverEvents(
       if (exec.status === "done") tellOnce(execEnded(exec), exec.endedAtMs ?? 0);
     }
   }
+}
+
+/** Of what happened to the session before this time nothing is missing, or nothing can be said any more. */
+async function completeUpTo(
+  { owner }: SessionRow,
+  last: readonly StoredEvent[],
+  { log }: EventHub,
+): Promise<number> {
+  const newest = last.at(-1);
+  if (newest !== undefined) {
+    // When so many events are of less than that time, what lies before them is complete as well.
+    const oldestMs = last.length < LAST_EVENTS ? 0 : (last[0]?.atMs ?? 0);
+    return Math.max(newest.atMs - LOOK_BACK_MS, oldestMs);
+  }
+  // Nothing of it was ever told, or all that was is not kept any more.
+  const { events, removedUpTo } = await log.read({ after: 0, limit: 1, owner });
+  if (removedUpTo === 0) return 0;
+  return (events[0]?.atMs ?? Number.POSITIVE_INFINITY) + LOOK_BACK_MS;
 }
 
 /** The oldest first. */

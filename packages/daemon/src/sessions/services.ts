@@ -73,6 +73,8 @@ export interface CreateSessionOptions {
 }
 
 export interface SessionQuery {
+  /** An administrator's alone may be another's; absent, an administrator's answer has all owners' sessions. */
+  readonly owner?: string;
   readonly status?: SessionStatus;
   readonly key?: string;
   readonly metadata?: Readonly<Record<string, string>>;
@@ -107,10 +109,12 @@ export interface SessionService {
     /** The trace that the session's creation belongs to. */
     trace?: TraceContext,
   ): Promise<{ readonly session: SessionView; readonly created: boolean }>;
-  /** Also of sessions that have ended. */
+  /** Of the caller's own sessions, also those that have ended. */
   get(caller: Caller, id: string): Promise<SessionView>;
+  /** As `get`; an administrator sees sessions of other owners, too, though nothing inside of them. */
+  look(caller: Caller, id: string): Promise<SessionView>;
   list(caller: Caller, query: SessionQuery): Promise<Page<SessionView>>;
-  /** Ends the session. Idempotent; waits for one that is being made. */
+  /** Ends the session; an administrator ends any. Idempotent; waits for one that is being made. */
   destroy(caller: Caller, id: string): Promise<void>;
   pause(caller: Caller, id: string): Promise<SessionView>;
   resume(caller: Caller, id: string): Promise<SessionView>;

@@ -2,14 +2,29 @@
 import type { SessionStatus } from "@sandkasten/protocol";
 import type { Events, Happening } from "../events/recorder.ts";
 import type { ExecRow, SessionRow } from "../ports/session-store.ts";
-
+import { runtimeOf } from "./exec-runtime.ts";
 export function sessionCreated({ id, owner, image, backend, key }: SessionRow): Happening {
   const data = { image, backend, ...(key !== undefined && { key }) };
   return { type: "session.created", owner, sessionId: id, data };
 }
 
-export function sessionRunning({ id, owner, acquireSource }: SessionRow): Happening {
-  return { type: "session.running", owner, sessionId: id, data: { acquire_source: acquireSource } };
+export function sessionRunning(
+  { id, owner, acquireSource }: SessionRow,
+  durationMs?: number,
+): Happening {
+  const data = {
+    acquire_source: acquireSource,
+    ...(durationMs !== undefined && { duration_ms: durationMs }),
+  };
+  return { type: "session.running", owner, sessionId: id, data };
+}
+
+/** What an event tells beside the row. */
+export interface MoreOfSession {
+  /** How long it was being created. */
+  readonly createdInMs: number;
+  /** Why it could not be created. */
+  readonly errorCode?: string | undefined;
 }
 
 /** Tells of a status that a session has now. An end is to be waited for: it is written down before anybody hears of it. */
@@ -17,14 +32,15 @@ export function tellOfSession(
   events: Events,
   before: SessionStatus,
   row: SessionRow,
+  { createdInMs, errorCode }: MoreOfSession,
 ): Promise<void> | undefined {
-  const { id: sessionId, owner, status, endReason } = row;
+  const { id: sessionId, owner, status, endReason, createdAtMs, endedAtMs = createdAtMs } = row;
   if (status === before) return undefined;
   switch (status) {
     case "running":
       events.tell(
         before === "creating"
-          ? sessionRunning(row)
+          ? sessionRunning(row, createdInMs)
           : { type: "session.resumed", owner, sessionId, data: {} },
       );
       break;
@@ -39,7 +55,12 @@ export function tellOfSession(
         type: "session.ended",
         owner,
         sessionId,
-        data: { status, ...(endReason !== undefined && { reason: endReason }) },
+        data: {
+          status,
+          ...(endReason !== undefined && { reason: endReason }),
+          ...(errorCode !== undefined && { error_code: errorCode }),
+          lifetime_ms: Math.max(0, endedAtMs - createdAtMs),
+        },
       });
     case "creating":
     case "destroying":
@@ -53,7 +74,7 @@ export function execStarted({ id, owner, sessionId, mode, shell }: ExecRow): Hap
   return { type: "exec.started", owner, sessionId, data };
 }
 
-export function execEnded(row: ExecRow): Happening {
+export function execEnded(row: ExecRow, runtime = runtimeOf(row.command)): Happening {
   const { id, owner, sessionId, mode, exitCode, signal, stdoutBytes, stderrBytes } = row;
   return {
     type: "exec.ended",
@@ -68,6 +89,7 @@ export function execEnded(row: ExecRow): Happening {
       duration_ms: row.durationMs ?? 0,
       stdout_bytes: stdoutBytes,
       stderr_bytes: stderrBytes,
+      runtime,
     },
   };
 }

@@ -14,7 +14,7 @@ import { newLease } from "./lease.ts";
 import type { Membership } from "./membership.ts";
 import { sandboxOf } from "./live-session.ts";
 import type { LiveSession } from "./live-session.ts";
-import type { Pool, Pooled } from "./pool.ts";
+import type { Pool } from "./pool.ts";
 import { imagesFor } from "./providers.ts";
 import type { Provider, Providers } from "./providers.ts";
 import type { Caller, CreateSessionOptions } from "./services.ts";
@@ -89,12 +89,9 @@ export class SessionMaker {
     plan: SessionPlan,
     provider: Provider,
   ): Promise<SandboxHandle> {
-    const { pool, providers } = this.#parts;
-    const pooled =
-      plan.fromPool && plan.imageDigest !== undefined && provider === providers.default
-        ? await pool.take(plan.imageDigest, plan.profile, sandboxNetwork(plan.network))
-        : undefined;
-    if (pooled !== undefined) return await this.#claim(session, pooled);
+    const { providers } = this.#parts;
+    const pooled = await this.#fromPool(session, plan, provider);
+    if (pooled !== undefined) return pooled;
     const { backend, images } = provider;
     const { signal } = session.creation;
     session.makingDigest = plan.imageDigest;
@@ -156,16 +153,30 @@ export class SessionMaker {
     );
   }
 
-  async #claim(session: LiveSession, { handle, channel }: Pooled): Promise<SandboxHandle> {
-    try {
-      await session.takeSandbox(handle.id);
-    } catch (error) {
-      // Nobody else knows of it.
-      channel.close();
-      await session.backend.destroy(handle.id);
-      throw error;
+  /** One that is ready, if there is any. */
+  async #fromPool(
+    session: LiveSession,
+    { fromPool, imageDigest, profile, network }: SessionPlan,
+    provider: Provider,
+  ): Promise<SandboxHandle | undefined> {
+    const { pool, providers } = this.#parts;
+    if (!fromPool || imageDigest === undefined || provider !== providers.default) return undefined;
+    for (;;) {
+      const pooled = await pool.take(imageDigest, profile, sandboxNetwork(network));
+      if (pooled === undefined) return undefined;
+      const { handle, channel } = pooled;
+      try {
+        if (await session.takeSandbox(handle.id)) {
+          session.adoptChannel(channel);
+          return handle;
+        }
+      } catch (error) {
+        // Nobody else knows of it.
+        await pool.discard(pooled);
+        throw error;
+      }
+      // The others held this daemon for dead, and the sandbox for remains.
+      await pool.discard(pooled);
     }
-    session.adoptChannel(channel);
-    return handle;
   }
 }

@@ -647,6 +647,40 @@ describe("the pool", () => {
     expect(machine.sandboxes.size).toBe(2);
   });
 
+  it("makes a session all the same when another daemon took its sandboxes for remains", async () => {
+    const { core, machine, store } = await start({ settings });
+    await core.pool.settled();
+    const pooled = [...machine.sandboxes.keys()];
+    // They live still, and nothing says any more that they are this daemon's.
+    for (const id of pooled) await store.deleteSideSandbox(id);
+    const { session } = await core.sessions.create(ALICE, {});
+    expect(session).toMatchObject({ status: "running", acquireSource: "cold" });
+    expect(await fixture.run(session.id, "echo alive")).toMatchObject({ output: "alive\n" });
+    for (const id of pooled) expect(machine.sandboxes.has(id)).toBe(false);
+  });
+
+  it("leaves nothing of a sandbox that could not be made, in the store or on the machine", async () => {
+    let isBroken = true;
+    const { core, machine, store } = await start({
+      settings,
+      wrap: (backend) =>
+        overriding(backend, {
+          create: async (spec, signal) => {
+            const handle = await backend.create(spec, signal);
+            if (isBroken) throw new Error("the engine answered too late");
+            return handle;
+          },
+        }),
+    });
+    await core.pool.settled();
+    expect([...machine.sandboxes.keys()]).toEqual([]);
+    expect([...(await store.sandboxesAt("fake:here"))]).toEqual([]);
+    isBroken = false;
+    core.pool.refill();
+    await core.pool.settled();
+    expect(core.counts().pooled).toBe(2);
+  });
+
   it("is gone after a stop, and its remains after a crash", async () => {
     const { core, machine } = await start({ settings });
     await core.pool.settled();

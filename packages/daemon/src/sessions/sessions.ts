@@ -1,18 +1,15 @@
 /** Sessions: made, found, used, paused, renewed and ended. */
-import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { SessionStatus } from "@sandkasten/protocol";
-import type { SessionNetworks } from "../network/session-networks.ts";
 import type { Backend, IsolationReport, SandboxStats } from "../ports/backend.ts";
-import type { Events } from "../events/recorder.ts";
-import type { Log } from "../ports/log.ts";
-import type { Page, SessionRow, SessionStore } from "../ports/session-store.ts";
-import { isLostOwnership, lostOwnership } from "../ports/session-store.ts";
-import type { Telemetry, TraceContext } from "../ports/telemetry.ts";
+import type { Page, SessionRow } from "../ports/session-store.ts";
+import { lostOwnership } from "../ports/session-store.ts";
+import type { TraceContext } from "../ports/telemetry.ts";
 import { isOver, viewOf } from "./lease.ts";
-import { LiveSession, sandboxOf } from "./live-session.ts";
+import { sandboxOf } from "./live-session.ts";
+import type { LiveSession } from "./live-session.ts";
+import { ownersOf } from "./owners.ts";
 import { isUnreachable } from "./providers.ts";
-import type { Provider } from "./providers.ts";
 import type {
   Caller,
   CreateSessionOptions,
@@ -21,45 +18,30 @@ import type {
   SessionService,
   SessionView,
 } from "./services.ts";
-import { sessionCreated } from "./session-events.ts";
-import { SessionMaker } from "./session-maker.ts";
-import type { SessionMakerParts } from "./session-maker.ts";
-import { planSession } from "./session-plan.ts";
-import type { SessionPlan } from "./session-plan.ts";
+import { SessionCreation } from "./session-creation.ts";
+import type { EndStatus, SessionCreationParts } from "./session-creation.ts";
 import type { NetworkRequest } from "../network/plan-network.ts";
-import { trustCertificate } from "../network/trusted-certificates.ts";
-import type { LiveSessions } from "./live-sessions.ts";
-import type { Membership } from "./membership.ts";
 import { checkTransition, isLiving, isUp, unusable } from "./states.ts";
 
-/** How often a session that another daemon makes is looked for. */
-const LOOK_INTERVAL_MS = 100;
 /** Sessions in a list whose request does not say how many. */
 const DEFAULT_PAGE_SIZE = 100;
 
-export interface SessionsParts extends SessionMakerParts {
-  readonly store: SessionStore;
-  readonly log: Log;
-  readonly events: Events;
-  readonly table: LiveSessions;
-  readonly membership: Membership;
-  readonly networks: SessionNetworks;
-  readonly telemetry: Telemetry;
-}
+export type SessionsParts = Omit<SessionCreationParts, "settled" | "end">;
 
 type Owner = Pick<Caller, "owner" | "isReadOnly">;
 
-/** How a session may end. */
-export type EndStatus = Extract<SessionStatus, "destroyed" | "expired" | "crashed" | "failed">;
-
 export class Sessions implements SessionService {
   readonly #parts: SessionsParts;
-  readonly #maker: SessionMaker;
+  readonly #creation: SessionCreation;
   #closed = false;
 
   constructor(parts: SessionsParts) {
     this.#parts = parts;
-    this.#maker = new SessionMaker(parts);
+    this.#creation = new SessionCreation({
+      ...parts,
+      settled: (id) => this.settled(id),
+      end: (session, status, reason) => this.end(session, status, reason),
+    });
   }
 
   async create(
@@ -67,61 +49,39 @@ export class Sessions implements SessionService {
     options: CreateSessionOptions,
     trace?: TraceContext,
   ): Promise<{ readonly session: SessionView; readonly created: boolean }> {
-    const { settings, providers, store, table } = this.#parts;
     if (this.#closed)
       throw new SandboxError(
         "SANDBOX_UNREACHABLE",
         "the daemon is stopping; try again in a moment",
       );
-    const provider = providers.choose(options.backend);
-    await providers.ready(provider.backend);
-    const plan = await planSession(caller, options, settings, provider, this.#parts.networks);
-    const existing = await this.#ofKey(caller, options.key);
-    if (existing !== undefined) return await this.#existing(existing, plan, options);
-    const row = this.#maker.newRow(caller, options, plan, provider);
-    const session = new LiveSession(row, this.#parts);
-    table.add(session);
-    try {
-      // The intent is written down before anything is made: whatever happens, it can be cleaned up.
-      const written = await store.insertSession(row, caller.maxSessions);
-      if (!written.inserted) {
-        table.remove(session);
-        if ("overQuota" in written) throw tooMany(caller);
-        return await this.#existing(written.existing, plan, options);
-      }
-    } catch (error) {
-      table.remove(session);
-      throw error;
-    }
-    this.#parts.events.tell(sessionCreated(row));
-    const { id: sessionId, backend, image } = row;
-    const observation = this.#parts.telemetry.sessionStarted({ sessionId, backend, image }, trace);
-    try {
-      await this.#make(caller, session, plan, provider);
-    } catch (error) {
-      observation.failed(error instanceof SandboxError ? error.code : "INTERNAL_ERROR");
-      throw error;
-    }
-    observation.created(session.row.acquireSource);
-    return { session: this.#view(session.shown), created: true };
+    const { row, created } = await this.#creation.create(caller, options, trace);
+    return { session: this.#view(row), created };
   }
 
   async get(caller: Caller, id: string): Promise<SessionView> {
+    return await this.#get(id, (row) => isOwn(caller, row));
+  }
+
+  async look(caller: Caller, id: string): Promise<SessionView> {
+    return await this.#get(id, (row) => isVisible(caller, row));
+  }
+
+  async #get(id: string, may: (row: SessionRow) => boolean): Promise<SessionView> {
     await this.#parts.membership.certain();
     await this.settled(id);
-    const row = await this.#row(caller, id);
+    const row = await this.#row(id, may);
     const [view] = await this.#views([row]);
     if (view === undefined) throw new Error("one row has one view");
     return view;
   }
 
   async list(caller: Caller, query: SessionQuery): Promise<Page<SessionView>> {
-    const { owner } = caller;
+    const scope = ownersOf(caller, query.owner);
     await this.#parts.membership.certain();
     const { rows, ...rest } = await this.#parts.store.listSessions({
-      limit: query.limit ?? (await this.#pageSize(owner)),
+      limit: query.limit ?? (await this.#pageSize(scope.owner)),
       ...query,
-      owner,
+      ...scope,
     });
     const views = await this.#views(rows);
     // One whose lease is over is written down as expired a little later.
@@ -129,7 +89,7 @@ export class Sessions implements SessionService {
   }
 
   /** Whoever knows no pages shall see all that live. */
-  async #pageSize(owner: string): Promise<number> {
+  async #pageSize(owner: string | undefined): Promise<number> {
     const living = await this.#parts.store.livingSessions(owner);
     return Math.max(DEFAULT_PAGE_SIZE, living.length);
   }
@@ -162,12 +122,12 @@ export class Sessions implements SessionService {
 
   async destroy(caller: Caller, id: string): Promise<void> {
     const session = this.#parts.table.get(id);
-    if (session?.row.owner === caller.owner) {
+    if (session !== undefined && isVisible(caller, session.row)) {
       await this.settled(id);
       await this.end(session, "destroyed");
       return;
     }
-    const row = await this.#row(caller, id); // 404 when there never was one; done already otherwise.
+    const row = await this.#row(id, (found) => isVisible(caller, found)); // 404 when there never was one; done already otherwise.
     if (isLiving(row.status)) throw lostOwnership(id);
   }
 
@@ -183,7 +143,7 @@ export class Sessions implements SessionService {
   async changeNetwork(caller: Caller, id: string, asked: NetworkRequest): Promise<SessionView> {
     const { networks } = this.#parts;
     const session = await this.#living(caller, id, ["running", "paused"]);
-    await session.lifeLine.run(async () => {
+    await session.lifecycleMutex.run(async () => {
       if (session.ending !== undefined) throw unusable(id, "destroyed");
       const { owner, network } = session.row;
       if (network === "engine")
@@ -331,116 +291,6 @@ export class Sessions implements SessionService {
     }
   }
 
-  async #make(
-    caller: Caller,
-    session: LiveSession,
-    plan: SessionPlan,
-    provider: Provider,
-  ): Promise<void> {
-    try {
-      const handle = await this.#maker.acquire(caller, session, plan, provider);
-      await this.#openNetwork(session);
-      await session.save({ status: "running", imageDigest: handle.imageDigest });
-      session.made.resolve();
-    } catch (error) {
-      const failure = this.#whyNotMade(session, error);
-      session.made.reject(failure);
-      if (isLostOwnership(error)) await this.#discard(session);
-      else if (!session.creation.signal.aborted) await this.#endFailed(session, failure);
-      throw failure;
-    }
-  }
-
-  /** Before anybody gets in, so that the first command finds the network and trusts the gateway. */
-  async #openNetwork(session: LiveSession): Promise<void> {
-    const { network, owner } = session.row;
-    if (network === "none" || network === "engine") return;
-    const channel = await session.channel();
-    if (network.secrets === undefined) return;
-    await trustCertificate(channel, this.#parts.networks.certificateOf(network.secrets, owner));
-  }
-
-  #whyNotMade({ creation, row }: LiveSession, error: unknown): Error {
-    if (creation.signal.aborted)
-      return new SandboxError("CONFLICT", `the session ${row.id} was destroyed while it was made`);
-    return error instanceof Error ? error : new Error(String(error));
-  }
-
-  /** Whoever took over gave the session up, for its daemon had not come so far; the sandbox may have been made since. */
-  async #discard(session: LiveSession): Promise<void> {
-    this.#parts.table.remove(session);
-    await session.backend.destroy(sandboxOf(session)).catch((failure: unknown) => {
-      this.#parts.log.error({ err: failure, session: session.row.id }, "cannot clean up a session");
-    });
-  }
-
-  /** The caller hears why it could not be made, also when cleaning up fails too. */
-  async #endFailed(session: LiveSession, error: unknown): Promise<void> {
-    await this.end(session, "failed", failureText(error)).catch((failure: unknown) => {
-      this.#parts.log.error({ err: failure, session: session.row.id }, "cannot clean up a session");
-    });
-  }
-
-  /** The session of a key that can still be used. */
-  async #ofKey(caller: Caller, key: string | undefined): Promise<SessionRow | undefined> {
-    if (key === undefined) return undefined;
-    const row = await this.#parts.store.findByKey(caller.owner, key);
-    const session = row && this.#parts.table.get(row.id);
-    if (session === undefined) return undefined;
-    await this.settled(session.row.id);
-    if (session.row.status === "destroying") return undefined;
-    if (session.row.status !== "creating" && session.isOver)
-      await this.end(session, "expired", "its lease ended");
-    if (session.ending === undefined) return session.row;
-    // Whether or not that works now, it is in nobody's way.
-    await session.ending.catch(() => undefined);
-    return undefined;
-  }
-
-  async #existing(
-    row: SessionRow,
-    plan: SessionPlan,
-    options: CreateSessionOptions,
-  ): Promise<{ readonly session: SessionView; readonly created: boolean }> {
-    const repeated =
-      options.idempotencyKey !== undefined && row.idempotencyKey === options.idempotencyKey;
-    if (repeated && row.requestHash !== plan.requestHash)
-      throw new SandboxError(
-        "CONFLICT",
-        "this idempotency key was used for another session; use a new key for every new session",
-        { details: { session_id: row.id } },
-      );
-    if (!repeated && options.image !== undefined && row.image !== plan.image)
-      throw new SandboxError(
-        "CONFLICT",
-        `the session of the key ${row.key} has the image ${row.image}, not ${plan.image}; use another key`,
-        { details: { session_id: row.id, image: row.image } },
-      );
-    if (!repeated && options.backend !== undefined && row.backend !== options.backend)
-      throw new SandboxError(
-        "CONFLICT",
-        `the session of the key ${row.key} is on the backend ${row.backend}, not ${options.backend}; use another key`,
-        { details: { session_id: row.id, backend: row.backend } },
-      );
-    const session = this.#parts.table.get(row.id);
-    if (session === undefined) return { session: await this.#madeElsewhere(row), created: false };
-    await session.made.promise;
-    if (session.ending === undefined && !repeated) await session.renew();
-    return { session: this.#view(session.row), created: false };
-  }
-
-  /** Another daemon makes it, or has made it: it is looked for in the store until it is there. */
-  async #madeElsewhere(row: SessionRow): Promise<SessionView> {
-    let found = row;
-    while (found.status === "creating" && found.fence !== this.#parts.membership.fence) {
-      await sleep(LOOK_INTERVAL_MS);
-      found = (await this.#parts.store.getSession(row.id)) ?? { ...found, status: "failed" };
-    }
-    if (found.status === "failed")
-      throw new SandboxError("CONFLICT", `the session ${row.id} could not be made`);
-    return this.#view(found);
-  }
-
   async #change(
     caller: Caller,
     id: string,
@@ -448,7 +298,7 @@ export class Sessions implements SessionService {
     work: (backend: Backend, sandbox: string) => Promise<void>,
   ): Promise<SessionView> {
     const session = await this.#living(caller, id, ["running", "paused"]);
-    await session.lifeLine.run(async () => {
+    await session.lifecycleMutex.run(async () => {
       if (session.ending !== undefined) throw unusable(id, "destroyed");
       if (session.row.status === to) return;
       checkTransition(id, session.row.status, to);
@@ -460,11 +310,11 @@ export class Sessions implements SessionService {
   }
 
   async #end(session: LiveSession, status: EndStatus, reason?: string): Promise<void> {
-    const { table, clock, telemetry } = this.#parts;
+    const { table, clock } = this.#parts;
     session.creation.abort(new Error("the session is ended"));
     await session.made.promise.catch(() => undefined);
     // A pause under way first comes to its end.
-    await session.lifeLine.run(async () => {
+    await session.lifecycleMutex.run(async () => {
       if (session.row.status !== "destroying") await session.save({ status: "destroying" });
       await session.backend.destroy(sandboxOf(session));
       for (const recording of session.recordings) await recording.abandon("sandbox_gone");
@@ -476,8 +326,6 @@ export class Sessions implements SessionService {
       });
       table.remove(session);
       this.#parts.networks.remove(session.row.id);
-      const { createdAtMs, endedAtMs = createdAtMs } = session.row;
-      telemetry.sessionEnded({ status, lifetimeMs: Math.max(0, endedAtMs - createdAtMs) });
     });
   }
 
@@ -492,7 +340,7 @@ export class Sessions implements SessionService {
     if (session?.row.owner === caller.owner && session.adoption !== undefined)
       await this.settled(id);
     if (session?.row.owner !== caller.owner) {
-      const row = await this.#row(caller, id);
+      const row = await this.#row(id, (found) => isOwn(caller, found));
       if (isLiving(row.status)) throw lostOwnership(id);
       throw unusable(id, row.status, row.endReason);
     }
@@ -505,17 +353,30 @@ export class Sessions implements SessionService {
     return session;
   }
 
-  async #row(caller: Owner, id: string): Promise<SessionRow> {
+  async #row(id: string, may: (row: SessionRow) => boolean): Promise<SessionRow> {
     const row = this.#parts.table.get(id)?.row ?? (await this.#parts.store.getSession(id));
     // SECURITY: what belongs to another does not exist (threat: reaching another tenant). Guarded by
     // "of another owner" in sessions.test.ts.
-    if (row === undefined || row.owner !== caller.owner)
+    if (row === undefined || !may(row))
       throw new SandboxError(
         "SESSION_NOT_FOUND",
         `there is no session ${id}; list the sessions to see which there are`,
       );
     return row;
   }
+}
+
+function isOwn({ owner }: Owner, row: SessionRow): boolean {
+  return row.owner === owner;
+}
+
+/**
+ * SECURITY: an administrator sees that a session is there, and ends it, but gets neither into it nor at
+ * its commands, output and files: those stay its owner's (threat: reaching another tenant). Guarded by
+ * tenants.test.ts.
+ */
+function isVisible({ owner, isAdmin }: Caller, row: SessionRow): boolean {
+  return isAdmin || row.owner === owner;
 }
 
 /** Shown as expired to somebody who asked for another status. */
@@ -533,18 +394,4 @@ function isDeath(error: unknown): boolean {
 
 function outOfMemory(error: unknown): boolean {
   return error instanceof SandboxError && error.details?.["out_of_memory"] === true;
-}
-
-function failureText(error: unknown): string {
-  return error instanceof SandboxError && error.status < 500
-    ? error.message
-    : "its sandbox could not be made";
-}
-
-function tooMany(caller: Caller): SandboxError {
-  return new SandboxError(
-    "QUOTA_EXCEEDED",
-    `${caller.maxSessions} sessions may be open at once; destroy some first`,
-    { details: { max_sessions: caller.maxSessions } },
-  );
 }

@@ -10,9 +10,11 @@ import type { ExecRow, SessionRow, SessionStore } from "../ports/session-store.t
 import type { Execs } from "./execs.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { Membership } from "./membership.ts";
+import { orphansAmong, removeOrphan } from "./orphans.ts";
 import type { Providers } from "./providers.ts";
 import { execEnded } from "./session-events.ts";
-import type { EndStatus, Sessions } from "./sessions.ts";
+import type { EndStatus } from "./session-creation.ts";
+import type { Sessions } from "./sessions.ts";
 
 const ENDED_AT_ONCE = 8;
 
@@ -80,8 +82,10 @@ export class TakeOver {
       await otherWork();
     }
     await this.#endDead();
-    const orphans = await this.#orphansAmong([...states.keys()]);
-    for (const id of orphans) if (!this.#parts.stopping.aborted) await this.#removeOrphan(id);
+    const left = await orphansAmong(this.#backend, states.keys(), this.#parts);
+    const orphans = left.filter((id) => !this.#inherited.has(id));
+    for (const id of orphans)
+      if (!this.#parts.stopping.aborted) await removeOrphan(this.#backend, id, this.#parts.log);
     return { adopted: this.#adopted, ended: this.#ended, orphans: orphans.length };
   }
 
@@ -151,28 +155,6 @@ export class TakeOver {
       for (let end = next(); end !== undefined; end = next()) await end();
     };
     await Promise.all(Array.from({ length: ENDED_AT_ONCE }, worker));
-  }
-
-  /**
-   * SECURITY: sandboxes are made while this runs, here and by other daemons. Each is written down before
-   * it is made, and the store is asked after the sandboxes were listed, so that no daemon's sandbox is
-   * taken for remains (threat: interrupted creation). Guarded by "never taken for remains" in
-   * reconcile.test.ts.
-   */
-  async #orphansAmong(listedIds: readonly string[]): Promise<readonly string[]> {
-    const { store, providers } = this.#parts;
-    const known = await store.sandboxesAt(providers.placeOf(this.#backend));
-    return listedIds.filter((id) => !known.has(id) && !this.#inherited.has(id));
-  }
-
-  async #removeOrphan(id: string): Promise<void> {
-    const { log } = this.#parts;
-    try {
-      await this.#backend.destroy(id);
-      log.info({ sandbox: id }, "removed a sandbox that belongs to no session");
-    } catch (error) {
-      log.error({ err: error, sandbox: id }, "cannot remove a sandbox that belongs to no session");
-    }
   }
 
   async #states(): Promise<ReadonlyMap<string, SandboxState>> {

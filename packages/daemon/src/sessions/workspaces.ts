@@ -15,7 +15,7 @@ import type { Caller, SandboxAccess, WorkspaceService, WorkspaceView } from "./s
 import type { LiveSessions } from "./live-sessions.ts";
 import type { Sessions } from "./sessions.ts";
 import type { SessionSettings } from "./settings.ts";
-import { WaitingLine } from "./waiting-line.ts";
+import { FifoMutex } from "./fifo-mutex.ts";
 
 const MIB = 1024 * 1024;
 /** A sandbox that only serves file calls goes when it was not used for so long. */
@@ -23,9 +23,9 @@ const IDLE_MS = 60_000;
 /** How often a call begins anew because its workspace was destroyed meanwhile. */
 const MAX_ATTEMPTS = 5;
 /** So many may be there for one owner at once. */
-const MAX_KEEPERS = 16;
+const MAX_FILE_SANDBOXES = 16;
 /** It runs nothing but the runner. */
-const KEEPER_LIMITS = {
+const FILE_SANDBOX_LIMITS = {
   memoryBytes: 128 * MIB,
   cpuMillicores: 1000,
   pids: 32,
@@ -47,20 +47,20 @@ export interface WorkspacesParts {
 }
 
 /** A sandbox that has a workspace for the sake of file calls alone. */
-interface Keeper {
+interface FileSandbox {
   readonly owner: string;
   readonly backend: Backend;
   readonly sandboxId: string;
   readonly channel: Promise<Channel>;
-  visits: number;
+  users: number;
   usedMs: number;
 }
 
 export class Workspaces implements WorkspaceService {
   readonly #parts: WorkspacesParts;
-  readonly #keepers = new Map<string, Keeper>();
-  /** By disk: making and removing keepers, and removing the disk, take turns. */
-  readonly #lines = new Map<string, WaitingLine>();
+  readonly #fileSandboxes = new Map<string, FileSandbox>();
+  /** By disk: making and removing file sandboxes, and removing the disk, take turns. */
+  readonly #mutexes = new Map<string, FifoMutex>();
 
   constructor(parts: WorkspacesParts) {
     this.#parts = parts;
@@ -80,7 +80,7 @@ export class Workspaces implements WorkspaceService {
 
   async destroy(caller: Caller, id: string): Promise<void> {
     const row = await this.#row(caller, id);
-    await this.#line(row.diskId).run(() =>
+    await this.#mutexOf(row.diskId).run(() =>
       this.#parts.disks.whileDying(row.diskId, () => this.#destroy(row)),
     );
   }
@@ -96,7 +96,7 @@ export class Workspaces implements WorkspaceService {
       const visit =
         (await this.#enterSession(caller, id)) ??
         (await this.#parts.disks.withDisk(caller, id, backend, (disk) =>
-          this.#line(disk.id).run(() => this.#enterKeeper(caller, id, disk)),
+          this.#mutexOf(disk.id).run(() => this.#enterFileSandbox(caller, id, disk)),
         ));
       if (visit !== undefined) return visit;
     }
@@ -106,16 +106,16 @@ export class Workspaces implements WorkspaceService {
   /** Takes away what was not used for a while; the reaper calls it. */
   async tidy(): Promise<void> {
     const now = this.#parts.clock.monotonicMs();
-    for (const [diskId, keeper] of this.#keepers)
-      if (keeper.visits === 0 && now - keeper.usedMs >= IDLE_MS)
-        await this.#dismissIdle(diskId, keeper);
-    for (const [diskId, line] of this.#lines)
-      if (line.free && !this.#keepers.has(diskId)) this.#lines.delete(diskId);
+    for (const [diskId, sandbox] of this.#fileSandboxes)
+      if (sandbox.users === 0 && now - sandbox.usedMs >= IDLE_MS)
+        await this.#dismissIdle(diskId, sandbox);
+    for (const [diskId, mutex] of this.#mutexes)
+      if (mutex.free && !this.#fileSandboxes.has(diskId)) this.#mutexes.delete(diskId);
   }
 
   async stop(): Promise<void> {
-    for (const diskId of this.#keepers.keys())
-      await this.#line(diskId).run(() => this.#dismiss(diskId));
+    for (const diskId of this.#fileSandboxes.keys())
+      await this.#mutexOf(diskId).run(() => this.#dismiss(diskId));
   }
 
   async #destroy(row: WorkspaceRow): Promise<void> {
@@ -154,21 +154,21 @@ export class Workspaces implements WorkspaceService {
   }
 
   /** In the disk's turn. Undefined when whoever had the turn before has destroyed it. */
-  async #enterKeeper(
+  async #enterFileSandbox(
     caller: Caller,
     id: string,
     disk: WorkspaceSpec,
   ): Promise<SandboxAccess | undefined> {
     const row = await this.#parts.store.getWorkspace(caller.owner, id);
     if (row?.diskId !== disk.id) return undefined;
-    const keeper = this.#keepers.get(row.diskId) ?? (await this.#newKeeper(row));
-    keeper.visits += 1;
+    const sandbox = this.#fileSandboxes.get(row.diskId) ?? (await this.#newFileSandbox(row));
+    sandbox.users += 1;
     const leave = (): void => {
-      keeper.visits -= 1;
-      keeper.usedMs = this.#parts.clock.monotonicMs();
+      sandbox.users -= 1;
+      sandbox.usedMs = this.#parts.clock.monotonicMs();
     };
     try {
-      const channel = await keeper.channel;
+      const channel = await sandbox.channel;
       await channel.ping();
       let left = false;
       return {
@@ -186,16 +186,16 @@ export class Workspaces implements WorkspaceService {
     }
   }
 
-  async #newKeeper(row: WorkspaceRow): Promise<Keeper> {
+  async #newFileSandbox(row: WorkspaceRow): Promise<FileSandbox> {
     await this.#makeRoom(row.owner);
     const sandboxId = newSandboxId();
     const backend = this.#parts.providers.backendOf(row.backend);
-    const channel = this.#openKeeper(sandboxId, row);
+    const channel = this.#openFileSandbox(sandboxId, row);
     channel.catch(() => undefined);
     const usedMs = this.#parts.clock.monotonicMs();
-    const keeper = { owner: row.owner, backend, sandboxId, channel, visits: 0, usedMs };
-    this.#keepers.set(row.diskId, keeper);
-    return keeper;
+    const sandbox = { owner: row.owner, backend, sandboxId, channel, users: 0, usedMs };
+    this.#fileSandboxes.set(row.diskId, sandbox);
+    return sandbox;
   }
 
   /**
@@ -203,26 +203,27 @@ export class Workspaces implements WorkspaceService {
    * exceeding quotas). Guarded by workspaces.test.ts.
    */
   async #makeRoom(owner: string): Promise<void> {
-    const own = [...this.#keepers].filter(([, keeper]) => keeper.owner === owner);
-    if (own.length < MAX_KEEPERS) return;
+    const own = [...this.#fileSandboxes].filter(([, sandbox]) => sandbox.owner === owner);
+    if (own.length < MAX_FILE_SANDBOXES) return;
     const idle = own
-      .filter(([, { visits }]) => visits === 0)
+      .filter(([, { users }]) => users === 0)
       .toSorted(([, a], [, b]) => a.usedMs - b.usedMs)[0];
     if (idle === undefined)
       throw new SandboxError(
         "QUOTA_EXCEEDED",
-        `${MAX_KEEPERS} workspaces without a session may be worked on at once; try again in a moment`,
+        `${MAX_FILE_SANDBOXES} workspaces without a session may be worked on at once; try again in a moment`,
       );
     await this.#dismissIdle(...idle);
   }
 
-  async #dismissIdle(diskId: string, keeper: Keeper): Promise<void> {
-    await this.#line(diskId).run(async () => {
-      if (keeper.visits === 0 && this.#keepers.get(diskId) === keeper) await this.#dismiss(diskId);
+  async #dismissIdle(diskId: string, sandbox: FileSandbox): Promise<void> {
+    await this.#mutexOf(diskId).run(async () => {
+      if (sandbox.users === 0 && this.#fileSandboxes.get(diskId) === sandbox)
+        await this.#dismiss(diskId);
     });
   }
 
-  async #openKeeper(sandboxId: string, row: WorkspaceRow): Promise<Channel> {
+  async #openFileSandbox(sandboxId: string, row: WorkspaceRow): Promise<Channel> {
     const { providers, disks, queue, store, membership } = this.#parts;
     const { backend, images, workspaceImage, place } = providers.choose(row.backend);
     await providers.tidied(backend);
@@ -235,7 +236,7 @@ export class Workspaces implements WorkspaceService {
         id: sandboxId,
         image,
         profile: "restricted",
-        limits: KEEPER_LIMITS,
+        limits: FILE_SANDBOX_LIMITS,
         env: {},
         workspace: disks.specOf(row),
       }),
@@ -244,21 +245,21 @@ export class Workspaces implements WorkspaceService {
   }
 
   async #dismiss(diskId: string): Promise<void> {
-    const keeper = this.#keepers.get(diskId);
-    if (keeper === undefined) return;
-    await keeper.channel.then(
+    const sandbox = this.#fileSandboxes.get(diskId);
+    if (sandbox === undefined) return;
+    await sandbox.channel.then(
       (channel) => channel.close(),
       () => undefined, // It never opened; whoever asked for it was told.
     );
-    await keeper.backend.destroy(keeper.sandboxId);
-    await this.#parts.store.deleteSideSandbox(keeper.sandboxId);
-    this.#keepers.delete(diskId);
+    await sandbox.backend.destroy(sandbox.sandboxId);
+    await this.#parts.store.deleteSideSandbox(sandbox.sandboxId);
+    this.#fileSandboxes.delete(diskId);
   }
 
-  #line(diskId: string): WaitingLine {
-    const line = this.#lines.get(diskId) ?? new WaitingLine();
-    this.#lines.set(diskId, line);
-    return line;
+  #mutexOf(diskId: string): FifoMutex {
+    const mutex = this.#mutexes.get(diskId) ?? new FifoMutex();
+    this.#mutexes.set(diskId, mutex);
+    return mutex;
   }
 
   /** Those served here that have it, wherever it is mounted. */

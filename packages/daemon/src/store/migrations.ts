@@ -6,6 +6,7 @@
  * From then on both take the same steps, in the words of each where these differ.
  */
 import type { Migration } from "./migration.ts";
+import { EVENTS_AND_KEYS } from "./postgres/event-functions.ts";
 import { FIRST_MIGRATION } from "./postgres/first-migration.ts";
 import { FUNCTIONS } from "./postgres/functions.ts";
 import { OUTPUT_FUNCTIONS } from "./postgres/output-functions.ts";
@@ -16,7 +17,8 @@ export type Dialect = "sqlite" | "postgres";
 interface Step {
   readonly version: number;
   readonly name: string;
-  readonly sql: (words: Words) => string;
+  /** Absent for what SQLite keeps in another file. */
+  readonly sql?: (words: Words) => string;
   /** What Postgres needs beside that. */
   readonly postgres?: string;
 }
@@ -88,9 +90,10 @@ const ownership = ({ real, integer, strict, growing }: Words): string => `
   ) ${strict};
 `;
 
-/** Both databases take these, in this order. */
+/** The databases take these in this order, each what there is for it. */
 const STEPS: readonly Step[] = [
   { version: 11, name: "ownership", sql: ownership, postgres: FUNCTIONS + OUTPUT_FUNCTIONS },
+  { version: 12, name: "events and keys", postgres: EVENTS_AND_KEYS },
 ];
 
 /** Every migration of a database of this kind. */
@@ -98,7 +101,7 @@ export function migrationsOf(dialect: Dialect): readonly Migration[] {
   const steps = STEPS.map(({ version, name, sql, postgres = "" }) => ({
     version,
     name,
-    sql: sql(WORDS[dialect]) + (dialect === "postgres" ? postgres : ""),
-  }));
+    sql: (sql?.(WORDS[dialect]) ?? "") + (dialect === "postgres" ? postgres : ""),
+  })).filter((step) => step.sql !== "");
   return dialect === "sqlite" ? [...EARLIER_MIGRATIONS, ...steps] : [FIRST_MIGRATION, ...steps];
 }

@@ -63,7 +63,7 @@ export interface HttpAppOptions {
   readonly headersTimeoutMs?: number;
   readonly preview: PreviewOptions;
   /** What daemons that share the store show each other; nothing is forwarded when absent. */
-  readonly peerSecret?: string;
+  readonly peer?: { readonly secret: string; readonly address?: string | undefined };
   /** New ones when absent. */
   readonly metrics?: DaemonMetrics;
   /** No spans when absent. */
@@ -103,8 +103,7 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
     metrics: options.metrics ?? new DaemonMetrics(),
     previews,
   };
-  const { peerSecret } = options;
-  const peers = peerSecret === undefined ? undefined : new PeerTokens(peerSecret);
+  const peers = options.peer === undefined ? undefined : new PeerTokens(options.peer);
   const admission = new NativeAdmission({
     peers,
     keys,
@@ -132,6 +131,7 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
   });
   life.attach(app);
   app.decorateRequest("isForwarded", false);
+  app.decorateRequest("forwardedCaller");
   forwardElsewhere(app, context, peers);
   app.decorateRequest("preview");
   tellIgnoredFields(app, validation);

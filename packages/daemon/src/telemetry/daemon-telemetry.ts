@@ -1,4 +1,4 @@
-/** What the core reports, as spans, log lines and metrics. */
+/** What the core reports, as spans, and as log lines that belong to them. */
 import type { OpenSpan, StartedTelemetry } from "@sandkasten/telemetry";
 import { idsOf } from "@sandkasten/telemetry";
 import type { Log } from "../ports/log.ts";
@@ -11,11 +11,9 @@ import type {
   Telemetry,
   TraceContext,
 } from "../ports/telemetry.ts";
-import type { LifecycleMetrics } from "./lifecycle-metrics.ts";
 
 export interface DaemonTelemetryParts {
   readonly log: Log;
-  readonly metrics: LifecycleMetrics;
   /** Absent when no spans are sent. */
   readonly spans?: StartedTelemetry | undefined;
 }
@@ -59,9 +57,7 @@ export class DaemonTelemetry implements Telemetry {
   }
 
   sessionStarted(facts: SessionFacts, parent?: TraceContext): SessionObservation {
-    const { metrics, spans } = this.#parts;
-    const startedMs = performance.now();
-    const span = spans?.startSpan("sandbox.create", {
+    const span = this.#parts.spans?.startSpan("sandbox.create", {
       parent,
       attributes: {
         "sandbox.image": facts.image,
@@ -70,29 +66,13 @@ export class DaemonTelemetry implements Telemetry {
       },
     });
     return {
-      created: (source) => {
-        metrics.sessionCreated(source, performance.now() - startedMs);
-        span?.end({ attributes: { "sandbox.source": source } });
-      },
-      failed: (error) => {
-        metrics.sessionFailed(error);
-        span?.end({ error });
-      },
+      created: (source) => span?.end({ attributes: { "sandbox.source": source } }),
+      failed: (error) => span?.end({ error }),
     };
   }
 
-  sessionEnded({
-    status,
-    lifetimeMs,
-  }: {
-    readonly status: string;
-    readonly lifetimeMs: number;
-  }): void {
-    this.#parts.metrics.sessionEnded(status, lifetimeMs);
-  }
-
   #execEnded(
-    line: { readonly runtime: string } & Readonly<Record<string, unknown>>,
+    line: Readonly<Record<string, unknown>>,
     span: OpenSpan | undefined,
     outcome: ExecOutcome | undefined,
   ): void {
@@ -100,8 +80,7 @@ export class DaemonTelemetry implements Telemetry {
       return span?.end({ attributes: { "sandbox.end_reason": "released" } });
     const { endReason, exitCode, stdoutBytes, stderrBytes, durationMs } = outcome;
     const ok = endReason === "exited" && exitCode === 0;
-    const { log, metrics } = this.#parts;
-    metrics.runEnded(line.runtime, ok, durationMs);
+    const { log } = this.#parts;
     span?.end({
       attributes: {
         "sandbox.exit_code": exitCode,

@@ -1,6 +1,7 @@
-/** Counts commands and sessions, and how long they took. */
+/** Counts commands and sessions, and how long they took, from the events that tell of them. */
 import { CounterFamily, HistogramFamily } from "@sandkasten/telemetry";
 import type { MetricFamily } from "@sandkasten/telemetry";
+import type { NewEvent } from "../ports/event-log.ts";
 
 const RUN_BOUNDS_MS = [
   1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000,
@@ -42,23 +43,34 @@ export class LifecycleMetrics {
     LIFETIME_BOUNDS_SECONDS,
   );
 
-  runEnded(runtime: string, ok: boolean, durationMs: number): void {
-    this.#runs.add({ runtime, ok: String(ok) });
-    this.#durations.observe({ runtime }, durationMs);
+  /** Counts what events tell; all others are of no concern here. */
+  consume(events: readonly NewEvent[]): void {
+    for (const event of events) this.#count(event);
   }
 
-  sessionCreated(source: "pool" | "cold", durationMs: number): void {
-    this.#created.add({ source });
-    this.#createDurations.observe({ source }, durationMs);
-  }
-
-  sessionFailed(code: string): void {
-    this.#failed.add({ code });
-  }
-
-  sessionEnded(status: string, lifetimeMs: number): void {
-    this.#ended.add({ status });
-    this.#lifetimes.observe({}, lifetimeMs / 1000);
+  #count(event: NewEvent): void {
+    switch (event.type) {
+      case "session.running": {
+        const { acquire_source: source, duration_ms: durationMs } = event.data;
+        this.#created.add({ source });
+        if (durationMs !== undefined) this.#createDurations.observe({ source }, durationMs);
+        break;
+      }
+      case "session.ended": {
+        const { status, error_code: code = "INTERNAL_ERROR", lifetime_ms: lifetimeMs } = event.data;
+        if (status === "failed") this.#failed.add({ code });
+        this.#ended.add({ status });
+        if (lifetimeMs !== undefined) this.#lifetimes.observe({}, lifetimeMs / 1000);
+        break;
+      }
+      case "exec.ended": {
+        const { runtime = "other", end_reason: reason, exit_code: exitCode } = event.data;
+        this.#runs.add({ runtime, ok: String(reason === "exited" && exitCode === 0) });
+        this.#durations.observe({ runtime }, event.data.duration_ms);
+        break;
+      }
+      default:
+    }
   }
 
   families(): readonly MetricFamily[] {

@@ -20,12 +20,17 @@ const EVENT_DATA = {
     backend: z.string(),
     key: z.string().optional(),
   }),
-  "session.running": z.object({ acquire_source: z.enum(["pool", "cold"]) }),
+  "session.running": z.object({
+    acquire_source: z.enum(["pool", "cold"]),
+    duration_ms: z.number().optional().meta({ description: "How long creating it took" }),
+  }),
   "session.paused": z.object({}),
   "session.resumed": z.object({}),
   "session.ended": z.object({
     status: z.enum(["destroyed", "expired", "crashed", "failed"]),
     reason,
+    error_code: z.string().optional().meta({ description: "Why it could not be created" }),
+    lifetime_ms: z.number().optional(),
   }),
   "exec.started": z.object({
     exec_id: z.string(),
@@ -35,6 +40,9 @@ const EVENT_DATA = {
   "exec.ended": z.object({
     exec_id: z.string(),
     mode: z.enum(["shell", "process"]),
+    runtime: z.string().optional().meta({
+      description: "What interpreted it: `python`, `node`, `bash`, or `other`",
+    }),
     end_reason: endReasonSchema,
     exit_code: z.number().int().optional(),
     signal: z.number().int().optional(),

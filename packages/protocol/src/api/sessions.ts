@@ -147,6 +147,7 @@ export const sessionSchema = z
     id: z.string(),
     session_id: z.string().meta({ description: "The same as `id`" }),
     sandbox_id: z.string().meta({ description: "The same as `id`" }),
+    owner: z.string().optional().meta({ description: "Whose it is" }),
     image: z.string().meta({ description: "The image that is used" }),
     requested_image: z
       .string()
@@ -190,6 +191,12 @@ export const sessionSchema = z
 export type SessionBody = z.output<typeof sessionSchema>;
 
 export const listSessionsQuery = z.object({
+  owner: z
+    .string()
+    .min(1)
+    .max(256)
+    .optional()
+    .meta({ description: "Only sessions of this owner; for an administrator" }),
   status: sessionStatusSchema.optional(),
   key: sessionKeySchema.optional(),
   limit: pageSizeInQuery.optional(),

@@ -126,6 +126,8 @@ export class FakeBackend implements Backend {
     });
   }
 
+  async tidy(): Promise<void> {}
+
   async storage(): Promise<readonly []> {
     return Promise.resolve([]);
   }

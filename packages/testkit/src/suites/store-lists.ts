@@ -47,6 +47,18 @@ export function storeListSuite(fixture: StoreFixtureOf): void {
     expect(pages).toEqual([["a", "d"], ["c", "b"], ["e"]]);
   });
 
+  it("lists the sessions of all owners when none is named", async () => {
+    await insertAll([
+      { id: "b", createdAtMs: 20, owner: "bob" },
+      { id: "ended", createdAtMs: 40, owner: "carol", status: "destroyed" },
+      { id: "a", createdAtMs: 10 },
+      { id: "c", createdAtMs: 30, owner: "carol" },
+    ]);
+    const pages = await idsOf((at) => store().listSessions({ limit: 3, ...at }));
+    expect(pages).toEqual([["c", "b", "a"], ["ended"]]);
+    expect((await store().listSessions({ limit: 9, status: "destroyed" })).rows).toHaveLength(1);
+  });
+
   it("lists the sessions that have not ended first, whatever the size of the page", async () => {
     await insertAll([
       { id: "old", createdAtMs: 10 },

@@ -61,7 +61,7 @@ export class ContainerBackend<C extends Container = Container> implements Backen
       } finally {
         this.#creating.delete(spec.id);
         // The caller must learn why the create failed; the next removal tidies up again.
-        if (!isMade) await this.#removed().catch(() => undefined);
+        if (!isMade) await this.tidy().catch(() => undefined);
       }
     });
   }
@@ -158,7 +158,7 @@ export class ContainerBackend<C extends Container = Container> implements Backen
     checkId("sandbox", id);
     this.#creating.get(id)?.abort(new Error("the sandbox was destroyed while it was made"));
     await this.#changes.run(id, () => this.#remove(id));
-    await this.#removed();
+    await this.tidy();
   }
 
   async #remove(id: string): Promise<void> {
@@ -167,7 +167,7 @@ export class ContainerBackend<C extends Container = Container> implements Backen
     this.#paused.delete(id);
   }
 
-  async #removed(): Promise<void> {
+  async tidy(): Promise<void> {
     await this.#driver.removed?.(() => this.#creating.size === 0);
   }
 

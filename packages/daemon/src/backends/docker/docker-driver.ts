@@ -42,8 +42,10 @@ import { SessionDirectories } from "./workspace/session-directories.ts";
 
 export interface DockerDriverOptions {
   readonly connection: DockerConnection;
-  /** Tells this daemon's containers and volumes from another's on the same engine. */
+  /** Tells the sandboxes of this daemon, and of those that it shares them with, from others on the engine. */
   readonly instance: string;
+  /** Tells what this daemon alone makes for its work from the same of those; the instance when absent. */
+  readonly daemon?: string | undefined;
   /** The native program, by absolute path. */
   readonly runner: string;
   readonly images: ImageStore;
@@ -92,7 +94,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   readonly #directories: readonly SessionDirectories[];
 
   constructor(options: DockerDriverOptions, runner: RunnerProgram) {
-    const { instance, workspace, surroundings = lookAround } = options;
+    const { instance, daemon = instance, workspace, surroundings = lookAround } = options;
     this.capabilities = {
       isolations: [options.runtime === "runsc" ? "strong" : "standard"],
       network: options.network !== undefined,
@@ -113,7 +115,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     this.#directories = [bind, shared];
     const places = { bindDirectories: bind, sharedDirectories: shared, options: workspace };
     this.#preparation = new EnginePreparation(
-      { engine, instance, surroundings, ...places },
+      { engine, instance, daemon, surroundings, ...places },
       runner,
     );
   }

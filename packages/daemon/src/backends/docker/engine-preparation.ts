@@ -24,6 +24,7 @@ const SHARED = "shared";
 export class EnginePreparation {
   readonly #engine: Engine;
   readonly #instance: string;
+  readonly #daemon: string;
   readonly #runner: RunnerProgram;
   readonly #context: ChooserParts;
   readonly #runnerVolume: RunnerVolume;
@@ -33,12 +34,13 @@ export class EnginePreparation {
   #chosen: ChosenPlaces | undefined;
 
   constructor(context: ChooserParts, runner: RunnerProgram) {
-    const { engine, instance } = context;
+    const { engine, instance, daemon } = context;
     this.#engine = engine;
     this.#instance = instance;
+    this.#daemon = daemon;
     this.#runner = runner;
     this.#context = context;
-    this.#runnerVolume = new RunnerVolume(engine, instance, runner);
+    this.#runnerVolume = new RunnerVolume(engine, daemon, runner);
     this.#varTmp = new VarTmpCheck(engine);
   }
 
@@ -55,12 +57,12 @@ export class EnginePreparation {
       const { places } = await this.#choose(facts, imageId);
       const runnerVolume = this.#runnerVolume.name;
       const source = { kind: "volume", name: runnerVolume } as const;
-      const idle = { instance: this.#instance, imageId, source };
+      const idle = { daemon: this.#daemon, imageId, source };
       return { facts, places, runnerVolume, mountVarTmp: await this.#varTmp.canMount(idle) };
     });
   }
 
-  /** Removes what all sandboxes share once the last of them has gone. */
+  /** Removes what all sandboxes of this daemon share once the last of them has gone. */
   async release(isIdle: () => boolean): Promise<void> {
     await this.#mutex.run(SHARED, async () => {
       if (!isIdle()) return;

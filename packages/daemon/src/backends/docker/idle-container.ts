@@ -6,7 +6,8 @@ import type { Engine } from "./engine.ts";
 import { LABEL } from "./sandbox-labels.ts";
 
 export interface IdleContainer {
-  readonly instance: string;
+  /** Who makes it: no other daemon may remove it meanwhile. */
+  readonly daemon: string;
   /** Any image: nothing of it is run. */
   readonly imageId: string;
   readonly source: MountSource;
@@ -16,12 +17,12 @@ const ROLE = "idle";
 
 export async function withIdleContainer<T>(
   engine: Engine,
-  { instance, imageId, source }: IdleContainer,
+  { daemon, imageId, source }: IdleContainer,
   /** Is told the container's name, and where in it the source is mounted. */
   act: (name: string, directory: string) => Promise<T>,
 ): Promise<T> {
   const unique = randomBytes(8).toString("hex");
-  const name = `sandkasten-idle-${instance}-${unique}`;
+  const name = `sandkasten-idle-${daemon}-${unique}`;
   // SECURITY: against linked mount points: at a place that no image can have made a link of.
   const directory = `/sandkasten-${unique}`;
   try {
@@ -29,7 +30,7 @@ export async function withIdleContainer<T>(
       name,
       Image: imageId,
       Entrypoint: ["never"],
-      Labels: { [LABEL.instance]: instance, [LABEL.role]: ROLE },
+      Labels: { [LABEL.instance]: daemon, [LABEL.role]: ROLE },
       HostConfig: {
         NetworkMode: "none",
         ReadonlyRootfs: true,
@@ -42,8 +43,8 @@ export async function withIdleContainer<T>(
   }
 }
 
-/** Removes those that a daemon left when it was killed. */
-export async function removeIdleContainers(engine: Engine, instance: string): Promise<void> {
-  const left = await engine.listContainers({ [LABEL.instance]: instance, [LABEL.role]: ROLE });
+/** Removes those that an earlier run of this daemon left when it was killed. */
+export async function removeIdleContainers(engine: Engine, daemon: string): Promise<void> {
+  const left = await engine.listContainers({ [LABEL.instance]: daemon, [LABEL.role]: ROLE });
   for (const { name } of left) await engine.removeContainer(name);
 }

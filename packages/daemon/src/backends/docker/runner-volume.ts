@@ -1,6 +1,7 @@
 /**
  * The volume that brings the runner into every sandbox, whatever its image. It is filled through the
- * engine's API, so that it comes about on an engine of another machine just the same.
+ * engine's API, so that it comes about on an engine of another machine just the same. Each daemon has its
+ * own: while one fills it or removes it, another may need the same.
  */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
@@ -42,31 +43,31 @@ export async function readRunner(path: string): Promise<RunnerProgram> {
 export class RunnerVolume {
   readonly name: string;
   readonly #engine: Engine;
-  readonly #instance: string;
+  readonly #daemon: string;
   readonly #runner: RunnerProgram;
   #filled = false;
 
-  constructor(engine: Engine, instance: string, runner: RunnerProgram) {
+  constructor(engine: Engine, daemon: string, runner: RunnerProgram) {
     this.#engine = engine;
-    this.#instance = instance;
+    this.#daemon = daemon;
     this.#runner = runner;
-    this.name = `sandkasten-runner-${instance}-${runner.digest}`;
+    this.name = `sandkasten-runner-${daemon}-${runner.digest}`;
   }
 
   /** Sees to it that the volume is there and whole. One at a time; `remove` is not called meanwhile. */
   async ensure(imageId: string): Promise<void> {
     const engine = this.#engine;
-    const labels = { [LABEL.instance]: this.#instance, [LABEL.role]: ROLE };
+    const labels = { [LABEL.instance]: this.#daemon, [LABEL.role]: ROLE };
     // Somebody may have removed it by hand; what an engine makes instead has no labels.
     const present = await engine.inspectVolume(this.name);
     if (this.#filled && present?.labels[LABEL.role] === ROLE) return;
     this.#filled = false;
-    await removeIdleContainers(engine, this.#instance);
+    await removeIdleContainers(engine, this.#daemon);
     if (present !== undefined && present.labels[LABEL.role] !== ROLE)
       await engine.removeVolume(this.name);
     await engine.createVolume(this.name, labels);
     const source = { kind: "volume", name: this.name } as const;
-    const idle = { instance: this.#instance, imageId, source };
+    const idle = { daemon: this.#daemon, imageId, source };
     // A daemon before us may have been killed while it did the same, so it is done anew each time.
     await withIdleContainer(engine, idle, (container, directory) =>
       engine.putArchive(container, directory, archiveOf(this.#runner.bytes)),
@@ -76,8 +77,8 @@ export class RunnerVolume {
 
   /** Removes the volume, and those of earlier builds, unless a container has them. */
   async removeUnused(): Promise<void> {
-    await removeIdleContainers(this.#engine, this.#instance);
-    const labels = { [LABEL.instance]: this.#instance, [LABEL.role]: ROLE };
+    await removeIdleContainers(this.#engine, this.#daemon);
+    const labels = { [LABEL.instance]: this.#daemon, [LABEL.role]: ROLE };
     this.#filled = false;
     for (const { name } of await this.#engine.listVolumes(labels))
       await this.#engine.removeVolume(name);

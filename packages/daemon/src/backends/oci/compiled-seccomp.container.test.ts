@@ -3,8 +3,8 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { composeEmbedded } from "../../compose.ts";
-import type { EmbeddedOptions } from "../../compose.ts";
+import { composeEmbedded } from "../../compose-backends.ts";
+import type { EmbeddedOptions } from "../../compose-backends.ts";
 import type { LauncherCreate } from "./launcher.ts";
 
 const LIMITS = {

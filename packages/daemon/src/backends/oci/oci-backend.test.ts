@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { backendSuite, channelSuite } from "@sandkasten/testkit";
-import { composeEmbedded } from "../../compose.ts";
+import { composeEmbedded } from "../../compose-backends.ts";
 import { findRuntimes, pickRuntime, runtimeChecks } from "./runtimes.ts";
 import { describe, expect, test } from "vitest";
 

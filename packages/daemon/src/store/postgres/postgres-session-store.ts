@@ -29,17 +29,16 @@ import {
   sideSandboxMapping,
   workspaceMapping,
 } from "../row-mappings.ts";
+import { admit } from "./admit.ts";
+import { assignmentsOf } from "./assignments.ts";
 import { Daemons } from "./daemons.ts";
 import type { Heartbeat } from "./daemons.ts";
-import { databaseFailure } from "./database-failure.ts";
 import { Database } from "./database.ts";
 import { pageOf } from "./page.ts";
 
 const HEARTBEAT: Heartbeat = { intervalMs: 1000, deadAfterMs: 5000 };
 /** Sessions to forget in one statement, so that no lock is held for long. */
 const FORGET_AT_ONCE = 1000;
-/** How often a row that stands in the way may be gone again when it is looked for. */
-const MAX_ATTEMPTS = 10;
 
 const ended = sql.raw(ENDED);
 const open = sql.raw(OPEN);
@@ -140,7 +139,7 @@ export class PostgresSessionStore implements SessionStore {
 
   async insertSession(row: SessionRow, maxSessions: number): Promise<Admitted<SessionRow>> {
     const given = JSON.stringify(sessionMapping.record(row));
-    return await this.#admit(
+    return await admit(
       row.id,
       () => this.#verdict("adding a session", sql`admit_session(${given}::jsonb, ${maxSessions})`),
       async () => (await this.#ofIdempotencyKey(row)) ?? (await this.#ofKey(row.owner, row.key)),
@@ -157,7 +156,7 @@ export class PostgresSessionStore implements SessionStore {
 
   async listSessions(filter: SessionFilter): Promise<Page<SessionRow>> {
     const { owner, status, key, metadata = {}, ...page } = filter;
-    const conditions = [sql`owner = ${owner}`];
+    const conditions = owner === undefined ? [sql`TRUE`] : [sql`owner = ${owner}`];
     if (status !== undefined) conditions.push(sql`status = ${status}`);
     if (key !== undefined) conditions.push(sql`key = ${key}`);
     for (const [name, value] of Object.entries(metadata))
@@ -226,7 +225,7 @@ export class PostgresSessionStore implements SessionStore {
   async insertExec(row: ExecRow, fence: number, maxRunning: number): Promise<Admitted<ExecRow>> {
     const given = JSON.stringify(execMapping.record(row));
     const { sessionId, idempotencyKey } = row;
-    return await this.#admit(
+    return await admit(
       row.id,
       async () => {
         const query = sql`admit_exec(${given}::jsonb, ${fence}, ${maxRunning})`;
@@ -299,7 +298,7 @@ export class PostgresSessionStore implements SessionStore {
   async insertWorkspace(row: WorkspaceRow, maxWorkspaces: number): Promise<Admitted<WorkspaceRow>> {
     const given = JSON.stringify(workspaceMapping.record(row));
     const query = sql`admit_workspace(${given}::jsonb, ${maxWorkspaces})`;
-    return await this.#admit(
+    return await admit(
       row.diskId,
       () => this.#verdict("adding a workspace", query),
       () => this.getWorkspace(row.owner, row.id),
@@ -341,23 +340,6 @@ export class PostgresSessionStore implements SessionStore {
   async closed(): Promise<void> {
     this.#closed ??= this.#database.close();
     await this.#closed;
-  }
-
-  /** Lets a row in, or finds the one that stands in its way, which may be gone again when it is looked for. */
-  async #admit<T>(
-    id: string,
-    admit: () => Promise<string>,
-    inTheWay: () => Promise<T | undefined>,
-  ): Promise<Admitted<T>> {
-    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const verdict = await admit();
-      if (verdict === "inserted") return { inserted: true };
-      if (verdict === "full") return { inserted: false, overQuota: true };
-      if (verdict === "dead") throw heldForDead();
-      const existing = verdict === "exists" ? await inTheWay() : undefined;
-      if (existing !== undefined) return { inserted: false, existing };
-    }
-    throw databaseFailure(new Error(`the id ${id} is taken`), "adding a row");
   }
 
   async #verdict(doing: string, call: RawBuilder<unknown>): Promise<string> {
@@ -407,13 +389,4 @@ export class PostgresSessionStore implements SessionStore {
   async #rows(doing: string, query: RawBuilder<unknown>): Promise<readonly StoredRow[]> {
     return await this.#database.rows(doing, query);
   }
-}
-
-/** What follows SET; undefined when there is nothing to set. */
-function assignmentsOf(
-  changes: Readonly<Record<string, unknown>>,
-): RawBuilder<unknown> | undefined {
-  const entries = Object.entries(changes);
-  if (entries.length === 0) return undefined;
-  return sql.join(entries.map(([column, value]) => sql`${sql.ref(column)} = ${value}`));
 }

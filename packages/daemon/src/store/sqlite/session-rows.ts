@@ -52,7 +52,9 @@ export class SessionRows {
   }
 
   list({ owner, status, key, metadata, ...page }: SessionFilter): Page<SessionRow> {
-    const conditions: Condition[] = [{ sql: "owner = ?", values: [owner] }];
+    const conditions: Condition[] = [
+      owner === undefined ? { sql: "TRUE", values: [] } : { sql: "owner = ?", values: [owner] },
+    ];
     if (status !== undefined) conditions.push({ sql: "status = ?", values: [status] });
     if (key !== undefined) conditions.push({ sql: "key = ?", values: [key] });
     for (const entry of Object.entries(metadata ?? {}))

@@ -10,6 +10,7 @@ import type {
   StoredEvent,
 } from "../../ports/event-log.ts";
 import type { Log } from "../../ports/log.ts";
+import { eventOf } from "../stored-event.ts";
 import { isDamage, SmallDatabase } from "./small-database.ts";
 import type { SmallRow } from "./small-database.ts";
 
@@ -31,6 +32,7 @@ const SCHEMA = `
     bytes      INTEGER NOT NULL
   ) STRICT;
   CREATE INDEX IF NOT EXISTS events_by_owner ON events (owner);
+  CREATE INDEX IF NOT EXISTS events_by_session ON events (session_id) WHERE session_id IS NOT NULL;
   CREATE TABLE IF NOT EXISTS removed (
     owner      TEXT PRIMARY KEY,
     position   INTEGER NOT NULL
@@ -53,6 +55,7 @@ export interface SqliteEventLogOptions {
 }
 
 export class SqliteEventLog implements EventLog {
+  readonly isShared = false;
   readonly cursorKey: Uint8Array;
   readonly #database: SmallDatabase;
   /** What each owner has in the log. */
@@ -123,6 +126,23 @@ export class SqliteEventLog implements EventLog {
         : Number(found.at(-1)?.["position"] ?? after),
       removedUpTo: this.#removedUpTo(owner),
     };
+  }
+
+  async latestOf(
+    sessionId: string,
+    withinMs: number,
+    limit: number,
+  ): Promise<readonly StoredEvent[]> {
+    const rows = this.#database.rows(
+      `SELECT * FROM events WHERE session_id = ? AND at_ms >= (
+         SELECT at_ms FROM events WHERE session_id = ? ORDER BY position DESC LIMIT 1
+       ) - ? ORDER BY position DESC LIMIT ?`,
+      sessionId,
+      sessionId,
+      withinMs,
+      limit,
+    );
+    return rows.map(eventOf).toReversed();
   }
 
   async newest(): Promise<number> {
@@ -240,16 +260,4 @@ export class SqliteEventLog implements EventLog {
   #forget(gone: readonly SmallRow[]): void {
     for (const { owner, bytes } of gone) this.#count(String(owner), -1, -Number(bytes));
   }
-}
-
-function eventOf(row: SmallRow): StoredEvent {
-  const sessionId = row["session_id"];
-  return {
-    position: Number(row["position"]),
-    atMs: Number(row["at_ms"]),
-    owner: String(row["owner"]),
-    ...(typeof sessionId === "string" && { sessionId }),
-    type: row["type"],
-    data: JSON.parse(String(row["data"])) as unknown,
-  } as StoredEvent;
 }

@@ -1,8 +1,8 @@
 import { mkdtemp, open, readdir, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { keyRow, keyStoreSuite } from "@sandkasten/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { KeyRow } from "../../ports/key-store.ts";
 import { SqliteKeyStore } from "./sqlite-key-store.ts";
 
 let directory: string;
@@ -18,62 +18,18 @@ afterEach(async () => {
   await rm(directory, { recursive: true });
 });
 
-const keyRow = (number: number, more: Partial<KeyRow> = {}): KeyRow => ({
-  id: `key_${number}`,
-  name: `name-${number}`,
-  owner: "team",
-  scope: "use",
-  digest: String(number).repeat(64),
-  createdAtMs: number,
-  ...more,
-});
-
 async function reopen(): Promise<void> {
   store.close();
   store = await SqliteKeyStore.open(path);
 }
 
-describe("stored keys", () => {
-  it("are the same after a restart, the oldest first", async () => {
-    const limits = { maxSessions: 1, maxRunningExecs: 2, maxImageBytes: 3 };
-    const full = keyRow(2, { scope: "admin", expiresAtMs: 99.5, ...limits });
-    await store.insert(full);
-    await store.insert(keyRow(1, { scope: "read" }));
+keyStoreSuite("SQLite", async () => ({
+  store,
+  reopen: async () => {
     await reopen();
-    expect(await store.list()).toEqual([keyRow(1, { scope: "read" }), full]);
-  });
-
-  it("stay revoked as of the first time, also after a restart", async () => {
-    await store.insert(keyRow(1));
-    expect(await store.revoke("key_1", 10)).toEqual(keyRow(1, { revokedAtMs: 10 }));
-    expect(await store.revoke("key_1", 20)).toMatchObject({ revokedAtMs: 10 });
-    expect(await store.revoke("key_2", 20)).toBeUndefined();
-    await reopen();
-    expect(await store.list()).toEqual([keyRow(1, { revokedAtMs: 10 })]);
-  });
-
-  it("are noted as used at the latest time that was told", async () => {
-    await store.insert(keyRow(1));
-    await store.insert(keyRow(2));
-    await store.touch(new Map([["key_1", 50]]));
-    await store.touch(
-      new Map([
-        ["key_1", 40],
-        ["key_2", 60],
-        ["key_gone", 70],
-      ]),
-    );
-    expect((await store.list()).map(({ lastUsedAtMs }) => lastUsedAtMs)).toEqual([50, 60]);
-  });
-
-  it("are forgotten only when they were revoked before", async () => {
-    for (const number of [1, 2, 3]) await store.insert(keyRow(number));
-    await store.revoke("key_1", 10);
-    await store.revoke("key_2", 20);
-    await store.forgetRevokedBefore(20);
-    expect((await store.list()).map(({ id }) => id)).toEqual(["key_2", "key_3"]);
-  });
-});
+    return store;
+  },
+}));
 
 describe("the file of keys", () => {
   it("has nothing beside it but what was not put into it yet, and nothing at the end", async () => {

@@ -1,9 +1,8 @@
 /** Remembers keys in a SQLite file of their own. */
-import type { SQLOutputValue } from "node:sqlite";
 import { SandboxError } from "@sandkasten/protocol";
-import type { KeyRow, KeyScope, KeyStore } from "../../ports/key-store.ts";
+import type { KeyRow, KeyStore, RevokedKey } from "../../ports/key-store.ts";
+import { keyOf } from "../stored-key.ts";
 import { isDamage, SmallDatabase } from "./small-database.ts";
-import type { SmallRow } from "./small-database.ts";
 
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS keys (
@@ -65,16 +64,18 @@ export class SqliteKeyStore implements KeyStore {
   }
 
   async list(): Promise<readonly KeyRow[]> {
-    return this.#database.rows("SELECT * FROM keys ORDER BY created_at_ms, id").map(rowOf);
+    return this.#database.rows("SELECT * FROM keys ORDER BY created_at_ms, id").map(keyOf);
   }
 
-  async revoke(id: string, atMs: number): Promise<KeyRow | undefined> {
-    const [row] = this.#database.rows(
-      "UPDATE keys SET revoked_at_ms = coalesce(revoked_at_ms, ?) WHERE id = ? RETURNING *",
+  async revoke(id: string, atMs: number): Promise<RevokedKey | undefined> {
+    const [revoked] = this.#database.rows(
+      "UPDATE keys SET revoked_at_ms = ? WHERE id = ? AND revoked_at_ms IS NULL RETURNING *",
       atMs,
       id,
     );
-    return row === undefined ? undefined : rowOf(row);
+    if (revoked !== undefined) return { row: keyOf(revoked), isNew: true };
+    const [row] = this.#database.rows("SELECT * FROM keys WHERE id = ?", id);
+    return row === undefined ? undefined : { row: keyOf(row), isNew: false };
   }
 
   async touch(lastUsedAtMs: ReadonlyMap<string, number>): Promise<void> {
@@ -95,23 +96,4 @@ export class SqliteKeyStore implements KeyStore {
   close(): void {
     this.#database.close();
   }
-}
-
-function rowOf(row: SmallRow): KeyRow {
-  const maybe = (name: keyof KeyRow, value: SQLOutputValue | undefined): object =>
-    value === null ? {} : { [name]: Number(value) };
-  return {
-    id: String(row["id"]),
-    name: String(row["name"]),
-    owner: String(row["owner"]),
-    scope: row["scope"] as KeyScope,
-    digest: String(row["digest"]),
-    createdAtMs: Number(row["created_at_ms"]),
-    ...maybe("expiresAtMs", row["expires_at_ms"]),
-    ...maybe("revokedAtMs", row["revoked_at_ms"]),
-    ...maybe("lastUsedAtMs", row["last_used_at_ms"]),
-    ...maybe("maxSessions", row["max_sessions"]),
-    ...maybe("maxRunningExecs", row["max_running_execs"]),
-    ...maybe("maxImageBytes", row["max_image_bytes"]),
-  };
 }

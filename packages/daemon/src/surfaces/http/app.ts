@@ -19,6 +19,8 @@ declare module "fastify" {
     caller: Caller;
     /** Another daemon passed it on. */
     isForwarded: boolean;
+    /** For whom it was passed on; absent when a link lets it in. */
+    forwardedCaller: Caller | undefined;
     /** The trace that it belongs to; the parent of what it brings about. */
     trace: TraceContext | undefined;
   }

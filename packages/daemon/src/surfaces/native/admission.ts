@@ -60,7 +60,7 @@ export class NativeAdmission {
     const { method, originalUrl: url, raw } = request;
     const forwarded = this.#parts.peers?.read(raw, { method, url });
     request.isForwarded = forwarded !== undefined;
-    if (forwarded?.caller !== undefined) request.caller = forwarded.caller;
+    request.forwardedCaller = forwarded?.caller;
     if (access === "open") return this.#admitToOpen(request, reply);
     if (access !== "preview") return this.#admitCaller(request, reply, access);
     const own = asksForUpgrade(request.raw) ? "socket" : undefined;
@@ -89,10 +89,10 @@ export class NativeAdmission {
       throw refused("the Host header names no host of this daemon; add it to the allowed hosts");
     const { origin } = raw.headers;
     if (origin !== undefined && !this.#admitOrigin(origin, request, reply)) return false;
-    // The daemon that forwards it has looked at the key.
-    if (request.isForwarded && (request.caller as Caller | undefined) !== undefined) return true;
-    const key = keyOf(raw.headers, access);
-    const caller = key === undefined ? undefined : this.#parts.keys.find(key);
+    // The daemon that forwards it has looked at the key; what the key allows is looked at here as well.
+    const key = request.forwardedCaller === undefined ? keyOf(raw.headers, access) : undefined;
+    const caller =
+      request.forwardedCaller ?? (key === undefined ? undefined : this.#parts.keys.find(key));
     if (caller === undefined) throw unauthorized(reply, access);
     this.#accept(request, reply, caller);
     request.caller = caller;

@@ -22,6 +22,68 @@ const BODIES: Readonly<Record<string, unknown>> = {
   network: { allow: [] },
 };
 
+describe("an administrator", () => {
+  it("sees the sessions of all owners, and of one, and ends them", async () => {
+    const own = await http.createSession();
+    const { json } = await http.call("/v1/sessions", { key: BOBS_KEY, body: {} });
+    const bobs = json.id as string;
+    expect(json.owner).toBe("bob");
+    const ids = async (query = "", key?: string): Promise<string[]> =>
+      (await http.call(`/v1/sessions${query}`, key === undefined ? {} : { key })).json.map(
+        ({ id }: { id: string }) => id,
+      );
+    expect(await ids()).toEqual(expect.arrayContaining([own, bobs]));
+    expect(await ids("?owner=bob")).toEqual([bobs]);
+    expect(await ids("?owner=alice")).not.toContain(bobs);
+    expect(await ids("?owner=nobody")).toEqual([]);
+    expect(await ids("", BOBS_KEY)).toEqual([bobs]);
+    expect(await ids("?owner=bob", BOBS_KEY)).toEqual([bobs]);
+    const denied = await http.call("/v1/sessions?owner=alice", { key: BOBS_KEY });
+    expect([denied.status, denied.json.error_code]).toEqual([403, "PERMISSION_DENIED"]);
+
+    expect((await http.call(`/v1/sessions/${bobs}`)).json).toMatchObject({ owner: "bob" });
+    const destroy = { method: "DELETE", key: BOBS_KEY };
+    expect((await http.call(`/v1/sessions/${own}`, destroy)).status).toBe(404);
+    expect((await http.call(`/v1/sessions/${bobs}`, { method: "DELETE" })).status).toBe(200);
+    const ended = await http.call(`/v1/sessions/${bobs}`, { key: BOBS_KEY });
+    expect(ended.json).toMatchObject({ status: "destroyed" });
+  });
+
+  it("does not get into somebody else's session, nor at what happened in it", async () => {
+    const { json } = await http.call("/v1/sessions", { key: BOBS_KEY, body: {} });
+    const id = json.id as string;
+    const ran = await http.call(`/v1/sessions/${id}/exec`, {
+      key: BOBS_KEY,
+      body: { cmd: "echo secret > a; echo secret" },
+    });
+    const asks: readonly (readonly [string, string, unknown?])[] = [
+      ["POST", "/exec", { cmd: "cat a" }],
+      ["POST", "/execs", { cmd: "cat a" }],
+      ["GET", "/execs"],
+      ["GET", `/execs/${ran.json.exec_id}`],
+      ["GET", `/execs/${ran.json.exec_id}/output`],
+      ["GET", "/fs?path=."],
+      ["GET", "/fs/read?path=a"],
+      ["POST", "/fs/write", { path: "b", text: "x" }],
+      ["GET", "/ports"],
+      ["GET", "/stats"],
+      ["GET", "/shells"],
+      ["POST", "/pause", {}],
+      ["POST", "/renew", {}],
+      ["PUT", "/network", { allow: [] }],
+    ];
+    for (const [method, path, body] of asks) {
+      const answer = await http.call(`/v1/sessions/${id}${path}`, {
+        method,
+        ...(body !== undefined && { body }),
+      });
+      expect(`${method} ${path} ${answer.status} ${answer.json?.error_code}`).toBe(
+        `${method} ${path} 404 SESSION_NOT_FOUND`,
+      );
+    }
+  });
+});
+
 describe("somebody else's session", () => {
   it("is on every route the same as one that never was", async () => {
     const alices = await http.createSession();

@@ -8,8 +8,9 @@ import { SandboxError } from "@sandkasten/protocol";
 import { failureForLog } from "../../failure-for-log.ts";
 import { forwardRequest, sendAnswer } from "../preview/forward-request.ts";
 import { askForSocket, splice } from "../preview/splice-socket.ts";
+import { PEER_HEADER } from "../http/admission/peer-header.ts";
 import { upgradeHead } from "../http/connection/upgrades.ts";
-import { PEER_HEADER } from "./peer-token.ts";
+import type { Caller } from "../../sessions/services.ts";
 import type { PeerTokens } from "./peer-token.ts";
 
 /** They concern one connection, or are given anew. */
@@ -70,8 +71,8 @@ export class Forwarding {
       );
     }, LOOK_INTERVAL_MS);
     try {
-      if (head === undefined) await this.#request(request, reply, connection);
-      else await this.#socket(request, reply, connection, head);
+      if (head === undefined) await this.#request(request, reply, connection, address);
+      else await this.#socket(request, reply, { connection, address, head });
     } catch (error) {
       connection.destroy();
       throw new SandboxError(
@@ -84,18 +85,22 @@ export class Forwarding {
     }
   }
 
-  async #request(request: FastifyRequest, reply: FastifyReply, connection: Socket): Promise<void> {
+  async #request(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    connection: Socket,
+    address: string,
+  ): Promise<void> {
     const { raw } = request;
     if (raw.headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
-    const answer = await forwardRequest(connection, raw, this.#target(request, []));
+    const answer = await forwardRequest(connection, raw, this.#target(request, address, []));
     await this.#passOn(reply, answer);
   }
 
   async #socket(
     request: FastifyRequest,
     reply: FastifyReply,
-    connection: Socket,
-    head: Buffer,
+    { connection, address, head }: Upgrade,
   ): Promise<void> {
     const { stallTimeoutMs } = this.#options;
     const protocol = request.raw.headers["sec-websocket-protocol"];
@@ -110,7 +115,7 @@ export class Forwarding {
       answer,
       socket,
       head: first,
-    } = await askForSocket(connection, this.#target(request, upgrade));
+    } = await askForSocket(connection, this.#target(request, address, upgrade));
     const client = request.raw.socket;
     if (socket === undefined) {
       reply.raw.shouldKeepAlive = false;
@@ -139,24 +144,45 @@ export class Forwarding {
   }
 
   /**
-   * SECURITY: the caller's key stays here; the other daemon gets a signed word for whom it is. A
-   * header of that name from outside goes no further. Guarded by tests/docker/several-daemons.test.ts.
+   * SECURITY: the caller's key stays here; the other daemon gets a signed word for whom it is, and checks
+   * again what that caller may do. A header of that name from outside goes no further. Guarded by
+   * forwarded-requests.test.ts and tests/docker/several-daemons.test.ts.
    */
-  #target(request: FastifyRequest, more: readonly string[]) {
+  #target(request: FastifyRequest, address: string, more: readonly string[]) {
     const { raw, originalUrl: url, method } = request;
-    const caller = request.caller as typeof request.caller | undefined;
-    const word = this.#options.tokens.sign(
-      { method, url },
-      { ...(caller !== undefined && { caller }) },
-    );
+    const caller = callerOf(request);
+    const word = this.#options.tokens.sign({ method, url }, address, {
+      ...(caller !== undefined && { caller }),
+    });
+    // Who came by a link may have a password for the application.
+    const { authorization } = raw.headers;
+    const own = caller === undefined && authorization !== undefined;
     return {
       target: url,
-      headers: [...keptHeaders(raw.rawHeaders), ...more, PEER_HEADER, word],
+      headers: [
+        ...keptHeaders(raw.rawHeaders),
+        ...(own ? ["Authorization", authorization] : []),
+        ...more,
+        PEER_HEADER,
+        word,
+      ],
       stallTimeoutMs: this.#options.stallTimeoutMs,
       sessionId: "",
       port: 0,
     };
   }
+}
+
+interface Upgrade {
+  readonly connection: Socket;
+  readonly address: string;
+  /** What the client sent behind its request. */
+  readonly head: Buffer;
+}
+
+function callerOf({ caller, preview }: FastifyRequest): Caller | undefined {
+  if (preview === undefined) return caller;
+  return preview.visitor === "link" ? undefined : preview.visitor;
 }
 
 function keptHeaders(rawHeaders: readonly string[]): string[] {

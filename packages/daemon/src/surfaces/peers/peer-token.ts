@@ -1,17 +1,32 @@
 /** How daemons that share a store know each other: a header, signed with their common secret, that says for whom a request is forwarded. */
-import { createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { z } from "zod";
+import { PEER_HEADER } from "../http/admission/peer-header.ts";
 import type { Caller } from "../../sessions/services.ts";
+import { UsedOnce } from "./used-once.ts";
 
-export const PEER_HEADER = "x-sandkasten-peer";
 /** Clocks of machines may differ by this much. */
-const MAX_AGE_MS = 300_000;
+const MAX_AGE_MS = 60_000;
 
-/** What stands behind the caller's own fields is passed on as it is. */
-const tokenSchema = z.object({
+const callerSchema = z.strictObject({
+  owner: z.string(),
+  isAdmin: z.boolean(),
+  maxSessions: z.number(),
+  maxRunningExecs: z.number(),
+  maxWorkspaces: z.number(),
+  maxImageBytes: z.number(),
+  isReadOnly: z.boolean().optional(),
+  keyId: z.string().optional(),
+  expiresAtMs: z.number().optional(),
+});
+
+const tokenSchema = z.strictObject({
   atMs: z.number(),
-  caller: z.looseObject({ owner: z.string(), isAdmin: z.boolean() }).optional(),
+  /** The address of the daemon that it is for. */
+  to: z.string(),
+  nonce: z.string(),
+  caller: callerSchema.optional(),
 });
 
 /** What a daemon says of a request that it forwards. */
@@ -20,46 +35,71 @@ export interface Forwarded {
   readonly caller?: Caller;
 }
 
+export interface PeerTokensOptions {
+  readonly secret: string;
+  /** Where others reach this daemon; absent when none does. */
+  readonly address?: string | undefined;
+  readonly nowMs?: () => number;
+}
+
 export class PeerTokens {
   readonly #secret: string;
+  readonly #address: string | undefined;
   readonly #nowMs: () => number;
+  readonly #used: UsedOnce;
 
-  constructor(secret: string, nowMs: () => number = () => Date.now()) {
+  constructor({ secret, address, nowMs = () => Date.now() }: PeerTokensOptions) {
     this.#secret = secret;
+    this.#address = address;
     this.#nowMs = nowMs;
+    // A token counts from so long before its time, by a clock that is slow, until so long after it.
+    this.#used = new UsedOnce(2 * MAX_AGE_MS, nowMs);
   }
 
-  /** For this method and URL alone. */
-  sign({ method, url }: RequestLine, { caller }: Forwarded): string {
-    const text = JSON.stringify({ atMs: this.#nowMs(), ...(caller !== undefined && { caller }) });
-    const claim = Buffer.from(text).toString("base64url");
+  /** For one request with this method and URL to the daemon at this address. */
+  sign({ method, url }: RequestLine, to: string, { caller }: Forwarded): string {
+    const token: z.infer<typeof tokenSchema> = {
+      atMs: this.#nowMs(),
+      to,
+      nonce: randomBytes(12).toString("base64url"),
+      ...(caller !== undefined && { caller: claimsOf(caller) }),
+    };
+    const claim = Buffer.from(JSON.stringify(token)).toString("base64url");
     return `${claim}.${this.#signature(claim, method, url).toString("base64url")}`;
   }
 
   /**
    * What another daemon says of this request; undefined for a request that none forwarded.
    *
-   * SECURITY: who could make this header up would be any caller. It counts only with a signature over
-   * the caller, the method and the URL, by a secret that clients do not have, and not for long.
-   * Guarded by peer-token.test.ts.
+   * SECURITY: who could make this header up would be any caller (threat: unauthorized access). It counts
+   * only with a signature, by a secret that clients do not have, over the caller, the method, the URL and
+   * this daemon's address; once; and not for long. Guarded by peer-token.test.ts and
+   * forwarded-requests.test.ts.
    */
   read(request: Pick<IncomingMessage, "headers">, line: RequestLine): Forwarded | undefined {
     const header = request.headers[PEER_HEADER];
-    if (typeof header !== "string") return undefined;
+    if (typeof header !== "string" || this.#address === undefined) return undefined;
     const [claim = "", signature = ""] = header.split(".");
     const given = Buffer.from(signature, "base64url");
     const right = this.#signature(claim, line.method, line.url);
     if (given.length !== right.length || !timingSafeEqual(given, right)) return undefined;
-    const { atMs, caller } = tokenSchema.parse(
+    const { atMs, to, nonce, caller } = tokenSchema.parse(
       JSON.parse(Buffer.from(claim, "base64url").toString()),
     );
-    if (Math.abs(this.#nowMs() - atMs) > MAX_AGE_MS) return undefined;
-    return caller === undefined ? {} : { caller: caller as unknown as Caller };
+    if (to !== this.#address || Math.abs(this.#nowMs() - atMs) > MAX_AGE_MS) return undefined;
+    if (!this.#used.use(nonce)) return undefined;
+    return caller === undefined ? {} : { caller: caller as Caller };
   }
 
   #signature(claim: string, method: string, url: string): Buffer {
     return createHmac("sha256", this.#secret).update(`${claim}\n${method}\n${url}`).digest();
   }
+}
+
+/** A caller of the configuration has fields beside these, which concern one daemon. */
+function claimsOf(caller: Caller): z.infer<typeof callerSchema> {
+  const names = Object.keys(callerSchema.shape) as (keyof typeof callerSchema.shape)[];
+  return callerSchema.parse(Object.fromEntries(names.map((name) => [name, caller[name]])));
 }
 
 export interface RequestLine {

@@ -1,6 +1,7 @@
 /** Which headers go into the sandbox, and which come out of it. */
 import type { IncomingMessage } from "node:http";
 import { SandboxError } from "@sandkasten/protocol";
+import { PEER_HEADER } from "../http/admission/peer-header.ts";
 import { TOKEN_PARAMETER } from "./preview-address.ts";
 import type { Preview } from "./preview.ts";
 
@@ -30,6 +31,7 @@ const OUR_WORD: ReadonlySet<string> = new Set([
   "x-forwarded-port",
   "x-forwarded-prefix",
   "x-forwarded-proto",
+  PEER_HEADER,
 ]);
 /** They speak for a whole origin, which by path is the daemon's. */
 const ORIGIN_WIDE: ReadonlySet<string> = new Set([
@@ -71,10 +73,10 @@ export interface RequestHeaderOptions {
 /**
  * The head for the application, as names and values in turn.
  *
- * SECURITY: keys of the daemon, tokens of links and the cookie that holds one never get into the
- * sandbox; the code there is hostile. The body's framing is made anew from what the parser understood,
+ * SECURITY: keys of the daemon, tokens of links, the cookie that holds one, and what daemons say to each
+ * other never get into the sandbox; the code there is hostile. The body's framing is made anew from what the parser understood,
  * so that nothing can be hidden between two readings of it (threat: header injection). Guarded by
- * preview-requests.test.ts.
+ * preview-requests.test.ts and forwarded-requests.test.ts.
  */
 export function requestHeaders(request: IncomingMessage, options: RequestHeaderOptions): string[] {
   const { preview, scheme, isUpgrade } = options;

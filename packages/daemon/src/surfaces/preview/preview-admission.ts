@@ -51,7 +51,8 @@ export class PreviewAdmission {
     const { target, token } = takeToken(originalUrl);
     const visit = { ...address, by: "host", target, prefix: "", publicPrefix: "" } as const;
     const key = keyOf(raw.headers, asksForUpgrade(raw) ? "socket" : undefined);
-    const caller = key === undefined ? undefined : this.#parts.keys.find(key);
+    const caller =
+      request.forwardedCaller ?? (key === undefined ? undefined : this.#parts.keys.find(key));
     if (caller !== undefined) {
       requireOwnPage(request);
       this.#parts.accept(request, reply, caller);
@@ -111,7 +112,7 @@ export class PreviewAdmission {
   ): boolean {
     const { hosts, previews } = this.#parts;
     const { raw } = request;
-    if (!hosts.includes(raw))
+    if (!request.isForwarded && !hosts.includes(raw))
       throw new SandboxError("PERMISSION_DENIED", "the Host header names no host of this daemon");
     const link = previews.tokens.check(token, path);
     if (link === undefined) throw denied();

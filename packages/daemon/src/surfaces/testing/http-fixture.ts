@@ -57,7 +57,10 @@ export type HttpFixtureOptions = Partial<Omit<HttpAppOptions, "services">> & {
     readonly imageStore?: ImageStore;
     readonly collectImages?: Services["collectImages"];
     readonly ready?: Services["ready"];
+    readonly servedAt?: Services["servedAt"];
   };
+  /** One that is free when absent. */
+  readonly port?: number;
 };
 
 interface FixtureParts {
@@ -91,6 +94,7 @@ export class HttpFixture implements AsyncDisposable {
     replace = {},
     unchecked = false,
     network = [],
+    port = 0,
     ...options
   }: HttpFixtureOptions = {}): Promise<HttpFixture> {
     const core = await CoreFixture.start({ network });
@@ -119,7 +123,7 @@ export class HttpFixture implements AsyncDisposable {
       collectImages: replace.collectImages ?? ((...asked) => core.core.collectImages(...asked)),
       ready: replace.ready ?? (() => core.core.ready()),
       counts: () => core.core.counts(),
-      servedAt: (id) => core.core.servedAt(id),
+      servedAt: replace.servedAt ?? ((id) => core.core.servedAt(id)),
       storage: () => Promise.resolve([{ kind: "disk_templates", files: 2, bytes: 8192 }]),
     };
     const storedKeys = await StoredKeys.open({
@@ -151,7 +155,7 @@ export class HttpFixture implements AsyncDisposable {
       ...options,
     });
     const wrongAnswers = unchecked ? [] : checkAnswers(app);
-    await app.listen({ host: "127.0.0.1", port: 0 });
+    await app.listen({ host: "127.0.0.1", port });
     return new HttpFixture({ core, app, storedKeys, directory, logLines, wrongAnswers });
   }
 

@@ -35,7 +35,9 @@ export interface ChosenPlaces {
 
 export interface ChooserParts {
   readonly engine: Engine;
+  /** Of the sandboxes; other daemons may have the same. */
   readonly instance: string;
+  readonly daemon: string;
   readonly options: WorkspaceOptions;
   readonly bindDirectories: SessionDirectories;
   readonly sharedDirectories: SessionDirectories;
@@ -188,14 +190,14 @@ function pathOutside({ mounts }: EngineContainer, path: string): string | undefi
  * wrong when it cannot.
  */
 async function blindness(
-  { engine, instance }: ChooserParts,
+  { engine, daemon }: ChooserParts,
   imageId: string,
   directories: SessionDirectories,
   sourceOf: (name: string) => MountSource,
 ): Promise<string | undefined> {
   try {
     return await directories.withToken(async ({ directory, file, text }) => {
-      const idle = { instance, imageId, source: sourceOf(directory) };
+      const idle = { daemon, imageId, source: sourceOf(directory) };
       return await withIdleContainer(engine, idle, async (container, mountPoint) => {
         const archive = await engine.getArchive(container, `${mountPoint}/${file}`);
         return archive?.includes(text) === true ? undefined : "the engine has something else there";

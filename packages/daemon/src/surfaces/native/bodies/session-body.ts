@@ -23,6 +23,7 @@ export function sessionBody(session: SessionView): SessionBody {
     id,
     session_id: id,
     sandbox_id: id,
+    owner: session.owner,
     image: session.image,
     ...(session.requestedImage !== session.image && { requested_image: session.requestedImage }),
     status: session.status,
@@ -115,6 +116,7 @@ function isGiven(limit: number | undefined): limit is number {
 }
 
 export interface ListSessionsInput {
+  readonly owner?: string | undefined;
   readonly status?: SessionQuery["status"] | undefined;
   readonly key?: string | undefined;
   readonly limit?: number | undefined;
@@ -124,6 +126,7 @@ export interface ListSessionsInput {
 
 export function sessionQuery(query: ListSessionsInput): SessionQuery {
   return {
+    ...(query.owner !== undefined && { owner: query.owner }),
     ...(query.status !== undefined && { status: query.status }),
     ...(query.key !== undefined && { key: query.key }),
     ...(query.limit !== undefined && { limit: query.limit }),

@@ -69,7 +69,7 @@ describe("GET /v1/sessions/{id}/events", () => {
       expect(data).toMatchObject({ owner: "bob", session_id: id });
     }
     expect(events[3]?.data.data).toMatchObject({ end_reason: "exited", exit_code: 0 });
-    expect(events[6]?.data.data).toEqual({ status: "destroyed" });
+    expect(events[6]?.data.data).toEqual({ status: "destroyed", lifetime_ms: 0 });
     expect(JSON.stringify(events)).not.toContain("echo");
   });
 

@@ -63,7 +63,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: NativeContex
         tags,
         summary: "List sessions: those that have not ended first, the newest first among both",
         description:
-          "Without `limit`, the first page has every session that has not ended. When there are more, the header `X-Next-Cursor` has the `cursor` of the next page.",
+          "A key with the scope `admin` lists the sessions of all owners, or those of one `owner`. Without `limit`, the first page has every session that has not ended. When there are more, the header `X-Next-Cursor` has the `cursor` of the next page.",
         querystring: listSessionsQuery,
         response: { 200: z.array(sessionSchema), ...errors() },
       },
@@ -85,7 +85,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: NativeContex
         response: { 200: sessionSchema, ...errors("SESSION_NOT_FOUND") },
       },
     },
-    async (request) => sessionBody(await sessions.get(request.caller, request.params.id)),
+    async (request) => sessionBody(await sessions.look(request.caller, request.params.id)),
   );
 
   app.delete(

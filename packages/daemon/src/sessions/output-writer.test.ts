@@ -5,17 +5,17 @@ import { SandboxError } from "@sandkasten/protocol";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { FileExecJournal } from "../journal/file-exec-journal.ts";
 import type { JournalWriter } from "../ports/exec-journal.ts";
-import { OutputKeeper } from "./output-keeper.ts";
+import { OutputWriter } from "./output-writer.ts";
 
 let directory: string;
 let journal: FileExecJournal;
 let failure: Error | undefined;
 let attempts: number;
 let monotonicMs: number;
-let keeper: OutputKeeper;
+let output: OutputWriter;
 
 beforeEach(async () => {
-  directory = await mkdtemp(join(tmpdir(), "sandkasten-keeper-"));
+  directory = await mkdtemp(join(tmpdir(), "sandkasten-output-"));
   journal = await FileExecJournal.open({
     directory,
     maxBytesPerExec: 1 << 20,
@@ -26,7 +26,7 @@ beforeEach(async () => {
   monotonicMs = 0;
   const clock = { bootId: "b", nowMs: () => 5, monotonicMs: () => monotonicMs };
   const log = { info: () => undefined, warn: () => undefined, error: () => undefined };
-  keeper = new OutputKeeper("e", openWriter, { clock, log });
+  output = new OutputWriter("e", openWriter, { clock, log });
 });
 afterEach(async () => {
   await rm(directory, { recursive: true, force: true });
@@ -68,40 +68,40 @@ async function kept(): Promise<{ text: string; skippedBytes: number }> {
 
 describe("output that cannot be written because the disk is full", () => {
   it("waits for room, and nothing is lost", async () => {
-    await keeper.keep(chunk(0, "one "));
+    await output.write(chunk(0, "one "));
     failure = FULL;
-    const waiting = keeper.keep(chunk(4, "two "));
+    const waiting = output.write(chunk(4, "two "));
     await expect.poll(() => attempts, { timeout: 5_000 }).toBeGreaterThan(2);
     failure = undefined;
     await waiting;
-    await keeper.close();
+    await output.close();
     expect(await kept()).toEqual({ text: "one two ", skippedBytes: 0 });
-    expect(keeper.counts).toEqual({ stdoutBytes: 8, stderrBytes: 0, droppedBytes: 0 });
+    expect(output.counts).toEqual({ stdoutBytes: 8, stderrBytes: 0, droppedBytes: 0 });
   });
 
   it("is given up after a while, counted, and followed by what is kept again", async () => {
-    await keeper.keep(chunk(0, "one "));
+    await output.write(chunk(0, "one "));
     failure = FULL;
-    const waiting = keeper.keep(chunk(4, "two "));
+    const waiting = output.write(chunk(4, "two "));
     await expect.poll(() => attempts, { timeout: 5_000 }).toBeGreaterThan(1);
     monotonicMs = 10_000;
     await waiting;
-    await keeper.keep(chunk(8, "three "));
-    expect(keeper.counts.droppedBytes).toBe(10);
+    await output.write(chunk(8, "three "));
+    expect(output.counts.droppedBytes).toBe(10);
     failure = undefined;
     monotonicMs = 11_000;
-    await keeper.keep(chunk(14, "four"));
-    await keeper.close();
+    await output.write(chunk(14, "four"));
+    await output.close();
     expect(await kept()).toEqual({ text: "one four", skippedBytes: 10 });
-    expect(keeper.counts.droppedBytes).toBe(10);
+    expect(output.counts.droppedBytes).toBe(10);
   });
 
   it("no longer waits when it is stopped, and leaves what it had for another", async () => {
     failure = FULL;
-    const waiting = keeper.keep(chunk(0, "one "));
-    keeper.stop();
+    const waiting = output.write(chunk(0, "one "));
+    output.stop();
     await waiting;
-    await keeper.release();
+    await output.release();
     failure = undefined;
     const next = await journal.write("s", "e");
     expect(next.endOffset).toBe(0);
@@ -109,11 +109,11 @@ describe("output that cannot be written because the disk is full", () => {
   });
 
   it("is a gap at the end when there is no room until then", async () => {
-    await keeper.keep(chunk(0, "one "));
+    await output.write(chunk(0, "one "));
     failure = new SandboxError("INTERNAL_ERROR", "the disk is broken");
-    await keeper.keep(chunk(4, "two"));
-    await keeper.close();
-    expect(keeper.counts.droppedBytes).toBe(3);
+    await output.write(chunk(4, "two"));
+    await output.close();
+    expect(output.counts.droppedBytes).toBe(3);
     expect(await kept()).toEqual({ text: "one ", skippedBytes: 3 });
   });
 });

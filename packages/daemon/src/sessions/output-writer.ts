@@ -13,7 +13,7 @@ import type { Log } from "../ports/log.ts";
 const PATIENCE_MS = 10_000;
 const RETRY_MS = 200;
 
-export interface OutputKeeperParts {
+export interface OutputWriterParts {
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -24,10 +24,10 @@ interface Outage {
   isLossy: boolean;
 }
 
-export class OutputKeeper {
+export class OutputWriter {
   readonly #execId: string;
   readonly #open: () => Promise<JournalWriter>;
-  readonly #parts: OutputKeeperParts;
+  readonly #parts: OutputWriterParts;
   /** Fires when nobody wants the output any more, or another daemon will take it. */
   readonly #stopped = new AbortController();
   #writer: JournalWriter | undefined;
@@ -35,7 +35,7 @@ export class OutputKeeper {
   /** Where the output ends that was seen. */
   #seenEnd = 0;
 
-  constructor(execId: string, open: () => Promise<JournalWriter>, parts: OutputKeeperParts) {
+  constructor(execId: string, open: () => Promise<JournalWriter>, parts: OutputWriterParts) {
     this.#execId = execId;
     this.#open = open;
     this.#parts = parts;
@@ -53,10 +53,10 @@ export class OutputKeeper {
   }
 
   /** Resolves when the chunk is kept, or given up. */
-  async keep(chunk: OutputChunk): Promise<void> {
+  async write(chunk: OutputChunk): Promise<void> {
     this.#seenEnd = Math.max(this.#seenEnd, chunk.offset + chunk.bytes.length);
     if (this.#outage?.isLossy === true && this.#now() < this.#outage.retryAtMs) return;
-    while (!(await this.#tryToKeep(chunk)) && !this.#stopped.signal.aborted) {
+    while (!(await this.#tryToWrite(chunk)) && !this.#stopped.signal.aborted) {
       if (this.#outage?.isLossy === true) return;
       await sleep(RETRY_MS, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
     }
@@ -86,7 +86,7 @@ export class OutputKeeper {
     return Math.max(0, this.#seenEnd - (this.#writer?.endOffset ?? 0));
   }
 
-  async #tryToKeep(chunk: OutputChunk): Promise<boolean> {
+  async #tryToWrite(chunk: OutputChunk): Promise<boolean> {
     try {
       await writeChunk(await this.open(), chunk, this.#parts.clock.nowMs());
     } catch (error) {

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { WaitingLine } from "./waiting-line.ts";
+import { FifoMutex } from "./fifo-mutex.ts";
 
-describe("WaitingLine", () => {
+describe("FifoMutex", () => {
   it("lets one in at a time, in order", async () => {
-    const line = new WaitingLine();
+    const line = new FifoMutex();
     const seen: string[] = [];
     const work = (name: string) =>
       line.run(async () => {
@@ -17,7 +17,7 @@ describe("WaitingLine", () => {
   });
 
   it("forgets whoever gives up and serves the next", async () => {
-    const line = new WaitingLine();
+    const line = new FifoMutex();
     const leave = await line.enter();
     const given = new AbortController();
     const first = line.enter(given.signal);
@@ -33,7 +33,7 @@ describe("WaitingLine", () => {
   });
 
   it("goes on after work that failed", async () => {
-    const line = new WaitingLine();
+    const line = new FifoMutex();
     await expect(line.run(() => Promise.reject(new Error("failed")))).rejects.toThrow("failed");
     expect(await line.run(() => Promise.resolve("next"))).toBe("next");
   });

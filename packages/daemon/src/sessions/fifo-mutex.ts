@@ -1,6 +1,6 @@
 /** Lets one in at a time, in the order in which they came. */
 
-export class WaitingLine {
+export class FifoMutex {
   readonly #waiting: (() => void)[] = [];
   #taken = false;
 

@@ -1,0 +1,38 @@
+/** Sandboxes that belong to nothing any more: whoever made them died before it could say what for. */
+import type { Backend } from "../ports/backend.ts";
+import type { Log } from "../ports/log.ts";
+import type { SessionStore } from "../ports/session-store.ts";
+import type { Providers } from "./providers.ts";
+
+export interface OrphanParts {
+  readonly providers: Providers;
+  readonly store: SessionStore;
+  readonly log: Log;
+}
+
+/**
+ * Which of the listed sandboxes are no daemon's.
+ *
+ * SECURITY: sandboxes are made while this runs, here and by other daemons. Each is written down before
+ * it is made, and the store is asked after the sandboxes were listed, so that no daemon's sandbox is
+ * taken for remains (threat: interrupted creation). Guarded by "never taken for remains" in
+ * reconcile.test.ts.
+ */
+export async function orphansAmong(
+  backend: Backend,
+  listedIds: Iterable<string>,
+  { store, providers }: OrphanParts,
+): Promise<readonly string[]> {
+  const known = await store.sandboxesAt(providers.placeOf(backend));
+  return [...listedIds].filter((id) => !known.has(id));
+}
+
+/** Never rejects: what cannot be removed now is found again. */
+export async function removeOrphan(backend: Backend, id: string, log: Log): Promise<void> {
+  try {
+    await backend.destroy(id);
+    log.info({ sandbox: id }, "removed a sandbox that belongs to no session");
+  } catch (error) {
+    log.error({ err: error, sandbox: id }, "cannot remove a sandbox that belongs to no session");
+  }
+}

@@ -1,0 +1,220 @@
+/** Creates sessions: planned, written down, made, or found to be there already. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { SandboxError } from "@sandkasten/protocol";
+import type { SessionStatus } from "@sandkasten/protocol";
+import type { Events } from "../events/recorder.ts";
+import type { SessionNetworks } from "../network/session-networks.ts";
+import { trustCertificate } from "../network/trusted-certificates.ts";
+import type { Log } from "../ports/log.ts";
+import type { SessionRow, SessionStore } from "../ports/session-store.ts";
+import { isLostOwnership } from "../ports/session-store.ts";
+import type { Telemetry, TraceContext } from "../ports/telemetry.ts";
+import { LiveSession, sandboxOf } from "./live-session.ts";
+import type { LiveSessions } from "./live-sessions.ts";
+import type { Membership } from "./membership.ts";
+import type { Provider } from "./providers.ts";
+import type { Caller, CreateSessionOptions } from "./services.ts";
+import { sessionCreated } from "./session-events.ts";
+import { SessionMaker } from "./session-maker.ts";
+import type { SessionMakerParts } from "./session-maker.ts";
+import { planSession } from "./session-plan.ts";
+import type { SessionPlan } from "./session-plan.ts";
+
+/** How often a session that another daemon makes is looked for. */
+const LOOK_INTERVAL_MS = 100;
+
+/** How a session may end. */
+export type EndStatus = Extract<SessionStatus, "destroyed" | "expired" | "crashed" | "failed">;
+
+export interface SessionCreationParts extends SessionMakerParts {
+  readonly store: SessionStore;
+  readonly log: Log;
+  readonly events: Events;
+  readonly table: LiveSessions;
+  readonly membership: Membership;
+  readonly networks: SessionNetworks;
+  readonly telemetry: Telemetry;
+  /** Waits until it is known what became of a session since an earlier daemon. */
+  readonly settled: (id: string) => Promise<void>;
+  readonly end: (session: LiveSession, status: EndStatus, reason?: string) => Promise<void>;
+}
+
+interface Created {
+  readonly row: SessionRow;
+  /** False for one that was there. */
+  readonly created: boolean;
+}
+
+export class SessionCreation {
+  readonly #parts: SessionCreationParts;
+  readonly #maker: SessionMaker;
+
+  constructor(parts: SessionCreationParts) {
+    this.#parts = parts;
+    this.#maker = new SessionMaker(parts);
+  }
+
+  async create(
+    caller: Caller,
+    options: CreateSessionOptions,
+    trace?: TraceContext,
+  ): Promise<Created> {
+    const { settings, providers, store, table } = this.#parts;
+    const provider = providers.choose(options.backend);
+    await providers.ready(provider.backend);
+    const plan = await planSession(caller, options, settings, provider, this.#parts.networks);
+    const existing = await this.#ofKey(caller, options.key);
+    if (existing !== undefined) return await this.#existing(existing, plan, options);
+    const row = this.#maker.newRow(caller, options, plan, provider);
+    const session = new LiveSession(row, this.#parts);
+    table.add(session);
+    try {
+      // The intent is written down before anything is made: whatever happens, it can be cleaned up.
+      const written = await store.insertSession(row, caller.maxSessions);
+      if (!written.inserted) {
+        table.remove(session);
+        if ("overQuota" in written) throw tooMany(caller);
+        return await this.#existing(written.existing, plan, options);
+      }
+    } catch (error) {
+      table.remove(session);
+      throw error;
+    }
+    this.#parts.events.tell(sessionCreated(row));
+    const { id: sessionId, backend, image } = row;
+    const observation = this.#parts.telemetry.sessionStarted({ sessionId, backend, image }, trace);
+    try {
+      await this.#make(caller, session, plan, provider);
+    } catch (error) {
+      observation.failed(error instanceof SandboxError ? error.code : "INTERNAL_ERROR");
+      throw error;
+    }
+    observation.created(session.row.acquireSource);
+    return { row: session.shown, created: true };
+  }
+
+  async #make(
+    caller: Caller,
+    session: LiveSession,
+    plan: SessionPlan,
+    provider: Provider,
+  ): Promise<void> {
+    try {
+      const handle = await this.#maker.acquire(caller, session, plan, provider);
+      await this.#openNetwork(session);
+      await session.save({ status: "running", imageDigest: handle.imageDigest });
+      session.made.resolve();
+    } catch (error) {
+      const failure = this.#whyNotMade(session, error);
+      session.made.reject(failure);
+      if (isLostOwnership(error)) await this.#discard(session);
+      else if (!session.creation.signal.aborted) await this.#endFailed(session, failure);
+      throw failure;
+    }
+  }
+
+  /** Before anybody gets in, so that the first command finds the network and trusts the gateway. */
+  async #openNetwork(session: LiveSession): Promise<void> {
+    const { network, owner } = session.row;
+    if (network === "none" || network === "engine") return;
+    const channel = await session.channel();
+    if (network.secrets === undefined) return;
+    await trustCertificate(channel, this.#parts.networks.certificateOf(network.secrets, owner));
+  }
+
+  #whyNotMade({ creation, row }: LiveSession, error: unknown): Error {
+    if (creation.signal.aborted)
+      return new SandboxError("CONFLICT", `the session ${row.id} was destroyed while it was made`);
+    return error instanceof Error ? error : new Error(String(error));
+  }
+
+  /** Whoever took over gave the session up, for its daemon had not come so far; the sandbox may have been made since. */
+  async #discard(session: LiveSession): Promise<void> {
+    this.#parts.table.remove(session);
+    await session.backend.destroy(sandboxOf(session)).catch((failure: unknown) => {
+      this.#parts.log.error({ err: failure, session: session.row.id }, "cannot clean up a session");
+    });
+  }
+
+  /** The caller hears why it could not be made, also when cleaning up fails too. */
+  async #endFailed(session: LiveSession, error: unknown): Promise<void> {
+    session.failureCode = error instanceof SandboxError ? error.code : "INTERNAL_ERROR";
+    await this.#parts.end(session, "failed", failureText(error)).catch((failure: unknown) => {
+      this.#parts.log.error({ err: failure, session: session.row.id }, "cannot clean up a session");
+    });
+  }
+
+  /** The session of a key that can still be used. */
+  async #ofKey(caller: Caller, key: string | undefined): Promise<SessionRow | undefined> {
+    if (key === undefined) return undefined;
+    const row = await this.#parts.store.findByKey(caller.owner, key);
+    const session = row && this.#parts.table.get(row.id);
+    if (session === undefined) return undefined;
+    await this.#parts.settled(session.row.id);
+    if (session.row.status === "destroying") return undefined;
+    if (session.row.status !== "creating" && session.isOver)
+      await this.#parts.end(session, "expired", "its lease ended");
+    if (session.ending === undefined) return session.row;
+    // Whether or not that works now, it is in nobody's way.
+    await session.ending.catch(() => undefined);
+    return undefined;
+  }
+
+  async #existing(
+    row: SessionRow,
+    plan: SessionPlan,
+    options: CreateSessionOptions,
+  ): Promise<Created> {
+    const repeated =
+      options.idempotencyKey !== undefined && row.idempotencyKey === options.idempotencyKey;
+    if (repeated && row.requestHash !== plan.requestHash)
+      throw new SandboxError(
+        "CONFLICT",
+        "this idempotency key was used for another session; use a new key for every new session",
+        { details: { session_id: row.id } },
+      );
+    if (!repeated && options.image !== undefined && row.image !== plan.image)
+      throw new SandboxError(
+        "CONFLICT",
+        `the session of the key ${row.key} has the image ${row.image}, not ${plan.image}; use another key`,
+        { details: { session_id: row.id, image: row.image } },
+      );
+    if (!repeated && options.backend !== undefined && row.backend !== options.backend)
+      throw new SandboxError(
+        "CONFLICT",
+        `the session of the key ${row.key} is on the backend ${row.backend}, not ${options.backend}; use another key`,
+        { details: { session_id: row.id, backend: row.backend } },
+      );
+    const session = this.#parts.table.get(row.id);
+    if (session === undefined) return { row: await this.#madeElsewhere(row), created: false };
+    await session.made.promise;
+    if (session.ending === undefined && !repeated) await session.renew();
+    return { row: session.row, created: false };
+  }
+
+  /** Another daemon makes it, or has made it: it is looked for in the store until it is there. */
+  async #madeElsewhere(row: SessionRow): Promise<SessionRow> {
+    let found = row;
+    while (found.status === "creating" && found.fence !== this.#parts.membership.fence) {
+      await sleep(LOOK_INTERVAL_MS);
+      found = (await this.#parts.store.getSession(row.id)) ?? { ...found, status: "failed" };
+    }
+    if (found.status === "failed")
+      throw new SandboxError("CONFLICT", `the session ${row.id} could not be made`);
+    return found;
+  }
+}
+
+function failureText(error: unknown): string {
+  return error instanceof SandboxError && error.status < 500
+    ? error.message
+    : "its sandbox could not be made";
+}
+
+function tooMany(caller: Caller): SandboxError {
+  return new SandboxError(
+    "QUOTA_EXCEEDED",
+    `${caller.maxSessions} sessions may be open at once; destroy some first`,
+    { details: { max_sessions: caller.maxSessions } },
+  );
+}

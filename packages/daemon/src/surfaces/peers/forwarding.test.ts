@@ -1,0 +1,84 @@
+/** Two daemons of which one serves the sessions, and the other is asked. */
+import { once } from "node:events";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { WebSocket } from "ws";
+import { freePort } from "../../../../../tests/support/free-port.ts";
+import { ALICES_KEY, BOBS_KEY, HttpFixture } from "../testing/http-fixture.ts";
+
+const SECRET = "shared-by-the-daemons";
+
+let owner: HttpFixture;
+let asked: HttpFixture;
+let id: string;
+beforeAll(async () => {
+  const port = await freePort();
+  const address = `http://127.0.0.1:${port}`;
+  owner = await HttpFixture.start({
+    port,
+    peer: { secret: SECRET, address },
+    replace: {
+      execs: {
+        /** Sandboxes in memory have no shell; `cat` is as good to type at. */
+        async start(caller, sessionId, options) {
+          const isTerminal =
+            options.command.kind === "process" && options.command.pty !== undefined;
+          const command = isTerminal ? { ...options.command, argv: ["cat"] } : options.command;
+          return await this.start!(caller, sessionId, { ...options, command });
+        },
+      },
+    },
+  });
+  asked = await HttpFixture.start({
+    unchecked: true,
+    peer: { secret: SECRET },
+    replace: { servedAt: () => Promise.resolve(address) },
+  });
+  id = await owner.createSession();
+});
+afterAll(async () => {
+  await asked[Symbol.asyncDispose]();
+  await owner[Symbol.asyncDispose]();
+});
+
+describe("a daemon that does not serve the session", () => {
+  it("answers as the one that does, for the same caller", async () => {
+    const path = `/v1/sessions/${id}`;
+    expect((await asked.call(path)).json).toMatchObject({ id, owner: "alice" });
+    const exec = await asked.call(`${path}/exec`, { body: { cmd: "echo forwarded" } });
+    expect(exec.json).toMatchObject({ exit_code: 0, output: "forwarded\n" });
+    expect((await asked.call(path, { key: BOBS_KEY })).status).toBe(404);
+    expect((await asked.call(path, { key: null })).status).toBe(401);
+    const bytes = Buffer.alloc(3_000_000, "forwarded ");
+    const put = { method: "PUT", body: bytes };
+    expect((await asked.call(`${path}/fs/file?path=big`, put)).status).toBeLessThan(300);
+    const got = await asked.fetch(`${path}/fs/file?path=big`);
+    expect(Buffer.from(await got.arrayBuffer()).equals(bytes)).toBe(true);
+  });
+
+  it("carries terminals, of which nothing is lost at the beginning or the end", async () => {
+    for (let round = 0; round < 20; round++) {
+      const socket = new WebSocket(`ws://127.0.0.1:${asked.port}/v1/sessions/${id}/pty`, {
+        headers: { authorization: `Bearer ${ALICES_KEY}` },
+      });
+      let shown = "";
+      let told = 0;
+      socket.on("message", (data: Buffer, isBinary) => {
+        if (isBinary) shown += data.toString();
+        else told++;
+      });
+      await once(socket, "open");
+      socket.send(Buffer.from(`typed ${round}\n`));
+      while (!shown.includes(`typed ${round}`)) await once(socket, "message");
+      expect(told).toBeGreaterThan(0);
+      socket.close();
+      await once(socket, "close");
+    }
+  });
+
+  it("ends the session there, with a terminal that was just left", async () => {
+    const path = `/v1/sessions/${id}`;
+    const ended = await asked.call(path, { method: "DELETE" });
+    expect(ended.status).toBe(200);
+    expect((await owner.call(path)).json).toMatchObject({ status: "destroyed" });
+  });
+});

@@ -1,0 +1,29 @@
+/** Remembers for a while what was used, so that it is not used again. */
+
+export class UsedOnce {
+  readonly #rememberMs: number;
+  readonly #nowMs: () => number;
+  /** What was used in this while, and in the one before. */
+  #recent = new Set<string>();
+  #earlier = new Set<string>();
+  #sinceMs: number;
+
+  constructor(rememberMs: number, nowMs: () => number) {
+    this.#rememberMs = rememberMs;
+    this.#nowMs = nowMs;
+    this.#sinceMs = nowMs();
+  }
+
+  /** False when it was used before, within the time that is remembered. */
+  use(name: string): boolean {
+    const now = this.#nowMs();
+    if (now - this.#sinceMs >= this.#rememberMs) {
+      this.#earlier = now - this.#sinceMs >= 2 * this.#rememberMs ? new Set() : this.#recent;
+      this.#recent = new Set();
+      this.#sinceMs = now;
+    }
+    if (this.#recent.has(name) || this.#earlier.has(name)) return false;
+    this.#recent.add(name);
+    return true;
+  }
+}
