@@ -1,4 +1,5 @@
 /** The networks of the living sessions: what each allows, records and has left of its limits. */
+import type { IsolationReport } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { EgressCounts, EgressLog } from "../ports/egress-log.ts";
@@ -16,6 +17,7 @@ import type { NetworkRequest, NetworkTerms, PlannedNetwork } from "./plan-networ
 import { NetworkPolicy } from "./policy.ts";
 import type { Rule } from "./rules.ts";
 import { SessionGateway } from "./session-gateway.ts";
+import { tryDestinations } from "./try-destinations.ts";
 import { certificateOf, sealSecrets, secretProxy } from "./session-secrets.ts";
 import type { SealedSecrets, SecretParts } from "./session-secrets.ts";
 
@@ -118,6 +120,17 @@ export class SessionNetworks {
   /** From now on the session has this network; what it no longer allows is cut. */
   change(session: NetworkedSession, network: PlannedNetwork): void {
     this.of(session).change(this.#policyOf(session.owner, network));
+  }
+
+  /** Adds to a report what became of destinations that the sandbox tried. */
+  async tryOut(
+    session: NetworkedSession,
+    channel: Pick<Channel, "dial">,
+    report: IsolationReport,
+  ): Promise<IsolationReport> {
+    const fact = await tryDestinations(channel, this.of(session).policy());
+    const tier = fact.enforced ? report.tier : "weak";
+    return { ...report, tier, facts: [...report.facts, fact] };
   }
 
   openConnections(sessionId: string): readonly OpenConnection[] {
