@@ -87,20 +87,21 @@ async function ask(
   question: Buffer,
   understand: (answer: Buffer) => string | undefined,
 ): Promise<string | undefined> {
+  let understood: string | undefined;
   try {
     const { readable, writable } = await channel.dial(port, AbortSignal.timeout(TIMEOUT_MS));
     const writer = writable.getWriter();
-    await writer.write(question);
+    // Whether it was taken shows in the answer.
+    writer.write(question).catch(() => undefined);
     let answer = Buffer.alloc(0);
-    let understood: string | undefined;
     for await (const chunk of readable) {
       answer = Buffer.concat([answer, chunk]);
       understood = understand(answer);
       if (understood !== undefined || answer.byteLength > MAX_ANSWER_BYTES) break;
     }
-    await writer.abort();
-    return understood;
+    writer.abort().catch(() => undefined);
   } catch {
-    return undefined;
+    // Nothing listens, or it broke off; what was understood before that still counts.
   }
+  return understood;
 }
