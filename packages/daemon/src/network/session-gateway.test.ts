@@ -340,6 +340,24 @@ describe("limits", () => {
   });
 });
 
+describe("a destination", () => {
+  it("that is taken away while it is dialled is not reached", async () => {
+    const heard: string[] = [];
+    const port = await serve((socket) => {
+      socket.on("data", (chunk) => heard.push(String(chunk)));
+    });
+    let asked = 0;
+    // Allowed when it was resolved, and not any more when the connection is there.
+    const { connect, ends } = setup({ allowsAddress: () => ++asked === 1 });
+    const program = connect({ port });
+    program.inside.write("too late");
+    expect((await program.failure.promise).code).toBe("denied");
+    expect(ends).toMatchObject([[{ address: "127.0.0.1" }, { kind: "refused" }]]);
+    expect(asked).toBe(2);
+    expect(heard).toEqual([]);
+  });
+});
+
 describe("an interceptor", () => {
   const inspecting = (
     inspect: (first: string, ended: boolean) => Inspection,

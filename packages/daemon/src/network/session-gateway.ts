@@ -89,9 +89,14 @@ export class SessionGateway implements NetworkHandler {
       const mayTerminate = this.#egress.interceptor?.mayTerminate(connection) === true;
       const reads = mayTerminate ? undefined : new SharedReads();
       const server = await this.#reach(connection, gone.signal, reads);
-      if (client.destroyed) {
-        server.destroy();
-        throw new Refusal("reset", "the program closed the connection");
+      // SECURITY: dialling takes time, and a policy that changed meanwhile cut only what was open.
+      // Guarded by "taken away while it is dialled" in session-gateway.test.ts.
+      const verdict = this.#egress.policy().decide(destinationOf(connection));
+      if (client.destroyed || !verdict.allowed) {
+        server.resetAndDestroy();
+        throw verdict.allowed
+          ? new Refusal("reset", "the program closed the connection")
+          : new Refusal("denied", verdict.message);
       }
       await this.#splice(connection, client, server, reads);
     } finally {
