@@ -112,6 +112,7 @@ export class SessionNetworks {
   /** Lets the programs of a session use its network, as long as the channel is open. */
   async serve(session: NetworkedSession, channel: Pick<Channel, "openNetwork">): Promise<void> {
     const network = this.of(session);
+    await network.countEarlier(() => this.log.usedBytes(session.id));
     const gateway = new SessionGateway(network, { resolveName: this.#options.resolveName });
     network.attach(gateway);
     await channel.openNetwork(gateway);
@@ -166,6 +167,7 @@ export class SessionNetwork implements SessionEgress {
   readonly interceptor: EdgeInterceptor;
   readonly #recorder: EgressRecorder;
   #gateway: SessionGateway | undefined;
+  #counted: Promise<void> | undefined;
   #policy: NetworkPolicy;
 
   constructor({ policy, limiter, recorder, interceptor }: SessionNetworkParts) {
@@ -185,6 +187,12 @@ export class SessionNetwork implements SessionEgress {
   change(policy: NetworkPolicy): void {
     this.#policy = policy;
     this.#gateway?.recheck();
+  }
+
+  /** Once: from then on the limiter counts by itself. */
+  async countEarlier(usedBytes: () => Promise<number>): Promise<void> {
+    this.#counted ??= usedBytes().then((bytes) => this.limiter.countEarlier(bytes));
+    await this.#counted;
   }
 
   /** The gateway of the session's channel; the channel before is closed. */
