@@ -151,7 +151,8 @@ describe("packages are installed", () => {
       baseUrl: daemon.url,
       apiKey: daemon.apiKey,
       fetch: async (target, init) => {
-        const isCreate = init?.method === "POST" && String(target).endsWith("/v1/sessions");
+        const { pathname } = new URL(target instanceof Request ? target.url : target);
+        const isCreate = init?.method === "POST" && pathname === "/v1/sessions";
         if (!isCreate || typeof init.body !== "string") return await fetch(target, init);
         const body = JSON.parse(init.body) as { readonly env?: object };
         const env = { ...body.env, ...variables };

@@ -255,7 +255,10 @@ function overflow(last: NewEgressRecord, dropped: number): Omit<EgressRecord, "s
 }
 
 async function readRecords(path: string): Promise<EgressRecord[]> {
-  return (await readWritten(path)).map(({ usedBytes: _, ...record }) => record);
+  return (await readWritten(path)).map((written) => {
+    const { usedBytes: _, ...record } = written;
+    return record;
+  });
 }
 
 async function readWritten(path: string): Promise<Written[]> {
