@@ -26,6 +26,7 @@ import { stores } from "./scenarios/stores.ts";
 import { gateway } from "./scenarios/gateway.ts";
 import { idleMemory } from "./scenarios/idle-memory.ts";
 import { largeFile } from "./scenarios/large-file.ts";
+import { preview } from "./scenarios/preview.ts";
 import { smallFile } from "./scenarios/small-file.ts";
 import { stdoutFlood } from "./scenarios/stdout-flood.ts";
 import { telemetry } from "./scenarios/telemetry.ts";
@@ -50,6 +51,7 @@ const SCENARIOS: readonly Scenario[] = [
   stores,
   smallFile,
   largeFile,
+  preview,
   telemetry,
   toolCalls,
   workflowSteps,

@@ -4,6 +4,11 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Channel } from "@sandkasten/daemon";
+import { EdgeInterceptor } from "../../packages/daemon/src/network/edge-interceptor.ts";
+import { SessionLimiter } from "../../packages/daemon/src/network/egress-limits.ts";
+import { EgressRecorder, EgressTotals } from "../../packages/daemon/src/network/egress-recorder.ts";
+import { resolveRules } from "../../packages/daemon/src/network/plan-network.ts";
+import { NetworkPolicy } from "../../packages/daemon/src/network/policy.ts";
 import { SessionGateway } from "../../packages/daemon/src/network/session-gateway.ts";
 import { MIB, run } from "../bench-machine.ts";
 import type { BenchContext, Scenario } from "../context.ts";
@@ -91,20 +96,23 @@ async function measure(context: BenchContext): Promise<Series[]> {
   }
 }
 
+/** As a session has it, but for the limit of bandwidth, which would be all that is measured. */
 function openTo(port: number): SessionGateway {
+  const rules = resolveRules([`${NAME}:${port}`, `127.0.0.1:${port}`], new Map());
+  const policy = new NetworkPolicy(rules, [{ name: "the ceiling", rules }]);
+  const limits = {
+    maxConnections: 512,
+    maxConnectionsPerSecond: 1_000,
+    maxTotalBytes: 100 * 1024 * MIB,
+    maxBytesPerSecond: 0,
+  };
+  const drop = (): void => undefined;
   return new SessionGateway(
     {
-      policy: () => ({
-        portsOf: () => [{ first: port, last: port }],
-        decide: () => ({ allowed: true }),
-      }),
-      observer: {
-        opened: () => undefined,
-        moved: () => undefined,
-        closed: () => undefined,
-        nameRefused: () => undefined,
-      },
-      limiter: { admit: () => ({ release: () => undefined }), take: () => undefined },
+      policy: () => policy,
+      observer: new EgressRecorder(drop, new EgressTotals(), () => Date.now()),
+      limiter: new SessionLimiter(limits, () => performance.now()),
+      interceptor: new EdgeInterceptor(),
     },
     { resolveName: () => Promise.resolve(["127.0.0.1"]) },
   );

@@ -1,13 +1,15 @@
 /** Networks of sandboxes with a real daemon, real programs, and servers of the test's own on loopback. */
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { Server } from "node:http";
-import { createServer as createTlsServer } from "node:https";
+import type { IncomingMessage, Server } from "node:http";
+import { createServer as createTlsServer, get } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { gitRepository, pythonIndex } from "@sandkasten/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { SessionCa } from "../../packages/daemon/src/network/session-ca.ts";
 import { codeBlocks } from "../support/markdown.ts";
@@ -25,6 +27,8 @@ let api: Server;
 let daemon: TestDaemon;
 let webPort: number;
 let apiPort: number;
+/** What only who brings the secret can fetch. */
+const privateFiles = new Map<string, Uint8Array | string>();
 const seen: { readonly authorization: string | undefined; readonly url: string }[] = [];
 
 beforeAll(async () => {
@@ -34,7 +38,8 @@ beforeAll(async () => {
   web = createServer((request, response) => {
     const url = request.url ?? "";
     response.setHeader("Content-Type", url.endsWith(".whl") ? "application/zip" : "text/html");
-    void serveWeb(url).then((body) => response.end(body));
+    if (url === "/endless") response.write("begun\n");
+    else void serveWeb(url).then((body) => response.end(body));
   });
   webPort = await listening(web);
   const authority = new SessionCa(await SessionCa.make(Date.now()));
@@ -42,16 +47,28 @@ beforeAll(async () => {
   api = createTlsServer(
     { SNICallback: (_name, done) => done(null, context) },
     (request, response) => {
-      seen.push({ authorization: request.headers.authorization, url: request.url ?? "" });
-      response.end("authorised\n");
+      const { authorization } = request.headers;
+      const url = request.url ?? "";
+      seen.push({ authorization, url });
+      const file = privateFiles.get(new URL(url, "https://api.test").pathname);
+      if (file !== undefined && authorization !== SECRET) response.writeHead(401);
+      if (url.endsWith("/")) response.setHeader("Content-Type", "text/html");
+      response.end(file ?? "authorised\n");
     },
   );
   apiPort = await listening(api);
+  for (const files of [await gitRepository(), await pythonIndex()])
+    for (const [path, content] of files) privateFiles.set(path, content);
   await writeFile(join(directory, "authority.pem"), authority.certificate);
   const addresses = [webPort, apiPort].map((port) => `127.0.0.1:${port}`);
   daemon = await TestDaemon.start({
     settings: {
-      NETWORK_ALLOW: [`web.test:${webPort}`, `api.test:${apiPort}`, ...addresses].join(","),
+      NETWORK_ALLOW: [
+        `web.test:${webPort}`,
+        `api.test:${apiPort}`,
+        "tried.test:443",
+        ...addresses,
+      ].join(","),
       NETWORK_NAME_SERVERS: names.address,
       NETWORK_CA_FILE: join(directory, "authority.pem"),
       DEFAULTS_MEM_LIMIT_MB: "512",
@@ -172,6 +189,56 @@ describe("a sandbox with a network", () => {
     expect(after).toMatchObject({ stdout: "403" });
   });
 
+  it("loses the connections that it has open, and keeps those that are still allowed", async () => {
+    const id = await open(toWeb());
+    const endless = `http://web.test:${webPort}/endless`;
+    // Through the proxy, and as a program that knows none.
+    await daemon.exec(
+      id,
+      `for way in "" "--noproxy *"; do (set -f; curl -sSN $way ${endless} >>cut.out 2>&1; echo "ended $?" >>cut.out) & done; ` +
+        "until [ $(grep -c begun cut.out) = 2 ]; do sleep 0.05; done",
+    );
+    const put = async (allow: readonly string[]): Promise<number> =>
+      (await daemon.call("PUT", `/v1/sessions/${id}/network`, { allow })).status;
+    const ofWeb = [`web.test:${webPort}`, `127.0.0.1:${webPort}`];
+    expect(await put([...ofWeb, "tried.test:443"])).toBe(200);
+    expect(await daemon.exec(id, "sleep 0.3; grep -c ended cut.out")).toMatchObject({
+      stdout: "0\n",
+    });
+    expect(await put(["tried.test:443"])).toBe(200);
+    const { stdout } = await daemon.exec(
+      id,
+      "until [ $(grep -c ended cut.out) = 2 ]; do sleep 0.05; done; grep ended cut.out",
+    );
+    // curl fails when it could not receive all there is.
+    expect(stdout).toMatch(/^(?:ended (?:18|56)\n){2}$/);
+    const cut = (await egress(id)).filter(({ verdict }) => verdict === "refused");
+    expect(cut.map(({ name, received_bytes: bytes }) => [name, bytes > 0])).toEqual([
+      ["web.test", true],
+      ["web.test", true],
+    ]);
+  });
+
+  it("tries for its isolation report what is allowed and what is not, and nothing leaves the machine", async () => {
+    const id = await open({ network: { allow: ["tried.test:443"] } });
+    const { body } = await daemon.call<{
+      tier: string;
+      facts: { name: string; enforced: boolean; measured: string }[];
+    }>("GET", `/v1/sessions/${id}/isolation`);
+    const fact = body.facts.find(({ name }) => name === "network_rules");
+    expect(fact).toMatchObject({ enforced: true });
+    expect(fact?.measured).toMatch(/^tried\.test resolves inside to (?:198\.1[89]|127\.198)\./);
+    expect(fact?.measured).toContain("forbidden.invalid:443 was refused by the proxy (403)");
+    expect(fact?.measured).toContain("forbidden.invalid does not exist inside");
+    expect(fact?.measured).toContain("169.254.169.254:80 was refused by the proxy (403)");
+    for (const name of ["tried.test", "forbidden.invalid"]) expect(names.asked).not.toContain(name);
+    const { body: without } = await daemon.call<{ facts: { name: string }[] }>(
+      "GET",
+      `/v1/sessions/${await open({})}/isolation`,
+    );
+    expect(without.facts.map(({ name }) => name)).not.toContain("network_rules");
+  });
+
   it("has its network again after the daemon was killed", async () => {
     const id = await open(toWeb());
     await daemon.kill();
@@ -201,6 +268,27 @@ describe("a sandbox with a network", () => {
 });
 
 describe("a secret at the edge", () => {
+  it("lets git clone and pip install from a host that asks for it", async () => {
+    const id = await open({
+      network: { allow: [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`] },
+      secrets: [{ host: "api.test", header: "Authorization", value: SECRET }],
+    });
+    const url = `https://api.test:${apiPort}`;
+    const result = await daemon.exec(
+      id,
+      [
+        `git clone -q ${url}/hello.git && cat hello/hello.txt`,
+        `pip install -q --disable-pip-version-check --no-cache-dir --target lib --index-url ${url}/simple sandkasten-hello`,
+        "PYTHONPATH=lib python3 -m sandkasten_hello",
+      ].join("\n"),
+    );
+    expect(result).toMatchObject({
+      exit_code: 0,
+      stdout: "hello from git\nhello from pip\n",
+    });
+    expect((await fetchPrivate()).status).toBe(401);
+  });
+
   it("reaches the host with requests of curl, Python and Node, and nothing else", async () => {
     const id = await open({
       network: { allow: [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`] },
@@ -239,6 +327,17 @@ describe("a secret at the edge", () => {
         );
   });
 });
+
+/** As somebody who does not have the secret. */
+async function fetchPrivate(): Promise<{ readonly status: number | undefined }> {
+  const asked = get(`https://127.0.0.1:${apiPort}/hello.git/HEAD`, {
+    servername: "api.test",
+    rejectUnauthorized: false,
+  });
+  const [response] = (await once(asked, "response")) as [IncomingMessage];
+  response.resume();
+  return { status: response.statusCode };
+}
 
 /** All files but the disks of sandboxes, which are searched from inside. */
 async function everythingIn(place: string): Promise<string> {

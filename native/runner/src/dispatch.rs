@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::exec::{Address, Exec, State};
 use crate::exec_request::unknown;
 use crate::files;
-use crate::frame::{self, Frame, FrameError, Kind};
+use crate::frame::{self, Frame, FrameError, Kind, ReceivedFrame};
 use crate::message::{ClientHello, FileRequest, Request};
 use crate::network::RUNNER_STREAM;
 use crate::ports;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 impl Server {
     /// An error here is a breach of the protocol and closes the connection.
-    pub fn take_frame(&mut self, id: u32, frame: Frame) -> Result<(), FrameError> {
+    pub fn take_frame(&mut self, id: u32, frame: ReceivedFrame<'_>) -> Result<(), FrameError> {
         let Some(connection) = self.connections.get_mut(&id) else {
             return Ok(());
         };
@@ -28,7 +28,7 @@ impl Server {
         };
         if !connection.greeted {
             let hello: ClientHello = match frame.kind {
-                Kind::Hello => frame.json()?,
+                Kind::Hello => frame.to_frame().json()?,
                 kind => return Err(FrameError::BadPayload(kind)),
             };
             if hello.protocol != frame::PROTOCOL {
@@ -40,6 +40,7 @@ impl Server {
         if frame.stream & RUNNER_STREAM != 0 {
             return self.take_network_frame(id, frame);
         }
+        let frame = frame.to_frame();
         match frame.kind {
             Kind::Request => {
                 if frame.stream == 0

@@ -43,6 +43,24 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
+/// A frame whose payload still lies where it was received.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceivedFrame<'a> {
+    pub kind: Kind,
+    pub stream: u32,
+    pub payload: &'a [u8],
+}
+
+impl ReceivedFrame<'_> {
+    pub fn to_frame(self) -> Frame {
+        Frame {
+            kind: self.kind,
+            stream: self.stream,
+            payload: self.payload.to_vec(),
+        }
+    }
+}
+
 impl Frame {
     /// The payload as JSON; anything but an object of the expected shape is refused.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, FrameError> {
@@ -119,6 +137,11 @@ impl Decoder {
     }
 
     pub fn take(&mut self) -> Result<Option<Frame>, FrameError> {
+        Ok(self.take_received()?.map(ReceivedFrame::to_frame))
+    }
+
+    /// As `take`, without a copy of the payload.
+    pub fn take_received(&mut self) -> Result<Option<ReceivedFrame<'_>>, FrameError> {
         let rest = &self.buffer[self.read..self.filled];
         if rest.len() < HEADER_BYTES {
             return Ok(None);
@@ -144,12 +167,12 @@ impl Decoder {
         if rest.len() < HEADER_BYTES + length {
             return Ok(None);
         }
-        let payload = rest[HEADER_BYTES..HEADER_BYTES + length].to_vec();
-        self.read += HEADER_BYTES + length;
-        Ok(Some(Frame {
+        let start = self.read + HEADER_BYTES;
+        self.read = start + length;
+        Ok(Some(ReceivedFrame {
             kind,
             stream,
-            payload,
+            payload: &self.buffer[start..self.read],
         }))
     }
 }

@@ -3,7 +3,7 @@
 use crate::connection::{Connection, OUT_BUSY, Stream};
 use crate::dial::Dial;
 use crate::exec::{Address, ExecTable};
-use crate::frame::{self, Kind};
+use crate::frame::{self, FrameError, Kind};
 use crate::guest_cgroup::GuestCgroup;
 use crate::message::ServerHello;
 use crate::network::Network;
@@ -221,30 +221,33 @@ impl Server {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             _ => return self.close_connection(id),
         }
-        loop {
-            let next = match self.connections.get_mut(&id) {
-                Some(connection) => connection.decoder.take(),
-                None => return,
-            };
-            match next {
-                Ok(Some(frame)) => {
-                    if let Err(violation) = self.take_frame(id, frame) {
-                        sys::log(&format!("connection closed: {violation}"));
-                        return self.close_connection(id);
-                    }
-                }
-                Ok(None) => break,
-                Err(violation) => {
-                    sys::log(&format!("connection closed: {violation}"));
-                    return self.close_connection(id);
-                }
-            }
+        let taken = self.take_frames(id);
+        if let Err(violation) = taken {
+            sys::log(&format!("connection closed: {violation}"));
+            return self.close_connection(id);
         }
         if let Some(connection) = self.connections.get_mut(&id)
             && connection.streams.is_empty()
         {
             connection.rest();
         }
+    }
+
+    fn take_frames(&mut self, id: u32) -> Result<(), FrameError> {
+        // Taken out meanwhile, so that payloads can be looked at where they lie.
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return Ok(());
+        };
+        let mut decoder = std::mem::take(&mut connection.decoder);
+        while self.connections.contains_key(&id)
+            && let Some(frame) = decoder.take_received()?
+        {
+            self.take_frame(id, frame)?;
+        }
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.decoder = decoder;
+        }
+        Ok(())
     }
 
     pub fn close_connection(&mut self, id: u32) {

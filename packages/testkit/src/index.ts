@@ -10,6 +10,8 @@ export * from "./journal-suite.ts";
 export * from "./key-store-suite.ts";
 export * from "./otlp-receiver.ts";
 export * from "./network-suite.ts";
+export { gitRepository, npmRegistry, pythonIndex } from "./suites/network/repositories.ts";
+export { serveFiles } from "./suites/network/world.ts";
 export { TestNetwork } from "./suites/network/test-network.ts";
 export * from "./scripted-runner.ts";
 export * from "./store-suite.ts";

@@ -1,13 +1,6 @@
 /** Packages: who has to allow them, and the commands that install them, in real sandboxes. */
-import { execFile } from "node:child_process";
-import { createReadStream } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { promisify } from "node:util";
 import { SandboxClient } from "@sandkasten/sdk";
+import { npmRegistry, pythonIndex, serveFiles } from "@sandkasten/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startNameServer } from "../../../tests/support/name-server.ts";
 import { npmCommand, pipCommand } from "./packages.ts";
@@ -146,49 +139,80 @@ describe("where the daemon gives a network", () => {
   });
 });
 
-const WHEEL = "greeting-1.0-py3-none-any.whl";
-
 describe("packages are installed", () => {
-  it("from an index of the test's own, where the agent and the administrator allow the network", async () => {
-    const directory = await mkdtemp(join(tmpdir(), "sandkasten-index-"));
-    const wheel = MAKE_WHEEL.replaceAll("/tmp/wheels", directory);
-    await promisify(execFile)("/usr/bin/python3", ["-c", wheel]);
-    const index = createServer((request, response) => {
-      const [, file] = /^\/files\/([\w.-]+\.whl)$/.exec(request.url ?? "") ?? [];
-      response.setHeader("Content-Type", file === undefined ? "text/html" : "application/zip");
-      if (file === undefined) response.end(`<a href="/files/${WHEEL}">${WHEEL}</a>`);
-      else createReadStream(join(directory, file)).pipe(response);
+  /** As an image has them whose administrator has an index and a registry of their own. */
+  function scopeIn({ daemon }: ToolFixture, origin: string): SandboxScope {
+    const variables = {
+      PIP_INDEX_URL: `${origin}/simple/`,
+      PIP_TRUSTED_HOST: "packages.test",
+      npm_config_registry: `${origin}/`,
+    };
+    const client = new SandboxClient({
+      baseUrl: daemon.url,
+      apiKey: daemon.apiKey,
+      fetch: async (target, init) => {
+        const { pathname } = new URL(target instanceof Request ? target.url : target);
+        const isCreate = init?.method === "POST" && pathname === "/v1/sessions";
+        if (!isCreate || typeof init.body !== "string") return await fetch(target, init);
+        const body = JSON.parse(init.body) as { readonly env?: object };
+        const env = { ...body.env, ...variables };
+        return await fetch(target, { ...init, body: JSON.stringify({ ...body, env }) });
+      },
     });
-    await new Promise<void>((resolve) => {
-      index.listen(0, "127.0.0.1", resolve);
-    });
-    const { port } = index.address() as AddressInfo;
+    return new SandboxScope({ client, namespace: "agent", id: "installs" });
+  }
+
+  it("from an index and a registry, where the agent and the administrator allow the network", async () => {
+    const files = await pythonIndex();
+    const asked: string[] = [];
+    await using packages = await servedFiles(files, asked);
+    const origin = `http://packages.test:${packages.port}`;
+    for (const [path, content] of npmRegistry(() => origin)) files.set(path, content);
     await using names = await startNameServer();
     await using allowing = await ToolFixture.start({
       settings: {
-        NETWORK_ALLOW: `index.test:${port},127.0.0.1:${port}`,
+        NETWORK_ALLOW: `packages.test:${packages.port},127.0.0.1:${packages.port}`,
         NETWORK_NAME_SERVERS: names.address,
         DEFAULTS_MEM_LIMIT_MB: "512",
       },
     });
-    try {
+    await using agentScope = scopeIn(allowing, origin);
+    const run = async (settings: object, code: string): Promise<unknown> => {
       const agent = allowing.agent(
-        {
-          runtime: "python",
-          pip_packages: [`greeting @ http://index.test:${port}/files/${WHEEL}`],
-          ...NETWORK,
-        },
-        { policy: { allowNetwork: true } },
+        { ...settings, ...NETWORK },
+        { policy: { allowNetwork: true }, agentScope },
       );
-      const result = await agent.call("sandbox_run", {
-        code: "import greeting; print(greeting.TEXT)",
-      });
-      expect(result).toMatchObject({ exit_code: 0, stdout: "hello from a package\n" });
-      expect(result.limits).toMatchObject({ network: true });
-    } finally {
-      index.closeAllConnections();
-      index.close();
-      await rm(directory, { recursive: true });
-    }
+      const { exit_code, stdout, limits } = await agent.call("sandbox_run", { code });
+      expect(limits).toMatchObject({ network: true });
+      return { exit_code, stdout };
+    };
+    expect(
+      await run(
+        { runtime: "python", pip_packages: ["sandkasten-hello==1.0"] },
+        "import sandkasten_hello",
+      ),
+    ).toEqual({ exit_code: 0, stdout: "hello from pip\n" });
+    expect(
+      await run(
+        { runtime: "node", npm_packages: ["sandkasten-hello@1.0.0"] },
+        "require('sandkasten-hello')",
+      ),
+    ).toEqual({ exit_code: 0, stdout: "hello from npm\n" });
+    // npm looks for a newer npm as well.
+    expect(asked.filter((path) => path !== "/npm")).toEqual([
+      "/simple/sandkasten-hello/",
+      "/sandkasten_hello-1.0-py3-none-any.whl",
+      "/sandkasten-hello",
+      "/hello.tgz",
+    ]);
   });
 });
+
+/** Serves files on loopback and notes what is asked for. */
+async function servedFiles(
+  files: ReadonlyMap<string, Uint8Array | string>,
+  asked: string[],
+): Promise<AsyncDisposable & { readonly port: number }> {
+  const { port, close } = await serveFiles(files, (path) => asked.push(path));
+  return { port, [Symbol.asyncDispose]: close };
+}

@@ -21,6 +21,8 @@ pub const STREAM_CREDIT: u64 = 128 * 1024;
 /// What the gateway may have under way on a stream that was widened.
 const WIDE_WINDOW: u64 = 1 << 20;
 
+const GRANTS_PER_WINDOW: u64 = 4;
+
 /// Why the gateway refused or ended a connection.
 #[derive(Deserialize)]
 pub struct Ended {
@@ -63,6 +65,8 @@ pub struct Flow {
     allowance: u64,
     /// What the gateway may have under way.
     window: u64,
+    /// Bytes that the program has taken and the gateway was not told of.
+    delivered: u64,
     program_ended: bool,
     gateway_ended: bool,
     was_shut: bool,
@@ -99,6 +103,7 @@ impl Flow {
             credit: STREAM_CREDIT,
             allowance: STREAM_CREDIT,
             window: STREAM_CREDIT,
+            delivered: 0,
             program_ended: false,
             gateway_ended: false,
             was_shut: false,
@@ -293,13 +298,21 @@ impl Flow {
     }
 
     /// Bytes for the program; false when the gateway sends more than it may.
-    pub fn take_data(&mut self, data: Vec<u8>) -> bool {
+    pub fn take_data(&mut self, data: &[u8]) -> bool {
         let bytes = data.len() as u64;
         if !matches!(self.phase, Phase::Open) || bytes > self.allowance || self.gateway_ended {
             return false;
         }
         self.allowance -= bytes;
-        self.queue.push_back(data);
+        // What the program takes at once is not kept. A failure is met again by what is.
+        let taken = match self.queue.is_empty() {
+            true => sys::write(self.socket.as_raw_fd(), data).unwrap_or(0),
+            false => 0,
+        };
+        self.delivered += taken as u64;
+        if taken < data.len() {
+            self.queue.push_back(data[taken..].to_vec());
+        }
         true
     }
 
@@ -320,26 +333,29 @@ impl Flow {
     }
 
     fn write(&mut self, wire: &mut Wire<'_>) -> io::Result<()> {
-        let mut written = 0;
         while let Some(first) = self.queue.front_mut() {
             match sys::write(self.socket.as_raw_fd(), first) {
                 Ok(n) if n == first.len() => {
-                    written += n;
+                    self.delivered += n as u64;
                     self.queue.pop_front();
                 }
                 Ok(n) => {
-                    written += n;
+                    self.delivered += n as u64;
                     first.drain(..n);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
         }
-        // What the proxy itself said came from nobody, so it is not given back.
-        let granted = (written as u64).min(self.window - self.allowance);
-        if granted > 0 && self.stream != 0 {
-            self.allowance += granted;
-            wire.grant(self.stream, granted as usize);
+        // In portions, so that few frames tell of much.
+        if self.delivered >= self.window / GRANTS_PER_WINDOW && self.stream != 0 {
+            // What the proxy itself said came from nobody, so it is not given back.
+            let granted = self.delivered.min(self.window - self.allowance);
+            self.delivered = 0;
+            if granted > 0 {
+                self.allowance += granted;
+                wire.grant(self.stream, granted as usize);
+            }
         }
         if self.gateway_ended && self.queue.is_empty() && !self.was_shut {
             self.was_shut = true;

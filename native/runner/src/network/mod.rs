@@ -14,7 +14,7 @@ mod socks;
 mod wire;
 
 use crate::exec::Address;
-use crate::frame::{self, Frame, FrameError, Kind};
+use crate::frame::{self, Frame, FrameError, Kind, ReceivedFrame};
 use crate::sys::{self, Epoll};
 use crate::token::NetworkPart;
 use dns::Verdict;
@@ -176,14 +176,18 @@ impl Network {
     }
 
     /// A frame of a stream that the runner has opened. An error is a breach of the protocol.
-    pub fn take_frame(&mut self, frame: Frame, wire: &mut Wire<'_>) -> Result<(), FrameError> {
+    pub fn take_frame(
+        &mut self,
+        frame: ReceivedFrame<'_>,
+        wire: &mut Wire<'_>,
+    ) -> Result<(), FrameError> {
         let stream = frame.stream;
         if self
             .resolver
             .as_ref()
             .is_some_and(|r| r.name_on(stream).is_some())
         {
-            return self.take_resolution(&frame, wire);
+            return self.take_resolution(&frame.to_frame(), wire);
         }
         // What the gateway says of a stream that has just ended means nothing any more.
         let Some(id) = self.by_stream.get(&stream).copied() else {
@@ -214,13 +218,13 @@ impl Network {
                 flow.take_response();
             }
             Kind::Credit => {
-                if !flow.take_credit(u64::from(frame.credit())) {
+                if !flow.take_credit(u64::from(frame.to_frame().credit())) {
                     return breach;
                 }
             }
             Kind::Error => {
                 self.by_stream.remove(&stream);
-                if flow.refused(&frame.json::<Ended>()?) == Fate::Over {
+                if flow.refused(&frame.to_frame().json::<Ended>()?) == Fate::Over {
                     self.forget(id, wire);
                     return Ok(());
                 }

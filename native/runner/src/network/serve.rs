@@ -3,7 +3,7 @@
 use crate::connection::Stream;
 use crate::error::Failure;
 use crate::exec::Address;
-use crate::frame::{Frame, FrameError, Kind};
+use crate::frame::{FrameError, Kind, ReceivedFrame};
 use crate::network::{Network, Wire};
 use crate::server::Server;
 use crate::token::NetworkPart;
@@ -69,7 +69,11 @@ impl Server {
     }
 
     /// A frame of a stream that the runner has opened.
-    pub fn take_network_frame(&mut self, connection: u32, frame: Frame) -> Result<(), FrameError> {
+    pub fn take_network_frame(
+        &mut self,
+        connection: u32,
+        frame: ReceivedFrame<'_>,
+    ) -> Result<(), FrameError> {
         let mut result = Ok(());
         self.with_network(|network, wire| {
             if network.home.connection == connection {

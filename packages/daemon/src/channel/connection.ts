@@ -1,4 +1,5 @@
 /** One connection to a runner: the handshake, and streams that share it. */
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import {
   decodeCredit,
@@ -77,6 +78,9 @@ export class Connection implements StreamHost {
       noteBreach: (cause) => this.#noteBreach(cause),
       writeThen: (done, ...parts) => this.writeThen(done, ...parts),
       pauseReading: (ms) => this.#pauseReading(ms),
+      // SECURITY: of a socket we know that its memory is the kernel's once a write is done. Streams of
+      // libraries may still hold it (threat: bytes of one session in another).
+      letsGoOfMemory: transport instanceof Socket,
     });
     this.#stallWatch = new StallWatch(this, this.#streams, deadlines, silenceExpected);
     this.#greeted.promise.catch(() => undefined);
@@ -206,15 +210,15 @@ export class Connection implements StreamHost {
     this.#transport.uncork();
   }
 
-  writeThen(done: () => void, ...parts: Uint8Array[]): void {
+  writeThen(done: (taken: boolean) => void, ...parts: Uint8Array[]): void {
     if (this.#failure !== undefined) {
-      done();
+      done(false);
       return;
     }
     const last = parts.pop();
     this.#transport.cork();
     for (const part of parts) this.#transport.write(part);
-    this.#transport.write(last, () => done());
+    this.#transport.write(last, (error) => done(!error));
     this.#transport.uncork();
   }
 

@@ -13,6 +13,7 @@ import { WireStream } from "./wire-stream.ts";
 import type { StreamHost } from "./wire-stream.ts";
 
 export interface InboundConnectionHost extends StreamHost {
+  readonly letsGoOfMemory: boolean;
   /** The stream is over. */
   forget(): void;
 }
@@ -45,6 +46,10 @@ export class InboundConnection extends Duplex implements SandboxConnection {
     );
     // Whoever uses it listens for errors; before that there is nobody to tell.
     this.on("error", () => undefined);
+  }
+
+  get letsGoOfMemory(): boolean {
+    return this.#host.letsGoOfMemory;
   }
 
   accept(): void {

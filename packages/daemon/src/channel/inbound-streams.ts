@@ -21,7 +21,9 @@ import type { WireStream } from "./wire-stream.ts";
 /** The connection, as far as these streams need it. */
 export interface InboundHost {
   write(...parts: Uint8Array[]): void;
-  writeThen(done: () => void, ...parts: Uint8Array[]): void;
+  writeThen(done: (taken: boolean) => void, ...parts: Uint8Array[]): void;
+  /** What was written may be changed once the write is done. */
+  readonly letsGoOfMemory: boolean;
   creditOwed(stream: WireStream): void;
   /** Notes a breach that concerns one stream; throws it when there were too many. */
   noteBreach(cause: ProtocolError): void;
@@ -124,6 +126,7 @@ export class InboundStreams {
       write: (...parts) => this.#host.write(...parts),
       creditOwed: (wire) => this.#host.creditOwed(wire),
       writeThen: (done, ...parts) => this.#host.writeThen(done, ...parts),
+      letsGoOfMemory: this.#host.letsGoOfMemory,
       forget: () => this.#streams.delete(stream),
     });
     this.#streams.set(stream, connection);

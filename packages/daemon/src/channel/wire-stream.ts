@@ -16,8 +16,8 @@ const DATA_FRAME_BYTES = 131_072;
 /** The connection, as its streams see it. */
 export interface StreamHost {
   write(...parts: Uint8Array[]): void;
-  /** As `write`, and calls back when the transport has taken the parts; it may still hold their memory. */
-  writeThen(done: () => void, ...parts: Uint8Array[]): void;
+  /** As `write`, and calls back when the transport has taken the parts, or says false when it failed. */
+  writeThen(done: (taken: boolean) => void, ...parts: Uint8Array[]): void;
   /** The stream owes less than a portion of credit; it is to be given back soon, with other frames. */
   creditOwed(stream: WireStream): void;
 }
@@ -231,7 +231,7 @@ export class WireStream {
       next.sent += bytes;
       this.lastProgressAtMs = performance.now();
       if (isLast) this.#outgoing.shift();
-      if (isLast && this.#settlesWhenWritten) this.#host.writeThen(() => settle(true), ...frame);
+      if (isLast && this.#settlesWhenWritten) this.#host.writeThen(settle, ...frame);
       else {
         this.#host.write(...frame);
         if (isLast) settle(true);

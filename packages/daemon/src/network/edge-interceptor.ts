@@ -27,6 +27,11 @@ export class EdgeInterceptor implements Interceptor {
     return "name" in target;
   }
 
+  mayTerminate({ target }: EgressConnection): boolean {
+    const name = "name" in target ? normalizeHostName(target.name) : undefined;
+    return name !== undefined && this.#terminator?.handles(name) === true;
+  }
+
   inspect({ target }: EgressConnection, first: Uint8Array, ended: boolean): Inspection {
     const words = readFirstWords(first);
     const name = "name" in target ? normalizeHostName(target.name) : undefined;

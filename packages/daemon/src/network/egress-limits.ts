@@ -62,6 +62,11 @@ export class SessionLimiter implements ConnectionLimiter {
     };
   }
 
+  /** Counts what an earlier daemon has let through. */
+  countEarlier(bytes: number): void {
+    this.#bytes += bytes;
+  }
+
   take(_connection: unknown, bytes: number): Promise<void> | undefined {
     if (this.#isUsedUp) return Promise.reject(new Error(this.#usedUp()));
     this.#bytes += bytes;

@@ -97,6 +97,8 @@ export type Inspection =
 export interface Interceptor {
   /** Whether it wants to look at this connection at all. */
   wants(connection: EgressConnection): boolean;
+  /** Whether it may answer `terminate` for this connection. */
+  mayTerminate(connection: EgressConnection): boolean;
   /**
    * `first` holds all bytes so far and `ended` tells whether there will be more. The gateway keeps at
    * most 64 KiB; `more` beyond that, or after the end, refuses the connection.

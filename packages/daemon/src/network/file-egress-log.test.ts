@@ -54,6 +54,35 @@ describe("FileEgressLog", () => {
     expect(await log.read("s1", second.cursor, 3)).toEqual({ records: [], cursor: 5, missing: 0 });
   });
 
+  it("knows the bytes of a session after a restart, also of records that it dropped or keeps no more", async () => {
+    const { open } = await place();
+    const log = open();
+    expect(await log.usedBytes("s1")).toBe(0);
+    // More than are kept at once, and more than wait to be written.
+    for (let round = 0; round < 20; round += 1) {
+      for (let port = 1; port <= 600; port += 1) log.add("s1", record(port));
+      await log.flush();
+    }
+    const { missing } = await log.read("s1", 0, 1);
+    expect(missing).toBeGreaterThan(0);
+    expect(await open().usedBytes("s1")).toBe(20 * 600 * 7);
+    const again = open();
+    again.add("s1", record(1));
+    expect(await again.usedBytes("s1")).toBe(20 * 600 * 7 + 7);
+    expect((await again.read("s1", 0, 1000)).records.at(-1)).not.toHaveProperty("usedBytes");
+  });
+
+  it("counts together what was refused alike, but nothing that moved bytes", async () => {
+    const log = (await place()).open();
+    const cut = { verdict: "refused", reason: "the policy changed" } as const;
+    const nothing = { ...cut, sentBytes: 0, receivedBytes: 0 };
+    for (const rest of [cut, cut, nothing, nothing]) log.add("s1", record(1, rest));
+    const { records } = await log.read("s1", 0, 10);
+    expect(records.reduce((sum, { count }) => sum + count, 0)).toBe(4);
+    expect(records.reduce((sum, { sentBytes }) => sum + sentBytes, 0)).toBe(6);
+    expect(await log.usedBytes("s1")).toBe(14);
+  });
+
   it("keeps the records of sessions apart", async () => {
     const log = (await place()).open();
     log.add("s1", record(1));
@@ -75,7 +104,12 @@ describe("FileEgressLog", () => {
 
   it("counts attempts that were refused alike instead of repeating them", async () => {
     const log = (await place()).open();
-    const refused = record(22, { verdict: "refused", reason: "no" });
+    const refused = record(22, {
+      verdict: "refused",
+      reason: "no",
+      sentBytes: 0,
+      receivedBytes: 0,
+    });
     for (let at = 0; at < 1000; at += 1) log.add("s1", refused);
     log.add("s1", record(443));
     log.add("s1", record(443));

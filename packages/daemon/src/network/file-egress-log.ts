@@ -32,6 +32,10 @@ export class FileEgressLog implements EgressLog {
     return await this.#of(sessionId).read(after, limit);
   }
 
+  async usedBytes(sessionId: string): Promise<number> {
+    return await this.#of(sessionId).usedBytes();
+  }
+
   async *follow(
     sessionId: string,
     after: number,
@@ -90,6 +94,9 @@ class SessionLog {
   #turn: Promise<unknown> = Promise.resolve();
   /** Of the last record that was written; unknown before the file was looked at. */
   #sequence: number | undefined;
+  /** Of all records that were written, also of those that are not kept any more. */
+  #usedBytes = 0;
+  #droppedBytes = 0;
   #waiting = new Set<() => void>();
 
   constructor(sessionId: string, options: EgressLogOptions) {
@@ -107,8 +114,10 @@ class SessionLog {
       alike.count += 1;
       return;
     }
-    if (this.#pending.length >= MAX_PENDING) this.#dropped += 1;
-    else this.#pending.push({ ...short, count: 1 });
+    if (this.#pending.length >= MAX_PENDING) {
+      this.#dropped += 1;
+      this.#droppedBytes += record.sentBytes + record.receivedBytes;
+    } else this.#pending.push({ ...short, count: 1 });
     this.#timer ??= setTimeout(() => {
       this.flush().catch((error: unknown) => {
         this.#options.log.error({ err: error }, "cannot write the record of connections");
@@ -129,6 +138,13 @@ class SessionLog {
         cursor: records.at(-1)?.sequence ?? Math.max(last, after),
         missing: Math.max(0, first - 1 - after),
       };
+    });
+  }
+
+  async usedBytes(): Promise<number> {
+    return await this.#inTurn(async () => {
+      await this.#write();
+      return this.#usedBytes;
     });
   }
 
@@ -165,7 +181,9 @@ class SessionLog {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     if (this.#sequence === undefined) {
-      this.#sequence = await lastSequence(this.#path, this.#olderPath);
+      const last = await lastRecord(this.#path, this.#olderPath);
+      this.#sequence = last?.sequence ?? 0;
+      this.#usedBytes = last?.usedBytes ?? 0;
       await endBrokenLine(this.#path);
     }
     const pending = this.#pending;
@@ -174,13 +192,20 @@ class SessionLog {
     this.#pending = [];
     this.#dropped = 0;
     let sequence = this.#sequence;
-    const lines = pending.map((record) => line({ sequence: (sequence += 1), ...record }));
+    let usedBytes = this.#usedBytes;
+    const lineOf = (record: Omit<EgressRecord, "sequence">, furtherBytes = 0): string => {
+      usedBytes += record.sentBytes + record.receivedBytes + furtherBytes;
+      return `${JSON.stringify({ sequence: (sequence += 1), ...record, usedBytes })}\n`;
+    };
+    const lines = pending.map((record) => lineOf(record));
     const last = pending.at(-1);
     if (dropped > 0 && last !== undefined)
-      lines.push(line({ sequence: (sequence += 1), ...overflow(last, dropped) }));
+      lines.push(lineOf(overflow(last, dropped), this.#droppedBytes));
+    this.#droppedBytes = 0;
     await this.#makeRoom();
     await appendFile(this.#path, lines.join(""), { mode: 0o600 });
     this.#sequence = sequence;
+    this.#usedBytes = usedBytes;
     for (const wake of this.#waiting) wake();
   }
 
@@ -194,9 +219,8 @@ class SessionLog {
   }
 }
 
-function line(record: EgressRecord): string {
-  return `${JSON.stringify(record)}\n`;
-}
+/** As it is written down: with the bytes of the session so far. */
+type Written = EgressRecord & { readonly usedBytes?: number };
 
 function shortened(reason: string | undefined): { readonly reason?: string } {
   return reason === undefined ? {} : { reason: reason.slice(0, MAX_REASON_LENGTH) };
@@ -207,6 +231,7 @@ function isRepeated(one: NewEgressRecord, other: NewEgressRecord): boolean {
   return (
     one.verdict === "refused" &&
     other.verdict === "refused" &&
+    other.sentBytes + other.receivedBytes === 0 &&
     one.name === other.name &&
     one.address === other.address &&
     one.port === other.port &&
@@ -230,6 +255,13 @@ function overflow(last: NewEgressRecord, dropped: number): Omit<EgressRecord, "s
 }
 
 async function readRecords(path: string): Promise<EgressRecord[]> {
+  return (await readWritten(path)).map((written) => {
+    const { usedBytes: _, ...record } = written;
+    return record;
+  });
+}
+
+async function readWritten(path: string): Promise<Written[]> {
   const text = await textOf(path);
   return text.split("\n").flatMap((entry) => recordIn(entry) ?? []);
 }
@@ -242,10 +274,10 @@ async function textOf(path: string): Promise<string> {
 }
 
 /** A line that a killed daemon left half-written is none. */
-function recordIn(entry: string): EgressRecord | undefined {
+function recordIn(entry: string): Written | undefined {
   if (entry === "") return undefined;
   try {
-    return JSON.parse(entry) as EgressRecord;
+    return JSON.parse(entry) as Written;
   } catch {
     return undefined;
   }
@@ -257,10 +289,10 @@ async function endBrokenLine(path: string): Promise<void> {
   if (text !== "" && !text.endsWith("\n")) await appendFile(path, "\n");
 }
 
-async function lastSequence(...paths: readonly string[]): Promise<number> {
+async function lastRecord(...paths: readonly string[]): Promise<Written | undefined> {
   for (const path of paths) {
-    const last = (await readRecords(path)).at(-1);
-    if (last !== undefined) return last.sequence;
+    const last = (await readWritten(path)).at(-1);
+    if (last !== undefined) return last;
   }
-  return 0;
+  return undefined;
 }

@@ -340,44 +340,75 @@ describe("limits", () => {
   });
 });
 
+describe("a destination", () => {
+  it("that is taken away while it is dialled is not reached", async () => {
+    const heard: string[] = [];
+    const port = await serve((socket) => {
+      socket.on("data", (chunk) => heard.push(String(chunk)));
+    });
+    let asked = 0;
+    // Allowed when it was resolved, and not any more when the connection is there.
+    const { connect, ends } = setup({ allowsAddress: () => ++asked === 1 });
+    const program = connect({ port });
+    program.inside.write("too late");
+    expect((await program.failure.promise).code).toBe("denied");
+    expect(ends).toMatchObject([[{ address: "127.0.0.1" }, { kind: "refused" }]]);
+    expect(asked).toBe(2);
+    expect(heard).toEqual([]);
+  });
+});
+
 describe("an interceptor", () => {
-  const inspecting = (inspect: (first: string, ended: boolean) => Inspection): Setup =>
+  const inspecting = (
+    inspect: (first: string, ended: boolean) => Inspection,
+    mayTerminate = false,
+  ): Setup =>
     setup({
       interceptor: {
         wants: () => true,
+        mayTerminate: () => mayTerminate,
         inspect: (_, first, ended) => inspect(Buffer.from(first).toString(), ended),
       },
     });
 
-  it("sees what the program says first, and the server gets all of it once it passes", async () => {
-    const port = await serve((socket) => {
-      void text(socket).then((said) => socket.end(said));
-    });
-    const seen: string[] = [];
-    const { connect } = inspecting((first) => {
-      seen.push(first);
-      return first.length < 4 ? { kind: "more" } : { kind: "pass" };
-    });
-    const program = connect({ port });
-    program.inside.write("ab");
-    await expect.poll(() => seen).toEqual(["ab"]);
-    program.inside.end("cdef");
-    expect(await text(program.inside)).toBe("abcdef");
-    expect(seen).toEqual(["ab", "abcdef"]);
-  });
+  it.each([
+    ["passes", false],
+    ["passes, though it might have been terminated", true],
+  ])(
+    "sees what the program says first, and the server gets all of it once it %s",
+    async (_, mayTerminate) => {
+      const port = await serve((socket) => {
+        void text(socket).then((said) => socket.end(said));
+      });
+      const seen: string[] = [];
+      const { connect } = inspecting((first) => {
+        seen.push(first);
+        return first.length < 4 ? { kind: "more" } : { kind: "pass" };
+      }, mayTerminate);
+      const program = connect({ port });
+      program.inside.write("ab");
+      await expect.poll(() => seen).toEqual(["ab"]);
+      program.inside.end("cdef");
+      expect(await text(program.inside)).toBe("abcdef");
+      expect(seen).toEqual(["ab", "abcdef"]);
+    },
+  );
 
-  it("does not keep a server that speaks first from being heard", async () => {
-    const port = await serve((socket) => {
-      socket.write("220 ready\n");
-      socket.once("data", () => socket.end("bye"));
-    });
-    const { connect } = inspecting(() => ({ kind: "pass" }));
-    const program = connect({ port });
-    const greeting = await new Promise((resolve) => program.inside.once("data", resolve));
-    expect(String(greeting)).toBe("220 ready\n");
-    program.inside.end("quit");
-    expect(await text(program.inside)).toBe("bye");
-  });
+  it.each([false, true])(
+    "does not keep a server that speaks first from being heard",
+    async (mayTerminate) => {
+      const port = await serve((socket) => {
+        socket.write("220 ready\n");
+        socket.once("data", () => socket.end("bye"));
+      });
+      const { connect } = inspecting(() => ({ kind: "pass" }), mayTerminate);
+      const program = connect({ port });
+      const greeting = await new Promise((resolve) => program.inside.once("data", resolve));
+      expect(String(greeting)).toBe("220 ready\n");
+      program.inside.end("quit");
+      expect(await text(program.inside)).toBe("bye");
+    },
+  );
 
   it("refuses a connection before the server hears a byte", async () => {
     const heard: string[] = [];
@@ -409,15 +440,18 @@ describe("an interceptor", () => {
     const port = await serve((socket) => {
       void text(socket).then((said) => socket.end(said.toUpperCase()));
     });
-    const { connect, moved } = inspecting(() => ({
-      kind: "terminate",
-      serve: async (client, dial) => {
-        const said = await text(client);
-        const server = await dial();
-        server.end(`${said} and more`);
-        client.end(await text(server));
-      },
-    }));
+    const { connect, moved } = inspecting(
+      () => ({
+        kind: "terminate",
+        serve: async (client, dial) => {
+          const said = await text(client);
+          const server = await dial();
+          server.end(`${said} and more`);
+          client.end(await text(server));
+        },
+      }),
+      true,
+    );
     const program = connect({ port });
     program.inside.end("hello");
     expect(await text(program.inside)).toBe("HELLO AND MORE");

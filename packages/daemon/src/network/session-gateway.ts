@@ -5,8 +5,9 @@ import type { Socket } from "node:net";
 import type { SandboxRefusalCode } from "@sandkasten/protocol";
 import type { NetworkHandler, SandboxConnection, SandboxDestination } from "../ports/channel.ts";
 import { dialAddress } from "./dial-address.ts";
-import type { EgressConnection, EgressTarget, SessionEgress } from "./egress.ts";
+import type { EgressConnection, EgressTarget, Interceptor, SessionEgress } from "./egress.ts";
 import { judgeFirstBytes } from "./first-bytes.ts";
+import type { Judged } from "./first-bytes.ts";
 import type { ResolveName } from "./name-resolver.ts";
 import { listenPorts } from "./listen-ports.ts";
 import { SharedReads } from "./shared-reads.ts";
@@ -84,13 +85,18 @@ export class SessionGateway implements NetworkHandler {
     const place = this.#egress.limiter.admit(connection);
     if ("reason" in place) throw new Refusal("too_many", place.reason);
     try {
-      // An interceptor reads the server itself.
-      const isWatched = this.#egress.interceptor?.wants(connection) === true;
-      const reads = isWatched ? undefined : new SharedReads();
+      // An interceptor that speaks with the server reads it itself.
+      const mayTerminate = this.#egress.interceptor?.mayTerminate(connection) === true;
+      const reads = mayTerminate ? undefined : new SharedReads();
       const server = await this.#reach(connection, gone.signal, reads);
-      if (client.destroyed) {
-        server.destroy();
-        throw new Refusal("reset", "the program closed the connection");
+      // SECURITY: dialling takes time, and a policy that changed meanwhile cut only what was open.
+      // Guarded by "taken away while it is dialled" in session-gateway.test.ts.
+      const verdict = this.#egress.policy().decide(destinationOf(connection));
+      if (client.destroyed || !verdict.allowed) {
+        server.resetAndDestroy();
+        throw verdict.allowed
+          ? new Refusal("reset", "the program closed the connection")
+          : new Refusal("denied", verdict.message);
       }
       await this.#splice(connection, client, server, reads);
     } finally {
@@ -194,8 +200,9 @@ export class SessionGateway implements NetworkHandler {
     const parts = { client, server, sent, received, connection, cut: living.cut };
     if (reads === undefined) await this.#intercept(parts);
     else {
-      carry(client, server, sent, living.cut);
+      // Servers that speak first are heard meanwhile; only what the program says is held back.
       reads.carry(server, client, received, living.cut);
+      await this.#judge(parts);
     }
     await closed.promise;
     this.#living.delete(living);
@@ -206,11 +213,26 @@ export class SessionGateway implements NetworkHandler {
     else observer.closed(connection, { kind: "closed" });
   }
 
+  /** Passes on what the program says, once the interceptor has looked at its beginning. */
+  async #judge({ client, server, connection, sent, cut }: Parts): Promise<void> {
+    const { interceptor } = this.#egress;
+    if (interceptor?.wants(connection) === true) {
+      const verdict = await this.#verdictOn(client, connection, interceptor);
+      if (verdict === undefined) return;
+      if (verdict.kind === "terminate") throw new Error("this connection is never terminated");
+      if (verdict.kind === "refuse") {
+        cut(verdict.reason);
+        return;
+      }
+    }
+    carry(client, server, sent, cut);
+  }
+
+  /** As `#judge`, for a connection that the interceptor may speak on itself. */
   async #intercept(parts: Parts): Promise<void> {
     const { client, server, connection, cut } = parts;
     const { interceptor } = this.#egress;
     if (interceptor === undefined) return;
-    // Servers that speak first are heard meanwhile; only what the program says is held back.
     let hasSpoken = false;
     const listen = (): void => {
       hasSpoken = true;
@@ -218,14 +240,9 @@ export class SessionGateway implements NetworkHandler {
       carry(server, client, parts.received, cut);
     };
     server.on("readable", listen);
-    let verdict;
-    try {
-      verdict = await judgeFirstBytes(client, connection, interceptor);
-    } catch (error) {
-      cut(error instanceof Error ? error.message : String(error));
-      return;
-    }
+    const verdict = await this.#verdictOn(client, connection, interceptor);
     server.off("readable", listen);
+    if (verdict === undefined) return;
     if (verdict.kind === "refuse") cut(verdict.reason);
     else if (verdict.kind === "terminate") {
       if (hasSpoken) cut("the server spoke before the program did");
@@ -233,6 +250,20 @@ export class SessionGateway implements NetworkHandler {
     } else {
       if (!hasSpoken) carry(server, client, parts.received, cut);
       carry(client, server, parts.sent, cut);
+    }
+  }
+
+  /** Undefined when the program is gone before there is one. */
+  async #verdictOn(
+    client: SandboxConnection,
+    connection: EgressConnection,
+    interceptor: Interceptor,
+  ): Promise<Judged | undefined> {
+    try {
+      return await judgeFirstBytes(client, connection, interceptor);
+    } catch (error) {
+      if (client.destroyed) return undefined;
+      return { kind: "refuse", reason: error instanceof Error ? error.message : String(error) };
     }
   }
 

@@ -1,4 +1,5 @@
 /** The networks of the living sessions: what each allows, records and has left of its limits. */
+import type { IsolationReport } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { EgressCounts, EgressLog } from "../ports/egress-log.ts";
@@ -16,6 +17,7 @@ import type { NetworkRequest, NetworkTerms, PlannedNetwork } from "./plan-networ
 import { NetworkPolicy } from "./policy.ts";
 import type { Rule } from "./rules.ts";
 import { SessionGateway } from "./session-gateway.ts";
+import { tryDestinations } from "./try-destinations.ts";
 import { certificateOf, sealSecrets, secretProxy } from "./session-secrets.ts";
 import type { SealedSecrets, SecretParts } from "./session-secrets.ts";
 
@@ -110,6 +112,7 @@ export class SessionNetworks {
   /** Lets the programs of a session use its network, as long as the channel is open. */
   async serve(session: NetworkedSession, channel: Pick<Channel, "openNetwork">): Promise<void> {
     const network = this.of(session);
+    await network.countEarlier(() => this.log.usedBytes(session.id));
     const gateway = new SessionGateway(network, { resolveName: this.#options.resolveName });
     network.attach(gateway);
     await channel.openNetwork(gateway);
@@ -118,6 +121,17 @@ export class SessionNetworks {
   /** From now on the session has this network; what it no longer allows is cut. */
   change(session: NetworkedSession, network: PlannedNetwork): void {
     this.of(session).change(this.#policyOf(session.owner, network));
+  }
+
+  /** Adds to a report what became of destinations that the sandbox tried. */
+  async tryOut(
+    session: NetworkedSession,
+    channel: Pick<Channel, "dial">,
+    report: IsolationReport,
+  ): Promise<IsolationReport> {
+    const fact = await tryDestinations(channel, this.of(session).policy());
+    const tier = fact.enforced ? report.tier : "weak";
+    return { ...report, tier, facts: [...report.facts, fact] };
   }
 
   openConnections(sessionId: string): readonly OpenConnection[] {
@@ -153,6 +167,7 @@ export class SessionNetwork implements SessionEgress {
   readonly interceptor: EdgeInterceptor;
   readonly #recorder: EgressRecorder;
   #gateway: SessionGateway | undefined;
+  #counted: Promise<void> | undefined;
   #policy: NetworkPolicy;
 
   constructor({ policy, limiter, recorder, interceptor }: SessionNetworkParts) {
@@ -172,6 +187,12 @@ export class SessionNetwork implements SessionEgress {
   change(policy: NetworkPolicy): void {
     this.#policy = policy;
     this.#gateway?.recheck();
+  }
+
+  /** Once: from then on the limiter counts by itself. */
+  async countEarlier(usedBytes: () => Promise<number>): Promise<void> {
+    this.#counted ??= usedBytes().then((bytes) => this.limiter.countEarlier(bytes));
+    await this.#counted;
   }
 
   /** The gateway of the session's channel; the channel before is closed. */

@@ -78,3 +78,46 @@ test.each([
   );
   expect(kept.every((chunk) => chunk.every((byte) => byte === 97))).toBe(true);
 });
+
+/** A stream that says truly when it has let go of what was written: what it holds until then is checked. */
+function honest(
+  expected: number,
+  delayMs: number,
+  failure?: Error,
+): [Duplex, Set<ArrayBufferLike>] {
+  const memories = new Set<ArrayBufferLike>();
+  const stream = sink((chunk, done) => {
+    // Few bytes share memory that is Node's own.
+    if (chunk.byteLength >= 4096) memories.add(chunk.buffer);
+    setTimeout(() => {
+      const isWhole = chunk.every((byte) => byte === expected);
+      done(isWhole ? failure : new Error("the bytes changed while they were held"));
+    }, delayMs);
+  });
+  return [Object.assign(stream, { letsGoOfMemory: true }), memories];
+}
+
+test("the memory of a connection is used again, and never while it is held", async () => {
+  const sizes = [6_000_000, 3_000_000, 1_500_000];
+  const streams = sizes.map((_, index) => honest(65 + index, index));
+  await Promise.all(
+    sizes.map(async (size, index) => {
+      const [stream] = streams[index] ?? [];
+      const port = await serve(Buffer.alloc(size, 65 + index));
+      if (stream !== undefined) await download(port, stream);
+      expect(stream?.errored).toBeNull();
+    }),
+  );
+  const [, memories] = streams[0] ?? [];
+  // 6 MB in reads of at most 256 KiB are more than 22; fresh memory for each would be as many.
+  expect(memories?.size).toBeLessThan(16);
+});
+
+test("the memory of a connection that failed is not used again, however honest it was", async () => {
+  const [broken, held] = honest(97, 0, new Error("broken"));
+  await download(await serve(Buffer.alloc(300_000, "a")), broken);
+  expect(held.size).toBeGreaterThan(0);
+  const [next, memories] = honest(98, 0);
+  await download(await serve(Buffer.alloc(6_000_000, "b")), next);
+  expect([...memories].filter((memory) => held.has(memory))).toEqual([]);
+});

@@ -1,48 +1,67 @@
-/** Reads the sockets of all connections into one memory, and passes on copies of the size of what came. */
+/** Reads the sockets of all connections into one memory, and passes on what came in blocks that are used again. */
 import type { OnReadOpts, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { copyToBlock, LARGEST_BLOCK_BYTES, takeBlock } from "./blocks.ts";
+import type { Block } from "./blocks.ts";
 import type { BeforeMoving } from "./splice.ts";
 
-const READ_BYTES = 262_144;
+/** Connections that read into blocks of their own; all others share one memory and copy. */
+const MAX_OWN_BLOCKS = 32;
 
 /** One thread reads for all connections, so one memory to read into is enough. */
 let readInto: Buffer | undefined;
+let ownBlocks = 0;
 
-type Take = (bytes: Buffer) => boolean;
+type Take = (block: Block) => boolean;
 
 /** What is read waits in the kernel until somebody carries it. */
 export class SharedReads {
   #take: Take = () => false;
+  /** What the next read goes into, for a connection that fills whole reads. */
+  #own: Block | undefined;
+  #fillsReads = false;
 
   /** For `net.connect`. */
   get options(): OnReadOpts {
-    readInto ??= Buffer.allocUnsafeSlow(READ_BYTES);
     return {
-      buffer: readInto,
-      callback: (count, memory) => this.#take(Buffer.from(memory.buffer, memory.byteOffset, count)),
+      buffer: () => this.#nextMemory(),
+      callback: (count, memory) => {
+        this.#fillsReads = count === memory.byteLength;
+        return this.#take(this.#blockOf(memory, count));
+      },
     };
   }
 
   /** As `carry`, for the socket that was opened with these options. */
-  carry(from: Socket, to: Duplex, before: BeforeMoving, refused: (reason: string) => void): void {
+  carry(
+    from: Socket,
+    to: Duplex & { readonly letsGoOfMemory?: boolean },
+    before: BeforeMoving,
+    refused: (reason: string) => void,
+  ): void {
     let isWaiting = false;
     let hasEnded = false;
     const resume = (): void => {
       if (!isWaiting && !to.writableNeedDrain && !from.destroyed) from.resume();
     };
-    this.#take = (memory) => {
-      // SECURITY: the memory belongs to the next read, perhaps of another session. The copy is never used
-      // again, because a stream may keep what it said was written. Guarded by "the memory of a connection"
-      // in shared-reads.test.ts.
-      const bytes = Buffer.from(memory);
-      const turn = before(bytes.byteLength);
-      if (turn === undefined) return to.write(bytes);
+    const write = ({ memory, release }: Block): boolean => {
+      // SECURITY: the block goes to the next read, perhaps of another session, only for a stream that says
+      // truly when it has let go of what was written, and not after a failure (threat: bytes of one tenant
+      // seen by another). Guarded by "the memory of a connection" in shared-reads.test.ts.
+      if (to.letsGoOfMemory !== true) return to.write(memory);
+      return to.write(memory, (error) => {
+        if (!error) release();
+      });
+    };
+    this.#take = (block) => {
+      const turn = before(block.memory.byteLength);
+      if (turn === undefined) return write(block);
       isWaiting = true;
       turn.then(
         () => {
           isWaiting = false;
           if (!to.writable) return;
-          to.write(bytes);
+          write(block);
           if (hasEnded) to.end();
           else resume();
         },
@@ -53,8 +72,36 @@ export class SharedReads {
     to.on("drain", resume);
     from.on("end", () => {
       hasEnded = true;
+      // The last chunk may still wait for its turn, and comes before the end.
       if (!isWaiting) to.end();
     });
-    from.resume();
+    // The kernel may still be about to fill it, so it is not released.
+    from.once("close", () => this.#forgetOwn());
+    resume();
+  }
+
+  /** Asked for before the first read, and after each. */
+  #nextMemory(): Buffer {
+    if (this.#fillsReads && ownBlocks < MAX_OWN_BLOCKS) {
+      ownBlocks += 1;
+      this.#own = takeBlock(LARGEST_BLOCK_BYTES);
+      return this.#own.memory;
+    }
+    readInto ??= Buffer.allocUnsafeSlow(LARGEST_BLOCK_BYTES);
+    return readInto;
+  }
+
+  #blockOf(memory: Uint8Array, count: number): Block {
+    const own = this.#forgetOwn();
+    if (own?.memory === memory)
+      return { memory: own.memory.subarray(0, count), release: own.release };
+    return copyToBlock(memory.subarray(0, count));
+  }
+
+  #forgetOwn(): Block | undefined {
+    const own = this.#own;
+    this.#own = undefined;
+    if (own !== undefined) ownBlocks -= 1;
+    return own;
   }
 }

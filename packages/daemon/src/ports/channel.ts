@@ -213,6 +213,8 @@ export interface SandboxConnection extends Duplex {
   accept(): void;
   /** Refuses it, or breaks one that is open, and tells why. */
   fail(code: SandboxRefusalCode, message: string): void;
+  /** What was written may be changed once the callback of the write has said that it is done. */
+  readonly letsGoOfMemory?: boolean;
 }
 
 /** The gateway of one sandbox. */

@@ -50,6 +50,8 @@ export interface EgressLog {
   /** Returns at once. */
   add(sessionId: string, record: NewEgressRecord): void;
   read(sessionId: string, after: number, limit: number): Promise<EgressPage>;
+  /** Bytes of all connections of a session that have ended, both ways together, also of those that are not kept. */
+  usedBytes(sessionId: string): Promise<number>;
   /** Pages from a cursor on, as they come, until the signal aborts. */
   follow(
     sessionId: string,

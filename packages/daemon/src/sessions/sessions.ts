@@ -183,7 +183,11 @@ export class Sessions implements SessionService {
   async isolation(caller: Caller, id: string): Promise<IsolationReport> {
     const session = await this.enterLive(caller, id);
     try {
-      return await session.backend.isolation(sandboxOf(session));
+      const report = await session.backend.isolation(sandboxOf(session));
+      const { network } = session.row;
+      if (network === "none" || network === "engine") return report;
+      const networked = { ...session.row, network };
+      return await this.#parts.networks.tryOut(networked, await session.channel(), report);
     } finally {
       await this.leaveLive(caller, session);
     }

@@ -37,9 +37,9 @@ export class EngineStream extends Duplex {
     this.#connection.resume();
   }
 
-  override _write(bytes: Buffer, _encoding: string, done: () => void): void {
-    if (this.#connection.write(bytes)) done();
-    else this.#connection.once("drain", done);
+  override _write(bytes: Buffer, _encoding: string, done: (error?: Error | null) => void): void {
+    // Done when the connection is, so that nothing counts as written that still waits here.
+    this.#connection.write(bytes, done);
   }
 
   override _final(done: () => void): void {

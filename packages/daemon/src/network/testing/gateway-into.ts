@@ -1,29 +1,18 @@
-/** A gateway into the world that a test makes. */
+/** A gateway into the world that a test makes, with the policy and the checks that sessions have. */
 import type { TestNetwork } from "@sandkasten/testkit";
-import type { EgressPolicy } from "../egress.ts";
+import { EdgeInterceptor } from "../edge-interceptor.ts";
+import { ownAddresses } from "../own-addresses.ts";
+import { resolveRules } from "../plan-network.ts";
+import { NetworkPolicy } from "../policy.ts";
 import { SessionGateway } from "../session-gateway.ts";
 
 export function gatewayInto(network: TestNetwork): SessionGateway {
+  const isOwnAddress = ownAddresses(() => performance.now());
+  const policy = (): NetworkPolicy =>
+    new NetworkPolicy(resolveRules(network.rules, new Map()), [], isOwnAddress);
+  const { observer, limiter, resolveName } = network;
   return new SessionGateway(
-    { policy: () => policyOf(network.rules), observer: network.observer, limiter: network.limiter },
-    { resolveName: network.resolveName },
+    { policy, observer, limiter, interceptor: new EdgeInterceptor() },
+    { resolveName },
   );
-}
-
-/** Rules of names and addresses with one port each. */
-function policyOf(rules: readonly string[]): EgressPolicy {
-  const has = (host: string, port: number): boolean =>
-    rules.includes(`${host}:${String(port)}`) ||
-    rules.includes(`${host.replace(/^[^.]+/, "*")}:${String(port)}`);
-  return {
-    portsOf: (name) =>
-      rules
-        .filter((rule) => has(name, Number(rule.split(":")[1])))
-        .map((rule) => Number(rule.split(":")[1]))
-        .map((port) => ({ first: port, last: port })),
-    decide: ({ name, address, port }) =>
-      (name === undefined || has(name, port)) && (address === undefined || has(address, port))
-        ? { allowed: true }
-        : { allowed: false, message: `${name ?? address ?? ""}:${String(port)} is not allowed` },
-  };
 }

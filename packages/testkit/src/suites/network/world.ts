@@ -62,9 +62,13 @@ export function hashOfLarge(mebibytes: number): string {
 }
 
 /** Answers with the files of a map, by path. */
-export function serveFiles(files: ReadonlyMap<string, Uint8Array | string>): Promise<Served> {
+export function serveFiles(
+  files: ReadonlyMap<string, Uint8Array | string>,
+  asked: (path: string) => void = () => undefined,
+): Promise<Served> {
   return serveHttp((request, response) => {
     const path = new URL(request.url ?? "/", "http://x").pathname;
+    asked(path);
     const content = files.get(decodeURIComponent(path));
     if (content === undefined) response.writeHead(404);
     else if (path.endsWith("/")) response.setHeader("content-type", "text/html");

@@ -1,0 +1,107 @@
+/**
+ * Tries from inside a sandbox what its rules allow and what they forbid. Nothing leaves the machine: an
+ * allowed name is asked for and not connected to, and what is forbidden goes nowhere.
+ */
+import type { IsolationFact } from "../ports/backend.ts";
+import type { Channel } from "../ports/channel.ts";
+import { addressInAnswer, nameQuestion } from "./name-question.ts";
+import type { NetworkPolicy } from "./policy.ts";
+
+const NAME_SERVER_PORT = 53;
+const PROXY_PORT = 3128;
+const TIMEOUT_MS = 5_000;
+/** The answers that count are short; whoever says more is not listened to. */
+const MAX_ANSWER_BYTES = 4_096;
+
+/** Of names that exist for nobody, and of addresses that a sandbox has no business at. */
+const FORBIDDEN = [
+  { name: "forbidden.invalid", port: 443 },
+  { address: "169.254.169.254", port: 80 },
+  { address: "127.0.0.1", port: 8080 },
+] as const;
+
+/** Only what is forbidden decides: an allowed name that is not found is a fault, but no hole. */
+export async function tryDestinations(
+  channel: Pick<Channel, "dial">,
+  policy: NetworkPolicy,
+): Promise<IsolationFact> {
+  const found: string[] = [];
+  const allowed = allowedName(policy);
+  if (allowed !== undefined)
+    found.push(`${allowed} ${await lookUp(channel, allowed)}, and was not connected to`);
+  let isHeld = true;
+  for (const destination of FORBIDDEN) {
+    if (policy.decide(destination).allowed) continue;
+    const host = "name" in destination ? destination.name : destination.address;
+    const answer = await askProxy(channel, `${host}:${String(destination.port)}`);
+    isHeld &&= answer.startsWith(REFUSED);
+    found.push(`${host}:${String(destination.port)} ${answer}`);
+    if (!("name" in destination)) continue;
+    const name = await lookUp(channel, host);
+    isHeld &&= !name.startsWith(RESOLVED);
+    found.push(`${host} ${name}`);
+  }
+  return { name: "network_rules", enforced: isHeld, measured: found.join("; ") };
+}
+
+/** A name that the rules and all ceilings allow, if one can be made up from them. */
+function allowedName(policy: NetworkPolicy): string | undefined {
+  return policy.rules
+    .flatMap(({ target }) => {
+      if (target.kind === "name") return [target.name];
+      if (target.kind === "subdomains") return [`sandkasten.${target.name}`];
+      return target.kind === "public" ? ["example.com"] : [];
+    })
+    .find((name) => policy.portsOf(name).length > 0);
+}
+
+const RESOLVED = "resolves inside";
+
+async function lookUp(channel: Pick<Channel, "dial">, name: string): Promise<string> {
+  const question = nameQuestion(name);
+  const answer = await ask(channel, NAME_SERVER_PORT, question, (bytes) =>
+    addressInAnswer(bytes, question),
+  );
+  if (answer === undefined) return "cannot be asked for: there is no name server inside";
+  return answer === "none" ? "does not exist inside" : `${RESOLVED} to ${answer}`;
+}
+
+const REFUSED = "was refused by the proxy";
+
+async function askProxy(channel: Pick<Channel, "dial">, target: string): Promise<string> {
+  const request = Buffer.from(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`);
+  const status = await ask(
+    channel,
+    PROXY_PORT,
+    request,
+    (bytes) => /^HTTP\/1\.1 (\d{3}) /.exec(bytes.toString("latin1"))?.[1],
+  );
+  if (status === undefined) return "got no answer from the proxy";
+  return status.startsWith("2") ? "was opened by the proxy" : `${REFUSED} (${status})`;
+}
+
+/** Undefined when nothing answers there, or not what is understood. */
+async function ask(
+  channel: Pick<Channel, "dial">,
+  port: number,
+  question: Buffer,
+  understand: (answer: Buffer) => string | undefined,
+): Promise<string | undefined> {
+  let understood: string | undefined;
+  try {
+    const { readable, writable } = await channel.dial(port, AbortSignal.timeout(TIMEOUT_MS));
+    const writer = writable.getWriter();
+    // Whether it was taken shows in the answer.
+    writer.write(question).catch(() => undefined);
+    let answer = Buffer.alloc(0);
+    for await (const chunk of readable) {
+      answer = Buffer.concat([answer, chunk]);
+      understood = understand(answer);
+      if (understood !== undefined || answer.byteLength > MAX_ANSWER_BYTES) break;
+    }
+    writer.abort().catch(() => undefined);
+  } catch {
+    // Nothing listens, or it broke off; what was understood before that still counts.
+  }
+  return understood;
+}
