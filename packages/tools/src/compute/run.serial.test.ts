@@ -206,6 +206,22 @@ print(len(rows), sums.most_common())`,
     expect((await agent.call("sandbox_run", absolute)).stdout).toBe("here\n");
   });
 
+  it("takes as many and as large files as the agent's limits say", async () => {
+    const limits = { max_files: 2, max_file_size_bytes: 10 };
+    const agent = fixture.agent({ runtime: "bash", limits });
+    const run = (files: Record<string, string>) =>
+      agent.call("sandbox_run", { code: "ls | wc -l # more than ten bytes", files });
+    expect(await run({ a: "1", b: "0123456789" })).toMatchObject({ stdout: "3\n" });
+    await expect(run({ a: "1", b: "2", c: "3" })).rejects.toMatchObject({
+      code: "LIMIT_EXCEEDED",
+      message: expect.stringContaining("limits.max_files") as string,
+    });
+    await expect(run({ a: "0123456789x" })).rejects.toMatchObject({
+      code: "LIMIT_EXCEEDED",
+      message: expect.stringContaining("limits.max_file_size_bytes") as string,
+    });
+  });
+
   it("says what it cannot run", async () => {
     const agent = fixture.agent("typescript");
     await expect(agent.call("sandbox_run", { code: "enum Colour { Red }" })).rejects.toMatchObject({
@@ -287,6 +303,33 @@ os.symlink("/etc/passwd", "out/link.csv")`;
         reason: expect.stringContaining("max_artifacts_count") as string,
       },
     ]);
+  });
+
+  it("may be empty, also where nothing more fits", async () => {
+    const full = fixture.agent({ runtime: "bash", max_artifact_bytes: 4 });
+    const result = await full.call("sandbox_run", {
+      code: "printf 1234 > a.txt; : > b.txt; printf 5 > c.txt",
+      artifacts: ["*.txt"],
+    });
+    expect(result.artifacts?.map(({ path, size_bytes }) => [path, size_bytes])).toEqual([
+      ["a.txt", 4],
+      ["b.txt", 0],
+    ]);
+    expect(result.artifacts_omitted).toMatchObject([{ path: "c.txt", size_bytes: 1 }]);
+  });
+
+  it("that still grow are returned as they were or are left out, and never cut", async () => {
+    const agent = fixture.agent({ runtime: "bash", max_artifact_bytes: 100_000 });
+    // Every pass of the writer makes it too large for a moment.
+    const writer =
+      "while :; do printf whole > a.txt; head -c 300000 /dev/zero > b; cat b > a.txt; done";
+    for (let round = 0; round < 10; round++) {
+      const result = await agent.call("sandbox_run", {
+        code: `setsid bash -c '${writer}' > /dev/null 2>&1 & sleep 0.05`,
+        artifacts: ["a.txt"],
+      });
+      for (const { size_bytes: size } of result.artifacts ?? []) expect(size).toBeLessThan(100_000);
+    }
   });
 
   it("come also from a program that failed", async () => {
