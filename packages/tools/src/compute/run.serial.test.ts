@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ToolFixture } from "../testing/tool-fixture.ts";
 import type { OutputPiece } from "../tool.ts";
+import { collectArtifacts } from "./artifacts.ts";
 
 let fixture: ToolFixture;
 beforeAll(async () => {
@@ -318,18 +319,31 @@ os.symlink("/etc/passwd", "out/link.csv")`;
     expect(result.artifacts_omitted).toMatchObject([{ path: "c.txt", size_bytes: 1 }]);
   });
 
-  it("that still grow are returned as they were or are left out, and never cut", async () => {
-    const agent = fixture.agent({ runtime: "bash", max_artifact_bytes: 100_000 });
-    // Every pass of the writer makes it too large for a moment.
-    const writer =
-      "while :; do printf whole > a.txt; head -c 300000 /dev/zero > b; cat b > a.txt; done";
-    for (let round = 0; round < 10; round++) {
-      const result = await agent.call("sandbox_run", {
-        code: `setsid bash -c '${writer}' > /dev/null 2>&1 & sleep 0.05`,
-        artifacts: ["a.txt"],
-      });
-      for (const { size_bytes: size } of result.artifacts ?? []) expect(size).toBeLessThan(100_000);
-    }
+  it("that grow after they were listed are left out, and never cut", async () => {
+    const session = await fixture.client.createSession({ image: "linux" });
+    await session.files.write("a.txt", "whole");
+    await session.files.write("b.txt", "small");
+    let grown = 0;
+    const growing = {
+      files: {
+        list: async function* (...given: Parameters<typeof session.files.list>) {
+          for await (const entry of session.files.list(...given)) {
+            if (entry.name === "a.txt")
+              await session.files.write("a.txt", "x".repeat(++grown * 101));
+            yield entry;
+          }
+        },
+        read: session.files.read.bind(session.files),
+      },
+    } as unknown as typeof session;
+    const caps = { maxBytes: 100, maxCount: 5 };
+    const { artifacts, omitted } = await collectArtifacts(growing, ["*.txt"], caps, undefined);
+    await session.destroy();
+    expect(grown).toBe(1);
+    expect(artifacts.map(({ path }) => path)).toEqual(["b.txt"]);
+    expect(omitted).toMatchObject([
+      { path: "a.txt", reason: expect.stringContaining("still being written") as string },
+    ]);
   });
 
   it("come also from a program that failed", async () => {
