@@ -27,9 +27,10 @@ export function createOptions(
 
 /** The failure to create a sandbox, with what a model can do about it. */
 export function notCreated(error: unknown, signal: AbortSignal | undefined): ToolError {
-  const { code, message } = toToolError(error, signal);
-  if (error instanceof ToolError || signal?.aborted === true)
-    return new ToolError(code, message, { cause: error });
+  const failure = toToolError(error, signal);
+  // What is written for a model already, or was given up, has nothing to do with the daemon.
+  if (error instanceof ToolError || signal?.aborted === true) return failure;
+  const { code, message } = failure;
   const isOtherImage = error instanceof SandboxError && error.code === "CONFLICT";
   const hint = isOtherImage
     ? ". Leave image out to use this sandbox as it is, or give session_key for a further sandbox"

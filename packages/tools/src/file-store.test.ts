@@ -87,3 +87,15 @@ it("is a directory that a link may lead to", async () => {
   expect(await linked.list()).toEqual(["x"]);
   expect(await store.get("x")).toEqual(Buffer.from("y"));
 });
+
+it("is empty where its directory is not there yet, and tells no path of the machine", async () => {
+  const none = new DirectoryFileStore(join(outside, "none"));
+  expect(await none.get("a")).toBeUndefined();
+  expect(await none.list()).toEqual([]);
+  const noDirectory = new DirectoryFileStore(join(outside, "secret"));
+  for (const work of [noDirectory.list(), noDirectory.put("a", Buffer.from("x"))]) {
+    const error: unknown = await work.catch((failure: unknown) => failure);
+    expect(error).toMatchObject({ name: "ToolError" });
+    expect(String(error)).not.toContain(outside);
+  }
+});

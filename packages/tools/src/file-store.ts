@@ -49,7 +49,13 @@ export class DirectoryFileStore implements FileStore {
   }
 
   async list(): Promise<readonly string[]> {
-    const entries = await readdir(this.#directory, { recursive: true, withFileTypes: true });
+    const entries = await readdir(this.#directory, {
+      recursive: true,
+      withFileTypes: true,
+    }).catch((error: unknown) => {
+      if (codeOf(error) === "ENOENT") return [];
+      throw unusable(error);
+    });
     return entries
       .filter((entry) => entry.isFile())
       .map((entry) => relative(this.#directory, join(entry.parentPath, entry.name)))
@@ -107,8 +113,13 @@ function ofName(error: unknown, name: string): unknown {
     case "ENAMETOOLONG":
       return new ToolError("INVALID_INPUT", "The name is too long for the file store.");
     default:
-      return error;
+      return error instanceof ToolError ? error : unusable(error);
   }
+}
+
+/** SECURITY: what the file system says has paths of this machine. Guarded by file-store.test.ts. */
+function unusable(cause: unknown): ToolError {
+  return new ToolError("SANDBOX_FAILED", "The file store cannot be used at the moment.", { cause });
 }
 
 function isMissing(error: unknown): boolean {

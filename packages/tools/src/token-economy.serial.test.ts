@@ -116,7 +116,7 @@ async function inComputeMode(): Promise<Outcome> {
 /** What the guide says, in percent. */
 const SAVED = { exchanged: 75, read: 40 };
 
-it("code mode takes far fewer tokens than sending all files again, as the guide says", async () => {
+it("Reduced token usage vs. re-injecting all files on each call, by as much as the guide says", async () => {
   const [code, compute] = [await inCodeMode(), await inComputeMode()];
   // The same work with the same results: every step's failure, and then success.
   expect(code.verdicts).toEqual(compute.verdicts);

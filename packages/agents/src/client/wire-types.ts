@@ -61,8 +61,15 @@ export interface RunBody {
   readonly ended_at?: string | undefined;
 }
 
+type LargeField = "task" | "input" | "output" | "text";
+
+/** A run in a list. Of what has more than 16 KiB, the list has the size instead. */
+export type ListedRunBody = RunBody & {
+  readonly [Field in LargeField as `${Field}_omitted`]?: true;
+} & { readonly [Field in LargeField as `${Field}_bytes`]?: number };
+
 export interface RunPage {
-  readonly runs: readonly RunBody[];
+  readonly runs: readonly ListedRunBody[];
   readonly next_cursor?: string | undefined;
 }
 

@@ -17,6 +17,9 @@ export const DEFAULT_TURN_LIMITS: TurnLimits = {
   maxToolCalls: 128,
 };
 
+/** Ids and names of calls stand in events and in each further request. */
+const MAX_NAME_LENGTH = 256;
+
 /** The part of a tool call whose arguments were no JSON says so here. */
 export const MALFORMED_ARGUMENTS = "malformedArguments";
 
@@ -103,8 +106,10 @@ export class ChatAnswer {
       call = { id: "", name: "", pieces: [] };
       this.#calls.set(index, call);
     }
-    if (typeof id === "string" && id !== "") call.id = id;
-    if (typeof called?.["name"] === "string" && called["name"] !== "") call.name = called["name"];
+    // An id that is too long counts as missing, and a name that is too long is that of no tool.
+    if (typeof id === "string" && id !== "" && id.length <= MAX_NAME_LENGTH) call.id = id;
+    const name = textOf(called?.["name"]).slice(0, MAX_NAME_LENGTH);
+    if (name !== "") call.name = name;
     const args = called?.["arguments"];
     if (args === undefined || args === null) return;
     // Some servers send an object where the API has its text.

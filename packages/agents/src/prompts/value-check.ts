@@ -3,8 +3,11 @@ import { Ajv } from "ajv";
 import type { ErrorObject, ValidateFunction } from "ajv";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { picoschema } from "dotprompt";
+import { linearPattern } from "./linear-pattern.ts";
 
 const MAX_PROBLEMS = 10;
+/** Of a larger value only the first problem is told. */
+const MAX_DESCRIBED_LENGTH = 64 * 1024;
 
 export type JsonSchemaObject = Readonly<Record<string, unknown>>;
 
@@ -13,25 +16,45 @@ export class ValueCheck {
   /** JSON Schema, also where the file has Picoschema. */
   readonly schema: JsonSchemaObject;
   readonly #validate: ValidateFunction;
+  readonly #describe: ValidateFunction;
 
-  private constructor(schema: JsonSchemaObject, validate: ValidateFunction) {
+  private constructor(
+    schema: JsonSchemaObject,
+    validate: ValidateFunction,
+    describeAll: ValidateFunction,
+  ) {
     this.schema = schema;
     this.#validate = validate;
+    this.#describe = describeAll;
   }
 
   /** Throws when the schema is neither a valid JSON Schema nor Picoschema. */
   static async compile(given: unknown): Promise<ValueCheck> {
     const schema = (await picoschema(structuredClone(given))) as JsonSchemaObject;
     const { $schema: dialect = "" } = schema;
-    const options = { strict: false, allErrors: true, useDefaults: true, validateFormats: false };
-    const ajv = String(dialect).includes("2020-12") ? new Ajv2020(options) : new Ajv(options);
-    return new ValueCheck(schema, ajv.compile(schema));
+    const Dialect = String(dialect).includes("2020-12") ? Ajv2020 : Ajv;
+    const compiled = (allErrors: boolean): ValidateFunction =>
+      new Dialect({
+        strict: false,
+        allErrors,
+        useDefaults: true,
+        validateFormats: false,
+        code: { regExp: linearPattern },
+      }).compile(schema);
+    return new ValueCheck(schema, compiled(false), compiled(true));
   }
 
-  /** What is wrong with the value, in a sentence; undefined when it fits. Fills in defaults. */
+  /**
+   * What is wrong with the value, in a sentence; undefined when it fits. Fills in defaults.
+   *
+   * SECURITY: a value of megabytes can have millions of problems, and to describe them all takes
+   * gigabytes. Guarded by value-check.test.ts.
+   */
   problem(value: unknown): string | undefined {
     if (this.#validate(value)) return undefined;
-    const errors = this.#validate.errors ?? [];
+    const isSmall = (JSON.stringify(value) ?? "").length <= MAX_DESCRIBED_LENGTH;
+    const hasAll = isSmall && !this.#describe(value);
+    const errors = (hasAll ? this.#describe : this.#validate).errors ?? [];
     const shown = errors.slice(0, MAX_PROBLEMS).map(describe);
     const more = errors.length - shown.length;
     return [...new Set(shown), ...(more > 0 ? [`and ${more} more`] : [])].join("; ");

@@ -134,6 +134,46 @@ test('Agents can process "too big for LLM" datasets (5-50MB JSON) using sandbox'
   expect(sent.length).toBeLessThan(200_000);
 });
 
+test("No incidents where sandbox modifies host filesystem or reads host secrets", async () => {
+  const secret = join(fixture.dir, "secret.txt");
+  await writeFile(secret, "host-secret");
+  const marker = `/tmp/marker-${crypto.randomUUID()}`;
+  const code = `
+import os, sys
+print(open("/proc/self/environ").read())
+for path in sys.argv[1:]:
+    try: print(open(path).read())
+    except OSError as error: print(type(error).__name__)
+for path in ["${marker}", "/etc/marker", "${secret}"]:
+    try: open(path, "w").write("written")
+    except OSError: pass
+`;
+  await fixture.run("computer", [
+    call("sandbox_run", {
+      code,
+      args: [
+        secret,
+        join(fixture.dir, ".sandkasten", "agents.db"),
+        "/etc/shadow",
+        "/proc/1/environ",
+      ],
+    }),
+    { text: "Nothing." },
+  ]);
+  const [{ exit_code: exitCode, stdout = "" } = {}] = toolResults(fixture.model) as {
+    exit_code?: number;
+    stdout?: string;
+  }[];
+  expect(exitCode).toBe(0);
+  expect(stdout.match(/^(?:FileNotFound|Permission)Error$/gm)?.length).toBeGreaterThanOrEqual(3);
+  // The service's variables have the model's key, and the daemon's is what opens sandboxes.
+  for (const kept of ["host-secret", "sk-test", daemon.apiKey, fixture.model.url, "SQLite"])
+    expect(stdout).not.toContain(kept);
+  expect(await readFile(secret, "utf8")).toBe("host-secret");
+  for (const path of [marker, "/etc/marker"])
+    await expect(readFile(path)).rejects.toMatchObject({ code: "ENOENT" });
+});
+
 test("the largest of them come out of the file store", async () => {
   await mkdir(join(fixture.dir, "files"), { recursive: true });
   await using stored = await AgentFixture.start({

@@ -269,8 +269,10 @@ export class LocalExecutor implements AgentExecutor {
 
   /** A run whose events cannot be stored must end, but the process goes on. */
   #emit({ runId, stop }: PreparedRun, type: string, data: object): void {
+    const { runs, events, processId } = this.#options;
     try {
-      this.#options.events.append(runId, type, data);
+      const isOurs = runs.whileRunning(runId, processId, () => events.append(runId, type, data));
+      if (!isOurs) stop.abort(lostRun());
     } catch (error) {
       this.#options.log.error({ err: error, run_id: runId }, "an event could not be stored");
       stop.abort(

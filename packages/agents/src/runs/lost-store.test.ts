@@ -1,7 +1,9 @@
-/** A database that fails under a run ends the run and not the service. */
+/** A database that fails under a run, or in which another process has taken it, ends the run and not the service. */
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
+import { EventLog } from "../store/event-log.ts";
+import { RunStore } from "../store/run-store.ts";
 import { AgentFixture, agent } from "../testing/agent-fixture.ts";
 
 test("a run whose events cannot be stored fails, and the service goes on", async () => {
@@ -22,4 +24,24 @@ test("a run whose events cannot be stored fails, and the service goes on", async
   }
   database.exec("ALTER TABLE lost RENAME TO run_events");
   expect((await fixture.run("helper", [{ text: "Back." }])).text).toBe("Back.");
+});
+
+test("a process that another one took for dead tells nothing more about the run", async () => {
+  await using fixture = await AgentFixture.start({ agents: { helper: agent("") } });
+  fixture.model.play([{ text: "tick ", endless: true, pieceDelayMs: 10 }]);
+  const id = await fixture.client.execute("helper", { task: "x" });
+  await fixture.until(id, "text");
+  using database = new DatabaseSync(join(fixture.dir, ".sandkasten", "agents.db"));
+  // What the other process does, which finds no heartbeat of this one.
+  const error = { code: "PROCESS_ENDED", message: "The process that ran it ended." };
+  expect(new RunStore(database).failAbandoned([], error)).toEqual([id]);
+  const events = new EventLog(database);
+  const { seq } = events.append(id, "run_ended", { status: "failed", error });
+
+  // The model goes on talking.
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(events.read(id, seq, 100)).toEqual([]);
+  expect(await fixture.client.run(id)).toMatchObject({ status: "failed", error });
+  await fixture.service.close();
+  expect(events.read(id, seq, 100)).toEqual([]);
 });

@@ -28,6 +28,18 @@ describe("a model that misbehaves", () => {
     ]);
   });
 
+  test("gives its calls names and ids of a megabyte, which fill neither events nor the conversation", async () => {
+    const large = "x".repeat(1_000_000);
+    const run = await fixture.run("helper", [
+      { calls: [{ name: large, arguments: {}, id: large }], pieceLength: 65_536 },
+      { text: "Enough." },
+    ]);
+    expect(run.status).toBe("succeeded");
+    expect(toolResults(fixture.model)).toMatchObject([{ error: { code: "UNKNOWN_TOOL" } }]);
+    expect(JSON.stringify(fixture.model.requests.at(-1)?.body).length).toBeLessThan(10_000);
+    expect(JSON.stringify(await fixture.eventsOf(run.run_id)).length).toBeLessThan(10_000);
+  });
+
   test("calls tools for ever and is ended by max_steps, clearly", async () => {
     const run = await fixture.run("brief", [{ calls: [{ name: "again", arguments: {} }] }]);
     expect(run).toMatchObject({

@@ -61,6 +61,8 @@ describe("what a model can act on", () => {
       call("sandbox_fs_read", { path: "missing.txt" }),
       call("sandbox_fs_write", { path: "../../../etc/passwd", content: "x" }),
       call("sandbox_exec_read", { exec_id: "exe_none" }),
+      call("sandbox_open", { session_key: "agent:another-run:default" }),
+      call("sandbox_open", { session_key: "no name" }),
     );
     expect(answers.map(({ error }) => error.code)).toEqual([
       "SANDBOX_NOT_FOUND",
@@ -74,8 +76,11 @@ describe("what a model can act on", () => {
       "FILE_NOT_FOUND",
       expect.stringMatching(/REFUSED|INVALID_INPUT/),
       expect.stringMatching(/EXEC_NOT_FOUND|SANDBOX_NOT_FOUND/),
+      "SANDBOX_NOT_FOUND",
+      "SANDBOX_NOT_FOUND",
     ]);
     for (const { error } of answers) expect(error.message.length).toBeGreaterThan(10);
+    expect(answers.at(-1)?.error.message).toMatch(/^There is no sandbox "no name" in this run/);
   });
 
   test("malformed calls, and tools of another mode", async () => {

@@ -76,6 +76,36 @@ test("runs are listed newest first, by agent and status, page by page", async ()
   expect((await other.client.runs({ status: "failed" })).runs).toEqual([]);
 });
 
+test("what is large is left out of lists, which say so, and the run itself has it", async () => {
+  const large = "x".repeat(20_000);
+  await using other = await AgentFixture.start({
+    agents: { a: agent("input: { schema: { text?: string } }\noutput: { format: json }") },
+  });
+  const { run_id: id } = await other.run("a", [{ text: JSON.stringify(large) }], {
+    task: large,
+    input: { text: large },
+  });
+  const [listed] = (await other.client.runs()).runs;
+  expect(listed).toMatchObject({
+    run_id: id,
+    status: "succeeded",
+    task_omitted: true,
+    task_bytes: 20_000,
+    input_omitted: true,
+    input_bytes: 20_011,
+    output_omitted: true,
+    output_bytes: 20_002,
+    text_omitted: true,
+    text_bytes: 20_002,
+  });
+  for (const name of ["task", "input", "output", "text"]) expect(listed).not.toHaveProperty(name);
+  expect(await other.client.run(id)).toMatchObject({
+    task: large,
+    input: { text: large },
+    output: large,
+  });
+});
+
 test("agents are listed and shown, also the broken ones", async () => {
   expect(await fixture.client.agents()).toMatchObject([
     { name: "bad", error: expect.stringMatching(/^agents\/bad\.prompt:1:1: /) as string },
@@ -120,7 +150,10 @@ test("readers that do not read cost hardly any memory", async () => {
   using database = new DatabaseSync(join(fixture.dir, ".sandkasten", "agents.db"));
   const insert = database.prepare("INSERT INTO run_events VALUES (?, ?, '', 'text', ?)");
   const data = JSON.stringify({ text: "x".repeat(50_000) });
+  // In one transaction: each would wait for the disk.
+  database.exec("BEGIN");
   for (let seq = 5; seq < 2005; seq++) insert.run(id, seq, data);
+  database.exec("COMMIT");
   const before = process.memoryUsage().rss;
   const readers = await Promise.all(
     Array.from({ length: 5 }, () => stuckReader(`/v1/runs/${id}/events`)),

@@ -60,8 +60,8 @@ export function runRoutes(options: RunRoutesOptions): RouteModule {
       const found = runs.list({ agent: name, status, limit: limit + 1, before: cursor });
       const page = found.slice(0, limit);
       return {
-        runs: page.map(runBody),
-        ...(found.length > limit && { next_cursor: String(page.at(-1)?.seq) }),
+        runs: page.map(({ run, omitted }) => ({ ...runBody(run), ...omitted })),
+        ...(found.length > limit && { next_cursor: String(page.at(-1)?.run.seq) }),
       };
     });
     app.get<{ Params: { id: string } }>("/v1/runs/:id", ({ params }) => runBody(find(params.id)));

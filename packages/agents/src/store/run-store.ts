@@ -3,6 +3,7 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { RunUsage } from "../runs/agent-executor.ts";
 import { inTransaction } from "./database.ts";
 import type { Migration } from "./database.ts";
+import { listedColumns, omittedValues } from "./listed-values.ts";
 
 export const RUN_MIGRATIONS: readonly Migration[] = [
   {
@@ -89,11 +90,21 @@ export interface RunFilter {
   readonly before?: number | undefined;
 }
 
+/** A run in a list, and what the list leaves out of it. */
+export interface ListedRun {
+  readonly run: StoredRun;
+  readonly omitted: Readonly<Record<string, true | number>>;
+}
+
+/** Columns whose values a caller or a model makes as long as they like. */
+const LARGE = ["task", "input", "output", "text"];
+
 export class RunStore {
   readonly #insert: StatementSync;
   readonly #get: StatementSync;
   readonly #start: StatementSync;
   readonly #progress: StatementSync;
+  readonly #isRunning: StatementSync;
   readonly #end: StatementSync;
   readonly #list: StatementSync;
   readonly #requestCancel: StatementSync;
@@ -119,13 +130,19 @@ export class RunStore {
       UPDATE agent_runs SET steps = :steps, input_tokens = :input, output_tokens = :output
       WHERE run_id = :run AND process_id = :process AND status = 'running'
     `);
+    this.#isRunning = database.prepare(
+      "SELECT 1 FROM agent_runs WHERE run_id = ? AND process_id = ? AND status = 'running'",
+    );
     this.#end = database.prepare(`
       UPDATE agent_runs SET status = :status, text = :text, output = :output, error_code = :code,
         error_message = :message, ended_at = :now
       WHERE run_id = :run AND process_id = :process AND status IN ('queued', 'running')
     `);
     this.#list = database.prepare(`
-      SELECT * FROM agent_runs
+      SELECT seq, run_id, agent_name, status, model, error_code, error_message, steps, input_tokens,
+        output_tokens, workflow_run_id, parent_run_id, process_id, created_at, started_at, ended_at,
+        ${listedColumns(LARGE)}
+      FROM agent_runs
       WHERE (:agent IS NULL OR agent_name = :agent) AND (:status IS NULL OR status = :status)
         AND (:before IS NULL OR seq < :before)
       ORDER BY seq DESC LIMIT :limit
@@ -183,6 +200,15 @@ export class RunStore {
     });
   }
 
+  /** Writes about a run. False when it has ended already or is no longer this process's. */
+  whileRunning(runId: string, processId: string, write: () => void): boolean {
+    return inTransaction(this.#database, () => {
+      if (this.#isRunning.get(runId, processId) === undefined) return false;
+      write();
+      return true;
+    });
+  }
+
   /** False when the run has ended already or is no longer this process's. */
   end(runId: string, processId: string, end: RunEnd): boolean {
     const { changes } = this.#end.run({
@@ -198,11 +224,11 @@ export class RunStore {
     return changes === 1;
   }
 
-  /** Newest first. */
-  list({ agent, status, limit, before }: RunFilter): StoredRun[] {
+  /** Newest first, without values that are large. */
+  list({ agent, status, limit, before }: RunFilter): ListedRun[] {
     return this.#list
       .all({ agent: agent ?? null, status: status ?? null, before: before ?? null, limit })
-      .map(toRun);
+      .map((row) => ({ run: toRun(row), omitted: omittedValues(row, LARGE) }));
   }
 
   /** The process that the run belongs to will see it. False when it has ended. */

@@ -90,7 +90,7 @@ const childrenOf = (spans: readonly ReceivedSpan[], parent: ReceivedSpan): Recei
   );
 
 describe("sandbox_run", () => {
-  it("is a span below AgentExecute, and its parts are spans below it, down to the sandbox", async () => {
+  it("Tool spans appear in traces: below AgentExecute, with its parts below it, down to the sandbox", async () => {
     const { run, spans } = await callTools(
       "compute",
       [
@@ -159,7 +159,7 @@ describe("sandbox_run", () => {
   });
 });
 
-it("every tool call has a span with a duration and an exit code, also each that fails", async () => {
+it("100% of sandbox tool calls produce a tool span with duration and exit code, also those that fail", async () => {
   const compute: ScriptedCall[] = [
     { name: "sandbox_run", arguments: { code: "print(1)" } },
     { name: "sandbox_run", arguments: { code: "raise SystemExit(2)" } },

@@ -97,7 +97,7 @@ function addRuns(app: FastifyInstance, { engine, events, stopping }: WorkflowRou
     const page = found.slice(0, limit);
     return {
       runs: page.map(runListView),
-      ...(found.length > limit && { next_cursor: String(page.at(-1)?.number) }),
+      ...(found.length > limit && { next_cursor: String(page.at(-1)?.run.number) }),
     };
   });
   app.get<WithId>("/v1/workflow-runs/:id", ({ params }) => viewOf(engine, params.id));

@@ -1,6 +1,7 @@
 /** Workflow runs as the HTTP API shows them. */
 import type { WorkflowRunBody, WorkflowStepBody } from "../client/wire-types.ts";
 import type { RunRecord, StepRecord } from "./engine/run-records.ts";
+import type { ListedRun } from "./engine/run-store.ts";
 
 export function runView(run: RunRecord, steps: readonly StepRecord[]): WorkflowRunBody {
   return {
@@ -11,26 +12,12 @@ export function runView(run: RunRecord, steps: readonly StepRecord[]): WorkflowR
   };
 }
 
-/** Leaves out large inputs and outputs; the entry says so. */
-export function runListView(run: RunRecord): WorkflowRunBody {
-  return {
-    ...summary(run),
-    ...shortened("input", run.input),
-    ...shortened("output", run.output),
-  };
+/** Says what the list leaves out. */
+export function runListView({ run, omitted }: ListedRun): WorkflowRunBody {
+  return { ...summary(run), input: run.input, output: run.output, ...omitted };
 }
 
-const LISTED_BYTES = 16 * 1024;
-
-function shortened(name: "input" | "output", value: unknown): Record<string, unknown> {
-  if (value === undefined) return {};
-  const bytes = Buffer.byteLength(JSON.stringify(value));
-  return bytes <= LISTED_BYTES
-    ? { [name]: value }
-    : { [`${name}_omitted`]: true, [`${name}_bytes`]: bytes };
-}
-
-function summary(run: RunRecord): WorkflowRunBody {
+function summary(run: ListedRun["run"]): WorkflowRunBody {
   return {
     run_id: run.runId,
     workflow_id: run.workflowId,

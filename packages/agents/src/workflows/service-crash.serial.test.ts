@@ -46,12 +46,21 @@ async function sandboxesOf(runId: string): Promise<readonly SessionBody[]> {
 }
 
 const isRunning = ({ status }: SessionBody): boolean => status === "running";
-const exec = (command: string) => ({
-  calls: [{ name: "sandbox_exec", arguments: { command, timeout_seconds: 600 } }],
+const exec = (command: string, how: object = { timeout_seconds: 600 }) => ({
+  calls: [{ name: "sandbox_exec", arguments: { command, ...how } }],
 });
 
+interface ServicesOptions {
+  readonly leaseSeconds?: number;
+  /** The worker's command goes on by itself, and its model does not answer. */
+  readonly isBackground?: boolean;
+}
+
 /** `hang()` says whether the worker's command does not end. */
-async function services(hang: () => boolean, leaseSeconds?: number): Promise<ServiceProcesses> {
+async function services(
+  hang: () => boolean,
+  { leaseSeconds, isBackground = false }: ServicesOptions = {},
+): Promise<ServiceProcesses> {
   const made = await ServiceProcesses.create({
     agents: AGENTS,
     workflows: WORKFLOWS,
@@ -65,9 +74,10 @@ async function services(hang: () => boolean, leaseSeconds?: number): Promise<Ser
     return byAgent({
       writer: [exec("echo written >> log"), { text: "done" }],
       worker: (task, turn) => {
-        if (turn > 0) return { text: stdout.trim() };
+        if (turn > 0) return isBackground ? { hang: true } : { text: stdout.trim() };
         if (task === "read") return exec("cat log");
-        return exec(hang() ? "echo begun >> log; sleep 600" : "echo again >> log; cat log");
+        if (!hang()) return exec("echo again >> log; cat log");
+        return exec("echo begun >> log; sleep 600", isBackground ? { stream: true } : undefined);
       },
     })(request);
   });
@@ -145,17 +155,23 @@ describe("after kill -9 of the service", { timeout: PATIENCE_MS }, () => {
       expect(await sandboxesOf(runId)).toMatchObject([{ status: "destroyed" }]);
   });
 
-  test("for good, the daemon alone ends the sandboxes of the run", async () => {
-    await using made = await services(() => true, LEASE_SECONDS);
-    const service = await made.start();
-    const runId = await startWorking(service, "safe");
-    await service.end("SIGKILL");
-    const killedMs = performance.now();
-    while ((await sandboxesOf(runId)).some(isRunning)) await setTimeout(50);
-    const seconds = ((performance.now() - killedMs) / 1000).toFixed(1);
-    process.stdout.write(`gone ${seconds} s after kill -9, the lease is ${LEASE_SECONDS} s\n`);
-    expect(await sandboxesOf(runId)).toMatchObject([{ status: "expired" }]);
-  });
+  test.for([
+    ["waits for", false],
+    ["started", true],
+  ] as const)(
+    "for good, the daemon alone ends the sandboxes of the run, also with a command that an agent %s",
+    async ([, isBackground]) => {
+      await using made = await services(() => true, { leaseSeconds: LEASE_SECONDS, isBackground });
+      const service = await made.start();
+      const runId = await startWorking(service, "safe");
+      await service.end("SIGKILL");
+      const killedMs = performance.now();
+      while ((await sandboxesOf(runId)).some(isRunning)) await setTimeout(50);
+      const seconds = ((performance.now() - killedMs) / 1000).toFixed(1);
+      process.stdout.write(`gone ${seconds} s after kill -9, the lease is ${LEASE_SECONDS} s\n`);
+      expect(await sandboxesOf(runId)).toMatchObject([{ status: "expired" }]);
+    },
+  );
 });
 
 test(

@@ -100,7 +100,7 @@ const outputs = ({ steps = [] }: WorkflowRunBody): Record<string, unknown> =>
   Object.fromEntries(steps.map(({ path, output }) => [String(path), output]));
 
 test(
-  "the founding document's workflow runs unchanged, its agents share all files, and looping back keeps them",
+  "Multi-agent workflows share sandbox state correctly: the founding document's workflow runs unchanged, and looping back keeps all files",
   { timeout: PATIENCE_MS },
   async () => {
     let fixes = 0;
@@ -164,6 +164,18 @@ test(
     );
   },
 );
+
+test("Files persist within workflow run, cleaned up after", { timeout: PATIENCE_MS }, async () => {
+  fixture.agents.model.play(shell);
+  const source = `
+steps:
+  - { id: a, agent: worker, task: "ls; echo written > file; echo done" }
+  - { id: b, agent: worker, task: "cat file" }
+`;
+  for (let time = 0; time < 2; time++)
+    expect(outputs(await run(source))).toEqual({ "a:1": "done", "b:1": "written" });
+  expect(await living()).toEqual([]);
+});
 
 describe("sandboxes", { timeout: PATIENCE_MS }, () => {
   test("are made when an agent first needs one, and not for agents without", async () => {
@@ -240,32 +252,35 @@ steps:
     ["succeeds", "{ id: z, type: end }", "succeeded"],
     ["fails", "{ id: z, type: end, status: failed }", "failed"],
     ["is cancelled", "{ id: z, type: timer, seconds: 1000 }", "cancelled"],
-  ])("are gone when a run %s, all of them and at once", async (_what, last, status) => {
-    fixture.agents.model.play(shell);
-    await fixture.write(
-      "many.yaml",
-      `
+  ])(
+    "100% of sandbox sessions are cleaned up within 5 minutes of workflow completion: at once when a run %s",
+    async (_what, last, status) => {
+      fixture.agents.model.play(shell);
+      await fixture.write(
+        "many.yaml",
+        `
 steps:
   - { id: a, agent: worker, task: "echo a" }
   - { id: b, agent: named, task: "echo b" }
   - ${last}
 `,
-    );
-    const ids = await Promise.all(
-      Array.from({ length: 3 }, async () => await fixture.client.runWorkflow("many")),
-    );
-    if (status === "cancelled")
+      );
+      const ids = await Promise.all(
+        Array.from({ length: 3 }, async () => await fixture.client.runWorkflow("many")),
+      );
+      if (status === "cancelled")
+        for (const id of ids) {
+          await fixture.until(id, ({ steps = [] }) => steps.at(-1)?.status === "waiting");
+          expect(await living()).not.toEqual([]);
+          await fixture.client.cancelWorkflow(id);
+        }
       for (const id of ids) {
-        await fixture.until(id, ({ steps = [] }) => steps.at(-1)?.status === "waiting");
-        expect(await living()).not.toEqual([]);
-        await fixture.client.cancelWorkflow(id);
+        await fixture.until(id, (one) => one.status === status);
+        const left = (await living()).filter(({ key }) => key?.startsWith(`workflow:${id}:`));
+        expect(left).toEqual([]);
       }
-    for (const id of ids) {
-      await fixture.until(id, (one) => one.status === status);
-      const left = (await living()).filter(({ key }) => key?.startsWith(`workflow:${id}:`));
-      expect(left).toEqual([]);
-    }
-  });
+    },
+  );
 
   test("are kept for a while after the end where the workflow says so", async () => {
     fixture.agents.model.play(shell);

@@ -60,9 +60,7 @@ export class CodeSandbox {
     work: (session: Session, held: HeldSession) => Promise<Result>,
   ): Promise<Result> {
     const held = await inSpan("sandbox.connect", {}, async () =>
-      id === undefined
-        ? await this.#own(signal)
-        : await this.#scope.find(id, this.#idleTimeoutSeconds),
+      id === undefined ? await this.#own(signal) : await this.#scope.find(id, this.#lifeLimits),
     );
     describeSpan({
       "sandbox.image": held.session.image,
@@ -85,7 +83,7 @@ export class CodeSandbox {
   async find(id: string | undefined): Promise<HeldSession | undefined> {
     return id === undefined
       ? this.#scope.held(this.#name)
-      : await this.#scope.find(id, this.#idleTimeoutSeconds);
+      : await this.#scope.find(id, this.#lifeLimits);
   }
 
   /** How much of a command's output a result holds. */
@@ -119,8 +117,12 @@ export class CodeSandbox {
     return this.#opened;
   }
 
-  get #idleTimeoutSeconds(): number {
-    return this.settings.idleTimeoutSeconds ?? this.policy.idleTimeoutSeconds;
+  get #lifeLimits(): Pick<OpenOptions, "idleTimeoutSeconds" | "maxLifetimeSeconds"> {
+    const { settings, policy } = this;
+    return {
+      idleTimeoutSeconds: settings.idleTimeoutSeconds ?? policy.idleTimeoutSeconds,
+      maxLifetimeSeconds: policy.maxLifetimeSeconds,
+    };
   }
 
   #options(asked: AskedSession): OpenOptions {
@@ -129,8 +131,7 @@ export class CodeSandbox {
     return {
       name: asked.name ?? this.#name,
       isImageGiven: settings.isImageGiven || asked.image !== undefined,
-      idleTimeoutSeconds: this.#idleTimeoutSeconds,
-      maxLifetimeSeconds: policy.maxLifetimeSeconds,
+      ...this.#lifeLimits,
       create: createOptions(settings, policy, image),
       prepare: (session) => installPackages(session, settings, policy, {}),
     };

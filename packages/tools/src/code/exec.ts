@@ -156,10 +156,7 @@ async function start(
   // What is started to go on by itself has the longest timeout unless it sets its own.
   const timeoutMs = sandbox.allowedTimeoutMs(asked.timeoutMs ?? Number.POSITIVE_INFINITY);
   const options = { ...optionsOf(asked), timeoutMs };
-  // Another process may take a workflow's run over, and its commands with it.
-  const exec = sandbox.isShared
-    ? await session.start(asked.cmd, { ...options, signal })
-    : await startHeld(session, asked.cmd, options, signal);
+  const exec = await startHeld(session, asked.cmd, options, signal);
   return {
     sandbox_id: session.id,
     session_id: session.id,

@@ -38,7 +38,7 @@ const output = z.object({
   path: z.string(),
   contents: z.string().optional().describe("The text, when it is UTF-8"),
   contents_b64: z.string().optional().describe("The bytes, when it is not"),
-  content: z.string().describe("The same, by the name of seed 002"),
+  content: z.string().describe("The same as contents or contents_b64"),
   encoding: z.enum(["text", "base64"]),
   truncated: z.boolean().describe("There is more of the file after this"),
   size_bytes: z.number().describe("Of the whole file"),

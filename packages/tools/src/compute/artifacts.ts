@@ -32,6 +32,7 @@ export interface Artifacts {
 
 /** How many omitted artifacts are named. */
 const MAX_NAMED = 100;
+const GROWN = "it was still being written, and became too large (max_artifact_bytes)";
 
 export async function collectArtifacts(
   session: Session,
@@ -54,7 +55,13 @@ export async function collectArtifacts(
       if (omitted.length < MAX_NAMED) omitted.push({ path, size_bytes: sizeBytes, reason });
       continue;
     }
-    const bytes = await session.files.read(entry, { maxBytes: left, signal });
+    // One byte more tells whether it has grown since it was listed.
+    const bytes = await session.files.read(entry, { maxBytes: left + 1, signal });
+    if (bytes.length > left) {
+      if (omitted.length < MAX_NAMED)
+        omitted.push({ path, size_bytes: bytes.length, reason: GROWN });
+      continue;
+    }
     left -= bytes.length;
     const content = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("base64");
     artifacts.push({ path, size_bytes: bytes.length, content_base64: content });

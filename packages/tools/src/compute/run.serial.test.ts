@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ToolFixture } from "../testing/tool-fixture.ts";
 import type { OutputPiece } from "../tool.ts";
+import { collectArtifacts } from "./artifacts.ts";
 
 let fixture: ToolFixture;
 beforeAll(async () => {
@@ -206,6 +207,22 @@ print(len(rows), sums.most_common())`,
     expect((await agent.call("sandbox_run", absolute)).stdout).toBe("here\n");
   });
 
+  it("takes as many and as large files as the agent's limits say", async () => {
+    const limits = { max_files: 2, max_file_size_bytes: 10 };
+    const agent = fixture.agent({ runtime: "bash", limits });
+    const run = (files: Record<string, string>) =>
+      agent.call("sandbox_run", { code: "ls | wc -l # more than ten bytes", files });
+    expect(await run({ a: "1", b: "0123456789" })).toMatchObject({ stdout: "3\n" });
+    await expect(run({ a: "1", b: "2", c: "3" })).rejects.toMatchObject({
+      code: "LIMIT_EXCEEDED",
+      message: expect.stringContaining("limits.max_files") as string,
+    });
+    await expect(run({ a: "0123456789x" })).rejects.toMatchObject({
+      code: "LIMIT_EXCEEDED",
+      message: expect.stringContaining("limits.max_file_size_bytes") as string,
+    });
+  });
+
   it("says what it cannot run", async () => {
     const agent = fixture.agent("typescript");
     await expect(agent.call("sandbox_run", { code: "enum Colour { Red }" })).rejects.toMatchObject({
@@ -286,6 +303,46 @@ os.symlink("/etc/passwd", "out/link.csv")`;
         size_bytes: 3000,
         reason: expect.stringContaining("max_artifacts_count") as string,
       },
+    ]);
+  });
+
+  it("may be empty, also where nothing more fits", async () => {
+    const full = fixture.agent({ runtime: "bash", max_artifact_bytes: 4 });
+    const result = await full.call("sandbox_run", {
+      code: "printf 1234 > a.txt; : > b.txt; printf 5 > c.txt",
+      artifacts: ["*.txt"],
+    });
+    expect(result.artifacts?.map(({ path, size_bytes }) => [path, size_bytes])).toEqual([
+      ["a.txt", 4],
+      ["b.txt", 0],
+    ]);
+    expect(result.artifacts_omitted).toMatchObject([{ path: "c.txt", size_bytes: 1 }]);
+  });
+
+  it("that grow after they were listed are left out, and never cut", async () => {
+    const session = await fixture.client.createSession({ image: "linux" });
+    await session.files.write("a.txt", "whole");
+    await session.files.write("b.txt", "small");
+    let grown = 0;
+    const growing = {
+      files: {
+        list: async function* (...given: Parameters<typeof session.files.list>) {
+          for await (const entry of session.files.list(...given)) {
+            if (entry.name === "a.txt")
+              await session.files.write("a.txt", "x".repeat(++grown * 101));
+            yield entry;
+          }
+        },
+        read: session.files.read.bind(session.files),
+      },
+    } as unknown as typeof session;
+    const caps = { maxBytes: 100, maxCount: 5 };
+    const { artifacts, omitted } = await collectArtifacts(growing, ["*.txt"], caps, undefined);
+    await session.destroy();
+    expect(grown).toBe(1);
+    expect(artifacts.map(({ path }) => path)).toEqual(["b.txt"]);
+    expect(omitted).toMatchObject([
+      { path: "a.txt", reason: expect.stringContaining("still being written") as string },
     ]);
   });
 

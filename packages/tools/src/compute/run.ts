@@ -61,7 +61,7 @@ async function run(
       ? imageOfLanguage(language)
       : settings.image;
   const program = programOf(language, asked.code, asked.args ?? []);
-  const files = filesOf(program.files, asked.files ?? {});
+  const files = filesOf(program.files, givenFiles(settings, asked));
   const limits = limitsOf(settings, policy, asked);
   const create = createOptions(settings, policy, image);
   describeSpan({
@@ -176,6 +176,28 @@ function limitsOf(
     artifactBytes: within(settings.maxArtifactBytes, policy.maxArtifactBytes),
     artifactsCount: within(settings.maxArtifactsCount, policy.maxArtifactsCount),
   };
+}
+
+/** The files of the call, which the agent's limits may bound. */
+function givenFiles(
+  { limits: { maxFiles, maxFileSizeBytes } }: SandboxSettings,
+  { files = {} }: RunInput,
+): Readonly<Record<string, string>> {
+  const sizes = Object.entries(files).map(
+    ([name, text]) => [name, Buffer.byteLength(text)] as const,
+  );
+  if (sizes.length > maxFiles)
+    throw new ToolError(
+      "LIMIT_EXCEEDED",
+      `\`files\` has ${sizes.length} entries, and ${maxFiles} are allowed here (limits.max_files).`,
+    );
+  const [large] = sizes.filter(([, bytes]) => bytes > maxFileSizeBytes);
+  if (large !== undefined)
+    throw new ToolError(
+      "LIMIT_EXCEEDED",
+      `\`files\`: ${JSON.stringify(large[0].slice(0, 256))} has ${large[1]} bytes, and files may have ${maxFileSizeBytes} here (limits.max_file_size_bytes).`,
+    );
+  return files;
 }
 
 /** The program's own files and those of the call, by their path below the working directory. */

@@ -5,7 +5,7 @@ import { SandboxError } from "@sandkasten/sdk";
 export interface HeldSessionOptions {
   readonly leaseSeconds: number;
   readonly idleTimeoutSeconds: number;
-  readonly maxLifetimeSeconds?: number | undefined;
+  readonly maxLifetimeSeconds: number;
 }
 
 export class HeldSession {
@@ -43,14 +43,15 @@ export class HeldSession {
     this.#options = {
       leaseSeconds,
       idleTimeoutSeconds: Math.max(idleTimeoutSeconds, options.idleTimeoutSeconds),
-      maxLifetimeSeconds: options.maxLifetimeSeconds ?? this.#options.maxLifetimeSeconds,
+      maxLifetimeSeconds: options.maxLifetimeSeconds,
     };
   }
 
   /** Does something in the session, which counts as use from its beginning to its end. */
   async use<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
-    if (this.isOver) {
-      await this.#session.destroy();
+    if (this.#lifeSeconds <= 0) {
+      // Commands that began in time may end.
+      if (this.#users === 0) await this.#session.destroy();
       throw new SandboxError("SESSION_EXPIRED", "the sandbox has reached its maximum lifetime");
     }
     this.#users += 1;
@@ -82,7 +83,7 @@ export class HeldSession {
 
   /** What is left of its lifetime. */
   get #lifeSeconds(): number {
-    const { maxLifetimeSeconds = Number.POSITIVE_INFINITY } = this.#options;
+    const { maxLifetimeSeconds } = this.#options;
     return maxLifetimeSeconds - (Date.now() - Date.parse(this.#session.createdAt)) / 1000;
   }
 

@@ -116,13 +116,16 @@ export class SandboxScope implements AsyncDisposable {
    * SECURITY: only sessions of this scope are looked at, so that another run's id is answered exactly
    * like one that does not exist, after the same requests. Guarded by scope-attack.serial.test.ts.
    */
-  async find(id: string, idleTimeoutSeconds: number): Promise<HeldSession> {
+  async find(
+    id: string,
+    limits: Pick<OpenOptions, "idleTimeoutSeconds" | "maxLifetimeSeconds">,
+  ): Promise<HeldSession> {
     const known = [...this.#held.values()].find((held) => this.#names.isNamed(held.info, id));
     if (known !== undefined) return known;
     const info = (await this.#live()).find((session) => this.#names.isNamed(session, id));
     if (info === undefined) throw unknownSandbox(id);
     const session = await this.#client.getSession(info.id);
-    return this.#hold(this.#names.nameOf(info.key ?? ""), session, { idleTimeoutSeconds });
+    return this.#hold(this.#names.nameOf(info.key ?? ""), session, limits);
   }
 
   /** Forgets a session that has ended. */
@@ -197,14 +200,19 @@ export class SandboxScope implements AsyncDisposable {
   #hold(
     name: string,
     session: Session,
-    limits: { readonly idleTimeoutSeconds: number; readonly maxLifetimeSeconds?: number },
+    limits: Pick<OpenOptions, "idleTimeoutSeconds" | "maxLifetimeSeconds">,
   ): HeldSession {
     const before = this.#held.get(name);
     if (before?.session.id === session.id) {
       before.adopt(session, limits);
       return before;
     }
-    const held = new HeldSession(name, session, { leaseSeconds: this.leaseSeconds, ...limits });
+    const { idleTimeoutSeconds, maxLifetimeSeconds } = limits;
+    const held = new HeldSession(name, session, {
+      leaseSeconds: this.leaseSeconds,
+      idleTimeoutSeconds,
+      maxLifetimeSeconds,
+    });
     this.#held.set(name, held);
     this.#keepAlive();
     return held;

@@ -230,4 +230,33 @@ describe("the lease", () => {
     );
     expect(await fixture.statusOf(sandbox_id)).toBe("destroyed");
   });
+
+  it("begins nothing new after the maximum lifetime, also while a command still runs", async () => {
+    const agent = fixture.agent(CODE, {
+      agentScope: fixture.scope("overlap", "agent", 240),
+      policy: { maxLifetimeSeconds: 2 },
+    });
+    await agent.call("sandbox_open");
+    const last = agent.call("sandbox_exec", { cmd: ["sh", "-c", "sleep 5; echo whole"] });
+    await sleep(3000);
+    await expect(agent.call("sandbox_exec", { cmd: ["true"] })).rejects.toMatchObject({
+      code: "SANDBOX_NOT_FOUND",
+    });
+    expect(await last).toMatchObject({ exit_code: 0, stdout: "whole\n" });
+  });
+
+  it("is bounded by the maximum lifetime in a process that only knows the sandbox's id", async () => {
+    const first = fixture.agent(CODE, { agentScope: fixture.scope("known-id") });
+    const { sandbox_id } = await first.call("sandbox_open");
+    first.scope.detach();
+    const later = fixture.agent(CODE, {
+      agentScope: fixture.scope("known-id"),
+      policy: { maxLifetimeSeconds: 1 },
+    });
+    await sleep(1100);
+    await expect(later.call("sandbox_exec", { sandbox_id, cmd: "true" })).rejects.toMatchObject({
+      code: "SANDBOX_NOT_FOUND",
+    });
+    expect(await fixture.statusOf(sandbox_id)).toBe("destroyed");
+  });
 });

@@ -13,7 +13,7 @@ const DEFAULTS = {
   network: false,
   pipPackages: [],
   npmPackages: [],
-  limits: { maxFileSizeBytes: 10_485_760, maxFiles: 100 },
+  limits: { maxFileSizeBytes: Infinity, maxFiles: Infinity },
 };
 
 describe("the string form", () => {
@@ -117,6 +117,7 @@ describe("the object form", () => {
 
   it("is linux in code mode when nothing is said, and takes a live sandbox as it is", () => {
     expect(parseSandboxSettings({ mode: "code" })).toMatchObject({
+      limits: { maxFileSizeBytes: 10_485_760, maxFiles: 100 },
       language: "bash",
       image: "linux",
       isImageGiven: false,
@@ -188,6 +189,7 @@ describe("what cannot be used", () => {
     [{ pip_packages: ["ok", 5] }, ["pip_packages", 1], "expected string"],
     [{ mode: "code", session: "a b" }, ["session"], "letters, digits"],
     [{ session: "build" }, ["session"], "needs `mode: code`"],
+    [{ idle_timeout_seconds: 5 }, ["idle_timeout_seconds"], "needs `mode: code`"],
     [{ allow_network: true, network: false }, ["allow_network"], "contradict"],
     [{ timeout_seconds: 5, exec_timeout_seconds: 6 }, ["exec_timeout_seconds"], "must not differ"],
     [

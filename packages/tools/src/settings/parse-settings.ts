@@ -74,11 +74,12 @@ function checkedObject(value: unknown): SettingsObject {
 
 function settingsOf(given: SettingsObject): SandboxSettings {
   const { mode = "compute", limits = {}, runtime } = given;
-  if (mode === "compute" && given.session !== undefined)
-    throw new SettingsError(
-      "`session` needs `mode: code`; in compute mode every run has a fresh sandbox",
-      ["session"],
-    );
+  for (const key of ["session", "idle_timeout_seconds"] as const)
+    if (mode === "compute" && given[key] !== undefined)
+      throw new SettingsError(
+        `\`${key}\` needs \`mode: code\`; in compute mode every run has a fresh sandbox`,
+        [key],
+      );
   const isCode = mode === "code";
   const { language, image } = runtimeOf(runtime ?? (isCode ? "linux" : "python"), given.image);
   return {
@@ -104,8 +105,8 @@ function settingsOf(given: SettingsObject): SandboxSettings {
       memoryMb: limits.memory_mb,
       pids: limits.pids,
       workspaceMb: limits.workspace_mb,
-      maxFileSizeBytes: limits.max_file_size_bytes ?? DEFAULT_MAX_FILE_BYTES,
-      maxFiles: limits.max_files ?? DEFAULT_MAX_FILES,
+      maxFileSizeBytes: limits.max_file_size_bytes ?? (isCode ? DEFAULT_MAX_FILE_BYTES : Infinity),
+      maxFiles: limits.max_files ?? (isCode ? DEFAULT_MAX_FILES : Infinity),
     },
   };
 }

@@ -20,12 +20,16 @@ const limitsSchema = z.strictObject({
     ),
   max_file_size_bytes: bytes()
     .optional()
-    .describe("Largest file that the file tools write; 10485760 unless set"),
+    .describe(
+      "Largest file that the file tools write, 10485760 unless set; in compute mode the largest of `files`, without a limit unless set",
+    ),
   max_files: z
     .int()
     .min(1)
     .optional()
-    .describe("How many files the file tools of a session write; 100 unless set"),
+    .describe(
+      "How many files the file tools of a session write, 100 unless set; in compute mode how many `files` a run takes, without a limit unless set",
+    ),
 });
 
 const sessionName = z
@@ -97,7 +101,9 @@ export const settingsObjectSchema = z.strictObject({
     .describe("How much of stderr a result holds: its beginning and its end"),
   max_artifact_bytes: bytes()
     .optional()
-    .describe("Compute mode: largest artifact that is returned"),
+    .describe(
+      "Largest artifact that is returned, and in code mode the largest file that can be published",
+    ),
   max_artifacts_count: z
     .int()
     .min(0)

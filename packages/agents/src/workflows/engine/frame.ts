@@ -27,7 +27,7 @@ export class Frame {
 
   /** Only what the expressions read: outputs can be large. */
   variablesFor(expressions: readonly Expression[]): Record<string, unknown> {
-    const variables: Record<string, unknown> = {};
+    const variables = plainRecord();
     for (const { name } of expressions.flatMap((expression) => expression.variables)) {
       const found = name === "steps" ? undefined : this.#variable(name);
       if (found !== undefined) variables[name] = found;
@@ -44,9 +44,14 @@ export class Frame {
   }
 
   #steps(wanted: ReadonlySet<string> | undefined): Record<string, unknown> {
-    const steps = this.#parent === undefined ? {} : this.#parent.#steps(wanted);
+    const steps = this.#parent === undefined ? plainRecord() : this.#parent.#steps(wanted);
     for (const [id, output] of this.outputs)
       if (wanted === undefined || wanted.has(id)) steps[id] = { output };
     return steps;
   }
+}
+
+/** Without a prototype, so that a step may be called `__proto__`. */
+function plainRecord(): Record<string, unknown> {
+  return Object.create(null) as Record<string, unknown>;
 }

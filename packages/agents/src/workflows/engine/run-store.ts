@@ -2,6 +2,7 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { inTransaction } from "../../store/database.ts";
 import type { EventLog } from "../../store/event-log.ts";
+import { listedColumns, omittedValues } from "../../store/listed-values.ts";
 import type { ProcessRegistry } from "../../store/process-registry.ts";
 import type { Clock } from "./clock.ts";
 import { RunJournal } from "./run-journal.ts";
@@ -23,6 +24,14 @@ export interface RunFilter {
   /** Only runs that are older than the one of this number. */
   readonly before?: number | undefined;
 }
+
+/** A run in a list, and what the list leaves out of it. */
+export interface ListedRun {
+  readonly run: Omit<RunRecord, "file" | "source" | "owner" | "epoch" | "sandboxes">;
+  readonly omitted: Readonly<Record<string, true | number>>;
+}
+
+const LARGE = ["input", "output"];
 
 /** Which processes are alive. */
 export type Processes = Pick<ProcessRegistry, "id" | "alive" | "onLost">;
@@ -97,11 +106,13 @@ export class RunStore {
     return this.#steps.all(runId).map(stepFromRow);
   }
 
-  /** Newest first. */
-  list({ workflow, status, limit, before }: RunFilter): RunRecord[] {
+  /** Newest first, without values that are large. */
+  list({ workflow, status, limit, before }: RunFilter): ListedRun[] {
     return this.#database
       .prepare(
-        `SELECT * FROM workflow_runs
+        `SELECT number, run_id, workflow_id, status, reason, error, created_at, started_at, ended_at,
+           cancel_requested, ${listedColumns(LARGE)}
+         FROM workflow_runs
          WHERE (:workflow IS NULL OR workflow_id = :workflow)
            AND (:status IS NULL OR status = :status)
            AND (:before IS NULL OR number < :before)
@@ -113,7 +124,7 @@ export class RunStore {
         before: before ?? null,
         limit,
       })
-      .map(runFromRow);
+      .map((row) => ({ run: runFromRow(row), omitted: omittedValues(row, LARGE) }));
   }
 
   /**

@@ -196,11 +196,14 @@ steps:
   it("goes through lists within its limit and keeps their order", async () => {
     let running = 0;
     let most = 0;
+    const three = Promise.withResolvers<void>();
     await using fixture = new EngineFixture({
       evaluator,
       agents: {
         slow: async ({ task = "" }) => {
           most = Math.max(most, ++running);
+          if (running === 3) three.resolve();
+          await three.promise;
           // Later items are faster.
           await new Promise((resolve) => setTimeout(resolve, 30 - Number(task) * 5));
           running -= 1;
@@ -244,6 +247,21 @@ steps:
     await using fixture = new EngineFixture({ evaluator });
     const source = `steps: [{ id: each, type: foreach, items: input, steps: [{ id: x, type: end }] }]`;
     expect((await fixture.run(source, [])).output).toEqual([]);
+  });
+
+  it("reads steps and items by every name that they may have", async () => {
+    await using fixture = new EngineFixture({ evaluator });
+    const run = await fixture.run(`
+steps:
+  - { id: __proto__, type: transform, expression: "[1, 2]" }
+  - { id: constructor, type: transform, expression: "steps.__proto__.output" }
+  - id: each
+    type: foreach
+    items: steps.constructor.output
+    item: __proto__
+    steps: [{ id: toString, type: transform, expression: "__proto__ + 1" }]
+`);
+    expect(run).toMatchObject({ status: "succeeded", output: [2, 3] });
   });
 
   it("catches failures and tells what they were", async () => {

@@ -166,7 +166,7 @@ it("runs that ended long ago are removed with all that belongs to them, and no o
   const recent = await fixture.run(source);
   const { store } = fixture.engine;
   expect(store.prune(new Date(clock.nowMs() - 30 * 86_400_000))).toBe(1);
-  expect(store.list({ limit: 9 }).map(({ runId }) => runId)).toEqual([recent.runId, waiting]);
+  expect(store.list({ limit: 9 }).map(({ run }) => run.runId)).toEqual([recent.runId, waiting]);
   expect(store.steps(old.runId)).toEqual([]);
   expect(fixture.eventTypes(old.runId)).toEqual([]);
   expect(fixture.eventTypes("run_of_old")).toEqual([]);
