@@ -14,7 +14,7 @@ import { BenchSession } from "./bench-session.ts";
 import { HttpClient } from "./http-client.ts";
 import { inParallel } from "./in-parallel.ts";
 
-const PROGRAM = join(import.meta.dirname, "daemon-process.ts");
+const PROGRAM = "daemon-process.ts";
 const STOP_TIMEOUT_MS = 20_000;
 const LOG_SHOWN = 2000;
 
@@ -31,6 +31,8 @@ export interface BenchDaemonOptions {
   readonly directory: string;
   readonly runtime: BenchRuntime;
   readonly settings: DaemonSettings;
+  /** A file beside this one; `daemon-process.ts` when absent. */
+  readonly program?: string | undefined;
 }
 
 export class BenchDaemon implements AsyncDisposable {
@@ -146,7 +148,7 @@ export class BenchDaemon implements AsyncDisposable {
   }
 
   async #run(): Promise<number> {
-    const { runtime, settings } = this.#options;
+    const { runtime, settings, program = PROGRAM } = this.#options;
     const all = {
       LISTEN: "127.0.0.1:0",
       // A pool that fills itself would take the time of what is measured.
@@ -161,7 +163,7 @@ export class BenchDaemon implements AsyncDisposable {
     const log = openSync(this.#logPath, "a", 0o600);
     const startedMs = performance.now();
     // Detached: an interrupt at the terminal is for us, and we end it.
-    const child = fork(PROGRAM, {
+    const child = fork(join(import.meta.dirname, program), {
       env: { PATH: process.env["PATH"], ...env },
       // As packages/cli/bin/sandkasten starts it.
       execArgv: ["--max-semi-space-size=4"],

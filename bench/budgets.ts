@@ -82,6 +82,20 @@ export const BUDGETS: readonly Budget[] = [
     atMost: 2,
   },
   {
+    what: "telemetry that is off: its hooks take ≤ 1 % of exec true",
+    subject: "telemetry/hooks of one command, off",
+    share: MEDIAN,
+    against: { series: "telemetry/HTTP, shell, true, no hooks" },
+    atMost: 0.01,
+  },
+  {
+    what: "telemetry that is on: its hooks and what they send take ≤ 5 % of exec true",
+    subject: "telemetry/hooks of one command, on",
+    share: MEDIAN,
+    against: { series: "telemetry/HTTP, shell, true, no hooks" },
+    atMost: 0.05,
+  },
+  {
     what: "exec true with spans and metrics sent ≤ 1.05 × without",
     subject: "telemetry/HTTP, shell, true, on",
     share: MEDIAN,

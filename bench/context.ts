@@ -14,7 +14,7 @@ export interface BenchContext {
   /** The one to use where the runtime makes no difference. */
   readonly machine: BenchMachine;
   /** A new daemon with the same runtime as `machine`; all else is as it comes, or as set. */
-  readonly startDaemon: (settings?: DaemonSettings) => Promise<BenchDaemon>;
+  readonly startDaemon: (settings?: DaemonSettings, program?: string) => Promise<BenchDaemon>;
   readonly spawnTimer: SpawnTimer;
   /** Present when comparing with Docker was asked for. */
   readonly docker: BenchDocker | undefined;

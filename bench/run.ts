@@ -144,8 +144,13 @@ async function measureAll(wanted: Wanted, signal: AbortSignal): Promise<Series[]
     ? stack.use(await BenchDocker.start(join(scratchDir, "docker"), signal))
     : undefined;
   let daemons = 0;
-  const startDaemon: BenchContext["startDaemon"] = (settings = {}) =>
-    BenchDaemon.start({ directory: join(scratchDir, `daemon-${++daemons}`), runtime, settings });
+  const startDaemon: BenchContext["startDaemon"] = (settings = {}, program) =>
+    BenchDaemon.start({
+      directory: join(scratchDir, `daemon-${++daemons}`),
+      runtime,
+      settings,
+      program,
+    });
   const measured: Series[] = [];
   for (const scenario of wanted.scenarios) {
     const context: BenchContext = {

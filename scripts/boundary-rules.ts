@@ -230,7 +230,7 @@ const parts: Readonly<Record<string, Part>> = {
     because: "settings are read before anything is built",
   },
   process: {
-    path: inDaemon("(data-dir|data-dir-lock|oom-score|place|system-clock|version)\\.ts$"),
+    path: inDaemon("(data-dir|data-dir-lock|log-lines|oom-score|place|system-clock|version)\\.ts$"),
     parts: ["protocol", "ports", "config", "store", "directories", "manifest"],
     node: [...harmless, "fs", "os", "sqlite"],
     npm: ["pino"],

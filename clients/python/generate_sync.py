@@ -19,11 +19,16 @@ PACKAGES = [
 BY_HAND = {"primitives.py"}
 """Files that both clients have in a version of their own."""
 
-CLASSES = ["Exec", "ExecStream", "Files", "PortConnection", "Pty", "SandboxClient", "Session"]
+CLASSES = [
+    *("Exec", "ExecStream", "Files", "Keys", "PortConnection", "Pty"),
+    *("SandboxClient", "Session"),
+]
 NAMES = {
     **{name: f"Sync{name}" for name in CLASSES},
     "AsyncClient": "Client",
     "aclose": "close",
+    "aiter": "iter",
+    "anext": "next",
     "aiter_bytes": "iter_bytes",
     "aread": "read",
     "asynccontextmanager": "contextmanager",

@@ -1,4 +1,4 @@
-/** The dashboard asks only for metrics that there are. */
+/** The dashboard asks only for metrics and labels that there are. */
 import { readFile } from "node:fs/promises";
 import { prometheusText } from "@sandkasten/telemetry";
 import { expect, it } from "vitest";
@@ -17,8 +17,8 @@ interface Panel {
   readonly targets: readonly { readonly expr: string }[];
 }
 
-/** Names and labels as they are when everything has happened once. */
-async function knownSeries(): Promise<ReadonlySet<string>> {
+/** The labels of each metric, as they are when everything has happened once. */
+async function knownSeries(): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
   const daemon = new DaemonMetrics();
   const told = { owner: "", atMs: 0 };
   const ran = { exec_id: "exe_1", mode: "shell", end_reason: "exited", exit_code: 0 } as const;
@@ -39,23 +39,31 @@ async function knownSeries(): Promise<ReadonlySet<string>> {
       runningExecs: 0,
       pooled: 0,
       journal: { bytes: 0, prunedSessions: 0 },
-      images: new Map(),
+      images: new Map([["embedded", { images: 1, bytes: 1, maxBytes: 1 }]]),
       waitingCreates: 0,
       egress: { open: 0, connections: {} as never, sentBytes: 0, receivedBytes: 0 },
     }),
-    storage: () => Promise.resolve([]),
+    storage: () => Promise.resolve([{ kind: "sandboxes", bytes: 1, files: 1 }]),
   });
   const text = prometheusText([...families, ...agents.families()]);
-  const typed = [...text.matchAll(/^# TYPE (?<name>\S+) /gm)].map(
-    (found) => found.groups?.["name"] ?? "",
+  const lines = text.matchAll(/^(?<name>[a-z_]+)(?:\{(?<labels>.*)\})? [\d.]+$/gm);
+  return new Map(
+    [...lines].map(({ groups: { name = "", labels = "" } = {} }) => [
+      name,
+      new Set(Array.from(labels.matchAll(/([a-z_]+)="/g), ([, label = ""]) => label)),
+    ]),
   );
-  const sampled = [...text.matchAll(/^(?<name>[a-z_]+)[{ ]/gm)].map(
-    (found) => found.groups?.["name"] ?? "",
-  );
-  return new Set([...typed, ...sampled]);
 }
 
-it("deploy/grafana/sandkasten.json is a dashboard whose queries name metrics that exist", async () => {
+/** Labels that a query groups or selects by. */
+function labelsOf(expr: string): readonly string[] {
+  const grouped = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, names = ""]) =>
+    names.split(/, */),
+  );
+  return [...grouped, ...Array.from(expr.matchAll(/([a-z_]+)=~?"/g), ([, label = ""]) => label)];
+}
+
+it("deploy/grafana/sandkasten.json is a dashboard whose queries name metrics and labels that exist", async () => {
   const path = new URL("../../deploy/grafana/sandkasten.json", import.meta.url);
   const { panels, uid } = JSON.parse(await readFile(path, "utf8")) as {
     readonly panels: readonly Panel[];
@@ -64,9 +72,18 @@ it("deploy/grafana/sandkasten.json is a dashboard whose queries name metrics tha
   expect(uid).toBe("sandkasten");
   expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
   const known = await knownSeries();
-  const named = panels.flatMap(({ targets }) =>
-    targets.flatMap(({ expr }) => expr.match(/\b(?:station|sandkasten|process)_[a-z_]+/g) ?? []),
-  );
-  expect(named.length).toBeGreaterThan(20);
-  expect(named.filter((name) => !known.has(name))).toEqual([]);
+  const queries = panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
+  expect(queries.length).toBeGreaterThan(20);
+  for (const expr of queries) {
+    const named = expr.match(/\b(?:station|sandkasten|process)_[a-z_]+/g) ?? [];
+    expect([expr, named.length]).not.toEqual([expr, 0]);
+    for (const name of named) {
+      const labels = known.get(name);
+      expect([expr, name, labels === undefined]).toEqual([expr, name, false]);
+      expect([expr, labelsOf(expr).filter((label) => labels?.has(label) !== true)]).toEqual([
+        expr,
+        [],
+      ]);
+    }
+  }
 });

@@ -18,7 +18,10 @@ const isInstalled = existsSync(join(PYTHON, "../../installed.txt"));
 let daemon: TestDaemon;
 beforeAll(async () => {
   daemon = await TestDaemon.start({
-    settings: { API_KEYS: "tests=key-of-tests,guide=key-of-guide" },
+    settings: {
+      API_KEY: "key-of-the-administrator",
+      API_KEYS: "tests=key-of-tests,guide=key-of-guide",
+    },
   });
 });
 afterAll(async () => {
@@ -34,6 +37,7 @@ const python = async (args: readonly string[], key: string) =>
       PYTHONDONTWRITEBYTECODE: "1",
       SANDKASTEN_URL: daemon.url,
       SANDKASTEN_API_KEY: key,
+      SANDKASTEN_ADMIN_KEY: "key-of-the-administrator",
     },
   });
 

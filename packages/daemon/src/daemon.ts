@@ -14,6 +14,7 @@ import { prepareDataDir } from "./data-dir.ts";
 import { lockDataDir } from "./data-dir-lock.ts";
 import { ensureApiKey } from "./config/ensure-api-key.ts";
 import { failureForLog } from "./failure-for-log.ts";
+import { batchedLines } from "./log-lines.ts";
 import { lowerOomScore } from "./oom-score.ts";
 import type { BackendHealth } from "./ports/backend.ts";
 import { VERSION } from "./version.ts";
@@ -45,8 +46,7 @@ export interface Daemon {
 
 export async function startDaemon(config: Config, options: StartOptions = {}): Promise<Daemon> {
   const log =
-    options.log ??
-    pino({ level: config.logLevel, serializers: LOG_SERIALIZERS }, pino.destination(2));
+    options.log ?? pino({ level: config.logLevel, serializers: LOG_SERIALIZERS }, batchedLines());
   const stage = (name: string): void => {
     options.signal?.throwIfAborted();
     options.onProgress?.(name);

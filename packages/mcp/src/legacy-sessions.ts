@@ -7,6 +7,7 @@ import {
 import { buildServer } from "./build-server.ts";
 import { McpSession } from "./mcp-session.ts";
 import type { McpSessionOptions } from "./mcp-session.ts";
+import { untilRead } from "./until-read.ts";
 
 /** SECURITY: clients that open sessions without end cost a bounded amount. Guarded by mcp-attack.serial.test.ts. */
 const MAX_SESSIONS = 256;
@@ -72,10 +73,7 @@ export class LegacySessions {
   async #use(one: LegacySession, request: Request): Promise<Response> {
     one.usedMs = performance.now();
     one.open += 1;
-    let isOpen = true;
     const leave = (): void => {
-      if (!isOpen) return;
-      isOpen = false;
       one.open -= 1;
       one.usedMs = performance.now();
     };
@@ -83,12 +81,7 @@ export class LegacySessions {
       const response = await one.transport.handleRequest(request);
       // What did not become a session, such as a first request that is not `initialize`, is not kept.
       if (one.transport.sessionId === undefined) await one.session.close();
-      if (response.body === null) {
-        leave();
-        return response;
-      }
-      const body = response.body.pipeThrough(new TransformStream({ flush: leave, cancel: leave }));
-      return new Response(body, response);
+      return untilRead(response, leave);
     } catch (error) {
       leave();
       throw error;

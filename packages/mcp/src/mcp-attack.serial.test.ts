@@ -1,5 +1,6 @@
 /** Clients and web pages that want more than theirs, against the real HTTP server and a real daemon. */
 import { request } from "node:http";
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { SandboxClient } from "@sandkasten/sdk";
 import { parseSandboxSettings } from "@sandkasten/tools";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -117,6 +118,16 @@ it("nothing is answered without the key, or with another one", async () => {
   expect(bare.status).toBe(401);
 });
 
+it("the version of the protocol is the client's where it is known, else one that the client may take", async () => {
+  const versionFor = async (protocolVersion: string): Promise<unknown> => {
+    const params = { ...initialize.params, protocolVersion };
+    return (await send({ ...initialize, params })).result?.["protocolVersion"];
+  };
+  for (const known of ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+    expect(await versionFor(known)).toBe(known);
+  expect(await versionFor("1999-12-31")).toBe("2025-11-25");
+});
+
 it("a page that made its name resolve to this server gets nowhere, nor does a foreign page", async () => {
   const { port } = new URL(server.url);
   const status = await new Promise<number>((resolve, reject) => {
@@ -224,6 +235,51 @@ it("subscriptions and sessions are bounded", async () => {
   await using small = await start(daemon.url);
   for (let n = 0; n < 256; n++) await openSession(small.url);
   expect((await send(initialize, {}, small.url)).status).toBe(503);
+});
+
+it("names without sandboxes make room for others, and those with sandboxes stay", async () => {
+  await using small = await start(daemon.url);
+  const connect = async (name: string): Promise<Client> => {
+    const client = new Client(
+      { name: "test", version: "1" },
+      { versionNegotiation: { mode: { pin: "2026-07-28" } } },
+    );
+    const headers = { authorization: `Bearer ${KEY}` };
+    const transport = new StreamableHTTPClientTransport(new URL(`${small.url}/${name}`), {
+      requestInit: { headers },
+    });
+    await client.connect(transport);
+    return client;
+  };
+  const run = async (client: Client, cmd: string) =>
+    (await client.callTool({ name: "sandbox_exec", arguments: { cmd } })).structuredContent;
+  const first = await connect("used");
+  await run(first, "NAME=kept");
+  for (let n = 0; n < 256; n++) await (await connect(`name-${n}`)).close();
+  const last = await connect("one-more");
+  expect((await last.listTools()).tools).toHaveLength(9);
+  expect(await run(first, "echo $NAME")).toMatchObject({ stdout: "kept\n" });
+  for (const client of [first, last]) await client.close();
+});
+
+it("a session cannot cancel the request of another, whose ids are the same numbers", async () => {
+  const victim = await openSession();
+  const id = await sandboxOf(victim);
+  const running = send(exec("echo > /workspace/begun; sleep 2; echo finished"), victim);
+  const session = await new SandboxClient({
+    baseUrl: daemon.url,
+    apiKey: daemon.apiKey,
+  }).getSession(id);
+  const names = async (): Promise<readonly string[]> =>
+    (await Array.fromAsync(session.files.list("/workspace"))).map(({ name }) => name);
+  await expect.poll(names, { timeout: 10_000 }).toContain("begun");
+  const attacker = await openSession();
+  for (let requestId = 0; requestId < 10; requestId++)
+    await send(
+      { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId } },
+      attacker,
+    );
+  expect((await running).result).toMatchObject({ structuredContent: { stdout: "finished\n" } });
 });
 
 it("a daemon that is away is told as such, without its address", async () => {

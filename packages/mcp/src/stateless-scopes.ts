@@ -8,6 +8,7 @@ import { buildServer } from "./build-server.ts";
 import { MAX_BODY_BYTES } from "./legacy-sessions.ts";
 import { McpSession } from "./mcp-session.ts";
 import type { McpSessionOptions } from "./mcp-session.ts";
+import { untilRead } from "./until-read.ts";
 
 const MAX_SUBSCRIPTIONS = 256;
 /** SECURITY: each name costs memory, so there are few. Guarded by mcp-attack.serial.test.ts. */
@@ -16,6 +17,8 @@ const MAX_SCOPES = 256;
 interface Scope {
   readonly session: McpSession;
   readonly handler: McpHttpHandler;
+  /** Requests, also streams of notifications, that are under way. */
+  underWay: number;
 }
 
 export class StatelessScopes {
@@ -29,20 +32,22 @@ export class StatelessScopes {
   async answer(request: Request, name: string): Promise<Response> {
     const scope = this.#scopes.get(name) ?? this.#open(name);
     if (scope === undefined) return new Response("Too many scopes are in use.\n", { status: 503 });
-    return await scope.handler.fetch(request);
+    scope.underWay += 1;
+    const leave = (): void => void (scope.underWay -= 1);
+    try {
+      return untilRead(await scope.handler.fetch(request), leave);
+    } catch (error) {
+      leave();
+      throw error;
+    }
   }
 
   async close(): Promise<void> {
-    await Promise.all(
-      [...this.#scopes.values()].map(async ({ session, handler }) => {
-        await handler.close();
-        await session.close();
-      }),
-    );
+    await Promise.all([...this.#scopes.values()].map(closeScope));
   }
 
   #open(name: string): Scope | undefined {
-    if (this.#scopes.size >= MAX_SCOPES) return undefined;
+    if (this.#scopes.size >= MAX_SCOPES && !this.#forgetUnused()) return undefined;
     // The name is the same after a restart, so that clients find their sandboxes again within the lease.
     const session = new McpSession(`mcp-http-${name}`, this.#options);
     const handler = createMcpHandler(({ era }) => buildServer(session, era), {
@@ -52,10 +57,28 @@ export class StatelessScopes {
       maxRequestBodySize: MAX_BODY_BYTES,
       onerror: (error) => this.#options.onFailure("a request could not be served", error),
     });
-    const scope = { session, handler };
+    const scope = { session, handler, underWay: 0 };
     this.#scopes.set(name, scope);
     return scope;
   }
+
+  /** Makes room for a name, if there is one without sandboxes and requests. */
+  #forgetUnused(): boolean {
+    for (const [name, scope] of this.#scopes) {
+      if (scope.underWay > 0 || scope.session.sandboxes().length > 0) continue;
+      this.#scopes.delete(name);
+      void closeScope(scope).catch((error: unknown) =>
+        this.#options.onFailure("a scope could not be closed", error),
+      );
+      return true;
+    }
+    return false;
+  }
+}
+
+async function closeScope({ session, handler }: Scope): Promise<void> {
+  await handler.close();
+  await session.close();
 }
 
 /** Watches files while somebody has subscribed. */

@@ -29,6 +29,7 @@ import {
 } from "@opentelemetry/sdk-trace";
 import type { ReadableSpan, Sampler, SpanProcessor } from "@opentelemetry/sdk-trace";
 import { FamilyProducer } from "./family-producer.ts";
+import { PooledIds } from "./pooled-ids.ts";
 import type { OtlpTarget, TelemetrySettings } from "./settings-from-environment.ts";
 import type { OpenSpan, SpanStart, StartedTelemetry, StartOptions } from "./started-telemetry.ts";
 import { idsOf, traceparentOf } from "./trace-context.ts";
@@ -59,6 +60,7 @@ export class OtlpTelemetry implements StartedTelemetry {
       sampler: samplerOf(settings.sampleRatio),
       spanLimits: { attributeValueLengthLimit: MAX_ATTRIBUTE_LENGTH },
       spanProcessors: processorsOf(settings, options),
+      idGenerator: new PooledIds(),
     });
     this.#tracer = this.#spans.getTracer(SCOPE, options.version);
     this.#meters = metersOf(settings, options, resource);

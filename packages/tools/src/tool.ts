@@ -112,9 +112,22 @@ function jsonSchemaOf(schema: z.ZodType, io: "input" | "output"): JsonSchema {
   });
   return {
     type: "object",
-    properties: properties as JsonSchema["properties"],
+    properties: withSingleTypes(properties) as JsonSchema["properties"],
     required: [...required],
     // Models may only give what is known; results may get further fields.
     additionalProperties: io === "output",
   };
+}
+
+/** Clients that know one type for each field cannot read a list of types. */
+function withSingleTypes(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withSingleTypes);
+  if (typeof schema !== "object" || schema === null) return schema;
+  const { type, ...rest } = Object.fromEntries(
+    Object.entries(schema).map(([name, value]) => [name, withSingleTypes(value)]),
+  );
+  if (type === undefined) return rest;
+  return Array.isArray(type)
+    ? { anyOf: type.map((one: unknown) => ({ type: one })), ...rest }
+    : { type, ...rest };
 }

@@ -3,14 +3,18 @@
 from ._async.client import SandboxClient
 from ._async.execs import Exec, ExecStream
 from ._async.files import Files
+from ._async.keys import Keys
 from ._async.session import Session
 from ._async.sockets import PortConnection, Pty
 from ._sync.client import SyncSandboxClient
 from ._sync.execs import SyncExec, SyncExecStream
 from ._sync.files import SyncFiles
+from ._sync.keys import SyncKeys
 from ._sync.session import SyncSession
 from ._sync.sockets import SyncPortConnection, SyncPty
 from .errors import SandboxError
+from .events import SandboxEvent
+from .keys import CreatedKey, KeyInfo, KeyScope
 from .requests import (
     ExecOptions,
     OutputCondition,
@@ -46,6 +50,7 @@ AsyncSandboxClient = SandboxClient
 __all__ = [
     "AsyncSandboxClient",
     "Command",
+    "CreatedKey",
     "Exec",
     "ExecInfo",
     "ExecOptions",
@@ -57,6 +62,9 @@ __all__ = [
     "ImageInfo",
     "IsolationFact",
     "IsolationReport",
+    "KeyInfo",
+    "KeyScope",
+    "Keys",
     "OutputChunk",
     "OutputCondition",
     "OutputMatch",
@@ -68,6 +76,7 @@ __all__ = [
     "RetryPolicy",
     "SandboxClient",
     "SandboxError",
+    "SandboxEvent",
     "SandboxPath",
     "Session",
     "SessionInfo",
@@ -77,6 +86,7 @@ __all__ = [
     "SyncExec",
     "SyncExecStream",
     "SyncFiles",
+    "SyncKeys",
     "SyncPortConnection",
     "SyncPty",
     "SyncSandboxClient",

@@ -1,13 +1,33 @@
-"""Server-sent events of the daemon."""
+"""Server-sent events of the daemon, and what its event feed tells."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 import httpx2
 
 from .errors import connection_failed
+from .types import from_body
+
+
+@dataclass(frozen=True)
+class SandboxEvent:
+    """Something that happened."""
+
+    id: str
+    """The cursor behind this event."""
+    type: str
+    """Such as `exec.ended`; `gap` when events are missing before the next one, see its `reason`."""
+    time: str
+    """When it happened; of a gap, when it was noticed."""
+    owner: str
+    """Whose it is; empty for the daemon itself."""
+    session_id: str | None
+    data: Mapping[str, Any]
+    """What there is to know about an event of this type."""
 
 
 def json_object(event: httpx2.ServerSentEvent) -> Mapping[str, Any]:
@@ -19,3 +39,11 @@ def json_object(event: httpx2.ServerSentEvent) -> Mapping[str, Any]:
     if not isinstance(data, dict):
         raise connection_failed("Reading an event", "its data is not an object")
     return data
+
+
+def feed_event(event: httpx2.ServerSentEvent, cursor: str) -> SandboxEvent | None:
+    """What an event of the feed tells; None for those that are about the feed itself."""
+    if event.event == "gap":
+        now = datetime.now(timezone.utc).isoformat()
+        return SandboxEvent(cursor, "gap", now, "", None, json_object(event))
+    return from_body(SandboxEvent, json_object(event)) if event.event == "event" else None

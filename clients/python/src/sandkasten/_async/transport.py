@@ -15,6 +15,7 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from ..errors import SandboxError, connection_failed, error_from_response
 from ..requests import Query, query_pairs
 from ..retry import RetryPolicy
+from ..tracing import trace_headers
 from .primitives import HttpClients, Socket, open_socket, sleep
 
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -138,7 +139,7 @@ class Transport:
 
     async def _send(self, call: Call) -> httpx2.Response:
         client = self._clients.get()
-        headers = {**self._headers, **call.headers}
+        headers = {**self._headers, **trace_headers(), **call.headers}
         if call.idempotency_key is not None:
             headers["Idempotency-Key"] = call.idempotency_key
         content = call.content
@@ -155,7 +156,7 @@ class Transport:
                 call.method, url, headers=headers, content=content, timeout=timeout
             )
             # SECURITY: a redirect could send files and the key to another host. Guarded by
-            # test_a_redirect_is_refused in tests/test_transport.py.
+            # test_a_redirect_is_refused in tests/_async/test_responses.py.
             response = await client.send(request, stream=True, follow_redirects=False)
             if response.status_code < 300:
                 return response
@@ -173,7 +174,7 @@ class Transport:
         try:
             return await open_socket(
                 url,
-                additional_headers=self._headers,
+                additional_headers={**self._headers, **trace_headers()},
                 max_size=_MAX_MESSAGE_BYTES,
                 open_timeout=CONNECT_TIMEOUT_SECONDS,
                 compression=None,

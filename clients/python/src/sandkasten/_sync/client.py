@@ -1,18 +1,21 @@
 # Generated from the asynchronous version by generate_sync.py. Do not edit.
-"""The entry point: sessions, workspaces and images of one daemon."""
+"""The entry point: sessions, workspaces, images, events and keys of one daemon."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
+from ..events import SandboxEvent
 from ..requests import Query, WorkspaceMount, present, segment, session_url
 from ..retry import RetryPolicy
 from ..types import ImageInfo, SessionInfo, WorkspaceInfo, from_body
+from .event_feed import EventChoice, follow_events
 from .files import SyncFiles
+from .keys import SyncKeys
 from .session import SyncSession
 from .transport import Call, Transport
 
@@ -37,6 +40,8 @@ class SyncSandboxClient:
         url = base_url or os.environ.get("SANDKASTEN_URL") or _DEFAULT_URL
         key = api_key if api_key is not None else os.environ.get("SANDKASTEN_API_KEY")
         self._transport = Transport(url, key, timeout_seconds, retry or RetryPolicy())
+        self.keys = SyncKeys(self._transport)
+        """The keys of the daemon, for administrators."""
 
     def create_session(
         self,
@@ -142,6 +147,25 @@ class SyncSandboxClient:
         """Removes an image."""
         query: Query = {"reference": reference}
         self._transport.json(Call("DELETE", "/v1/images", query))
+
+    def events(
+        self,
+        types: Sequence[str] | None = None,
+        *,
+        cursor: str | None = None,
+        begin: Literal["now", "start"] | None = None,
+        follow: bool = True,
+        session_id: str | None = None,
+        owner: str | None = None,
+    ) -> Iterator[SandboxEvent]:
+        """What happens, each event once and in order, also when the connection breaks.
+
+        `types` such as `exec.ended`, or their first words such as `session`. `cursor` is the `id` of
+        the last event that was dealt with. Without it, events `begin` now, or at the oldest that is
+        kept. `follow=False` ends after what there is.
+        """
+        choice = EventChoice(types, cursor, begin, follow, session_id, owner)
+        return follow_events(self._transport, "/v1/events", choice)
 
     def health(self) -> bool:
         """Whether the daemon answers. It needs no key."""

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
+from ..events import SandboxEvent
 from ..requests import (
     ExecOptions,
     Query,
@@ -31,6 +32,7 @@ from ..types import (
     report_from_body,
     result_from_body,
 )
+from .event_feed import EventChoice, follow_events
 from .execs import SyncExec, SyncExecStream, idempotency_key
 from .files import SyncFiles
 from .sockets import SyncPortConnection, SyncPty, open_port, open_pty
@@ -99,6 +101,18 @@ class SyncSession:
             if page.get("next_cursor") is None:
                 return
             query["cursor"] = page["next_cursor"]
+
+    def events(
+        self,
+        types: Sequence[str] | None = None,
+        *,
+        cursor: str | None = None,
+        begin: Literal["now", "start"] | None = None,
+        follow: bool = True,
+    ) -> Iterator[SandboxEvent]:
+        """What happens to this session. The parameters are those of the client's `events`."""
+        choice = EventChoice(types, cursor, begin, follow)
+        return follow_events(self._transport, f"{self._path}/events", choice)
 
     def shells(self) -> list[ShellInfo]:
         """The shells that exist."""

@@ -16,6 +16,7 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from ..errors import SandboxError, connection_failed, error_from_response
 from ..requests import Query, query_pairs
 from ..retry import RetryPolicy
+from ..tracing import trace_headers
 from .primitives import HttpClients, Socket, open_socket, sleep
 
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -139,7 +140,7 @@ class Transport:
 
     def _send(self, call: Call) -> httpx2.Response:
         client = self._clients.get()
-        headers = {**self._headers, **call.headers}
+        headers = {**self._headers, **trace_headers(), **call.headers}
         if call.idempotency_key is not None:
             headers["Idempotency-Key"] = call.idempotency_key
         content = call.content
@@ -156,7 +157,7 @@ class Transport:
                 call.method, url, headers=headers, content=content, timeout=timeout
             )
             # SECURITY: a redirect could send files and the key to another host. Guarded by
-            # test_a_redirect_is_refused in tests/test_transport.py.
+            # test_a_redirect_is_refused in tests/_async/test_responses.py.
             response = client.send(request, stream=True, follow_redirects=False)
             if response.status_code < 300:
                 return response
@@ -174,7 +175,7 @@ class Transport:
         try:
             return open_socket(
                 url,
-                additional_headers=self._headers,
+                additional_headers={**self._headers, **trace_headers()},
                 max_size=_MAX_MESSAGE_BYTES,
                 open_timeout=CONNECT_TIMEOUT_SECONDS,
                 compression=None,

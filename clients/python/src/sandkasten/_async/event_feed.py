@@ -1,0 +1,64 @@
+"""The event feed: each event once, in order, over connections that may break."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import httpx2
+
+from ..errors import SandboxError, connection_failed, error_from_event
+from ..events import SandboxEvent, feed_event, json_object
+from ..requests import Query
+from .primitives import sleep
+from .transport import Call, Transport
+
+
+@dataclass(frozen=True)
+class EventChoice:
+    """Which events, and from where on."""
+
+    types: Sequence[str] | None
+    cursor: str | None
+    begin: Literal["now", "start"] | None
+    follow: bool
+    session_id: str | None = None
+    owner: str | None = None
+
+    def query(self, cursor: str | None) -> Query:
+        return {
+            "types": None if self.types is None else ",".join(self.types),
+            "cursor": cursor,
+            "from": self.begin if cursor is None else None,
+            "follow": None if self.follow else False,
+            "session_id": self.session_id,
+            "owner": self.owner,
+        }
+
+
+async def follow_events(
+    transport: Transport, path: str, choice: EventChoice
+) -> AsyncIterator[SandboxEvent]:
+    cursor = choice.cursor
+    failures = 0
+    while True:
+        try:
+            call = Call("GET", path, choice.query(cursor), waits=True)
+            async with transport.open(call) as response:
+                async for event in httpx2.EventSource(response, max_event_size=None):
+                    failures = 0
+                    if event.event == "done":
+                        return
+                    if event.event == "error":
+                        raise error_from_event(json_object(event))
+                    cursor = event.id or cursor
+                    told = feed_event(event, cursor or "")
+                    if told is not None:
+                        yield told
+            raise connection_failed("Following events", "the connection ended")
+        except SandboxError as error:
+            if not transport.retry.allows(failures, error):
+                raise
+            await sleep(transport.retry.delay(failures, error))
+            failures += 1

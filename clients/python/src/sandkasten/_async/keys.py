@@ -1,0 +1,49 @@
+"""The keys of a daemon, for administrators."""
+
+from __future__ import annotations
+
+from ..keys import CreatedKey, KeyInfo, KeyScope
+from ..requests import present, segment
+from ..types import from_body
+from .transport import Call, Transport
+
+
+class Keys:
+    """The keys of the daemon."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def create(
+        self,
+        name: str,
+        *,
+        owner: str | None = None,
+        scope: KeyScope | None = None,
+        expires_in_seconds: int | None = None,
+        max_sessions: int | None = None,
+        max_running_execs: int | None = None,
+        max_image_bytes: int | None = None,
+    ) -> CreatedKey:
+        """Creates a key, of the owner `name` and the scope `use` by default. It is never retried."""
+        body = present(
+            {
+                "name": name,
+                "owner": owner,
+                "scope": scope,
+                "expires_in_seconds": expires_in_seconds,
+                "max_sessions": max_sessions,
+                "max_running_execs": max_running_execs,
+                "max_image_bytes": max_image_bytes,
+            }
+        )
+        return from_body(CreatedKey, await self._transport.json(Call("POST", "/v1/keys", json=body)))
+
+    async def list(self) -> list[KeyInfo]:
+        """All keys, those of the configuration and revoked ones included."""
+        body = await self._transport.json(Call("GET", "/v1/keys"))
+        return [from_body(KeyInfo, key) for key in body["keys"]]
+
+    async def revoke(self, key_id: str) -> None:
+        """Revokes a key: what it has open is cut, and links made with it end."""
+        await self._transport.json(Call("DELETE", f"/v1/keys/{segment(key_id)}"))

@@ -1,0 +1,16 @@
+/** Knows when a response, which can be a stream of any length, is over. */
+
+/** The same response. `leave` is called once, when its body was read to the end or nobody reads it. */
+export function untilRead(response: Response, leave: () => void): Response {
+  if (response.body === null) {
+    leave();
+    return response;
+  }
+  let isOpen = true;
+  const over = (): void => {
+    if (isOpen) leave();
+    isOpen = false;
+  };
+  const body = response.body.pipeThrough(new TransformStream({ flush: over, cancel: over }));
+  return new Response(body, response);
+}
