@@ -276,6 +276,8 @@ export interface WorkspaceView extends WorkspaceRow {
 export interface WorkspaceService {
   list(caller: Caller): Promise<readonly WorkspaceView[]>;
   get(caller: Caller, id: string): Promise<WorkspaceView>;
+  /** Creates an empty one on the default backend, or returns the one of this id. */
+  create(caller: Caller, id: string): Promise<WorkspaceView>;
   /** Removes it with its files. CONFLICT while a session has it. */
   destroy(caller: Caller, id: string): Promise<void>;
 }
