@@ -33,6 +33,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   ls: ["sandkasten ls", "sandkasten ls --all --metadata team=data"],
   inspect: ["sandkasten inspect ses_1f2e", "sandkasten inspect ses_1f2e --json"],
   renew: ["sandkasten renew ses_1f2e", "sandkasten renew ses_1f2e --ttl 8h"],
+  commit: ["sandkasten commit ses_1f2e my-tools:1"],
   cp: [
     "sandkasten cp data.csv ses_1f2e:data.csv",
     "sandkasten cp ses_1f2e:/workspace/results ./results",
@@ -81,6 +82,14 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   "image import": [
     "sandkasten image import tools:1 tools.tar",
     "sandkasten image import --format oci-archive app:2 app.tar",
+  ],
+  "image build": [
+    "sandkasten image build -t my-tools:1 .",
+    "sandkasten image build -t my-tools:1 -f docker/Dockerfile --build-arg VERSION=2 --network host .",
+  ],
+  "image build-standard": [
+    "sandkasten image build-standard",
+    "sandkasten image build-standard python --suite bookworm",
   ],
   "image rm": ["sandkasten image rm tools:1"],
   "image gc": ["sandkasten image gc"],

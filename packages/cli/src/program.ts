@@ -6,6 +6,7 @@ import { addAgentsCommand } from "./commands/agents.ts";
 import { addMcpCommand } from "./commands/mcp.ts";
 import { addCancelCommand } from "./commands/cancel.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
+import { addCommitCommand } from "./commands/commit.ts";
 import { addConfigCommand } from "./commands/config.ts";
 import { addCpCommand } from "./commands/cp.ts";
 import { addCreateCommand } from "./commands/create.ts";
@@ -65,6 +66,7 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
       addLsCommand,
       addInspectCommand,
       addRenewCommand,
+      addCommitCommand,
       addCpCommand,
       addPortsCommand,
       addEgressCommand,
