@@ -340,7 +340,7 @@ const parts: Readonly<Record<string, Part>> = {
     path: "^packages/cli/src/",
     parts: ["sdk", "tools", "mcp", "agents", "agent client", "compose", "config", "directories"],
     node: [...harmless, "child_process", "fs", "module", "net", "os", "readline", "stream", "url"],
-    npm: ["@clack/prompts", "cli-table3", "commander", "pino"],
+    npm: ["@clack/prompts", "cli-table3", "commander", "pino", "yaml"],
     because: "the CLI starts the daemon and the agents and otherwise speaks to them over HTTP",
   },
 };

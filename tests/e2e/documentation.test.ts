@@ -17,6 +17,8 @@ import { freePort } from "../support/free-port.ts";
 const run = promisify(execFile);
 /** Has its own test, beside the SDK, that compiles all its code. */
 const SDK_GUIDE = "docs/guides/sdk.md";
+/** Followed by image-recipes.test.ts, with an image that has Python. */
+const RECIPES = "docs/guides/image-recipes.md";
 
 let directory: string;
 let daemon: TestDaemon;
@@ -33,7 +35,8 @@ const read = async (path: string): Promise<string> => await readFile(path, "utf8
 
 const withCommands: string[] = [];
 for (const document of await allDocuments())
-  if (commandsOf(await read(document)).length > 0) withCommands.push(document);
+  if (document !== RECIPES && commandsOf(await read(document)).length > 0)
+    withCommands.push(document);
 
 describe.concurrent("a reader", () => {
   test.for(withCommands)("can follow %s", async (document) => await follow(document));

@@ -29,7 +29,7 @@ export function assemble(host: Host): Assembled {
     wantsJson: () => program.opts<GlobalOptions>().json === true,
     connect: async () => {
       const { url, apiKey } = await findDaemon(cli);
-      return new SandboxClient({ baseUrl: url, ...(apiKey !== undefined && { apiKey }) });
+      return new SandboxClient({ baseUrl: url, apiKey: apiKey ?? null });
     },
     exitWith: (code) => {
       exitCode = code;

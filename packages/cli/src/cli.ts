@@ -8,6 +8,8 @@ import type { Sink } from "./output/sink.ts";
 export interface GlobalOptions {
   readonly url?: string;
   readonly apiKey?: string;
+  /** Name of a profile. */
+  readonly daemon?: string;
   readonly json?: boolean;
   /** Of the local configuration. */
   readonly config?: string;

@@ -3,18 +3,24 @@ import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "@sandkasten/daemon/config";
 import type { Cli } from "./cli.ts";
-import { CliFailure } from "./failure.ts";
+import { CliFailure, UsageFailure } from "./failure.ts";
 import { loadLocalConfig, localUrl } from "./local-config.ts";
+import { profilesFile, readProfiles, requireProfile } from "./profiles.ts";
 
 export interface DaemonAddress {
   readonly url: string;
   readonly apiKey?: string;
 }
 
-/** Flags before variables before the local configuration. */
+/** Flags before variables before the current profile before the local configuration. */
 export async function findDaemon(cli: Cli): Promise<DaemonAddress> {
   const { environment } = cli.host;
   const options = cli.options();
+  if (options.daemon !== undefined) {
+    if (options.url !== undefined)
+      throw new UsageFailure("--url and --daemon exclude each other.", "Keep one of them.");
+    return await ofProfile(cli, options.daemon, options.apiKey);
+  }
   const url = options.url ?? environment.url;
   const apiKey = options.apiKey ?? environment.apiKey;
   if (url !== undefined) checkUrl(url);
@@ -23,12 +29,35 @@ export async function findDaemon(cli: Cli): Promise<DaemonAddress> {
   // never to an address that was named (threat: unauthorized access; guarded by
   // daemon-address.test.ts).
   if (url !== undefined) return { url };
+  // Who names a local configuration means the daemon of that one.
+  const isLocal = options.config !== undefined || options.dataDir !== undefined;
+  const name = isLocal ? undefined : (environment.profile ?? (await currentProfile(cli)));
+  return name === undefined
+    ? await ofLocal(cli, apiKey)
+    : await ofProfile(cli, name, options.apiKey);
+}
+
+async function currentProfile({ host }: Cli): Promise<string | undefined> {
+  return (await readProfiles(profilesFile(host.environment))).current;
+}
+
+/** SECURITY: a profile's address gets the key of the profile, or the one of the flag: a key in the environment is for another daemon (threat: unauthorized access; guarded by profiles.test.ts). */
+async function ofProfile(cli: Cli, name: string, given?: string): Promise<DaemonAddress> {
+  const profiles = await readProfiles(profilesFile(cli.host.environment));
+  const profile = requireProfile(profiles, name);
+  if (profile === undefined) return await ofLocal(cli, given);
+  checkUrl(profile.url);
+  const apiKey = given ?? profile.apiKey;
+  return { url: profile.url, ...(apiKey !== undefined && { apiKey }) };
+}
+
+async function ofLocal(cli: Cli, apiKey: string | undefined): Promise<DaemonAddress> {
   const config = await loadLocalConfig(cli);
   const local = apiKey ?? (await localKey(config));
   return { url: localUrl(config), ...(local !== undefined && { apiKey: local }) };
 }
 
-function checkUrl(url: string): void {
+export function checkUrl(url: string): void {
   const parsed = URL.parse(url);
   if (parsed !== null && /^https?:$/.test(parsed.protocol)) return;
   throw new CliFailure(`"${url}" is no address of a daemon.`, {

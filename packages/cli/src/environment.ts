@@ -7,6 +7,10 @@ export interface Environment {
   /** Which daemon to talk to, and with which key. */
   readonly url?: string;
   readonly apiKey?: string;
+  /** Name of the profile that says both. */
+  readonly profile?: string;
+  /** Has the profiles. */
+  readonly configHome: string;
   /** Which agent service to talk to, and with which key. */
   readonly agentsUrl?: string;
   readonly agentsApiKey?: string;
@@ -21,7 +25,13 @@ export interface Environment {
 export function readEnvironment(
   variables: Readonly<Record<string, string | undefined>> = process.env,
 ): Environment {
-  const { SANDKASTEN_URL: url, SANDKASTEN_API_KEY: apiKey } = variables;
+  const {
+    SANDKASTEN_URL: url,
+    SANDKASTEN_API_KEY: apiKey,
+    SANDKASTEN_PROFILE: profile,
+  } = variables;
+  const home = variables["HOME"] ?? homedir();
+  const xdg = variables["XDG_CONFIG_HOME"] ?? "";
   const { SANDKASTEN_AGENTS_URL: agentsUrl, SANDKASTEN_AGENTS_API_KEY: agentsApiKey } = variables;
   const noColour = variables["NO_COLOR"] ?? "";
   return {
@@ -30,7 +40,9 @@ export function readEnvironment(
     ...(agentsUrl !== undefined && agentsUrl !== "" && { agentsUrl }),
     ...(agentsApiKey !== undefined && agentsApiKey !== "" && { agentsApiKey }),
     colours: noColour === "" && variables["TERM"] !== "dumb",
-    home: variables["HOME"] ?? homedir(),
+    ...(profile !== undefined && profile !== "" && { profile }),
+    configHome: isAbsolute(xdg) ? xdg : join(home, ".config"),
+    home,
     isRoot: process.geteuid?.() === 0,
     variables,
   };

@@ -57,7 +57,10 @@ export function addExecOptions(command: Command): Command {
 export function sandboxCommand(words: readonly string[], options: ExecOptions): SandboxCommand {
   const [first] = words;
   if (first === undefined)
-    throw new UsageFailure("No command was given.", "Put it after `--`, as in `-- ls -la`.");
+    throw new UsageFailure(
+      "No command was given.",
+      "Write it at the end, as in `sandkasten run ls -la`.",
+    );
   if (options.argv === true) return words;
   if (words.length === 1) return first;
   const isText = options.shell === true || options.fresh === true || options.inShell !== undefined;

@@ -7,6 +7,7 @@
  */
 import type { Argument, Command, Option } from "commander";
 import { assemble } from "./assemble.ts";
+import { examplesOf } from "./examples.ts";
 import { processHost } from "./host.ts";
 
 const INTRODUCTION = `# The command line
@@ -15,13 +16,15 @@ Made from the definitions in \`packages/cli/src/commands\`; change them there.
 
 In a clone of the project the program is \`packages/cli/bin/sandkasten\`, which finds the right Node by itself.
 
-**Which daemon.** \`--url\` and \`--api-key\`, else \`SANDKASTEN_URL\` and \`SANDKASTEN_API_KEY\`, else the daemon of the local configuration: its address, and its key from the file \`api-key\` in its data directory. That key is sent to the local daemon only, never to an address that was named. A key on the command line can be seen by other users of the machine; a variable cannot.
+**Which daemon.** \`--url\` and \`--api-key\`, or \`--daemon\` with the name of a [profile](#sandkasten-profile); else \`SANDKASTEN_URL\` and \`SANDKASTEN_API_KEY\`; else \`SANDKASTEN_PROFILE\`; else the profile that \`profile use\` chose; else the daemon of the local configuration: its address, and its key from the file \`api-key\` in its data directory. That key is sent to the local daemon only, and the key of a profile to the address of that profile only. A key on the command line can be seen by other users of the machine; a variable cannot.
 
 **Which agent service.** The commands of \`agent\` and \`workflow\` use the service at \`SANDKASTEN_AGENTS_URL\` with the key in \`SANDKASTEN_AGENTS_API_KEY\`, else the one at \`http://127.0.0.1:8587\`. Where none answers at that usual address, and always with \`--dir DIR\`, the command serves the directory itself while it runs, and keeps its runs in \`DIR/.sandkasten\`. Models then read their keys, such as \`OPENAI_API_KEY\`, from the environment of the command; otherwise from that of the service.
 
 **Output.** On a terminal there are tables, colours (unless \`NO_COLOR\` is set) and progress bars. Elsewhere a list is one line for each row, its fields separated by tabs, without a heading, with times in ISO 8601 and sizes in bytes. Control characters in names, and in what agents say and print, are shown as \`\\x1b\`; only \`run\`, \`exec\`, \`shell\` and \`logs\` pass the output of commands on as it is. With \`--json\` there is one JSON document, or, where things happen one after the other (\`run\`, \`exec\`, \`logs\`, \`agent logs\`, \`start\`, \`daemon\`, \`agents serve\`), one JSON object on each line with a \`type\`; fields have the names that the SDK gives them, and those of agents and workflows the names of the HTTP API. Output that is not UTF-8 comes as \`base64\`, too.
 
-**Commands of sandboxes.** In \`run\` and \`exec\`, one word after \`--\` is text for the shell: \`sandkasten exec ID -- 'cd src && make'\`. Several words are a program and its arguments, which no shell looks at again: \`sandkasten exec ID -- ls -la 'a file'\`. \`--shell\` quotes several words for the shell; \`--argv\` runs a single one as a program.
+**Commands of sandboxes.** In \`run\` and \`exec\`, one word is text for the shell: \`sandkasten exec ID 'cd src && make'\`. Several words are a program and its arguments, which no shell looks at again: \`sandkasten exec ID ls -la 'a file'\`. \`--shell\` quotes several words for the shell; \`--argv\` runs a single one as a program. Everything from the first word of the command on belongs to the command, so options of \`sandkasten\` come before it. A \`--\` before the command is allowed.
+
+**Ids** of sessions, commands, runs and keys can be shortened to an unambiguous prefix of at least three letters, with or without the part before the underscore: \`ses_1f2e\` or \`1f2e\`. Sessions that have not ended come first. Workspaces and images have names, which must be complete.
 
 **Failures** are two lines on stderr: what happened, and what to do. With \`--json\` they are an object \`{"error":{"code","message","hint"}}\` there.
 
@@ -57,12 +60,24 @@ function commandSection(command: Command, level: string): string[] {
   const inner = command.commands.flatMap((one) => commandSection(one, `${level}#`));
   return [
     `${level} ${fullName(command)}\n`,
+    ...aliases(command),
     ...(inner.length > 0 ? [] : [`    ${fullName(command)} ${command.usage()}\n`]),
     `${escapeHtml(command.description())}\n`,
     ...argumentTable(command.registeredArguments),
     ...(command.options.length > 0 ? [optionTable(command.options)] : []),
+    ...exampleBlock(command),
     ...inner,
   ];
+}
+
+function aliases(command: Command): string[] {
+  const names = command.aliases().map((name) => `\`${name}\``);
+  return names.length === 0 ? [] : [`Also: ${names.join(", ")}.\n`];
+}
+
+function exampleBlock(command: Command): string[] {
+  const examples = examplesOf(command);
+  return examples.length === 0 ? [] : [`\`\`\`sh\n${examples.join("\n")}\n\`\`\`\n`];
 }
 
 function fullName(command: Command): string {

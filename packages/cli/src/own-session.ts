@@ -1,7 +1,9 @@
 /** A session that belongs to one run of the command line and does not outlive it. */
 import type { CreateSessionOptions, SandboxClient, Session } from "@sandkasten/sdk";
 import type { Cli } from "./cli.ts";
+import { waiting } from "./output/waiting.ts";
 import { describeFailure, printFailure } from "./report-failure.ts";
+import { warnOfSubstitute } from "./substitute-image.ts";
 
 export async function withOwnSession(
   cli: Cli,
@@ -10,8 +12,9 @@ export async function withOwnSession(
   use: (session: Session) => Promise<void>,
 ): Promise<void> {
   // Creation is not given up half-way: the daemon might have made what nobody then would destroy.
-  const session = await client.createSession(request);
+  const session = await waiting(cli, "Creating a session", () => client.createSession(request));
   try {
+    await warnOfSubstitute(cli, session);
     await cli.interrupts.race(() => use(session));
   } finally {
     await destroy(cli, session);
@@ -29,7 +32,7 @@ async function destroy(cli: Cli, session: Session): Promise<void> {
       {
         ...report,
         message: `The session ${session.id} could not be destroyed: ${report.message}`,
-        hint: `Try \`sandkasten rm ${session.id}\`; otherwise it ends when its time is up.`,
+        hint: `Try \`sandkasten rm ${session.id}\`; otherwise it expires after its time to live.`,
       },
       cli.wantsJson(),
     );

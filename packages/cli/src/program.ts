@@ -6,8 +6,10 @@ import { addAgentsCommand } from "./commands/agents.ts";
 import { addMcpCommand } from "./commands/mcp.ts";
 import { addCancelCommand } from "./commands/cancel.ts";
 import { addCompletionCommand } from "./commands/completion.ts";
+import { addCommitCommand } from "./commands/commit.ts";
 import { addConfigCommand } from "./commands/config.ts";
 import { addCpCommand } from "./commands/cp.ts";
+import { addCreateCommand } from "./commands/create.ts";
 import { addDaemonCommand } from "./commands/daemon.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addEventsCommand } from "./commands/events.ts";
@@ -15,15 +17,17 @@ import { addEgressCommand } from "./commands/egress.ts";
 import { addExecCommand } from "./commands/exec.ts";
 import { addImageCommand } from "./commands/image.ts";
 import { addInitCommand } from "./commands/init.ts";
+import { addInspectCommand } from "./commands/inspect.ts";
 import { addIsolationCommand } from "./commands/isolation.ts";
 import { addKeyCommand } from "./commands/key.ts";
 import { addLogsCommand } from "./commands/logs.ts";
 import { addLsCommand } from "./commands/ls.ts";
-import { addOpenCommand } from "./commands/open.ts";
 import { addPauseCommand, addResumeCommand } from "./commands/pause.ts";
 import { addForwardCommand } from "./commands/forward.ts";
 import { addPortsCommand } from "./commands/ports.ts";
+import { addProfileCommand } from "./commands/profile.ts";
 import { addPsCommand } from "./commands/ps.ts";
+import { addRenewCommand } from "./commands/renew.ts";
 import { addRmCommand } from "./commands/rm.ts";
 import { addSweepCommand } from "./commands/sweep.ts";
 import { addRunCommand } from "./commands/run.ts";
@@ -34,6 +38,7 @@ import { addStatsCommand } from "./commands/stats.ts";
 import { addVersionCommand } from "./commands/version.ts";
 import { addWorkflowCommand } from "./commands/workflow.ts";
 import { addWorkspaceCommand } from "./commands/workspace.ts";
+import { addExamples } from "./examples.ts";
 import { cliVersion } from "./version.ts";
 
 const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli) => void)[]])[] = [
@@ -57,8 +62,11 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
   [
     "Sessions:",
     [
-      addOpenCommand,
+      addCreateCommand,
       addLsCommand,
+      addInspectCommand,
+      addRenewCommand,
+      addCommitCommand,
       addCpCommand,
       addPortsCommand,
       addEgressCommand,
@@ -74,7 +82,14 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
   ["Agents:", [addAgentCommand, addWorkflowCommand, addAgentsCommand, addMcpCommand]],
   [
     "More:",
-    [addWorkspaceCommand, addImageCommand, addKeyCommand, addCompletionCommand, addVersionCommand],
+    [
+      addWorkspaceCommand,
+      addImageCommand,
+      addKeyCommand,
+      addProfileCommand,
+      addCompletionCommand,
+      addVersionCommand,
+    ],
   ],
 ];
 
@@ -82,8 +97,18 @@ export function buildProgram(cli: Cli): Command {
   const program = new Command("sandkasten")
     .description("Linux sandboxes that AI agents and their people can trust.")
     .version(cliVersion(), "-V, --version", "show the version")
-    .option("--url <url>", "daemon to talk to, else SANDKASTEN_URL, else the local one")
-    .option("--api-key <key>", "key for it, else SANDKASTEN_API_KEY, else the local daemon's")
+    .option(
+      "--url <url>",
+      "daemon to talk to, else SANDKASTEN_URL, else the profile or the local one",
+    )
+    .option(
+      "--api-key <key>",
+      "key for it, else SANDKASTEN_API_KEY, else the profile's or the local one's",
+    )
+    .option(
+      "--daemon <profile>",
+      "daemon to talk to by the name of its profile, else SANDKASTEN_PROFILE",
+    )
     .option("--config <file>", "configuration file of the local daemon")
     .option("--data-dir <dir>", "data directory of the local daemon")
     .option("--json", "print JSON: one document, or one line for each event")
@@ -106,5 +131,6 @@ export function buildProgram(cli: Cli): Command {
     program.commandsGroup(heading);
     for (const add of commands) add(program, cli);
   }
+  addExamples(program);
   return program;
 }

@@ -90,6 +90,12 @@ describe("a failure", () => {
       says: /no\/file/,
       hint: /relative ones start at \/workspace/,
     },
+    {
+      args: "cp no.txt SESSION:/workspace",
+      env: NOWHERE,
+      says: /^no\.txt does not exist\./,
+      hint: /SESSION:path/,
+    },
     { args: "cp file SESSION:/workspace/a", code: 0, says: /^/, hint: /^/ },
     {
       args: "cp SESSION:/workspace/a /proc/none/a",

@@ -54,7 +54,7 @@ export function describeFailure(error: unknown): FailureReport {
     return {
       code: "USAGE",
       message: error.message.replace(/^error: /, ""),
-      hint: usageHint(error),
+      hint: USAGE_HINT,
       exitCode: 2,
     };
   // A file that cannot be read breaks the request off that should have sent it.
@@ -77,11 +77,7 @@ export function describeFailure(error: unknown): FailureReport {
   };
 }
 
-function usageHint(error: CommanderError): string {
-  if (error.code === "commander.unknownOption")
-    return "Put `--` before a command that has options of its own; `--help` lists those of sandkasten.";
-  return "`sandkasten --help` and `sandkasten COMMAND --help` say how it is used.";
-}
+const USAGE_HINT = "`sandkasten --help` and `sandkasten COMMAND --help` say how it is used.";
 
 interface CodedError {
   readonly code: string;
@@ -151,7 +147,7 @@ export const HINTS = {
   SESSION_NOT_FOUND:
     "`sandkasten ls` shows the sessions there are, with --all also those that ended.",
   SESSION_EXPIRED:
-    "Open a new one with `sandkasten open`; `sandkasten logs` still shows its output.",
+    "Open a new one with `sandkasten create`; `sandkasten logs` still shows its output.",
   EXEC_NOT_FOUND: "`sandkasten ps SESSION` shows the commands of a session.",
   INVALID_IMAGE: "`sandkasten image ls` shows what is there, `sandkasten image pull` fetches more.",
   INVALID_REQUEST: "Correct the value; `--help` after the command says what it takes.",
@@ -175,7 +171,7 @@ export const HINTS = {
   STORAGE_FULL: "Free space: `sandkasten image gc`, `sandkasten workspace rm`, `sandkasten rm`.",
   ROUTE_NOT_FOUND:
     "Check that --url is the address of the daemon itself; `sandkasten version` shows both versions.",
-  SANDBOX_NOT_FOUND: "Its sandbox is gone; open a new session with `sandkasten open`.",
+  SANDBOX_NOT_FOUND: "Its sandbox is gone; open a new session with `sandkasten create`.",
   SHELL_NOT_FOUND:
     "List the shells with `sandkasten shells SESSION`; `exec --in-shell` creates one.",
   FILE_CHANGED: "Read the file again and repeat the change.",

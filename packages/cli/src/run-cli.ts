@@ -4,13 +4,14 @@ import { assemble } from "./assemble.ts";
 import { exitCodeOf } from "./failure.ts";
 import type { Host } from "./host.ts";
 import { describeFailure, printFailure } from "./report-failure.ts";
+import { separateCommand } from "./separate-command.ts";
 
 /** @param args - Without the names of the interpreter and the script. */
 export async function runCli(args: readonly string[], host: Host): Promise<number> {
   const { cli, program, exitCode } = assemble(host);
   host.onSignal((signal) => cli.interrupts.interrupt({ kind: "signal", signal }));
   try {
-    await program.parseAsync(args, { from: "user" });
+    await program.parseAsync(separateCommand(program, args), { from: "user" });
     return exitCode();
   } catch (error) {
     const { interruption } = cli.interrupts;
@@ -22,7 +23,7 @@ export async function runCli(args: readonly string[], host: Host): Promise<numbe
   }
 }
 
-/** Help and version were printed already, asked for or for want of a command. */
+/** Help and version were printed already. */
 function isHelp({ code }: CommanderError): boolean {
   return ["commander.help", "commander.helpDisplayed", "commander.version"].includes(code);
 }

@@ -9,10 +9,16 @@ const DEFAULT_RETRIES = 2;
 const DEFAULT_RETRY_DELAY_MS = 250;
 
 interface ClientOptionFields {
-  /** Where the daemon is; `http://127.0.0.1:8080` when absent. A path in it comes before `/v1`. */
+  /**
+   * Where the daemon is. When absent, the variable `SANDKASTEN_URL` of Node's environment, else
+   * `http://127.0.0.1:8080`. A path in it comes before `/v1`.
+   */
   readonly baseUrl?: string | URL | undefined;
-  /** A key of the daemon. */
-  readonly apiKey?: string | undefined;
+  /**
+   * A key of the daemon. When absent, the variable `SANDKASTEN_API_KEY` of Node's environment;
+   * `null` sends no key.
+   */
+  readonly apiKey?: string | null | undefined;
   /** Used instead of the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch | undefined;
   /** Used for terminals instead of the global `WebSocket`. */
@@ -33,12 +39,13 @@ export type ClientOptions = WithSnakeNames<ClientOptionFields>;
 
 export function toTransportOptions(given: ClientOptions): TransportOptions {
   const options = camelOptions(given);
-  const { apiKey } = options;
+  const apiKey =
+    options.apiKey === undefined ? variable("SANDKASTEN_API_KEY") : (options.apiKey ?? undefined);
   if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey)) {
     throw new TypeError("apiKey must be printable ASCII without spaces, as it is in a header.");
   }
   return {
-    baseUrl: checkedUrl(options.baseUrl ?? DEFAULT_URL),
+    baseUrl: checkedUrl(options.baseUrl ?? variable("SANDKASTEN_URL") ?? DEFAULT_URL),
     apiKey,
     // Found when it is called, and called as a function of the global object, as browsers insist.
     fetch: options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
@@ -47,6 +54,15 @@ export function toTransportOptions(given: ClientOptions): TransportOptions {
     maxRetries: options.maxRetries ?? DEFAULT_RETRIES,
     retryDelayMs: options.retryDelayMs ?? DEFAULT_RETRY_DELAY_MS,
   };
+}
+
+/** A variable of Node's environment that is not empty; browsers have none. */
+function variable(name: string): string | undefined {
+  const { process } = globalThis as {
+    readonly process?: { readonly env?: Readonly<Record<string, string | undefined>> };
+  };
+  const value = process?.env?.[name];
+  return value === "" ? undefined : value;
 }
 
 function checkedUrl(given: string | URL): URL {

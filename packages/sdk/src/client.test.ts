@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { SandboxClient } from "./client.ts";
 import { cut, failure, json, ScriptedServer } from "./testing/scripted-server.ts";
 import { clientOf, sessionBody } from "./testing/wire-samples.ts";
@@ -10,6 +10,37 @@ describe("new SandboxClient()", () => {
       expect(() => new SandboxClient({ baseUrl })).toThrow(/baseUrl must/);
     },
   );
+
+  describe("in an environment with SANDKASTEN_URL and SANDKASTEN_API_KEY", () => {
+    afterEach(() => {
+      vi.unstubAllEnvs();
+      vi.unstubAllGlobals();
+    });
+
+    test("uses both where options are absent, and neither where they are given", async () => {
+      await using server = await ScriptedServer.start(
+        ...Array(4).fill(json(200, { status: "ok" })),
+      );
+      vi.stubEnv("SANDKASTEN_URL", server.url);
+      vi.stubEnv("SANDKASTEN_API_KEY", "from-the-environment");
+      await new SandboxClient().health();
+      await new SandboxClient({ baseUrl: server.url, apiKey: "given" }).health();
+      await new SandboxClient({ apiKey: null }).health();
+      vi.stubEnv("SANDKASTEN_API_KEY", "");
+      await new SandboxClient().health();
+      expect(server.requests.map(({ headers }) => headers.authorization)).toEqual([
+        "Bearer from-the-environment",
+        "Bearer given",
+        undefined,
+        undefined,
+      ]);
+    });
+
+    test("needs no process, which browsers do not have", () => {
+      vi.stubGlobal("process", undefined);
+      expect(() => new SandboxClient()).not.toThrow();
+    });
+  });
 
   test.each(["", "with space", "naïve", "line\nbreak"])("refuses the key %j", (apiKey) => {
     expect(() => new SandboxClient({ apiKey })).toThrow(/apiKey must/);

@@ -1,5 +1,6 @@
 /** A session: a sandbox, the shell in it that remembers, and its files. */
 import type {
+  ImageBody,
   EgressPageBody,
   ExecResultBody,
   ExecInfoBody,
@@ -28,6 +29,7 @@ import {
 } from "./exec-types.ts";
 import type { FileSource } from "./file-types.ts";
 import { Files, type ReadFileOptions, type WriteFileOptions, type WrittenFile } from "./files.ts";
+import { type ImageInfo, toImageInfo } from "./image-types.ts";
 import { connectToPort, type PortConnection, type PortInfo } from "./port-connection.ts";
 import {
   type EgressOptions,
@@ -256,6 +258,12 @@ export class Session extends SessionState implements AsyncDisposable {
   async renew(options: RenewOptions = {}): Promise<SessionInfo> {
     const { ttlSeconds, signal } = camelOptions(options);
     return this.#update(this.#post("/renew", { ttl_seconds: ttlSeconds }, { signal }));
+  }
+
+  /** Makes an image of what it has become. Needs the profile `root`; `/workspace` and the home directory are not part of it. */
+  async commit(reference: string, options: CallOptions = {}): Promise<ImageInfo> {
+    const call = this.#post("/commit", { reference }, { signal: options.signal });
+    return toImageInfo(await this.#transport.json<ImageBody>({ ...call, waits: true }));
   }
 
   /** What it uses now. */

@@ -35,6 +35,16 @@ export class Workspaces {
     return toWorkspaceInfo(body);
   }
 
+  /** Creates an empty one, or returns the one of this id. */
+  async create(id: string, options: CallOptions = {}): Promise<WorkspaceInfo> {
+    const body = await this.#transport.json<WorkspaceBody>({
+      method: "PUT",
+      path: path`/v1/workspaces/${id}`,
+      signal: options.signal,
+    });
+    return toWorkspaceInfo(body);
+  }
+
   /** Removes one with its files; `CONFLICT` while a session has it. */
   async delete(id: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.json({

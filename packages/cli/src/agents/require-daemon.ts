@@ -23,7 +23,7 @@ export async function requireDaemon(
   );
   if (!needed) return;
   const { url: baseUrl, apiKey } = daemon;
-  await new SandboxClient({ baseUrl, ...(apiKey !== undefined && { apiKey }) }).version({ signal });
+  await new SandboxClient({ baseUrl, apiKey: apiKey ?? null }).version({ signal });
 }
 
 /** The agents of a plan, however deep its steps are nested. */

@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import { AgentRunPrinter } from "../agents/agent-run-printer.ts";
 import { addDirOption, type DirOption, withAgentService } from "../agents/agent-service.ts";
 import { callSummary } from "../agents/call-summary.ts";
+import { agentRunId } from "../agents/find-run.ts";
 import { addRunsOptions, readRuns, type RunsOptions } from "../agents/run-pages.ts";
 import { paintStatus } from "../agents/run-status.ts";
 import type { Cli } from "../cli.ts";
@@ -40,12 +41,12 @@ export function addAgentRunsCommands(agent: Command, cli: Cli): void {
     .description(
       "Shows a run as `agent run` does: the text on stdout, tool calls and the output of its sandbox on stderr. With --json there is one line for each event.",
     )
-    .argument("<run>", "id of the run")
+    .argument("<run>", "id of the run, or an unambiguous prefix")
     .option("-f, --follow", "go on until the run ends");
   addDirOption(logs).action(
     async (id: string, options: DirOption & { readonly follow?: boolean }) => {
-      await withAgentService(cli, options, "runs", ({ client }) =>
-        showLogs(cli, client, id, options.follow === true),
+      await withAgentService(cli, options, "runs", async ({ client }) =>
+        showLogs(cli, client, await agentRunId(cli, client, id), options.follow === true),
       );
     },
   );
@@ -54,11 +55,12 @@ export function addAgentRunsCommands(agent: Command, cli: Cli): void {
     .command("cancel")
     .summary("cancel runs of agents")
     .description("Cancels runs. Their sandboxes are destroyed.")
-    .argument("<run...>", "ids of the runs");
+    .argument("<run...>", "ids of the runs, or unambiguous prefixes");
   addDirOption(cancel).action(async (ids: readonly string[], options: DirOption) => {
     await withAgentService(cli, options, "runs", async ({ client }) => {
       const cancelled: RunBody[] = [];
-      for (const id of ids) {
+      for (const given of ids) {
+        const id = await agentRunId(cli, client, given);
         cancelled.push(await client.cancel(id, { signal }));
         if (!cli.wantsJson()) await cli.out.line(plainText(id));
       }

@@ -1,6 +1,7 @@
 /** `sandkasten cancel`: ends a command as a timeout does. */
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findExec, findSession } from "../find-by-id.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 
 export function addCancelCommand(program: Command, cli: Cli): void {
@@ -11,13 +12,13 @@ export function addCancelCommand(program: Command, cli: Cli): void {
       "Interrupts a command, and half a second later kills everything that it started. Its shell and " +
         "earlier background jobs live on. Waits for the end, and prints how the command ended.",
     )
-    .argument("<session>", "id of the session")
-    .argument("<command>", "id of the command, as `ps` shows it")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
+    .argument("<command>", "id of the command as `ps` shows it, or an unambiguous prefix")
     .action(async (id: string, execId: string) => {
       const client = await cli.connect();
       const { signal } = cli.interrupts;
-      const session = await client.getSession(id, { signal });
-      const exec = session.getExec(execId);
+      const session = await findSession(cli, client, id);
+      const exec = await findExec(cli, session, execId);
       await exec.cancel({ signal });
       const {
         output: _o,

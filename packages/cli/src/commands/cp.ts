@@ -2,6 +2,7 @@
 import type { SandboxClient } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import type { CopySource, CopyTarget } from "../copy/endpoint.ts";
 import { localSource, localTarget } from "../copy/local-end.ts";
 import { parsePlace, type Place } from "../copy/parse-place.ts";
@@ -32,6 +33,8 @@ export function addCpCommand(program: Command, cli: Cli): void {
           "Neither side is in a session.",
           "Write one of them as SESSION:path, as in `sandkasten cp notes.txt SESSION:notes.txt`.",
         );
+      // A file that is missing here is reported whether or not a daemon answers.
+      if (from.kind === "local") await localSource(from.path, cli.host.workingDirectory).look();
       const client = await cli.connect();
       const copied = await copy(
         cli,
@@ -46,7 +49,7 @@ async function openSource(cli: Cli, client: SandboxClient, place: Place): Promis
   if (place.kind === "stdio") return inputSource(cli.host.stdin);
   if (place.kind === "local") return localSource(place.path, cli.host.workingDirectory);
   const { signal } = cli.interrupts;
-  const session = await client.getSession(place.session, { signal });
+  const session = await findSession(cli, client, place.session);
   return sessionSource(session.files, place.path, signal);
 }
 
@@ -54,7 +57,7 @@ async function openTarget(cli: Cli, client: SandboxClient, place: Place): Promis
   if (place.kind === "stdio") return outputTarget(cli.out);
   if (place.kind === "local") return localTarget(place.path, cli.host.workingDirectory);
   const { signal } = cli.interrupts;
-  const session = await client.getSession(place.session, { signal });
+  const session = await findSession(cli, client, place.session);
   return sessionTarget(session.files, place.path, signal);
 }
 

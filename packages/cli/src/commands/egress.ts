@@ -2,6 +2,7 @@
 import type { EgressRecord } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { type Column, printTable } from "../output/table.ts";
 
@@ -20,12 +21,12 @@ export function addEgressCommand(program: Command, cli: Cli): void {
       "Lists the connections of a session to other hosts, also those that were refused, the oldest first. " +
         "With --follow prints them as they end, until interrupted.",
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
     .option("-f, --follow", "go on with connections as they end")
     .action(async (id: string, { follow }: Options) => {
       const client = await cli.connect();
       const { signal } = cli.interrupts;
-      const session = await client.getSession(id, { signal });
+      const session = await findSession(cli, client, id);
       if (follow === true) {
         for await (const record of session.followEgress({ signal }))
           await cli.out.line(cli.wantsJson() ? plainJson(record) : plainText(lineOf(record)));

@@ -2,6 +2,7 @@
 import type { SandboxEvent } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 
 interface Options {
@@ -19,14 +20,14 @@ export function addEventsCommand(program: Command, cli: Cli): void {
         "sessions, commands, files, images. With --json, one line for each event, whose `id` is the " +
         "cursor to go on from.",
     )
-    .argument("[session]", "id of a session")
+    .argument("[session]", "id of a session, or an unambiguous prefix")
     .option("-f, --follow", "go on as more happens; without a cursor only with what comes")
     .option("--types <types>", "only these, with commas: exec.ended, or session for all of them")
     .option("--cursor <id>", "only what is behind the event with this id")
     .action(async (session: string | undefined, options: Options) => {
       const client = await cli.connect();
       const events = client.events({
-        sessionId: session,
+        sessionId: session === undefined ? undefined : (await findSession(cli, client, session)).id,
         follow: options.follow === true,
         cursor: options.cursor,
         types: options.types?.split(","),

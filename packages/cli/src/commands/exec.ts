@@ -2,6 +2,7 @@
 import type { Exec } from "@sandkasten/sdk";
 import { type Command, Option } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import {
   addExecOptions,
   type ExecOptions,
@@ -27,9 +28,12 @@ export function addExecCommand(program: Command, cli: Cli): void {
         "a program with its arguments, run beside the shell in /workspace. Ctrl-C goes to the command; " +
         "a second one cancels it. Exits as the command did, with 124 when its time was up.",
     )
-    .usage("[options] <session> -- <command...>")
-    .argument("<session>", "id of the session")
-    .argument("<command...>", "command; `--` before it keeps its options its own")
+    .usage("[options] <session> <command...>")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
+    .argument(
+      "<command...>",
+      "command with its options; those of sandkasten come before the session",
+    )
     .option("-d, --detach", "print the command's id instead of waiting for it")
     .addOption(
       new Option("--fresh", "run text in a new shell beside the one that remembers").conflicts(
@@ -39,15 +43,15 @@ export function addExecCommand(program: Command, cli: Cli): void {
   addExecOptions(command).action(async (id: string, words: readonly string[], options: Options) => {
     const sandbox = sandboxCommand(words, options);
     const client = await cli.connect();
-    const session = await client.getSession(id, { signal: cli.interrupts.signal });
+    const session = await findSession(cli, client, id);
     const input = options.detach !== true && passesInput(cli, options);
     const exec = await session.start(sandbox, {
       ...startOptions(cli, options),
       stdinOpen: input,
       signal: cli.interrupts.signal,
     });
-    if (options.detach === true) return printStarted(cli, exec, id);
-    cli.exitWith(await watch(cli, exec, id, input));
+    if (options.detach === true) return printStarted(cli, exec, session.id);
+    cli.exitWith(await watch(cli, exec, session.id, input));
   });
 }
 

@@ -7,6 +7,7 @@ import { pipeline } from "node:stream/promises";
 import { type PortConnection, SandboxError, type Session } from "@sandkasten/sdk";
 import { type Command, InvalidArgumentError } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import { CliFailure } from "../failure.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { parsePort } from "./ports.ts";
@@ -29,13 +30,12 @@ export function addForwardCommand(program: Command, cli: Cli): void {
       "Listens on 127.0.0.1 and carries each connection to a port inside the session, until it is " +
         "interrupted. For databases, debuggers and all else that is not opened in a browser.",
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
     .argument("<ports...>", "PORT, or PORT:LOCAL where the local port differs; 0 is any free one")
     .action(async (id: string, texts: readonly string[]) => {
       const asked = texts.map(parseForwarded);
       const client = await cli.connect();
-      const { signal } = cli.interrupts;
-      const session = await client.getSession(id, { signal });
+      const session = await findSession(cli, client, id);
       using servers = new DisposableStack();
       for (const forwarded of asked) {
         const { server, sockets } = await listen(cli, session, forwarded);
@@ -44,7 +44,7 @@ export function addForwardCommand(program: Command, cli: Cli): void {
           for (const socket of sockets) socket.destroy();
         });
         const { port: localPort } = server.address() as AddressInfo;
-        await tell(cli, id, { ...forwarded, localPort });
+        await tell(cli, session.id, { ...forwarded, localPort });
       }
       await cli.interrupts.race(async () => await new Promise<never>(() => undefined));
     });

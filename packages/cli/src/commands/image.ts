@@ -8,6 +8,7 @@ import { requireReadable } from "../local-failure.ts";
 import { hinting } from "../report-failure.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { makeProgress } from "../output/progress.ts";
+import { addBuildCommand, addBuildStandardCommand } from "./image-build.ts";
 import { type Column, printTable } from "../output/table.ts";
 import { formatBytes, formatMoment } from "../output/units.ts";
 
@@ -25,11 +26,13 @@ function addBackendOption(command: Command): Command {
 export function addImageCommand(program: Command, cli: Cli): void {
   const image = program
     .command("image")
-    .summary("list, fetch and remove images")
+    .summary("list, build, fetch and remove images")
     .description("Images: the root filesystems that sandboxes are made of.");
   addList(image, cli);
   addPull(image, cli);
   addImport(image, cli);
+  addBuildCommand(image, cli);
+  addBuildStandardCommand(image, cli);
   addRemove(image, cli);
   addCollect(image, cli);
 }

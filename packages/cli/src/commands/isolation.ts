@@ -1,6 +1,7 @@
 /** `sandkasten isolation`: what really holds a session in, by looking. */
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { printTable } from "../output/table.ts";
 
@@ -12,10 +13,10 @@ export function addIsolationCommand(program: Command, cli: Cli): void {
       "Shows each property of a session's isolation as it was measured just now, from inside and " +
         "outside, never as it was configured.",
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
     .action(async (id: string) => {
       const client = await cli.connect();
-      const session = await client.getSession(id, { signal: cli.interrupts.signal });
+      const session = await findSession(cli, client, id);
       const report = await session.isolation();
       if (cli.wantsJson()) return cli.out.line(plainJson(report, 2));
       const { style } = cli.out;

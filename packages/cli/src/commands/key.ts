@@ -2,6 +2,7 @@
 import type { KeyInfo } from "@sandkasten/sdk";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Cli } from "../cli.ts";
+import { matchPrefix } from "../find-by-id.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { type Column, printTable } from "../output/table.ts";
 import { formatMoment } from "../output/units.ts";
@@ -60,14 +61,17 @@ export function addKeyCommand(program: Command, cli: Cli): void {
     .command("revoke")
     .summary("revoke keys")
     .description("Revokes keys: what they have open is cut, and links made with them end.")
-    .argument("<key...>", "ids of the keys, as `key list` shows them")
+    .argument("<key...>", "ids of the keys as `key list` shows them, or unambiguous prefixes")
     .action(async (ids: readonly string[]) => {
       const client = await cli.connect();
-      for (const id of ids) {
-        await client.keys.revoke(id, { signal: cli.interrupts.signal });
+      const { signal } = cli.interrupts;
+      const known = (await client.keys.list({ signal })).map(({ id }) => id);
+      const revoked = ids.map((id) => matchPrefix("key", id, known) ?? id);
+      for (const id of revoked) {
+        await client.keys.revoke(id, { signal });
         if (!cli.wantsJson()) await cli.out.line(plainText(id));
       }
-      if (cli.wantsJson()) await cli.out.line(plainJson(ids, 2));
+      if (cli.wantsJson()) await cli.out.line(plainJson(revoked, 2));
     });
 }
 

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { ExecInfo, Session } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findExec, findSession } from "../find-by-id.ts";
 import { plainText } from "../output/plain-text.ts";
 import { showChunk, showGap, showOutput } from "../stream-command.ts";
 import { commandText } from "./ps.ts";
@@ -23,8 +24,8 @@ export function addLogsCommand(program: Command, cli: Cli): void {
       "Shows the output of one command, or of all commands of a session in their order, also after " +
         "the session has ended. stdout and stderr stay apart.",
     )
-    .argument("<session>", "id of the session")
-    .argument("[command]", "id of the command, as `ps` shows it")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
+    .argument("[command]", "id of the command as `ps` shows it, or an unambiguous prefix")
     .option(
       "-f, --follow",
       "go on as more comes: of one command, also from processes that it left in the background; " +
@@ -32,11 +33,14 @@ export function addLogsCommand(program: Command, cli: Cli): void {
     )
     .action(async (id: string, execId: string | undefined, options: Options) => {
       const client = await cli.connect();
-      const session = await client.getSession(id, { signal: cli.interrupts.signal });
+      const session = await findSession(cli, client, id);
       const follow = options.follow === true;
       if (execId === undefined) await showAll(cli, session, follow);
-      else if (follow) await showOutput(cli, session.getExec(execId), "closed");
-      else await showOne(cli, session, execId, follow);
+      else {
+        const exec = await findExec(cli, session, execId);
+        if (follow) await showOutput(cli, exec, "closed");
+        else await showOne(cli, session, exec.id, follow);
+      }
     });
 }
 

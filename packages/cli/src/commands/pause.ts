@@ -2,6 +2,7 @@
 import type { Session } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 
 export function addPauseCommand(program: Command, cli: Cli): void {
@@ -25,11 +26,11 @@ function add(
     .command(name)
     .summary(what)
     .description(`${what.charAt(0).toUpperCase()}${what.slice(1)}, and print its id.`)
-    .argument("<session>", "id of the session")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
     .action(async (id: string) => {
       const client = await cli.connect();
-      const session = await client.getSession(id, { signal: cli.interrupts.signal });
+      const session = await findSession(cli, client, id);
       await act(session);
-      await cli.out.line(cli.wantsJson() ? plainJson(session.lastInfo, 2) : plainText(id));
+      await cli.out.line(cli.wantsJson() ? plainJson(session.lastInfo, 2) : plainText(session.id));
     });
 }

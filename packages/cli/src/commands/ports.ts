@@ -2,6 +2,7 @@
 import type { PortInfo } from "@sandkasten/sdk";
 import { type Command, InvalidArgumentError } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { type Column, printTable } from "../output/table.ts";
 
@@ -18,13 +19,13 @@ export function addPortsCommand(program: Command, cli: Cli): void {
       "Lists the TCP ports on which programs in a session listen. With --preview prints a URL that opens " +
         "one of them in a browser, without the key, until it expires or the session ends.",
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
     .option("--preview <port>", "print a URL that opens this port in a browser", parsePort)
     .option("--expires-in <seconds>", "how long the URL works; an hour when absent", parseSeconds)
     .action(async (id: string, { preview, expiresIn }: Options) => {
       const client = await cli.connect();
       const { signal } = cli.interrupts;
-      const session = await client.getSession(id, { signal });
+      const session = await findSession(cli, client, id);
       if (preview !== undefined) {
         const url = await session.url(preview, { expiresInSeconds: expiresIn, signal });
         return cli.out.line(cli.wantsJson() ? plainJson({ url }, 2) : plainText(url));

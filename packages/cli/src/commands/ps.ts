@@ -2,6 +2,7 @@
 import type { ExecInfo } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import { plainJson } from "../output/plain-text.ts";
 import type { Style } from "../output/style.ts";
 import { type Column, printTable } from "../output/table.ts";
@@ -20,12 +21,12 @@ export function addPsCommand(program: Command, cli: Cli): void {
     .description(
       "Lists the commands that were run in a session, newest first, also after the session has ended.",
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
     .option("-r, --running", "only those that have not ended")
     .option("-n, --limit <number>", "at most so many", parseNumber)
     .action(async (id: string, options: Options) => {
       const client = await cli.connect();
-      const session = await client.getSession(id, { signal: cli.interrupts.signal });
+      const session = await findSession(cli, client, id);
       const execs = await take(session.execs({ signal: cli.interrupts.signal }), options);
       if (cli.wantsJson()) return cli.out.line(plainJson(execs, 2));
       await printTable(cli.out, columns(cli.out.style, Date.now()), execs);

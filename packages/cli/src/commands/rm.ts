@@ -2,6 +2,7 @@
 import type { SandboxClient } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import { UsageFailure } from "../failure.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { describeFailure, printFailure } from "../report-failure.ts";
@@ -13,12 +14,13 @@ const AT_ONCE = 8;
 export function addRmCommand(program: Command, cli: Cli): void {
   program
     .command("rm")
+    .alias("kill")
     .summary("destroy sessions")
     .description(
       "Destroys sessions with all that runs and lies in them. Workspaces stay, and so does what " +
         "`logs` and `ps` show. Prints the id of each that is gone.",
     )
-    .argument("[session...]", "ids of the sessions")
+    .argument("[session...]", "ids of the sessions, or unambiguous prefixes")
     .option("--all", "every session that has not ended")
     .action(async (given: readonly string[], { all }: { readonly all?: boolean }) => {
       if ((all === true) === given.length > 0)
@@ -50,15 +52,14 @@ async function destroyAll(
     for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
       cli.interrupts.signal.throwIfAborted();
       try {
-        const session = await client.getSession(id);
+        const session = await findSession(cli, client, id);
         await session.destroy();
+        destroyed.push(session.id);
+        if (!cli.wantsJson()) await cli.out.line(plainText(session.id));
       } catch (error) {
         await printFailure(cli.err, describeFailure(error), cli.wantsJson());
         cli.exitWith(1);
-        continue;
       }
-      destroyed.push(id);
-      if (!cli.wantsJson()) await cli.out.line(plainText(id));
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));

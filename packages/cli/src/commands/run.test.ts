@@ -90,8 +90,23 @@ describe("run", () => {
     expect(code).toBe(3);
   });
 
-  it("explains how to pass options to the command", async () => {
-    const { code, stderr } = await daemon.run(["run", "ls", "-la"]);
-    expect([code, stderr]).toEqual([2, expect.stringContaining("Put `--` before")]);
+  it("leaves options after the first word to the command", async () => {
+    const args = ["run", "-e", "A=b", "--timeout", "5s", "echo", "-la", "--json", "--"];
+    const { code, stdout } = await daemon.run(args);
+    expect([code, stdout]).toEqual([0, "-la --json --\n"]);
+  });
+
+  it("refuses an option before the command that it does not know", async () => {
+    const { code, stderr } = await daemon.run(["run", "--frob", "ls"]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining("--frob")]);
+  });
+
+  it("says that host is used in place of an image that is not here", async () => {
+    daemon.http.core.images.substitutes.set("python", "host");
+    const { stdout, stderr } = await daemon.run(["run", "--image", "python", "echo out"]);
+    expect([stdout, stderr]).toEqual([
+      "out\n",
+      expect.stringMatching(/^! The image python is not here, so the session uses host/),
+    ]);
   });
 });

@@ -23,8 +23,8 @@ export function addRunCommand(program: Command, cli: Cli): void {
         "also after Ctrl-C. Exits as the command did, with 124 when its time was up. One word is text " +
         "for the shell; several are a program with its arguments.",
     )
-    .usage("[options] -- <command...>")
-    .argument("<command...>", "command; `--` before it keeps its options its own");
+    .usage("[options] <command...>")
+    .argument("<command...>", "command with its options; those of sandkasten come before it");
   addSessionOptions(command);
   addExecOptions(command).action(
     async (words: readonly string[], options: SessionOptions & ExecOptions) => {

@@ -109,6 +109,59 @@ describe("rm", () => {
   });
 });
 
+describe("an id", () => {
+  const letters = (id: string): string => id.replace("ses_", "");
+
+  it("can be a prefix that fits one session, with or without its kind", async () => {
+    const id = await daemon.open();
+    const prefix = id.slice(0, 16);
+    for (const given of [prefix, letters(prefix)]) {
+      const { stdout } = await daemon.run(["exec", given, "echo here"]);
+      expect(stdout).toBe("here\n");
+      expect(JSON.parse((await daemon.run(["inspect", given, "--json"])).stdout)).toMatchObject({
+        id,
+      });
+    }
+    expect((await daemon.run(["kill", prefix])).stdout).toBe(`${id}\n`);
+    // Those that have ended are found, too, where they are the only ones.
+    expect((await daemon.run(["ps", prefix])).code).toBe(0);
+  });
+
+  it("is refused when it fits several sessions, or says too little", async () => {
+    const ids = await Promise.all(Array.from({ length: 3 }, () => daemon.open()));
+    const ambiguous = await daemon.run(["rm", "ses_"]);
+    expect([ambiguous.code, ambiguous.stdout]).toEqual([1, ""]);
+    const { stdout } = await daemon.run(["ls"]);
+    for (const id of ids) expect(stdout).toContain(id);
+  });
+
+  it("can be a prefix for commands of a session", async () => {
+    const id = await daemon.open();
+    const { stdout } = await daemon.run(["exec", "--detach", id, "echo from the log"]);
+    const exec = stdout.trim();
+    expect((await daemon.run(["logs", "--follow", id, exec.slice(0, -4)])).stdout).toBe(
+      "from the log\n",
+    );
+    expect((await daemon.run(["cancel", id, exec.slice(0, -4)])).code).toBe(0);
+    expect((await daemon.run(["logs", id, "exe_f0f0f0"])).stderr).toContain("exe_f0f0f0");
+  });
+});
+
+describe("inspect and renew", () => {
+  it("show a session and give it more time", async () => {
+    const id = await daemon.open("--ttl", "1m", "--metadata", "team=data");
+    const { stdout } = await daemon.run(["inspect", id]);
+    expect(stdout).toMatch(new RegExp(`^id\t${id}$`, "m"));
+    expect(stdout).toMatch(/^metadata\t\{"team":"data"\}$/m);
+    expect(stdout).not.toContain("ttl_seconds");
+    const before = Date.parse((await daemon.run(["renew", id])).stdout.trim());
+    const renewed = await daemon.run(["renew", id, "--ttl", "2h", "--json"]);
+    const info = JSON.parse(renewed.stdout) as { readonly expiresAt: string };
+    expect(info).toMatchObject({ id, ttlSeconds: 7200 });
+    expect(Date.parse(info.expiresAt)).toBeGreaterThan(before);
+  });
+});
+
 describe("pause, resume, stats and isolation", () => {
   it("stop a session, let it go on, and show what it uses and what holds it", async () => {
     const id = await daemon.open();
@@ -126,6 +179,16 @@ describe("pause, resume, stats and isolation", () => {
 });
 
 describe("workspace", () => {
+  it("creates one, and leaves one that exists as it is", async () => {
+    for (const _ of [1, 2])
+      expect(await daemon.run(["workspace", "create", "fresh-one"])).toMatchObject({
+        code: 0,
+        stdout: "fresh-one\n",
+      });
+    expect((await daemon.run(["workspace", "ls"])).stdout).toMatch(/^fresh-one\t/m);
+    expect((await daemon.run(["workspace", "create", "UPPER"])).code).toBe(1);
+  });
+
   it("lists workspaces, refuses to remove one in use, and removes it afterwards", async () => {
     const id = await daemon.open("--workspace", "my-project");
     const { stdout } = await daemon.run(["workspace", "ls"]);

@@ -2,6 +2,7 @@
 import type { Pty, Session, TerminalSize } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findExec, findSession } from "../find-by-id.ts";
 import { withOwnSession } from "../own-session.ts";
 import {
   addEnvironmentOption,
@@ -29,7 +30,7 @@ export function addShellCommand(program: Command, cli: Cli): void {
       "Opens a terminal in a session, and exits as its shell did. Without a session it opens one, " +
         "and destroys it at the end.",
     )
-    .argument("[session]", "id of the session")
+    .argument("[session]", "id of the session, or an unambiguous prefix")
     .option("-c, --command <text>", "what to run in the terminal; a login shell when absent")
     .option("--cwd <path>", "directory to begin in")
     .option("--attach <command>", "go back to this terminal of the session, by its id from `ps`");
@@ -39,7 +40,7 @@ export function addShellCommand(program: Command, cli: Cli): void {
         throw new UsageFailure("--attach needs a session.", "Name the session before --attach.");
       const client = await cli.connect();
       if (id !== undefined) {
-        const session = await client.getSession(id, { signal: cli.interrupts.signal });
+        const session = await findSession(cli, client, id);
         return use(cli, session, options);
       }
       const env = variables(cli, options.env);
@@ -50,11 +51,13 @@ export function addShellCommand(program: Command, cli: Cli): void {
 }
 
 async function use(cli: Cli, session: Session, options: Options): Promise<void> {
+  const terminal =
+    options.attach === undefined ? undefined : await findExec(cli, session, options.attach);
   const pty = await session.pty({
     ...windowSize(cli),
     ...(options.command !== undefined && { cmd: options.command }),
     ...(options.cwd !== undefined && { cwd: options.cwd }),
-    ...(options.attach !== undefined && { execId: options.attach }),
+    ...(terminal !== undefined && { execId: terminal.id }),
     signal: cli.interrupts.signal,
   });
   try {

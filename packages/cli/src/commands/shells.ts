@@ -2,6 +2,7 @@
 import type { ShellInfo } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { type Column, printTable } from "../output/table.ts";
 
@@ -17,12 +18,12 @@ export function addShellsCommand(program: Command, cli: Cli): void {
       "Lists the shells of a session. `exec --in-shell` runs a command in one of them and creates it " +
         "if there is none of that name. With --close ends one, and cancels the commands in it.",
     )
-    .argument("<session>", "id of the session")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
     .option("--close <name>", "close this shell")
     .action(async (id: string, { close }: Options) => {
       const client = await cli.connect();
       const { signal } = cli.interrupts;
-      const session = await client.getSession(id, { signal });
+      const session = await findSession(cli, client, id);
       if (close !== undefined) {
         await session.shell(close).close({ signal });
         return cli.out.line(plainText(close));

@@ -2,6 +2,7 @@
 import type { SessionStats } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
 import { plainJson } from "../output/plain-text.ts";
 import { printTable } from "../output/table.ts";
 import { formatBytes, formatDuration } from "../output/units.ts";
@@ -18,10 +19,10 @@ export function addStatsCommand(program: Command, cli: Cli): void {
     .command("stats")
     .summary("show what a session uses")
     .description("Shows memory, processor time, processes and disk of a session, and their limits.")
-    .argument("<session>", "id of the session")
+    .argument("<session>", "id of the session, or an unambiguous prefix")
     .action(async (id: string) => {
       const client = await cli.connect();
-      const session = await client.getSession(id, { signal: cli.interrupts.signal });
+      const session = await findSession(cli, client, id);
       const stats = await session.stats();
       if (cli.wantsJson()) return cli.out.line(plainJson(stats, 2));
       const show = (row: Usage, value: number | undefined): string =>

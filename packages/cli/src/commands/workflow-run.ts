@@ -6,6 +6,7 @@ import {
   type DirOption,
   withAgentService,
 } from "../agents/agent-service.ts";
+import { workflowRunId } from "../agents/find-run.ts";
 import { followRun } from "../agents/follow-run.ts";
 import { agentsOfPlan, requireDaemon } from "../agents/require-daemon.ts";
 import { INPUT_MEANING, readInput } from "../agents/run-input.ts";
@@ -44,9 +45,10 @@ export function addWorkflowRunCommands(workflow: Command, cli: Cli): void {
       "Goes on with a run that needs attention, or that was left by a process that ended, and shows it " +
         "as `workflow run` does. Steps that have ended do not run again.",
     )
-    .argument("<run>", "id of the run");
-  addDirOption(resume).action(async (id: string, options: DirOption) => {
+    .argument("<run>", "id of the run, or an unambiguous prefix");
+  addDirOption(resume).action(async (given: string, options: DirOption) => {
     await withAgentService(cli, options, "runs", async (service) => {
+      const id = await workflowRunId(cli, service.client, given);
       await takeUp(service, id);
       await followWorkflow(cli, service, id);
     });

@@ -7,6 +7,7 @@ import type {
 import type { Command } from "commander";
 import { addDirOption, type DirOption, withAgentService } from "../agents/agent-service.ts";
 import { callSummary } from "../agents/call-summary.ts";
+import { workflowRunId } from "../agents/find-run.ts";
 import { addRunsOptions, readRuns, type RunsOptions } from "../agents/run-pages.ts";
 import { paintStatus } from "../agents/run-status.ts";
 import type { Cli } from "../cli.ts";
@@ -54,10 +55,10 @@ export function addWorkflowRunsCommands(workflow: Command, cli: Cli): void {
     .command("inspect")
     .summary("show a run of a workflow with its steps")
     .description("Shows the state of a run and of each of its steps.")
-    .argument("<run>", "id of the run");
+    .argument("<run>", "id of the run, or an unambiguous prefix");
   addDirOption(inspect).action(async (id: string, options: DirOption) => {
     await withAgentService(cli, options, "runs", async ({ client }) => {
-      const run = await client.workflowRun(id, { signal });
+      const run = await client.workflowRun(await workflowRunId(cli, client, id), { signal });
       if (cli.wantsJson()) return cli.out.line(plainJson(run, 2));
       await showRun(cli, run);
     });
@@ -70,11 +71,12 @@ export function addWorkflowRunsCommands(workflow: Command, cli: Cli): void {
     .command("cancel")
     .summary("cancel runs of workflows")
     .description("Cancels runs. Their sandboxes are destroyed.")
-    .argument("<run...>", "ids of the runs");
+    .argument("<run...>", "ids of the runs, or unambiguous prefixes");
   addDirOption(cancel).action(async (ids: readonly string[], options: DirOption) => {
     await withAgentService(cli, options, "runs", async ({ client, isOwn }) => {
       const cancelled: WorkflowRunBody[] = [];
-      for (const id of ids) {
+      for (const given of ids) {
+        const id = await workflowRunId(cli, client, given);
         await client.cancelWorkflow(id, { signal });
         // A run that its process left is ended by this one, which must not be gone before.
         if (isOwn) for await (const _ of client.workflowEvents(id, { signal }));
@@ -96,7 +98,7 @@ function addDecision(
     .command(decision)
     .summary(summary)
     .description(`${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`)
-    .argument("<run>", "id of the run")
+    .argument("<run>", "id of the run, or an unambiguous prefix")
     .argument("[step]", "id of the step; needed when several wait")
     .option("--comment <text>", "is kept with the decision");
   addDirOption(command).action(
@@ -108,7 +110,8 @@ function addDecision(
       const { comment } = options;
       await withAgentService(cli, options, "runs", async ({ client }) => {
         const { signal } = cli.interrupts;
-        const run = await client[decision](id, { stepId, comment, signal });
+        const runId = await workflowRunId(cli, client, id);
+        const run = await client[decision](runId, { stepId, comment, signal });
         if (cli.wantsJson()) return cli.out.line(plainJson(run, 2));
         await cli.out.line(`${plainText(run.run_id)}\t${plainText(run.status)}`);
       });

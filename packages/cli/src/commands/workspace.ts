@@ -3,13 +3,14 @@ import type { WorkspaceInfo } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
+import { waiting } from "../output/waiting.ts";
 import { type Column, printTable } from "../output/table.ts";
 import { formatMoment } from "../output/units.ts";
 
 export function addWorkspaceCommand(program: Command, cli: Cli): void {
   const workspace = program
     .command("workspace")
-    .summary("list and remove persistent workspaces")
+    .summary("create, list and remove persistent workspaces")
     .description("Persistent workspaces: directories that outlive sessions.");
   workspace
     .command("ls")
@@ -20,6 +21,21 @@ export function addWorkspaceCommand(program: Command, cli: Cli): void {
       const workspaces = await client.workspaces.list({ signal: cli.interrupts.signal });
       if (cli.wantsJson()) return cli.out.line(plainJson(workspaces, 2));
       await printTable(cli.out, columns(Date.now()), workspaces);
+    });
+  workspace
+    .command("create")
+    .summary("create a workspace")
+    .description(
+      "Creates an empty workspace, or does nothing if it exists. Sessions get it at /workspace with " +
+        "--workspace; one that a session names is created, too.",
+    )
+    .argument("<name>", "its id: 2 to 64 lower-case letters, digits and inner dashes")
+    .action(async (id: string) => {
+      const client = await cli.connect();
+      const made = await waiting(cli, "Creating the workspace", () =>
+        client.workspaces.create(id, { signal: cli.interrupts.signal }),
+      );
+      await cli.out.line(cli.wantsJson() ? plainJson(made, 2) : plainText(made.id));
     });
   workspace
     .command("rm")

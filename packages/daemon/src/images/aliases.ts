@@ -1,6 +1,7 @@
 /** The one table of image shortcuts. */
 
 const SHORTCUTS: ReadonlyMap<string, string> = new Map([
+  ["base", "ubuntu:22.04"],
   ["linux", "ubuntu:22.04"],
   ["bash", "ubuntu:22.04"],
   ["shell", "ubuntu:22.04"],

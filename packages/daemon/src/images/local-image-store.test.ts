@@ -39,6 +39,7 @@ describe("resolve()", () => {
       "python",
       "sandbox-runtime:python",
       "node",
+      "base",
       "linux",
       "bash",
       "shell",
@@ -75,6 +76,38 @@ describe("resolve()", () => {
         isSubstitute: false,
       });
     }
+  });
+
+  test("means our own image by a short name, before the public one", async () => {
+    await using fixture = await storeFixture();
+    const archive = await fixture.archive(tarOf([file("x", "public")]));
+    const own = await fixture.archive(tarOf([file("x", "own")]));
+    await fixture.store.importRootfs("python:3.11-slim", archive);
+    const { reference, digest } = await fixture.store.importRootfs(
+      "docker.io/sandbox-runtime:python",
+      own,
+    );
+    expect(reference).toBe("sandbox-runtime:python");
+    for (const name of ["python", "sandbox-runtime:python"]) {
+      await expect(fixture.store.resolve(name)).resolves.toMatchObject({ reference, digest });
+      expect(await fixture.store.ensure(name)).toMatchObject({ reference, digest });
+      expect((await fixture.store.rootfs(name)).digest).toBe(digest);
+    }
+    await expect(fixture.store.resolve("python:3.11-slim")).resolves.toMatchObject({
+      reference: "python:3.11-slim",
+    });
+    // What a key has itself comes before what is shared.
+    const tenant = fixture.store.of({ name: "tenant", maxBytes: 1 << 20 });
+    await expect(tenant.resolve("python")).resolves.toMatchObject({ digest });
+    const theirs = await tenant.importRootfs("python", archive);
+    await expect(tenant.resolve("python")).resolves.toMatchObject({
+      reference: "python:3.11-slim",
+      digest: theirs.digest,
+    });
+    await fixture.store.remove("python");
+    await expect(fixture.store.resolve("python")).resolves.toMatchObject({
+      reference: "python:3.11-slim",
+    });
   });
 
   test("refuses a full reference that is not present and says what to do", async () => {

@@ -1,4 +1,5 @@
 /** The image store of the embedded backend: root filesystems unpacked on this machine's disk. */
+import { createHash } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
@@ -23,6 +24,7 @@ import type { ImageMeter } from "./image-quota.ts";
 import { ImageLibrary, infoOf } from "./image-library.ts";
 import type { PresentImage, ProgressHandler, SyncTree, Unpack } from "./image-library.ts";
 import { checkPin, planArchive, planDownload } from "./image-plan.ts";
+import { ownImageOf } from "./own-images.ts";
 import { ProgressReport } from "./progress.ts";
 import { HOST_REFERENCE, parseReference, requireDigest } from "./reference.ts";
 import type { ImageReference } from "./reference.ts";
@@ -161,7 +163,8 @@ export class LocalImageStore implements RootfsStore {
       const present = await this.#find(wanted);
       if (present !== undefined && this.#isAllowed(wanted, present)) {
         const { digest } = present.entry;
-        return { reference: wanted.canonical, requested: name, digest, isSubstitute: false };
+        const reference = nameOf(wanted, present);
+        return { reference, requested: name, digest, isSubstitute: false };
       }
       if (wanted.shortcut && allowlist.allows(HOST_REFERENCE)) {
         return { ...host, digest: readHostFacts(machine).fingerprint, isSubstitute: true };
@@ -195,13 +198,15 @@ export class LocalImageStore implements RootfsStore {
     reference: string,
     tarball: string,
     onProgress?: ProgressHandler,
+    env: Readonly<Record<string, string>> = {},
   ): Promise<ImageInfo> {
     return await this.#guard("importing a root filesystem", async () => {
       const wanted = this.#importable(reference);
       return await withOperatorFile(tarball, async (file) => {
         const before = await fileVersion(file);
-        const digest = await digestOf(file);
-        const found = { digest, sourceDigest: digest };
+        const sourceDigest = await digestOf(file);
+        const digest = withVariables(sourceDigest, env);
+        const found = { digest, sourceDigest };
         checkPin(wanted, found);
         const image = { wanted, found, source: "rootfs", onProgress } as const;
         return await this.#metered(
@@ -214,7 +219,7 @@ export class LocalImageStore implements RootfsStore {
                   `The archive ${tarball} was changed while it was being read. Import it again.`,
                 );
               }
-              return { ...size, env: {} };
+              return { ...size, env };
             }),
         );
       });
@@ -310,7 +315,7 @@ export class LocalImageStore implements RootfsStore {
       if (isHost(wanted)) return await this.#host();
       const present = await this.#find(wanted);
       if (present === undefined) throw notPresent(wanted);
-      return infoOf({ ...present.entry, reference: wanted.canonical }, present.record);
+      return infoOf({ ...present.entry, reference: nameOf(wanted, present) }, present.record);
     });
   }
 
@@ -319,12 +324,13 @@ export class LocalImageStore implements RootfsStore {
       const wanted = parseReference(reference);
       if (isHost(wanted))
         throw invalidImage(`"host" is this machine itself and cannot be removed.`);
-      const { canonical } = wanted;
+      const present = await this.#find(wanted);
+      if (present === undefined) throw notPresent(wanted);
+      const canonical = nameOf(wanted, present);
       if (await this.#parts.library.removeName(canonical, this.#owner?.name)) {
         await this.#changed();
         return;
       }
-      if ((await this.#find(wanted)) === undefined) throw notPresent(wanted);
       throw new SandboxError(
         "PERMISSION_DENIED",
         `The image ${canonical} is shared by the administrator, whose key alone can remove it.`,
@@ -378,8 +384,13 @@ export class LocalImageStore implements RootfsStore {
     return (await hostRootfs(this.#parts.machine, this.#parts.library)).info;
   }
 
+  /** A short name means our own image before the public one, and what the owner has before what is shared. */
   async #find(wanted: ImageReference): Promise<PresentImage | undefined> {
-    return await this.#parts.library.find(wanted, this.#owner?.name);
+    const find = (reference: ImageReference): Promise<PresentImage | undefined> =>
+      this.#parts.library.find(reference, this.#owner?.name);
+    const own = ownImageOf(wanted);
+    const found = [...(own === undefined ? [] : [await find(own)]), await find(wanted)];
+    return found.find((image) => image?.entry.owner !== undefined) ?? found.find(Boolean);
   }
 
   async #changed(): Promise<void> {
@@ -435,6 +446,19 @@ export class LocalImageStore implements RootfsStore {
 
 function isHost(reference: ImageReference): boolean {
   return reference.canonical === HOST_REFERENCE;
+}
+
+/** The same files with other variables are another image. */
+function withVariables(digest: string, env: Readonly<Record<string, string>>): string {
+  const names = Object.keys(env).toSorted();
+  if (names.length === 0) return digest;
+  const content = JSON.stringify([digest, names.map((name) => [name, env[name]])]);
+  return `sha256:${createHash("sha256").update(content).digest("hex")}`;
+}
+
+/** A pinned name stays what it is; a short one becomes the name of the image that it means. */
+function nameOf(wanted: ImageReference, { entry }: PresentImage): string {
+  return wanted.shortcut ? entry.reference : wanted.canonical;
 }
 
 function notPresent(wanted: ImageReference): SandboxError {

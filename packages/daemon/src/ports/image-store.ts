@@ -63,10 +63,12 @@ export interface Images {
    * take a download is the store's policy; INVALID_IMAGE says what to do where it may not.
    */
   ensure(reference: string, options?: EnsureOptions): Promise<ImageInfo>;
+  /** `env` are variables that sandboxes of it get, where the store keeps them. */
   importRootfs(
     reference: string,
     tarball: string,
     onProgress?: (p: ImageProgress) => void,
+    env?: Readonly<Record<string, string>>,
   ): Promise<ImageInfo>;
   importOciArchive(
     reference: string,

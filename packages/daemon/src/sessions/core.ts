@@ -15,6 +15,7 @@ import { Disks } from "./disks.ts";
 import { Execs } from "./execs.ts";
 import { tellingImages, tellOfCollected } from "./image-events.ts";
 import { FileEvents } from "./file-events.ts";
+import { Commits } from "./commits.ts";
 import { Files } from "./files.ts";
 import { JournalPruner } from "./journal-pruner.ts";
 import { Networks } from "./networks.ts";
@@ -55,6 +56,7 @@ export class SessionCore implements Services {
   readonly sessions: Sessions;
   readonly execs: Execs;
   readonly shells: Shells;
+  readonly commits: Commits;
   readonly files: Files;
   readonly workspaces: Workspaces;
   readonly ports: Ports;
@@ -105,6 +107,10 @@ export class SessionCore implements Services {
         this.#fileEvents.note(write);
         parts.onFileWrite?.(write);
       },
+    });
+    this.commits = new Commits({
+      sessions: this.sessions,
+      imagesOf: (caller, backend) => this.imagesOf(caller, backend),
     });
     this.ports = new Ports({ settings, sessions: this.sessions });
     this.networks = new Networks({ ...parts, sessions: this.sessions });

@@ -21,7 +21,7 @@ import type {
   TerminalSize,
 } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
-import type { Images, ImageUsage } from "../ports/image-store.ts";
+import type { ImageInfo, Images, ImageUsage } from "../ports/image-store.ts";
 import type { KeyRow, KeyScope } from "../ports/key-store.ts";
 import type {
   ExecRow,
@@ -280,8 +280,27 @@ export interface WorkspaceView extends WorkspaceRow {
 export interface WorkspaceService {
   list(caller: Caller): Promise<readonly WorkspaceView[]>;
   get(caller: Caller, id: string): Promise<WorkspaceView>;
+  /** Creates an empty one on the default backend, or returns the one of this id. */
+  create(caller: Caller, id: string): Promise<WorkspaceView>;
   /** Removes it with its files. CONFLICT while a session has it. */
   destroy(caller: Caller, id: string): Promise<void>;
+}
+
+export interface CommitOptions {
+  /** The name of the new image. */
+  readonly reference: string;
+  /** How large the session's root may be. */
+  readonly maxBytes: number;
+  /** Keeps the archive of the root in a file while it is used, and removes it afterwards. */
+  readonly withArchive: <T>(
+    bytes: AsyncIterable<Uint8Array>,
+    use: (path: string) => Promise<T>,
+  ) => Promise<T>;
+}
+
+export interface CommitService {
+  /** Makes an image of a session's root, which the caller then has. UNSUPPORTED where the root is read-only or the machine's own. */
+  commit(caller: Caller, sessionId: string, options: CommitOptions): Promise<ImageInfo>;
 }
 
 /** Where files are: in a session, or in a workspace without one. */
@@ -468,6 +487,7 @@ export interface Services {
   readonly shells: ShellService;
   readonly files: FileService;
   readonly workspaces: WorkspaceService;
+  readonly commits: CommitService;
   readonly ports: PortService;
   readonly networks: NetworkService;
   /** The images of a backend, by its name, or of the usual one, as the caller sees them. INVALID_REQUEST when there is none of that name. */

@@ -78,6 +78,14 @@ export class Workspaces implements WorkspaceService {
     return viewOf(row, await this.#parts.store.livingSessions(caller.owner));
   }
 
+  /** Entering it creates the disk, within the owner's quotas, as a first file call does. */
+  async create(caller: Caller, id: string): Promise<WorkspaceView> {
+    if ((await this.#parts.store.getWorkspace(caller.owner, id)) === undefined) {
+      using _ = await this.enter(caller, id, { make: true });
+    }
+    return await this.get(caller, id);
+  }
+
   async destroy(caller: Caller, id: string): Promise<void> {
     const row = await this.#row(caller, id);
     await this.#mutexOf(row.diskId).run(() =>

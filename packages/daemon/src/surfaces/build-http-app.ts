@@ -25,7 +25,7 @@ import { PeerTokens } from "./peers/peer-token.ts";
 import { Previews } from "./preview/previews.ts";
 import type { PreviewOptions } from "./preview/previews.ts";
 import { RequestLife } from "./http/request/request-life.ts";
-import { IMPORT_PREFIX } from "./native/routes/images/image-import.ts";
+import { IMPORT_PREFIX } from "./native/routes/images/archive-on-disk.ts";
 import { registerRoutes } from "./native/routes/register-routes.ts";
 import { createServer } from "./http/connection/server.ts";
 import { Shutdown } from "./http/connection/shutdown.ts";

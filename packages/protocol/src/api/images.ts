@@ -30,6 +30,9 @@ export const importImageQuery = z.object({
   backend,
   format: z.enum(["rootfs", "oci-archive"]).optional().meta({ description: "rootfs when absent" }),
 });
+export const commitSchema = z.object({
+  reference: reference.meta({ description: "The name of the new image, as in `my-tools:1`" }),
+});
 export const imageProgressSchema = z.object({
   phase: z.enum(["download", "unpack"]),
   done: count,

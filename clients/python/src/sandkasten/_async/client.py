@@ -128,6 +128,11 @@ class SandboxClient:
         body = await self._transport.json(Call("GET", "/v1/workspaces"))
         return [from_body(WorkspaceInfo, workspace) for workspace in body["workspaces"]]
 
+    async def create_workspace(self, workspace_id: str) -> WorkspaceInfo:
+        """Creates an empty workspace, or returns the one of this id."""
+        path = f"/v1/workspaces/{segment(workspace_id)}"
+        return from_body(WorkspaceInfo, await self._transport.json(Call("PUT", path)))
+
     async def delete_workspace(self, workspace_id: str) -> None:
         """Deletes a workspace with its files. Raises `CONFLICT` while a session uses it."""
         path = f"/v1/workspaces/{segment(workspace_id)}"

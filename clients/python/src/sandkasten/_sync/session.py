@@ -22,6 +22,7 @@ from ..types import (
     Command,
     ExecInfo,
     ExecResult,
+    ImageInfo,
     IsolationReport,
     PortInfo,
     SessionInfo,
@@ -185,6 +186,14 @@ class SyncSession:
     def renew(self, ttl_seconds: int | None = None) -> SessionInfo:
         """Renews its lease, as every use does."""
         return self._update("POST", "/renew", present({"ttl_seconds": ttl_seconds}))
+
+    def commit(self, reference: str) -> ImageInfo:
+        """Makes an image of what it has become. Needs the profile `root`.
+
+        `/workspace` and the home directory are not part of the image.
+        """
+        call = Call("POST", f"{self._path}/commit", json={"reference": reference}, waits=True)
+        return from_body(ImageInfo, self._transport.json(call))
 
     def stats(self) -> SessionStats:
         """What it uses now."""

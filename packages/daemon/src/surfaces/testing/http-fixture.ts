@@ -114,6 +114,7 @@ export class HttpFixture implements AsyncDisposable {
         core.core.workspaces as Services["workspaces"],
         replace.workspaces ?? {},
       ),
+      commits: core.core.commits,
       ports: overriding(core.core.ports as Services["ports"], replace.ports ?? {}),
       networks: core.core.networks,
       imagesOf: (caller, backend) =>

@@ -6,17 +6,10 @@
  * image that the one table of shortcuts names. Ours is meant where the engine has it. It is in no
  * registry, so it is never asked for in one; where it is missing the public image takes its place.
  */
-import { shortcutTarget } from "../../../images/aliases.ts";
 import { invalidImage } from "../../../images/image-failure.ts";
+import { ownImageOf } from "../../../images/own-images.ts";
 import { HOST_REFERENCE, parseReference } from "../../../images/reference.ts";
 import type { ImageReference } from "../../../images/reference.ts";
-
-const OWN_IMAGES = ["sandbox-runtime:base", "sandbox-runtime:python", "sandbox-runtime:node"];
-
-/** Our own images by the public image that stands in for them. */
-const OWN_BY_TARGET: ReadonlyMap<string | undefined, string> = new Map(
-  OWN_IMAGES.map((name) => [shortcutTarget(name), name]),
-);
 
 export interface NamedImage {
   /** Our own image, which is meant where it is present. */
@@ -34,8 +27,7 @@ export function readName(name: string): NamedImage {
     throw invalidImage(
       `"host" is the machine's own image, and sandboxes on Docker cannot be made of it. Use a shortcut (python) or the name of an image.`,
     );
-  const own = wanted.shortcut ? OWN_BY_TARGET.get(wanted.canonical) : undefined;
-  return { own: own === undefined ? undefined : readEngineName(own), wanted };
+  return { own: ownImageOf(wanted), wanted };
 }
 
 /**

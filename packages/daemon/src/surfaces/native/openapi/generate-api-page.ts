@@ -29,6 +29,7 @@ export async function servedDocument(): Promise<OpenApiDocument> {
         shells: uncalled,
         files: uncalled,
         workspaces: uncalled,
+        commits: uncalled,
         ports: uncalled,
         networks: uncalled,
         imagesOf: uncalled,

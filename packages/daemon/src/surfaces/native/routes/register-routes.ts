@@ -13,6 +13,7 @@ import { execStreamRoutes } from "./execs/exec-streams.ts";
 import { execRoutes } from "./execs/execs.ts";
 import { downloadRoutes, fileUploadRoutes } from "./files/file-content.ts";
 import { fileRoutes } from "./files/files.ts";
+import { commitRoutes } from "./images/commit.ts";
 import { imageImportRoutes } from "./images/image-import.ts";
 import { imageRoutes } from "./images/images.ts";
 import { keyRoutes } from "./keys.ts";
@@ -56,6 +57,7 @@ export async function registerRoutes(app: App, context: NativeContext): Promise<
       networkRoutes(v1, context);
       workspaceRoutes(v1, context);
       imageRoutes(v1, context);
+      commitRoutes(v1, context);
       v1.addHook("preHandler", (request, _reply, done) => {
         if (request.routeOptions.url?.startsWith("/v1/workspaces/") === true)
           for (const part of [request.query, request.body]) placePaths(part);

@@ -36,6 +36,21 @@ export function workspaceRoutes(app: App, { services: { workspaces } }: NativeCo
     async ({ caller, params }) => workspaceBody(await workspaces.get(caller, params.id)),
   );
 
+  app.put(
+    "/workspaces/:id",
+    {
+      schema: {
+        tags,
+        summary: "Create an empty workspace, or return the one of this id",
+        description:
+          "A workspace is also created by the first session or file that names it. This is for those who want it to exist before.",
+        params: workspaceParams,
+        response: { 200: workspaceSchema, ...errors("QUOTA_EXCEEDED", "STORAGE_FULL") },
+      },
+    },
+    async ({ caller, params }) => workspaceBody(await workspaces.create(caller, params.id)),
+  );
+
   app.delete(
     "/workspaces/:id",
     {

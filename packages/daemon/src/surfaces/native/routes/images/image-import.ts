@@ -1,8 +1,4 @@
 /** Images that are sent to the daemon. */
-import { createWriteStream } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { join } from "node:path";
-import { pipeline } from "node:stream/promises";
 import { imageSchema, importImageQuery, SandboxError } from "@sandkasten/protocol";
 import type { ImageInfo, Images } from "../../../../ports/image-store.ts";
 import { errors } from "../../openapi/documented-responses.ts";
@@ -10,9 +6,8 @@ import { imageBody } from "../../bodies/image-body.ts";
 import { bodyBytes } from "../../../http/bodies/byte-body.ts";
 import type { App } from "../../../http/app.ts";
 import type { NativeContext } from "../../context.ts";
+import { withArchiveOnDisk } from "./archive-on-disk.ts";
 
-/** Begins the names of directories that hold an image on its way. */
-export const IMPORT_PREFIX = "import-";
 const IMPORTS_AT_ONCE = 4;
 
 /** The scope's bodies must be left unread. */
@@ -67,17 +62,13 @@ export function imageImportRoutes(app: App, context: NativeContext): void {
       const quotaBytes = caller.isAdmin ? Infinity : caller.maxImageBytes;
       const maxBytes = Math.min(limits.maxUploadBytes, quotaBytes);
       const bytes = bodyBytes(request.body, { maxBytes, stallTimeoutMs });
-      const directory = await mkdtemp(join(uploadDir, IMPORT_PREFIX));
       try {
-        const archive = join(directory, "archive");
-        await pipeline(bytes, createWriteStream(archive, { mode: 0o600 }));
-        return imageBody(await importArchive(images, reference, format, archive));
+        const image = await withArchiveOnDisk(uploadDir, bytes, "that was sent", (archive) =>
+          importArchive(images, reference, format, archive),
+        );
+        return imageBody(image);
       } catch (error) {
-        throw isTooLarge(error) && maxBytes === quotaBytes
-          ? overQuota(quotaBytes)
-          : aboutTheBody(error, directory);
-      } finally {
-        await rm(directory, { recursive: true, force: true });
+        throw isTooLarge(error) && maxBytes === quotaBytes ? overQuota(quotaBytes) : error;
       }
     },
   );
@@ -103,24 +94,5 @@ function overQuota(maxBytes: number): SandboxError {
     "QUOTA_EXCEEDED",
     `The archive is larger than the disk space for all images of this key, which is ${maxBytes} bytes.`,
     { details: { max_image_bytes: maxBytes } },
-  );
-}
-
-/** The client knows its archive as the body, and must not learn the path of our file. */
-function aboutTheBody(error: unknown, directory: string): unknown {
-  if (isFull(error))
-    return new SandboxError("STORAGE_FULL", "the daemon's disk is full", { cause: error });
-  if (!(error instanceof SandboxError) || !error.message.includes(directory)) return error;
-  const message = error.message.replaceAll(join(directory, "archive"), "that was sent");
-  return new SandboxError(error.code, message.replaceAll(directory, "(the body)"), {
-    cause: error,
-  });
-}
-
-function isFull(error: unknown): boolean {
-  return (
-    error instanceof Error &&
-    "code" in error &&
-    (error.code === "ENOSPC" || error.code === "EDQUOT")
   );
 }

@@ -1,0 +1,36 @@
+/** `sandkasten commit`: an image of what a session has become. */
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+import { waiting } from "../output/waiting.ts";
+import { hinting } from "../report-failure.ts";
+
+export function addCommitCommand(program: Command, cli: Cli): void {
+  program
+    .command("commit")
+    .summary("create an image of what a session has become")
+    .description(
+      "Creates an image of a session's root, with what was installed there, and prints its name and " +
+        "digest. The session must have the profile `root` and an image other than host. What is " +
+        "mounted in it, such as /workspace, /home/sandbox and /tmp, is not part of the image. The " +
+        "session goes on.",
+    )
+    .argument("<session>", "id of the session, or an unambiguous prefix")
+    .argument("<name>", "name of the new image, as in my-tools:1")
+    .action(async (given: string, name: string) => {
+      const session = await findSession(cli, await cli.connect(), given);
+      const image = await hinting(
+        {
+          INVALID_IMAGE: "Choose another name, or make the session's root smaller.",
+          UNSUPPORTED: "Create the session with --profile root and an image other than host.",
+        },
+        () =>
+          waiting(cli, `Committing ${session.id}`, () =>
+            session.commit(name, { signal: cli.interrupts.signal }),
+          ),
+      );
+      if (cli.wantsJson()) return cli.out.line(plainJson(image, 2));
+      await cli.out.line(`${plainText(image.reference)}\t${plainText(image.digest)}`);
+    });
+}

@@ -1,0 +1,131 @@
+/** `sandkasten profile`: several daemons by name. */
+import { text as readAll } from "node:stream/consumers";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { checkUrl } from "../daemon-address.ts";
+import { UsageFailure } from "../failure.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+import { type Column, printTable } from "../output/table.ts";
+import {
+  LOCAL_PROFILE,
+  PROFILE_NAME,
+  type Profiles,
+  profilesFile,
+  readProfiles,
+  requireProfile,
+  writeProfiles,
+} from "../profiles.ts";
+
+export function addProfileCommand(program: Command, cli: Cli): void {
+  const file = profilesFile(cli.host.environment);
+  const profile = program
+    .command("profile")
+    .summary("name several daemons and choose one")
+    .description(
+      "Profiles: names for daemons with their addresses and keys, kept in ~/.config/sandkasten/profiles.yaml " +
+        "for this user alone. --daemon or SANDKASTEN_PROFILE chooses one for a command, `use` for all " +
+        "that follow. The profile `local` is the daemon of the local configuration.",
+    );
+  profile
+    .command("add")
+    .summary("add or replace a profile")
+    .description(
+      "Adds a profile, or replaces the one of this name. The key is read from the input when that is " +
+        "piped, else from --api-key or SANDKASTEN_API_KEY. A key on the command line can be seen by " +
+        "other users of the machine.",
+    )
+    .argument(
+      "<profile>",
+      "name: lower-case letters, digits and inner dots, dashes and underscores",
+    )
+    .argument("<address>", "address of the daemon, as in https://sandboxes.example.com")
+    .action(async (name: string, url: string) => {
+      if (!PROFILE_NAME.test(name) || name === LOCAL_PROFILE)
+        throw new UsageFailure(
+          `A profile cannot be called "${name}".`,
+          "Use lower-case letters, digits and inner dots, dashes and underscores; `local` is taken.",
+        );
+      checkUrl(url);
+      const apiKey = await givenKey(cli);
+      const { byName, ...rest } = await readProfiles(file);
+      const entry = { url, ...(apiKey !== undefined && { apiKey }) };
+      await writeProfiles(file, { ...rest, byName: new Map([...byName, [name, entry]]) });
+      await printName(cli, name);
+    });
+  profile
+    .command("list")
+    .alias("ls")
+    .summary("list profiles")
+    .description("Lists the profiles, without their keys.")
+    .action(async () => {
+      const rows = rowsOf(await readProfiles(file));
+      if (cli.wantsJson()) return cli.out.line(plainJson(rows, 2));
+      await printTable(cli.out, COLUMNS, rows);
+    });
+  profile
+    .command("use")
+    .summary("choose the daemon for all commands that follow")
+    .description(
+      "Chooses the daemon for commands that name none; `local` goes back to the local one.",
+    )
+    .argument("<profile>", "name of the profile, or local")
+    .action(async (name: string) => {
+      const profiles = await readProfiles(file);
+      requireProfile(profiles, name);
+      const { byName } = profiles;
+      await writeProfiles(file, { byName, ...(name !== LOCAL_PROFILE && { current: name }) });
+      await printName(cli, name);
+    });
+  profile
+    .command("remove")
+    .alias("rm")
+    .summary("remove a profile")
+    .description("Removes a profile with its key. The daemon goes on, and so does the key there.")
+    .argument("<profile>", "name of the profile")
+    .action(async (name: string) => {
+      const profiles = await readProfiles(file);
+      requireProfile(profiles, name);
+      const byName = new Map(profiles.byName);
+      byName.delete(name);
+      const { current } = profiles;
+      await writeProfiles(file, {
+        byName,
+        ...(current !== undefined && current !== name && { current }),
+      });
+      await printName(cli, name);
+    });
+}
+
+async function givenKey(cli: Cli): Promise<string | undefined> {
+  const { stdin, stdinKind, environment } = cli.host;
+  const piped = stdinKind === "piped" ? (await readAll(stdin)).trim() : "";
+  if (piped !== "") return piped;
+  return cli.options().apiKey ?? environment.apiKey;
+}
+
+async function printName(cli: Cli, name: string): Promise<void> {
+  await cli.out.line(cli.wantsJson() ? plainJson({ profile: name }) : plainText(name));
+}
+
+interface Row {
+  readonly name: string;
+  readonly url: string;
+  readonly hasKey: boolean;
+  readonly current: boolean;
+}
+
+function rowsOf({ byName, current }: Profiles): readonly Row[] {
+  return [...byName].map(([name, { url, apiKey }]) => ({
+    name,
+    url,
+    hasKey: apiKey !== undefined,
+    current: name === current,
+  }));
+}
+
+const COLUMNS: readonly Column<Row>[] = [
+  { head: "PROFILE", value: ({ name }) => name },
+  { head: "CURRENT", value: ({ current }) => (current ? "yes" : "") },
+  { head: "KEY", value: ({ hasKey }) => (hasKey ? "yes" : "no") },
+  { head: "URL", value: ({ url }) => url, elastic: true },
+];

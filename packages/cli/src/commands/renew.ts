@@ -1,0 +1,34 @@
+/** `sandkasten renew`: gives sessions more time. */
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { findSession } from "../find-by-id.ts";
+import { plainJson, plainText } from "../output/plain-text.ts";
+import { parseDurationMs } from "../output/units.ts";
+
+interface Options {
+  readonly ttl?: number;
+}
+
+export function addRenewCommand(program: Command, cli: Cli): void {
+  program
+    .command("renew")
+    .summary("give a session more time")
+    .description(
+      "Starts the time to live of a session again, and prints when it expires now. Every use of a " +
+        "session does the same; this is for one that must wait.",
+    )
+    .argument("<session>", "id of the session, or an unambiguous prefix")
+    .option(
+      "--ttl <duration>",
+      "new time to live, as in 90m; the old one when absent",
+      parseDurationMs,
+    )
+    .action(async (given: string, { ttl }: Options) => {
+      const session = await findSession(cli, await cli.connect(), given);
+      const info = await session.renew({
+        ...(ttl !== undefined && { ttlSeconds: Math.ceil(ttl / 1000) }),
+        signal: cli.interrupts.signal,
+      });
+      await cli.out.line(cli.wantsJson() ? plainJson(info, 2) : plainText(info.expiresAt));
+    });
+}

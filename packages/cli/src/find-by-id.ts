@@ -1,0 +1,102 @@
+/** Ids can be shortened to a prefix that only one thing has. */
+import type { Exec, SandboxClient, Session } from "@sandkasten/sdk";
+import type { Cli } from "./cli.ts";
+import { CliFailure } from "./failure.ts";
+
+/** Fewer characters of an id say too little for commands that destroy. */
+const MIN_LETTERS = 3;
+/** How many of those that a prefix fits are named. */
+const SHOWN = 5;
+const LIVING = ["running", "paused", "creating", "destroying"] as const;
+
+/**
+ * The one id that begins with what was given, with or without the part before the underscore.
+ * Undefined where none does, or where so little was given that it is not taken for a prefix.
+ */
+export function matchPrefix(
+  kind: string,
+  given: string,
+  ids: readonly string[],
+): string | undefined {
+  const [, bare = ""] = /^(?:[a-z]+_)?([0-9a-zA-Z-]*)$/.exec(given) ?? [];
+  if (bare.length < MIN_LETTERS) return undefined;
+  const fits = ids.filter((id) => (given.includes("_") ? id : lettersOf(id)).startsWith(given));
+  const found = [...new Set(fits)];
+  if (found.length < 2) return found[0];
+  const more = found.length > SHOWN ? ", …" : "";
+  throw new CliFailure(
+    `"${given}" is the beginning of ${found.length} ids: ${found.slice(0, SHOWN).join(", ")}${more}.`,
+    { hint: `Write more of the ${kind}'s id.`, code: "AMBIGUOUS_ID", exitCode: 2 },
+  );
+}
+
+function lettersOf(id: string): string {
+  return id.slice(id.indexOf("_") + 1);
+}
+
+interface Search<T> {
+  readonly kind: string;
+  readonly given: string;
+  readonly get: (id: string) => Promise<T>;
+  /** Where ids are looked for, one after the other until one fits. */
+  readonly known: readonly (() => Promise<readonly string[]>)[];
+  /** The code that says that an id does not exist. */
+  readonly notFound: string;
+}
+
+/** What an id or a prefix of one means; the daemon's refusal where it means nothing. */
+export async function findById<T>(search: Search<T>): Promise<T> {
+  const { kind, given, get, known, notFound } = search;
+  try {
+    return await get(given);
+  } catch (error) {
+    if (!hasCode(error, notFound) && !hasCode(error, "INVALID_REQUEST")) throw error;
+    for (const list of known) {
+      const id = matchPrefix(kind, given, await list());
+      if (id !== undefined) return await get(id);
+    }
+    throw error;
+  }
+}
+
+/** A session by its id or a prefix. Sessions that have not ended come before those that have. */
+export async function findSession(
+  cli: Cli,
+  client: SandboxClient,
+  given: string,
+): Promise<Session> {
+  const { signal } = cli.interrupts;
+  const ids = async (status?: (typeof LIVING)[number]): Promise<string[]> => {
+    const filter = { ...(status !== undefined && { status }), signal };
+    return await Array.fromAsync(client.sessions(filter), ({ id }) => id);
+  };
+  return await findById({
+    kind: "session",
+    given,
+    get: (id) => client.getSession(id, { signal }),
+    known: [async () => (await Promise.all(LIVING.map(ids))).flat(), () => ids()],
+    notFound: "SESSION_NOT_FOUND",
+  });
+}
+
+/** A command of a session by its id or a prefix. */
+export async function findExec(cli: Cli, session: Session, given: string): Promise<Exec> {
+  const { signal } = cli.interrupts;
+  const list = (): Promise<string[]> =>
+    Array.fromAsync(session.execs({ signal }), ({ execId }) => execId);
+  return await findById({
+    kind: "command",
+    given,
+    get: async (id) => {
+      const exec = session.getExec(id);
+      await exec.info({ signal });
+      return exec;
+    },
+    known: [list],
+    notFound: "EXEC_NOT_FOUND",
+  });
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof Error && "code" in error && error.code === code;
+}

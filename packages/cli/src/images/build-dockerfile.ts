@@ -1,0 +1,163 @@
+/**
+ * Builds a Dockerfile on this machine, with buildah or a Docker engine, into an archive to import.
+ *
+ * SECURITY: a Dockerfile and its base image are code that somebody else may have written (threat:
+ * hostile archives and images). With buildah its steps run in a container of runc with a user
+ * namespace, a seccomp filter, few capabilities and no network. buildah itself runs in a mount
+ * namespace that has none of the machine's files except its programs, the context (read-only) and its
+ * own storage: Debian's version follows links of a context or of a base image in `RUN --mount`, and
+ * would otherwise show the machine's files to the build. Guarded by tests/e2e/image-build.test.ts.
+ */
+import { join } from "node:path";
+import { CliFailure } from "../failure.ts";
+import { runTool } from "./run-tool.ts";
+
+export interface DockerfileBuild {
+  /** Absolute. */
+  readonly context: string;
+  /** Inside the context, relative to it. */
+  readonly dockerfile: string;
+  readonly buildArgs: readonly string[];
+  readonly target?: string;
+  readonly network: "none" | "host";
+  /** A directory for the archive, which is called `image.tar`. */
+  readonly out: string;
+  /** A directory for buildah's layers. */
+  readonly storage: string;
+  readonly onLine: (line: string) => void;
+  readonly signal: AbortSignal;
+}
+
+const ARCHIVE = "image.tar";
+/** Ids of the machine that no user and no sandbox has. */
+const ID_MAP = "0:1879048192:65536";
+const TAG = "localhost/sandkasten-build:latest";
+const INSTALL =
+  "Install it with `apt-get install buildah runc bubblewrap`, or use --builder docker.";
+
+export async function buildWithBuildah(build: DockerfileBuild): Promise<string> {
+  const { onLine, signal, network } = build;
+  const buildah = (...args: readonly string[]): Promise<void> =>
+    runTool({
+      program: "bwrap",
+      args: [...view(build), "buildah", "--root=/storage", "--runroot=/run/buildah", ...args],
+      hint: INSTALL,
+      onLine,
+      signal,
+    });
+  await buildah(
+    "bud",
+    "--layers",
+    "--isolation=oci",
+    "--runtime=runc",
+    `--network=${network}`,
+    `--userns-uid-map=${ID_MAP}`,
+    `--userns-gid-map=${ID_MAP}`,
+    "--cap-drop=CAP_MKNOD,CAP_NET_RAW,CAP_AUDIT_WRITE,CAP_SYS_CHROOT",
+    ...build.buildArgs.map((text) => `--build-arg=${text}`),
+    ...(build.target === undefined ? [] : [`--target=${build.target}`]),
+    `--file=/context/${build.dockerfile}`,
+    `--tag=${TAG}`,
+    "/context",
+  );
+  await buildah("push", TAG, `oci-archive:/out/${ARCHIVE}`);
+  return join(build.out, ARCHIVE);
+}
+
+/** What buildah sees of the machine. */
+function view({ context, out, storage }: DockerfileBuild): readonly string[] {
+  const links = ["bin", "sbin", "lib", "lib64"].flatMap((name) => [
+    "--symlink",
+    `usr/${name}`,
+    `/${name}`,
+  ]);
+  const readable = ["containers", "alternatives", "ssl", "passwd", "group"];
+  // Names are resolved, and registries reached, by buildah and not by the steps.
+  readable.push("resolv.conf", "hosts", "nsswitch.conf");
+  return [
+    "--die-with-parent",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--cap-add",
+    "ALL",
+    "--clearenv",
+    "--setenv",
+    "PATH",
+    "/usr/sbin:/usr/bin",
+    "--setenv",
+    "HOME",
+    "/run",
+    "--setenv",
+    "TMPDIR",
+    "/var/tmp",
+    "--ro-bind",
+    "/usr",
+    "/usr",
+    ...links,
+    "--dev-bind",
+    "/dev",
+    "/dev",
+    // A partly hidden /proc could not be mounted anew in the user namespace of a step.
+    "--bind",
+    "/proc",
+    "/proc",
+    "--bind",
+    "/sys",
+    "/sys",
+    "--tmpfs",
+    "/tmp",
+    "--tmpfs",
+    "/run",
+    "--tmpfs",
+    "/var/tmp",
+    ...readable.flatMap((name) => ["--ro-bind-try", `/etc/${name}`, `/etc/${name}`]),
+    "--bind",
+    storage,
+    "/storage",
+    "--ro-bind",
+    context,
+    "/context",
+    "--bind",
+    out,
+    "/out",
+  ];
+}
+
+/** The engine isolates the steps of a build by its own rules. */
+export async function buildWithDocker(
+  build: DockerfileBuild,
+  environment: Readonly<Record<string, string | undefined>>,
+): Promise<string> {
+  const { onLine, signal } = build;
+  const docker = (...args: readonly string[]): Promise<void> =>
+    runTool({
+      program: "docker",
+      args,
+      hint: "Install Docker's command line, or use --builder buildah.",
+      env: environment,
+      onLine,
+      signal,
+    });
+  const archive = join(build.out, ARCHIVE);
+  await docker(
+    "build",
+    `--network=${build.network}`,
+    ...build.buildArgs.map((text) => `--build-arg=${text}`),
+    ...(build.target === undefined ? [] : [`--target=${build.target}`]),
+    `--file=${join(build.context, build.dockerfile)}`,
+    "--tag=sandkasten-build:latest",
+    build.context,
+  );
+  await docker("save", "--output", archive, "sandkasten-build:latest");
+  return archive;
+}
+
+/** A path inside the context, relative to it. */
+export function insideContext(dockerfile: string): string {
+  if (!dockerfile.startsWith("/") && !dockerfile.split("/").includes("..")) return dockerfile;
+  throw new CliFailure(`${dockerfile} is not inside the context.`, {
+    hint: "Name a file below the directory that is built, relative to it.",
+    code: "USAGE",
+    exitCode: 2,
+  });
+}

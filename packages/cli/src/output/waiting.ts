@@ -1,0 +1,37 @@
+/** Says what is being waited for: on a terminal, once a step takes longer than a moment. */
+import type { Cli } from "../cli.ts";
+import { plainText } from "./plain-text.ts";
+import { formatDuration } from "./units.ts";
+
+const ERASE_LINE = "\r\u001b[2K";
+/** Steps that are done within this time need no words. */
+const PATIENCE_MS = 300;
+
+/** @param work - Is given a function that takes what to show beside the label. */
+export async function waiting<T>(
+  cli: Cli,
+  label: string,
+  work: (say: (detail: string) => void) => Promise<T>,
+): Promise<T> {
+  const { err } = cli;
+  let detail = "";
+  const say = (text: string): void => {
+    detail = plainText(text);
+  };
+  if (!err.isTerminal || cli.wantsJson()) return await work(say);
+  const startedMs = performance.now();
+  let drawn = false;
+  const draw = (): void => {
+    drawn = true;
+    const took = formatDuration(performance.now() - startedMs);
+    const line = Array.from(`… ${label} ${took} ${detail}`).slice(0, err.columns - 1);
+    err.stream.write(ERASE_LINE + err.style.dim(line.join("").trimEnd()));
+  };
+  const timer = setInterval(draw, PATIENCE_MS);
+  try {
+    return await work(say);
+  } finally {
+    clearInterval(timer);
+    if (drawn) err.stream.write(ERASE_LINE);
+  }
+}

@@ -1,0 +1,47 @@
+/** An image on its way into the store: in a file that is gone afterwards, whatever happens. */
+import { createWriteStream } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { SandboxError } from "@sandkasten/protocol";
+
+/** Begins the names of directories that hold an image on its way. */
+export const IMPORT_PREFIX = "import-";
+
+export async function withArchiveOnDisk<T>(
+  uploadDir: string,
+  bytes: AsyncIterable<Uint8Array>,
+  /** What the client calls the archive, as in "that was sent". */
+  shown: string,
+  use: (path: string) => Promise<T>,
+): Promise<T> {
+  const directory = await mkdtemp(join(uploadDir, IMPORT_PREFIX));
+  try {
+    const archive = join(directory, "archive");
+    await pipeline(bytes, createWriteStream(archive, { mode: 0o600 }));
+    return await use(archive);
+  } catch (error) {
+    throw withoutPath(error, directory, shown);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/** The client must not learn the path of our file. */
+function withoutPath(error: unknown, directory: string, shown: string): unknown {
+  if (isFull(error))
+    return new SandboxError("STORAGE_FULL", "the daemon's disk is full", { cause: error });
+  if (!(error instanceof SandboxError) || !error.message.includes(directory)) return error;
+  const message = error.message.replaceAll(join(directory, "archive"), shown);
+  return new SandboxError(error.code, message.replaceAll(directory, `(${shown})`), {
+    cause: error,
+  });
+}
+
+function isFull(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    "code" in error &&
+    (error.code === "ENOSPC" || error.code === "EDQUOT")
+  );
+}

@@ -1,0 +1,121 @@
+/** Images of what sessions have become, with real sandboxes. */
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { SandboxClient } from "@sandkasten/sdk";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { fillSmallRoot, packTree } from "../support/images.ts";
+import { TestDaemon } from "../support/test-daemon.ts";
+
+const KEYS = { bob: "bobs-key-0123456789", eve: "eves-key-0123456789" };
+
+let daemon: TestDaemon;
+let scratch: string;
+let bob: SandboxClient;
+let eve: SandboxClient;
+beforeAll(async () => {
+  scratch = await mkdtemp(join(tmpdir(), "sandkasten-e2e-commit-"));
+  const apiKeys = Object.entries(KEYS).map(([name, key]) => `${name}=${key}`);
+  daemon = await TestDaemon.start({
+    settings: {
+      API_KEY: "administrators-key",
+      API_KEYS: apiKeys.join(","),
+      QUOTAS_MAX_IMAGE_BYTES: String(32 << 20),
+    },
+  });
+  const baseUrl = daemon.url;
+  bob = new SandboxClient({ baseUrl, apiKey: KEYS.bob });
+  eve = new SandboxClient({ baseUrl, apiKey: KEYS.eve });
+  const root = join(scratch, "root");
+  await fillSmallRoot(root, "busybox");
+  await bob.images.import("base:1", await readFile(await packTree(root)));
+});
+afterAll(async () => {
+  await daemon[Symbol.asyncDispose]();
+  await rm(scratch, { recursive: true, force: true });
+});
+
+const refusal = (code: string) => expect.objectContaining({ code });
+
+describe("commit", () => {
+  test("keeps what was installed, and leaves out what is mounted", async () => {
+    await using session = await bob.createSession({
+      image: "base:1",
+      profile: "root",
+      workspaces: [{ id: "data", path: "/opt/[data]" }],
+    });
+    const { exitCode, output } = await session.exec(
+      [
+        "set -e",
+        "mkdir -p /opt/tool /root/.config /opt/other",
+        "printf '#!/bin/sh\\necho tool works\\n' > /opt/tool/run; chmod 4755 /opt/tool/run",
+        "busybox ln -s /etc/shadow /opt/link; busybox rm /bin/yes; echo home > /root/.config/x",
+        "for at in /workspace /tmp /home/sandbox '/opt/[data]'; do echo secret > \"$at/left-out\"; done",
+        "echo kept > /opt/other/x",
+      ].join("\n"),
+    );
+    expect([exitCode, output]).toEqual([0, ""]);
+    const image = await session.commit("tools:1");
+    expect(image).toMatchObject({ reference: "tools:1", source: "rootfs", shared: false });
+    expect((await session.exec("echo goes on")).output).toBe("goes on\n");
+
+    await using made = await bob.createSession({ image: "tools:1" });
+    const seen = await made.exec(
+      "/opt/tool/run; cat /opt/other/x; ls -l /opt/tool/run | cut -c1-10; ls -d /bin/yes; " +
+        "busybox find / -xdev -name left-out; busybox find /workspace /tmp /home -name left-out; ls /opt",
+    );
+    expect(seen.stdout).toContain("tool works\nkept\n");
+    // Programs of an image never change their user.
+    expect(seen.stdout).not.toContain("-rws");
+    expect(seen.stdout).not.toContain("left-out");
+    expect(seen.output).toContain("/bin/yes: No such file");
+  });
+
+  test("is for the owner of the session, and the image is its owner's", async () => {
+    await using session = await bob.createSession({ image: "base:1", profile: "root" });
+    const { status, body } = await daemon.call(
+      "POST",
+      `/v1/sessions/${session.id}/commit`,
+      { reference: "stolen:1" },
+      { authorization: `Bearer ${KEYS.eve}` },
+    );
+    expect([status, body]).toEqual([
+      404,
+      expect.objectContaining({ error_code: "SESSION_NOT_FOUND" }),
+    ]);
+    await session.commit("private:1");
+    expect((await eve.images.list()).map(({ reference }) => reference)).toEqual(["host"]);
+    await expect(eve.createSession({ image: "private:1" })).rejects.toEqual(
+      refusal("INVALID_IMAGE"),
+    );
+  });
+
+  test.each(["host", "../escape", "a b", "UPPER", "x@sha256:0", "/etc/passwd"])(
+    "refuses the name %j",
+    async (name) => {
+      await using session = await bob.createSession({ image: "base:1", profile: "root" });
+      await expect(session.commit(name)).rejects.toEqual(refusal("INVALID_IMAGE"));
+    },
+  );
+
+  test("refuses a root that is read-only, or the machine's own", async () => {
+    await using restricted = await bob.createSession({ image: "base:1" });
+    await expect(restricted.commit("x:1")).rejects.toEqual(refusal("UNSUPPORTED"));
+    await using host = await bob.createSession({ image: "host", profile: "root" });
+    await expect(host.commit("x:1")).rejects.toEqual(refusal("UNSUPPORTED"));
+  });
+
+  test("stays within the quota, also against a file that only claims to be large, and leaves nothing", async () => {
+    await using session = await bob.createSession({ image: "base:1", profile: "root" });
+    await session.exec(
+      "busybox truncate -s 40G /opt/sparse || busybox dd if=/dev/zero of=/sparse bs=1 count=1 seek=40G",
+    );
+    const refused = session.commit("big:1");
+    await expect(refused).rejects.toEqual(refusal("QUOTA_EXCEEDED"));
+    expect((await bob.images.list()).map(({ reference }) => reference)).not.toContain("big:1");
+    const left = (await readdir(daemon.dataDir, { recursive: true })).filter((path) =>
+      /(^|\/)import-/.test(path),
+    );
+    expect(left).toEqual([]);
+  });
+});
