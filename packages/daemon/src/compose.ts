@@ -19,6 +19,7 @@ import { ensurePreviewKey } from "./config/ensure-preview-key.ts";
 import { EventHub } from "./events/event-hub.ts";
 import { eventLines } from "./events/event-lines.ts";
 import { buildHttpApp } from "./surfaces/build-http-app.ts";
+import type { AgentServiceLink } from "./surfaces/dashboard/agent-forwarding.ts";
 import { StoredKeys } from "./keys/stored-keys.ts";
 import { keySetOf, Tokens } from "./keys/tokens.ts";
 import { findProgram, isExecutable, STANDARD_PATH } from "./find-program.ts";
@@ -75,6 +76,7 @@ export interface Embedded {
 }
 
 const NATIVE_DIR = fileURLToPath(new URL("../../../native/bin", import.meta.url));
+const DASHBOARD_DIR = fileURLToPath(new URL("../../dashboard/dist", import.meta.url));
 const IDS_DIR = "/run/sandkasten/ids";
 
 /** All that makes up a daemon, not yet started. */
@@ -84,6 +86,7 @@ export interface DaemonParts {
   readonly events: EventHub;
   readonly keys: StoredKeys;
   readonly app: FastifyInstance;
+  readonly agents: AgentServiceLink;
   readonly metrics: DaemonMetrics;
   /** Absent when nothing is sent to a collector. */
   readonly spans?: StartedTelemetry | undefined;
@@ -140,6 +143,7 @@ export async function composeDaemon(
       quotas: config.quotas,
       configured: apiKeys.map(({ name: owner, scope }) => ({ owner, scope })),
     });
+    const agents: AgentServiceLink = { address: config.agentService };
     const app = await buildHttpApp({
       services: core,
       callers,
@@ -153,11 +157,12 @@ export async function composeDaemon(
       allowedOrigins: config.http.allowedOrigins,
       uploadDir: join(config.dataDir, "uploads"),
       preview: { ...config.preview, key: await previewKey(config) },
+      dashboard: { directory: DASHBOARD_DIR, agents },
       ...(config.cluster.secret !== undefined && { peerSecret: config.cluster.secret }),
       metrics,
       spans,
     });
-    return { core, store, events, keys, app, metrics, spans };
+    return { core, store, events, keys, app, agents, metrics, spans };
   } catch (error) {
     store.close();
     await keys?.close();
