@@ -53,7 +53,7 @@ export function PortsTab({ session }: TabProps): JSX.Element {
   );
 }
 
-/** SECURITY: the new tab gets no handle of this one (threat: previews that attack their visitor). */
+/** SECURITY: the new tab gets no handle of this one (threat: hostile previews). */
 async function openTab(session: Session, port: number): Promise<void> {
   const url = await session.url(port);
   window.open(url, "_blank", "noopener,noreferrer");
@@ -64,7 +64,7 @@ const FRAME_RIGHTS = "allow-downloads allow-forms allow-modals allow-popups allo
 /**
  * SECURITY: the page in the frame is hostile. It has an origin of its own, and cannot send this tab
  * elsewhere. Where the daemon can give it no host name, it comes from the daemon's own origin: then it
- * is not given any (threat: previews that attack their visitor). Guarded by
+ * is not given any (threat: hostile previews). Guarded by
  * tests/e2e/dashboard-previews.test.ts.
  */
 function PreviewFrame(props: { readonly session: Session; readonly port: number }): JSX.Element {

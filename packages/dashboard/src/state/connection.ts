@@ -14,8 +14,8 @@ export interface Connection {
 
 /**
  * SECURITY: the key is in this page's memory and nowhere else: no cookie that a request of another page
- * could carry, no storage that another page could read. It is gone when the page is (threat: previews
- * that attack their visitor). Guarded by tests/e2e/dashboard-previews.test.ts.
+ * could carry, no storage that another page could read. It is gone when the page is (threat: hostile
+ * previews). Guarded by tests/e2e/dashboard-previews.test.ts.
  */
 export const connection = signal<Connection | undefined>(undefined);
 

@@ -11,7 +11,7 @@ export interface DashboardPolicyOptions {
  * elsewhere: scripts and styles are files of the daemon, requests go to the daemon, and only previews
  * may be framed. Attributes may have styles, which the terminal needs for colours; they can load
  * nothing. The page cannot be framed itself, so that no preview can have its buttons clicked (threat:
- * previews that attack their visitor). Guarded by dashboard-routes.test.ts.
+ * hostile previews). Guarded by dashboard-routes.test.ts.
  */
 export function dashboardPolicy({ domain, scheme }: DashboardPolicyOptions): string {
   const previews = domain === undefined ? `${scheme}://*.localhost:*` : `${scheme}://*.${domain}`;
