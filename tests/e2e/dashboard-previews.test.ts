@@ -27,7 +27,8 @@ beforeAll(async () => {
   for (const name of ["server.py", "page.html", "attack.js"])
     await session.write(name, await readFile(join(FILES, name)));
   await session.start(["/usr/bin/python3", "server.py"]);
-  await eventually(async () => (await session.ports()).length).toBe(1);
+  while ((await session.ports()).length === 0)
+    await new Promise((resolve) => setTimeout(resolve, 20));
   const browser = opened.use(await TestBrowser.start());
   tab = await browser.page();
   ({ page } = tab);
@@ -43,14 +44,17 @@ async function reportOf(index: number): Promise<Report> {
   return JSON.parse(await read()) as Report;
 }
 
+/** What a page gets that is not allowed to see an answer, whatever the answer is. */
+const UNREADABLE = /^(?:opaque|refused)$/;
+
 /** Nothing that a page in a foreign origin tries works; requests that nobody can read arrive and do nothing. */
 const FAILED = {
   "reads the dashboard's page": "refused",
   "reads the dashboard's storage": "refused",
   "lists sessions": "refused",
-  "lists sessions without being able to look": "opaque",
+  "lists sessions without being able to look": expect.stringMatching(UNREADABLE) as string,
   "creates a session": "refused",
-  "creates a session blindly": "opaque",
+  "creates a session blindly": expect.stringMatching(UNREADABLE) as string,
   "opens a terminal": "refused",
   "frames the dashboard": "refused",
   "sends the tab elsewhere": "refused",

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { SandboxClient } from "@sandkasten/sdk";
-import type { CDPSession, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { TestBrowser, type TestPage } from "../support/browser.ts";
 import { eventually, screenOf, signIn } from "../support/dashboard-page.ts";
@@ -16,7 +16,6 @@ let daemon: TestDaemon;
 let client: SandboxClient;
 let tab: TestPage;
 let page: Page;
-let devtools: CDPSession;
 
 beforeAll(async () => {
   daemon = opened.use(await TestDaemon.start());
@@ -27,8 +26,6 @@ beforeAll(async () => {
   const browser = opened.use(await TestBrowser.start());
   tab = await browser.page({ viewport: { width: 1280, height: 800 } });
   ({ page } = tab);
-  devtools = await page.context().newCDPSession(page);
-  await devtools.send("Performance.enable");
   await signIn(page, daemon);
 });
 afterAll(() => opened.disposeAsync());
@@ -52,52 +49,46 @@ function copySession(id: string, count: number): void {
   }
 }
 
-/** How long the page's main thread has been busy, in seconds. */
-async function busySeconds(): Promise<number> {
-  const { metrics } = await devtools.send("Performance.getMetrics");
-  return metrics.find(({ name }) => name === "TaskDuration")?.value ?? Number.NaN;
+/** How many frames the page draws in a second while something happens. */
+async function framesPerSecond(during: () => Promise<unknown>): Promise<number> {
+  await page.evaluate(`(() => {
+    globalThis.drawn = 0;
+    globalThis.drawnSince = performance.now();
+    if (globalThis.isCounting) return;
+    globalThis.isCounting = true;
+    const count = () => { globalThis.drawn += 1; requestAnimationFrame(count); };
+    requestAnimationFrame(count);
+  })()`);
+  await during();
+  return await page.evaluate<number>("drawn / ((performance.now() - drawnSince) / 1000)");
 }
 
-/** What one frame of scrolling costs, in seconds of the main thread. */
-async function costOfScrolling(frames: number): Promise<number> {
-  const before = await busySeconds();
-  await page.evaluate(`(async () => {
-    const body = document.querySelector(".table-body");
-    for (let frame = 0; frame < ${frames}; frame++) {
-      body.scrollTop = (frame * 170) % (body.scrollHeight - body.clientHeight);
-      await new Promise(requestAnimationFrame);
-    }
-  })()`);
-  return ((await busySeconds()) - before) / frames;
-}
+const idle = (): Promise<number> => framesPerSecond(() => page.waitForTimeout(1000));
 
 describe("the dashboard", () => {
-  it(`scrolls through ${SESSIONS} sessions as easily as through few`, async () => {
-    await page.getByRole("button", { name: /^All/ }).click();
-    await eventually(() => page.getByRole("button", { name: /^All/ }).textContent()).toBe(
-      `All ${SESSIONS}`,
-    );
+  it(`scrolls smoothly through ${SESSIONS} sessions, of which it draws those in sight`, async () => {
+    const all = page.getByRole("button", { name: /^All/ });
+    await all.click();
+    await eventually(() => all.textContent()).toBe(`All ${SESSIONS}`);
     const rows = page.locator(".table-row");
     expect(await rows.count()).toBeLessThan(60);
-    await costOfScrolling(60);
-    const many = await costOfScrolling(120);
-    await page.getByRole("searchbox").fill("ses_00000000000000000000004");
-    await eventually(() => rows.count()).toBe(16);
-    const list = page.locator(".table-body");
-    await list.evaluate("(body) => { body.style.maxHeight = '300px'; }");
-    await costOfScrolling(60);
-    const few = await costOfScrolling(120);
-    // Without rows that come and go this is a factor of ten and more.
-    expect(many / few).toBeLessThan(5);
-    await page.getByRole("searchbox").fill("");
-    await list.evaluate(
-      "(body) => { body.style.maxHeight = ''; body.scrollTop = body.scrollHeight; }",
+    const before = await idle();
+    const scrolling = await framesPerSecond(() =>
+      page.evaluate(`(async () => {
+        const body = document.querySelector(".table-body");
+        for (let frame = 0; frame < 120; frame++) {
+          body.scrollTop = frame * 170;
+          await new Promise(requestAnimationFrame);
+        }
+        body.scrollTop = body.scrollHeight;
+      })()`),
     );
-    await page
-      .getByRole("row", { name: /ses_00000000…/ })
-      .last()
-      .waitFor();
-    expect(await rows.last().getAttribute("aria-rowindex")).toBe(String(SESSIONS + 1));
+    expect(scrolling / before).toBeGreaterThan(0.25);
+    await eventually(() => rows.last().getAttribute("aria-rowindex")).toBe(String(SESSIONS + 1));
+    expect(await rows.count()).toBeLessThan(60);
+    await page.getByRole("searchbox").fill(`ses_${"4".padStart(23, "0")}`);
+    await eventually(() => rows.count()).toBe(16);
+    await page.getByRole("searchbox").fill("");
   });
 
   it("stays alive while a terminal prints 50 MB, and shows the end of them", async () => {
@@ -106,17 +97,10 @@ describe("the dashboard", () => {
     await page.getByLabel(/^Terminal in/).waitFor();
     await page.keyboard.type("echo ready$((1))\n");
     await eventually(() => screenOf(page).textContent()).toContain("ready1");
-    await page.evaluate(`globalThis.frames = [];
-      (function frame(at) { globalThis.frames.push(at); requestAnimationFrame(frame); })(performance.now())`);
-    const framesPerSecond = async (during: () => Promise<void>): Promise<number> => {
-      const begin = await page.evaluate<number>("(frames.length = 0, performance.now())");
-      await during();
-      return await page.evaluate<number>(`frames.length / ((performance.now() - ${begin}) / 1000)`);
-    };
-    const idle = await framesPerSecond(() => page.waitForTimeout(1000));
+    const before = await idle();
     const flooded = await framesPerSecond(async () => {
       await page.keyboard.type(
-        `head -c ${FLOOD_BYTES} /dev/zero | tr '\\\\0' x | fold -w 99; echo over$((1))\n`,
+        `head -c ${FLOOD_BYTES} /dev/zero | tr '\\0' x | fold -w 99; echo over$((1))\n`,
       );
       await expect
         .poll(() => screenOf(page).textContent(), { timeout: 90_000, interval: 200 })
@@ -124,8 +108,8 @@ describe("the dashboard", () => {
     });
     // The flood came, through this terminal.
     const [shell] = await Array.fromAsync(session.execs());
-    expect(shell?.outputBytes).toBeGreaterThan(FLOOD_BYTES);
-    expect(flooded / idle).toBeGreaterThan(0.1);
+    expect((shell?.outputBytes ?? 0) + (shell?.droppedBytes ?? 0)).toBeGreaterThan(FLOOD_BYTES);
+    expect(flooded / before).toBeGreaterThan(0.1);
     await page.keyboard.type("echo typed$((1))\n");
     await eventually(() => screenOf(page).textContent()).toContain("typed1");
   });

@@ -27,7 +27,8 @@ export function duration(ms: number): string {
 }
 
 export function since(time: string, nowMs: number): string {
-  return duration(Math.max(0, nowMs - Date.parse(time)));
+  const ms = nowMs - Date.parse(time);
+  return ms < 1000 ? "0 s" : duration(ms);
 }
 
 export function until(time: string, nowMs: number): string {

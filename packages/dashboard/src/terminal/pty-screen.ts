@@ -4,6 +4,8 @@ import type { Screen } from "./screen.ts";
 
 /** Output that has arrived and is not on the screen yet; above this, the connection is left for a while. */
 const MOST_WAITING_BYTES = 4 * 1024 * 1024;
+/** Output that has not arrived yet; beyond this, only its end is shown: more than the screen can scroll back. */
+const MOST_BEHIND_BYTES = 8 * 1024 * 1024;
 /** Of a terminal that one comes back to, only the end is shown again. */
 const SHOWN_AGAIN_BYTES = 256 * 1024;
 
@@ -25,17 +27,19 @@ export async function showPty(options: PtyScreenOptions): Promise<string> {
   const { session, screen, signal } = options;
   const { terminal } = screen;
   let { execId } = options;
-  let cursor = execId === undefined ? 0 : await nearEnd(session, execId, signal);
+  let cursor = execId === undefined ? 0 : await nearEnd(session, execId, 0, signal);
   let pty: Pty | undefined;
   let isConnected = false;
-  const type = (bytes: Uint8Array): void => {
+  const started = Promise.withResolvers<void>();
+  let typing: Promise<unknown> = started.promise;
+  const send = async (bytes: Uint8Array): Promise<void> => {
     if (isConnected) pty?.write(bytes);
-    else if (execId !== undefined)
-      // Ctrl-C counts most when the screen cannot keep up.
-      session
-        .getExec(execId)
-        .writeStdin(bytes)
-        .catch(() => undefined);
+    // Ctrl-C counts most when the screen cannot keep up.
+    else if (execId !== undefined) await session.getExec(execId).writeStdin(bytes, { signal });
+  };
+  const type = (bytes: Uint8Array): void => {
+    // Keys that were pressed while the terminal ended are nobody's mistake.
+    typing = typing.then(() => send(bytes)).catch(() => undefined);
   };
   const encoder = new TextEncoder();
   const keys = [
@@ -51,12 +55,13 @@ export async function showPty(options: PtyScreenOptions): Promise<string> {
       if (execId === undefined) options.onStarted(pty.execId);
       execId = pty.execId;
       isConnected = true;
+      started.resolve();
       const isBehind = await showUntilBehind(pty, screen, cursor, () => {
         isConnected = false;
       });
       isConnected = false;
-      cursor = pty.cursor;
       if (!isBehind || signal.aborted) return await endOf(pty);
+      cursor = await nearEnd(session, execId, pty.cursor, signal);
     }
   } finally {
     for (const key of keys) key.dispose();
@@ -84,9 +89,16 @@ async function showUntilBehind(
   return isBehind;
 }
 
-async function nearEnd(session: Session, execId: string, signal: AbortSignal): Promise<number> {
+/** Where to go on: where one was, unless that is too far back for anybody to see. */
+async function nearEnd(
+  session: Session,
+  execId: string,
+  cursor: number,
+  signal: AbortSignal,
+): Promise<number> {
   const { outputBytes } = await session.getExec(execId).info({ signal });
-  return Math.max(0, outputBytes - SHOWN_AGAIN_BYTES);
+  const isFar = outputBytes - cursor > (cursor === 0 ? SHOWN_AGAIN_BYTES : MOST_BEHIND_BYTES);
+  return isFar ? outputBytes - SHOWN_AGAIN_BYTES : cursor;
 }
 
 async function endOf(pty: Pty): Promise<string> {
