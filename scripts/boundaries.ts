@@ -15,13 +15,13 @@ async function cruiseSources(dirs: readonly string[]): Promise<ICruiseResult> {
     validate: true,
     ruleSet: { forbidden: forbiddenRules, allowed: allowedRules, allowedSeverity: "error" },
     doNotFollow: { path: "node_modules" },
-    exclude: { path: "(^|/)(fixtures|testdata|generated)/" },
+    exclude: { path: "(^|/)(fixtures|testdata|generated|dist)/" },
     tsPreCompilationDeps: true,
     combinedDependencies: true,
     enhancedResolveOptions: {
       exportsFields: ["exports"],
       conditionNames: ["node", "import", "types", "default"],
-      extensions: [".ts", ".js", ".mjs", ".cjs", ".d.ts", ".json"],
+      extensions: [".ts", ".tsx", ".js", ".mjs", ".cjs", ".d.ts", ".json"],
     },
   });
   if (typeof output === "string") throw new Error(`dependency-cruiser answered: ${output}`);
@@ -31,11 +31,11 @@ async function cruiseSources(dirs: readonly string[]): Promise<ICruiseResult> {
 function unseenSources(dirs: readonly string[], seen: ReadonlySet<string>): string[] {
   return dirs
     .flatMap((dir) =>
-      globSync("**/*.ts", { cwd: dir, exclude: ["**/node_modules"] }).map((file) =>
+      globSync("**/*.{ts,tsx}", { cwd: dir, exclude: ["**/node_modules"] }).map((file) =>
         join(dir, file),
       ),
     )
-    .filter((file) => !/(^|\/)(fixtures|testdata|generated)\//.test(file) && !seen.has(file));
+    .filter((file) => !/(^|\/)(fixtures|testdata|generated|dist)\//.test(file) && !seen.has(file));
 }
 
 /** Why an import is refused, and what to do about it. */
@@ -58,7 +58,7 @@ const ours = modules
   );
 const unseen = unseenSources(dirs, new Set(ours));
 const homeless = ours.filter(
-  (source) => source.endsWith(".ts") && isShipped(source) && partOf(source) === undefined,
+  (source) => /\.tsx?$/.test(source) && isShipped(source) && partOf(source) === undefined,
 );
 
 for (const { rule, from, to, cycle } of summary.violations) {

@@ -195,6 +195,13 @@ const parts: Readonly<Record<string, Part>> = {
     ],
     because: "a protocol parses, calls the core and serialises; it knows no other protocol",
   },
+  "dashboard surface": {
+    path: inDaemon("surfaces/dashboard/"),
+    parts: ["protocol", "http"],
+    node: [...harmless, "fs", "stream"],
+    npm: ["fastify"],
+    because: "it serves files and forwards to the agent service; it knows nothing of sessions",
+  },
   surfaces: {
     path: inDaemon("surfaces/[^/]+$"),
     parts: [
@@ -204,6 +211,7 @@ const parts: Readonly<Record<string, Part>> = {
       "http",
       "preview",
       "native",
+      "dashboard surface",
       "peers",
       "telemetry",
       "telemetry package",
@@ -259,6 +267,7 @@ const parts: Readonly<Record<string, Part>> = {
       "telemetry",
       "telemetry package",
       "surfaces",
+      "dashboard surface",
       "config",
       "process",
       "directories",
@@ -328,6 +337,12 @@ const parts: Readonly<Record<string, Part>> = {
       "zod",
     ],
     because: "agents are clients of the daemon and speak to it over HTTP",
+  },
+  dashboard: {
+    path: "^packages/dashboard/src/",
+    parts: ["sdk", "agent client"],
+    npm: ["@preact/signals", "@xterm/addon-fit", "@xterm/xterm", "preact", "uplot"],
+    because: "it runs in browsers and is a client like others",
   },
   mcp: {
     path: "^packages/mcp/src/",

@@ -197,6 +197,12 @@ build_native() {
   done
 }
 
+# It looks by itself whether anything has changed.
+build_dashboard() {
+  [ -e packages/dashboard/dist/index.html ] || say "building the dashboard"
+  quietly node packages/dashboard/build.ts || fail "the dashboard could not be built."
+}
+
 # The packages that the Python example needs, in an environment of their own.
 install_python_packages() {
   local environment=$toolchain/python requirements=tests/python/requirements.txt
@@ -221,6 +227,7 @@ native=$!
 trap wait EXIT
 install_node
 install_dependencies
+build_dashboard
 [ "${1-}" != --tests ] || install_python_packages
 wait "$native"
 say "ready"

@@ -34,6 +34,11 @@ const checks: readonly Step[] = [
     name: "types",
     argv: ["node", "node_modules/typescript-native/bin/tsc", "--project", "."],
   },
+  // It runs in browsers, so that other globals are there.
+  {
+    name: "types-dashboard",
+    argv: ["node", "node_modules/typescript-native/bin/tsc", "--project", "packages/dashboard"],
+  },
   { name: "boundaries", argv: ["node", "scripts/boundaries.ts"] },
   { name: "deadcode", argv: ["knip", "--no-progress", "--no-config-hints"] },
 ];

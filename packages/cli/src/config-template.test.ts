@@ -34,6 +34,8 @@ it("every key stands in it, and with its comment sign taken away it has its defa
     "database_url",
     "cluster.address",
     "cluster.secret",
+    "dashboard.agents_url",
+    "dashboard.agents_api_key",
     "default_image",
     "images.credentials_file",
     "docker.cert_path",

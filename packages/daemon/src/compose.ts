@@ -3,6 +3,7 @@ import { createHmac } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
 import { startTelemetry } from "@sandkasten/telemetry";
 import type { StartedTelemetry, StartOptions } from "@sandkasten/telemetry";
@@ -15,6 +16,7 @@ import { EventHub } from "./events/event-hub.ts";
 import { eventLines } from "./events/event-lines.ts";
 import { composeStores } from "./compose-stores.ts";
 import { buildHttpApp } from "./surfaces/build-http-app.ts";
+import type { AgentServiceLink } from "./surfaces/dashboard/agent-forwarding.ts";
 import { StoredKeys } from "./keys/stored-keys.ts";
 import { keySetOf, Tokens } from "./keys/tokens.ts";
 import { FileEgressLog } from "./network/file-egress-log.ts";
@@ -33,6 +35,8 @@ import { DaemonTelemetry } from "./telemetry/daemon-telemetry.ts";
 import { VERSION } from "./version.ts";
 import { composeProviders } from "./compose-backends.ts";
 
+const DASHBOARD_DIR = fileURLToPath(new URL("../../dashboard/dist", import.meta.url));
+
 /** All that makes up a daemon, not yet started. */
 export interface DaemonParts {
   readonly core: SessionCore;
@@ -40,6 +44,7 @@ export interface DaemonParts {
   readonly events: EventHub;
   readonly keys: StoredKeys;
   readonly app: FastifyInstance;
+  readonly agents: AgentServiceLink;
   readonly metrics: DaemonMetrics;
   /** Absent when nothing is sent to a collector. */
   readonly spans?: StartedTelemetry | undefined;
@@ -99,6 +104,7 @@ export async function composeDaemon(
       quotas: config.quotas,
       configured: apiKeys.map(({ name: owner, scope }) => ({ owner, scope })),
     });
+    const agents: AgentServiceLink = { address: config.agentService };
     const app = await buildHttpApp({
       services: core,
       callers,
@@ -112,13 +118,14 @@ export async function composeDaemon(
       allowedOrigins: config.http.allowedOrigins,
       uploadDir: join(config.dataDir, "uploads"),
       preview: { ...config.preview, key: await previewKey(config) },
+      dashboard: { directory: DASHBOARD_DIR, agents },
       ...(config.cluster.secret !== undefined && {
         peer: { secret: config.cluster.secret, address },
       }),
       metrics,
       spans,
     });
-    return { core, store, events, keys, app, metrics, spans };
+    return { core, store, events, keys, app, agents, metrics, spans };
   } catch (error) {
     await keys?.close();
     await events?.close();

@@ -17,6 +17,7 @@ import { failureForLog } from "./failure-for-log.ts";
 import { batchedLines } from "./log-lines.ts";
 import { lowerOomScore } from "./oom-score.ts";
 import type { BackendHealth } from "./ports/backend.ts";
+import type { AgentServiceAddress } from "./surfaces/dashboard/agent-forwarding.ts";
 import { VERSION } from "./version.ts";
 import { MetricsServer } from "./telemetry/metrics-server.ts";
 
@@ -40,6 +41,8 @@ export interface Daemon {
   readonly apiKey: string;
   /** The daemon made the key, so that it may be shown; one that was configured is the administrator's secret. */
   readonly apiKeyGenerated: boolean;
+  /** Tells the dashboard where the agent service is, unless the configuration has said so. */
+  useAgentService(address: AgentServiceAddress): void;
   /** Lets requests end, then keeps or destroys the sandboxes, as configured. */
   stop(): Promise<void>;
 }
@@ -80,6 +83,9 @@ export async function startDaemon(config: Config, options: StartOptions = {}): P
       url,
       apiKey,
       apiKeyGenerated,
+      useAgentService: (address) => {
+        parts.agents.address ??= address;
+      },
       stop: async () => await stop(parts, config, stack, log),
     };
   } catch (error) {

@@ -9,7 +9,8 @@ export async function* readEvents(
   body: ReadableStream<Uint8Array>,
   silenceMs = SILENCE_MS,
 ): AsyncGenerator<RunEventBody, void, undefined> {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const decoder = new TextDecoderStream() as TransformStream<Uint8Array, string>;
+  const reader = body.pipeThrough(decoder).getReader();
   // Pieces are joined once per line, or a long line would cost its square.
   let pieces: string[] = [];
   try {

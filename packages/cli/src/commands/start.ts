@@ -76,6 +76,9 @@ async function start(cli: Cli, options: Options): Promise<void> {
     await using agents = options.agents ? startAgents(cli, stages, options, daemon) : undefined;
     await prove(cli, stages, new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey }));
     const agentsUrl = agents === undefined ? undefined : await showAgents(cli, stages, agents);
+    const { SANDKASTEN_AGENTS_API_KEY: agentsKey } = cli.host.environment.variables;
+    if (agentsUrl !== undefined)
+      daemon.useAgentService({ url: agentsUrl, apiKey: agentsKey || undefined });
     const shown = {
       url: daemon.url,
       ...(daemon.apiKeyGenerated && { apiKey: daemon.apiKey }),

@@ -65,6 +65,8 @@ export interface Config {
   readonly databaseUrl?: string;
   /** How daemons that share the database reach each other. */
   readonly cluster: { readonly address?: string; readonly secret?: string };
+  /** The agent service whose runs the dashboard shows; none when absent. */
+  readonly agentService?: { readonly url: string; readonly apiKey?: string };
   /** Each backend has one of its own when absent. */
   readonly defaultImage?: string;
   readonly images: ImagePolicy;
@@ -188,6 +190,14 @@ export function shapeConfig(
       ...(values.cluster.address !== undefined && { address: values.cluster.address }),
       ...(values.cluster.secret !== undefined && { secret: values.cluster.secret }),
     },
+    ...(values.dashboard.agents_url !== undefined && {
+      agentService: {
+        url: values.dashboard.agents_url,
+        ...(values.dashboard.agents_api_key !== undefined && {
+          apiKey: values.dashboard.agents_api_key,
+        }),
+      },
+    }),
     ...(values.default_image !== undefined && { defaultImage: values.default_image }),
     images: imagePolicy(values),
     backend: values.backend,

@@ -124,6 +124,8 @@ describe("loadConfig() with several sources", () => {
       database_url: "postgresql://sk:hush@db.test/sk",
       "cluster.address": "http://10.0.0.1:8080",
       "cluster.secret": "shared-secret",
+      "dashboard.agents_url": "http://127.0.0.1:8587",
+      "dashboard.agents_api_key": "key-of-the-agents",
       default_image: "python",
       allowed_images: "python,ubuntu:*",
       backend: "oci",

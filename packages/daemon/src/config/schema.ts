@@ -317,6 +317,19 @@ export const configSchema = group({
       unset: "requests are not forwarded",
     }),
   }).prefault({}),
+  dashboard: group({
+    agents_url: webAddress().optional().meta({
+      description:
+        "Where the agent service is, as `http://127.0.0.1:8587`. Administrators see its runs in the dashboard and decide about those that wait",
+      unset:
+        "the dashboard shows no runs, except those of the service that `sandkasten start` starts",
+    }),
+    agents_api_key: apiKey().optional().meta({
+      description: "The key of the agent service",
+      secret: true,
+      unset: "none is sent",
+    }),
+  }).prefault({}),
   default_image: imageName().optional().meta({
     description: "Image of sessions that name none",
     unset: "`host` on the backend `oci`, `linux` on `docker`",

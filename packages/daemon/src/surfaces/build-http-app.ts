@@ -18,6 +18,9 @@ import { readJsonBodies } from "./http/bodies/json-body.ts";
 import { KeyRing } from "./http/admission/keys.ts";
 import type { KeyHolder } from "./http/admission/keys.ts";
 import { OpenRequests } from "./http/admission/open-requests.ts";
+import { agentForwardingRoutes } from "./dashboard/agent-forwarding.ts";
+import type { AgentServiceLink } from "./dashboard/agent-forwarding.ts";
+import { dashboardRoutes } from "./dashboard/dashboard-routes.ts";
 import { describeApi } from "./native/openapi/openapi.ts";
 import { KnownHosts } from "./http/admission/origins.ts";
 import { Forwarding } from "./peers/forwarding.ts";
@@ -62,6 +65,12 @@ export interface HttpAppOptions {
   /** How long the head of a request may take. */
   readonly headersTimeoutMs?: number;
   readonly preview: PreviewOptions;
+  /** There is none at `/` when absent. */
+  readonly dashboard?: {
+    /** Where it is built. */
+    readonly directory: string;
+    readonly agents: AgentServiceLink;
+  };
   /** What daemons that share the store show each other; nothing is forwarded when absent. */
   readonly peer?: { readonly secret: string; readonly address?: string | undefined };
   /** New ones when absent. */
@@ -138,6 +147,11 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
   readJsonBodies(app, limits, context.stallTimeoutMs);
   await describeApi(app, options.version);
   await registerRoutes(app, context);
+  if (options.dashboard !== undefined) {
+    const { directory, agents } = options.dashboard;
+    dashboardRoutes(app, { directory, preview: options.preview });
+    agentForwardingRoutes(app, agents, context.shutdown);
+  }
   closeInTime(app, context.shutdown, life);
   app.addHook("onClose", () => open.close());
   return app as unknown as FastifyInstance;

@@ -21,6 +21,13 @@ export interface PreviewAdmissionParts {
   readonly previews: Pick<Previews, "addresses" | "tokens">;
 }
 
+/** A visit with a link that is good. */
+interface Welcome {
+  readonly target: string;
+  readonly token: string;
+  readonly expiresAtMs: number;
+}
+
 export class PreviewAdmission {
   readonly #parts: PreviewAdmissionParts;
 
@@ -62,7 +69,8 @@ export class PreviewAdmission {
     const link =
       token === undefined ? undefined : this.#parts.previews.tokens.check(token, address);
     if (token !== undefined && link !== undefined) {
-      if (isNavigation(request)) return this.#welcome(reply, target, token, link.expiresAtMs);
+      if (isNavigation(request))
+        return this.#welcome(request, reply, { target, token, expiresAtMs: link.expiresAtMs });
       request.preview = { ...visit, visitor: "link", link };
       return true;
     }
@@ -78,13 +86,21 @@ export class PreviewAdmission {
    * that neither the browser's history nor a Referer tells it to others. Guarded by
    * preview-links.test.ts.
    */
-  #welcome(reply: FastifyReply, target: string, token: string, expiresAtMs: number): boolean {
+  #welcome(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { target, token, expiresAtMs }: Welcome,
+  ): boolean {
     const { tokens, addresses } = this.#parts.previews;
     const seconds = Math.max(1, Math.round((expiresAtMs - tokens.nowMs()) / 1000));
-    const secure = addresses.isSecure ? "; Secure" : "";
+    // In a frame of a page of another site, such as the dashboard, a browser sends only a cookie that is
+    // kept apart for that site. Names below `localhost` count as secure.
+    const isFramed = request.raw.headers["sec-fetch-dest"] === "iframe";
+    const secure = addresses.isSecure || isFramed ? "; Secure" : "";
+    const sites = isFramed ? "SameSite=None; Partitioned" : "SameSite=Lax";
     reply.header(
       "Set-Cookie",
-      `${PREVIEW_COOKIE}=${token}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`,
+      `${PREVIEW_COOKIE}=${token}; Path=/; Max-Age=${seconds}; HttpOnly; ${sites}${secure}`,
     );
     reply.header("Referrer-Policy", "no-referrer");
     // A path that begins with two slashes would be the name of another host.

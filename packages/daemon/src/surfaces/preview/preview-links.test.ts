@@ -60,6 +60,16 @@ describe("a preview URL", () => {
     }
   });
 
+  it("is remembered in a frame of another site by a cookie that is kept apart for that site", async () => {
+    const path = `/?sandkasten_token=${token}`;
+    const headers = { ...navigate, "sec-fetch-dest": "iframe" };
+    const got = await fixture.ask(fixture.host(), { path, headers });
+    const [cookie = ""] = got.headers["set-cookie"] ?? [];
+    expect(cookie).toMatch(/; HttpOnly; SameSite=None; Partitioned; Secure$/);
+    const whole = await fixture.ask(fixture.host(), { path, headers: navigate });
+    expect(whole.headers["set-cookie"]?.[0]).toMatch(/; HttpOnly; SameSite=Lax$/);
+  });
+
   it("puts the token into a cookie that no script sees, and out of the address", async () => {
     const path = `//x/y?a=%zz&sandkasten_token=${token}&b`;
     const got = await fixture.ask(fixture.host(), { path, headers: navigate });

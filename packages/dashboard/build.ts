@@ -1,0 +1,56 @@
+/**
+ * Builds the dashboard into `dist`, with compressed copies of every file beside it:
+ * `node packages/dashboard/build.ts`. It does nothing when nothing has changed since the last time.
+ */
+import { createHash } from "node:crypto";
+import { globSync } from "node:fs";
+import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { brotliCompress, constants, gzip } from "node:zlib";
+
+const packageDir = import.meta.dirname;
+const root = join(packageDir, "../..");
+const target = join(packageDir, "dist");
+const staging = join(packageDir, "dist.partial");
+const stampFile = join(target, "built-from");
+
+/** All that the bundle is made of, except packages of others, whose versions the lock file has. */
+const sources = [
+  "package-lock.json",
+  "packages/dashboard/{build.ts,vite.config.ts,package.json,tsconfig.json,index.html}",
+  "packages/dashboard/src/**/*",
+  "packages/sdk/src/*.ts",
+  "packages/agents/src/client/*.ts",
+];
+
+async function stampOfSources(): Promise<string> {
+  const digest = createHash("sha256").update(process.version);
+  const files = globSync(sources, { cwd: root, withFileTypes: true })
+    .filter((entry) => entry.isFile() && !entry.name.endsWith(".test.ts"))
+    .map((entry) => join(entry.parentPath, entry.name));
+  for (const file of files.toSorted()) digest.update(file).update(await readFile(file));
+  return digest.digest("hex");
+}
+
+async function compress(path: string): Promise<void> {
+  const bytes = await readFile(path);
+  const params = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };
+  await writeFile(`${path}.br`, await promisify(brotliCompress)(bytes, { params }));
+  await writeFile(`${path}.gz`, await promisify(gzip)(bytes, { level: 9 }));
+}
+
+const stamp = await stampOfSources();
+const built = await readFile(stampFile, "utf8").catch(() => "");
+if (built !== stamp) {
+  const { build } = await import("vite");
+  await build({
+    configFile: join(packageDir, "vite.config.ts"),
+    build: { outDir: staging, emptyOutDir: true },
+  });
+  const files = globSync("**/*.{css,html,js,svg}", { cwd: staging });
+  await Promise.all(files.map((file) => compress(join(staging, file))));
+  await writeFile(join(staging, "built-from"), stamp);
+  await rm(target, { recursive: true, force: true });
+  await rename(staging, target);
+}

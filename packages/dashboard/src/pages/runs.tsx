@@ -1,0 +1,128 @@
+/** Runs of agents and workflows, and what waits for a person. */
+import type { AgentServiceClient } from "@sandkasten/agents/client";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import { since, timeOfDay } from "../parts/format.ts";
+import { Empty, Failure } from "../parts/notice.tsx";
+import { Status } from "../parts/status.tsx";
+import { useLoaded } from "../parts/use-loaded.ts";
+import { linkTo } from "../routing.ts";
+import { AgentRun } from "../runs/agent-run.tsx";
+import { WorkflowRun } from "../runs/workflow-run.tsx";
+import { onEvent } from "../state/feed.ts";
+import { now } from "../state/visibility.ts";
+
+export interface RunsPageProps {
+  readonly agents: AgentServiceClient;
+  readonly kind: string | undefined;
+  readonly runId: string | undefined;
+}
+
+/** Runs work in sandboxes, so that their steps show in the event feed; not each of them is news here. */
+const SETTLE_MS = 400;
+
+export function RunsPage({ agents, kind, runId }: RunsPageProps): JSX.Element {
+  const listed = useLoaded(
+    async (signal) => ({
+      workflowRuns: (await agents.workflowRuns({ limit: 50, signal })).runs,
+      runs: (await agents.runs({ limit: 50, signal })).runs,
+    }),
+    [agents],
+  );
+  const { reload } = listed;
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const stop = onEvent(() => {
+      clearTimeout(timer);
+      timer = setTimeout(reload, SETTLE_MS);
+    });
+    return () => {
+      stop();
+      clearTimeout(timer);
+    };
+  }, [reload]);
+  const { workflowRuns = [], runs = [] } = listed.value ?? {};
+  return (
+    <div class={`page fill runs ${runId === undefined ? "" : "with-view"}`}>
+      <div class="page-head">
+        <h1>Runs</h1>
+        <button type="button" onClick={reload}>
+          Look again
+        </button>
+      </div>
+      <Failure of={listed.failure} />
+      <div class="runs-columns">
+        <div class="runs-list scroll">
+          <List title="Workflows" isEmpty={workflowRuns.length === 0}>
+            {workflowRuns.map(({ run_id: id, workflow_id: name, status, created_at: at }) => (
+              <Line
+                key={id}
+                kind="workflow"
+                id={id}
+                name={name}
+                status={status}
+                at={at}
+                isOpen={id === runId}
+              />
+            ))}
+          </List>
+          <List title="Agents" isEmpty={runs.length === 0}>
+            {runs.map(({ run_id: id, agent_name: name, status, created_at: at }) => (
+              <Line
+                key={id}
+                kind="agent"
+                id={id}
+                name={name}
+                status={status}
+                at={at}
+                isOpen={id === runId}
+              />
+            ))}
+          </List>
+        </div>
+        {runId !== undefined && kind === "workflow" && (
+          <WorkflowRun key={runId} agents={agents} id={runId} onChange={reload} />
+        )}
+        {runId !== undefined && kind === "agent" && (
+          <AgentRun key={runId} agents={agents} id={runId} onChange={reload} />
+        )}
+      </div>
+    </div>
+  );
+}
+
+function List(props: {
+  readonly title: string;
+  readonly isEmpty: boolean;
+  readonly children: ComponentChildren;
+}): JSX.Element {
+  return (
+    <section>
+      <h2>{props.title}</h2>
+      {props.isEmpty ? <Empty>No runs yet.</Empty> : <ul class="entries">{props.children}</ul>}
+    </section>
+  );
+}
+
+interface LineProps {
+  readonly kind: "agent" | "workflow";
+  readonly id: string;
+  readonly name: string;
+  readonly status: string;
+  readonly at: string;
+  readonly isOpen: boolean;
+}
+
+function Line({ kind, id, name, status, at, isOpen }: LineProps): JSX.Element {
+  return (
+    <li class={isOpen ? "open" : ""}>
+      <a class="entry" href={linkTo("runs", kind, id)} aria-current={isOpen ? "true" : undefined}>
+        <Status of={status} />
+        <span class="entry-name">{name}</span>
+        <span class="muted number" title={timeOfDay(at)}>
+          {since(at, now.value)} ago
+        </span>
+      </a>
+    </li>
+  );
+}

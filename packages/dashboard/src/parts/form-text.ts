@@ -1,0 +1,5 @@
+/** What somebody has typed into a form. */
+export function textIn(form: HTMLFormElement, name: string): string {
+  const value = new FormData(form).get(name);
+  return typeof value === "string" ? value.trim() : "";
+}

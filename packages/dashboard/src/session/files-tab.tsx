@@ -1,0 +1,8 @@
+/** The files of a session: look around, upload, download, view and edit. */
+import type { JSX } from "preact";
+import { FileBrowser } from "../files/file-browser.tsx";
+import type { TabProps } from "./tab-props.ts";
+
+export function FilesTab({ session }: TabProps): JSX.Element {
+  return <FileBrowser files={session.files} start="/workspace" sessionId={session.id} />;
+}

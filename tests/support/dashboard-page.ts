@@ -1,0 +1,39 @@
+/** What tests of the dashboard do with its page. */
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import axe from "axe-core";
+import type { Locator, Page } from "playwright-core";
+import { expect } from "vitest";
+import type { TestDaemon } from "./test-daemon.ts";
+
+/** Set to 1, the pictures in the guide are made anew. */
+const takesScreenshots = process.env["SANDKASTEN_SCREENSHOTS"] === "1";
+const IMAGES = join(import.meta.dirname, "../../docs/images");
+
+export async function signIn(page: Page, daemon: TestDaemon, key = daemon.apiKey): Promise<void> {
+  await page.goto(daemon.url);
+  await page.getByLabel("API key").fill(key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+}
+
+/** As `expect.poll`, with the time that a busy machine may take. */
+export const eventually = <Value>(look: () => Promise<Value>) =>
+  expect.poll(look, { timeout: 20_000, interval: 50 });
+
+/** What a terminal shows. */
+export const screenOf = (page: Page): Locator => page.locator(".xterm-rows");
+
+export async function screenshot(page: Page, name: string): Promise<void> {
+  if (!takesScreenshots) return;
+  await mkdir(IMAGES, { recursive: true });
+  await page.screenshot({ path: join(IMAGES, `${name}.png`), animations: "disabled" });
+}
+
+/** Rules of accessibility that are broken seriously, with the elements that break them. */
+export async function seriousFaults(page: Page): Promise<readonly string[]> {
+  await page.evaluate(axe.source);
+  return await page.evaluate(`axe.run(document, { iframes: false }).then(({ violations }) =>
+    violations
+      .filter(({ impact }) => impact === "serious" || impact === "critical")
+      .flatMap(({ id, nodes }) => nodes.map(({ html }) => id + ": " + html.slice(0, 200))))`);
+}
