@@ -241,7 +241,7 @@ const parts: Readonly<Record<string, Part>> = {
     because: "it is the daemon's version",
   },
   compose: {
-    path: inDaemon("(compose|daemon|index)\\.ts$"),
+    path: inDaemon("(compose|daemon|index|native-programs)\\.ts$"),
     parts: [
       "protocol",
       "directories",
@@ -264,7 +264,7 @@ const parts: Readonly<Record<string, Part>> = {
       "directories",
       "waiting",
     ],
-    node: [...harmless, "fs", "os", "url"],
+    node: [...harmless, "fs", "module", "os", "url"],
     npm: ["fastify", "pino"],
     because: "only here concrete things are chosen and built",
   },

@@ -168,33 +168,62 @@ require_static() {
   fi
 }
 
+# What the binaries are built from, as one checksum. It is kept beside them, in native/bin/source, and
+# published with them.
+native_source() {
+  (cd native && find Cargo.* .cargo */Cargo.toml */src -type f -print0 | LC_ALL=C sort -z |
+    xargs -0 sha256sum | sha256sum | cut -d ' ' -f 1)
+}
+
+# Programs that were built from these sources already, here or by a release, need no compiler.
+use_built_native() { # SOURCE
+  local directory
+  for directory in native/bin "node_modules/@sandkasten/native-linux-$(node -p process.arch 2>/dev/null)/bin"; do
+    if [ -x "$directory/runner" ] && [ -x "$directory/launcher" ] &&
+      [ "$(cat "$directory/source" 2>/dev/null)" = "$1" ]; then
+      [ "$directory" = native/bin ] || install_native "$directory" "$1"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# By rename, because a running sandbox may still execute the old file.
+install_native() { # DIRECTORY SOURCE
+  local name
+  mkdir -p native/bin
+  rm -f native/bin/source
+  for name in runner launcher; do
+    if ! cmp --silent "$1/$name" "native/bin/$name"; then
+      cp "$1/$name" "native/bin/$name.partial"
+      mv "native/bin/$name.partial" "native/bin/$name"
+    fi
+  done
+  echo "$2" >native/bin/source
+}
+
 build_native() {
-  local name built target
+  local name target source
+  source=$(native_source)
+  if use_built_native "$source"; then
+    return
+  fi
   target=$(uname -m)-unknown-linux-gnu
   command -v cargo >/dev/null ||
-    fail "Rust is missing: install cargo $(sed -n 's/^rust-version = "\(.*\)"/\1/p' native/Cargo.toml) or newer (rustup has it) and run this again."
-  if [ ! -e native/bin/runner ] || [ ! -e native/bin/launcher ] ||
-    [ -n "$(find native -name target -prune -o -type f -newer native/bin/launcher -not -path 'native/bin/*' -print -quit)" ]; then
-    say "building the runner and the launcher"
-  fi
+    fail "the runner and the launcher must be built, and Rust is missing. Install cargo" \
+      "$(sed -n 's/^rust-version = "\(.*\)"/\1/p' native/Cargo.toml) or newer (rustup has it), or unpack" \
+      "@sandkasten/native-linux-* of the same version into native, and run this again."
+  say "building the runner and the launcher"
   # Flags from the environment would replace the ones that make the binaries static.
   (
     cd native
     unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS CARGO_BUILD_TARGET
     quietly cargo build --release --locked --target "$target" --target-dir target
   ) || fail "cargo could not build the native binaries."
-  mkdir -p native/bin
   for name in runner launcher; do
-    built=native/target/$target/release/$name
-    require_static "$built"
-    if cmp --silent "$built" "native/bin/$name"; then
-      touch "native/bin/$name"
-    else
-      # By rename, because a running sandbox may still execute the old file.
-      cp "$built" "native/bin/$name.partial"
-      mv "native/bin/$name.partial" "native/bin/$name"
-    fi
+    require_static "native/target/$target/release/$name"
   done
+  install_native "native/target/$target/release" "$source"
 }
 
 # The packages that the Python example needs, in an environment of their own.

@@ -3,7 +3,6 @@ import { createHmac, randomBytes } from "node:crypto";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { join, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
 import { startTelemetry } from "@sandkasten/telemetry";
 import type { StartedTelemetry, StartOptions } from "@sandkasten/telemetry";
@@ -27,6 +26,7 @@ import type { ImagePolicy } from "./images/local-image-store.ts";
 import { FileExecJournal } from "./journal/file-exec-journal.ts";
 import type { ExecJournal } from "./ports/exec-journal.ts";
 import { FileEgressLog } from "./network/file-egress-log.ts";
+import { nativeDirectory } from "./native-programs.ts";
 import { nameResolver } from "./network/name-resolver.ts";
 import { ownAddresses } from "./network/own-addresses.ts";
 import { SecretBox } from "./network/secret-box.ts";
@@ -74,7 +74,6 @@ export interface Embedded {
   readonly images: RootfsStore;
 }
 
-const NATIVE_DIR = fileURLToPath(new URL("../../../native/bin", import.meta.url));
 const IDS_DIR = "/run/sandkasten/ids";
 
 /** All that makes up a daemon, not yet started. */
@@ -370,7 +369,7 @@ async function composeDocker(config: Config, log?: Log, instance?: string): Prom
   const backend = await openDockerBackend({
     connection,
     instance: instance ?? (await instanceId(config.dataDir)),
-    runner: await requireProgram(join(NATIVE_DIR, "runner")),
+    runner: await requireProgram(join(nativeDirectory(), "runner")),
     images,
     workspace,
     ...(network !== undefined && { network }),
@@ -455,7 +454,7 @@ function sessionSettings(config: Config, defaultImage: string): SessionSettings 
 
 /** Sandboxes on this machine, with nothing else running. */
 export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedded> {
-  const nativeDir = options.nativeDir ?? NATIVE_DIR;
+  const nativeDir = options.nativeDir ?? nativeDirectory();
   const launcher = await requireProgram(join(nativeDir, "launcher"));
   const runner = await requireProgram(join(nativeDir, "runner"));
   const dataDir = resolve(options.dataDir);

@@ -4,6 +4,7 @@ import type { Config, ConfigDescription } from "@sandkasten/daemon/config";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findDaemon } from "../daemon-address.ts";
+import { isRecentNode, LEAST_NODE } from "../least-node.ts";
 import { addConfigOptions, type ConfigOptions, loadLocalConfig } from "../local-config.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { startFailure } from "../bring-up.ts";
@@ -80,17 +81,14 @@ async function machineHealth(config: Config): Promise<CheckedMachine> {
   }
 }
 
-const LEAST_NODE = [24, 9] as const;
-
 function nodeCheck(version: string): Check {
-  const [major = 0, minor = 0] = version.split(".").map(Number);
-  const ok = major > LEAST_NODE[0] || (major === LEAST_NODE[0] && minor >= LEAST_NODE[1]);
+  const ok = isRecentNode(version);
   return {
     name: "node",
     ok,
     detail: `Node ${version}`,
     ...(!ok && {
-      remedy: `Install Node ${LEAST_NODE.join(".")} or newer, or run \`npm run setup\`.`,
+      remedy: `Install Node ${LEAST_NODE} or newer, or run \`npm run setup\` in a clone.`,
     }),
   };
 }
