@@ -1,4 +1,4 @@
-/** Tar archives that are the same for the same contents: sorted, with one time and no owners. */
+/** Tar archives that are the same for the same contents: sorted, with one time and one owner. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { sourceDateEpoch } from "./versions.ts";
@@ -10,12 +10,15 @@ export interface TarOptions {
   readonly prefix?: string;
   /** Smaller by gzip, which the name must end with then. */
   readonly compress?: boolean;
+  /** The id of the user and the group that everything belongs to, 0 by default. */
+  readonly owner?: number;
+  readonly mode?: string;
 }
 
 export async function packTarball(
   directory: string,
   file: string,
-  { prefix, compress = false }: TarOptions = {},
+  { prefix, compress = false, owner = 0, mode = "u=rwX,go=rX" }: TarOptions = {},
 ): Promise<void> {
   await run("tar", [
     "--create",
@@ -24,14 +27,18 @@ export async function packTarball(
     "--sort=name",
     "--format=gnu",
     `--mtime=@${sourceDateEpoch()}`,
-    "--owner=0",
-    "--group=0",
+    `--owner=${owner}`,
+    `--group=${owner}`,
     "--numeric-owner",
     // Whatever the umask of who builds it is.
-    "--mode=u=rwX,go=rX",
+    `--mode=${mode}`,
     ...(prefix === undefined ? [] : [`--transform=flags=rS;s,^\\.,${prefix},`]),
     // Without the name and the time that gzip would write down.
     ...(compress ? ["--use-compress-program=gzip --no-name"] : []),
     ".",
   ]);
+}
+
+export async function unpackTarball(file: string, directory: string): Promise<void> {
+  await run("tar", ["--extract", `--file=${file}`, `--directory=${directory}`]);
 }
