@@ -18,7 +18,7 @@ import { writeChecksums } from "./checksums.ts";
 import { buildImage } from "./container-image.ts";
 import { buildDebian } from "./debian-package.ts";
 import type { Lock } from "./dependency-tree.ts";
-import type { Places } from "./npm-packages.ts";
+import type { Places, Platform } from "./npm-packages.ts";
 import { packNative, packProgram, packSdk, packTools, platforms } from "./npm-packages.ts";
 import { buildPython } from "./python-packages.ts";
 import { root, sourceDateEpoch } from "./versions.ts";
@@ -53,6 +53,14 @@ async function release(places: Places): Promise<void> {
     await step("@sandkasten/sdk", () => packSdk(places));
     await step("@sandkasten/tools", () => packTools(places));
   }
+  if (wanted.has("python")) await step("Python packages", () => buildPython(places));
+  if (["npm", "debian", "image"].some((part) => wanted.has(part)))
+    await releaseProgram(places, platform);
+  await step("checksums", () => writeChecksums(outputDir));
+  console.log(`release: everything is in ${outputDir}`);
+}
+
+async function releaseProgram(places: Places, platform: Platform): Promise<void> {
   const native = await step("native programs", () =>
     packNative(places, platform, join(root, "native/bin")),
   );
@@ -66,15 +74,12 @@ async function release(places: Places): Promise<void> {
   await step("bill of materials", () =>
     writeBillOfMaterials(places, program, lock.packages as Lock),
   );
-  if (wanted.has("python")) await step("Python packages", () => buildPython(places));
   if (wanted.has("debian"))
     await step("Debian package", () => buildDebian(places, program, native, platform));
   if (wanted.has("image")) {
     const base = values.base ?? (await step("root file system", () => makeBase(places)));
     await step("container image", () => buildImage(places, program, native, platform, base));
   }
-  await step("checksums", () => writeChecksums(outputDir));
-  console.log(`release: everything is in ${outputDir}`);
 }
 
 async function step<T>(name: string, act: () => Promise<T>): Promise<T> {

@@ -13,7 +13,9 @@ describe("the version of the root's package.json", () => {
     const manifest = JSON.parse(text(path)) as Record<string, unknown>;
     expect(manifest["version"]).toBe(version);
     const kinds = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"];
-    for (const [name, wanted] of kinds.flatMap((kind) => Object.entries(Object(manifest[kind]))))
+    for (const [name, wanted] of kinds.flatMap((kind) =>
+      Object.entries<string>(Object(manifest[kind])),
+    ))
       if (name.startsWith("@sandkasten/")) expect(`${name} ${wanted}`).toBe(`${name} ${version}`);
   });
 
