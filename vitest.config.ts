@@ -66,6 +66,7 @@ const longSuites = {
     ),
     count: 1,
   },
+  install: { files: filesOf("tests/install/*.test.ts"), count: 1 },
 };
 
 /** Those of the long suites that this run leaves out. */
@@ -169,7 +170,12 @@ const usual = [
 /** The long suites on crun; files that have rounds and need no sandbox are named `*.torture.test.ts`. */
 const torture = [
   project("torture", "crun", {
-    include: [...suites.embedded, ...longSuites.agents.files, "packages/**/*.torture.test.ts"],
+    include: [
+      ...suites.embedded,
+      ...longSuites.agents.files,
+      ...longSuites.install.files,
+      "packages/**/*.torture.test.ts",
+    ],
     sequence: { groupOrder: 1 },
   }),
   project("torture measuring", "crun", {

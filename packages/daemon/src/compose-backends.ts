@@ -2,7 +2,6 @@
 import { randomBytes } from "node:crypto";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
 import { openOciBackend } from "./backends/oci/oci-backend.ts";
 import type { OciBackend, OciBackendOptions } from "./backends/oci/oci-backend.ts";
@@ -12,6 +11,7 @@ import type { Config } from "./config/config.ts";
 import { findProgram, isExecutable, STANDARD_PATH } from "./find-program.ts";
 import { LocalImageStore } from "./images/local-image-store.ts";
 import type { ImagePolicy } from "./images/local-image-store.ts";
+import { nativeDirectory } from "./native-programs.ts";
 import type { BackendHealth } from "./ports/backend.ts";
 import type { RootfsStore } from "./ports/image-store.ts";
 import type { Log } from "./ports/log.ts";
@@ -44,7 +44,6 @@ export interface Embedded {
   readonly images: RootfsStore;
 }
 
-const NATIVE_DIR = fileURLToPath(new URL("../../../native/bin", import.meta.url));
 const IDS_DIR = "/run/sandkasten/ids";
 
 /**
@@ -148,7 +147,7 @@ async function composeDocker(config: Config, log?: Log, instance?: string): Prom
     connection,
     instance: instance ?? (await instanceId(config.dataDir)),
     daemon: await instanceId(config.dataDir),
-    runner: await requireProgram(join(NATIVE_DIR, "runner")),
+    runner: await requireProgram(join(nativeDirectory(), "runner")),
     images,
     workspace,
     ...(network !== undefined && { network }),
@@ -206,7 +205,7 @@ function embeddedOptions(config: Config, log?: Log): EmbeddedOptions {
 
 /** Sandboxes on this machine, with nothing else running. */
 export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedded> {
-  const nativeDir = options.nativeDir ?? NATIVE_DIR;
+  const nativeDir = options.nativeDir ?? nativeDirectory();
   const launcher = await requireProgram(join(nativeDir, "launcher"));
   const runner = await requireProgram(join(nativeDir, "runner"));
   const dataDir = resolve(options.dataDir);

@@ -2,11 +2,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import type { Cli } from "../cli.ts";
 import type { DaemonAddress } from "../daemon-address.ts";
+import { PROGRAM } from "../own-program.ts";
 
-const PROGRAM = fileURLToPath(new URL("../main.ts", import.meta.url));
 /** How long it may take to cancel its runs and destroy their sandboxes. */
 const STOP_MS = 20_000;
 

@@ -19,7 +19,21 @@ describe("doctor", () => {
     expect(code).toBe(1);
     expect(stdout).toMatch(/✓ node Node \d+/);
     expect(stdout).toMatch(/✗ configuration .*loud.*\n {2}→ Correct the file/);
-    expect(stdout).toContain("✗ Sandboxes cannot run here yet.");
+    expect(stdout).toMatch(/^✗ Sandboxes cannot run here yet\.\n {2}→ Correct the file/);
+    // That no daemon runs is no reason.
+    expect(stdout).toMatch(/^– daemon none answers/m);
+  });
+
+  it("begins with what to do first, and counts as failures only what sandboxes need", async () => {
+    const options = { cwd: scratch, columns: 100, env: { NO_COLOR: "1" } };
+    const host = "docker.host=unix:///nonexistent/engine.sock";
+    const args = ["doctor", "--data-dir", scratch, "--set", host, "--set", "backend=docker"];
+    const { code, stdout } = await runTestCli(args, options);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/^✗ Sandboxes cannot run here yet\.\n {2}→ start the engine/);
+    const [, oci = "", docker = ""] = stdout.split(/^Backend /m);
+    expect(oci).not.toContain("✗");
+    expect(docker).toMatch(/^✗ engine /m);
   });
 
   it("says the same to programs", async () => {

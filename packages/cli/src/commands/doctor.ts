@@ -4,6 +4,7 @@ import type { Config, ConfigDescription } from "@sandkasten/daemon/config";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findDaemon } from "../daemon-address.ts";
+import { isRecentNode, LEAST_NODE } from "../least-node.ts";
 import { addConfigOptions, type ConfigOptions, loadLocalConfig } from "../local-config.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { startFailure } from "../bring-up.ts";
@@ -80,17 +81,14 @@ async function machineHealth(config: Config): Promise<CheckedMachine> {
   }
 }
 
-const LEAST_NODE = [24, 9] as const;
-
 function nodeCheck(version: string): Check {
-  const [major = 0, minor = 0] = version.split(".").map(Number);
-  const ok = major > LEAST_NODE[0] || (major === LEAST_NODE[0] && minor >= LEAST_NODE[1]);
+  const ok = isRecentNode(version);
   return {
     name: "node",
     ok,
     detail: `Node ${version}`,
     ...(!ok && {
-      remedy: `Install Node ${LEAST_NODE.join(".")} or newer, or run \`npm run setup\`.`,
+      remedy: `Install Node ${LEAST_NODE} or newer, or run \`npm run setup\` in a clone.`,
     }),
   };
 }
@@ -113,16 +111,18 @@ async function daemonCheck(cli: Cli): Promise<Check> {
 
 async function printForPeople(cli: Cli, diagnosis: Diagnosis): Promise<void> {
   const { out } = cli;
-  const { bold, green, red } = out.style;
-  await out.line(bold("Machine"));
-  for (const check of diagnosis.machine) await printCheck(cli, check);
-  for (const { name, configured, usable, checks } of diagnosis.backends) {
+  const { bold, dim } = out.style;
+  await printVerdict(cli, diagnosis);
+  await out.line(`\n${bold("Machine")}`);
+  for (const check of diagnosis.machine) await printCheck(cli, check, "needed");
+  for (const backend of diagnosis.backends) {
+    const { name, configured, usable, checks } = backend;
     const use = configured ? "in use" : usable ? "works, not in use" : "not in use";
-    await out.line(`\n${bold(`Backend ${plainText(name)}`)} ${out.style.dim(use)}`);
-    for (const check of checks) await printCheck(cli, check);
+    await out.line(`\n${bold(`Backend ${plainText(name)}`)} ${dim(use)}`);
+    for (const check of checks) await printCheck(cli, check, weightOf(backend, diagnosis));
   }
   await out.line(`\n${bold("Daemon")}`);
-  await printCheck(cli, diagnosis.daemon);
+  await printCheck(cli, diagnosis.daemon, "optional");
   if (diagnosis.configuration !== undefined) {
     const { file, warnings } = diagnosis.configuration;
     await out.line(`\n${bold("Configuration")} ${out.style.dim(plainText(file ?? "no file"))}`);
@@ -130,29 +130,62 @@ async function printForPeople(cli: Cli, diagnosis: Diagnosis): Promise<void> {
     for (const warning of warnings)
       await out.line(`${out.style.yellow("!")} ${plainText(warning)}`);
   }
-  await out.line(
-    diagnosis.usable
-      ? `\n${green("✓")} Sandboxes can run here.`
-      : `\n${red("✗")} Sandboxes cannot run here yet.`,
-  );
 }
 
-async function printCheck({ out }: Cli, { name, ok, detail, remedy }: Check): Promise<void> {
-  const { green, red, dim } = out.style;
-  await out.line(`${ok ? green("✓") : red("✗")} ${plainText(name)} ${dim(plainText(detail))}`);
+/** The answer to what was asked, with what to do first when it is no. */
+async function printVerdict({ out }: Cli, diagnosis: Diagnosis): Promise<void> {
+  const { green, red } = out.style;
+  const { usable, machine, backends } = diagnosis;
+  if (usable) return await out.line(`${green("✓")} Sandboxes can run here.`);
+  await out.line(`${red("✗")} Sandboxes cannot run here yet.`);
+  const needed = backends.filter((backend) => weightOf(backend, diagnosis) === "needed");
+  const all = [...machine, ...needed.flatMap(({ checks }) => checks)];
+  for (const { ok, remedy } of all)
+    if (!ok && remedy !== undefined) await out.line(`  → ${plainText(remedy)}`);
+}
+
+/**
+ * What the absence of something means: no sandboxes, sandboxes with less isolation, or nothing. Where
+ * no backend works, each of them would help.
+ */
+type Weight = "needed" | "useful" | "optional";
+
+function weightOf(backend: CheckedBackend, { backends }: Diagnosis): Weight {
+  if (!backend.configured && backends.some(({ configured }) => configured)) return "optional";
+  return backend.usable ? "useful" : "needed";
+}
+
+const MARKS: Readonly<Record<Weight, string>> = { needed: "✗", useful: "!", optional: "–" };
+
+async function printCheck({ out }: Cli, check: Check, weight: Weight): Promise<void> {
+  const { green, red, yellow, dim } = out.style;
+  const { name, ok, detail, remedy } = check;
+  const colour = { needed: red, useful: yellow, optional: dim }[weight];
+  const mark = ok ? green("✓") : colour(MARKS[weight]);
+  await out.line(`${mark} ${plainText(name)} ${dim(plainText(detail))}`);
   if (!ok && remedy !== undefined) await out.line(`  → ${plainText(remedy)}`);
 }
 
 /** One line for each fact, for programs: kind, name, state or source, detail, remedy. */
 async function printLines({ out }: Cli, diagnosis: Diagnosis): Promise<void> {
-  const checks = diagnosis.backends.flatMap((backend) =>
-    backend.checks.map((check) => ({ ...check, name: `${backend.name}.${check.name}` })),
-  );
-  for (const { name, ok, detail, remedy } of [...diagnosis.machine, ...checks, diagnosis.daemon])
-    await out.line(["check", name, ok ? "✓" : "✗", detail, remedy ?? ""].map(plainText).join("\t"));
+  const weigh = (check: Check, weight: Weight) => ({
+    ...check,
+    mark: check.ok ? "✓" : MARKS[weight],
+  });
+  const checks = [
+    ...diagnosis.machine.map((check) => weigh(check, "needed")),
+    ...diagnosis.backends.flatMap((backend) =>
+      backend.checks.map((check) =>
+        weigh({ ...check, name: `${backend.name}.${check.name}` }, weightOf(backend, diagnosis)),
+      ),
+    ),
+    weigh(diagnosis.daemon, "optional"),
+  ];
+  await out.line(`usable\t${diagnosis.usable ? "yes" : "no"}`);
+  for (const { name, mark, detail, remedy } of checks)
+    await out.line(["check", name, mark, detail, remedy ?? ""].map(plainText).join("\t"));
   for (const { key, value, source } of diagnosis.configuration?.settings ?? [])
     await out.line(
       ["setting", key, source.name, JSON.stringify(value ?? null)].map(plainText).join("\t"),
     );
-  await out.line(`usable\t${diagnosis.usable ? "yes" : "no"}`);
 }

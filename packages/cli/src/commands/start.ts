@@ -1,6 +1,4 @@
 /** `sandkasten start`: the daemon, proved to work by a first sandbox, and the agent service beside it. */
-import { relative } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Daemon } from "@sandkasten/daemon";
 import type { Config } from "@sandkasten/daemon/config";
 import { SandboxClient } from "@sandkasten/sdk";
@@ -15,6 +13,7 @@ import { CliFailure } from "../failure.ts";
 import { addConfigOptions, type ConfigOptions, loadLocalConfig } from "../local-config.ts";
 import { plainText } from "../output/plain-text.ts";
 import { Stages } from "../output/stages.ts";
+import { ownCommand } from "../own-program.ts";
 import { interrupted } from "./daemon.ts";
 
 export function addStartCommand(program: Command, cli: Cli): void {
@@ -174,13 +173,13 @@ function greeting(
     firstRequest(url, apiKeyGenerated ? apiKey : KEY_PLACEHOLDER),
     "",
     dim("A command in a sandbox, from another terminal:"),
-    `${addressForOthers(cli, config, daemon)}${ownPath(cli)} run -- echo hello`,
+    `${addressForOthers(cli, config, daemon)}${ownCommand(cli.host.workingDirectory)} run -- echo hello`,
     "",
     ...(agentsUrl === undefined
       ? []
       : [
           dim("The agents there are:"),
-          `${agentsAddress(agentsUrl)}${ownPath(cli)} agent list`,
+          `${agentsAddress(agentsUrl)}${ownCommand(cli.host.workingDirectory)} agent list`,
           "",
         ]),
     dim(agentsUrl === undefined ? "Ctrl-C stops the daemon." : "Ctrl-C stops both."),
@@ -190,13 +189,6 @@ function greeting(
 /** A variable to put before a command; none when it finds the service by itself. */
 function agentsAddress(url: string): string {
   return url === USUAL_URL ? "" : `SANDKASTEN_AGENTS_URL=${url} `;
-}
-
-/** A clone has no `sandkasten` in the PATH. */
-function ownPath(cli: Cli): string {
-  const program = fileURLToPath(new URL("../../bin/sandkasten", import.meta.url));
-  const near = relative(cli.host.workingDirectory, program);
-  return near.startsWith("..") ? program : near;
 }
 
 export function firstRequest(url: string, apiKey: string): string {

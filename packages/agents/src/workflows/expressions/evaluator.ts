@@ -1,4 +1,5 @@
 /** Evaluates expressions in a thread, within limits of time and memory. */
+import { extname } from "node:path";
 import { Worker } from "node:worker_threads";
 import type { EvaluationAnswer, EvaluationRequest } from "./evaluation-worker.ts";
 
@@ -21,6 +22,8 @@ export const DEFAULT_MAX_BYTES = 8 * 1024 * 1024;
 /** The old generation of the thread that evaluates expressions. */
 export const MAX_HEAP_MIB = 128;
 const SHOWN_LENGTH = 200;
+/** TypeScript in a clone, JavaScript in a package. */
+const WORKER = new URL(`./evaluation-worker${extname(import.meta.filename)}`, import.meta.url);
 
 interface Job {
   readonly request: EvaluationRequest;
@@ -124,7 +127,7 @@ class Thread {
   readonly #ended: Promise<Error>;
 
   constructor() {
-    this.#worker = new Worker(new URL("./evaluation-worker.ts", import.meta.url), {
+    this.#worker = new Worker(WORKER, {
       resourceLimits: {
         maxOldGenerationSizeMb: MAX_HEAP_MIB,
         maxYoungGenerationSizeMb: 16,

@@ -14,9 +14,12 @@ const PACKAGES = ["ca-certificates", "procps", "python3", "python3-pip", "python
  * about half a minute and needs the package mirror; undefined when it may not be kept there. Several
  * may ask at once, also from several processes: each builds its own, and any of them will do.
  */
-export async function debianRootfs(cacheDir: string): Promise<string | undefined> {
+export async function debianRootfs(
+  cacheDir: string,
+  packages: readonly string[] = PACKAGES,
+): Promise<string | undefined> {
   const directory = join(cacheDir, "rootfs");
-  const tarball = join(directory, `${[SUITE, ...PACKAGES].join("-")}.tar`);
+  const tarball = join(directory, `${[SUITE, ...packages].join("-")}.tar`);
   if (await exists(tarball)) return tarball;
   const made = await mkdir(directory, { recursive: true }).then(
     () => true,
@@ -25,7 +28,7 @@ export async function debianRootfs(cacheDir: string): Promise<string | undefined
   if (!made) return undefined;
   const unfinished = join(directory, `.${process.pid}.tar`);
   try {
-    const include = PACKAGES.map((name) => `--include=${name}`);
+    const include = packages.map((name) => `--include=${name}`);
     await execFileAsync("mmdebstrap", ["--variant=minbase", ...include, SUITE, unfinished], {
       timeout: 10 * 60_000,
     });

@@ -1,0 +1,58 @@
+/** What `npm run release` builds, for tests that install it. */
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { debianRootfs } from "../../packages/daemon/src/images/testing/debian-rootfs.ts";
+
+const run = promisify(execFile);
+const ROOT = join(import.meta.dirname, "../..");
+const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten-test";
+
+export type Part = "npm" | "python" | "debian" | "image";
+
+export class ReleaseBuild implements AsyncDisposable {
+  readonly directory: string;
+
+  private constructor(directory: string) {
+    this.directory = directory;
+  }
+
+  static async create(part: Part): Promise<ReleaseBuild> {
+    const build = new ReleaseBuild(await mkdtemp(join(tmpdir(), "sandkasten-release-test-")));
+    try {
+      await build.#run(part, build.directory);
+      return build;
+    } catch (error) {
+      await build[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  /** The file of that name, which may have `*` for the version. */
+  async file(pattern: string): Promise<string> {
+    const expression = new RegExp(`^${pattern.replaceAll(".", "\\.").replace("*", "\\d[\\d.]*")}$`);
+    const name = (await readdir(this.directory)).find((one) => expression.test(one));
+    if (name === undefined) throw new Error(`the release has no ${pattern}`);
+    return join(this.directory, name);
+  }
+
+  async #run(part: Part, directory: string): Promise<void> {
+    const options = ["--only", part, "--out", directory];
+    if (part === "image") options.push("--base", await imageBase());
+    const script = join(ROOT, "scripts/release/release.ts");
+    await run(process.execPath, [script, ...options], { cwd: ROOT, timeout: 10 * 60_000 });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.directory, { recursive: true, force: true });
+  }
+}
+
+/** Any Debian with the libraries that Node needs will do. */
+async function imageBase(): Promise<string> {
+  const base = await debianRootfs(CACHE_DIR, ["libstdc++6", "ca-certificates"]);
+  if (base === undefined) throw new Error(`no Debian root can be kept in ${CACHE_DIR}`);
+  return base;
+}
