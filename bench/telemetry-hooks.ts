@@ -18,7 +18,7 @@ export class TelemetryHooks implements AsyncDisposable {
     // Log lines are no part of it: they have a level that turns them off.
     const silent = (): void => undefined;
     const log = { info: silent, warn: silent, error: silent };
-    this.#telemetry = new DaemonTelemetry({ log, metrics: this.#metrics.lifecycle, spans });
+    this.#telemetry = new DaemonTelemetry({ log, spans });
   }
 
   /** Sends nothing without an endpoint. */
@@ -74,6 +74,24 @@ export class TelemetryHooks implements AsyncDisposable {
       stderrBytes: 0,
       durationMs: 1,
     });
+    this.#metrics.lifecycle.consume([
+      {
+        type: "exec.ended",
+        owner: "",
+        atMs: Date.now(),
+        sessionId: "ses_03ddb8c42e43c8160ca5a11e",
+        data: {
+          exec_id: "exe_1a1ecc815ae0006e70d2fc44",
+          mode: "shell",
+          runtime: "bash",
+          end_reason: "exited",
+          exit_code: 0,
+          duration_ms: 1,
+          stdout_bytes: 0,
+          stderr_bytes: 0,
+        },
+      },
+    ]);
     request?.end({ attributes: { "http.response.status_code": 200 } });
     this.#metrics.requests.count({
       method: "POST",

@@ -333,6 +333,7 @@ const parts: Readonly<Record<string, Part>> = {
       "fastify",
       "genkit",
       "pino",
+      "re2js",
       "yaml",
       "zod",
     ],
