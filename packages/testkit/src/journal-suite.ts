@@ -74,6 +74,30 @@ export function journalSuite(name: string, makeFixture: () => Promise<JournalFix
       await writer.close();
     });
 
+    it("skips nothing for a reader that comes while it is written", async () => {
+      const rounds = 150;
+      const writer = await write();
+      let isOver = false;
+      const writing = (async () => {
+        for (let round = 0; round < rounds; round++)
+          await writer.append("stdout", Buffer.from(`${round} `), round);
+        isOver = true;
+      })();
+      let all = "";
+      for (let offset = 0; ;) {
+        const wasOver = isOver;
+        const page = await fixture.journal.read("ses_1", "exe_1", offset, 1000);
+        expect([offset, page.skippedBytes]).toEqual([offset, 0]);
+        all += page.chunks.map(({ bytes }) => text(bytes)).join("");
+        if (wasOver && page.nextOffset === offset) break;
+        offset = page.nextOffset;
+        if (page.chunks.length === 0) await new Promise(setImmediate);
+      }
+      await writing;
+      expect(all).toBe(Array.from({ length: rounds }, (_, round) => `${round} `).join(""));
+      await writer.close();
+    });
+
     it("goes on behind what an earlier writer left, also in another process", async () => {
       const first = await write();
       await first.append("stdout", Buffer.from("before "), 1);

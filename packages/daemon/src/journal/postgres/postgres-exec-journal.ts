@@ -66,8 +66,12 @@ export class PostgresExecJournal implements ExecJournal {
     const chunks: JournalChunk[] = [];
     let next = offset;
     let skippedBytes = 0;
+    let end = 0;
     for (let room = Math.floor(maxBytes); room > 0;) {
-      const rows = await this.#rowsFrom(sessionId, execId, next);
+      const found = await this.#rowsFrom(sessionId, execId, next);
+      // Of the same moment as the rows: what is written after it was not skipped.
+      end = Number(found[0]?.["end_offset"] ?? 0);
+      const rows = found.filter((row) => row["first_offset"] !== null);
       for (const row of rows) {
         const first = Number(row["first_offset"]);
         // What was dropped is told of at the beginning of a page.
@@ -92,7 +96,6 @@ export class PostgresExecJournal implements ExecJournal {
       if (rows.length < ROWS_AT_ONCE) break;
     }
     if (chunks.length > 0 || skippedBytes > 0) return { chunks, nextOffset: next, skippedBytes };
-    const end = await this.#endOf(sessionId, execId);
     if (end <= offset) return { chunks, nextOffset: offset, skippedBytes: 0 };
     return { chunks, nextOffset: end, skippedBytes: end - offset };
   }
@@ -120,7 +123,7 @@ export class PostgresExecJournal implements ExecJournal {
     return rows.map((row) => String(row["session_id"]));
   }
 
-  /** The row that the offset lies in, and those behind it. */
+  /** The row that the offset lies in, and those behind it, each with the end of the output; one without a chunk when there is none. */
   async #rowsFrom(
     sessionId: string,
     execId: string,
@@ -129,20 +132,15 @@ export class PostgresExecJournal implements ExecJournal {
     const of = sql`session_id = ${sessionId} AND exec_id = ${execId}`;
     return await this.#rows(
       "reading output",
-      sql`SELECT first_offset, seq, stream, timestamp_ms, bytes FROM output_chunks
-          WHERE ${of} AND first_offset + length(bytes) > ${offset}::bigint
-            AND first_offset >= coalesce(
-              (SELECT max(first_offset) FROM output_chunks WHERE ${of} AND first_offset <= ${offset}::bigint), 0)
-          ORDER BY first_offset LIMIT ${ROWS_AT_ONCE}`,
+      sql`SELECT outputs.end_offset, page.* FROM outputs LEFT JOIN (
+            SELECT first_offset, seq, stream, timestamp_ms, bytes FROM output_chunks
+            WHERE ${of} AND first_offset + length(bytes) > ${offset}::bigint
+              AND first_offset >= coalesce(
+                (SELECT max(first_offset) FROM output_chunks WHERE ${of} AND first_offset <= ${offset}::bigint), 0)
+            ORDER BY first_offset LIMIT ${ROWS_AT_ONCE}
+          ) AS page ON TRUE
+          WHERE ${of} ORDER BY page.first_offset`,
     );
-  }
-
-  async #endOf(sessionId: string, execId: string): Promise<number> {
-    const [row] = await this.#rows(
-      "reading output",
-      sql`SELECT end_offset FROM outputs WHERE session_id = ${sessionId} AND exec_id = ${execId}`,
-    );
-    return Number(row?.["end_offset"] ?? 0);
   }
 
   async #rows(doing: string, query: ReturnType<typeof sql>): Promise<readonly StoredRow[]> {
