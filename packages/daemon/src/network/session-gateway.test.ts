@@ -436,6 +436,18 @@ describe("an interceptor", () => {
     expect((await long.failure.promise).code).toBe("denied");
   });
 
+  it("that would speak where it said that it never does gets the connection cut", async () => {
+    const port = await serve((socket) => void socket.resume());
+    const { connect, ends } = inspecting(() => ({
+      kind: "terminate",
+      serve: () => Promise.resolve(),
+    }));
+    const program = connect({ port });
+    program.inside.write("hello");
+    expect((await program.failure.promise).code).toBe("denied");
+    await expect.poll(() => ends).toMatchObject([[{}, { kind: "refused" }]]);
+  });
+
   it("can speak with the program itself", async () => {
     const port = await serve((socket) => {
       void text(socket).then((said) => socket.end(said.toUpperCase()));
