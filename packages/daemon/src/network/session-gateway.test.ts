@@ -410,6 +410,26 @@ describe("an interceptor", () => {
     },
   );
 
+  it.each([false, true])(
+    "lets the server know of a program that ends without a word",
+    async (mayTerminate) => {
+      const heard = Promise.withResolvers<string>();
+      const port = await serve((socket) => {
+        void text(socket).then((said) => {
+          heard.resolve(said);
+          socket.end();
+        });
+      });
+      const { connect, ends } = inspecting(
+        (_, ended) => ({ kind: ended ? "pass" : "more" }),
+        mayTerminate,
+      );
+      connect({ port }).inside.end();
+      expect(await heard.promise).toBe("");
+      await expect.poll(() => ends).toMatchObject([[{}, { kind: "closed" }]]);
+    },
+  );
+
   it("refuses a connection before the server hears a byte", async () => {
     const heard: string[] = [];
     const port = await serve((socket) => {
