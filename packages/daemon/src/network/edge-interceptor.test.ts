@@ -76,5 +76,10 @@ describe("EdgeInterceptor", () => {
     expect(judged.kind).toBe("terminate");
     const other = interceptor.inspect(TO_API, await hello("other.example.com"), false);
     expect(other.kind).toBe("refuse");
+    const may = (target: EgressConnection["target"]): boolean =>
+      interceptor.mayTerminate({ target, via: "connect" });
+    expect(may({ name: "API.example.com", port: 443 })).toBe(true);
+    expect(may({ name: "other.example.com", port: 443 })).toBe(false);
+    expect(may({ address: "192.0.2.1", port: 443 })).toBe(false);
   });
 });

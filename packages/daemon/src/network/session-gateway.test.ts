@@ -410,6 +410,26 @@ describe("an interceptor", () => {
     },
   );
 
+  it.each([false, true])(
+    "lets the server know of a program that ends without a word",
+    async (mayTerminate) => {
+      const heard = Promise.withResolvers<string>();
+      const port = await serve((socket) => {
+        void text(socket).then((said) => {
+          heard.resolve(said);
+          socket.end();
+        });
+      });
+      const { connect, ends } = inspecting(
+        (_, ended) => ({ kind: ended ? "pass" : "more" }),
+        mayTerminate,
+      );
+      connect({ port }).inside.end();
+      expect(await heard.promise).toBe("");
+      await expect.poll(() => ends).toMatchObject([[{}, { kind: "closed" }]]);
+    },
+  );
+
   it("refuses a connection before the server hears a byte", async () => {
     const heard: string[] = [];
     const port = await serve((socket) => {
@@ -434,6 +454,18 @@ describe("an interceptor", () => {
     const long = connect({ port });
     long.inside.write(Buffer.alloc(70_000));
     expect((await long.failure.promise).code).toBe("denied");
+  });
+
+  it("that would speak where it said that it never does gets the connection cut", async () => {
+    const port = await serve((socket) => void socket.resume());
+    const { connect, ends } = inspecting(() => ({
+      kind: "terminate",
+      serve: () => Promise.resolve(),
+    }));
+    const program = connect({ port });
+    program.inside.write("hello");
+    expect((await program.failure.promise).code).toBe("denied");
+    await expect.poll(() => ends).toMatchObject([[{}, { kind: "refused" }]]);
   });
 
   it("can speak with the program itself", async () => {

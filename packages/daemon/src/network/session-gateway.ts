@@ -219,9 +219,8 @@ export class SessionGateway implements NetworkHandler {
     if (interceptor?.wants(connection) === true) {
       const verdict = await this.#verdictOn(client, connection, interceptor);
       if (verdict === undefined) return;
-      if (verdict.kind === "terminate") throw new Error("this connection is never terminated");
-      if (verdict.kind === "refuse") {
-        cut(verdict.reason);
+      if (verdict.kind !== "pass") {
+        cut(verdict.kind === "refuse" ? verdict.reason : "nobody can speak for this server");
         return;
       }
     }

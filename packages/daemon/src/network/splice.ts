@@ -45,4 +45,6 @@ export function carry(
     // The last chunk may still wait for its turn, and comes before the end.
     if (!isWaiting) to.end();
   });
+  // A program that has said nothing and ended will not say so again.
+  // MUT
 }
