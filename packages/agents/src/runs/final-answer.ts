@@ -1,5 +1,8 @@
 /** Structured output: what the model is asked for, and whether its answer is that. */
+import { isDeeperThan } from "../json-depth.ts";
 import type { AgentDefinition } from "../prompts/agent-definition.ts";
+
+const MAX_DEPTH = 200;
 
 export interface FinalAnswer {
   readonly output: unknown;
@@ -19,6 +22,10 @@ export function checkAnswer(definition: AgentDefinition, text: string): FinalAns
   if (definition.outputFormat === "text") return { output: text };
   const value = jsonIn(text);
   if (value === undefined) return { output: undefined, problem: "it is not one JSON value" };
+  // SECURITY: what is deeper cannot be written down, and a run whose end is not stored never ends.
+  // Guarded by misbehaving-models.test.ts.
+  if (isDeeperThan(value.json, MAX_DEPTH))
+    return { output: undefined, problem: `it is nested more than ${MAX_DEPTH} levels deep` };
   const problem = definition.output?.problem(value.json);
   return problem === undefined ? { output: value.json } : { output: undefined, problem };
 }

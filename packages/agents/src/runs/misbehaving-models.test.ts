@@ -9,6 +9,7 @@ beforeAll(async () => {
       helper: agent("metadata: { name: Kind Helper, description: Helps. }"),
       brief: agent("max_steps: 3"),
       hasty: agent("timeout_seconds: 1"),
+      free: agent("output: { format: json }"),
     },
   });
 });
@@ -38,6 +39,13 @@ describe("a model that misbehaves", () => {
     expect(toolResults(fixture.model)).toMatchObject([{ error: { code: "UNKNOWN_TOOL" } }]);
     expect(JSON.stringify(fixture.model.requests.at(-1)?.body).length).toBeLessThan(10_000);
     expect(JSON.stringify(await fixture.eventsOf(run.run_id)).length).toBeLessThan(10_000);
+  });
+
+  test("answers with JSON that is nested too deep to be stored, and is told so", async () => {
+    const deep = "[".repeat(100_000) + "]".repeat(100_000);
+    const run = await fixture.run("free", [{ text: deep, pieceLength: 65_536 }, { text: "[[1]]" }]);
+    expect(run).toMatchObject({ status: "succeeded", output: [[1]], steps: 2 });
+    expect(fixture.model.lastMessage?.content).toMatch(/nested more than 200 levels deep/);
   });
 
   test("calls tools for ever and is ended by max_steps, clearly", async () => {

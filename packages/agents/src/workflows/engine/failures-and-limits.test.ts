@@ -180,6 +180,23 @@ describe("an output", () => {
     });
   });
 
+  it("that is nested too deep fails its step, so that the run can still be read", async () => {
+    await using fixture = new EngineFixture({ evaluator });
+    const levels = 60;
+    const run = await fixture.run(`
+steps:
+  - id: nest
+    type: transform
+    expression: "has(steps.nest) ? ${"[".repeat(levels)}steps.nest.output${"]".repeat(levels)} : []"
+  - id: again
+    type: switch
+    transitions: [{ if: "true", next: nest }]
+`);
+    expect(run.error).toMatchObject({ code: "EXPRESSION_FAILED", step: "nest" });
+    expect(run.error?.message).toMatch(/nested more than 200 levels deep/);
+    expect(fixture.steps(run.runId).length).toBeLessThan(20);
+  });
+
   it("is limited for all steps of a run together", async () => {
     await using fixture = new EngineFixture({
       evaluator,

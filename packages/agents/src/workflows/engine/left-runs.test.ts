@@ -43,6 +43,38 @@ it("attempts of an earlier process count as attempts", async () => {
   expect(next.started).toEqual(["fail"]);
 });
 
+it.each([
+  ["approval", "{ id: a, type: approval, timeout: 1d }"],
+  [
+    "parallel",
+    "{ id: a, type: parallel, timeout: 1d, branches: [{ name: b, steps: [{ id: i, type: approval }] }] }",
+  ],
+  [
+    "foreach",
+    "{ id: a, type: foreach, timeout: 1d, items: '[1]', steps: [{ id: i, type: approval }] }",
+  ],
+  [
+    "try",
+    "{ id: a, type: try, timeout: 1d, try: [{ id: i, type: approval }], catch: [{ id: c, type: end }] }",
+  ],
+])("the timeout of %s goes on from where an earlier process began it", async (kind, step) => {
+  const path = join(directory, `timeout-${kind}.db`);
+  const clock = new ManualClock();
+  const halfDayMs = 43_200_000;
+  let runId: string;
+  {
+    await using left = new EngineFixture({ path, clock });
+    runId = left.submit(`steps: [${step}]`);
+    await left.until(runId, ({ status }) => status === "waiting_approval");
+    await expect.poll(() => clock.waits).toEqual([2 * halfDayMs]);
+  }
+  clock.turn(halfDayMs);
+  await using next = new EngineFixture({ path, clock });
+  await expect.poll(() => clock.waits).toEqual([halfDayMs]);
+  clock.turn(halfDayMs);
+  expect((await next.until(runId)).error).toMatchObject({ code: "TIMEOUT", step: "a" });
+});
+
 it("a process that cancels a run while another one takes it destroys no sandbox", async () => {
   const requests: string[] = [];
   const daemon = createServer(({ method, url }, response) => {

@@ -19,9 +19,13 @@ export function celFromJson(value: unknown): CelInput {
   }
 }
 
+const MAX_DEPTH = 200;
+
 /**
  * SECURITY: a list that contains itself twice, thirty levels deep, is small in memory and has a
- * billion entries when it is written out, so what is written is counted. Guarded by evaluator.test.ts.
+ * billion entries when it is written out, so what is written is counted. A loop that nests a value
+ * deeper each time makes one that nothing can read again. Guarded by evaluator.test.ts and
+ * failures-and-limits.test.ts.
  */
 export function jsonFromCel(value: CelValue, maxBytes: number): unknown {
   return new JsonWriter(maxBytes).write(value);
@@ -30,6 +34,7 @@ export function jsonFromCel(value: CelValue, maxBytes: number): unknown {
 class JsonWriter {
   readonly #maxBytes: number;
   #bytes = 0;
+  #depth = 0;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -59,13 +64,24 @@ class JsonWriter {
   #object(value: Extract<CelValue, object | null>): unknown {
     this.#count(2);
     if (value === null) return null;
-    if (isCelList(value)) return [...value].map((item) => this.write(item));
+    if (isCelList(value)) return this.#deeper(() => [...value].map((item) => this.write(item)));
     if (isCelMap(value))
-      return Object.fromEntries([...value].map(([name, item]) => this.#entry(name, item)));
+      return this.#deeper(() =>
+        Object.fromEntries([...value].map(([name, item]) => this.#entry(name, item))),
+      );
     if (isCelUint(value)) return this.#int(value.value);
     if (isCelType(value)) return value.name;
     if (value instanceof Uint8Array) throw new Error("bytes cannot be written as JSON");
     return this.#message(value.message);
+  }
+
+  #deeper<Result>(write: () => Result): Result {
+    this.#depth += 1;
+    if (this.#depth > MAX_DEPTH)
+      throw new Error(`the value is nested more than ${MAX_DEPTH} levels deep`);
+    const result = write();
+    this.#depth -= 1;
+    return result;
   }
 
   #entry(name: unknown, item: CelValue): [string, unknown] {
