@@ -33,18 +33,18 @@ export async function buildImage(
   await symlink("/opt/sandkasten/dist/main.js", join(tree, "usr/local/bin/sandkasten"));
   await writeUsers(tree);
   const data = join(stagingDir, "image-data");
-  await mkdir(join(data, "var/lib/sandkasten"), { recursive: true });
-  await mkdir(join(data, "shared-sandboxes"), { recursive: true });
+  for (const name of ["var/lib/sandkasten", "shared-sandboxes"])
+    await mkdir(join(data, name), { recursive: true });
+  const own = { directories: ["var/lib/sandkasten"], owner: user.id, mode: "u=rwx,go=" };
+  const shared = { directories: ["shared-sandboxes"], mode: "u=rwx,go=x" };
 
   const archive = join(stagingDir, "image");
   await mkdir(archive);
   const layers = [
     await addLayer(archive, base),
     await addLayer(archive, await packed(stagingDir, tree, "program")),
-    await addLayer(
-      archive,
-      await packed(stagingDir, data, "data", { owner: user.id, mode: "u=rwx,go=x" }),
-    ),
+    await addLayer(archive, await packed(stagingDir, data, "own", own)),
+    await addLayer(archive, await packed(stagingDir, data, "shared", shared)),
   ];
   const config = JSON.stringify(imageConfig(layers, platform));
   const name = `${createHash("sha256").update(config).digest("hex")}.json`;
@@ -67,7 +67,6 @@ async function packed(
 ): Promise<string> {
   const file = join(stagingDir, `layer-${name}.tar`);
   await packTarball(tree, file, options);
-  await rm(tree, { recursive: true });
   return file;
 }
 

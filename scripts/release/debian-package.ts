@@ -17,7 +17,7 @@ import { readManifest, root, sourceDateEpoch, version } from "./versions.ts";
 const run = promisify(execFile);
 
 /** Whatever `scripts/apt-packages.txt` says that a daemon needs, less npm, whose work is done. */
-const debianDependencies = ["crun | runc", "e2fsprogs", "libstdc++6", "uidmap", "xz-utils"];
+export const debianDependencies = ["crun | runc", "e2fsprogs", "libstdc++6", "uidmap", "xz-utils"];
 
 const source = (name: string): string => join(root, "deploy/debian", name);
 

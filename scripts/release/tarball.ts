@@ -13,13 +13,16 @@ export interface TarOptions {
   /** The id of the user and the group that everything belongs to, 0 by default. */
   readonly owner?: number;
   readonly mode?: string;
+  /** Only these directories, without what is in them and above them. */
+  readonly directories?: readonly string[];
 }
 
 export async function packTarball(
   directory: string,
   file: string,
-  { prefix, compress = false, owner = 0, mode = "u=rwX,go=rX" }: TarOptions = {},
+  options: TarOptions = {},
 ): Promise<void> {
+  const { prefix, compress = false, owner = 0, mode = "u=rwX,go=rX", directories } = options;
   await run("tar", [
     "--create",
     `--file=${file}`,
@@ -35,7 +38,7 @@ export async function packTarball(
     ...(prefix === undefined ? [] : [`--transform=flags=rS;s,^\\.,${prefix},`]),
     // Without the name and the time that gzip would write down.
     ...(compress ? ["--use-compress-program=gzip --no-name"] : []),
-    ".",
+    ...(directories === undefined ? ["."] : ["--no-recursion", ...directories]),
   ]);
 }
 

@@ -2,6 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { LEAST_NODE } from "../../packages/cli/src/least-node.ts";
+import { debianDependencies } from "./debian-package.ts";
 import { readManifest, root, version } from "./versions.ts";
 
 const text = (path: string): string => readFileSync(join(root, path), "utf8");
@@ -34,4 +35,16 @@ describe("the version of the root's package.json", () => {
 test("the oldest Node is the same in the code, in package.json and in the scripts", () => {
   expect(readManifest(".").engines["node"]).toBe(`>=${LEAST_NODE}`);
   expect(/^minimum_node=(.*)$/m.exec(text("scripts/toolchain.sh"))?.[1]).toBe(LEAST_NODE);
+});
+
+test("the Debian package depends on what set-up installs for a daemon", () => {
+  const packages = [...text("scripts/apt-packages.txt").matchAll(/^start\s+(\S+)/gm)].map(
+    ([, name]) => name,
+  );
+  expect(packages).toContain("crun");
+  const alternatives = debianDependencies.map((dependency) => dependency.split(" | ")[0]);
+  // npm is for the clone; the library is for the Node that the package brings.
+  expect(new Set(alternatives.filter((name) => name !== "libstdc++6"))).toEqual(
+    new Set(packages.filter((name) => name !== "npm")),
+  );
 });

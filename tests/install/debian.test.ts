@@ -33,7 +33,7 @@ afterAll(async () => {
 describe("sandkasten from Debian's package", () => {
   test("installs with dpkg, and the daemon works with what its unit leaves it", async () => {
     const said = await machine.run(`
-      ! command -v node
+      refuse command -v node
       dpkg --install sandkasten.deb
       dpkg --verify sandkasten
       stat --format '%a %U' /etc/sandkasten/sandkasten.yaml
@@ -72,9 +72,11 @@ describe("sandkasten from Debian's package", () => {
     const said = await machine.run(`
       dpkg --remove sandkasten
       ls /etc/sandkasten
-      ! ls /usr/bin/sandkasten /usr/lib/sandkasten/dist
+      refuse ls /usr/bin/sandkasten
+      refuse ls /usr/lib/sandkasten/dist
       dpkg --purge sandkasten
-      ! ls /etc/sandkasten /var/lib/sandkasten
+      refuse ls /etc/sandkasten
+      refuse ls /var/lib/sandkasten
       echo purged
     `);
     expect(said).toContain("sandkasten.yaml\n");

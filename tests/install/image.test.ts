@@ -42,9 +42,9 @@ describe("the released image", () => {
     const said = await engine.docker(
       ...probe,
       "-c",
-      "id -u; stat -c '%u %a' /var/lib/sandkasten; ls /opt/sandkasten/node_modules; sandkasten --version",
+      "id -u; stat -c '%u %a' /var/lib/sandkasten /var/lib; ls /opt/sandkasten/node_modules; sandkasten --version",
     );
-    expect(said).toMatch(/^10000\n10000 711\n/);
+    expect(said).toMatch(/^10000\n10000 700\n0 755\n/);
     expect(said).toContain("\nfastify\n");
     expect(said).not.toContain("\nvitest\n");
   });

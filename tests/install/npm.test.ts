@@ -10,7 +10,7 @@ const SETUP_TIMEOUT_MS = 15 * 60_000;
 const START = `
 sandkasten start "$@" >started 2>&1 &
 daemon=$!
-trap 'kill -INT $daemon 2>/dev/null; wait $daemon || true; cat started' EXIT
+trap 'kill $daemon && wait $daemon; cat started; sandkasten sweep --yes' EXIT
 for _ in $(seq 600); do
   if grep -q "^Ctrl-C stops" started; then break; fi
   kill -0 $daemon
@@ -42,7 +42,7 @@ afterAll(async () => {
 describe("sandkasten from npm", () => {
   test("installs without a network, a compiler or scripts, and its first steps work", async () => {
     const said = await machine.run(`
-      for tool in cc gcc rustc cargo git; do ! command -v $tool; done
+      for tool in cc gcc rustc cargo git; do refuse command -v $tool; done
       npm install --global --offline --ignore-scripts --no-audit --no-fund \\
         ./sandkasten-native-linux-x64.tgz ./sandkasten.tgz
       sandkasten --version

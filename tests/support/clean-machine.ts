@@ -34,6 +34,13 @@ exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HO
   LANG=C.UTF-8 NO_COLOR=1 $ENVIRONMENT bash -euo pipefail -c "$script"
 `;
 
+/** `refuse`, because bash does not end a script for a command that succeeds after `!`. */
+const PRELUDE = `
+refuse() {
+  if "$@" >/dev/null 2>&1; then echo "this should have failed: $*" >&2; exit 1; fi
+}
+`;
+
 export interface RunOptions {
   /** Variables, whose values have no spaces. */
   readonly env?: Readonly<Record<string, string>>;
@@ -93,7 +100,7 @@ export class CleanMachine implements AsyncDisposable {
     const namespaces = ["--mount", "--pid", "--ipc", "--uts", ...(sharesLoopback ? [] : ["--net"])];
     const args = [...namespaces, "--fork", "--kill-child", "bash", "-c", enter, "enter"];
     try {
-      const { stdout } = await run("unshare", [...args, this.root, script], {
+      const { stdout } = await run("unshare", [...args, this.root, PRELUDE + script], {
         timeout: TIMEOUT_MS,
         maxBuffer: MAX_OUTPUT_BYTES,
       });

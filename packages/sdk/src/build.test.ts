@@ -95,6 +95,9 @@ describe("the built module", () => {
     "the project's Node": () => [process.execPath, "smoke.mjs"],
     "Node 20": () => [join(runtimes, "node"), "smoke.mjs"],
     "Node 20 by require()": () => [join(runtimes, "node"), "smoke.cjs"],
+    "Node 22": () => [join(runtimes, "node22"), "smoke.mjs"],
+    "Node 22 by require()": () => [join(runtimes, "node22"), "smoke.cjs"],
+    "the project's Node by require()": () => [process.execPath, "smoke.cjs"],
     Bun: () => [join(runtimes, "bun"), "smoke.ts"],
     Deno: () => [
       join(runtimes, "deno"),
