@@ -80,9 +80,9 @@ describe("image build", { timeout: 120_000 }, () => {
       "run",
       "--image",
       "works:1",
-      "cat /opt/made; env | busybox grep TOOL; ls /opt",
+      "cat /opt/made; env | busybox grep TOOL; ls /opt; busybox stat -c %u /opt/made /bin/busybox",
     );
-    expect(run.stdout).toBe("built by 0\nTOOL_VERSION=7\nDockerfile\nmade\n");
+    expect(run.stdout).toBe("built by 0\nTOOL_VERSION=7\nDockerfile\nmade\n0\n0\n");
   });
 
   test("shows the last lines of a build that fails", async () => {
@@ -94,7 +94,7 @@ describe("image build", { timeout: 120_000 }, () => {
   test("isolates its steps: no network, few capabilities, other ids, none of the machine's devices", async () => {
     const directory = await context("isolated", [
       failing(
-        "cat /proc/net/dev /proc/self/uid_map; busybox grep CapBnd /proc/self/status; ls /dev; echo the end",
+        "cat /proc/net/dev /proc/self/uid_map; busybox grep CapBnd /proc/self/status; echo $(ls /dev); echo the end",
       ),
     ]);
     const { stderr } = await sandkasten("image", "build", "-t", "isolated:1", directory);
@@ -125,12 +125,17 @@ describe("image build", { timeout: 120_000 }, () => {
       "COPY ../host-secrets/secret /stolen\nRUN cat /stolen; busybox false",
     ],
     [
+      "a link to the root of another process",
+      "RUN --mount=type=bind,source=magic,target=/mnt busybox find /mnt -name secret -exec cat {} +; busybox false",
+    ],
+    [
       "the processes of the machine",
       failing("cat /proc/1/root/host-secrets/secret /proc/*/root/*/secret"),
     ],
   ])("does not show the machine's files through %s", async (what, step) => {
     const directory = await context(`attack-${what.replaceAll(" ", "-")}`, [step]);
     await symlink(join(scratch, "host-secrets"), join(directory, "link"));
+    await symlink(`/proc/1/root${join(scratch, "host-secrets")}`, join(directory, "magic"));
     const { code, stdout, stderr } = await sandkasten(
       "image",
       "build",

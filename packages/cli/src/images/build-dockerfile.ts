@@ -8,9 +8,11 @@
  * own storage: Debian's version follows links of a context or of a base image in `RUN --mount`, and
  * would otherwise show the machine's files to the build. Guarded by tests/e2e/image-build.test.ts.
  */
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CliFailure } from "../failure.ts";
 import { runTool } from "./run-tool.ts";
+import { squashedArchive } from "./squashed-archive.ts";
 
 export interface DockerfileBuild {
   /** Absolute. */
@@ -30,22 +32,29 @@ export interface DockerfileBuild {
 
 const ARCHIVE = "image.tar";
 /** Ids of the machine that no user and no sandbox has. */
-const ID_MAP = "0:1879048192:65536";
+const FIRST_ID = 1_879_048_192;
+const ID_COUNT = 65_536;
+const ID_MAP = `0:${FIRST_ID}:${ID_COUNT}`;
 const TAG = "localhost/sandkasten-build:latest";
+const BUILDAH = ["buildah", "--root=/storage", "--runroot=/run/buildah"];
+/** Of the finished image: its files as a tar, and its configuration. */
+const EXPORT = `
+buildah() { command ${BUILDAH.join(" ")} "$@"; }
+container=$(buildah from --pull-never ${TAG})
+root=$(buildah mount "$container")
+tar --create --file /out/rootfs.tar --directory "$root" --numeric-owner --owner-map=/out/ids --group-map=/out/ids .
+buildah inspect --type image ${TAG} > /out/config.json
+buildah rm "$container" > /dev/null
+`;
 const INSTALL =
   "Install it with `apt-get install buildah runc bubblewrap`, or use --builder docker.";
 
 export async function buildWithBuildah(build: DockerfileBuild): Promise<string> {
   const { onLine, signal, network } = build;
-  const buildah = (...args: readonly string[]): Promise<void> =>
-    runTool({
-      program: "bwrap",
-      args: [...view(build), "buildah", "--root=/storage", "--runroot=/run/buildah", ...args],
-      hint: INSTALL,
-      onLine,
-      signal,
-    });
-  await buildah(
+  const inView = (...args: readonly string[]): Promise<void> =>
+    runTool({ program: "bwrap", args: [...view(build), ...args], hint: INSTALL, onLine, signal });
+  await inView(
+    ...BUILDAH,
     "bud",
     "--layers",
     "--isolation=oci",
@@ -60,8 +69,31 @@ export async function buildWithBuildah(build: DockerfileBuild): Promise<string> 
     `--tag=${TAG}`,
     "/context",
   );
-  await buildah("push", TAG, `oci-archive:/out/${ARCHIVE}`);
-  return join(build.out, ARCHIVE);
+  const place = (name: string): string => join(build.out, name);
+  await writeFile(place("ids"), idsInside());
+  await inView("sh", "-euc", EXPORT);
+  await squashedArchive({
+    rootfs: place("rootfs.tar"),
+    config: configOf(await readFile(place("config.json"), "utf8")),
+    directory: place("layout"),
+    archive: place(ARCHIVE),
+    signal,
+  });
+  return place(ARCHIVE);
+}
+
+/** The configuration in what `buildah inspect` says of an image. */
+function configOf(inspected: string): unknown {
+  const { OCIv1: image } = JSON.parse(inspected) as { OCIv1?: { config?: unknown } };
+  return image?.config ?? {};
+}
+
+/**
+ * buildah's own archives have the ids of the machine that the user namespace stands for; those in the
+ * image must be the ones inside.
+ */
+function idsInside(): string {
+  return Array.from({ length: ID_COUNT }, (_, id) => `+${FIRST_ID + id} +${id}\n`).join("");
 }
 
 /** What buildah sees of the machine. */

@@ -51,8 +51,8 @@ export async function buildStandard(build: StandardBuild): Promise<void> {
   });
 }
 
-/** Commands of a shell whose `$1` is the new root. */
-function hooks({ pip, npm }: StandardImage): readonly string[] {
+/** What is added to the packages of Debian: commands of a shell whose `$1` is the new root. */
+export function hooks({ pip, npm }: StandardImage): readonly string[] {
   return [...(pip.length === 0 ? [] : [pipHook(pip)]), ...(npm.length === 0 ? [] : npmHooks(npm))];
 }
 
