@@ -26,6 +26,27 @@ const SECOND_US = 1_000_000;
 
 export const BUDGETS: readonly Budget[] = [
   {
+    what: "the dashboard loads < 300 KB until the sessions are shown",
+    subject: "dashboard/first load",
+    share: WORST,
+    against: { bytes: 300_000 },
+    atMost: 1,
+  },
+  {
+    what: "the dashboard can be used ≤ 1 s after it was opened",
+    subject: "dashboard/sign-in",
+    share: MEDIAN,
+    against: { us: SECOND_US },
+    atMost: 1,
+  },
+  {
+    what: "the dashboard can be used ≤ 4 × as late as a static page",
+    subject: "dashboard/sign-in",
+    share: MEDIAN,
+    against: { series: "dashboard/static page" },
+    atMost: 4,
+  },
+  {
     what: "warm create + first exec over HTTP ≤ 1/50 of docker run",
     subject: "warm create/HTTP, warm, first true",
     share: MEDIAN,

@@ -18,6 +18,7 @@ import { jsonReport, renderReport } from "./report.ts";
 import { agentRuns } from "./scenarios/agent-runs.ts";
 import { createBurst } from "./scenarios/create-burst.ts";
 import { coldCreate } from "./scenarios/cold-create.ts";
+import { dashboard } from "./scenarios/dashboard.ts";
 import { density } from "./scenarios/density.ts";
 import { destroy } from "./scenarios/destroy.ts";
 import { dockerFiles } from "./scenarios/docker-files.ts";
@@ -55,6 +56,7 @@ const SCENARIOS: readonly Scenario[] = [
   telemetry,
   toolCalls,
   workflowSteps,
+  dashboard,
   dockerFiles,
   destroy,
   density,

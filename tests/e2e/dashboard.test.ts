@@ -249,6 +249,22 @@ describe("the dashboard", () => {
     await phone.close();
   });
 
+  it("loads less than 300 KB, the terminal included", async () => {
+    const { page: other } = await browser.page();
+    const loaded: Promise<number>[] = [];
+    other.on("requestfinished", (request) => {
+      if (/\/$|\/assets\//.test(new URL(request.url()).pathname))
+        loaded.push(request.sizes().then(({ responseBodySize }) => responseBodySize));
+    });
+    await signIn(other, daemon);
+    await other.getByRole("link", { name: /^ses_/ }).click();
+    await other.getByLabel(/^Terminal in/).waitFor();
+    const sizes = await Promise.all(loaded);
+    expect(sizes.length).toBeGreaterThan(5);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThan(300_000);
+    await other.close();
+  });
+
   it("destroys the session", async () => {
     const id = await openSession();
     await page.goto(`${daemon.url}/#/sessions/${id}`);
