@@ -15,7 +15,7 @@ async function cruiseSources(dirs: readonly string[]): Promise<ICruiseResult> {
     validate: true,
     ruleSet: { forbidden: forbiddenRules, allowed: allowedRules, allowedSeverity: "error" },
     doNotFollow: { path: "node_modules" },
-    exclude: { path: "(^|/)(fixtures|testdata|generated)/" },
+    exclude: { path: "(^|/)(fixtures|testdata|generated)/|^packages/[^/]+/dist/" },
     tsPreCompilationDeps: true,
     combinedDependencies: true,
     enhancedResolveOptions: {

@@ -159,6 +159,11 @@ install_dependencies() {
   printf '%s\n' "$state" >"$stamp"
 }
 
+# The pages of /docs and /guide; it is done at once when nothing has changed.
+build_site() {
+  quietly node packages/site/build.ts || fail "the documentation could not be built."
+}
+
 # A binary that asks for an interpreter is dynamic, and would not start in an image without glibc.
 require_static() {
   local headers
@@ -221,6 +226,7 @@ native=$!
 trap wait EXIT
 install_node
 install_dependencies
+build_site
 [ "${1-}" != --tests ] || install_python_packages
 wait "$native"
 say "ready"

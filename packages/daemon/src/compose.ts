@@ -75,6 +75,8 @@ export interface Embedded {
 }
 
 const NATIVE_DIR = fileURLToPath(new URL("../../../native/bin", import.meta.url));
+/** What `packages/site` builds; a daemon that has none serves no pages. */
+const SITE_DIR = fileURLToPath(new URL("../../site/dist", import.meta.url));
 const IDS_DIR = "/run/sandkasten/ids";
 
 /** All that makes up a daemon, not yet started. */
@@ -152,6 +154,7 @@ export async function composeDaemon(
       allowedHosts: [config.listen.host, ...config.http.allowedHosts],
       allowedOrigins: config.http.allowedOrigins,
       uploadDir: join(config.dataDir, "uploads"),
+      siteDir: await builtSite(log),
       preview: { ...config.preview, key: await previewKey(config) },
       ...(config.cluster.secret !== undefined && { peerSecret: config.cluster.secret }),
       metrics,
@@ -164,6 +167,16 @@ export async function composeDaemon(
     await events?.close();
     throw error;
   }
+}
+
+async function builtSite(log: Log): Promise<string | undefined> {
+  const isBuilt = await stat(SITE_DIR).then(
+    () => true,
+    () => false,
+  );
+  if (isBuilt) return SITE_DIR;
+  log.warn({}, "The pages of /docs and /guide are not built. `npm run setup` builds them.");
+  return undefined;
 }
 
 async function composeTokens(config: Config, log: Log): Promise<Tokens | undefined> {

@@ -27,6 +27,7 @@ import type { PreviewOptions } from "./preview/previews.ts";
 import { RequestLife } from "./http/request/request-life.ts";
 import { IMPORT_PREFIX } from "./native/routes/images/image-import.ts";
 import { registerRoutes } from "./native/routes/register-routes.ts";
+import { serveSite } from "./site/site.ts";
 import { createServer } from "./http/connection/server.ts";
 import { Shutdown } from "./http/connection/shutdown.ts";
 import { tellIgnoredFields, Validation } from "./native/parsing/validation.ts";
@@ -61,6 +62,8 @@ export interface HttpAppOptions {
   readonly pingIntervalMs?: number;
   /** How long the head of a request may take. */
   readonly headersTimeoutMs?: number;
+  /** Where the pages of `/docs` and `/guide` are; they are not served when absent. */
+  readonly siteDir?: string | undefined;
   readonly preview: PreviewOptions;
   /** What daemons that share the store show each other; nothing is forwarded when absent. */
   readonly peerSecret?: string;
@@ -138,6 +141,7 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
   readJsonBodies(app, limits, context.stallTimeoutMs);
   await describeApi(app, options.version);
   await registerRoutes(app, context);
+  if (options.siteDir !== undefined) await serveSite(app, options.siteDir);
   closeInTime(app, context.shutdown, life);
   app.addHook("onClose", () => open.close());
   return app as unknown as FastifyInstance;

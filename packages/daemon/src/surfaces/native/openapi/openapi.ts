@@ -3,6 +3,9 @@ import swagger from "@fastify/swagger";
 import type { RouteOptions } from "fastify";
 import { jsonSchemaTransform, jsonSchemaTransformObject } from "fastify-type-provider-zod";
 import type { App } from "../../http/app.ts";
+import { codeSamples } from "./samples/code-samples.ts";
+import { sampleRow } from "./samples/sample-table.ts";
+import type { CodeSample } from "./samples/code-samples.ts";
 
 /** As much of a document's form as is needed here. */
 export interface OpenApiDocument {
@@ -26,11 +29,14 @@ export interface Operation {
   readonly requestBody?: RequestBody;
   readonly responses?: Readonly<Record<string, { readonly description: string }>>;
   readonly security?: readonly Readonly<Record<string, readonly string[]>>[];
+  readonly "x-codeSamples"?: readonly CodeSample[];
 }
 
 interface RequestBody {
   readonly required?: boolean;
-  readonly content: Readonly<Record<string, { readonly schema: { readonly $ref?: string } }>>;
+  readonly content: Readonly<
+    Record<string, { readonly schema: { readonly $ref?: string }; readonly example?: unknown }>
+  >;
 }
 
 const TAGS = [
@@ -138,13 +144,19 @@ function finished(
       {
         operationId: `${method}${name}`,
         ...operation,
-        ...(operation.requestBody && { requestBody: finishedBody(operation.requestBody, schemas) }),
+        ...(operation.requestBody && {
+          requestBody: withExample(
+            finishedBody(operation.requestBody, schemas),
+            sampleRow(`${method.toUpperCase()} ${path}`).body,
+          ),
+        }),
         responses: Object.fromEntries(
           Object.entries(operation.responses ?? {}).map(([status, answer]) => [
             status,
             { ...answer, description: answer.description.replace("Default Response", "Success") },
           ]),
         ),
+        "x-codeSamples": codeSamples(method, path, operation),
       },
     ]),
   );
@@ -156,6 +168,13 @@ function finishedBody(body: RequestBody, schemas: Readonly<Record<string, unknow
   const schema = $ref === undefined ? inline : schemas[$ref.slice($ref.lastIndexOf("/") + 1)];
   const demands = ["required", "anyOf", "allOf"];
   return { ...body, required: demands.some((name) => Object.hasOwn(schema as object, name)) };
+}
+
+/** What a page that can send requests offers to send. */
+function withExample(body: RequestBody, example: unknown): RequestBody {
+  const json = body.content["application/json"];
+  if (example === undefined || json === undefined) return body;
+  return { ...body, content: { ...body.content, "application/json": { ...json, example } } };
 }
 
 /** Every schema comes as input and as output; most are only one of them. */

@@ -5,7 +5,6 @@ import { z } from "zod";
 import { answerOf, errors, onlyErrors } from "../openapi/documented-responses.ts";
 import type { App } from "../../http/app.ts";
 import type { NativeContext } from "../context.ts";
-import { DOCS_POLICY, docsPage } from "../openapi/docs-page.ts";
 import { openApiDocument, type OpenApiDocument } from "../openapi/openapi.ts";
 
 /** By then a daemon that was started for one command has run it. */
@@ -100,7 +99,7 @@ export function metricsRoutes(
 export function documentRoutes(app: App): void {
   let described: OpenApiDocument | undefined;
   let document: string | undefined;
-  let page: string | undefined;
+  let openDocument: string | undefined;
   const describe = (): OpenApiDocument => (described ??= openApiDocument(app));
 
   // Describing the API holds up everybody for a moment; a client's request should not cost that.
@@ -126,23 +125,16 @@ export function documentRoutes(app: App): void {
     },
   );
 
+  // SECURITY: without a key the page at /docs gets the API, which is public, but not the daemon's
+  // version, which would tell strangers what to attack (threat: unauthorized access). Guarded by
+  // openapi.test.ts.
   app.get(
-    "/docs",
-    {
-      config: { access: "browser" },
-      schema: {
-        tags,
-        summary: "This API as a page to read",
-        response: { ...answerOf(200, "text/html", "The page"), ...errors() },
-      },
-    },
+    "/docs/openapi.json",
+    { config: { access: "open" }, schema: { hide: true } },
     (_request, reply) => {
-      page ??= docsPage(describe());
-      return reply
-        .header("Content-Security-Policy", DOCS_POLICY)
-        .header("Referrer-Policy", "no-referrer")
-        .type("text/html; charset=utf-8")
-        .send(page);
+      const { info, ...rest } = describe();
+      openDocument ??= JSON.stringify({ ...rest, info: { ...info, version: "v1" } });
+      return reply.type("application/json; charset=utf-8").send(openDocument);
     },
   );
 }

@@ -61,7 +61,7 @@ function introduction(shared: ReadonlySet<string>): string {
 
 Made from the OpenAPI document that the daemon itself serves; change the routes in \`packages/daemon/src/surfaces/native/routes\` and the schemas in \`packages/protocol/src/api\`.
 
-A running daemon has this document at \`/openapi.json\` and as a page to read at \`/docs\`; a browser is asked for the key as a password there, with any user name.
+A running daemon serves this document at \`/openapi.json\`, and an interactive reference with samples for curl, TypeScript and Python at \`/docs\`. The page needs no key; requests sent from it do.
 
 Requests carry \`Authorization: Bearer <key>\`; exceptions are named. Bodies are JSON, whatever their \`Content-Type\` says, except where bytes or a form are expected. \`null\` means that a field is absent, and so does an empty text where a field cannot be empty. Fields that the daemon does not know are ignored and named in the response header \`X-Sandkasten-Ignored\`; a known field with a wrong value is refused. Every answer has \`X-Request-ID\`: the one of the request, or a new one.
 
