@@ -80,13 +80,16 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
 
 export function buildProgram(cli: Cli): Command {
   const program = new Command("sandkasten")
-    .description("Linux sandboxes that AI agents and their people can trust.")
+    .description("Linux sandboxes for AI agents.")
     .version(cliVersion(), "-V, --version", "show the version")
-    .option("--url <url>", "daemon to talk to, else SANDKASTEN_URL, else the local one")
-    .option("--api-key <key>", "key for it, else SANDKASTEN_API_KEY, else the local daemon's")
+    .option("--url <url>", "URL of the daemon (default: SANDKASTEN_URL, or the local daemon)")
+    .option(
+      "--api-key <key>",
+      "key for the daemon (default: SANDKASTEN_API_KEY, or the local daemon's key)",
+    )
     .option("--config <file>", "configuration file of the local daemon")
     .option("--data-dir <dir>", "data directory of the local daemon")
-    .option("--json", "print JSON: one document, or one line for each event")
+    .option("--json", "print JSON: one document, or one line per event")
     .helpOption("-h, --help", "show this help")
     .helpCommand("help [command]", "show the help of a command")
     .configureHelp({ showGlobalOptions: true })

@@ -26,7 +26,7 @@ export interface DaemonVersion {
   readonly version: string;
   /** The usual backend. */
   readonly backend: string;
-  /** All that sessions may ask for. */
+  /** All backends that sessions can use. */
   readonly backends: readonly string[];
   readonly node: string;
 }

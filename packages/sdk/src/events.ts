@@ -8,13 +8,13 @@ import type { Transport } from "./transport.ts";
 import type { EventType } from "./wire-names.ts";
 
 interface EventFields {
-  /** The cursor behind this event. */
+  /** The event's id, and the cursor to continue after it. */
   readonly id: string;
   /** `gap` when events are missing before the next one; `data.reason` says why. */
   readonly type: EventType | "gap";
   /** When it happened; of a gap, when it was noticed. */
   readonly time: string;
-  /** Whose it is; empty for the daemon itself. */
+  /** The owner. Empty for the daemon itself. */
   readonly owner: string;
   readonly sessionId?: string;
   /** What there is to know about an event of this type. */

@@ -38,7 +38,7 @@ interface ExecOptionFields {
    * one shell run one after the other, those of different shells side by side.
    */
   readonly shell?: string | undefined;
-  /** false runs text in a fresh shell beside the one that remembers. */
+  /** false runs the text in a new shell instead of the stateful one. */
   readonly stateful?: boolean | undefined;
   /** One pipe for stdout and stderr: their order is exact, and all of it is stdout. */
   readonly merge?: boolean | undefined;
@@ -98,11 +98,11 @@ interface ExecInfoFields {
   readonly execId: string;
   readonly sessionId: string;
   readonly status: ExecStatus;
-  /** The shell that it runs in; absent for processes. */
+  /** The shell that runs the command; absent for processes. */
   readonly shell?: string | undefined;
-  /** The command as it was asked for, at most its first 4 KiB. */
+  /** The requested command, truncated to 4 KiB. */
   readonly cmd: string | readonly string[];
-  /** null while it runs, or when it is not known. */
+  /** null while the command runs, or if it is unknown. */
   readonly exitCode: number | null;
   /** null while it runs. */
   readonly endReason: EndReason | null;
@@ -110,7 +110,7 @@ interface ExecInfoFields {
   readonly timedOut: boolean;
   /** The signal that ended it. */
   readonly signal?: number | undefined;
-  /** The shell's directory afterwards. */
+  /** The shell's working directory after the command. */
   readonly cwd: string;
   readonly durationMs: number;
   readonly outputBytes: number;
@@ -122,9 +122,9 @@ interface ExecInfoFields {
   readonly shellRestarted: boolean;
   /** It has ended, but processes that it left in the background hold its output and can print more. */
   readonly background: boolean;
-  /** What they have printed since its end; not part of the other counts. */
+  /** Bytes that they printed after the command ended. Not included in the other counts. */
   readonly backgroundBytes: number;
-  /** The timeout in effect; null for a terminal without one. */
+  /** The timeout in effect. null for a terminal without a timeout. */
   readonly timeoutMs: number | null;
   /** A longer timeout was asked for than the daemon allows. */
   readonly timeoutClamped: boolean;
@@ -143,7 +143,7 @@ interface ExecResultFields extends ExecInfoFields {
   readonly stderr: string;
   /** The middle of the output is missing here; `exec.read` has all of it. */
   readonly truncated: boolean;
-  /** Where the output of this answer ends: the cursor to go on reading from. */
+  /** Where the output of this response ends: the cursor to continue reading from. */
   readonly nextCursor: number;
   /** Whether the output matched `until`. */
   readonly matched?: boolean | undefined;

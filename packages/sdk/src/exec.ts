@@ -25,7 +25,7 @@ interface ReadOutputOptionFields extends CallOptions {
   /** Where to begin, in bytes; the `nextCursor` of the page before. */
   readonly cursor?: number | undefined;
   readonly maxBytes?: number | undefined;
-  /** How long to wait for output when there is none yet. */
+  /** How long to wait for output if there is none yet. */
   readonly waitMs?: number | undefined;
   /** Only this stream. Cursors are offsets in the output of both all the same. */
   readonly stream?: OutputStream | undefined;

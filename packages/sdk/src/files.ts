@@ -123,7 +123,7 @@ interface CopiedFilesFields {
   readonly rawPath?: string | undefined;
   readonly entries: number;
   readonly bytes: number;
-  /** Pipes, sockets and devices, which are not copied. */
+  /** How many pipes, sockets and devices were not copied. */
   readonly skipped: number;
 }
 

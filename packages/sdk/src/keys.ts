@@ -11,7 +11,7 @@ interface KeyFields {
   readonly name: string;
   readonly owner: string;
   readonly scope: KeyScope;
-  /** Keys of the configuration are changed there, and cannot be revoked here. */
+  /** Configured keys are changed in the configuration and cannot be revoked here. */
   readonly source: "config" | "stored";
   readonly createdAt?: string;
   readonly expiresAt?: string;

@@ -25,7 +25,7 @@ export type PtyOptions = WithSnakeNames<PtyOptionFields>;
 
 /** An open terminal. Loop over it for what it prints; the loop ends with it. */
 export class Pty implements AsyncIterable<Uint8Array>, Disposable {
-  /** The command that runs in it, for `session.getExec` and for going back to it. */
+  /** The command that is running in the shell, for `session.getExec` and for going back to it. */
   readonly execId: string;
   /** What became of the command. Rejects when the connection ends before it. */
   readonly exited: Promise<ExecInfo>;

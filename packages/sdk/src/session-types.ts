@@ -40,7 +40,7 @@ interface WorkspaceMountFields {
   readonly id: string;
   /** Absolute; where the sandbox has it. */
   readonly path: string;
-  /** Nothing can be written through it. */
+  /** The mount is read-only. */
   readonly readOnly?: boolean | undefined;
 }
 
@@ -58,7 +58,7 @@ interface CreateSessionOptionFields {
   readonly workspaceId?: string | undefined;
   /** Further workspaces, each at an absolute path of its own; made when there are none of these ids. */
   readonly workspaces?: readonly WorkspaceMount[] | undefined;
-  /** Get-or-create: a living session of this key is answered instead of a new one. */
+  /** Get or create: if an active session has this key, it is returned instead of a new one. */
   readonly key?: string | undefined;
   /** Variables of every command. */
   readonly env?: Variables | undefined;
@@ -101,10 +101,10 @@ interface SessionFields {
   readonly id: string;
   /** The image that is used. */
   readonly image: string;
-  /** What was asked for, where it differs. */
+  /** The requested image, if it differs. */
   readonly requestedImage?: string | undefined;
   readonly status: ShownStatus;
-  /** The backend that its sandbox is of. */
+  /** The backend that runs the sandbox. */
   readonly backend: string;
   /** The shell's directory. */
   readonly cwd: string;
@@ -129,13 +129,13 @@ interface SessionFields {
   readonly ttlSeconds: number;
   /** ISO 8601, like all times here. */
   readonly createdAt: string;
-  /** When it ends unless it is used before. */
+  /** When the session expires unless it is used. */
   readonly expiresAt: string;
-  /** When it ends, used or not. */
+  /** When the session ends even if it is used. */
   readonly maxExpiresAt: string;
   readonly lastActivityAt: string;
   readonly endedAt?: string | undefined;
-  /** Why it ended, for people. */
+  /** Why the session ended, as text. */
   readonly endReason?: string | undefined;
 }
 
@@ -183,9 +183,9 @@ interface WorkspaceFields {
   readonly id: string;
   readonly createdAt: string;
   readonly lastUsedAt: string;
-  /** The backend that has its files. */
+  /** The backend that stores the files. */
   readonly backend: string;
-  /** Living sessions that have it. */
+  /** Active sessions that mount it. */
   readonly sessions: readonly string[];
 }
 

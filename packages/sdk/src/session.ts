@@ -59,7 +59,7 @@ interface RenewOptionFields extends CallOptions {
 }
 
 interface UrlOptionFields extends CallOptions {
-  /** How long the URL works; an hour when absent. */
+  /** How long the URL works. One hour by default. */
   readonly expiresInSeconds?: number | undefined;
 }
 

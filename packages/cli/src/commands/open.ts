@@ -20,12 +20,12 @@ export function addOpenCommand(program: Command, cli: Cli): void {
     .command("open")
     .summary("open a session and print its id")
     .description(
-      "Opens a session and prints its id, for `exec`, `shell`, `cp` and the others. It lives until " +
-        "`rm`, or until it was not used for its time to live.",
+      "Opens a session and prints its id, for `exec`, `shell`, `cp` and other commands. The session " +
+        "exists until `rm`, or until it expires after its time to live without use.",
     )
     .option(
       "--key <key>",
-      "get or create: answers the living session of this key (namespace:id:name) if there is one",
+      "get or create: returns the active session with this key (namespace:id:name), if any",
     );
   addSessionOptions(addEnvironmentOption(command)).action(async (options: OpenOptions) => {
     const client = await cli.connect();

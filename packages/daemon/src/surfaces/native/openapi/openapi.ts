@@ -40,26 +40,26 @@ interface RequestBody {
 }
 
 const TAGS = [
-  { name: "sessions", description: "Sandboxes that remember: made, kept alive, paused, destroyed" },
-  { name: "commands", description: "Run, follow and feed commands" },
-  { name: "files", description: "Files of a session" },
+  { name: "sessions", description: "Create, list, renew, pause and destroy sessions" },
+  { name: "commands", description: "Run commands, stream their output and write to their stdin" },
+  { name: "files", description: "Read, write and list the files of a session" },
   {
     name: "ports",
-    description: "Previews of web pages that a session serves, and connections to its ports",
+    description: "Preview web pages that a session serves, and connect to its ports",
   },
   {
     name: "networks",
-    description: "Which other hosts a session may connect to, and which it did connect to",
+    description: "Control and list a session's outbound connections",
   },
   {
     name: "workspaces",
     description:
-      "Directories that outlive sessions, and their files. A path from the root that does not begin with /workspace or /work begins at the workspace's own root; an id may carry the prefix `sandkasten-ws-`",
+      "Persistent directories that outlive sessions, and their files. An absolute path that does not begin with /workspace or /work is relative to the workspace's root. An id can have the prefix `sandkasten-ws-`",
   },
-  { name: "events", description: "What happens, to follow and to read again" },
-  { name: "keys", description: "Who may use the daemon, for administrators" },
-  { name: "images", description: "What sandboxes are made from" },
-  { name: "daemon", description: "The daemon itself" },
+  { name: "events", description: "Stream and replay events" },
+  { name: "keys", description: "Manage keys. Requires an administrator's key" },
+  { name: "images", description: "Manage the images that sandboxes are created from" },
+  { name: "daemon", description: "Health, version and metrics of the daemon" },
 ];
 
 export async function describeApi(app: App, version: string): Promise<void> {
@@ -71,9 +71,9 @@ export async function describeApi(app: App, version: string): Promise<void> {
         title: "Sandkasten",
         version,
         description: [
-          "Linux sandboxes that agents and their people can trust.",
-          "In requests, `null` means that a field is absent, and so does an empty text where a field cannot be empty.",
-          "Fields that the daemon does not know are ignored and named in the response header `X-Sandkasten-Ignored`.",
+          "Linux sandboxes for AI agents.",
+          "In requests, `null` means that a field is absent, and so does an empty string where a field cannot be empty.",
+          "Unknown fields are ignored and named in the response header `X-Sandkasten-Ignored`.",
         ].join(" "),
       },
       servers: [{ url: "/", description: "The daemon that serves this document" }],

@@ -18,7 +18,7 @@ export function healthRoutes(app: App, { services, shutdown }: NativeContext): v
     {
       exposeHeadRoute: true,
       config: { access: "open" },
-      schema: { tags, summary: "The daemon answers", response: { 200: healthSchema } },
+      schema: { tags, summary: "Check that the daemon responds", response: { 200: healthSchema } },
     },
     () => ({ status: "ok" as const }),
   );
@@ -30,7 +30,7 @@ export function healthRoutes(app: App, { services, shutdown }: NativeContext): v
       config: { access: "open" },
       schema: {
         tags,
-        summary: "The daemon can make sandboxes",
+        summary: "Check that the daemon can create sandboxes",
         response: {
           200: healthSchema,
           ...onlyErrors("SANDBOX_UNREACHABLE", "ENGINE_UNREACHABLE", "BACKEND_BUSY"),
@@ -58,7 +58,13 @@ export function healthRoutes(app: App, { services, shutdown }: NativeContext): v
 export function versionRoutes(app: App, { version, backends }: NativeContext): void {
   app.get(
     "/version",
-    { schema: { tags, summary: "Versions", response: { 200: versionSchema, ...errors() } } },
+    {
+      schema: {
+        tags,
+        summary: "Get the daemon's version and backends",
+        response: { 200: versionSchema, ...errors() },
+      },
+    },
     () => ({ version, backend: backends[0], backends: [...backends], node: process.version }),
   );
 }
@@ -75,7 +81,7 @@ export function metricsRoutes(
       schema: {
         tags,
         operationId,
-        summary: "Counts and durations for Prometheus; for keys of administrators",
+        summary: "Get metrics for Prometheus. Requires an administrator's key",
         response: {
           ...answerOf(200, "text/plain", "Metrics in Prometheus' text format"),
           ...errors("PERMISSION_DENIED"),
@@ -115,7 +121,7 @@ export function documentRoutes(app: App): void {
       config: { access: "browser" },
       schema: {
         tags,
-        summary: "This API as an OpenAPI 3.1 document",
+        summary: "Get this API as an OpenAPI 3.1 document",
         response: { ...answerOf(200, "application/json", "The document", anyObject), ...errors() },
       },
     },
