@@ -25,13 +25,13 @@ interface EventFields {
 export type SandboxEvent = WithSnakeNames<EventFields>;
 
 interface EventOptionFields extends CallOptions {
-  /** Types such as `exec.ended`, or their first words such as `session`; all when absent. */
+  /** Types such as `exec.ended`, or first words such as `session`. All types by default. */
   readonly types?: readonly string[] | undefined;
   /** Go on behind the event with this `id`. */
   readonly cursor?: string | undefined;
   /** Where to begin without a cursor; `now`, or `start` when `follow` is false. */
   readonly from?: "now" | "start" | undefined;
-  /** Whether to go on as more happens; it does unless this is false. */
+  /** Whether to keep streaming new events. true by default. */
   readonly follow?: boolean | undefined;
 }
 

@@ -87,7 +87,7 @@ export interface EgressPage {
 export interface EgressOptions {
   /** Only records after this one. All records by default. */
   readonly cursor?: number | undefined;
-  /** At most so many. */
+  /** The maximum number of results. */
   readonly limit?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }

@@ -7,7 +7,7 @@ import { camelOptions, type WithSnakeNames } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
 
 interface PtyOptionFields extends CallOptions {
-  /** Shell text to run in it; a login shell when absent. */
+  /** Shell text to run in the terminal. A login shell by default. */
   readonly cmd?: string | undefined;
   /** Run `cmd` in this named shell, which gets a terminal if it has none. */
   readonly shell?: string | undefined;
@@ -71,7 +71,7 @@ export class Pty implements AsyncIterable<Uint8Array>, Disposable {
     this.#link.send({ type: "eof" });
   }
 
-  /** Leaves it. What runs in it goes on, and `execId` leads back to it. */
+  /** Disconnects. The terminal's processes continue, and `execId` reattaches to it. */
   close(): void {
     this.#link.close();
   }

@@ -48,7 +48,7 @@ interface WorkspaceMountFields {
 export type WorkspaceMount = WithSnakeNames<WorkspaceMountFields>;
 
 interface CreateSessionOptionFields {
-  /** Which of the daemon's backends shall make the sandbox. */
+  /** The backend that runs the sandbox. */
   readonly backend?: string | undefined;
   /** Reference or short name of an image. */
   readonly image?: string | undefined;
@@ -56,14 +56,14 @@ interface CreateSessionOptionFields {
   readonly ttlSeconds?: number | undefined;
   /** A workspace to have at /workspace; made when there is none of this id. */
   readonly workspaceId?: string | undefined;
-  /** Further workspaces, each at an absolute path of its own; made when there are none of these ids. */
+  /** Additional workspaces, each at an absolute path. Created if they do not exist. */
   readonly workspaces?: readonly WorkspaceMount[] | undefined;
   /** Get or create: if an active session has this key, it is returned instead of a new one. */
   readonly key?: string | undefined;
   /** Variables of every command. */
   readonly env?: Variables | undefined;
   readonly limits?: Partial<Limits> | undefined;
-  /** Which hosts programs can connect to; none when absent. */
+  /** Which hosts programs can connect to. None by default. */
   readonly network?: NetworkRequest | undefined;
   /** Headers that the gateway adds to HTTPS requests, so that their values never enter the sandbox. */
   readonly secrets?: readonly Secret[] | undefined;
@@ -72,12 +72,12 @@ interface CreateSessionOptionFields {
   readonly isolation?: SandboxIsolation | undefined;
   /** Words of your own, to find the session by. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
-  /** Two calls with the same key make one session. The SDK makes one for each call. */
+  /** Two calls with the same key create one session. The SDK generates a key for each call. */
   readonly idempotencyKey?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What a new session shall be like. The daemon's defaults stand in for what is absent. */
+/** Options for a new session. The daemon's defaults apply to everything that is absent. */
 export type CreateSessionOptions = WithSnakeNames<CreateSessionOptionFields>;
 
 /** Which sessions to list. */
@@ -90,7 +90,7 @@ export interface SessionFilter {
 
 /** Which page of which sessions to list. */
 export interface ListSessionsOptions extends SessionFilter {
-  /** At most so many. */
+  /** The maximum number of results. */
   readonly limit?: number | undefined;
   /** The `nextCursor` of the page before. */
   readonly cursor?: string | undefined;

@@ -73,7 +73,8 @@ export interface HttpAppOptions {
   readonly spans?: StartedTelemetry | undefined;
 }
 
-const NO_ROUTE_MESSAGE = "the API has nothing here for this method; GET /docs shows all there is";
+const NO_ROUTE_MESSAGE =
+  "The API has no such path, or not for this method. GET /docs shows the API";
 const DEFAULT_STALL_TIMEOUT_MS = 60_000;
 const DEFAULT_PING_INTERVAL_MS = 15_000;
 /** Transfers that are under way when the daemon stops may take so long to end. */

@@ -27,13 +27,10 @@ const rangeHeaders = z.looseObject({
     .string()
     .optional()
     .meta({ description: "`bytes=first-last`, `bytes=first-` or `bytes=-suffix`" }),
-  "if-range": z
-    .string()
-    .optional()
-    .meta({
-      description:
-        "The ETag of the part that you already have. If the file has changed, the whole file is sent",
-    }),
+  "if-range": z.string().optional().meta({
+    description:
+      "The ETag of the part that you already have. If the file has changed, the whole file is sent",
+  }),
 });
 
 const conditionHeaders = z.looseObject({
