@@ -174,11 +174,9 @@ export type ExecInfoBody = z.output<typeof execInfoSchema>;
 
 export const execResultSchema = execInfoSchema
   .extend({
-    output: z
-      .string()
-      .meta({
-        description: "stdout and stderr in the order they arrived. Invalid UTF-8 is replaced",
-      }),
+    output: z.string().meta({
+      description: "stdout and stderr in the order they arrived. Invalid UTF-8 is replaced",
+    }),
     stdout: z.string(),
     stderr: z.string(),
     truncated: z

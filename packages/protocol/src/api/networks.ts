@@ -34,14 +34,9 @@ export const secretRequestSchema = z
       description: "What the header is set to. It is encrypted at rest and never returned",
       writeOnly: true,
     }),
-    name: z
-      .string()
-      .min(1)
-      .max(64)
-      .optional()
-      .meta({
-        description: "The name of a secret that the administrator configured, instead of `value`",
-      }),
+    name: z.string().min(1).max(64).optional().meta({
+      description: "The name of a secret that the administrator configured, instead of `value`",
+    }),
   })
   .meta({ id: "Secret" });
 
