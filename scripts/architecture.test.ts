@@ -36,7 +36,7 @@ describe("docs/architecture.md", () => {
   });
 
   test("reaches the runner in at most eight hops, each of them a file", () => {
-    const [walk = ""] = /^## The way of a request$.*?(?=^## )/ms.exec(page) ?? [];
+    const [walk = ""] = /^## The path of a request$.*?(?=^## )/ms.exec(page) ?? [];
     const hops = [...walk.matchAll(/^(\d+)\. `([^`]+)`/gm)];
     expect(hops.length).toBeGreaterThan(4);
     expect(hops.length).toBeLessThanOrEqual(8);

@@ -144,6 +144,7 @@ const parts: Readonly<Record<string, Part>> = {
     node: [...harmless, "http", "net", "stream"],
     npm: [
       "@fastify/multipart",
+      "@fastify/static",
       "@fastify/websocket",
       "fastify",
       "fastify-type-provider-zod",
@@ -165,6 +166,13 @@ const parts: Readonly<Record<string, Part>> = {
     node: [...harmless, "http", "net", "stream"],
     npm: ["fastify", "zod"],
     because: "daemons that share a store forward requests to each other, whatever the protocol",
+  },
+  "site surface": {
+    path: inDaemon("surfaces/site/"),
+    parts: ["http"],
+    node: harmless,
+    npm: ["fastify"],
+    because: "pages are files; whatever they show comes from a protocol beside it",
   },
   native: {
     path: inDaemon("surfaces/native/"),
@@ -213,6 +221,7 @@ const parts: Readonly<Record<string, Part>> = {
       "native",
       "dashboard surface",
       "peers",
+      "site surface",
       "telemetry",
       "telemetry package",
     ],
@@ -249,7 +258,9 @@ const parts: Readonly<Record<string, Part>> = {
     because: "it is the daemon's version",
   },
   compose: {
-    path: inDaemon("(compose|compose-backends|compose-stores|daemon|index|native-programs)\\.ts$"),
+    path: inDaemon(
+      "(compose|compose-backends|compose-stores|daemon|index|native-programs|web-pages)\\.ts$",
+    ),
     parts: [
       "protocol",
       "directories",
@@ -278,6 +289,12 @@ const parts: Readonly<Record<string, Part>> = {
     because: "only here concrete things are chosen and built",
   },
 
+  site: {
+    path: "^packages/site/src/",
+    node: [...harmless, "fs", "module", "zlib"],
+    npm: ["highlight.js", "markdown-it", "minisearch", "@scalar/api-reference"],
+    because: "it turns documents into pages, before any daemon runs",
+  },
   sdk: {
     path: "^packages/sdk/src/",
     parts: ["protocol"],

@@ -173,6 +173,11 @@ install_dependencies() {
   printf '%s\n' "$state${omit[*]:+ ${omit[*]}}" >"$stamp"
 }
 
+# The pages of /docs and /guide; it is done at once when nothing has changed.
+build_site() {
+  quietly node packages/site/build.ts || fail "the documentation could not be built."
+}
+
 # A binary that asks for an interpreter is dynamic, and would not start in an image without glibc.
 require_static() {
   local headers
@@ -275,6 +280,7 @@ if $needs_build; then
 fi
 install_node
 install_dependencies
+build_site
 build_dashboard
 ! $for_tests || install_python_packages
 [ -z "$native" ] || wait "$native"

@@ -1,6 +1,5 @@
 /** The npm packages: the SDK, the tools, the native programs of a platform, and `sandkasten` itself. */
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
 import { chmod, cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -93,6 +92,8 @@ export async function packNative(
   return await pack(places, directory);
 }
 
+const pages = ["dashboard", "site"] as const;
+
 export interface Program extends Packed {
   readonly tree: PlacedTree;
 }
@@ -118,7 +119,7 @@ export async function packProgram(places: Places): Promise<Program> {
     type: "module",
     bin: { sandkasten: "dist/main.js" },
     exports: { "./package.json": "./package.json" },
-    files: ["dist", "dashboard"],
+    files: ["dist", ...pages],
     engines,
     os: ["linux"],
     dependencies: tree.dependencies,
@@ -130,7 +131,7 @@ export async function packProgram(places: Places): Promise<Program> {
   const directory = await stage(places, "sandkasten", manifest);
   requireDeclared(await bundleProgram(join(directory, "dist")), tree);
   await chmod(join(directory, "dist/main.js"), 0o755);
-  await copyDashboard(directory);
+  await copyPages(directory);
   await cp(join(root, "docs/guides/install.md"), join(directory, "README.md"));
   await copyTree(tree, directory);
   // `npm pack` would leave out packages that are needed as peers only.
@@ -139,10 +140,10 @@ export async function packProgram(places: Places): Promise<Program> {
   return { name: manifest.name, file, directory, tree };
 }
 
-/** The page that the daemon serves, where it was built. */
-async function copyDashboard(directory: string): Promise<void> {
-  const built = join(root, "packages/dashboard/dist");
-  if (existsSync(built)) await cp(built, join(directory, "dashboard"), { recursive: true });
+/** What the daemon serves to browsers; set-up builds it. */
+async function copyPages(directory: string): Promise<void> {
+  for (const name of pages)
+    await cp(join(root, "packages", name, "dist"), join(directory, name), { recursive: true });
 }
 
 function requireDeclared(imported: ReadonlySet<string>, tree: PlacedTree): void {

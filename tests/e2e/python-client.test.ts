@@ -1,13 +1,21 @@
 /** The Python client: its own tests on a real daemon, its types, and its guide. */
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { SandboxClient } from "@sandkasten/sdk";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { codeBlocks } from "../support/markdown.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
+
+interface OpenApiDocument {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, SampledOperation>>>>;
+}
+interface SampledOperation {
+  readonly "x-codeSamples": readonly { readonly lang: string; readonly source: string }[];
+}
 
 const run = promisify(execFile);
 const CLIENT = join(import.meta.dirname, "../../clients/python");
@@ -58,9 +66,25 @@ describe.skipIf(!isInstalled).concurrent("the Python client", () => {
     await python(["generate_sync.py", "--check"], "none");
   });
 
-  it("passes a strict type checker", async () => {
-    const { stdout } = await python(["-m", "mypy", "--cache-dir", "/dev/null"], "none");
-    expect(stdout).toContain("Success: no issues found");
+  it("passes a strict type checker, and so do the samples of the API", async () => {
+    const samples = await mkdtemp(join(tmpdir(), "sandkasten-samples-"));
+    try {
+      const { body } = await daemon.call<OpenApiDocument>("GET", "/openapi.json");
+      const sources = Object.values(body.paths)
+        .flatMap((operations) => Object.values(operations))
+        .map((operation) => operation["x-codeSamples"].find(({ lang }) => lang === "python"));
+      expect(sources.length).toBeGreaterThan(80);
+      for (const [index, sample] of sources.entries())
+        await writeFile(join(samples, `sample_${index}.py`), `${sample?.source}\n`);
+      const checked = ["src", "tests", "generate_sync.py", samples];
+      const { stdout } = await python(
+        ["-m", "mypy", "--cache-dir", "/dev/null", ...checked],
+        "none",
+      );
+      expect(stdout).toContain("Success: no issues found");
+    } finally {
+      await rm(samples, { recursive: true, force: true });
+    }
   });
 
   it("does what its guide shows", async () => {

@@ -81,7 +81,7 @@ describe("which daemon", () => {
 
   it("must have an address of HTTP", async () => {
     const { code, stderr } = await runTestCli(["ls", "--url", "localhost:8080"]);
-    expect(stderr).toContain("is no address of a daemon");
+    expect(stderr).toContain("is not a daemon's address");
     expect(code).toBe(2);
   });
 

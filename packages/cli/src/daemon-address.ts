@@ -60,7 +60,7 @@ async function ofLocal(cli: Cli, apiKey: string | undefined): Promise<DaemonAddr
 export function checkUrl(url: string): void {
   const parsed = URL.parse(url);
   if (parsed !== null && /^https?:$/.test(parsed.protocol)) return;
-  throw new CliFailure(`"${url}" is no address of a daemon.`, {
+  throw new CliFailure(`"${url}" is not a daemon's address.`, {
     hint: "Write it as in http://127.0.0.1:8080.",
     code: "USAGE",
     exitCode: 2,

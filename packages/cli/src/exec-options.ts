@@ -22,28 +22,35 @@ export interface ExecOptions {
 
 export function addExecOptions(command: Command): Command {
   return addEnvironmentOption(command)
-    .option("--timeout <duration>", "end the command after so long, exit code 124", parseDurationMs)
     .option(
-      "--idle-timeout <duration>",
-      "end the command when it prints nothing for so long, exit code 124",
+      "--timeout <duration>",
+      "kill the command after this time, with exit code 124",
       parseDurationMs,
     )
-    .option("--cwd <path>", "directory to run in")
-    .option("--user <user[:group]>", "user to run as, by name or id; needs the profile `root`")
-    .option("--merge", "one stream for stdout and stderr, in their exact order")
-    .option("-i, --stdin", "pass the input on also when it is a terminal; piped input always is")
-    .option("--no-stdin", "pass no input on, as in a loop that reads lines")
+    .option(
+      "--idle-timeout <duration>",
+      "kill the command if it prints nothing for this time, with exit code 124",
+      parseDurationMs,
+    )
+    .option("--cwd <path>", "working directory")
+    .option("--user <user[:group]>", "user to run as, by name or id; requires the profile `root`")
+    .option("--merge", "merge stdout and stderr into one stream, in exact order")
+    .option(
+      "-i, --stdin",
+      "forward stdin even if it is a terminal; piped input is always forwarded",
+    )
+    .option("--no-stdin", "do not forward stdin, for example in a loop that reads lines")
     .addOption(
       new Option("--shell", "quote several words and run them in the shell").conflicts("argv"),
     )
     .addOption(
       new Option(
         "--in-shell <name>",
-        "run in the shell of this name, which the first command creates; shells run side by side",
+        "run in the shell with this name, which its first command creates; shells run in parallel",
       ).conflicts(["argv", "fresh"]),
     )
     .addOption(
-      new Option("--argv", "run also a single word as a program, without any shell").conflicts([
+      new Option("--argv", "run a single word as a program, without a shell").conflicts([
         "shell",
         "fresh",
       ]),

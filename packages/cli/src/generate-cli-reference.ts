@@ -10,19 +10,19 @@ import { assemble } from "./assemble.ts";
 import { examplesOf } from "./examples.ts";
 import { processHost } from "./host.ts";
 
-const INTRODUCTION = `# The command line
+const INTRODUCTION = `# Command line
 
-Made from the definitions in \`packages/cli/src/commands\`; change them there.
+Generated from the definitions in \`packages/cli/src/commands\`.
 
-In a clone of the project the program is \`packages/cli/bin/sandkasten\`, which finds the right Node by itself.
+In a clone of the project the program is \`packages/cli/bin/sandkasten\`, which finds the right version of Node.
 
-**Which daemon.** \`--url\` and \`--api-key\`, or \`--daemon\` with the name of a [profile](#sandkasten-profile); else \`SANDKASTEN_URL\` and \`SANDKASTEN_API_KEY\`; else \`SANDKASTEN_PROFILE\`; else the profile that \`profile use\` chose; else the daemon of the local configuration: its address, and its key from the file \`api-key\` in its data directory. That key is sent to the local daemon only, and the key of a profile to the address of that profile only. A key on the command line can be seen by other users of the machine; a variable cannot.
+**Which daemon.** \`--url\` and \`--api-key\`, or \`--daemon\` with the name of a [profile](#sandkasten-profile); else \`SANDKASTEN_URL\` and \`SANDKASTEN_API_KEY\`; else \`SANDKASTEN_PROFILE\`; else the profile that \`profile use\` chose; else the daemon of the local configuration: its address, and its key from the file \`api-key\` in its data directory. That key is sent only to the local daemon, and the key of a profile only to the address of that profile. Other users of the machine can see a key on the command line, but not in a variable.
 
-**Which agent service.** The commands of \`agent\` and \`workflow\` use the service at \`SANDKASTEN_AGENTS_URL\` with the key in \`SANDKASTEN_AGENTS_API_KEY\`, else the one at \`http://127.0.0.1:8587\`. Where none answers at that usual address, and always with \`--dir DIR\`, the command serves the directory itself while it runs, and keeps its runs in \`DIR/.sandkasten\`. Models then read their keys, such as \`OPENAI_API_KEY\`, from the environment of the command; otherwise from that of the service.
+**Which agent service.** The commands of \`agent\` and \`workflow\` use the service at \`SANDKASTEN_AGENTS_URL\` with the key in \`SANDKASTEN_AGENTS_API_KEY\`, else the one at \`http://127.0.0.1:8587\`. If no service responds at that address, and always with \`--dir DIR\`, the command serves the directory itself while it runs and stores its runs in \`DIR/.sandkasten\`. Models then read their keys, such as \`OPENAI_API_KEY\`, from the environment of the command; otherwise from that of the service.
 
-**Output.** On a terminal there are tables, colours (unless \`NO_COLOR\` is set) and progress bars. Elsewhere a list is one line for each row, its fields separated by tabs, without a heading, with times in ISO 8601 and sizes in bytes. Control characters in names, and in what agents say and print, are shown as \`\\x1b\`; only \`run\`, \`exec\`, \`shell\` and \`logs\` pass the output of commands on as it is. With \`--json\` there is one JSON document, or, where things happen one after the other (\`run\`, \`exec\`, \`logs\`, \`agent logs\`, \`start\`, \`daemon\`, \`agents serve\`), one JSON object on each line with a \`type\`; fields have the names that the SDK gives them, and those of agents and workflows the names of the HTTP API. Output that is not UTF-8 comes as \`base64\`, too.
+**Output.** On a terminal there are tables, colours (unless \`NO_COLOR\` is set) and progress bars. Otherwise a list has one line per row with tab-separated fields, no heading, times in ISO 8601 and sizes in bytes. Control characters in names, and in what agents say and print, are shown as \`\\x1b\`; only \`run\`, \`exec\`, \`shell\` and \`logs\` print the output of commands unchanged. \`--json\` prints one JSON document, or for commands that stream (\`run\`, \`exec\`, \`logs\`, \`agent logs\`, \`start\`, \`daemon\`, \`agents serve\`), one JSON object per line with a \`type\`. Fields have the names of the SDK; those of agents and workflows have the names of the HTTP API. Output that is not UTF-8 is also included as \`base64\`.
 
-**Commands of sandboxes.** In \`run\` and \`exec\`, one word is text for the shell: \`sandkasten exec ID 'cd src && make'\`. Several words are a program and its arguments, which no shell looks at again: \`sandkasten exec ID ls -la 'a file'\`. \`--shell\` quotes several words for the shell; \`--argv\` runs a single one as a program. Everything from the first word of the command on belongs to the command, so options of \`sandkasten\` come before it. A \`--\` before the command is allowed.
+**Commands of sandboxes.** In \`run\` and \`exec\`, one word is text for the shell: \`sandkasten exec ID 'cd src && make'\`. Several words are a program and its arguments, without a shell: \`sandkasten exec ID ls -la 'a file'\`. \`--shell\` quotes several words for the shell; \`--argv\` runs a single one as a program. Everything from the first word of the command on belongs to the command, so options of \`sandkasten\` come before it. A \`--\` before the command is allowed.
 
 **Ids** of sessions, commands, runs and keys can be shortened to an unambiguous prefix of at least three letters, with or without the part before the underscore: \`ses_1f2e\` or \`1f2e\`. Sessions that have not ended come first. Workspaces and images have names, which must be complete.
 
@@ -30,15 +30,15 @@ In a clone of the project the program is \`packages/cli/bin/sandkasten\`, which 
 
 | exit code | meaning |
 |---|---|
-| 0 | done |
-| 1 | it failed, \`doctor\` found that sandboxes cannot run here, or \`validate\` found a mistake |
-| 2 | the command was not given as it must be |
+| 0 | success |
+| 1 | failure; \`doctor\` found that sandboxes cannot run here; \`validate\` found a mistake |
+| 2 | invalid usage |
 | 3 | \`daemon\`, \`start\`: the data directory belongs to another program, such as the older Sandkasten |
-| 124 | \`run\`, \`exec\`: the time of the command was up |
-| 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM; once they run, \`daemon\`, \`start\` and \`agents serve\` stop in order and exit with 0 |
+| 124 | \`run\`, \`exec\`: the command exceeded its timeout |
+| 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM; once they run, \`daemon\`, \`start\` and \`agents serve\` shut down and exit with 0 |
 | 130 | \`agent run\`, \`workflow run\`: the run was cancelled |
-| 141 | nobody reads the output any more |
-| any other | \`run\`, \`exec\`, \`shell\`: that of the command |
+| 141 | the reader of the output is gone |
+| any other | \`run\`, \`exec\`, \`shell\`: the exit code of the command |
 `;
 
 /** The whole page. */

@@ -13,10 +13,10 @@ export interface ConfigOptions {
 
 export function addConfigOptions(command: Command): Command {
   return command
-    .option("--listen <host:port>", "address to listen on; port 0 takes one that is free")
+    .option("--listen <host:port>", "address to listen on; port 0 chooses a free port")
     .option(
       "--set <key=value>",
-      "any key of the configuration, as in defaults.mem_limit_mb=1024; may be repeated",
+      "any configuration key, as in defaults.mem_limit_mb=1024; can be repeated",
       collect,
     );
 }

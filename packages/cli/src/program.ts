@@ -95,23 +95,20 @@ const GROUPS: readonly (readonly [string, readonly ((program: Command, cli: Cli)
 
 export function buildProgram(cli: Cli): Command {
   const program = new Command("sandkasten")
-    .description("Linux sandboxes that AI agents and their people can trust.")
+    .description("Linux sandboxes for AI agents.")
     .version(cliVersion(), "-V, --version", "show the version")
     .option(
       "--url <url>",
-      "daemon to talk to, else SANDKASTEN_URL, else the profile or the local one",
+      "URL of the daemon (default: SANDKASTEN_URL, the profile, or the local daemon)",
     )
     .option(
       "--api-key <key>",
-      "key for it, else SANDKASTEN_API_KEY, else the profile's or the local one's",
+      "key for the daemon (default: SANDKASTEN_API_KEY, or the key of the profile or the local daemon)",
     )
-    .option(
-      "--daemon <profile>",
-      "daemon to talk to by the name of its profile, else SANDKASTEN_PROFILE",
-    )
+    .option("--daemon <profile>", "profile of the daemon (default: SANDKASTEN_PROFILE)")
     .option("--config <file>", "configuration file of the local daemon")
     .option("--data-dir <dir>", "data directory of the local daemon")
-    .option("--json", "print JSON: one document, or one line for each event")
+    .option("--json", "print JSON: one document, or one line per event")
     .helpOption("-h, --help", "show this help")
     .helpCommand("help [command]", "show the help of a command")
     .configureHelp({ showGlobalOptions: true })

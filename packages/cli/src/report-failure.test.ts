@@ -171,22 +171,22 @@ describe("a failure", () => {
     {
       args: "--config no.yaml config",
       says: /no\.yaml does not exist/,
-      hint: /^Correct the file, variable or flag/,
+      hint: /^Correct the named file, variable or flag/,
     },
     {
       args: "--config directory config",
       says: /not a regular file/,
-      hint: /^Correct the file, variable or flag/,
+      hint: /^Correct the named file, variable or flag/,
     },
     {
       args: "daemon --set lisen=1",
       says: /nearest known/,
-      hint: /^Correct the file, variable or flag/,
+      hint: /^Correct the named file, variable or flag/,
     },
     {
       args: "daemon --data-dir /proc/none",
       says: /\/proc\/none, where nothing can be stored/,
-      hint: /^Correct the file, variable or flag/,
+      hint: /^Correct the named file, variable or flag/,
     },
   ];
 

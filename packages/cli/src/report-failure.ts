@@ -29,7 +29,7 @@ export async function printFailure(
 }
 
 export const CONFIG_HINT =
-  "Correct the file, variable or flag that is named; `sandkasten config` shows every key and where its value comes from.";
+  "Correct the named file, variable or flag; `sandkasten config` shows every key and where its value comes from.";
 
 /** Gives failures of these codes the hint that fits what is being done. */
 export async function hinting<T>(
@@ -143,7 +143,7 @@ export const HINTS = {
   CONNECTION_FAILED:
     "Start a daemon with `sandkasten daemon`, or name one with --url or SANDKASTEN_URL.",
   UNAUTHORIZED:
-    "Give the daemon's key with SANDKASTEN_API_KEY or --api-key; a local daemon keeps it in the file api-key of its data directory.",
+    "Pass the daemon's key with SANDKASTEN_API_KEY or --api-key. A local daemon stores it in the file api-key of its data directory.",
   SESSION_NOT_FOUND:
     "`sandkasten ls` shows the sessions there are, with --all also those that ended.",
   SESSION_EXPIRED:
@@ -156,7 +156,7 @@ export const HINTS = {
   NOT_A_DIRECTORY: "Name a directory.",
   FILE_EXISTS: "Choose another name, or remove what is there first.",
   FORBIDDEN:
-    "Use a key with another scope: give it with --api-key or SANDKASTEN_API_KEY. An administrator makes one with `sandkasten key create`.",
+    "Use a key with another scope: give it with --api-key or SANDKASTEN_API_KEY. An administrator creates one with `sandkasten key create`.",
   KEY_NOT_FOUND: "`sandkasten key list` shows the keys with their ids.",
   PERMISSION_DENIED:
     "In a sandbox, write to /workspace, /tmp or the home directory. What the daemon itself refuses, its administrator can allow.",
@@ -165,7 +165,7 @@ export const HINTS = {
   NO_SHELL: "Run the program itself: add --argv, or give it with its arguments after `--`.",
   PAYLOAD_TOO_LARGE: "Send less at once.",
   QUOTA_EXCEEDED:
-    "Remove what is not needed with `sandkasten rm`, `sandkasten workspace rm` or `sandkasten image rm`, or try again later.",
+    "Delete what you do not need with `sandkasten rm`, `sandkasten workspace rm` or `sandkasten image rm`, or try again later.",
   SANDBOX_UNREACHABLE: "Try again; if it stays so, `sandkasten rm` the session and open a new one.",
   COMMAND_TIMEOUT: "Give it more time with --timeout.",
   STORAGE_FULL: "Free space: `sandkasten image gc`, `sandkasten workspace rm`, `sandkasten rm`.",

@@ -24,32 +24,32 @@ export interface SessionOptions {
 
 export function addSessionOptions(command: Command): Command {
   return command
-    .option("--backend <name>", "what makes the sandbox; the daemon's usual one when absent")
-    .option("--image <name>", "image of the sandbox; the daemon's default when absent")
+    .option("--backend <name>", "backend that runs the sandbox (default: the daemon's)")
+    .option("--image <name>", "image of the sandbox (default: the daemon's)")
     .option(
       "--workspace <id>",
-      "persistent workspace to have at /workspace; made when there is none",
+      "persistent workspace to mount at /workspace; created if it does not exist",
     )
     .option(
       "--mount <id:path[:ro]>",
-      "further workspace, at an absolute path, read-only with `:ro`; may be repeated",
+      "additional workspace at an absolute path, read-only with `:ro`; can be repeated",
       collect,
     )
-    .option("--ttl <duration>", "how long the session lives without use", parseDurationMs)
+    .option("--ttl <duration>", "expire the session after this time without use", parseDurationMs)
     .option("--memory <size>", "memory, as in 512m or 2g", parseMebibytes)
-    .option("--cpus <number>", "share of the processors, as in 0.5 or 2", parseNumber)
-    .option("--pids <number>", "how many processes at once", parseNumber)
+    .option("--cpus <number>", "number of CPUs, as in 0.5 or 2", parseNumber)
+    .option("--pids <number>", "maximum number of processes", parseNumber)
     .option("--disk <size>", "writable disk, as in 512m or 2g", parseMebibytes)
     .addOption(
       new Option(
         "--profile <name>",
-        "`restricted`: code is an ordinary user on a read-only system. `root`: it is root on a writable one",
+        "`restricted`: code runs as an ordinary user on a read-only system. `root`: code runs as root on a writable system",
       ).choices(["restricted", "root"]),
     )
     .addOption(
       new Option(
         "--isolation <level>",
-        "`standard`: code runs on the host's kernel. `strong`: on a kernel of the sandbox's own (gVisor)",
+        "`standard`: code runs on the host's kernel. `strong`: code runs on a separate kernel (gVisor)",
       ).choices(["standard", "strong"]),
     )
     .option(
@@ -62,14 +62,14 @@ export function addSessionOptions(command: Command): Command {
       "host, network or preset that programs can connect to, as in `*.example.com:443`; may be repeated",
       collect,
     )
-    .option("--metadata <name=value>", "note to find the session by; may be repeated", collect);
+    .option("--metadata <name=value>", "label to find the session by; can be repeated", collect);
 }
 
 /** Variables for the sandbox: `NAME=value`, or `NAME` for the value it has here. */
 export function addEnvironmentOption(command: Command): Command {
   return command.option(
     "-e, --env <name=value>",
-    "variable; NAME alone takes the value it has here; may be repeated",
+    "environment variable; NAME alone passes the current value; can be repeated",
     collect,
   );
 }

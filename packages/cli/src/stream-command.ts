@@ -94,22 +94,25 @@ export function exitCodeOfCommand(info: ExecInfo): number {
         },
       );
     case "oom":
-      throw new CliFailure("The command was ended because the sandbox ran out of memory.", {
-        hint: "Give it more with --memory when the session is opened.",
+      throw new CliFailure("The command was killed because the sandbox ran out of memory.", {
+        hint: "Increase the limit with --memory when you open the session.",
         code: "OUT_OF_MEMORY",
         exitCode: info.exitCode ?? 137,
       });
     case "not_started":
       throw new CliFailure("The command was not started: its sandbox could not be reached.", {
-        hint: "Run it again; nothing of it ran. `sandkasten ls --all` says whether its session lives.",
+        hint: "Run it again; the command did not start. `sandkasten ls --all` shows the state of its session.",
         code: "SANDBOX_UNREACHABLE",
       });
     case "sandbox_gone":
     case "unknown":
-      throw new CliFailure("Nobody knows how the command ended: its sandbox is gone.", {
-        hint: "`sandkasten ls --all` says why; `sandkasten logs` has the output there was.",
-        code: "SANDBOX_GONE",
-      });
+      throw new CliFailure(
+        "It is unknown how the command ended, because its sandbox no longer exists.",
+        {
+          hint: "`sandkasten ls --all` shows the reason; `sandkasten logs` shows the output.",
+          code: "SANDBOX_GONE",
+        },
+      );
     default:
       return info.exitCode ?? 1;
   }

@@ -1,9 +1,8 @@
 /** Builds the concrete parts and joins them; the only place that does. */
 import { createHmac } from "node:crypto";
-import { readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
 import { startTelemetry } from "@sandkasten/telemetry";
 import type { StartedTelemetry, StartOptions } from "@sandkasten/telemetry";
@@ -33,9 +32,8 @@ import { systemClock } from "./system-clock.ts";
 import { DaemonMetrics } from "./telemetry/daemon-metrics.ts";
 import { DaemonTelemetry } from "./telemetry/daemon-telemetry.ts";
 import { VERSION } from "./version.ts";
+import { pagesDirectory } from "./web-pages.ts";
 import { composeProviders } from "./compose-backends.ts";
-
-const DASHBOARD_DIR = fileURLToPath(new URL("../../dashboard/dist", import.meta.url));
 
 /** All that makes up a daemon, not yet started. */
 export interface DaemonParts {
@@ -117,8 +115,9 @@ export async function composeDaemon(
       allowedHosts: [config.listen.host, ...config.http.allowedHosts],
       allowedOrigins: config.http.allowedOrigins,
       uploadDir: join(config.dataDir, "uploads"),
+      siteDir: await builtSite(log),
       preview: { ...config.preview, key: await previewKey(config) },
-      dashboard: { directory: DASHBOARD_DIR, agents },
+      dashboard: { directory: pagesDirectory("dashboard"), agents },
       ...(config.cluster.secret !== undefined && {
         peer: { secret: config.cluster.secret, address },
       }),
@@ -132,6 +131,18 @@ export async function composeDaemon(
     await stores.close();
     throw error;
   }
+}
+
+/** A daemon whose site was not built serves no pages. */
+async function builtSite(log: Log): Promise<string | undefined> {
+  const directory = pagesDirectory("site");
+  const isBuilt = await stat(directory).then(
+    () => true,
+    () => false,
+  );
+  if (isBuilt) return directory;
+  log.warn({}, "The pages of /docs and /guide are not built. `npm run setup` builds them.");
+  return undefined;
 }
 
 async function composeTokens(config: Config, log: Log): Promise<Tokens | undefined> {

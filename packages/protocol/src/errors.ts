@@ -13,24 +13,24 @@ export const ERROR_CATALOGUE = {
   INVALID_REQUEST: {
     status: 400,
     retryable: false,
-    meaning: "The request does not have the form that this call expects.",
+    meaning: "The request is invalid.",
   },
   INVALID_IMAGE: {
     status: 400,
     retryable: false,
-    meaning: "The image is unknown, not present, not allowed, or cannot be used.",
+    meaning: "The image does not exist, is not local, is not allowed, or cannot be used.",
   },
   NOT_A_FILE: {
     status: 400,
     retryable: false,
-    meaning: "The path leads to something that is not a regular file.",
+    meaning: "The path is not a regular file.",
   },
   NOT_A_DIRECTORY: {
     status: 400,
     retryable: false,
     meaning: "The path, or a part of it, is not a directory.",
   },
-  UNAUTHORIZED: { status: 401, retryable: false, meaning: "The key is missing or not known." },
+  UNAUTHORIZED: { status: 401, retryable: false, meaning: "The key is missing or invalid." },
   PREVIEW_DENIED: {
     status: 401,
     retryable: false,
@@ -39,33 +39,33 @@ export const ERROR_CATALOGUE = {
   PERMISSION_DENIED: {
     status: 403,
     retryable: false,
-    meaning: "The sandbox's user, or the policy, does not allow this.",
+    meaning: "The sandbox's user or the policy does not allow this.",
   },
   FORBIDDEN: {
     status: 403,
     retryable: false,
-    meaning: "The scope of the key does not allow this; a key with another scope may do it.",
+    meaning: "The key's scope does not allow this. Use a key with another scope.",
   },
   ROUTE_NOT_FOUND: {
     status: 404,
     retryable: false,
-    meaning: "The API has nothing at this path for this method.",
+    meaning: "The API has no such path, or not for this method.",
   },
   SESSION_NOT_FOUND: { status: 404, retryable: false, meaning: "No session has this id." },
   SANDBOX_NOT_FOUND: {
     status: 404,
     retryable: false,
-    meaning: "The backend has no sandbox of this id.",
+    meaning: "The backend has no sandbox with this id.",
   },
   EXEC_NOT_FOUND: {
     status: 404,
     retryable: false,
-    meaning: "The sandbox knows no command of this id, or no longer.",
+    meaning: "No command has this id, or it is no longer known.",
   },
   SHELL_NOT_FOUND: {
     status: 404,
     retryable: false,
-    meaning: "The sandbox has no shell of this name.",
+    meaning: "The sandbox has no shell with this name.",
   },
   KEY_NOT_FOUND: { status: 404, retryable: false, meaning: "No key has this id." },
   FILE_NOT_FOUND: {
@@ -76,7 +76,7 @@ export const ERROR_CATALOGUE = {
   CONFLICT: {
     status: 409,
     retryable: false,
-    meaning: "The state of the thing does not allow this now, or the id is taken.",
+    meaning: "The current state does not allow this, or the id is already in use.",
   },
   FILE_EXISTS: {
     status: 409,
@@ -86,43 +86,43 @@ export const ERROR_CATALOGUE = {
   NO_SHELL: {
     status: 409,
     retryable: false,
-    meaning: "The image has no shell; run a program by its argv instead.",
+    meaning: "The image has no shell. Pass the command as a list of arguments instead.",
   },
   SESSION_EXPIRED: {
     status: 410,
     retryable: false,
-    meaning: "The session's lease ended and its sandbox is gone.",
+    meaning: "The session has expired, and its sandbox is deleted.",
   },
   FILE_CHANGED: {
     status: 412,
     retryable: false,
-    meaning: "The file is not at the version that the request names. Read it again.",
+    meaning: "The file has changed since the version that the request names. Read it again.",
   },
   PAYLOAD_TOO_LARGE: {
     status: 413,
     retryable: false,
-    meaning: "The body, file, archive or name is larger than allowed.",
+    meaning: "The body, file, archive or name exceeds a limit.",
   },
   QUOTA_EXCEEDED: {
     status: 429,
     retryable: true,
-    meaning: "The caller has as many of these as it may have.",
+    meaning: "The caller has reached a quota.",
   },
-  CANCELLED: { status: 499, retryable: false, meaning: "The caller gave the request up." },
+  CANCELLED: { status: 499, retryable: false, meaning: "The caller cancelled the request." },
   INTERNAL_ERROR: {
     status: 500,
     retryable: false,
-    meaning: "The daemon failed; the log has the cause under the request id.",
+    meaning: "The daemon failed. Its log has the cause under the request id.",
   },
   SANDBOX_IO_ERROR: {
     status: 502,
     retryable: false,
-    meaning: "The sandbox's system failed at reading or writing.",
+    meaning: "A read or write failed inside the sandbox.",
   },
   UNSUPPORTED: {
     status: 501,
     retryable: false,
-    meaning: "This backend, image or machine cannot do that.",
+    meaning: "This backend, image or machine does not support this.",
   },
   PORT_REFUSED: {
     status: 502,
@@ -133,34 +133,34 @@ export const ERROR_CATALOGUE = {
     status: 502,
     retryable: false,
     meaning:
-      "What listens on this port does not speak HTTP, or closed the connection before its response was complete.",
+      "The server on this port does not speak HTTP, or closed the connection before its response was complete.",
   },
   SANDBOX_UNREACHABLE: {
     status: 503,
     retryable: true,
-    meaning: "The sandbox did not answer in time, broke the protocol, or is gone.",
+    meaning: "The sandbox did not respond in time, violated the protocol, or no longer exists.",
   },
   ENGINE_UNREACHABLE: {
     status: 503,
     retryable: true,
     meaning:
-      "The container engine does not answer; its sandboxes go on and are there again with it.",
+      "The container engine does not respond. Its sandboxes keep running and are available again when it does.",
   },
   BACKEND_BUSY: {
     status: 503,
     retryable: true,
     meaning:
-      "The backend could not do this now: it was interrupted, or the machine has run out of something. Nothing was left half-done; try again.",
+      "The backend could not do this now: it was interrupted, or the machine lacks a resource. Nothing was left incomplete. Try again.",
   },
   REGISTRY_UNREACHABLE: {
     status: 503,
     retryable: true,
-    meaning: "The registry that has the image does not answer, or not now; nothing was changed.",
+    meaning: "The image's registry does not respond. Nothing was changed. Try again later.",
   },
   COMMAND_TIMEOUT: {
     status: 504,
     retryable: false,
-    meaning: "The command ran longer than allowed and was ended; `details` has what it printed.",
+    meaning: "The command exceeded its timeout and was killed. `details` has its output.",
   },
   STORAGE_FULL: {
     status: 507,

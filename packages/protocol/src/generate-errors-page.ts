@@ -9,11 +9,11 @@ import { ERROR_CATALOGUE } from "./errors.ts";
 
 const INTRODUCTION = `# Errors
 
-Made from the catalogue in \`packages/protocol/src/errors.ts\`; change it there.
+Generated from the catalogue in \`packages/protocol/src/errors.ts\`.
 
-Every failed request answers \`{"error_code", "message", "details"?, "request_id"}\` with the status of its code. The SDK throws a \`SandboxError\` with the same \`code\`. A command that exits with another status than 0 is a result and no error.
+A failed request returns \`{"error_code", "message", "details"?, "request_id"}\` with the status of its code. The SDK throws a \`SandboxError\` with the same \`code\`. A non-zero exit code is a result, not an API error.
 
-\`retryable\` says that the same request may succeed later, unchanged.
+\`retryable\` means that the same request can succeed later.
 `;
 
 /** The whole page. */

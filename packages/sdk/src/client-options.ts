@@ -10,8 +10,8 @@ const DEFAULT_RETRY_DELAY_MS = 250;
 
 interface ClientOptionFields {
   /**
-   * Where the daemon is. When absent, the variable `SANDKASTEN_URL` of Node's environment, else
-   * `http://127.0.0.1:8080`. A path in it comes before `/v1`.
+   * The daemon's URL: `SANDKASTEN_URL` in Node's environment, else `http://127.0.0.1:8080` by default.
+   * A path in it is put before `/v1`.
    */
   readonly baseUrl?: string | URL | undefined;
   /**
@@ -24,13 +24,13 @@ interface ClientOptionFields {
   /** Used for terminals instead of the global `WebSocket`. */
   readonly webSocket?: WebSocketConstructor | undefined;
   /**
-   * How long the daemon may take to answer; 60,000 when absent, 0 for no limit. Calls that wait for
+   * How long the daemon may take to respond, 60,000 by default; 0 means no limit. Calls that wait for
    * something, such as the end of a command, or that move files, are not bound by it.
    */
   readonly timeoutMs?: number | undefined;
-  /** How many times a request is sent again when that is safe and may help; 2 when absent. */
+  /** How many times a request is retried when that is safe, 2 by default. */
   readonly maxRetries?: number | undefined;
-  /** The longest pause before the first repetition, which doubles with each; 250 when absent. */
+  /** The longest delay before the first retry, 250 by default. It doubles with each retry. */
   readonly retryDelayMs?: number | undefined;
 }
 

@@ -26,7 +26,7 @@ export interface DaemonVersion {
   readonly version: string;
   /** The usual backend. */
   readonly backend: string;
-  /** All that sessions may ask for. */
+  /** All backends that sessions can use. */
   readonly backends: readonly string[];
   readonly node: string;
 }
@@ -48,7 +48,7 @@ export class SandboxClient {
     this.workspaces = new Workspaces(this.#transport);
   }
 
-  /** Makes a session, or answers the living one of the `key`. */
+  /** Creates a session, or returns the active session for the `key`. */
   async createSession(options: CreateSessionOptions = {}): Promise<Session> {
     const asked = camelOptions(options);
     return this.#transport.send(

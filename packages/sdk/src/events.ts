@@ -8,13 +8,13 @@ import type { Transport } from "./transport.ts";
 import type { EventType } from "./wire-names.ts";
 
 interface EventFields {
-  /** The cursor behind this event. */
+  /** The event's id, and the cursor to continue after it. */
   readonly id: string;
   /** `gap` when events are missing before the next one; `data.reason` says why. */
   readonly type: EventType | "gap";
   /** When it happened; of a gap, when it was noticed. */
   readonly time: string;
-  /** Whose it is; empty for the daemon itself. */
+  /** The owner. Empty for the daemon itself. */
   readonly owner: string;
   readonly sessionId?: string;
   /** What there is to know about an event of this type. */
@@ -25,13 +25,13 @@ interface EventFields {
 export type SandboxEvent = WithSnakeNames<EventFields>;
 
 interface EventOptionFields extends CallOptions {
-  /** Types such as `exec.ended`, or their first words such as `session`; all when absent. */
+  /** Types such as `exec.ended`, or first words such as `session`. All types by default. */
   readonly types?: readonly string[] | undefined;
   /** Go on behind the event with this `id`. */
   readonly cursor?: string | undefined;
   /** Where to begin without a cursor; `now`, or `start` when `follow` is false. */
   readonly from?: "now" | "start" | undefined;
-  /** Whether to go on as more happens; it does unless this is false. */
+  /** Whether to keep streaming new events. true by default. */
   readonly follow?: boolean | undefined;
 }
 

@@ -5,7 +5,7 @@ import { camelKeys } from "./camel-keys.ts";
 import { type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 import type { EndReason, ExecStatus, OutputStream } from "./wire-names.ts";
 
-/** Text runs in the session's shell, which remembers; a list of arguments runs as a process of its own. */
+/** Text runs in the session's stateful shell; a list of arguments runs as a separate process. */
 export type Command = string | readonly string[];
 
 /** Size of a terminal in characters. */
@@ -23,7 +23,7 @@ interface ExecOptionFields {
    * a longer one is lowered: see `timeoutClamped` of the result.
    */
   readonly timeoutMs?: number | undefined;
-  /** The command is ended when it prints nothing for so long. */
+  /** Kills the command if it prints nothing for this long. */
   readonly idleTimeoutMs?: number | undefined;
   /** Where it runs. When absent, text runs in the shell's directory, a list of arguments in /workspace. */
   readonly cwd?: string | undefined;
@@ -34,33 +34,33 @@ interface ExecOptionFields {
   /** All of its input. Without it, it reads the end of input at once. */
   readonly stdin?: string | Uint8Array | undefined;
   /**
-   * Name of the shell that runs the command; created on first use, `default` when absent. Commands of
+   * Name of the shell that runs the command; created on first use. `default` by default. Commands of
    * one shell run one after the other, those of different shells side by side.
    */
   readonly shell?: string | undefined;
-  /** false runs text in a fresh shell beside the one that remembers. */
+  /** false runs the text in a new shell instead of the stateful one. */
   readonly stateful?: boolean | undefined;
   /** One pipe for stdout and stderr: their order is exact, and all of it is stdout. */
   readonly merge?: boolean | undefined;
   /** How much output the result holds: its beginning and its end. */
   readonly outputBudgetBytes?: number | undefined;
-  /** Adds `rawOutput` to the result: the output as it was, also where it is no text. */
+  /** Adds `rawOutput` to the result: the exact bytes of the output. */
   readonly raw?: boolean | undefined;
-  /** Answers after this time at the latest, while the command goes on; look at `status`. */
+  /** Returns after this time at the latest, while the command continues; check `status`. */
   readonly waitMs?: number | undefined;
-  /** Answers as soon as the output matches; look at `matched`. */
+  /** Returns as soon as the output matches; check `matched`. */
   readonly until?: OutputCondition | undefined;
-  /** Two calls with the same key run one command. The SDK makes one for each call. */
+  /** Two calls with the same key run one command. The SDK generates a key for each call. */
   readonly idempotencyKey?: string | undefined;
-  /** Gives the waiting up. `onAbort` says what becomes of the command. */
+  /** Aborts the call. `onAbort` says what happens to the command. */
   readonly signal?: AbortSignal | undefined;
-  /** What becomes of the command when `signal` aborts: `detach` (the default) lets it go on, `cancel` ends it. */
+  /** What happens to the command when `signal` aborts: `detach` (the default) lets it continue, `cancel` ends it. */
   readonly onAbort?: "detach" | "cancel" | undefined;
-  /** What becomes of the command when the connection breaks, for whatever reason; `continue` when absent. */
+  /** What happens to the command when the connection breaks. `continue` by default. */
   readonly onDisconnect?: "continue" | "cancel" | undefined;
   /** Runs it on a terminal of this size. In a named shell the terminal stays for later commands. */
   readonly pty?: TerminalSize | undefined;
-  /** What interprets the command, for the daemon's traces and metrics; guessed from it when absent. */
+  /** What interprets the command, for traces and metrics. Guessed from the command by default. */
   readonly runtime?: CommandRuntime | undefined;
 }
 
@@ -83,7 +83,7 @@ export interface OutputMatch {
 /** Variables of the environment by name. */
 export type Variables = Readonly<Record<string, string | undefined>>;
 
-/** How a command shall run. */
+/** Options for running a command. */
 export type ExecOptions = WithSnakeNames<ExecOptionFields>;
 
 interface StartOptionFields extends ExecOptionFields {
@@ -91,18 +91,18 @@ interface StartOptionFields extends ExecOptionFields {
   readonly stdinOpen?: boolean | undefined;
 }
 
-/** How a command shall run that is not waited for. */
+/** Options for starting a command without waiting for it. */
 export type StartOptions = WithSnakeNames<StartOptionFields>;
 
 interface ExecInfoFields {
   readonly execId: string;
   readonly sessionId: string;
   readonly status: ExecStatus;
-  /** The shell that it runs in; absent for processes. */
+  /** The shell that runs the command; absent for processes. */
   readonly shell?: string | undefined;
-  /** The command as it was asked for, at most its first 4 KiB. */
+  /** The requested command, truncated to 4 KiB. */
   readonly cmd: string | readonly string[];
-  /** null while it runs, or when it is not known. */
+  /** null while the command runs, or if it is unknown. */
   readonly exitCode: number | null;
   /** null while it runs. */
   readonly endReason: EndReason | null;
@@ -110,21 +110,21 @@ interface ExecInfoFields {
   readonly timedOut: boolean;
   /** The signal that ended it. */
   readonly signal?: number | undefined;
-  /** The shell's directory afterwards. */
+  /** The shell's working directory after the command. */
   readonly cwd: string;
   readonly durationMs: number;
   readonly outputBytes: number;
   readonly stdoutBytes: number;
   readonly stderrBytes: number;
-  /** Bytes of output that nobody can read any more. */
+  /** Bytes of output that are no longer available. */
   readonly droppedBytes: number;
   /** It got a new shell, because the one before had ended: what that one remembered is gone. */
   readonly shellRestarted: boolean;
   /** It has ended, but processes that it left in the background hold its output and can print more. */
   readonly background: boolean;
-  /** What they have printed since its end; not part of the other counts. */
+  /** Bytes that they printed after the command ended. Not included in the other counts. */
   readonly backgroundBytes: number;
-  /** The timeout in effect; null for a terminal without one. */
+  /** The timeout in effect. null for a terminal without a timeout. */
   readonly timeoutMs: number | null;
   /** A longer timeout was asked for than the daemon allows. */
   readonly timeoutClamped: boolean;
@@ -143,12 +143,12 @@ interface ExecResultFields extends ExecInfoFields {
   readonly stderr: string;
   /** The middle of the output is missing here; `exec.read` has all of it. */
   readonly truncated: boolean;
-  /** Where the output of this answer ends: the cursor to go on reading from. */
+  /** Where the output of this response ends: the cursor to continue reading from. */
   readonly nextCursor: number;
   /** Whether the output matched `until`. */
   readonly matched?: boolean | undefined;
   readonly match?: OutputMatch | undefined;
-  /** The output as it was, when `raw` asked for it. */
+  /** The exact bytes of the output, if `raw` was set. */
   readonly rawOutput?: Uint8Array | undefined;
 }
 
@@ -167,7 +167,7 @@ interface OutputChunkFields {
   readonly timestamp: number;
   /** Where it begins in all that the command wrote, in bytes. */
   readonly offset: number;
-  /** Bytes before it that nobody can read any more; 0 unless they were left unread for long. */
+  /** Bytes before it that are no longer available; usually 0. */
   readonly skippedBytes: number;
 }
 
@@ -177,12 +177,12 @@ export type OutputChunk = WithSnakeNames<OutputChunkFields>;
 interface OutputPageFields {
   readonly execId: string;
   readonly cursor: number;
-  /** Where to go on reading. */
+  /** The cursor to continue from. */
   readonly nextCursor: number;
   readonly chunks: readonly OutputChunk[];
   /** Bytes between the cursor and the first piece that are gone. */
   readonly skippedBytes: number;
-  /** The command has ended, and this is the last of its own output. */
+  /** The command has ended, and this is the end of its own output. */
   readonly done: boolean;
   /** Nothing more can come: all processes that held the output have ended, too. */
   readonly closed: boolean;

@@ -25,7 +25,7 @@ interface ReadOutputOptionFields extends CallOptions {
   /** Where to begin, in bytes; the `nextCursor` of the page before. */
   readonly cursor?: number | undefined;
   readonly maxBytes?: number | undefined;
-  /** How long to wait for output when there is none yet. */
+  /** How long to wait for output if there is none yet. */
   readonly waitMs?: number | undefined;
   /** Only this stream. Cursors are offsets in the output of both all the same. */
   readonly stream?: OutputStream | undefined;
@@ -36,7 +36,7 @@ export type ReadOutputOptions = WithSnakeNames<ReadOutputOptionFields>;
 
 /** What to follow. */
 export interface FollowExecOptions extends CallOptions {
-  /** Where to begin, in bytes; the beginning when absent. */
+  /** Where to begin, in bytes. 0 by default. */
   readonly cursor?: number | undefined;
   /** Only this stream. */
   readonly stream?: OutputStream | undefined;
@@ -45,9 +45,9 @@ export interface FollowExecOptions extends CallOptions {
 }
 
 interface WaitOptionFields extends CallOptions {
-  /** Answers after so long, ended or not; look at `status`. Until the end when absent. */
+  /** Returns after this time at the latest; check `status`. Waits for the end by default. */
   readonly timeoutMs?: number | undefined;
-  /** Answers as soon as the output matches, instead of at the end; look at `matched`. */
+  /** Returns as soon as the output matches, instead of at the end; check `matched`. */
   readonly until?: OutputCondition | undefined;
   /** How much output the result holds. */
   readonly outputBudgetBytes?: number | undefined;
@@ -64,7 +64,7 @@ export interface SignalOptions extends CallOptions {
   readonly tree?: boolean | undefined;
 }
 
-/** A command that runs, or has run. It goes on when nobody looks. */
+/** A running or finished command. It continues without a client. */
 export class Exec {
   readonly id: string;
   readonly sessionId: string;
@@ -147,7 +147,7 @@ export class Exec {
     return body.cancelled;
   }
 
-  /** Sends a signal by name or number, `TERM` when absent. Answers how many processes got it. */
+  /** Sends a signal by name or number, `TERM` by default. Returns how many processes received it. */
   async signal(signal?: string | number, options: SignalOptions = {}): Promise<number> {
     const body = await this.#transport.json<SignalledBody>({
       ...this.#post("/signal", { signal, tree: options.tree }),

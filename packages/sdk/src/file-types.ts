@@ -41,9 +41,9 @@ export type FileSource = string | Uint8Array | ArrayBuffer | Blob | ByteStream;
 
 /** Part of a file. */
 export interface ByteRange {
-  /** The first byte; 0 when absent. */
+  /** The first byte. 0 by default. */
   readonly start?: number | undefined;
-  /** The byte after the last; the end of the file when absent. */
+  /** The byte after the last. The end of the file by default. */
   readonly end?: number | undefined;
 }
 

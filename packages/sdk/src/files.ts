@@ -31,7 +31,7 @@ import type {
 } from "./wire-bodies.ts";
 
 interface ReadFileOptionFields extends CallOptions {
-  /** At most its first so many bytes; all of them when absent. */
+  /** At most this many bytes from the beginning. The whole file by default. */
   readonly maxBytes?: number | undefined;
   /**
    * Told where the file really is, without links, before its bytes are returned; what it throws, the
@@ -40,7 +40,7 @@ interface ReadFileOptionFields extends CallOptions {
   readonly onRealPath?: ((path: string) => void) | undefined;
 }
 
-/** How a file shall be read. */
+/** Options for reading a file. */
 export type ReadFileOptions = WithSnakeNames<ReadFileOptionFields>;
 
 interface WriteFileOptionFields extends CallOptions {
@@ -52,10 +52,10 @@ interface WriteFileOptionFields extends CallOptions {
   readonly ifMatch?: string | undefined;
 }
 
-/** How a file shall be written. */
+/** Options for writing a file. */
 export type WriteFileOptions = WithSnakeNames<WriteFileOptionFields>;
 
-/** How something shall be added to a file. */
+/** Options for appending to a file. */
 export type AppendFileOptions = Omit<WriteFileOptions, "overwrite">;
 
 /** Which part of a file to download. */
@@ -63,7 +63,7 @@ export interface DownloadOptions extends CallOptions {
   readonly range?: ByteRange | undefined;
 }
 
-/** Whether to look at a link or at what it leads to. */
+/** Whether to describe a link or its target. */
 export interface StatOptions extends CallOptions {
   /** true describes what a link leads to. */
   readonly follow?: boolean | undefined;
@@ -74,20 +74,20 @@ export interface RecursiveOptions extends CallOptions {
   readonly recursive?: boolean | undefined;
 }
 
-/** How a directory shall be made. */
+/** Options for creating a directory. */
 export interface MakeDirectoryOptions extends CallOptions {
   readonly mode?: number | undefined;
-  /** false refuses to make the directories above it, too. */
+  /** false does not create parent directories. */
   readonly parents?: boolean | undefined;
 }
 
-/** How a file shall be moved. */
+/** Options for moving a file. */
 export interface MoveOptions extends CallOptions {
   /** true replaces what is there. */
   readonly overwrite?: boolean | undefined;
 }
 
-/** How a file or directory shall be copied. */
+/** Options for copying a file or directory. */
 export interface CopyOptions extends MoveOptions {
   /** true copies a directory with all that is below it. */
   readonly recursive?: boolean | undefined;
@@ -96,13 +96,13 @@ export interface CopyOptions extends MoveOptions {
 interface TarOptionFields extends CallOptions {
   /** What is left out: patterns as in a `.gitignore`, without `!`. */
   readonly exclude?: readonly string[] | undefined;
-  /** Whether entries that cannot be read fail the call, as they do when absent, or are left out. */
+  /** Whether unreadable entries fail the call (the default) or are skipped. */
   readonly onUnreadable?: "fail" | "skip" | undefined;
-  /** Told how many entries were left out because they cannot be read, and the first of them. */
+  /** Called with the number of skipped entries and the first of their paths. */
   readonly onSkipped?: ((count: number, paths: readonly string[]) => void) | undefined;
 }
 
-/** What an archive shall contain. */
+/** Options for creating an archive. */
 export type TarOptions = WithSnakeNames<TarOptionFields>;
 
 interface WrittenFileFields {
@@ -123,7 +123,7 @@ interface CopiedFilesFields {
   readonly rawPath?: string | undefined;
   readonly entries: number;
   readonly bytes: number;
-  /** Pipes, sockets and devices, which are not copied. */
+  /** How many pipes, sockets and devices were not copied. */
   readonly skipped: number;
 }
 
@@ -222,7 +222,7 @@ export class Files {
     return this.write(path, source, options);
   }
 
-  /** Writes several files, with the names they have, into one directory. Answers their paths. */
+  /** Uploads several files under their names into one directory. Returns their paths. */
   async uploadAll(
     directory: SandboxPath,
     files: Iterable<File>,
@@ -292,7 +292,7 @@ export class Files {
     } while (cursor !== undefined);
   }
 
-  /** Makes a directory, and those above it. */
+  /** Creates a directory and its parents. */
   async mkdir(path: SandboxPath, options: MakeDirectoryOptions = {}): Promise<void> {
     const { mode, parents, signal } = options;
     await this.#post("mkdir", { ...pathFields(path), mode, parents }, signal);

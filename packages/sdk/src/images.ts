@@ -18,7 +18,7 @@ import type { CollectedBody, ImageListBody } from "./wire-bodies.ts";
 
 /** Whose images are meant. */
 export interface ImageOptions extends CallOptions {
-  /** A backend of the daemon; its usual one when absent. */
+  /** A backend of the daemon. The default backend if absent. */
   readonly backend?: string | undefined;
 }
 
@@ -27,12 +27,12 @@ interface ProgressOptionFields extends ImageOptions {
   readonly onProgress?: ((progress: ImageProgress) => void) | undefined;
 }
 
-/** How to be told of progress. */
+/** Options for progress reports. */
 export type ProgressOptions = WithSnakeNames<ProgressOptionFields>;
 
 /** What is imported. */
 export interface ImportImageOptions extends ProgressOptions {
-  /** A tar of a file system, which it is when absent, or an OCI archive. */
+  /** A tar of a file system (the default) or an OCI archive. */
   readonly format?: "rootfs" | "oci-archive" | undefined;
 }
 
@@ -62,7 +62,7 @@ export class Images {
     return this.#obtain({ method: "POST", path: "/v1/images/pull", json }, options);
   }
 
-  /** Makes an image of an archive that is sent along. */
+  /** Imports an image from an archive. */
   import(
     reference: string,
     archive: FileSource,

@@ -11,7 +11,7 @@ interface KeyFields {
   readonly name: string;
   readonly owner: string;
   readonly scope: KeyScope;
-  /** Keys of the configuration are changed there, and cannot be revoked here. */
+  /** Configured keys are changed in the configuration and cannot be revoked here. */
   readonly source: "config" | "stored";
   readonly createdAt?: string;
   readonly expiresAt?: string;
@@ -26,13 +26,13 @@ interface KeyFields {
 /** A key, without what would let somebody use it. */
 export type KeyInfo = WithSnakeNames<KeyFields>;
 
-/** A new key with the key itself, which is told this once. */
+/** A new key, with the key itself, which is not shown again. */
 export type CreatedKey = WithSnakeNames<KeyFields & { readonly key: string }>;
 
 interface CreateKeyFields extends CallOptions {
-  /** Whose the key is, which several keys may share; its name when absent. */
+  /** The owner of the key, which several keys can share. Its name by default. */
   readonly owner?: string | undefined;
-  /** `use` when absent. */
+  /** `use` by default. */
   readonly scope?: KeyScope | undefined;
   readonly expiresInSeconds?: number | undefined;
   readonly maxSessions?: number | undefined;

@@ -25,7 +25,7 @@ export interface SecretHeader {
   readonly host: string;
   /** The name of the header. */
   readonly header: string;
-  /** A secret of the administrator's, instead of `value`. */
+  /** The name of a secret that the administrator configured, instead of `value`. */
   readonly name?: string | undefined;
 }
 
@@ -36,13 +36,13 @@ export interface Secret extends SecretHeader {
 }
 
 interface EgressFields {
-  /** Counts up within the session. */
+  /** Increases within the session. */
   readonly cursor: number;
   readonly startedAt: string;
   readonly endedAt: string;
-  /** The name that the program asked for. */
+  /** The requested host name. */
   readonly name?: string | undefined;
-  /** The address that was connected to. */
+  /** The address of the connection. */
   readonly address?: string | undefined;
   readonly port?: number | undefined;
   /** How the program asked: `transparent`, `connect`, `http`, `socks5`, or `dns` for a name alone. */
@@ -52,7 +52,7 @@ interface EgressFields {
   readonly reason?: string | undefined;
   readonly sentBytes: number;
   readonly receivedBytes: number;
-  /** How many attempts of the same kind this stands for. */
+  /** How many identical attempts this record represents. */
   readonly count: number;
 }
 
@@ -77,7 +77,7 @@ export interface EgressPage {
   readonly records: readonly EgressRecord[];
   /** The cursor of the next page. */
   readonly cursor: number;
-  /** How many records before the first one here are not kept any more. */
+  /** How many records before the first one are no longer kept. */
   readonly missing: number;
   /** Connections that are open now. */
   readonly open: readonly OpenEgress[];
@@ -85,9 +85,9 @@ export interface EgressPage {
 
 /** Which page of a session's connections to get. */
 export interface EgressOptions {
-  /** Records after this one; all when absent. */
+  /** Only records after this one. All records by default. */
   readonly cursor?: number | undefined;
-  /** At most so many. */
+  /** The maximum number of results. */
   readonly limit?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }

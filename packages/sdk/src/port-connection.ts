@@ -19,7 +19,7 @@ export interface PortInfo {
 
 /**
  * An open connection. Bytes wait at their source until they are wanted: neither stream holds more
- * than a megabyte. Closing `writable` tells the port that no more comes; `readable` goes on.
+ * than a megabyte. Closing `writable` closes that direction; `readable` continues.
  */
 export class PortConnection implements Disposable {
   /** What the port sends, until it ends. */

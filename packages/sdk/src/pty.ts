@@ -7,7 +7,7 @@ import { camelOptions, type WithSnakeNames } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
 
 interface PtyOptionFields extends CallOptions {
-  /** Shell text to run in it; a login shell when absent. */
+  /** Shell text to run in the terminal. A login shell by default. */
   readonly cmd?: string | undefined;
   /** Run `cmd` in this named shell, which gets a terminal if it has none. */
   readonly shell?: string | undefined;
@@ -25,7 +25,7 @@ export type PtyOptions = WithSnakeNames<PtyOptionFields>;
 
 /** An open terminal. Loop over it for what it prints; the loop ends with it. */
 export class Pty implements AsyncIterable<Uint8Array>, Disposable {
-  /** The command that runs in it, for `session.getExec` and for going back to it. */
+  /** The command that is running in the shell, for `session.getExec` and for going back to it. */
   readonly execId: string;
   /** What became of the command. Rejects when the connection ends before it. */
   readonly exited: Promise<ExecInfo>;
@@ -71,7 +71,7 @@ export class Pty implements AsyncIterable<Uint8Array>, Disposable {
     this.#link.send({ type: "eof" });
   }
 
-  /** Leaves it. What runs in it goes on, and `execId` leads back to it. */
+  /** Disconnects. The terminal's processes continue, and `execId` reattaches to it. */
   close(): void {
     this.#link.close();
   }

@@ -28,11 +28,11 @@ export class SandboxError extends Error {
   override readonly name = "SandboxError";
   /** What went wrong, for programs. */
   readonly code: SandboxErrorCode;
-  /** The HTTP status; 0 when there was no answer. */
+  /** The HTTP status; 0 if there was no response. */
   readonly status: number;
   /** Whether the same request may succeed later, unchanged. */
   readonly retryable: boolean;
-  /** What the daemon said about the failure, as it was sent. */
+  /** Details of the failure, as the daemon sent them. */
   readonly details: Readonly<Record<string, unknown>> | undefined;
   /** The daemon's name for the request, to be found in its log. */
   readonly requestId: string | undefined;

@@ -1,4 +1,4 @@
-/** What a session is, as it was last asked for, in its own fields. */
+/** The last known state of a session, in its own fields. */
 import type { SessionInfo } from "./session-types.ts";
 import { withSnakeNames } from "./snake-names.ts";
 

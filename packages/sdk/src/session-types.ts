@@ -40,7 +40,7 @@ interface WorkspaceMountFields {
   readonly id: string;
   /** Absolute; where the sandbox has it. */
   readonly path: string;
-  /** Nothing can be written through it. */
+  /** The mount is read-only. */
   readonly readOnly?: boolean | undefined;
 }
 
@@ -48,7 +48,7 @@ interface WorkspaceMountFields {
 export type WorkspaceMount = WithSnakeNames<WorkspaceMountFields>;
 
 interface CreateSessionOptionFields {
-  /** Which of the daemon's backends shall make the sandbox. */
+  /** The backend that runs the sandbox. */
   readonly backend?: string | undefined;
   /** Reference or short name of an image. */
   readonly image?: string | undefined;
@@ -56,14 +56,14 @@ interface CreateSessionOptionFields {
   readonly ttlSeconds?: number | undefined;
   /** A workspace to have at /workspace; made when there is none of this id. */
   readonly workspaceId?: string | undefined;
-  /** Further workspaces, each at an absolute path of its own; made when there are none of these ids. */
+  /** Additional workspaces, each at an absolute path. Created if they do not exist. */
   readonly workspaces?: readonly WorkspaceMount[] | undefined;
-  /** Get-or-create: a living session of this key is answered instead of a new one. */
+  /** Get or create: if an active session has this key, it is returned instead of a new one. */
   readonly key?: string | undefined;
   /** Variables of every command. */
   readonly env?: Variables | undefined;
   readonly limits?: Partial<Limits> | undefined;
-  /** Which hosts programs can connect to; none when absent. */
+  /** Which hosts programs can connect to. None by default. */
   readonly network?: NetworkRequest | undefined;
   /** Headers that the gateway adds to HTTPS requests, so that their values never enter the sandbox. */
   readonly secrets?: readonly Secret[] | undefined;
@@ -72,12 +72,12 @@ interface CreateSessionOptionFields {
   readonly isolation?: SandboxIsolation | undefined;
   /** Words of your own, to find the session by. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
-  /** Two calls with the same key make one session. The SDK makes one for each call. */
+  /** Two calls with the same key create one session. The SDK generates a key for each call. */
   readonly idempotencyKey?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What a new session shall be like. The daemon's defaults stand in for what is absent. */
+/** Options for a new session. The daemon's defaults apply to everything that is absent. */
 export type CreateSessionOptions = WithSnakeNames<CreateSessionOptionFields>;
 
 /** Which sessions to list. */
@@ -92,7 +92,7 @@ export interface SessionFilter {
 
 /** Which page of which sessions to list. */
 export interface ListSessionsOptions extends SessionFilter {
-  /** At most so many. */
+  /** The maximum number of results. */
   readonly limit?: number | undefined;
   /** The `nextCursor` of the page before. */
   readonly cursor?: string | undefined;
@@ -104,10 +104,10 @@ interface SessionFields {
   readonly owner?: string | undefined;
   /** The image that is used. */
   readonly image: string;
-  /** What was asked for, where it differs. */
+  /** The requested image, if it differs. */
   readonly requestedImage?: string | undefined;
   readonly status: ShownStatus;
-  /** The backend that its sandbox is of. */
+  /** The backend that runs the sandbox. */
   readonly backend: string;
   /** The shell's directory. */
   readonly cwd: string;
@@ -132,13 +132,13 @@ interface SessionFields {
   readonly ttlSeconds: number;
   /** ISO 8601, like all times here. */
   readonly createdAt: string;
-  /** When it ends unless it is used before. */
+  /** When the session expires unless it is used. */
   readonly expiresAt: string;
-  /** When it ends, used or not. */
+  /** When the session ends even if it is used. */
   readonly maxExpiresAt: string;
   readonly lastActivityAt: string;
   readonly endedAt?: string | undefined;
-  /** Why it ended, for people. */
+  /** Why the session ended, as text. */
   readonly endReason?: string | undefined;
 }
 
@@ -186,9 +186,9 @@ interface WorkspaceFields {
   readonly id: string;
   readonly createdAt: string;
   readonly lastUsedAt: string;
-  /** The backend that has its files. */
+  /** The backend that stores the files. */
   readonly backend: string;
-  /** Living sessions that have it. */
+  /** Active sessions that mount it. */
   readonly sessions: readonly string[];
 }
 

@@ -56,16 +56,16 @@ import { type Call, path, type Transport } from "./transport.ts";
 import type { ExecPageBody, ShellListBody } from "./wire-bodies.ts";
 
 interface RenewOptionFields extends CallOptions {
-  /** A new time to live for this session; the one it has when absent. */
+  /** A new time to live for this session. Unchanged by default. */
   readonly ttlSeconds?: number | undefined;
 }
 
 interface UrlOptionFields extends CallOptions {
-  /** How long the URL works; an hour when absent. */
+  /** How long the URL works. One hour by default. */
   readonly expiresInSeconds?: number | undefined;
 }
 
-/** How to make the URL of a port. */
+/** Options for the URL of a port. */
 export type UrlOptions = WithSnakeNames<UrlOptionFields>;
 
 /** How to renew a lease. */
@@ -88,7 +88,7 @@ export class Session extends SessionState implements AsyncDisposable {
     this.files = new Files(transport, this.#base);
   }
 
-  /** Whether `createSession` made it, rather than having found the living session of the `key`. */
+  /** Whether `createSession` created the session, instead of finding the active session for the `key`. */
   get created(): boolean {
     return this.#created;
   }
@@ -249,12 +249,12 @@ export class Session extends SessionState implements AsyncDisposable {
     return this.#update(this.#post("/pause", {}, options));
   }
 
-  /** Lets all that runs in it go on. */
+  /** Resumes all processes of the session. */
   resume(options: CallOptions = {}): Promise<SessionInfo> {
     return this.#update(this.#post("/resume", {}, options));
   }
 
-  /** Lets the time to live begin anew. Each use of the session does so by itself. */
+  /** Restarts the time to live. Each use of the session does the same. */
   async renew(options: RenewOptions = {}): Promise<SessionInfo> {
     const { ttlSeconds, signal } = camelOptions(options);
     return this.#update(this.#post("/renew", { ttl_seconds: ttlSeconds }, { signal }));
@@ -276,7 +276,7 @@ export class Session extends SessionState implements AsyncDisposable {
     return toIsolationReport(await this.#get<IsolationBody>("/isolation", options));
   }
 
-  /** Ends it with all that runs in it. A second time is no error. */
+  /** Destroys the session with all its processes and files. Idempotent. */
   async destroy(options: CallOptions = {}): Promise<void> {
     await this.#transport.json({
       method: "DELETE",

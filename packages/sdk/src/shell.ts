@@ -11,12 +11,12 @@ import type { ShellListBody } from "./wire-bodies.ts";
 interface ShellInfoFields {
   readonly name: string;
   readonly kind: "bash" | "sh";
-  /** Its directory after the last command. */
+  /** The working directory after the last command. */
   readonly cwd: string;
   readonly busy: boolean;
-  /** The command that runs in it. */
+  /** The command that is running in the shell. */
   readonly execId?: string | undefined;
-  /** Commands that wait for it. */
+  /** How many commands wait for the shell. */
   readonly queued: number;
 }
 

@@ -3,7 +3,7 @@
  * other package; wire-names.test.ts does not compile when they are not the protocol's.
  */
 
-/** Every code that the daemon answers with. */
+/** Every error code of the daemon. */
 export type ErrorCode =
   | "INVALID_REQUEST"
   | "INVALID_IMAGE"
@@ -75,7 +75,7 @@ export type SessionStatus =
   | "crashed"
   | "failed";
 
-/** What is shown of a session; `unreachable` when it is up but its backend does not answer. */
+/** The status of a session. `unreachable` means that its backend does not respond. */
 export type ShownStatus = SessionStatus | "unreachable";
 
 /** Whether a command waits for its turn, runs, or has ended. */

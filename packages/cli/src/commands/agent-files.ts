@@ -12,7 +12,7 @@ export function addAgentFilesCommands(agent: Command, cli: Cli): void {
   const list = agent
     .command("list")
     .summary("list agents")
-    .description("Lists the agents, also those whose files are not valid.");
+    .description("Lists the agents, including those with invalid files.");
   addDirOption(list).action(async (options: DirOption) => {
     await withAgentService(cli, options, "files", async ({ client }) => {
       const agents = await client.agents({ signal });

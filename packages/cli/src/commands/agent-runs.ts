@@ -42,7 +42,7 @@ export function addAgentRunsCommands(agent: Command, cli: Cli): void {
       "Shows a run as `agent run` does: the text on stdout, tool calls and the output of its sandbox on stderr. With --json there is one line for each event.",
     )
     .argument("<run>", "id of the run, or an unambiguous prefix")
-    .option("-f, --follow", "go on until the run ends");
+    .option("-f, --follow", "keep streaming until the run ends");
   addDirOption(logs).action(
     async (id: string, options: DirOption & { readonly follow?: boolean }) => {
       await withAgentService(cli, options, "runs", async ({ client }) =>

@@ -27,11 +27,11 @@ export function addAgentsCommand(program: Command, cli: Cli): void {
     .summary("start the agent service in the foreground")
     .description(
       "Serves the agents in `agents/*.prompt` and the workflows in `workflows/*.yaml` of a directory, " +
-        "and takes up changes to these files. Its sandboxes are those of the daemon that --url and " +
+        "and applies changes to these files. Its sandboxes are those of the daemon that --url and " +
         "--api-key name, else SANDKASTEN_URL and SANDKASTEN_API_KEY, else the local one. " +
         "SANDKASTEN_AGENTS_API_KEY sets the key that clients of the service must send; without one it " +
         "listens on loopback only. Ctrl-C or SIGTERM cancels what runs, destroys its sandboxes and " +
-        "stops; workflows go on at the next start. The log goes to stderr; SANDKASTEN_AGENTS_LOG_LEVEL " +
+        "stops; workflows resume at the next start. The log goes to stderr; SANDKASTEN_AGENTS_LOG_LEVEL " +
         "sets its level.",
     )
     .option("--dir <dir>", "has the directories `agents` and `workflows`", ".")

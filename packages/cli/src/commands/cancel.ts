@@ -9,8 +9,8 @@ export function addCancelCommand(program: Command, cli: Cli): void {
     .command("cancel")
     .summary("cancel a command")
     .description(
-      "Interrupts a command, and half a second later kills everything that it started. Its shell and " +
-        "earlier background jobs live on. Waits for the end, and prints how the command ended.",
+      "Interrupts a command, and half a second later kills every process that it started. Its shell and " +
+        "earlier background jobs continue. Waits for the end and prints how the command ended.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .argument("<command>", "id of the command as `ps` shows it, or an unambiguous prefix")

@@ -17,10 +17,10 @@ export function addCpCommand(program: Command, cli: Cli): void {
     .command("cp")
     .summary("copy files into and out of sessions")
     .description(
-      "Copies a file, or a directory with all that is in it. A path in a session is written as " +
-        "SESSION:path; relative ones start at /workspace. As a name, - is the input or the output: " +
-        "the bytes of a file, or of a directory as a tar archive. As with cp -r, what is copied into " +
-        "a directory that exists keeps its name; `dir/.` is what is in it.",
+      "Copies a file, or a directory with its contents. Write a path in a session as SESSION:path; " +
+        "relative paths start at /workspace. - is stdin or stdout: the bytes of a file, or a directory " +
+        "as a tar archive. As with cp -r, a source that is copied into an existing directory keeps its " +
+        "name; `dir/.` copies the contents of dir.",
     )
     .usage("[options] <source> <target>")
     .argument("<source>", "SESSION:path, a path on this machine, or -")

@@ -11,8 +11,8 @@ export function addDaemonCommand(program: Command, cli: Cli): void {
     .command("daemon")
     .summary("start the daemon in the foreground")
     .description(
-      "Starts the daemon and prints where it listens. Ctrl-C or SIGTERM lets it finish what it is " +
-        "about and stop; a second one ends it at once.",
+      "Starts the daemon and prints its address. Ctrl-C or SIGTERM stops it gracefully; a second signal " +
+        "stops it at once.",
     );
   addConfigOptions(command).action(async (options: ConfigOptions) => {
     const config = await loadLocalConfig(cli, options);

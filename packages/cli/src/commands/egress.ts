@@ -18,11 +18,11 @@ export function addEgressCommand(program: Command, cli: Cli): void {
     .command("egress")
     .summary("list a session's connections to other hosts")
     .description(
-      "Lists the connections of a session to other hosts, also those that were refused, the oldest first. " +
-        "With --follow prints them as they end, until interrupted.",
+      "Lists a session's outbound connections, including refused ones, oldest first. --follow prints " +
+        "connections as they end until you interrupt it.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
-    .option("-f, --follow", "go on with connections as they end")
+    .option("-f, --follow", "keep streaming connections as they end")
     .action(async (id: string, { follow }: Options) => {
       const client = await cli.connect();
       const { signal } = cli.interrupts;

@@ -16,14 +16,16 @@ export function addEventsCommand(program: Command, cli: Cli): void {
     .command("events")
     .summary("show what happened")
     .description(
-      "Shows the events that the daemon keeps, of one session or of all that the key may see: " +
-        "sessions, commands, files, images. With --json, one line for each event, whose `id` is the " +
-        "cursor to go on from.",
+      "Shows stored events of one session, or all events that the key can see: sessions, commands, " +
+        "files and images. --json prints one line per event, whose `id` is the cursor to continue from.",
     )
     .argument("[session]", "id of a session, or an unambiguous prefix")
-    .option("-f, --follow", "go on as more happens; without a cursor only with what comes")
-    .option("--types <types>", "only these, with commas: exec.ended, or session for all of them")
-    .option("--cursor <id>", "only what is behind the event with this id")
+    .option("-f, --follow", "keep streaming; without a cursor, only new events")
+    .option(
+      "--types <types>",
+      "only these types, separated by commas: exec.ended, or session for all session events",
+    )
+    .option("--cursor <id>", "only events after the event with this id")
     .action(async (session: string | undefined, options: Options) => {
       const client = await cli.connect();
       const events = client.events({

@@ -23,10 +23,11 @@ export function addExecCommand(program: Command, cli: Cli): void {
     .command("exec")
     .summary("run a command in a session")
     .description(
-      "Runs a command in a session and shows its output as it comes. One word is text for the shell " +
-        "of the session, which remembers directory, variables and background jobs; several words are " +
-        "a program with its arguments, run beside the shell in /workspace. Ctrl-C goes to the command; " +
-        "a second one cancels it. Exits as the command did, with 124 when its time was up.",
+      "Runs a command in a session and streams its output. One word is text for the session's shell, " +
+        "which keeps its directory, variables and background jobs; several words are a program and its " +
+        "arguments, which run as a separate process in /workspace. Ctrl-C interrupts the command; a " +
+        "second Ctrl-C cancels it. Exits with the command's exit code, or with 124 if the command " +
+        "exceeded its timeout.",
     )
     .usage("[options] <session> <command...>")
     .argument("<session>", "id of the session, or an unambiguous prefix")
@@ -36,7 +37,7 @@ export function addExecCommand(program: Command, cli: Cli): void {
     )
     .option("-d, --detach", "print the command's id instead of waiting for it")
     .addOption(
-      new Option("--fresh", "run text in a new shell beside the one that remembers").conflicts(
+      new Option("--fresh", "run text in a new shell instead of the stateful one").conflicts(
         "argv",
       ),
     );

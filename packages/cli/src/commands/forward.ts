@@ -25,13 +25,13 @@ interface Forwarded {
 export function addForwardCommand(program: Command, cli: Cli): void {
   program
     .command("forward")
-    .summary("make a port of a session a port of this machine")
+    .summary("forward a port of a session to this machine")
     .description(
-      "Listens on 127.0.0.1 and carries each connection to a port inside the session, until it is " +
-        "interrupted. For databases, debuggers and all else that is not opened in a browser.",
+      "Listens on 127.0.0.1 and forwards each connection to a port inside the session until you " +
+        "interrupt it. For databases, debuggers and other programs that are not web pages.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
-    .argument("<ports...>", "PORT, or PORT:LOCAL where the local port differs; 0 is any free one")
+    .argument("<ports...>", "PORT, or PORT:LOCAL for another local port; 0 chooses a free port")
     .action(async (id: string, texts: readonly string[]) => {
       const asked = texts.map(parseForwarded);
       const client = await cli.connect();

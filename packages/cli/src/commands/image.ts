@@ -20,14 +20,17 @@ interface BackendOption {
 
 /** Every backend has images of its own. */
 function addBackendOption(command: Command): Command {
-  return command.option("--backend <name>", "whose images; the daemon's usual backend when absent");
+  return command.option(
+    "--backend <name>",
+    "backend that stores the images (default: the daemon's)",
+  );
 }
 
 export function addImageCommand(program: Command, cli: Cli): void {
   const image = program
     .command("image")
-    .summary("list, build, fetch and remove images")
-    .description("Images: the root filesystems that sandboxes are made of.");
+    .summary("list, build, pull and delete images")
+    .description("Images: the root filesystems that sandboxes are created from.");
   addList(image, cli);
   addPull(image, cli);
   addImport(image, cli);
@@ -38,10 +41,7 @@ export function addImageCommand(program: Command, cli: Cli): void {
 }
 
 function addList(image: Command, cli: Cli): void {
-  const command = image
-    .command("ls")
-    .summary("list images")
-    .description("Lists the images that are here.");
+  const command = image.command("ls").summary("list images").description("Lists the local images.");
   addBackendOption(command).action(async ({ backend }: BackendOption) => {
     const client = await cli.connect();
     const images = await client.images.list({ backend, signal: cli.interrupts.signal });
@@ -53,8 +53,8 @@ function addList(image: Command, cli: Cli): void {
 function addPull(image: Command, cli: Cli): void {
   const command = image
     .command("pull")
-    .summary("fetch an image from a registry")
-    .description("Fetches an image from a registry and unpacks it.")
+    .summary("pull an image from a registry")
+    .description("Pulls an image from a registry and unpacks it.")
     .argument("<reference>", "name of the image, as in python:3.12-slim");
   addBackendOption(command).action(async (reference: string, { backend }: BackendOption) => {
     const client = await cli.connect();
@@ -74,10 +74,10 @@ function addPull(image: Command, cli: Cli): void {
 function addImport(image: Command, cli: Cli): void {
   const command = image
     .command("import")
-    .summary("make an image of an archive")
-    .description("Makes an image of a tar archive on this machine, or of the input.")
+    .summary("import an image from an archive")
+    .description("Imports an image from a local tar archive or from stdin.")
     .argument("<reference>", "name to give to the image")
-    .argument("<archive>", "tar archive, plain or compressed; - for the input")
+    .argument("<archive>", "tar archive, plain or compressed; - for stdin")
     .addOption(
       new Option(
         "--format <format>",
@@ -119,7 +119,7 @@ function addRemove(image: Command, cli: Cli): void {
   const command = image
     .command("rm")
     .summary("remove images")
-    .description("Removes images by name; `gc` then frees their disk space.")
+    .description("Deletes images by name. `gc` then frees their disk space.")
     .argument("<reference...>", "names of the images");
   addBackendOption(command).action(
     async (references: readonly string[], { backend }: BackendOption) => {
@@ -145,7 +145,7 @@ function addCollect(image: Command, cli: Cli): void {
     .command("gc")
     .summary("free the disk space of unused images")
     .description(
-      "Frees the disk space of what no image and no living sandbox needs, now instead of within ten minutes. Needs an administrator's key.",
+      "Frees the disk space of unused image data now, instead of within ten minutes. Requires an administrator's key.",
     );
   addBackendOption(command).action(async ({ backend }: BackendOption) => {
     const client = await cli.connect();

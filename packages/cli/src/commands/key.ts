@@ -22,17 +22,19 @@ export function addKeyCommand(program: Command, cli: Cli): void {
   key
     .command("create")
     .summary("create a key")
-    .description("Creates a key and prints it. It is shown this once; the daemon keeps a digest.")
+    .description(
+      "Creates a key and prints it. The key is not shown again; the daemon stores only a digest.",
+    )
     .argument("<name>", "what to call it")
-    .option("--owner <name>", "whose sessions it is for; the key's name when absent")
+    .option("--owner <name>", "owner of the key's sessions (default: the key's name)")
     .addOption(
       new Option(
         "--scope <scope>",
         "admin: also the events of all owners, shared images and keys; read: only looks",
       ).choices(["admin", "use", "read"]),
     )
-    .option("--expires-in <seconds>", "when it ends by itself", wholeNumber)
-    .option("--max-sessions <count>", "living sessions that it may have", wholeNumber)
+    .option("--expires-in <seconds>", "expire the key after this time", wholeNumber)
+    .option("--max-sessions <count>", "maximum number of active sessions", wholeNumber)
     .action(async (name: string, options: Options) => {
       const client = await cli.connect();
       const created = await client.keys.create(name, {
@@ -50,7 +52,7 @@ export function addKeyCommand(program: Command, cli: Cli): void {
     .command("list")
     .alias("ls")
     .summary("list keys")
-    .description("Lists all keys, those of the configuration and revoked ones included.")
+    .description("Lists all keys, including configured and revoked ones.")
     .action(async () => {
       const client = await cli.connect();
       const keys = await client.keys.list({ signal: cli.interrupts.signal });
@@ -60,7 +62,7 @@ export function addKeyCommand(program: Command, cli: Cli): void {
   key
     .command("revoke")
     .summary("revoke keys")
-    .description("Revokes keys: what they have open is cut, and links made with them end.")
+    .description("Revokes keys. Their open connections and preview links end.")
     .argument("<key...>", "ids of the keys as `key list` shows them, or unambiguous prefixes")
     .action(async (ids: readonly string[]) => {
       const client = await cli.connect();

@@ -21,14 +21,14 @@ export function addLogsCommand(program: Command, cli: Cli): void {
     .command("logs")
     .summary("show what commands printed")
     .description(
-      "Shows the output of one command, or of all commands of a session in their order, also after " +
-        "the session has ended. stdout and stderr stay apart.",
+      "Shows the output of one command, or of all commands of a session in order, even after the " +
+        "session has ended. stdout and stderr stay separate.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .argument("[command]", "id of the command as `ps` shows it, or an unambiguous prefix")
     .option(
       "-f, --follow",
-      "go on as more comes: of one command, also from processes that it left in the background; " +
+      "keep streaming: for one command, including its background processes; " +
         "without a command, until the session ends",
     )
     .action(async (id: string, execId: string | undefined, options: Options) => {

@@ -23,12 +23,12 @@ export function addLsCommand(program: Command, cli: Cli): void {
     .command("ls")
     .summary("list sessions")
     .description("Lists the sessions that have not ended, newest first.")
-    .option("-a, --all", "also those that have ended")
+    .option("-a, --all", "include ended sessions")
     .addOption(
       new Option("--status <status>", "only those in this state").choices([...LIVING, ...ENDED]),
     )
-    .option("--key <key>", "only the one with this key")
-    .option("--metadata <name=value>", "only those with this note; may be repeated", collect)
+    .option("--key <key>", "only the session with this key")
+    .option("--metadata <name=value>", "only sessions with this label; can be repeated", collect)
     .action(async (options: Options) => {
       const sessions = await find(await cli.connect(), options, cli.interrupts.signal);
       if (cli.wantsJson()) return cli.out.line(plainJson(sessions, 2));

@@ -6,13 +6,13 @@ import { findSession } from "../find-by-id.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 
 export function addPauseCommand(program: Command, cli: Cli): void {
-  add(program, cli, "pause", "stop all processes of a session where they are", (session) =>
+  add(program, cli, "pause", "pause a session: freeze all its processes", (session) =>
     session.pause(),
   );
 }
 
 export function addResumeCommand(program: Command, cli: Cli): void {
-  add(program, cli, "resume", "let a paused session go on", (session) => session.resume());
+  add(program, cli, "resume", "resume a paused session", (session) => session.resume());
 }
 
 function add(

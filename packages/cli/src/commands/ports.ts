@@ -21,7 +21,7 @@ export function addPortsCommand(program: Command, cli: Cli): void {
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .option("--preview <port>", "print a URL that opens this port in a browser", parsePort)
-    .option("--expires-in <seconds>", "how long the URL works; an hour when absent", parseSeconds)
+    .option("--expires-in <seconds>", "how long the URL works (default: one hour)", parseSeconds)
     .action(async (id: string, { preview, expiresIn }: Options) => {
       const client = await cli.connect();
       const { signal } = cli.interrupts;

@@ -22,8 +22,8 @@ export function addPsCommand(program: Command, cli: Cli): void {
       "Lists the commands that were run in a session, newest first, also after the session has ended.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
-    .option("-r, --running", "only those that have not ended")
-    .option("-n, --limit <number>", "at most so many", parseNumber)
+    .option("-r, --running", "only running commands")
+    .option("-n, --limit <number>", "maximum number of commands", parseNumber)
     .action(async (id: string, options: Options) => {
       const client = await cli.connect();
       const session = await findSession(cli, client, id);

@@ -17,15 +17,15 @@ export function addRmCommand(program: Command, cli: Cli): void {
     .alias("kill")
     .summary("destroy sessions")
     .description(
-      "Destroys sessions with all that runs and lies in them. Workspaces stay, and so does what " +
-        "`logs` and `ps` show. Prints the id of each that is gone.",
+      "Destroys sessions with all their processes and files. Workspaces and what `logs` and `ps` show " +
+        "are kept. Prints the id of each destroyed session.",
     )
     .argument("[session...]", "ids of the sessions, or unambiguous prefixes")
-    .option("--all", "every session that has not ended")
+    .option("--all", "all active sessions")
     .action(async (given: readonly string[], { all }: { readonly all?: boolean }) => {
       if ((all === true) === given.length > 0)
         throw new UsageFailure(
-          all === true ? "--all and ids do not go together." : "No session was given.",
+          all === true ? "--all cannot be combined with ids." : "No session was given.",
           "Name the sessions to destroy, or give --all for every one.",
         );
       const client = await cli.connect();

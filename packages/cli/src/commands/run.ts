@@ -17,11 +17,11 @@ import { withOwnSession } from "../own-session.ts";
 export function addRunCommand(program: Command, cli: Cli): void {
   const command = program
     .command("run")
-    .summary("run a command in a sandbox of its own")
+    .summary("run a command in a new sandbox")
     .description(
-      "Opens a session, runs a command in it, shows its output as it comes, and destroys the session, " +
-        "also after Ctrl-C. Exits as the command did, with 124 when its time was up. One word is text " +
-        "for the shell; several are a program with its arguments.",
+      "Opens a session, runs a command in it, streams its output, and destroys the session, even after " +
+        "Ctrl-C. Exits with the command's exit code, or with 124 if the command exceeded its timeout. " +
+        "One word is shell text; several words are a program and its arguments.",
     )
     .usage("[options] <command...>")
     .argument("<command...>", "command with its options; those of sandkasten come before it");

@@ -27,13 +27,13 @@ export function addShellCommand(program: Command, cli: Cli): void {
     .command("shell")
     .summary("open an interactive terminal")
     .description(
-      "Opens a terminal in a session, and exits as its shell did. Without a session it opens one, " +
-        "and destroys it at the end.",
+      "Opens a terminal in a session and exits with the exit code of its shell. Without a session, it " +
+        "opens one and destroys it at the end.",
     )
     .argument("[session]", "id of the session, or an unambiguous prefix")
-    .option("-c, --command <text>", "what to run in the terminal; a login shell when absent")
-    .option("--cwd <path>", "directory to begin in")
-    .option("--attach <command>", "go back to this terminal of the session, by its id from `ps`");
+    .option("-c, --command <text>", "command to run in the terminal (default: a login shell)")
+    .option("--cwd <path>", "working directory")
+    .option("--attach <command>", "reattach to this terminal of the session, by its id from `ps`");
   addSessionOptions(addEnvironmentOption(command)).action(
     async (id: string | undefined, options: Options) => {
       if (id === undefined && options.attach !== undefined)

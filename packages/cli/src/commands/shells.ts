@@ -16,7 +16,7 @@ export function addShellsCommand(program: Command, cli: Cli): void {
     .summary("list or close the shells of a session")
     .description(
       "Lists the shells of a session. `exec --in-shell` runs a command in one of them and creates it " +
-        "if there is none of that name. With --close ends one, and cancels the commands in it.",
+        "if it does not exist. --close closes a shell and cancels the commands in it.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .option("--close <name>", "close this shell")

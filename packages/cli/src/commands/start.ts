@@ -26,7 +26,7 @@ export function addStartCommand(program: Command, cli: Cli): void {
         "addresses, the key and first commands, and stays until Ctrl-C.",
     )
     .option("--no-agents", "start the daemon only")
-    .option("--agents-dir <dir>", "has the agents and workflows to serve", ".")
+    .option("--agents-dir <dir>", "directory with the agents and workflows to serve", ".")
     .option(
       "--agents-listen <host:port>",
       "address of the agent service, else SANDKASTEN_AGENTS_LISTEN, else 127.0.0.1:8587",
@@ -57,7 +57,7 @@ async function start(cli: Cli, options: Options): Promise<void> {
     if (!usable)
       throw new CliFailure(
         `This machine cannot run sandboxes: ${failed.map(({ name, detail }) => `${name}: ${detail}`).join("; ")}`,
-        { hint: "`sandkasten doctor` says how to mend it.", code: "UNSUPPORTED" },
+        { hint: "`sandkasten doctor` shows how to fix it.", code: "UNSUPPORTED" },
       );
     say(
       failed.length === 0

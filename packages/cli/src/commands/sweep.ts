@@ -11,10 +11,10 @@ export function addSweepCommand(program: Command, cli: Cli): void {
     .command("sweep")
     .summary("destroy all sandboxes of a data directory whose daemon is gone")
     .description(
-      "Destroys every sandbox in the data directory, with all that runs and lies in it. For when the " +
-        "database is lost and sandboxes are left. No daemon may run meanwhile. Workspaces stay.",
+      "Destroys every sandbox in the data directory, with all its processes and files. Use it if the " +
+        "database is lost but sandboxes remain. Stop the daemon first. Workspaces are kept.",
     )
-    .option("--yes", "really do it");
+    .option("--yes", "confirm");
   addConfigOptions(command).action(async (options: ConfigOptions & { readonly yes?: boolean }) => {
     const config = await loadLocalConfig(cli, options);
     if (options.yes !== true)

@@ -12,7 +12,7 @@ export function addWorkflowFilesCommands(workflow: Command, cli: Cli): void {
   const list = workflow
     .command("list")
     .summary("list workflows")
-    .description("Lists the workflows, also those whose files are not valid.");
+    .description("Lists the workflows, including those with invalid files.");
   addDirOption(list).action(async (options: DirOption) => {
     await withAgentService(cli, options, "files", async ({ client }) => {
       const workflows = await client.workflows({ signal });
@@ -24,9 +24,7 @@ export function addWorkflowFilesCommands(workflow: Command, cli: Cli): void {
   const show = workflow
     .command("show")
     .summary("show a workflow")
-    .description(
-      "Shows the steps of a workflow, or with --graph its graph in the language of Mermaid.",
-    )
+    .description("Shows the steps of a workflow, or its graph as Mermaid source with --graph.")
     .argument("<workflow>", "id of the workflow")
     .option("--graph", "print the graph, for Mermaid");
   addDirOption(show).action(

@@ -21,10 +21,10 @@ export function addWorkflowRunCommands(workflow: Command, cli: Cli): void {
     .command("run")
     .summary("run a workflow")
     .description(
-      "Runs a workflow, shows its steps as they start and end on stderr, and prints its output. Where a " +
-        "step waits for approval, the run waits, too; the command that approves it is shown. With --json " +
-        "there is one object on stdout, the run as it ended. Ctrl-C cancels the run. Exits with 0 when it " +
-        "succeeded, 1 when it failed, 130 when it was cancelled.",
+      "Runs a workflow, shows its steps as they start and end on stderr, and prints its output. If a " +
+        "step waits for approval, the run waits as well and shows the command that approves it. --json " +
+        "prints the finished run as one object on stdout. Ctrl-C cancels the run. Exits with 0 if the run " +
+        "succeeded, 1 if it failed, 130 if it was cancelled.",
     )
     .argument("<workflow>", "id of the workflow")
     .option("--input <json>", INPUT_MEANING);
@@ -40,10 +40,10 @@ export function addWorkflowRunCommands(workflow: Command, cli: Cli): void {
 
   const resume = workflow
     .command("resume")
-    .summary("go on with a workflow run")
+    .summary("resume a workflow run")
     .description(
-      "Goes on with a run that needs attention, or that was left by a process that ended, and shows it " +
-        "as `workflow run` does. Steps that have ended do not run again.",
+      "Resumes a run that needs attention or whose process has ended, and shows it like `workflow run`. " +
+        "Finished steps do not run again.",
     )
     .argument("<run>", "id of the run, or an unambiguous prefix");
   addDirOption(resume).action(async (given: string, options: DirOption) => {

@@ -64,8 +64,8 @@ export function addWorkflowRunsCommands(workflow: Command, cli: Cli): void {
     });
   });
 
-  addDecision(workflow, cli, "approve", "let a run go on that waits for approval");
-  addDecision(workflow, cli, "reject", "refuse a run that waits for approval to go on");
+  addDecision(workflow, cli, "approve", "approve a run that waits for approval");
+  addDecision(workflow, cli, "reject", "reject a run that waits for approval");
 
   const cancel = workflow
     .command("cancel")
@@ -99,8 +99,8 @@ function addDecision(
     .summary(summary)
     .description(`${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`)
     .argument("<run>", "id of the run, or an unambiguous prefix")
-    .argument("[step]", "id of the step; needed when several wait")
-    .option("--comment <text>", "is kept with the decision");
+    .argument("[step]", "id of the step; required if several steps wait")
+    .option("--comment <text>", "comment to store with the decision");
   addDirOption(command).action(
     async (
       id: string,

@@ -15,7 +15,7 @@ export function addWorkspaceCommand(program: Command, cli: Cli): void {
   workspace
     .command("ls")
     .summary("list workspaces")
-    .description("Lists the persistent workspaces and the living sessions that have them.")
+    .description("Lists the persistent workspaces and the active sessions that use them.")
     .action(async () => {
       const client = await cli.connect();
       const workspaces = await client.workspaces.list({ signal: cli.interrupts.signal });
@@ -40,7 +40,7 @@ export function addWorkspaceCommand(program: Command, cli: Cli): void {
   workspace
     .command("rm")
     .summary("remove workspaces")
-    .description("Removes workspaces with all their files. Refused while a session has one.")
+    .description("Deletes workspaces with all their files. Fails while a session uses one.")
     .argument("<workspace...>", "ids of the workspaces")
     .action(async (ids: readonly string[]) => {
       const client = await cli.connect();

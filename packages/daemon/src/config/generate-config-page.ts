@@ -13,18 +13,18 @@ import { configSchema } from "./schema.ts";
 
 const INTRODUCTION = `# Configuration
 
-Made from the declarations in \`packages/daemon/src/config/schema.ts\`; change them there.
+Generated from the declarations in \`packages/daemon/src/config/schema.ts\`.
 
-A value comes from, each overruling the one before:
+Values come from these sources. Later sources take precedence:
 
 1. the default,
-2. \`sandkasten.yaml\`: the file that \`--config\` or \`SANDKASTEN_CONFIG\` names and that must exist, else the one in the current directory, else, for root, \`/etc/sandkasten/sandkasten.yaml\`. One that merely lies in the current directory must belong to the user (or root) and not be writable by everybody,
+2. \`sandkasten.yaml\`: the file that \`--config\` or \`SANDKASTEN_CONFIG\` names and that must exist, else the one in the current directory, else, for root, \`/etc/sandkasten/sandkasten.yaml\`. A file that is found in the current directory must belong to the user (or root) and must not be world-writable,
 3. the environment: \`SANDKASTEN_\` and the key in capitals, its parts joined by \`_\`,
 4. flags: \`--set defaults.mem_limit_mb=1024\` for any key, \`--listen\` and \`--data-dir\` for theirs.
 
-A name that is not known is refused with the nearest one that is, and a value that is not allowed with what is; all faults are reported at once, those of the file with line and column.
+The daemon refuses unknown names and suggests the nearest known one, and refuses invalid values and says what is allowed. It reports all errors at once, with line and column for those of the file.
 
-In variables and flags, lists have commas, times may be durations (\`90s\`, \`30m\`, \`1h30m\`) and sizes may have a unit (\`8MiB\`, \`2GiB\`). An empty variable counts as not set. A relative \`data_dir\` starts at the file that has it, else at the current directory; \`~/\` is the home directory.
+In variables and flags, lists are separated by commas, times can be durations (\`90s\`, \`30m\`, \`1h30m\`) and sizes can have a unit (\`8MiB\`, \`2GiB\`). An empty variable counts as not set. A relative \`data_dir\` is relative to the file that sets it, or to the current directory; \`~/\` is the home directory.
 
 \`\`\`yaml
 listen: "127.0.0.1:8080"
@@ -59,7 +59,7 @@ A file with keys should have mode 600; the daemon warns when others can read it.
 
 const OLDER = `## Older variables
 
-These are read, too, when the variable with \`SANDKASTEN_\` is not set. They overrule the file. Other variables with these prefixes belong to other programs and are left alone.
+The daemon also reads these variables if the variable with \`SANDKASTEN_\` is not set. They take precedence over the file. Other variables with these prefixes belong to other programs and are ignored.
 `;
 
 /** The whole page. */

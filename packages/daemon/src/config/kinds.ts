@@ -10,7 +10,7 @@ import { parseRule, RULE_FORM } from "../network/rules.ts";
 import { LISTEN_FORM, parseListenAddress } from "./listen-address.ts";
 
 export function wholeNumber(least: number, most: number) {
-  const error = `must be a whole number from ${least} to ${most}`;
+  const error = `must be an integer from ${least} to ${most}`;
   return z.int({ error }).min(least, { error }).max(most, { error });
 }
 

@@ -24,7 +24,7 @@ const station = (name: string): readonly string[] => [
 const older = (name: string): LegacyVariable => ({
   names: [`${VARIABLE_PREFIX}${name.toUpperCase()}`],
   key: `defaults.${name}`,
-  note: "as the older Sandkasten called it",
+  note: "name in the older Sandkasten",
 });
 
 export const LEGACY_VARIABLES: readonly LegacyVariable[] = [

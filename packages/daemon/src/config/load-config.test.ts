@@ -351,7 +351,7 @@ describe("loadConfig() on a faulty configuration", () => {
     ).toEqual([
       `${file}:1:1: lisen is not known; the nearest known name is listen`,
       "--runtme is not known; the nearest known flag is --runtime",
-      `${file}:2:22: session_ttl_seconds is 0; it must be a whole number from 1 to 86400`,
+      `${file}:2:22: session_ttl_seconds is 0; it must be an integer from 1 to 86400`,
       'SANDKASTEN_LOG_LEVEL is "loud"; it must be one of trace, debug, info, warn, error, fatal, silent',
       '--backend is "vm"; it must be one of auto, oci, docker',
       'listen (SANDKASTEN_LISTEN) is "0.0.0.0:80", which is reachable from other machines, and no key is configured; set api_key (SANDKASTEN_API_KEY) or api_keys, or listen on 127.0.0.1:80',

@@ -67,10 +67,10 @@ const bytes = (least: number) => wholeNumber(least, MAX_BYTES);
 const group = <Shape extends z.ZodRawShape>(shape: Shape) => z.strictObject(shape);
 
 const sessionDefaults = group({
-  cpu_limit: cpus().default(1).meta({ description: "CPUs that a sandbox may use" }),
+  cpu_limit: cpus().default(1).meta({ description: "CPUs that a sandbox can use" }),
   mem_limit_mb: memoryMb().default(512).meta({ description: "Memory of a sandbox, in MiB" }),
   pids_limit: processes().default(256).meta({
-    description: "Processes and threads that a sandbox may have",
+    description: "Maximum number of processes and threads in a sandbox",
   }),
   disk_limit_mb: diskMb().default(1024).meta({
     description: "Writable disk of a sandbox, in MiB",
@@ -82,7 +82,7 @@ const sessionDefaults = group({
     .default(DAY_SECONDS * 1000)
     .meta({
       description:
-        "Longest timeout of a command, in milliseconds, and the timeout of requests that name none; a longer one is lowered to this, and the answer says so",
+        "Longest timeout of a command, in milliseconds, and the timeout of requests without one; longer timeouts are lowered to this, and the response says so",
     }),
   network_mode: text(
     "must be none: a sandbox has a network only if its request asks for it, and docker.network allows it",
@@ -91,27 +91,27 @@ const sessionDefaults = group({
     .default("none")
     .meta({
       description:
-        "Network of sandboxes whose request asks for none; only `none`, which is a loopback of its own",
+        "Network of sandboxes whose request names none; only `none` (loopback only) is supported",
     }),
   readonly_rootfs: yesOrNo().default(true).meta({
     description:
-      "Whether the image is read-only and code runs as uid 1000 (profile `restricted`); `false` makes `root` the profile of requests that name none",
+      "Whether the image is read-only and code runs as uid 1000 (profile `restricted`); `false` makes `root` the default profile",
   }),
 });
 
 const maxLimits = group({
-  cpu_limit: cpus().default(16).meta({ description: "CPUs that a request may ask for" }),
+  cpu_limit: cpus().default(16).meta({ description: "Maximum CPUs that a request can set" }),
   mem_limit_mb: memoryMb().default(16_384).meta({
-    description: "Memory that a request may ask for, in MiB",
+    description: "Maximum memory that a request can set, in MiB",
   }),
   pids_limit: processes().default(16_384).meta({
-    description: "Processes that a request may ask for",
+    description: "Maximum processes that a request can set",
   }),
   disk_limit_mb: diskMb().default(65_536).meta({
-    description: "Disk that a request may ask for, in MiB",
+    description: "Maximum disk that a request can set, in MiB",
   }),
   disk_inodes: inodes().default(4_194_304).meta({
-    description: "Files and directories that a request may ask for",
+    description: "Maximum number of files and directories that a request can set",
   }),
 });
 
@@ -120,11 +120,11 @@ const images = group({
     .default([...DEFAULT_REGISTRIES])
     .meta({
       description:
-        "Registries that images may be pulled from, as `host` or `host:port`; `*` allows all that have a public address. One with a private address must be listed by name, and one on this machine by its address, as in `127.0.0.1:5000`",
+        "Registries that images can be pulled from, as `host` or `host:port`; `*` allows all that have a public address. A registry with a private address must be listed by name, and a registry on this machine by its address, as in `127.0.0.1:5000`",
     }),
   insecure_registries: listOf(hostAndPort()).default([]).meta({
     description:
-      "Registries (`host:port`) that are spoken to without TLS; they need no entry in `images.registries`",
+      "Registries (`host:port`) that are used without TLS; they need no entry in `images.registries`",
   }),
   credentials_file: absolutePath().optional().meta({
     description:
@@ -132,10 +132,10 @@ const images = group({
     unset: "`/run/containers/UID/auth.json`",
   }),
   require_digests: yesOrNo().default(false).meta({
-    description: "Whether images are only fetched by their digest, as in `name@sha256:…`",
+    description: "Whether images can only be pulled by digest, as in `name@sha256:…`",
   }),
   pull_timeout_seconds: wholeNumber(1, DAY_SECONDS).default(1800).meta({
-    description: "How long a download of an image may take",
+    description: "Timeout for downloading an image",
   }),
   max_unpacked_bytes: bytes(MIB).default(DEFAULT_UNPACK_LIMITS.totalBytes).meta({
     description: "Size of one image after decompression",
@@ -153,7 +153,7 @@ const images = group({
     .default(DEFAULT_UNPACK_LIMITS.compressionRatio)
     .meta({
       description:
-        "How many times as large as its archive or download an image may become, beyond the first 64 MiB",
+        "Maximum ratio of an image's unpacked size to its archive, beyond the first 64 MiB",
     }),
   max_total_bytes: bytes(MIB).default(DEFAULT_MAX_TOTAL_BYTES).meta({
     description: "Disk space of all images together, on the backend `oci`",
@@ -168,8 +168,7 @@ const docker = group({
     description: "Address of the engine: `unix:///path`, `tcp://host:port` or `ssh://user@host`",
   }),
   cert_path: absolutePath().optional().meta({
-    description:
-      "Directory with `ca.pem`, `cert.pem` and `key.pem` for an engine that is spoken to with TLS",
+    description: "Directory with `ca.pem`, `cert.pem` and `key.pem` for an engine that uses TLS",
     unset: "no TLS",
   }),
   config_dir: absolutePath().optional().meta({
@@ -177,12 +176,11 @@ const docker = group({
     unset: "`~/.docker`",
   }),
   pull_policy: oneOf("never", "missing", "always").default("missing").meta({
-    description:
-      "When images are fetched for a session: `never`, only those that are `missing`, or `always` anew",
+    description: "When images are pulled for a session: `never`, only if `missing`, or `always`",
   }),
   workspace: oneOf("auto", "bind", "shared-volume", "volume", "exec").default("auto").meta({
     description:
-      "Where `/workspace` is kept: a directory of this machine (`bind`), a sub-directory of one volume (`shared-volume`), a volume for each session (`volume`), or the container alone (`exec`); `auto` finds out what works",
+      "Where `/workspace` is kept: a directory of this machine (`bind`), a sub-directory of one volume (`shared-volume`), a volume for each session (`volume`), or only the container (`exec`); `auto` detects what works",
   }),
   workspace_dir: absolutePath().default("/tmp/station-sandboxes").meta({
     description: "Where `bind` keeps the directories of sessions",
@@ -191,12 +189,12 @@ const docker = group({
     description: "The volume of `shared-volume`",
   }),
   shared_dir: absolutePath().default("/shared-sandboxes").meta({
-    description: "Where the daemon's own container has that volume",
+    description: "Where that volume is mounted in the daemon's own container",
   }),
   network: networkName().optional().meta({
     description:
       "The engine's network for sandboxes whose request asks for one, such as `bridge`; never the machine's own (`host`)",
-    unset: "a request that asks for a network is refused",
+    unset: "requests for a network are refused",
   }),
   runtime: runtimeName().optional().meta({
     description: "A runtime that the engine knows by name, such as `runsc` or `sysbox-runc`",
@@ -207,7 +205,7 @@ const docker = group({
 const network = group({
   allow: listOf(networkRule()).default([]).meta({
     description:
-      "What sandboxes can reach at most, as a list of rules: a host (`api.example.com`), the hosts below a name (`*.example.com`), a network (`10.1.2.0/24`, `[2001:db8::/32]`), every public host (`*`), each with ports (`:443`, `:80,443`, `:8000-8100`, `:*`) where they are not 80 and 443, the name of a preset, or `full` for every public address on every port. Requests that exceed it are refused. Private addresses need a rule that names them",
+      "The most that sandboxes can reach, as a list of rules: a host (`api.example.com`), the hosts below a name (`*.example.com`), a network (`10.1.2.0/24`, `[2001:db8::/32]`), every public host (`*`), each with ports (`:443`, `:80,443`, `:8000-8100`, `:*`) where they are not 80 and 443, the name of a preset, or `full` for every public address on every port. Requests that exceed it are refused. Private addresses need a rule that names them",
   }),
   default: listOf(networkRule()).optional().meta({
     description:
@@ -221,7 +219,7 @@ const network = group({
         "Names for lists of rules: a list of `name` and `allow`. A request can use the name like a rule",
     }),
   max_connections: wholeNumber(1, 4096).default(512).meta({
-    description: "Connections out of one sandbox that can be open at a time",
+    description: "Maximum number of open outbound connections of one sandbox",
   }),
   max_connections_per_second: wholeNumber(1, 100_000).default(100).meta({
     description:
@@ -241,7 +239,7 @@ const network = group({
   }),
   ca_file: absolutePath().optional().meta({
     description:
-      "PEM certificates that the gateway trusts beside the usual ones when it adds secrets to requests, for hosts with an authority of their own",
+      "Additional PEM certificates that the gateway trusts when it adds secrets to requests, for hosts with a private certificate authority",
     unset: "none",
   }),
   secrets: listOf(
@@ -266,12 +264,12 @@ const network = group({
 export const configSchema = group({
   listen: listenAddress().default("127.0.0.1:8080").meta({
     description:
-      "Address of the HTTP API, `host:port`; port 0 takes one that is free. Beyond loopback only with a configured key",
+      "Address of the HTTP API, `host:port`; port 0 chooses a free port. Addresses other than loopback require a configured key",
   }),
   api_key: apiKey().optional().meta({
-    description: "The key that clients send. Its owner is called `default` and is an administrator",
+    description: "The key that clients send. Its owner is `default`, an administrator",
     secret: true,
-    unset: "made at the first start, in `api-key` below `data_dir`",
+    unset: "generated at the first start, in `api-key` in `data_dir`",
   }),
   api_keys: listOf(
     mapping({
@@ -288,11 +286,11 @@ export const configSchema = group({
     .default([])
     .meta({
       description:
-        "Further keys: a list of `name`, `key`, optionally `scope` (`admin`, `use`, which is the usual one, or `read`; `admin: true` is the same as the first), and, where they differ from `quotas`, `max_sessions`, `max_running_execs` and `max_image_bytes`. `network_allow` is a list of rules as in `network.allow`, which narrows it for this key. Each is a separate owner, whose sessions and images do not exist for the others. Images of an administrator are shared with all. As a variable: `name=key,name=key`",
+        "Additional keys: a list of `name`, `key`, optionally `scope` (`admin`, `use` by default, or `read`; `admin: true` means `admin`), and, where they differ from `quotas`, `max_sessions`, `max_running_execs` and `max_image_bytes`. `network_allow` is a list of rules as in `network.allow`, which narrows it for this key. Each key is a separate owner, whose sessions and images do not exist for others. Images of an administrator are shared with all. As a variable: `name=key,name=key`",
       secret: true,
     }),
   data_dir: path().optional().meta({
-    description: "Where sandboxes, images, output and the database are kept",
+    description: "Directory for sandboxes, images, output and the database",
     unset:
       "`/var/lib/sandkasten` for root, else `sandkasten` below `$XDG_DATA_HOME` or `~/.local/share`",
   }),
@@ -301,7 +299,7 @@ export const configSchema = group({
   }),
   database_url: databaseUrl().optional().meta({
     description:
-      "A database of Postgres instead of `db_path`, as `postgresql://user:password@host/database`. Several daemons may share it; what their commands print is then kept there, too",
+      "A Postgres database instead of `db_path`, as `postgresql://user:password@host/database`. Several daemons can share it; the output of their commands is then stored there as well",
     secret: true,
     unset: "the file at `db_path`",
   }),
@@ -312,7 +310,8 @@ export const configSchema = group({
       unset: "nothing is forwarded to this daemon",
     }),
     secret: apiKey().optional().meta({
-      description: "What daemons that share a database show each other; the same for all of them",
+      description:
+        "Secret that daemons with the same database use to authenticate to each other; the same for all",
       secret: true,
       unset: "requests are not forwarded",
     }),
@@ -331,50 +330,51 @@ export const configSchema = group({
     }),
   }).prefault({}),
   default_image: imageName().optional().meta({
-    description: "Image of sessions that name none",
+    description: "Image of sessions that do not name one",
     unset: "`host` on the backend `oci`, `linux` on `docker`",
   }),
   allowed_images: listOf(imagePattern()).default([]).meta({
     description:
-      "Images that may be used: names, or patterns with `*` (within a path segment) and `**` (across them). Empty allows all",
+      "Images that can be used: names, or patterns with `*` (within a path segment) and `**` (across them). Empty allows all",
   }),
   images: images.prefault({}),
   backend: oneOf("auto", ...BACKEND_NAMES)
     .default("auto")
     .meta({
       description:
-        "What makes sandboxes: `oci` on this machine, `docker` on a Docker engine; `auto` is `oci` where it works, else `docker`",
+        "What runs sandboxes: `oci` on this machine, `docker` on a Docker engine; `auto` uses `oci` if it works, otherwise `docker`",
     }),
   backends: listOf(oneOf(...BACKEND_NAMES))
     .default([])
     .meta({
-      description: "Further backends that a session may ask for by name",
+      description: "Additional backends that a session can choose by name",
     }),
   docker: docker.prefault({}),
   network: network.prefault({}),
   runtime: oneOf("auto", "crun", "runc", "runsc").default("auto").meta({
-    description: "The OCI runtime; `auto` picks by version, `runsc` (gVisor) only by choice",
+    description:
+      "The OCI runtime; `auto` chooses by version; `runsc` (gVisor) must be chosen explicitly",
   }),
   runtime_dir: absolutePath().optional().meta({
     description: "A directory with `crun`, `runc` or `runsc` to use instead of the system's",
     unset: "none",
   }),
   session_ttl_seconds: wholeNumber(1, DAY_SECONDS).default(1800).meta({
-    description: "How long a session lives without use, unless it asks otherwise",
+    description: "Sessions expire after this time without use, unless a request sets another time",
   }),
   max_session_lifetime_seconds: wholeNumber(1, YEAR_SECONDS)
     .default(4 * HOUR_SECONDS)
     .meta({
-      description: "How long a session lives in any case, used or not",
+      description: "Maximum lifetime of a session, used or not",
     }),
   defaults: sessionDefaults.prefault({}),
   max_limits: maxLimits.prefault({}),
   allow_strong_isolation: yesOrNo().default(true).meta({
     description:
-      "Whether requests may ask for `isolation: strong`: a kernel of the sandbox's own, by gVisor, where it is installed",
+      "Whether requests can use `isolation: strong`: a separate kernel with gVisor, if it is installed",
   }),
   allow_root_profile: yesOrNo().default(true).meta({
-    description: "Whether requests may ask for the profile `root` (root inside, writable image)",
+    description: "Whether requests can use the profile `root` (root inside, writable image)",
   }),
   pool: listOf(
     mapping({
@@ -387,18 +387,18 @@ export const configSchema = group({
     .optional()
     .meta({
       description:
-        "Sandboxes that are kept ready: a list of `image`, `size` and optionally `profile`, and `network: true` for sessions that ask for a network. As a variable: `image=size,image=size`. An empty list, or a size of 0, keeps none ready",
-      unset: "two of the default image, if that is present",
+        "Sandboxes to keep ready: a list of `image`, `size` and optionally `profile`, and `network: true` for sessions that ask for a network. As a variable: `image=size,image=size`. An empty list, or a size of 0, keeps none ready",
+      unset: "two of the default image, if it is local",
     }),
   quotas: group({
     max_sessions: amount().default(1000).meta({
-      description: "Living sessions that one key may have",
+      description: "Active sessions per key",
     }),
     max_running_execs: amount().default(256).meta({
-      description: "Commands that one key may have running",
+      description: "Running commands per key",
     }),
     max_workspaces: amount().default(1000).meta({
-      description: "Persistent workspaces that one key may have, in use or not",
+      description: "Persistent workspaces per key, in use or not",
     }),
     max_image_bytes: bytes(MIB)
       .default(20 * GIB)
@@ -409,7 +409,7 @@ export const configSchema = group({
   }).prefault({}),
   shutdown: oneOf("keep", "destroy").default("keep").meta({
     description:
-      "What becomes of sandboxes when the daemon stops: `keep` leaves them running for the next start",
+      "What happens to sandboxes when the daemon stops: `keep` leaves them running for the next daemon",
   }),
   workspace: group({
     disk_limit_mb: wholeNumber(16, MAX_BYTES / MIB)
@@ -425,16 +425,16 @@ export const configSchema = group({
     max_bytes_per_exec: bytes(65_536)
       .default(256 * MIB)
       .meta({
-        description: "Output that is kept of one command; beyond it the middle is dropped",
+        description: "Output that is kept per command; beyond it, the middle is dropped",
       }),
     max_bytes_per_session: bytes(65_536).default(GIB).meta({
-      description: "Output that is kept of one session",
+      description: "Output that is kept per session",
     }),
     max_bytes_per_key: bytes(65_536)
       .default(8 * GIB)
       .meta({
         description:
-          "Output that is kept of all sessions of one API key; beyond it that of ended sessions is removed, the oldest first",
+          "Output that is kept per API key; beyond it, the output of ended sessions is deleted, oldest first",
       }),
     max_bytes: bytes(65_536)
       .default(32 * GIB)
@@ -448,11 +448,11 @@ export const configSchema = group({
   jwt: group({
     issuer: plainWords().optional().meta({
       description:
-        "Who issues tokens (the claim `iss`) that are accepted in place of keys; needs `jwt.audience` and one of `jwt.jwks_file`, `jwt.jwks_uri` and `jwt.public_key`",
+        "Issuer of tokens (the claim `iss`) that are accepted instead of keys; requires `jwt.audience` and one of `jwt.jwks_file`, `jwt.jwks_uri` and `jwt.public_key`",
       unset: "no tokens are accepted",
     }),
     audience: plainWords().optional().meta({
-      description: "Whom tokens must be for (the claim `aud`)",
+      description: "Required audience of tokens (the claim `aud`)",
       unset: "none",
     }),
     jwks_file: absolutePath().optional().meta({
@@ -460,7 +460,7 @@ export const configSchema = group({
       unset: "none",
     }),
     jwks_uri: keySetUrl().optional().meta({
-      description: "Where the issuer serves that set; fetched when it is needed, and kept",
+      description: "URL where the issuer serves that set; fetched on demand and cached",
       unset: "none",
     }),
     public_key: publicKeyPem().optional().meta({
@@ -482,9 +482,9 @@ export const configSchema = group({
       ),
     )
       .default(["RS256", "ES256", "EdDSA"])
-      .meta({ description: "Signatures that count; all others are refused" }),
+      .meta({ description: "Accepted signature algorithms" }),
     owner_claim: claimName().default("sub").meta({
-      description: "The claim that names the owner, who is called `jwt:` and its value",
+      description: "The claim that names the owner; the owner is `jwt:` followed by its value",
     }),
     scope_claim: claimName().optional().meta({
       description:
@@ -492,25 +492,26 @@ export const configSchema = group({
       unset: "every token has the scope `use`",
     }),
     clock_skew_seconds: wholeNumber(0, 300).default(30).meta({
-      description: "By how much the issuer's clock may differ",
+      description: "Tolerated difference to the issuer's clock",
     }),
   }).prefault({}),
   events: group({
     retention_seconds: wholeNumber(0, YEAR_SECONDS).default(DAY_SECONDS).meta({
-      description: "How long events can be read again",
+      description: "How long events are stored",
     }),
     max_events_per_key: wholeNumber(100, 10_000_000).default(20_000).meta({
-      description: "Events that are kept of one key; beyond it the oldest of that key are removed",
+      description:
+        "Events that are stored per key; beyond it, the oldest events of that key are deleted",
     }),
     max_events: wholeNumber(1000, 100_000_000).default(200_000).meta({
       description:
-        "Events that are kept of all keys together; beyond it the key with the most loses its oldest",
+        "Events that are stored in total; beyond it, the oldest events of the key with the most events are deleted",
     }),
     max_bytes: bytes(65_536)
       .default(64 * MIB)
-      .meta({ description: "What all events together may take of the disk" }),
+      .meta({ description: "Maximum disk space for all events" }),
     max_streams_per_key: wholeNumber(1, 100_000).default(64).meta({
-      description: "Streams of events that one key may have open",
+      description: "Open event streams per key",
     }),
     max_streams: wholeNumber(1, 100_000).default(1024).meta({
       description: "The same for all keys together",
@@ -522,7 +523,7 @@ export const configSchema = group({
       .default(8 * MIB)
       .meta({
         description:
-          "Size of a JSON request that carries a file or a command's input; all others may have 256 KiB",
+          "Maximum size of a JSON request with a file or a command's input; 256 KiB for all others",
       }),
     max_upload_bytes: bytes(1024)
       .default(10 * GIB)
@@ -530,33 +531,33 @@ export const configSchema = group({
         description: "Size of an uploaded file or archive",
       }),
     allowed_hosts: listOf(hostAndPort()).default([]).meta({
-      description: "Further names, `name` or `name:port`, that a request's Host header may have",
+      description: "Additional names, `name` or `name:port`, that a request's Host header can have",
     }),
     allowed_origins: listOf(webOrigin()).default([]).meta({
-      description:
-        "Origins of web pages whose scripts may call the API, as `https://app.example.com`",
+      description: "Origins of web pages that can call the API, as `https://app.example.com`",
     }),
   }).prefault({}),
   preview: group({
     domain: previewDomain().optional().meta({
       description:
-        "Domain, `name` or `name:port`, below which each port of a session has a name of its own (`8000-<session>.<domain>`). A wildcard DNS record must lead from it to the daemon",
+        "Domain, `name` or `name:port`, below which each port of a session has a separate name (`8000-<session>.<domain>`). A wildcard DNS record must lead from it to the daemon",
       unset: "`localhost`, for visitors on the daemon's own machine",
     }),
     scheme: oneOf("http", "https").default("http").meta({
-      description: "How preview URLs begin; `https` behind a proxy that terminates TLS",
+      description: "Scheme of preview URLs; `https` behind a proxy that terminates TLS",
     }),
     max_seconds: wholeNumber(1, 30 * DAY_SECONDS)
       .default(DAY_SECONDS)
-      .meta({ description: "How long a preview URL may work at most" }),
+      .meta({ description: "Maximum lifetime of a preview URL" }),
     max_connections: wholeNumber(1, 256).default(128).meta({
-      description: "Connections to ports that one session may have open at a time",
+      description: "Open connections to ports per session",
     }),
   }).prefault({}),
   output_budget_bytes: wholeNumber(0, 16 * MIB)
     .default(MIB)
     .meta({
-      description: "How much output an answer holds, head and tail; the rest is read by cursor",
+      description:
+        "Maximum output in a response, from its beginning and end; read the rest by cursor",
     }),
   telemetry: group({
     endpoint: webAddress().optional().meta({
@@ -570,7 +571,7 @@ export const configSchema = group({
       unset: "`OTEL_EXPORTER_OTLP_HEADERS`, else none",
     }),
     protocol: oneOf("http/protobuf", "http/json").optional().meta({
-      description: "Encoding of what is sent to the collector",
+      description: "Encoding of the data sent to the collector",
       unset: "`OTEL_EXPORTER_OTLP_PROTOCOL`, else `http/protobuf`",
     }),
     service_name: serviceName().optional().meta({
@@ -590,7 +591,7 @@ export const configSchema = group({
   }).prefault({}),
   log_level: oneOf("trace", "debug", "info", "warn", "error", "fatal", "silent")
     .default("info")
-    .meta({ description: "The least that is logged" }),
+    .meta({ description: "Minimum level of log messages" }),
 });
 
 /** All values, merged and checked, under the names that the file has. */

@@ -39,11 +39,11 @@ describe("environmentLayer()", () => {
   });
 
   it.each([
-    ["SANDKASTEN_SESSION_TTL_SECONDS", "soon", "must be a whole number from 1 to 86400"],
-    ["SANDKASTEN_SESSION_TTL_SECONDS", "1500ms", "must be a whole number from 1 to 86400"],
-    ["SANDKASTEN_SESSION_TTL_SECONDS", "0x10", "must be a whole number from 1 to 86400"],
-    ["SANDKASTEN_DEFAULTS_PIDS_LIMIT", "20s", "must be a whole number from 16 to 4000000"],
-    ["SANDKASTEN_HTTP_MAX_BODY_BYTES", "8MB", "must be a whole number"],
+    ["SANDKASTEN_SESSION_TTL_SECONDS", "soon", "must be an integer from 1 to 86400"],
+    ["SANDKASTEN_SESSION_TTL_SECONDS", "1500ms", "must be an integer from 1 to 86400"],
+    ["SANDKASTEN_SESSION_TTL_SECONDS", "0x10", "must be an integer from 1 to 86400"],
+    ["SANDKASTEN_DEFAULTS_PIDS_LIMIT", "20s", "must be an integer from 16 to 4000000"],
+    ["SANDKASTEN_HTTP_MAX_BODY_BYTES", "8MB", "must be an integer"],
     ["SANDKASTEN_ALLOW_ROOT_PROFILE", "maybe", "must be true or false"],
   ])("refuses %s=%s", (variable, text, allowed) => {
     expect(problemsIn(environmentLayer({ [variable]: text }, keys))).toEqual([
@@ -126,7 +126,7 @@ describe("older variables", () => {
       STATION_SANDBOX_ALLOW_NETWORK_DEFAULT: "true",
     };
     expect(problemsIn(environmentLayer(env, keys))).toEqual([
-      'SANDBOX_SESSION_IDLE_TIMEOUT (session_ttl_seconds) is "0s"; it must be a whole number from 1 to 86400',
+      'SANDBOX_SESSION_IDLE_TIMEOUT (session_ttl_seconds) is "0s"; it must be an integer from 1 to 86400',
       'STATION_SANDBOX_ALLOW_NETWORK_DEFAULT (defaults.network_mode) is "true"; it must be none: a sandbox has a network only if its request asks for it, and docker.network allows it',
     ]);
   });
@@ -152,7 +152,7 @@ describe("flagLayer()", () => {
       "--mem-limit is not known; the nearest known flag is --defaults.mem-limit-mb",
       "--log-level is empty; give it a value or leave it out",
       "--db_path sets db_path, which another flag sets, too; keep one of them",
-      '--pool: pool[0].size is "many"; it must be a whole number from 0 to 1000',
+      '--pool: pool[0].size is "many"; it must be an integer from 0 to 1000',
     ]);
   });
 

@@ -79,14 +79,17 @@ describe("yamlLayer()", () => {
       "allowed_images:\n  - host\n  - ../x",
       'f:3:5: allowed_images[1] is "../x"; it must be an image',
     ],
-    ["pool:\n  - image: host", "f:2:5: pool[0].size is missing; it must be a whole number"],
+    ["pool:\n  - image: host", "f:2:5: pool[0].size is missing; it must be an integer"],
     ["pool:\n  - host", 'f:2:5: pool[0] is "host"; it must be a mapping with image, size, profile'],
     [
       "http: { allowed_origins: ['*'] }",
       'f:1:27: http.allowed_origins[0] is "*"; it must be an origin',
     ],
-    ["defaults: { pids_limit: -1.5 }", "f:1:25: defaults.pids_limit is -1.5; it must be a whole"],
-    ["session_ttl_seconds: '60'", 'f:1:22: session_ttl_seconds is "60"; it must be a whole number'],
+    [
+      "defaults: { pids_limit: -1.5 }",
+      "f:1:25: defaults.pids_limit is -1.5; it must be an integer",
+    ],
+    ["session_ttl_seconds: '60'", 'f:1:22: session_ttl_seconds is "60"; it must be an integer'],
     ["api_key: 123456789", "f:1:10: api_key must have 8 to 512 characters"],
   ])("says where the fault in %j is and what is allowed", (text, problem) => {
     const [found, ...more] = problemsIn(text);

@@ -30,6 +30,7 @@ import type { PreviewOptions } from "./preview/previews.ts";
 import { RequestLife } from "./http/request/request-life.ts";
 import { IMPORT_PREFIX } from "./native/routes/images/archive-on-disk.ts";
 import { registerRoutes } from "./native/routes/register-routes.ts";
+import { serveSite } from "./site/site.ts";
 import { createServer } from "./http/connection/server.ts";
 import { Shutdown } from "./http/connection/shutdown.ts";
 import { tellIgnoredFields, Validation } from "./native/parsing/validation.ts";
@@ -64,6 +65,8 @@ export interface HttpAppOptions {
   readonly pingIntervalMs?: number;
   /** How long the head of a request may take. */
   readonly headersTimeoutMs?: number;
+  /** Where the pages of `/docs` and `/guide` are; they are not served when absent. */
+  readonly siteDir?: string | undefined;
   readonly preview: PreviewOptions;
   /** There is none at `/` when absent. */
   readonly dashboard?: {
@@ -79,7 +82,8 @@ export interface HttpAppOptions {
   readonly spans?: StartedTelemetry | undefined;
 }
 
-const NO_ROUTE_MESSAGE = "the API has nothing here for this method; GET /docs shows all there is";
+const NO_ROUTE_MESSAGE =
+  "The API has no such path, or not for this method. GET /docs shows the API";
 const DEFAULT_STALL_TIMEOUT_MS = 60_000;
 const DEFAULT_PING_INTERVAL_MS = 15_000;
 /** Transfers that are under way when the daemon stops may take so long to end. */
@@ -152,6 +156,7 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
     dashboardRoutes(app, { directory, preview: options.preview });
     agentForwardingRoutes(app, agents, context.shutdown);
   }
+  if (options.siteDir !== undefined) await serveSite(app, options.siteDir);
   closeInTime(app, context.shutdown, life);
   app.addHook("onClose", () => open.close());
   return app as unknown as FastifyInstance;

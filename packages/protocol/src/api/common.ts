@@ -11,7 +11,7 @@ export const plainText = (maxLength: number) =>
   unicodeText.max(maxLength).refine((text) => !text.includes("\0"), "must not contain a NUL");
 
 export const filePath = plainText(65_536).min(1).meta({
-  description: "Path inside the sandbox; relative ones start at /workspace",
+  description: "Path inside the sandbox. Relative paths start at /workspace",
   example: "/workspace/main.py",
 });
 
@@ -20,7 +20,7 @@ export const rawFilePath = z
   .string()
   .max(87_384)
   .regex(/^[A-Za-z0-9+/_-]+={0,2}$/, "must be base64, in a query with `-` and `_` or escaped")
-  .meta({ description: "The same as base64 of its bytes, for a path that is not UTF-8" });
+  .meta({ description: "The path's bytes as base64, for a path that is not UTF-8" });
 
 /** Making a sandbox takes time by the square of their number. */
 const MAX_VARIABLES = 1024;
@@ -44,7 +44,7 @@ export const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const numberInQuery = (minimum: number, maximum: number) =>
   z
     .string()
-    .regex(/^\d{1,16}$/, "must be a whole number")
+    .regex(/^\d{1,16}$/, "must be an integer")
     .transform(Number)
     .pipe(z.number().int().min(minimum).max(maximum))
     .meta({ type: "integer", pattern: undefined, minimum, maximum });

@@ -51,11 +51,15 @@ const EVENT_DATA = {
     stderr_bytes: count,
   }),
   "file.changed": z.object({
-    changes: count.meta({ description: "Calls that changed files since the last such event" }),
-    paths: z.array(z.string()).meta({ description: "The first of the paths; not all when `more`" }),
+    changes: count.meta({
+      description: "Calls that changed files since the previous event of this type",
+    }),
+    paths: z
+      .array(z.string())
+      .meta({ description: "The first paths. Incomplete if `more` is set" }),
     more: z.boolean(),
     workspace_id: z.string().optional().meta({
-      description: "The workspace, where the call did not go through a session",
+      description: "The workspace, if the call did not use a session",
     }),
   }),
   "image.added": z.object({
@@ -73,7 +77,7 @@ const EVENT_DATA = {
   "key.revoked": z.object({ key_id: z.string(), name: z.string() }),
   "daemon.started": z.object({ version: z.string() }),
   "events.lost": z.object({
-    events: count.meta({ description: "Events that could not be written down" }),
+    events: count.meta({ description: "Events that could not be stored" }),
   }),
 } as const;
 
@@ -89,10 +93,10 @@ export type AnyEventData = {
 
 const schemaOf = <Type extends EventType>(type: Type) =>
   z.object({
-    id: z.string().meta({ description: "The cursor behind this event" }),
+    id: z.string().meta({ description: "The event's id, and the cursor to continue after it" }),
     type: z.literal(type),
     time: timestamp,
-    owner: z.string().meta({ description: "Whose it is; empty for the daemon itself" }),
+    owner: z.string().meta({ description: "The owner. Empty for the daemon itself" }),
     session_id: z.string().optional(),
     data: EVENT_DATA[type],
   });
@@ -132,31 +136,31 @@ export const sessionEventsQuery = z.object({
   types: typesInQuery.optional().meta({
     type: "string",
     description:
-      "Only these, separated by commas: types such as `exec.ended`, or their first words such as `session`",
+      "Only these types, separated by commas: `exec.ended`, or a first word such as `session` for all types that begin with it",
   }),
   cursor: cursor.optional().meta({
     description:
-      "Go on behind the event with this `id`; the header `Last-Event-ID` says the same, and counts when both are there",
+      "Continue after the event with this `id`. The header `Last-Event-ID` does the same and takes precedence",
   }),
   from: z.enum(["now", "start"]).optional().meta({
     description:
-      "Where to begin without a cursor: `start` is the oldest event that is kept. `now` when absent, or `start` with `follow=false`",
+      "Where to begin without a cursor. `start` is the oldest stored event. The default is `now`, or `start` with `follow=false`",
   }),
   follow: flagInQuery.optional().meta({
-    description: "`false` ends with the event `done` after what there is now",
+    description: "`false` ends the stream with `done` after the events that exist now",
   }),
 });
 
 export const eventsQuery = sessionEventsQuery.extend({
   session_id: idInPath.optional().meta({ description: "Only events of this session" }),
   owner: z.string().min(1).max(256).optional().meta({
-    description: "Only events of this owner; for an administrator",
+    description: "Only events of this owner. Requires an administrator's key",
   }),
 });
 
 export const eventsHeaders = z.looseObject({
   "last-event-id": z.string().max(256).optional().meta({
-    description: "As a browser sends it when it connects again: the `id` of the last event",
+    description: "The `id` of the last event, as browsers send it when they reconnect",
   }),
 });
 
@@ -165,7 +169,7 @@ export const gapSchema = z
   .object({
     reason: z.enum(["retention", "unknown_cursor"]).meta({
       description:
-        "`retention`: events behind the cursor are not kept any more. `unknown_cursor`: the cursor is from another feed, for example of a database that was replaced",
+        "`retention`: events after the cursor are no longer stored. `unknown_cursor`: the cursor is from another feed, for example from a replaced database",
     }),
   })
   .meta({ id: "EventGap" });

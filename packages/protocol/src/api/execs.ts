@@ -45,7 +45,7 @@ export const execRequestSchema = z
     }),
     command: command.optional().meta({ description: "The same as `cmd`" }),
     stateful: z.boolean().optional().meta({
-      description: "false runs text in a fresh shell beside the one that remembers",
+      description: "false runs the text in a new shell instead of the stateful one",
     }),
     shell: shellNameSchema.optional().meta({
       description:
@@ -58,10 +58,10 @@ export const execRequestSchema = z
     timeout_seconds: z.number().min(0).max(9_000_000_000_000).optional(),
     idle_timeout_ms: milliseconds
       .optional()
-      .meta({ description: "Ends a command that prints nothing for this long" }),
+      .meta({ description: "Ends the command if it prints nothing for this long" }),
     raw_output: z.boolean().optional().meta({
       description:
-        "Adds the exact bytes as base64: `output_base64`, and in streams `chunk_base64` where the text does not say them",
+        "Adds the exact bytes as base64: `output_base64`, and in streams `chunk_base64` where the text is not exact",
     }),
     cwd: filePath.optional(),
     workdir: filePath.optional().meta({ description: "The same as `cwd`" }),
@@ -72,17 +72,19 @@ export const execRequestSchema = z
         /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?$/,
         'must be a user, or "user:group", each by name or id',
       )
-      .meta({ description: "Only for processes in sandboxes of the `root` profile" })
+      .meta({ description: "Only for processes in sandboxes with the `root` profile" })
       .optional(),
-    stdin: unicodeText.optional().meta({ description: "All of its input; /dev/null when absent" }),
+    stdin: unicodeText
+      .optional()
+      .meta({ description: "The complete stdin of the command. /dev/null by default" }),
     stdin_base64: z.base64().optional(),
     stdin_open: z.boolean().optional().meta({
-      description: "Keeps its input open, to be written with later calls",
+      description: "Keeps stdin open for later calls",
     }),
     merge: z
       .boolean()
       .optional()
-      .meta({ description: "One pipe for stdout and stderr: exact order" }),
+      .meta({ description: "Uses one pipe for stdout and stderr, which preserves their order" }),
     wait_ms: milliseconds.optional().meta({
       description:
         "The request returns after this time at the latest, while the command continues; 0 returns at once. Without it, the request waits for the command to end. Not for streams",
@@ -128,19 +130,19 @@ export const execInfoSchema = z
     exec_id: execIdSchema,
     session_id: z.string(),
     status: z.enum(["queued", "running", "done"]),
-    shell: z.string().optional().meta({ description: "The shell that it runs in" }),
+    shell: z.string().optional().meta({ description: "The shell that runs the command" }),
     cmd: z
       .union([z.string(), z.array(z.string())])
-      .meta({ description: "The command as it was asked for, at most its first 4 KiB" }),
+      .meta({ description: "The requested command, truncated to 4 KiB" }),
     exit_code: z
       .number()
       .int()
       .nullable()
-      .meta({ description: "null while it runs, or when it is not known" }),
+      .meta({ description: "null while the command runs, or if it is unknown" }),
     end_reason: endReasonSchema.nullable(),
     timed_out: z.boolean(),
     signal: z.number().int().optional(),
-    cwd: z.string().meta({ description: "The shell's directory afterwards" }),
+    cwd: z.string().meta({ description: "The shell's working directory after the command" }),
     duration_ms: count,
     output_bytes: count,
     stdout_bytes: count,
@@ -155,10 +157,11 @@ export const execInfoSchema = z
         "The command has ended, but processes that it left in the background hold its output and can print more",
     }),
     background_bytes: count.meta({
-      description: "What they have printed since its end; not part of the other counts",
+      description:
+        "Bytes that they printed after the command ended. Not included in the other counts",
     }),
     timeout_ms: count.nullable().meta({
-      description: "The timeout in effect; null for a terminal without one",
+      description: "The timeout in effect. null for a terminal without a timeout",
     }),
     timeout_clamped: z.boolean().meta({
       description: "The request asked for a longer timeout than the administrator allows",
@@ -171,14 +174,16 @@ export type ExecInfoBody = z.output<typeof execInfoSchema>;
 
 export const execResultSchema = execInfoSchema
   .extend({
-    output: z
-      .string()
-      .meta({ description: "stdout and stderr as they came; what is not UTF-8 is replaced" }),
+    output: z.string().meta({
+      description: "stdout and stderr in the order they arrived. Invalid UTF-8 is replaced",
+    }),
     stdout: z.string(),
     stderr: z.string(),
-    truncated: z.boolean().meta({ description: "The middle is missing here; read it by cursor" }),
+    truncated: z
+      .boolean()
+      .meta({ description: "The middle of the output is omitted. Read it by cursor" }),
     next_cursor: count.meta({
-      description: "Where the output of this answer ends: the cursor to go on reading from",
+      description: "Where the output of this response ends: the cursor to continue reading from",
     }),
     matched: z.boolean().optional().meta({ description: "Whether the output matched `until`" }),
     match: z
@@ -186,7 +191,9 @@ export const execResultSchema = execInfoSchema
         stream: streamName,
         text: z.string(),
         groups: z.array(z.string().nullable()),
-        line: z.string().meta({ description: "The line that it is in, at most 4096 characters" }),
+        line: z
+          .string()
+          .meta({ description: "The line that contains the match, at most 4096 characters" }),
       })
       .optional(),
     output_base64: z.string().optional(),
@@ -215,7 +222,7 @@ export const outputChunkSchema = z.object({
 export type OutputChunkBody = z.output<typeof outputChunkSchema>;
 
 const streamInQuery = streamName.optional().meta({
-  description: "Only this stream; cursors are offsets in the merged output all the same",
+  description: "Only this stream. Cursors are still offsets in the merged output",
 });
 
 export const followOutputQuery = z.object({
@@ -224,7 +231,7 @@ export const followOutputQuery = z.object({
   stream: streamInQuery,
   until: z.enum(["done", "closed"]).optional().meta({
     description:
-      "`done` (the default) ends with the command, `closed` when no process holds its output any more",
+      "`done` (the default) ends with the command; `closed` ends when no process holds its output open",
   }),
 });
 
@@ -232,7 +239,7 @@ export const readOutputQuery = z.object({
   cursor: countInQuery.optional().meta({ description: "Byte offset in the merged output" }),
   max_bytes: numberInQuery(1, 8_388_608).optional(),
   wait_ms: numberInQuery(0, 60_000).optional().meta({
-    description: "How long to wait for output when there is none yet",
+    description: "How long to wait for output if there is none yet",
   }),
   raw: flagInQuery.optional(),
   stream: streamInQuery,
@@ -245,11 +252,11 @@ export const outputPageSchema = z
     next_cursor: count,
     chunks: z.array(outputChunkSchema),
     skipped_bytes: count.meta({
-      description: "Bytes between the cursor and the first chunk that are gone",
+      description: "Bytes between the cursor and the first chunk that are lost",
     }),
     done: z
       .boolean()
-      .meta({ description: "The command has ended and this is the last of its own output" }),
+      .meta({ description: "The command has ended and this is the end of its own output" }),
     closed: z.boolean().meta({
       description:
         "Nothing more can come: the command and all processes that held its output have ended",
@@ -277,7 +284,7 @@ export const signalExecSchema = z.object({
     .union([z.number().int().min(1).max(64), z.string().regex(/^(SIG)?[A-Z0-9+]{2,10}$/)])
     .optional()
     .meta({
-      description: "Name or number, TERM when absent",
+      description: "Name or number. TERM by default",
     }),
   tree: z
     .boolean()
@@ -290,10 +297,13 @@ export const shellBodySchema = z
   .object({
     name: z.string(),
     kind: z.enum(["bash", "sh"]),
-    cwd: z.string().meta({ description: "Its directory after the last command" }),
+    cwd: z.string().meta({ description: "The working directory after the last command" }),
     busy: z.boolean(),
-    exec_id: z.string().optional().meta({ description: "The command that runs in it" }),
-    queued: count.meta({ description: "Commands that wait for it" }),
+    exec_id: z
+      .string()
+      .optional()
+      .meta({ description: "The command that is running in the shell" }),
+    queued: count.meta({ description: "How many commands wait for the shell" }),
   })
   .meta({ id: "Shell" });
 export type ShellBody = z.output<typeof shellBodySchema>;
@@ -313,7 +323,7 @@ export const ptyQuery = z.object({
     .string()
     .max(65_536)
     .optional()
-    .meta({ description: "Shell text; a login shell when absent" }),
+    .meta({ description: "Shell text. A login shell by default" }),
   shell: shellNameSchema.optional().meta({
     description:
       "Run `cmd` in this named shell, which gets a terminal if it has none; otherwise in a new process",
@@ -338,7 +348,7 @@ export type PtyClientMessage = z.input<typeof ptyClientMessageSchema>;
 export const ptyServerMessageSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("started"), exec_id: z.string() }),
   z.object({ type: z.literal("skipped"), bytes: count }).meta({
-    description: "So much output is gone; add it to the cursor",
+    description: "This many bytes of output were lost. Add it to the cursor",
   }),
   z.object({ type: z.literal("exit"), exec: execInfoSchema }),
   z.object({

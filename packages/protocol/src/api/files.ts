@@ -14,7 +14,7 @@ import {
 const permissionBits = z.number().int().min(0).max(0o7777);
 /** Clients whose numbers cannot be absent send 0, and a file that cannot be opened is of no use. */
 const modeToSet = permissionBits
-  .meta({ description: "0 or absent for the default" })
+  .meta({ description: "0 or absent means the default" })
   .transform((mode) => (mode === 0 ? undefined : mode));
 /** As in `chmod`: octal digits. */
 const modeInQuery = z
@@ -48,11 +48,11 @@ export const writeFileSchema = z
     overwrite: z
       .boolean()
       .optional()
-      .meta({ description: "true when absent; false refuses to replace a file" }),
+      .meta({ description: "Default true. false refuses to replace an existing file" }),
     append: z
       .boolean()
       .optional()
-      .meta({ description: "Add the content to the end of the file, all of it or nothing" }),
+      .meta({ description: "Append to the file instead of replacing it. The append is atomic" }),
     if_match: etagToMatch.optional(),
   })
   .meta({ id: "WriteFile", ...either("path", "raw_path") });
@@ -61,13 +61,13 @@ export type WriteFileBody = z.input<typeof writeFileSchema>;
 export const writtenFileSchema = z.object({
   ok: z.literal(true),
   ...named,
-  size: count.meta({ description: "Of the whole file" }),
+  size: count.meta({ description: "Size of the whole file" }),
   size_bytes: count,
   etag,
 });
 export const uploadQuery = z.object({
   path: filePath.optional().meta({
-    description: "The directory; also a field of the form. /workspace when absent",
+    description: "The target directory, also accepted as a form field. /workspace by default",
   }),
   raw_path: rawFilePath.optional(),
 });
@@ -77,18 +77,18 @@ export const uploadedSchema = z.object({
   raw_paths: z
     .array(z.string())
     .optional()
-    .meta({ description: "The same paths as base64, when one of them is not UTF-8" }),
+    .meta({ description: "The same paths as base64, if one of them is not UTF-8" }),
 });
 
 export const readFileQuery = z.object({
   ...place,
-  max_bytes: countInQuery.optional().meta({ description: "1 MiB when absent; at most 16 MiB" }),
+  max_bytes: countInQuery.optional().meta({ description: "Default 1 MiB, at most 16 MiB" }),
 });
 export const readFileSchema = z.object({
   ...named,
   content_base64: z.string(),
   truncated: z.boolean(),
-  size: count.meta({ description: "Of the whole file" }),
+  size: count.meta({ description: "Size of the whole file" }),
   size_bytes: count,
   etag,
 });
@@ -97,15 +97,14 @@ export const filePathQuery = z.object(place);
 export const downloadQuery = z.object({
   ...place,
   real_path: flagInQuery.optional().meta({
-    description:
-      "Adds the header `X-Sandkasten-Real-Path`: where the file is without links, percent-encoded",
+    description: "Adds the header `X-Sandkasten-Real-Path` with the resolved path, percent-encoded",
   }),
 });
 export const statQuery = z.object({
   ...place,
   follow: flagInQuery
     .optional()
-    .meta({ description: "Describe what a link leads to instead of the link" }),
+    .meta({ description: "Describe the link's target instead of the link" }),
 });
 export const putFileQuery = z.object({
   ...place,
@@ -132,7 +131,7 @@ export const fileEntryBodySchema = z
     unreadable: z
       .literal(true)
       .optional()
-      .meta({ description: "The directory cannot be read: a recursive list has nothing of it" }),
+      .meta({ description: "The directory cannot be read, so a recursive list omits its entries" }),
   })
   .meta({ id: "FileEntry" });
 export type FileEntryBody = z.output<typeof fileEntryBodySchema>;
@@ -153,7 +152,7 @@ export const makeDirectorySchema = z
   .object({
     ...place,
     mode: modeToSet.optional(),
-    parents: z.boolean().optional().meta({ description: "true when absent" }),
+    parents: z.boolean().optional().meta({ description: "Default true" }),
   })
   .meta(either("path", "raw_path"));
 const fromAndTo = {
@@ -177,8 +176,11 @@ export const copyFileSchema = z
     overwrite: z
       .boolean()
       .optional()
-      .meta({ description: "true replaces a file, or a directory that is empty" }),
-    recursive: z.boolean().optional().meta({ description: "Copy a directory with all below it" }),
+      .meta({ description: "true replaces an existing file or an empty directory" }),
+    recursive: z
+      .boolean()
+      .optional()
+      .meta({ description: "Copy a directory and everything below it" }),
   })
   .meta(bothEnds);
 export const copiedFilesSchema = z.object({
@@ -186,7 +188,7 @@ export const copiedFilesSchema = z.object({
   ...named,
   entries: count,
   bytes: count,
-  skipped: count.meta({ description: "Pipes, sockets and devices, which are not copied" }),
+  skipped: count.meta({ description: "How many pipes, sockets and devices were not copied" }),
 });
 export const removeFileQuery = z.object({
   ...place,
@@ -216,11 +218,11 @@ export const tarQuery = z.object({
     .optional()
     .meta({
       description:
-        "Leave out what matches; may be repeated. `*`, `?`, `[a-z]` and `**` as in a .gitignore: without a `/` a pattern is for names anywhere, with one for paths below the directory, with one at the end for directories only",
+        "Exclude entries that match. Can be repeated. `*`, `?`, `[a-z]` and `**` as in a .gitignore: a pattern without `/` matches names anywhere, a pattern with `/` matches paths below the directory, and a trailing `/` matches directories only",
     }),
   on_unreadable: z.enum(["fail", "skip"]).optional().meta({
     description:
-      "What to do about entries that cannot be read: `fail`, or `skip` them and count them in the header `X-Sandkasten-Unreadable`. `fail` when absent",
+      "What to do with entries that cannot be read: `fail` (the default), or `skip` them and count them in the header `X-Sandkasten-Unreadable`",
   }),
 });
 export const extractedSchema = z.object({ ok: z.literal(true), entries: count, bytes: count });

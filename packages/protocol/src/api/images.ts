@@ -11,7 +11,8 @@ export const imageSchema = z
     source: z.enum(["host", "rootfs", "oci-archive", "registry"]),
     size_bytes: count,
     shared: z.boolean().meta({
-      description: "The administrator shares it with all keys; otherwise it is the caller's own",
+      description:
+        "true if the administrator shares it with all keys, false if it belongs to the caller",
     }),
     created_at: timestamp,
   })
@@ -20,7 +21,7 @@ export type ImageBody = z.output<typeof imageSchema>;
 export const imageListSchema = z.object({ images: z.array(imageSchema) });
 
 const backend = backendName.optional().meta({
-  description: "The backend whose images are meant; the daemon's usual one when absent",
+  description: "The backend that stores the images. The default backend if absent",
 });
 export const imagesQuery = z.object({ backend });
 export const pullImageSchema = z.object({ reference, backend });
@@ -28,7 +29,7 @@ export const imageReferenceQuery = z.object({ reference, backend });
 export const importImageQuery = z.object({
   reference,
   backend,
-  format: z.enum(["rootfs", "oci-archive"]).optional().meta({ description: "rootfs when absent" }),
+  format: z.enum(["rootfs", "oci-archive"]).optional().meta({ description: "Default rootfs" }),
 });
 export const commitSchema = z.object({
   reference: reference.meta({ description: "The name of the new image, as in `my-tools:1`" }),
@@ -48,7 +49,7 @@ export const collectedSchema = z.object({
 export const healthSchema = z.object({ status: z.literal("ok") });
 export const versionSchema = z.object({
   version: z.string(),
-  backend: z.string().meta({ description: "The usual backend" }),
-  backends: z.array(z.string()).meta({ description: "All that sessions may ask for" }),
+  backend: z.string().meta({ description: "The default backend" }),
+  backends: z.array(z.string()).meta({ description: "All backends that sessions can use" }),
   node: z.string(),
 });

@@ -31,15 +31,12 @@ export const secretRequestSchema = z
     host: z.string().min(1).max(253).meta({ example: "api.example.com" }),
     header: z.string().min(1).max(128).meta({ example: "Authorization" }),
     value: z.string().min(1).max(16_384).optional().meta({
-      description: "What the header is set to. It is encrypted at rest and never answered",
+      description: "What the header is set to. It is encrypted at rest and never returned",
       writeOnly: true,
     }),
-    name: z
-      .string()
-      .min(1)
-      .max(64)
-      .optional()
-      .meta({ description: "A secret of the administrator's, instead of `value`" }),
+    name: z.string().min(1).max(64).optional().meta({
+      description: "The name of a secret that the administrator configured, instead of `value`",
+    }),
   })
   .meta({ id: "Secret" });
 
@@ -55,7 +52,7 @@ export const secretHeadersSchema = z.array(
 
 export const networkSchema = z.union([networkWord, z.object({ allow })]).meta({
   description:
-    "`none` is only a loopback interface, `full` every public address, else what is allowed, with presets resolved",
+    "`none` means only a loopback interface, `full` every public address; otherwise the allowed destinations, with presets resolved",
 });
 export type NetworkBody = z.output<typeof networkSchema>;
 
@@ -71,12 +68,12 @@ const via = z.string().meta({
   description:
     "How the program asked: `transparent` (a plain connection), `connect`, `http` or `socks5` (through a proxy), `dns` (a name that is not resolved)",
 });
-const name = z.string().optional().meta({ description: "The name that the program asked for" });
-const address = z.string().optional().meta({ description: "The address that was connected to" });
+const name = z.string().optional().meta({ description: "The requested host name" });
+const address = z.string().optional().meta({ description: "The address of the connection" });
 
 export const egressRecordSchema = z
   .object({
-    cursor: count.meta({ description: "Counts up within the session" }),
+    cursor: count.meta({ description: "Increases within the session" }),
     started_at: timestamp,
     ended_at: timestamp,
     name,
@@ -85,12 +82,12 @@ export const egressRecordSchema = z
     via,
     verdict: z.enum(["allowed", "refused", "failed"]).meta({
       description:
-        "`refused` by the policy, a limit or the check of the TLS name; `failed` at the network",
+        "`refused`: by the policy, a limit or the TLS name check. `failed`: by a network error",
     }),
     reason: z.string().optional().meta({ description: "Why it was refused or failed" }),
     sent_bytes: count,
     received_bytes: count,
-    count: count.meta({ description: "How many attempts of the same kind this stands for" }),
+    count: count.meta({ description: "How many identical attempts this record represents" }),
   })
   .meta({ id: "EgressRecord" });
 export type EgressRecordBody = z.output<typeof egressRecordSchema>;
@@ -100,7 +97,7 @@ export const egressPageSchema = z
     records: z.array(egressRecordSchema).meta({ description: "Connections that have ended" }),
     cursor: count.meta({ description: "The cursor of the next page" }),
     missing: count.meta({
-      description: "How many records before the first one here are not kept any more",
+      description: "How many records before the first one are no longer kept",
     }),
     open: z
       .array(
@@ -122,6 +119,8 @@ export const egressPageSchema = z
 export type EgressPageBody = z.output<typeof egressPageSchema>;
 
 export const egressQuery = z.object({
-  cursor: countInQuery.optional().meta({ description: "Records after this one; all when absent" }),
+  cursor: countInQuery
+    .optional()
+    .meta({ description: "Only records after this one. All records by default" }),
   limit: pageSizeInQuery.optional(),
 });

@@ -20,7 +20,7 @@ export const portListBodySchema = z.object({
       .object({
         port: z.number().int().min(1).max(MAX_PORT),
         address: z.string().meta({
-          description: "What it listens on; a preview reaches loopback and wildcard addresses",
+          description: "The address it listens on. Previews reach loopback and wildcard addresses",
           example: "127.0.0.1",
         }),
         pid: z.number().int().optional().meta({ description: "Process id inside the sandbox" }),
@@ -37,7 +37,7 @@ export const previewUrlRequestSchema = z.object({
     .int()
     .min(1)
     .optional()
-    .meta({ description: "How long the URL works; an hour when absent" }),
+    .meta({ description: "How long the URL works. One hour by default" }),
 });
 
 export const previewUrlBodySchema = z.object({ url: z.url(), expires_at: timestamp });
@@ -45,8 +45,7 @@ export type PreviewUrlBody = z.output<typeof previewUrlBodySchema>;
 
 export const connectQuery = z.object({
   window: numberInQuery(MIN_WINDOW_BYTES, MAX_WINDOW_BYTES).optional().meta({
-    description:
-      "Bytes that either side sends at most before they are acknowledged; no limit when absent",
+    description: "How many unacknowledged bytes each side may send. No limit if absent",
   }),
 });
 

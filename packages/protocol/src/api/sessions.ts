@@ -79,7 +79,7 @@ const limitOrDefault = ([min, max]: readonly [number, number]) =>
     .max(max)
     .refine((limit) => limit === 0 || limit >= min, `must be at least ${min}, or 0 for the default`)
     .optional()
-    .meta({ description: `At least ${min}; 0 or absent for the daemon's default` });
+    .meta({ description: `At least ${min}. 0 or absent means the daemon's default` });
 
 const limitsRequestSchema = z.object({
   memory_mb: limitOrDefault(LIMIT_RANGES.memory_mb),
@@ -97,31 +97,31 @@ const metadata = z
   .refine((all) => Object.keys(all).length <= 32, "must have at most 32 entries");
 
 const isolationLevelSchema = z.enum(["standard", "strong"]).meta({
-  description:
-    "`standard` runs code on the host's kernel, `strong` on a kernel of the sandbox's own (gVisor)",
+  description: "`standard` runs code on the host's kernel, `strong` on a separate kernel (gVisor)",
 });
 
 export const createSessionSchema = z
   .object({
     backend: backendName.optional().meta({
-      description:
-        "Which of the daemon's backends shall make the sandbox; its usual one when absent",
+      description: "The backend that runs the sandbox. The default backend if absent",
     }),
     image: z.string().min(1).max(512).optional().meta({
-      description: "Reference or short name of an image; the daemon's default when absent",
+      description: "Reference or short name of an image. The daemon's default if absent",
     }),
     ttl_seconds: z.number().int().min(0).max(86_400).optional().meta({
-      description: "How long the session lives without use; 0 or absent for the daemon's default",
+      description:
+        "The session expires after this time without use. 0 or absent means the daemon's default",
     }),
     workspace_id: workspaceIdSchema.optional().meta({
-      description: "A persistent workspace to have at /workspace; made when there is none",
+      description: "A persistent workspace to mount at /workspace. Created if it does not exist",
     }),
     workspaces: workspaceMountsSchema(workspaceIdSchema).optional().meta({
       description:
-        "Further persistent workspaces, each at a path of its own; made when there are none",
+        "Additional persistent workspaces, each at a separate path. Created if they do not exist",
     }),
     key: sessionKeySchema.optional().meta({
-      description: "Get-or-create: a living session of this key is answered instead of a new one",
+      description:
+        "Get or create: if an active session has this key, it is returned instead of a new one",
     }),
     env: variables.optional(),
     limits: limitsRequestSchema.optional(),
@@ -130,7 +130,7 @@ export const createSessionSchema = z
     allow_network: z
       .boolean()
       .optional()
-      .meta({ description: "`true` is the same as `network: true`; for older clients" }),
+      .meta({ description: "Deprecated: `true` means `network: true`" }),
     profile: z.enum(["restricted", "root"]).optional(),
     isolation: isolationLevelSchema.optional(),
     metadata: metadata.optional(),
@@ -148,20 +148,20 @@ export const sessionSchema = z
     session_id: z.string().meta({ description: "The same as `id`" }),
     sandbox_id: z.string().meta({ description: "The same as `id`" }),
     owner: z.string().optional().meta({ description: "Whose it is" }),
-    image: z.string().meta({ description: "The image that is used" }),
+    image: z.string().meta({ description: "The image in use" }),
     requested_image: z
       .string()
       .optional()
-      .meta({ description: "What was asked for, where it differs" }),
+      .meta({ description: "The requested image, if it differs" }),
     status: shownStatusSchema,
-    backend: z.string().meta({ description: "The backend that its sandbox is of" }),
+    backend: z.string().meta({ description: "The backend that runs the sandbox" }),
     cwd: z.string(),
     acquire_source: z.enum(["pool", "cold"]),
     workspace_id: z.string().optional(),
     workspaces: z
       .array(z.object({ id: z.string(), path: z.string(), read_only: z.boolean() }))
       .optional()
-      .meta({ description: "Further workspaces and where the session has them" }),
+      .meta({ description: "Additional workspaces and their mount paths" }),
     key: z.string().optional(),
     session_alias: z
       .string()
@@ -171,7 +171,7 @@ export const sessionSchema = z
     network: networkSchema,
     network_via: z.enum(["gateway", "engine"]).optional().meta({
       description:
-        "Who enforces the network: the daemon's `gateway`, or the container `engine` with a network that the administrator chose",
+        "What enforces the network rules: the daemon's `gateway`, or the container `engine` with a network that the administrator configured",
     }),
     secrets: secretHeadersSchema
       .optional()
@@ -181,11 +181,11 @@ export const sessionSchema = z
     metadata: z.record(z.string(), z.string()),
     ttl_seconds: count,
     created_at: timestamp,
-    expires_at: timestamp.meta({ description: "When it ends unless it is used before" }),
-    max_expires_at: timestamp.meta({ description: "When it ends, used or not" }),
+    expires_at: timestamp.meta({ description: "When the session expires unless it is used" }),
+    max_expires_at: timestamp.meta({ description: "When the session ends even if it is used" }),
     last_activity_at: timestamp,
     ended_at: timestamp.optional(),
-    end_reason: z.string().optional().meta({ description: "Why it ended, for people" }),
+    end_reason: z.string().optional().meta({ description: "Why the session ended, as text" }),
   })
   .meta({ id: "Session" });
 export type SessionBody = z.output<typeof sessionSchema>;
@@ -204,12 +204,12 @@ export const listSessionsQuery = z.object({
   metadata: z
     .union([z.string().max(2048), z.array(z.string().max(2048)).max(32)])
     .optional()
-    .meta({ description: "`name=value`; more than once for several, all of which must fit" }),
+    .meta({ description: "`name=value`. Repeat it to require several" }),
 });
 
 export const renewSessionSchema = z.object({
   ttl_seconds: z.number().int().min(0).max(86_400).optional().meta({
-    description: "A new time to live for this session; 0 or absent keeps the one it has",
+    description: "A new time to live for this session. 0 or absent keeps the current one",
   }),
 });
 
@@ -239,10 +239,10 @@ export type IsolationBody = z.output<typeof isolationSchema>;
 export const workspaceSchema = z
   .object({
     id: z.string(),
-    backend: z.string().meta({ description: "The backend that has its files" }),
+    backend: z.string().meta({ description: "The backend that stores the files" }),
     created_at: timestamp,
     last_used_at: timestamp,
-    sessions: z.array(z.string()).meta({ description: "Living sessions that have it" }),
+    sessions: z.array(z.string()).meta({ description: "Active sessions that mount it" }),
   })
   .meta({ id: "Workspace" });
 export type WorkspaceBody = z.output<typeof workspaceSchema>;

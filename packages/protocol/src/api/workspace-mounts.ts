@@ -56,10 +56,7 @@ export function workspaceMountsSchema(id: z.ZodType<string, string>) {
       z.strictObject({
         id,
         path: mountPath,
-        read_only: z
-          .boolean()
-          .optional()
-          .meta({ description: "Nothing can be written through it" }),
+        read_only: z.boolean().optional().meta({ description: "The mount is read-only" }),
       }),
     )
     .max(MAX_MOUNTS)

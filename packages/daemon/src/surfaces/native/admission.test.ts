@@ -134,13 +134,12 @@ describe("the key", () => {
 
   it("may be the password of the pages that people open in a browser", async () => {
     const password = (text: string) => [`Authorization: Basic ${btoa(text)}`];
-    for (const path of ["/docs", "/openapi.json"]) {
-      expect((await send("GET", path, password(`anybody:${ALICES_KEY}`))).status).toBe(200);
-      for (const wrong of [`:${ALICES_KEY}x`, `${ALICES_KEY}:`, ALICES_KEY, ":"]) {
-        const refused = await send("GET", path, password(wrong));
-        expect(refused.status).toBe(401);
-        expect(refused.head).toContain("www-authenticate: basic");
-      }
+    const path = "/openapi.json";
+    expect((await send("GET", path, password(`anybody:${ALICES_KEY}`))).status).toBe(200);
+    for (const wrong of [`:${ALICES_KEY}x`, `${ALICES_KEY}:`, ALICES_KEY, ":"]) {
+      const refused = await send("GET", path, password(wrong));
+      expect(refused.status).toBe(401);
+      expect(refused.head).toContain("www-authenticate: basic");
     }
   });
 });

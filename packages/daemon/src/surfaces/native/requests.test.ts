@@ -58,7 +58,7 @@ describe("a JSON body", () => {
     ["nothing that can be run", "{}", "has no `cmd`"],
     ["a field of the wrong type", '{"cmd":"x","timeout_ms":"1"}', "`timeout_ms` must be a number"],
     ["a number out of range", '{"cmd":"x","timeout_ms":-1}', "`timeout_ms` too small"],
-    ["a fraction", '{"cmd":"x","timeout_ms":1.5}', "`timeout_ms` must be a whole number"],
+    ["a fraction", '{"cmd":"x","timeout_ms":1.5}', "`timeout_ms` must be an integer"],
     ["a command that is no command", '{"cmd":7}', "`cmd` has none of the forms"],
     [
       "the name of a variable that is none",
@@ -92,7 +92,7 @@ describe("a JSON body", () => {
     }
     const query = await http.call("/v1/sessions?limit=many");
     expect(query.status).toBe(400);
-    expect(query.json.message).toContain("`limit` must be a whole number");
+    expect(query.json.message).toContain("`limit` must be an integer");
   });
 
   it("may not be something else than UTF-8", async () => {

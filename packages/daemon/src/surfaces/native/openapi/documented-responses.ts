@@ -100,5 +100,8 @@ export const idempotencyHeaders = z.looseObject({
     .string()
     .regex(/^[\x21-\x7e]{1,255}$/, "must be 1 to 255 visible ASCII characters")
     .optional()
-    .meta({ description: "A repeated request with the same key does nothing twice" }),
+    .meta({
+      description:
+        "Makes the request idempotent: a repeated request with the same key has no second effect",
+    }),
 });

@@ -3,6 +3,9 @@ import swagger from "@fastify/swagger";
 import type { RouteOptions } from "fastify";
 import { jsonSchemaTransform, jsonSchemaTransformObject } from "fastify-type-provider-zod";
 import type { App } from "../../http/app.ts";
+import { codeSamples } from "./samples/code-samples.ts";
+import { sampleRow } from "./samples/sample-table.ts";
+import type { CodeSample } from "./samples/code-samples.ts";
 
 /** As much of a document's form as is needed here. */
 export interface OpenApiDocument {
@@ -26,34 +29,37 @@ export interface Operation {
   readonly requestBody?: RequestBody;
   readonly responses?: Readonly<Record<string, { readonly description: string }>>;
   readonly security?: readonly Readonly<Record<string, readonly string[]>>[];
+  readonly "x-codeSamples"?: readonly CodeSample[];
 }
 
 interface RequestBody {
   readonly required?: boolean;
-  readonly content: Readonly<Record<string, { readonly schema: { readonly $ref?: string } }>>;
+  readonly content: Readonly<
+    Record<string, { readonly schema: { readonly $ref?: string }; readonly example?: unknown }>
+  >;
 }
 
 const TAGS = [
-  { name: "sessions", description: "Sandboxes that remember: made, kept alive, paused, destroyed" },
-  { name: "commands", description: "Run, follow and feed commands" },
-  { name: "files", description: "Files of a session" },
+  { name: "sessions", description: "Create, list, renew, pause and destroy sessions" },
+  { name: "commands", description: "Run commands, stream their output and write to their stdin" },
+  { name: "files", description: "Read, write and list the files of a session" },
   {
     name: "ports",
-    description: "Previews of web pages that a session serves, and connections to its ports",
+    description: "Preview web pages that a session serves, and connect to its ports",
   },
   {
     name: "networks",
-    description: "Which other hosts a session may connect to, and which it did connect to",
+    description: "Control and list a session's outbound connections",
   },
   {
     name: "workspaces",
     description:
-      "Directories that outlive sessions, and their files. A path from the root that does not begin with /workspace or /work begins at the workspace's own root; an id may carry the prefix `sandkasten-ws-`",
+      "Persistent directories that outlive sessions, and their files. An absolute path that does not begin with /workspace or /work is relative to the workspace's root. An id can have the prefix `sandkasten-ws-`",
   },
-  { name: "events", description: "What happens, to follow and to read again" },
-  { name: "keys", description: "Who may use the daemon, for administrators" },
-  { name: "images", description: "What sandboxes are made from" },
-  { name: "daemon", description: "The daemon itself" },
+  { name: "events", description: "Stream and replay events" },
+  { name: "keys", description: "Manage keys. Requires an administrator's key" },
+  { name: "images", description: "Manage the images that sandboxes are created from" },
+  { name: "daemon", description: "Health, version and metrics of the daemon" },
 ];
 
 export async function describeApi(app: App, version: string): Promise<void> {
@@ -65,9 +71,9 @@ export async function describeApi(app: App, version: string): Promise<void> {
         title: "Sandkasten",
         version,
         description: [
-          "Linux sandboxes that agents and their people can trust.",
-          "In requests, `null` means that a field is absent, and so does an empty text where a field cannot be empty.",
-          "Fields that the daemon does not know are ignored and named in the response header `X-Sandkasten-Ignored`.",
+          "Linux sandboxes for AI agents.",
+          "In requests, `null` means that a field is absent, and so does an empty string where a field cannot be empty.",
+          "Unknown fields are ignored and named in the response header `X-Sandkasten-Ignored`.",
         ].join(" "),
       },
       servers: [{ url: "/", description: "The daemon that serves this document" }],
@@ -138,13 +144,19 @@ function finished(
       {
         operationId: `${method}${name}`,
         ...operation,
-        ...(operation.requestBody && { requestBody: finishedBody(operation.requestBody, schemas) }),
+        ...(operation.requestBody && {
+          requestBody: withExample(
+            finishedBody(operation.requestBody, schemas),
+            sampleRow(`${method.toUpperCase()} ${path}`).body,
+          ),
+        }),
         responses: Object.fromEntries(
           Object.entries(operation.responses ?? {}).map(([status, answer]) => [
             status,
             { ...answer, description: answer.description.replace("Default Response", "Success") },
           ]),
         ),
+        "x-codeSamples": codeSamples(method, path, operation),
       },
     ]),
   );
@@ -156,6 +168,13 @@ function finishedBody(body: RequestBody, schemas: Readonly<Record<string, unknow
   const schema = $ref === undefined ? inline : schemas[$ref.slice($ref.lastIndexOf("/") + 1)];
   const demands = ["required", "anyOf", "allOf"];
   return { ...body, required: demands.some((name) => Object.hasOwn(schema as object, name)) };
+}
+
+/** What a page that can send requests offers to send. */
+function withExample(body: RequestBody, example: unknown): RequestBody {
+  const json = body.content["application/json"];
+  if (example === undefined || json === undefined) return body;
+  return { ...body, content: { ...body.content, "application/json": { ...json, example } } };
 }
 
 /** Every schema comes as input and as output; most are only one of them. */

@@ -95,6 +95,6 @@ function wordsFor(issue: Issue): string {
 }
 
 function article(expected: string): string {
-  if (expected === "int") return "a whole number";
+  if (expected === "int") return "an integer";
   return `${/^[aeiou]/.test(expected) ? "an" : "a"} ${expected}`;
 }

@@ -5,7 +5,6 @@ import { z } from "zod";
 import { answerOf, errors, onlyErrors } from "../openapi/documented-responses.ts";
 import type { App } from "../../http/app.ts";
 import type { NativeContext } from "../context.ts";
-import { DOCS_POLICY, docsPage } from "../openapi/docs-page.ts";
 import { openApiDocument, type OpenApiDocument } from "../openapi/openapi.ts";
 
 /** By then a daemon that was started for one command has run it. */
@@ -19,7 +18,7 @@ export function healthRoutes(app: App, { services, shutdown }: NativeContext): v
     {
       exposeHeadRoute: true,
       config: { access: "open" },
-      schema: { tags, summary: "The daemon answers", response: { 200: healthSchema } },
+      schema: { tags, summary: "Check that the daemon responds", response: { 200: healthSchema } },
     },
     () => ({ status: "ok" as const }),
   );
@@ -31,7 +30,7 @@ export function healthRoutes(app: App, { services, shutdown }: NativeContext): v
       config: { access: "open" },
       schema: {
         tags,
-        summary: "The daemon can make sandboxes",
+        summary: "Check that the daemon can create sandboxes",
         response: {
           200: healthSchema,
           ...onlyErrors("SANDBOX_UNREACHABLE", "ENGINE_UNREACHABLE", "BACKEND_BUSY"),
@@ -59,7 +58,13 @@ export function healthRoutes(app: App, { services, shutdown }: NativeContext): v
 export function versionRoutes(app: App, { version, backends }: NativeContext): void {
   app.get(
     "/version",
-    { schema: { tags, summary: "Versions", response: { 200: versionSchema, ...errors() } } },
+    {
+      schema: {
+        tags,
+        summary: "Get the daemon's version and backends",
+        response: { 200: versionSchema, ...errors() },
+      },
+    },
     () => ({ version, backend: backends[0], backends: [...backends], node: process.version }),
   );
 }
@@ -76,7 +81,7 @@ export function metricsRoutes(
       schema: {
         tags,
         operationId,
-        summary: "Counts and durations for Prometheus; for keys of administrators",
+        summary: "Get metrics for Prometheus. Requires an administrator's key",
         response: {
           ...answerOf(200, "text/plain", "Metrics in Prometheus' text format"),
           ...errors("PERMISSION_DENIED"),
@@ -100,7 +105,7 @@ export function metricsRoutes(
 export function documentRoutes(app: App): void {
   let described: OpenApiDocument | undefined;
   let document: string | undefined;
-  let page: string | undefined;
+  let openDocument: string | undefined;
   const describe = (): OpenApiDocument => (described ??= openApiDocument(app));
 
   // Describing the API holds up everybody for a moment; a client's request should not cost that.
@@ -116,7 +121,7 @@ export function documentRoutes(app: App): void {
       config: { access: "browser" },
       schema: {
         tags,
-        summary: "This API as an OpenAPI 3.1 document",
+        summary: "Get this API as an OpenAPI 3.1 document",
         response: { ...answerOf(200, "application/json", "The document", anyObject), ...errors() },
       },
     },
@@ -126,23 +131,16 @@ export function documentRoutes(app: App): void {
     },
   );
 
+  // SECURITY: without a key the page at /docs gets the API, which is public, but not the daemon's
+  // version, which would tell strangers what to attack (threat: unauthorized access). Guarded by
+  // openapi.test.ts.
   app.get(
-    "/docs",
-    {
-      config: { access: "browser" },
-      schema: {
-        tags,
-        summary: "This API as a page to read",
-        response: { ...answerOf(200, "text/html", "The page"), ...errors() },
-      },
-    },
+    "/docs/openapi.json",
+    { config: { access: "open" }, schema: { hide: true } },
     (_request, reply) => {
-      page ??= docsPage(describe());
-      return reply
-        .header("Content-Security-Policy", DOCS_POLICY)
-        .header("Referrer-Policy", "no-referrer")
-        .type("text/html; charset=utf-8")
-        .send(page);
+      const { info, ...rest } = describe();
+      openDocument ??= JSON.stringify({ ...rest, info: { ...info, version: "v1" } });
+      return reply.type("application/json; charset=utf-8").send(openDocument);
     },
   );
 }

@@ -19,10 +19,10 @@ import { sessionParams } from "./params.ts";
 
 const tags = ["events"];
 const description = [
-  "Server-sent events. `ready` comes first and has the `cursor` of the place where the stream begins.",
-  "Each `event` has the form `Event`; its `id` is the cursor to go on from, also as `Last-Event-ID`.",
-  "`gap` says that events behind the cursor are missing, and why (`retention` or `unknown_cursor`); what follows it is complete.",
-  "With `follow=false` the last event is `done`. Otherwise the stream goes on until the client leaves; `error` is the last event of one that the daemon ends.",
+  "Server-sent events. The first event is `ready`, with the `cursor` where the stream begins.",
+  "Each `event` has the form `Event`; its `id` is the cursor to continue from, also as `Last-Event-ID`.",
+  "`gap` says that events after the cursor are missing, and why (`retention` or `unknown_cursor`); the events after it are complete.",
+  "With `follow=false` the last event is `done`. Otherwise the stream continues until the client disconnects; if the daemon ends it, the last event is `error`.",
 ].join(" ");
 
 export function eventRoutes(app: App, context: NativeContext): void {
@@ -33,7 +33,7 @@ export function eventRoutes(app: App, context: NativeContext): void {
       config: { stream: true },
       schema: {
         tags,
-        summary: "Follow what happens: all that the key may see",
+        summary: "Stream all events that the key can see",
         description,
         querystring: eventsQuery,
         headers: eventsHeaders,
@@ -60,7 +60,7 @@ export function eventRoutes(app: App, context: NativeContext): void {
       config: { stream: true },
       schema: {
         tags,
-        summary: "Follow what happens in one session",
+        summary: "Stream the events of one session",
         description,
         params: sessionParams,
         querystring: sessionEventsQuery,

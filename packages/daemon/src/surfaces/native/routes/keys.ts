@@ -22,7 +22,7 @@ export function keyRoutes(app: App, { keys }: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "Create a key; the answer is the only place that ever shows it",
+        summary: "Create a key. Only this response contains the key itself",
         body: createKeySchema,
         response: { 201: createdKeySchema, ...errors("QUOTA_EXCEEDED") },
       },
@@ -39,7 +39,7 @@ export function keyRoutes(app: App, { keys }: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "List keys, those of the configuration and revoked ones included",
+        summary: "List keys, including configured and revoked ones",
         response: { 200: keyListSchema, ...errors() },
       },
     },
@@ -51,7 +51,7 @@ export function keyRoutes(app: App, { keys }: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "Revoke a key: what it has open is cut, and links made with it end",
+        summary: "Revoke a key. Its open connections and its preview links end",
         params: keyParams,
         response: { 200: okSchema, ...errors("KEY_NOT_FOUND", "CONFLICT") },
       },

@@ -26,9 +26,9 @@ export function networkRoutes(app: App, context: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "Change where a session may connect to",
+        summary: "Change which hosts a session can connect to",
         description:
-          "Connections that the new network does not allow are cut. A session that was created with the network `none` cannot get one later; create it with an empty `allow` instead.",
+          "Connections that the new rules do not allow are closed. A session that was created with the network `none` cannot get one later; create it with an empty `allow` instead.",
         params: sessionParams,
         body: changeNetworkSchema,
         response: { 200: sessionSchema, ...errors(LIVING_ERRORS, "UNSUPPORTED") },
@@ -43,7 +43,7 @@ export function networkRoutes(app: App, context: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "List a session's connections to other hosts, also those that were refused",
+        summary: "List a session's outbound connections, including refused ones",
         description:
           "The oldest first, page by page with `cursor`. The newest records of a session are kept, about 1 MiB of them, until some time after its end.",
         params: sessionParams,
@@ -67,9 +67,9 @@ export function networkRoutes(app: App, context: NativeContext): void {
       config: { stream: true },
       schema: {
         tags,
-        summary: "Follow a session's connections to other hosts as they end",
+        summary: "Stream a session's outbound connections as they end",
         description:
-          "`connection` events have what a record of the list has; their `id` is the cursor to go on from, as `cursor` or in the header `Last-Event-ID`. `missing` has the number of records that are not kept any more.",
+          "`connection` events have the fields of a record in the list; their `id` is the cursor to continue from, as `cursor` or in the header `Last-Event-ID`. `missing` has the number of records that are no longer kept.",
         headers: z.looseObject({ "last-event-id": countInQuery.optional() }),
         params: sessionParams,
         querystring: egressQuery.pick({ cursor: true }),

@@ -29,7 +29,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: NativeContex
     {
       schema: {
         tags,
-        summary: "Make a session, or get the living one of a key",
+        summary: "Create a session, or return the active session for a key",
         headers: idempotencyHeaders,
         body: createSessionSchema,
         response: {
@@ -61,7 +61,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: NativeContex
     {
       schema: {
         tags,
-        summary: "List sessions: those that have not ended first, the newest first among both",
+        summary: "List sessions: active ones first, then ended ones, each newest first",
         description:
           "A key with the scope `admin` lists the sessions of all owners, or those of one `owner`. Without `limit`, the first page has every session that has not ended. When there are more, the header `X-Next-Cursor` has the `cursor` of the next page.",
         querystring: listSessionsQuery,
@@ -80,7 +80,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: NativeContex
     {
       schema: {
         tags,
-        summary: "Get a session, also one that has ended",
+        summary: "Get a session, active or ended",
         params: sessionParams,
         response: { 200: sessionSchema, ...errors("SESSION_NOT_FOUND") },
       },
@@ -93,7 +93,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: NativeContex
     {
       schema: {
         tags,
-        summary: "Destroy a session; a second time does nothing",
+        summary: "Destroy a session. Idempotent",
         params: sessionParams,
         response: { 200: okSchema, ...errors("SESSION_NOT_FOUND") },
       },
@@ -109,7 +109,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: NativeContex
     {
       schema: {
         tags,
-        summary: "What a session uses, and what it may use",
+        summary: "Get a session's resource usage and limits",
         params: sessionParams,
         response: { 200: statsSchema, ...errors(LIVING_ERRORS) },
       },
@@ -122,7 +122,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: NativeContex
     {
       schema: {
         tags,
-        summary: "How a session is isolated: measured, not configured",
+        summary: "Get a session's isolation report, as measured",
         params: sessionParams,
         response: { 200: isolationSchema, ...errors(LIVING_ERRORS) },
       },
@@ -136,7 +136,8 @@ export function sessionRoutes(app: App, { services: { sessions } }: NativeContex
       {
         schema: {
           tags,
-          summary: act === "pause" ? "Freeze a session's processes" : "Let a paused session go on",
+          summary:
+            act === "pause" ? "Pause a session: freeze its processes" : "Resume a paused session",
           params: sessionParams,
           body: z.object({}),
           response: { 200: sessionSchema, ...errors(LIVING_ERRORS, "UNSUPPORTED") },
@@ -151,7 +152,7 @@ export function sessionRoutes(app: App, { services: { sessions } }: NativeContex
     {
       schema: {
         tags,
-        summary: "Renew a session's lease, with another time to live if wanted",
+        summary: "Renew a session, optionally with a new time to live",
         params: sessionParams,
         body: renewSessionSchema,
         response: { 200: sessionSchema, ...errors(LIVING_ERRORS) },

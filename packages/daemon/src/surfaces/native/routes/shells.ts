@@ -34,7 +34,7 @@ export function shellRoutes(app: App, { services }: NativeContext): void {
         tags,
         summary: "Close a shell",
         description:
-          "Cancels the commands that run or wait in it. Its background jobs live on. The next command that names it gets a new shell.",
+          "Cancels the commands that run or wait in it. Its background jobs continue. The next command that names the shell gets a new one.",
         params: shellParams,
         response: { 200: okSchema, ...errors(LIVING_ERRORS, "SHELL_NOT_FOUND") },
       },

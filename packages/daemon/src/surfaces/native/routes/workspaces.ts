@@ -28,7 +28,7 @@ export function workspaceRoutes(app: App, { services: { workspaces } }: NativeCo
     {
       schema: {
         tags,
-        summary: "Look at a workspace",
+        summary: "Get a workspace",
         params: workspaceParams,
         response: { 200: workspaceSchema, ...errors("FILE_NOT_FOUND") },
       },
@@ -56,7 +56,7 @@ export function workspaceRoutes(app: App, { services: { workspaces } }: NativeCo
     {
       schema: {
         tags,
-        summary: "Remove a workspace with all its files; one that is not there is no error",
+        summary: "Delete a workspace with all its files. Idempotent",
         params: workspaceParams,
         response: { 200: okSchema, ...errors("CONFLICT") },
       },

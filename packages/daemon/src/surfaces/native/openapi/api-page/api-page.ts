@@ -57,17 +57,17 @@ export function apiPage(document: OpenApiDocument): string {
 }
 
 function introduction(shared: ReadonlySet<string>): string {
-  return `# The HTTP API
+  return `# HTTP API
 
-Made from the OpenAPI document that the daemon itself serves; change the routes in \`packages/daemon/src/surfaces/native/routes\` and the schemas in \`packages/protocol/src/api\`.
+Generated from the OpenAPI document that the daemon serves. Its sources are the routes in \`packages/daemon/src/surfaces/native/routes\` and the schemas in \`packages/protocol/src/api\`.
 
-A running daemon has this document at \`/openapi.json\` and as a page to read at \`/docs\`; a browser is asked for the key as a password there, with any user name.
+A running daemon serves this document at \`/openapi.json\`, and an interactive reference with samples for curl, TypeScript and Python at \`/docs\`. The page needs no key; requests sent from it do.
 
-Requests carry \`Authorization: Bearer <key>\`; exceptions are named. Bodies are JSON, whatever their \`Content-Type\` says, except where bytes or a form are expected. \`null\` means that a field is absent, and so does an empty text where a field cannot be empty. Fields that the daemon does not know are ignored and named in the response header \`X-Sandkasten-Ignored\`; a known field with a wrong value is refused. Every answer has \`X-Request-ID\`: the one of the request, or a new one.
+Send \`Authorization: Bearer <key>\` with every request, except where a call says that it needs no key. Bodies are JSON regardless of their \`Content-Type\`, except where bytes or a form are expected. \`null\` means that a field is absent, and so does an empty string where a field cannot be empty. Unknown fields are ignored and named in the response header \`X-Sandkasten-Ignored\`; a known field with an invalid value is an error. Every response has \`X-Request-ID\`: the one of the request, or a new one.
 
-A \`?\` after a name says that it may be absent.
+A \`?\` after a name marks an optional field.
 
-A request that fails answers [Error](#error) with a code of [the table of errors](errors.md). Every call that needs the key may answer ${[...shared].join(", ")}; beside a call stand only the codes that it has beyond these.`;
+A failed request returns an [Error](#error) with a code from [the table of errors](errors.md). Every call that needs a key can return ${[...shared].join(", ")}. Each call lists only its additional codes.`;
 }
 
 function entriesOf({ paths }: OpenApiDocument): readonly Entry[] {
@@ -89,7 +89,7 @@ function operationParts(
     (other) => other.name === name.replace("/v1/workspaces/{id}/fs", "/v1/sessions/{id}/fs"),
   );
   if (twin !== undefined && twin.name !== name && isLike(twin.operation, operation))
-    return [`### ${name}`, `${summary}. As \`${twin.name}\`, for a workspace.`];
+    return [`### ${name}`, `${summary}. Like \`${twin.name}\`, for a workspace.`];
   return [
     `### ${name}`,
     [`${summary}.`, description, accessText(operation)].filter((text) => text !== "").join(" "),
@@ -112,7 +112,7 @@ function accessText({ security }: ApiOperation): string {
   if (security === undefined) return "";
   if (security.length === 0) return "Needs no key.";
   return security.some((scheme) => "password" in scheme)
-    ? "Takes the key also as the password of HTTP Basic."
+    ? "Also accepts the key as an HTTP Basic password."
     : "";
 }
 

@@ -8,14 +8,14 @@ describe("schemaText()", () => {
     ["[CreateSession](#createsession)", { $ref: "#/components/schemas/CreateSessionInput" }],
     ["`pool` or `cold`", { type: "string", enum: ["pool", "cold"] }],
     ["`true`", { type: "boolean", enum: [true] }],
-    ["whole number from 1 to 64", { type: "integer", minimum: 1, maximum: 64 }],
-    ["whole number", { type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER }],
-    ["whole number", { type: "string", pattern: String.raw`^\d{1,16}$` }],
-    ["text like `^[0-7]{3,4}$`", { type: "string", pattern: "^[0-7]{3,4}$" }],
+    ["integer from 1 to 64", { type: "integer", minimum: 1, maximum: 64 }],
+    ["integer", { type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER }],
+    ["integer", { type: "string", pattern: String.raw`^\d{1,16}$` }],
+    ["string matching `^[0-7]{3,4}$`", { type: "string", pattern: "^[0-7]{3,4}$" }],
     ["base64", { type: "string", pattern: "^$|^(?:[0-9a-zA-Z+/]{4})*(?:==)?$" }],
-    ["whole number or null", { anyOf: [{ type: "integer" }, { type: "null" }] }],
-    ["names with text each", { type: "object", additionalProperties: { type: "string" } }],
-    ["anything", {}],
+    ["integer or null", { anyOf: [{ type: "integer" }, { type: "null" }] }],
+    ["map of string", { type: "object", additionalProperties: { type: "string" } }],
+    ["any", {}],
   ];
   it.each(cases)("says %s", (words, schema) => {
     expect(schemaText(schema)).toBe(words);
@@ -40,9 +40,9 @@ describe("fieldsOf()", () => {
     });
     expect(fields).toEqual([
       { name: "pty?", type: "object", meaning: "Its size" },
-      { name: "pty.rows", type: "whole number from 1 to 9", meaning: "" },
-      { name: "chunks", type: "list of object", meaning: "" },
-      { name: "chunks[].seq?", type: "whole number from 1 to 9", meaning: "" },
+      { name: "pty.rows", type: "integer from 1 to 9", meaning: "" },
+      { name: "chunks", type: "array of object", meaning: "" },
+      { name: "chunks[].seq?", type: "integer from 1 to 9", meaning: "" },
     ]);
   });
 });

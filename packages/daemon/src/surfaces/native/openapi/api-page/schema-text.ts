@@ -28,7 +28,7 @@ export interface Field {
   readonly meaning: string;
 }
 
-/** Numbers in a query string are text to the schema, and numbers to people. */
+/** Numbers in a query string are strings to the schema, but readers expect integers. */
 const DIGITS = String.raw`^\d{1,16}$`;
 /** Not every schema of base64 says what it is, but all have a pattern that begins like this. */
 const BASE64_START = "^$|^(?:[0-9a-zA-Z+/]{4})*";
@@ -54,21 +54,21 @@ export function schemaText(schema: JsonSchema): string {
     case "string":
       return stringText(schema);
     case "integer":
-      return `whole number${range(schema)}`;
+      return `integer${range(schema)}`;
     case "number":
       return `number${range(schema)}`;
     case "boolean":
-      return "true or false";
+      return "boolean";
     case "null":
       return "null";
     case "array":
-      return `list of ${schemaText(schema.items ?? {})}`;
+      return `array of ${schemaText(schema.items ?? {})}`;
     case "object":
       return typeof schema.additionalProperties === "object"
-        ? `names with ${schemaText(schema.additionalProperties)} each`
+        ? `map of ${schemaText(schema.additionalProperties)}`
         : "object";
     default:
-      return "anything";
+      return "any";
   }
 }
 
@@ -97,9 +97,9 @@ function fieldsOfVariants(variants: readonly JsonSchema[]): readonly Field[] {
     type: fieldsOf(properties["data"] ?? {})
       .map((field) => `\`${field.name}\`: ${field.type}`)
       .join(", "),
-    meaning: `of the type ${code(properties["type"]?.const)}`,
+    meaning: `For the type ${code(properties["type"]?.const)}`,
   }));
-  const type = { name: "type", type: "text", meaning: "One of those below" };
+  const type = { name: "type", type: "string", meaning: "One of the types below" };
   return [type, ...shared, ...datas];
 }
 
@@ -107,9 +107,9 @@ function stringText({ format, pattern, maxLength }: JsonSchema): string {
   if (format === "date-time") return "time (ISO 8601)";
   if (pattern?.startsWith(BASE64_START) === true) return "base64";
   if (format === "binary") return "bytes";
-  if (pattern === DIGITS) return "whole number";
-  if (pattern !== undefined) return `text like ${code(pattern)}`;
-  return maxLength === undefined ? "text" : `text of at most ${maxLength} characters`;
+  if (pattern === DIGITS) return "integer";
+  if (pattern !== undefined) return `string matching ${code(pattern)}`;
+  return maxLength === undefined ? "string" : `string of at most ${maxLength} characters`;
 }
 
 function range({ minimum, maximum }: JsonSchema): string {

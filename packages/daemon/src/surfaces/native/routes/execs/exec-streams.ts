@@ -22,9 +22,9 @@ import { execParams, sessionParams } from "../params.ts";
 
 const tags = ["commands"];
 const description = [
-  "`chunk` events have `chunk`, `timestamp`, `seq`, `stream` and `offset`; their `id` is the cursor to go on from.",
+  "`chunk` events have `chunk`, `timestamp`, `seq`, `stream` and `offset`; their `id` is the cursor to continue from.",
   "The last event is `done` with the command, or `error` with `error` (a sentence) and `error_code`.",
-  "`skipped` has `skipped_bytes` and `offset`: a part of the output that is lost. The header `X-Exec-Id` names the command.",
+  "`skipped` has `skipped_bytes` and `offset` of output that was lost. The header `X-Exec-Id` names the command.",
 ].join(" ");
 const events = answerOf(200, "text/event-stream", "Events as they happen");
 
@@ -50,7 +50,7 @@ export function execStreamRoutes(app: App, context: NativeContext): void {
       config: { stream: true, body: "content" },
       schema: {
         tags,
-        summary: "Run a command and get its output while it runs",
+        summary: "Run a command and stream its output",
         description,
         headers: idempotencyHeaders,
         params: sessionParams,
@@ -76,8 +76,8 @@ export function execStreamRoutes(app: App, context: NativeContext): void {
       config: { stream: true },
       schema: {
         tags,
-        summary: "Follow a command's output from a cursor on",
-        description: `${description} A header \`Last-Event-ID\` counts before \`cursor\`. With \`until=closed\` the stream goes on after the command's end, as long as processes that it left in the background can print more.`,
+        summary: "Stream a command's output from a cursor",
+        description: `${description} The header \`Last-Event-ID\` takes precedence over \`cursor\`. With \`until=closed\`, the stream continues after the command has ended, until no background process of it can print more.`,
         headers: z.looseObject({ "last-event-id": countInQuery.optional() }),
         params: execParams,
         querystring: followOutputQuery,

@@ -42,7 +42,7 @@ export function execRoutes(app: App, context: NativeContext): void {
         tags,
         summary: "Run a command and wait for its end",
         description:
-          "A command that exits with an error is a result, not an error. With `wait_ms` or `until` the answer can come while the command still runs: look at `status`, and go on with `exec_id` and `next_cursor`. When the client disconnects, the command goes on unless `on_disconnect` is `cancel`.",
+          "A non-zero exit code is a result, not an API error. With `wait_ms` or `until`, the response can arrive while the command still runs: check `status`, and continue with `exec_id` and `next_cursor`. When the client disconnects, the command continues unless `on_disconnect` is `cancel`.",
         headers: idempotencyHeaders,
         params: sessionParams,
         body: execRequestSchema,
@@ -127,7 +127,7 @@ export function execRoutes(app: App, context: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "Look at a command",
+        summary: "Get a command",
         params: execParams,
         response: { 200: execInfoSchema, ...errors(KNOWN_EXEC_ERRORS) },
       },

@@ -34,7 +34,7 @@ export function startedExecRoutes(app: App, context: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "Read a command's output from a cursor on, waiting for some if wanted",
+        summary: "Read a command's output from a cursor, optionally waiting for more",
         params: execParams,
         querystring: readOutputQuery,
         response: { 200: outputPageSchema, ...errors(KNOWN_EXEC_ERRORS) },
@@ -64,9 +64,9 @@ export function startedExecRoutes(app: App, context: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "Wait for a command's end, until a time is up, or until its output matches",
+        summary: "Wait until a command ends, its output matches, or a timeout expires",
         description:
-          "Look at `status`: a command that still runs is answered with what it printed so far.",
+          "Check `status`: for a command that still runs, the response has the output so far.",
         params: execParams,
         body: waitExecSchema,
         response: { 200: execResultSchema, ...errors(KNOWN_EXEC_ERRORS) },
@@ -112,7 +112,7 @@ export function startedExecRoutes(app: App, context: NativeContext): void {
         tags,
         summary: "Cancel a command",
         description:
-          "Does what a timeout does: an interrupt, half a second later a kill of everything that the command started. Its shell and earlier background jobs live on. Answers at once; the command's `end_reason` becomes `cancelled`. `cancelled` is false when the command had ended already.",
+          "Ends the command as a timeout does: an interrupt, and half a second later a kill of every process that the command started. Its shell and earlier background jobs continue. The call returns at once; the command's `end_reason` becomes `cancelled`. `cancelled` is false if the command had already ended.",
         params: execParams,
         response: { 200: cancelledBodySchema, ...errors(LIVING_ERRORS, "EXEC_NOT_FOUND") },
       },
@@ -129,7 +129,7 @@ export function startedExecRoutes(app: App, context: NativeContext): void {
       config: { body: "content" },
       schema: {
         tags,
-        summary: "Write to a command's input, and close it if wanted",
+        summary: "Write to a command's stdin, and optionally close it",
         params: execParams,
         body: writeStdinSchema,
         response: {

@@ -20,7 +20,7 @@ export function archiveDownloadRoutes(app: App, space: FileSpace, context: Nativ
         tags: [space.tag],
         summary: "Download a directory as a tar archive",
         description:
-          "What cannot be read is found before the answer begins. If something fails later, the connection breaks: an archive that ends is complete.",
+          "Entries that cannot be read are found before the response begins. If a read fails later, the connection breaks, so an archive that ends is complete.",
         params: space.params,
         querystring: tarQuery,
         response: {
@@ -59,7 +59,7 @@ export function archiveUploadRoutes(app: App, space: FileSpace, context: NativeC
       config: { body: "bytes" },
       schema: {
         tags: [space.tag],
-        summary: "Unpack a tar archive, sent as the body, into a directory",
+        summary: "Extract a tar archive, sent as the request body, into a directory",
         consumes: ["application/x-tar"],
         params: space.params,
         querystring: untarQuery,

@@ -27,10 +27,10 @@ const rangeHeaders = z.looseObject({
     .string()
     .optional()
     .meta({ description: "`bytes=first-last`, `bytes=first-` or `bytes=-suffix`" }),
-  "if-range": z
-    .string()
-    .optional()
-    .meta({ description: "The ETag of what is there already; another file is sent whole" }),
+  "if-range": z.string().optional().meta({
+    description:
+      "The ETag of the part that you already have. If the file has changed, the whole file is sent",
+  }),
 });
 
 const conditionHeaders = z.looseObject({
@@ -101,7 +101,7 @@ export function downloadRoutes(app: App, space: FileSpace, context: NativeContex
     {
       schema: {
         tags,
-        summary: "Size and version of a file",
+        summary: "Get the size and ETag of a file",
         params,
         querystring: filePathQuery,
         response: {
@@ -129,7 +129,7 @@ export function fileUploadRoutes(app: App, space: FileSpace, context: NativeCont
       config: { body: "bytes" },
       schema: {
         tags: [space.tag],
-        summary: "Upload a file as the body; readers see the old one or the new one, never a part",
+        summary: "Upload a file as the request body. The replacement is atomic",
         consumes: ["application/octet-stream"],
         params: space.params,
         headers: conditionHeaders,

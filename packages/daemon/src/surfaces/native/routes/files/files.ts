@@ -37,7 +37,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
       config: { body: "content" },
       schema: {
         tags,
-        summary: "Write a file, or add to it; parents are made",
+        summary: "Write or append to a file, creating parent directories",
         params,
         body: writeFileSchema,
         response: { 200: writtenFileSchema, ...errors(WRITE_ERRORS, "FILE_CHANGED") },
@@ -56,7 +56,8 @@ export function fileRoutes(app: App, space: FileSpace): void {
     {
       schema: {
         tags,
-        summary: "Read the beginning of a file as base64; `fs/file` has all of it as bytes",
+        summary:
+          "Read the beginning of a file as base64. `fs/file` returns the whole file as bytes",
         params,
         querystring: readFileQuery,
         response: { 200: readFileSchema, ...errors(FILE_ERRORS) },
@@ -85,7 +86,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     {
       schema: {
         tags,
-        summary: "List a directory, or all below it",
+        summary: "List a directory, optionally recursively",
         params,
         querystring: listFilesQuery,
         response: { 200: fileListSchema, ...errors(FILE_ERRORS) },
@@ -113,7 +114,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     {
       schema: {
         tags,
-        summary: "Look at a file, directory or link",
+        summary: "Get the metadata of a file, directory or link",
         params,
         querystring: statQuery,
         response: { 200: fileEntryBodySchema, ...errors(FILE_ERRORS) },
@@ -133,7 +134,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     {
       schema: {
         tags,
-        summary: "Resolve a path: absolute, without links, `.` and `..`",
+        summary: "Resolve a path to an absolute path without links, `.` and `..`",
         params,
         querystring: filePathQuery,
         response: { 200: pathBodySchema, ...errors(FILE_ERRORS) },
@@ -151,7 +152,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     {
       schema: {
         tags,
-        summary: "Make a directory",
+        summary: "Create a directory",
         params,
         body: makeDirectorySchema,
         response: { 200: pathBodySchema, ...errors(WRITE_ERRORS) },
@@ -197,7 +198,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
         tags,
         summary: "Copy a file, or a directory with `recursive`",
         description:
-          "Modes are kept, links are copied as links. The parent directory of the target must exist. A copy appears under its name only when it is complete.",
+          "Modes are preserved, and links are copied as links. The parent directory of the target must exist. A copy appears under its name only when it is complete.",
         params,
         body: copyFileSchema,
         response: { 200: copiedFilesSchema, ...errors(WRITE_ERRORS) },
@@ -221,7 +222,7 @@ export function fileRoutes(app: App, space: FileSpace): void {
     {
       schema: {
         tags,
-        summary: "Remove a file or an empty directory, or with `recursive` any directory",
+        summary: "Delete a file or an empty directory, or any directory with `recursive`",
         params,
         querystring: removeFileQuery,
         response: { 200: removedFileSchema, ...errors(FILE_ERRORS, "FILE_EXISTS") },

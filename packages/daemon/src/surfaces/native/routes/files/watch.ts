@@ -15,9 +15,9 @@ export function watchRoutes(app: App, space: FileSpace, context: NativeContext):
       config: { stream: true },
       schema: {
         tags: [space.tag],
-        summary: "Get told of changes below a directory as they happen",
+        summary: "Stream changes below a directory as they happen",
         description:
-          "`change` events have `kind` and `path`; after the kind `overflow` some are missing, so look again. The last event, if any, is `error`.",
+          "`change` events have `kind` and `path`; after the kind `overflow` some changes are missing, so list the directory again. The last event, if any, is `error`.",
         params: space.params,
         querystring: watchQuery,
         response: {

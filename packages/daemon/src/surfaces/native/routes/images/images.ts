@@ -27,7 +27,7 @@ export function imageRoutes(app: App, context: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "List the images that are present",
+        summary: "List local images",
         querystring: imagesQuery,
         response: { 200: imageListSchema, ...errors("INVALID_REQUEST", "ENGINE_UNREACHABLE") },
       },
@@ -42,9 +42,9 @@ export function imageRoutes(app: App, context: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "Get an image from a registry",
+        summary: "Pull an image from a registry",
         description:
-          "With `Accept: text/event-stream` the answer is events: `progress` with `phase`, `done` and `total`, then `done` with the image or `error`. A pull goes on when its client leaves.",
+          "With `Accept: text/event-stream`, the response is a stream of events: `progress` with `phase`, `done` and `total`, then `done` with the image, or `error`. A pull continues when its client disconnects.",
         body: pullImageSchema,
         response: {
           200: imageSchema,
@@ -73,7 +73,7 @@ export function imageRoutes(app: App, context: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "Remove an image by its reference; sandboxes that use it go on",
+        summary: "Delete an image by its reference. Sandboxes that use it continue",
         querystring: imageReferenceQuery,
         response: { 200: okSchema, ...errors("INVALID_IMAGE", "CONFLICT", "ENGINE_UNREACHABLE") },
       },
@@ -89,7 +89,7 @@ export function imageRoutes(app: App, context: NativeContext): void {
     {
       schema: {
         tags,
-        summary: "Free the space of images that nothing needs any more",
+        summary: "Delete image data that is no longer used",
         querystring: imagesQuery,
         response: { 200: collectedSchema, ...errors("INVALID_REQUEST", "ENGINE_UNREACHABLE") },
       },

@@ -18,7 +18,7 @@ export function portRoutes(app: App, { services, previews }: NativeContext): voi
     {
       schema: {
         tags,
-        summary: "List what listens on TCP ports inside a session",
+        summary: "List the TCP ports that processes of a session listen on",
         params: sessionParams,
         response: { 200: portListBodySchema, ...errors(LIVING_ERRORS, "UNSUPPORTED") },
       },
@@ -31,11 +31,11 @@ export function portRoutes(app: App, { services, previews }: NativeContext): voi
     {
       schema: {
         tags,
-        summary: "Make a URL that opens a port in a browser, without the key",
+        summary: "Create a URL that opens a port in a browser without the key",
         description: [
           "The URL gives access to this one port of this one session, until it expires or the session ends.",
-          "The page has a host name of its own below `preview.domain`, or below `localhost` for a daemon that is reached there.",
-          "Where neither leads to the daemon, the URL is a path of the daemon's, and the page is shut off from its origin.",
+          "The page has a separate host name below `preview.domain`, or below `localhost` for a local daemon.",
+          "Where neither leads to the daemon, the URL is a path of the daemon, and the page is isolated from the daemon's origin.",
         ].join(" "),
         params: sessionParams.extend({ port: portInPath }),
         body: previewUrlRequestSchema,

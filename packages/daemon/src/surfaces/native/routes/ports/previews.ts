@@ -23,7 +23,7 @@ export const PREVIEW_HOST_ROUTE = "/preview";
 const REFUSED_METHODS: ReadonlySet<string> = new Set(["TRACE", "CONNECT"]);
 
 const params = sessionParams.extend({
-  port: z.string().meta({ description: "The port, and a link's token behind a `~`" }),
+  port: z.string().meta({ description: "The port, optionally followed by `~` and a link's token" }),
 });
 
 /** The scope's bodies must be left unread. */
@@ -39,15 +39,16 @@ export function previewRoutes(app: App, context: NativeContext): void {
     exposeHeadRoute: false,
     schema: {
       tags: ["ports"],
-      summary: "Reach a web server inside a session, with any method and for WebSockets too",
+      summary:
+        "Send a request to a web server inside a session, with any method, or open a WebSocket",
       description: [
-        "Request and response pass through as they are, streamed, without hop-by-hop headers, cookies and the key.",
-        "The response is shut off from the daemon's origin by `Content-Security-Policy: sandbox`.",
-        "Pages that need an origin of their own are reached by host, at `<port>-<session>.localhost` or below `preview.domain`.",
+        "Request and response are streamed unchanged, without hop-by-hop headers, cookies and the key.",
+        "`Content-Security-Policy: sandbox` isolates the response from the daemon's origin.",
+        "Pages that need an origin are served by host, at `<port>-<session>.localhost` or below `preview.domain`.",
       ].join(" "),
       params,
       response: {
-        ...answerOf(200, "application/octet-stream", "What the web server answers"),
+        ...answerOf(200, "application/octet-stream", "The web server's response"),
         ...errors(LIVING_ERRORS, "PREVIEW_DENIED", "PORT_REFUSED", "PORT_FAILED", "QUOTA_EXCEEDED"),
       },
     },
