@@ -87,6 +87,8 @@ function rewriteLinks(tokens: readonly Token[], page: Page, known: ReadonlySet<s
     if (link === null || (token.type !== "link_open" && token.type !== "image")) continue;
     const target = siteLink(String(link), page, known);
     if (target !== undefined) token.attrSet(attribute, target);
+    else if (token.type === "image")
+      throw new Error(`${page.source} shows ${String(link)}, which is not there`);
     else unlink(tokens, index);
   }
 }
