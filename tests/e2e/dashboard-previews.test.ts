@@ -77,8 +77,8 @@ describe("a page from a sandbox", () => {
     expect(report).toMatchObject({
       ...FAILED,
       // Its origin is its own, and so is what it finds there: not even the cookie of its link.
-      "reads storage of its own address": "{}",
-      "reads session storage of its own address": "{}",
+      "reads storage of its own address": "[]",
+      "reads session storage of its own address": "[]",
       "reads cookies": "",
     });
     expect(page.url()).toContain("#/sessions/");

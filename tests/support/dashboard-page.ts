@@ -18,6 +18,7 @@ export async function signIn(page: Page, daemon: TestDaemon, key = daemon.apiKey
 
 /** As `expect.poll`, with the time that a busy machine may take. */
 export const eventually = <Value>(look: () => Promise<Value>) =>
+  // oxlint-disable-next-line vitest/require-awaited-expect-poll -- The caller adds the matcher and awaits it.
   expect.poll(look, { timeout: 20_000, interval: 50 });
 
 /** What a terminal shows. */

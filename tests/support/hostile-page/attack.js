@@ -7,9 +7,9 @@ const pty = `${daemon.replace("http", "ws")}/v1/sessions/ses_${session}/pty`;
 
 const attacks = {
   "reads the dashboard's page": () => String(parent === self ? opener.document : parent.document),
-  "reads the dashboard's storage": () => JSON.stringify({ ...parent.localStorage }),
-  "reads storage of its own address": () => JSON.stringify({ ...localStorage }),
-  "reads session storage of its own address": () => JSON.stringify({ ...sessionStorage }),
+  "reads the dashboard's storage": () => JSON.stringify(Object.entries(parent.localStorage)),
+  "reads storage of its own address": () => JSON.stringify(Object.entries(localStorage)),
+  "reads session storage of its own address": () => JSON.stringify(Object.entries(sessionStorage)),
   "reads cookies": () => document.cookie,
   "lists sessions": async () =>
     (await fetch(`${daemon}/v1/sessions`, { credentials: "include" })).status,
@@ -40,14 +40,14 @@ const attacks = {
       frame.onload = () => {
         try {
           resolve(frame.contentDocument.body.textContent);
-        } catch (error) {
-          reject(error);
+        } catch {
+          reject(new Error("refused"));
         }
       };
       document.body.append(frame);
     }),
   "registers a service worker": async () =>
-    String(await navigator.serviceWorker.register("attack.js")),
+    (await navigator.serviceWorker.register("attack.js")).scope,
   "sends the tab elsewhere": () => {
     if (top === self) throw new Error("it is the tab");
     top.location.href = "about:blank#stolen";
@@ -67,4 +67,4 @@ async function attackAll() {
   await fetch("report", { method: "POST", body: JSON.stringify(results) });
 }
 
-addEventListener("load", attackAll);
+addEventListener("load", () => void attackAll());

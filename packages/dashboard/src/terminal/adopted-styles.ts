@@ -8,8 +8,8 @@ export function openWithAdoptedStyles(open: () => void): void {
   const own = Reflect.get(Document.prototype, "createElement");
   const createElement = (tag: string, options?: ElementCreationOptions): HTMLElement =>
     tag === "style"
-      ? adoptedStyle(Reflect.apply(own, document, ["span"]) as HTMLElement)
-      : (Reflect.apply(own, document, [tag, options]) as HTMLElement);
+      ? adoptedStyle(Reflect.apply(own, document, ["span"]))
+      : Reflect.apply(own, document, [tag, options]);
   Reflect.set(document, "createElement", createElement);
   try {
     open();

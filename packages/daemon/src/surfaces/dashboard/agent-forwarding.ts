@@ -1,6 +1,5 @@
 /** Lets the dashboard see runs of the agent service, which is another process, through the daemon. */
 import { Readable } from "node:stream";
-import type { ReadableStream } from "node:stream/web";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import type { App } from "../http/app.ts";
@@ -76,7 +75,7 @@ function forwarderTo(link: AgentServiceLink, shutdown: Shutdown): Forward {
     );
     reply.code(response.status);
     reply.type(response.headers.get("content-type") ?? "application/json");
-    return reply.send(response.body && Readable.fromWeb(response.body as ReadableStream));
+    return reply.send(response.body && Readable.fromWeb(response.body));
   };
 }
 
