@@ -324,6 +324,7 @@ const parts: Readonly<Record<string, Part>> = {
       "fastify",
       "genkit",
       "pino",
+      "re2js",
       "yaml",
       "zod",
     ],
