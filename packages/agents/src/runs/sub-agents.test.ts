@@ -1,5 +1,7 @@
 /** Agents that call agents, and runs that are cancelled with all that they started. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AgentServiceClient } from "../client/index.ts";
+import { startAgentService } from "../serve.ts";
 import { AgentFixture, agent, toolResults } from "../testing/agent-fixture.ts";
 
 const SCORE = "output:\n  schema:\n    score: integer\n    why: string";
@@ -140,6 +142,23 @@ describe("cancelling", () => {
     narrow.model.play([{ text: "My turn." }]);
     await narrow.client.cancel(first);
     expect((await narrow.eventsOf(third)).at(-1)).toMatchObject({ text: "My turn." });
+  });
+
+  test("through another service on the same data ends a run, too", async () => {
+    await using other = await startAgentService({
+      dir: fixture.dir,
+      listen: "127.0.0.1:0",
+      daemonUrl: "http://127.0.0.1:9",
+      env: { OPENAI_BASE_URL: fixture.model.url },
+    });
+    fixture.model.play([{ text: "waiting", hang: true }]);
+    const id = await fixture.client.execute("helper", { task: "x" });
+    await fixture.until(id, "text");
+    await new AgentServiceClient({ baseUrl: other.url }).cancel(id);
+    expect((await fixture.eventsOf(id)).at(-1)).toMatchObject({
+      type: "run_ended",
+      status: "cancelled",
+    });
   });
 
   test("a run that has ended changes nothing", async () => {
