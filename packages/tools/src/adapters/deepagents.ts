@@ -6,7 +6,7 @@ import {
   type FileDownloadResponse,
   type FileUploadResponse,
 } from "deepagents";
-import { runFresh } from "./fresh-command.ts";
+import { NOT_RUN, refusalOf, runFresh } from "./fresh-command.ts";
 
 type FileProblem = NonNullable<FileUploadResponse["error"]>;
 
@@ -24,14 +24,21 @@ export class DeepAgentsSandbox extends BaseSandbox {
     this.#session = session;
   }
 
-  /** Runs a command in a fresh shell in `/workspace`. A time that was up has the exit code 124. */
+  /**
+   * Runs a command in a fresh shell in `/workspace`. A time that was up has the exit code 124, and a
+   * command that is refused 126, because an error would end the whole run of the agent.
+   */
   async execute(
     command: string,
     { timeout }: { readonly timeout?: number } = {},
   ): Promise<ExecuteResponse> {
     const timeoutMs = timeout === undefined ? undefined : timeout * 1000;
-    const { output, exitCode, truncated } = await runFresh(this.#session, command, { timeoutMs });
-    return { output, exitCode, truncated };
+    try {
+      const { output, exitCode, truncated } = await runFresh(this.#session, command, { timeoutMs });
+      return { output, exitCode, truncated };
+    } catch (error) {
+      return { output: refusalOf(error), exitCode: NOT_RUN, truncated: false };
+    }
   }
 
   async uploadFiles(files: [string, Uint8Array][]): Promise<FileUploadResponse[]> {

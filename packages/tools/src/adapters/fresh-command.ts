@@ -47,6 +47,18 @@ export async function runFresh(
   return await runCommand(session, command, freshCommand(options), OUTPUT_CAPS, call);
 }
 
+/** What shells exit with when a command cannot be run. */
+export const NOT_RUN = 126;
+
+/** What a model is told whose command the daemon refuses to run. Other failures are thrown on. */
+export function refusalOf(error: unknown): string {
+  if (!(error instanceof SandboxError)) throw error;
+  if (error.code === "PAYLOAD_TOO_LARGE")
+    return "The command is too long and was not run. Write it to a file, and run the file.\n";
+  if (error.code === "INVALID_REQUEST") return `The command was not run: ${error.message}\n`;
+  throw error;
+}
+
 /** The absolute path that a framework's path means. */
 function inWorkspace(path: string): string {
   return posix.resolve(WORKSPACE, path);

@@ -29,7 +29,7 @@ import type { Command, Exec, Session } from "@sandkasten/sdk";
 import { materialize } from "./openai-entries.ts";
 import { editorOf, type FileEditor } from "./openai-editor.ts";
 import { execOfNumber, numberOf } from "./openai-exec-numbers.ts";
-import { freshCommand, unlessMissing } from "./fresh-command.ts";
+import { freshCommand, NOT_RUN, refusalOf, unlessMissing } from "./fresh-command.ts";
 
 /** What the SDK keeps of a sandbox between turns and runs. */
 export interface OpenAiSandboxState extends SandboxSessionState {
@@ -64,10 +64,17 @@ export class OpenAiSandboxSession implements SandboxSession<OpenAiSandboxState> 
   async exec(args: ExecCommandArgs): Promise<SandboxExecResult> {
     const { cmd, workdir, tty = false, yieldTimeMs = DEFAULT_YIELD_MS } = args;
     refuseOtherUsers(args.runAs);
-    const exec = await this.#session.start(commandOf(args, cmd), {
-      ...freshCommand({ cwd: this.#path(workdir) }),
-      ...(tty && { pty: TERMINAL, stdinOpen: true }),
-    });
+    let exec: Exec;
+    try {
+      exec = await this.#session.start(commandOf(args, cmd), {
+        ...freshCommand({ cwd: this.#path(workdir) }),
+        ...(tty && { pty: TERMINAL, stdinOpen: true }),
+      });
+    } catch (error) {
+      // The SDK hides the messages of errors from the model.
+      const output = refusalOf(error);
+      return { output, stdout: "", stderr: output, wallTimeSeconds: 0, exitCode: NOT_RUN };
+    }
     return await this.#progress(exec, yieldTimeMs, args.maxOutputTokens);
   }
 

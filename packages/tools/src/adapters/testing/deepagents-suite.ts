@@ -1,9 +1,9 @@
 /** Deep Agents' real package on a real sandbox. */
 import type { Session } from "@sandkasten/sdk";
-import { createDeepAgent } from "deepagents";
+import { CompositeBackend, createDeepAgent, StateBackend } from "deepagents";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { DeepAgentsSandbox } from "../deepagents.ts";
-import { type Fixture, ScriptedModel } from "./adapter-fixture.ts";
+import { expectShort, type Fixture, HUGE, ScriptedModel } from "./adapter-fixture.ts";
 import { chatModel } from "./langchain-suite.ts";
 
 export function deepagentsSuite(fixture: Fixture): void {
@@ -26,6 +26,16 @@ export function deepagentsSuite(fixture: Fixture): void {
     });
     const late = await sandbox.execute("echo begun; sleep 1000", { timeout: 0.5 });
     expect(late).toMatchObject({ output: "begun\n", exitCode: 124 });
+  });
+
+  // Not by an agent's model: Deep Agents would summarise a conversation with so long a call.
+  test("tells of a command that is too long, as its result, and goes on", async () => {
+    for (const command of [HUGE, HUGE.slice(0, 2_000_000)]) {
+      const { output, exitCode } = await sandbox.execute(command);
+      expect(exitCode).toBe(126);
+      expectShort(output, /The command is too long|The command was not run/);
+    }
+    expect(await sandbox.execute("echo on")).toMatchObject({ output: "on\n", exitCode: 0 });
   });
 
   test("uploads and downloads files, each with a result of its own", async () => {
@@ -85,5 +95,21 @@ export function deepagentsSuite(fixture: Fixture): void {
     expect(wrong).toMatch(/expected string|did not match expected schema/);
     expect(missing).toContain("not found");
     expect(ran).toContain("42");
+  });
+
+  test("keeps results that are too long for a model where the guide puts them", async () => {
+    await using model = await ScriptedModel.start([
+      { name: "execute", input: { command: "seq 100000" } },
+      { name: "ls", input: { path: "/large_tool_results" } },
+    ]);
+    const agent = createDeepAgent({
+      model: chatModel(model),
+      backend: new CompositeBackend(sandbox, { "/large_tool_results/": new StateBackend() }),
+    });
+    await agent.invoke({ messages: [{ role: "user", content: "Work." }] }, { recursionLimit: 60 });
+    const [long, listed] = model.toolOutputs;
+    expect(long).toContain("/large_tool_results/");
+    expect(long).not.toContain("could not be saved");
+    expect(listed).toMatch(/\/large_tool_results\/.+\.txt/);
   });
 }

@@ -68,6 +68,24 @@ function manifestOf(directory: string): Manifest {
   return JSON.parse(readFileSync(new URL(`${directory}/package.json`, root), "utf8")) as Manifest;
 }
 
+/** The helpers of the Python client, by the module and the package that it is for. */
+const PYTHON_HELPERS = [
+  { name: "LangChain, Python", module: "langchain", pip: "langchain-core" },
+  { name: "OpenAI Agents SDK, Python", module: "openai_agents", pip: "openai-agents" },
+];
+
+/** The tests of the Python client install exactly these versions. */
+function pythonRows(): readonly string[] {
+  const pinned = readFileSync(new URL("tests/python/requirements.txt", root), "utf8");
+  const project = readFileSync(new URL("clients/python/pyproject.toml", root), "utf8");
+  return PYTHON_HELPERS.map(({ name, module, pip }) => {
+    const tested = new RegExp(`^${pip}==(.+)$`, "m").exec(pinned)?.[1];
+    const accepted = new RegExp(`"${pip}([<>=][^"]+)"`).exec(project)?.[1];
+    if (tested === undefined || accepted === undefined) throw new Error(`${pip} has no version`);
+    return `| [${name}](../python.md#agent-frameworks) | \`sandkasten.${module}\` | \`${pip}\` | ${tested} | \`${accepted}\` |`;
+  });
+}
+
 /** docs/guides/frameworks/versions.md, from the packages that are installed and the ranges that are promised. */
 export function versionsPage(): string {
   const { peerDependencies } = manifestOf("packages/tools");
@@ -81,10 +99,10 @@ export function versionsPage(): string {
 
 <!-- Written by the tests of the adapters: packages/tools/src/adapters/adapters.serial.test.ts -->
 
-Every adapter is tested with the framework's real package on real sandboxes. The versions that the tests ran with, and the versions that each adapter accepts as a peer dependency:
+Every adapter is tested with the framework's real package on real sandboxes. The versions that the tests ran with, and the versions that each adapter accepts as an optional dependency:
 
 | framework | adapter | package | tested | accepted |
 |---|---|---|---|---|
-${rows.join("\n")}
+${[...rows, ...pythonRows()].join("\n")}
 `;
 }

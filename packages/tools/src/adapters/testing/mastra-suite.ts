@@ -3,7 +3,7 @@ import { Agent } from "@mastra/core/agent";
 import { Workspace } from "@mastra/core/workspace";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { SandkastenSandbox } from "../mastra.ts";
-import { type Fixture, ScriptedModel } from "./adapter-fixture.ts";
+import { expectShort, type Fixture, HUGE, ScriptedModel } from "./adapter-fixture.ts";
 
 export function mastraSuite(fixture: Fixture): void {
   let sandbox: SandkastenSandbox;
@@ -82,6 +82,7 @@ export function mastraSuite(fixture: Fixture): void {
     await using model = await ScriptedModel.start([
       { name: "teleport", input: {} },
       { name: "mastra_workspace_execute_command", input: { command: 42 } },
+      { name: "mastra_workspace_execute_command", input: { command: HUGE } },
       { name: "mastra_workspace_execute_command", input: { command: "echo $((6 * 7))" } },
     ]);
     const agent = new Agent({
@@ -92,9 +93,10 @@ export function mastraSuite(fixture: Fixture): void {
       workspace: new Workspace({ sandbox }),
     });
     await agent.generate("Work.", { maxSteps: 10 });
-    const [unknown, wrong, ran] = model.toolOutputs;
+    const [unknown, wrong, huge, ran] = model.toolOutputs;
     expect(unknown).toMatch(/teleport/);
     expect(wrong).toMatch(/validation|expected string/i);
+    expectShort(huge, /at most 8388608 bytes/);
     expect(ran).toContain("42");
   });
 }

@@ -4,7 +4,14 @@ import { dir, file, gitRepo, Manifest, SandboxAgent } from "@openai/agents-core/
 import { OpenAIProvider } from "@openai/agents-openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { OpenAiSandboxClient, type OpenAiSandboxSession, openaiTools } from "../openai-agents.ts";
-import { codeTools, expectRecovery, type Fixture, ScriptedModel } from "./adapter-fixture.ts";
+import {
+  codeTools,
+  expectRecovery,
+  expectShort,
+  type Fixture,
+  HUGE,
+  ScriptedModel,
+} from "./adapter-fixture.ts";
 
 function runnerOf({ origin }: ScriptedModel): Runner {
   const modelProvider = new OpenAIProvider({ apiKey: "none", baseURL: `${origin}/v1` });
@@ -113,14 +120,16 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       await using model = await ScriptedModel.start([
         { name: "teleport", input: {} },
         { name: "exec_command", input: { cmd: 42 } },
+        { name: "exec_command", input: { cmd: HUGE } },
         { name: "exec_command", input: { cmd: "echo $((6 * 7)); exit 3" } },
       ]);
       const agent = new SandboxAgent({ name: "tester", instructions: "Work." });
       await runnerOf(model).run(agent, "Work.", { sandbox: { client }, maxTurns: 10 });
-      const [unknown, wrong, ran] = model.toolOutputs;
+      const [unknown, wrong, huge, ran] = model.toolOutputs;
       expect(unknown).toMatch(/teleport.*not found/i);
       // The SDK does not say more of its own tools.
       expect(wrong).toContain("An error occurred while running the tool");
+      expectShort(huge, /exited with code 126[^]*too long[^]*Write it to a file/);
       expect(ran).toMatch(/Process exited with code 3[^]*42/);
     });
   });
