@@ -155,15 +155,17 @@ install_node() {
 }
 
 install_dependencies() {
-  local stamp=$toolchain/npm.stamp state omit=(--omit=dev)
+  # Optional packages are frameworks that the tools for agents can be used with.
+  local stamp=$toolchain/npm.stamp state installed omit=(--omit=dev --omit=optional)
   ! $for_tests || omit=()
   state=$(
     node --version
     sha256sum package-lock.json package.json packages/*/package.json
   )
   # A daemon finds all that it needs among what tests need.
-  if [ -e node_modules/.package-lock.json ] && { [ "$state" = "$(cat "$stamp" 2>/dev/null)" ] ||
-    { ! $for_tests && [ "$state --omit=dev" = "$(cat "$stamp" 2>/dev/null)" ]; }; }; then
+  installed=$(cat "$stamp" 2>/dev/null) || true
+  if [ -e node_modules/.package-lock.json ] &&
+    { [ "$installed" = "$state" ] || [ "$installed" = "$state${omit[*]:+ ${omit[*]}}" ]; }; then
     return
   fi
   say "installing npm dependencies"

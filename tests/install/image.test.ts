@@ -10,7 +10,7 @@ import { DockerEngine } from "../support/docker-engine.ts";
 import { freePort } from "../support/free-port.ts";
 import { ReleaseBuild } from "../support/release-build.ts";
 
-const SETUP_TIMEOUT_MS = 15 * 60_000;
+const TIMEOUT_MS = 15 * 60_000;
 const KEY = "sk-sandbox-of-a-test";
 const DAEMON = "the-daemon";
 
@@ -25,14 +25,14 @@ beforeAll(async () => {
   const load = engine.command("load").join(" ");
   await promisify(execFile)("bash", ["-o", "pipefail", "-c", `${gunzip} | ${load}`]);
   await engine.importSmallImage("sandbox", "busybox");
-}, SETUP_TIMEOUT_MS);
+}, TIMEOUT_MS);
 afterAll(async () => {
   await engine?.[Symbol.asyncDispose]();
   await rm(directory, { recursive: true, force: true });
   await release?.[Symbol.asyncDispose]();
 });
 
-describe("the released image", () => {
+describe("the released image", { timeout: TIMEOUT_MS }, () => {
   test("is not root by itself, and has no package of development", async () => {
     const [user, probe] = [
       await engine.docker("image", "inspect", "--format", "{{.Config.User}}", "sandkasten:latest"),

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { CleanMachine } from "../support/clean-machine.ts";
 import { ReleaseBuild } from "../support/release-build.ts";
 
-const SETUP_TIMEOUT_MS = 15 * 60_000;
+const TIMEOUT_MS = 15 * 60_000;
 
 /** Starts the daemon, waits for the last line of its greeting, and stops it at the end of the script. */
 const START = `
@@ -33,13 +33,13 @@ beforeAll(async () => {
     const file = await release.file(name);
     await machine.copy(file, `root/${basename(file).replace(/-\d.*$/, "")}.tgz`);
   }
-}, SETUP_TIMEOUT_MS);
+}, TIMEOUT_MS);
 afterAll(async () => {
   await machine?.[Symbol.asyncDispose]();
   await release?.[Symbol.asyncDispose]();
 });
 
-describe("sandkasten from npm", () => {
+describe("sandkasten from npm", { timeout: TIMEOUT_MS }, () => {
   test("installs without a network, a compiler or scripts, and its first steps work", async () => {
     const said = await machine.run(`
       for tool in cc gcc rustc cargo git; do refuse command -v $tool; done

@@ -8,7 +8,7 @@ import { CleanMachine } from "../support/clean-machine.ts";
 import { ReleaseBuild } from "../support/release-build.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
-const SETUP_TIMEOUT_MS = 15 * 60_000;
+const TIMEOUT_MS = 15 * 60_000;
 const ROOT = join(import.meta.dirname, "../..");
 const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten-test";
 
@@ -43,7 +43,7 @@ beforeAll(async () => {
   ];
   for (const file of [wheel, archive]) await machine.copy(file, `root/${basename(file)}`);
   daemon = await TestDaemon.start();
-}, SETUP_TIMEOUT_MS);
+}, TIMEOUT_MS);
 afterAll(async () => {
   await daemon?.[Symbol.asyncDispose]();
   await machine?.[Symbol.asyncDispose]();
@@ -64,7 +64,7 @@ from importlib.metadata import metadata
 print(metadata("sandkasten-client")["License-Expression"])
 `;
 
-describe("sandkasten-client", () => {
+describe("sandkasten-client", { timeout: TIMEOUT_MS }, () => {
   test.each(["wheel", "source archive"])(
     "installs from its %s, and runs a command",
     async (kind) => {

@@ -12,6 +12,12 @@ const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten
 
 export type Part = "npm" | "python" | "debian" | "image";
 
+export interface Surroundings {
+  readonly TZ?: string;
+  readonly LANG?: string;
+  readonly umask?: string;
+}
+
 export class ReleaseBuild implements AsyncDisposable {
   readonly directory: string;
 
@@ -19,10 +25,11 @@ export class ReleaseBuild implements AsyncDisposable {
     this.directory = directory;
   }
 
-  static async create(part: Part): Promise<ReleaseBuild> {
+  /** @param where - What is different about where it is built. */
+  static async create(part: Part, where: Surroundings = {}): Promise<ReleaseBuild> {
     const build = new ReleaseBuild(await mkdtemp(join(tmpdir(), "sandkasten-release-test-")));
     try {
-      await build.#run(part, build.directory);
+      await build.#run(part, where);
       return build;
     } catch (error) {
       await build[Symbol.asyncDispose]();
@@ -38,11 +45,16 @@ export class ReleaseBuild implements AsyncDisposable {
     return join(this.directory, name);
   }
 
-  async #run(part: Part, directory: string): Promise<void> {
-    const options = ["--only", part, "--out", directory];
+  async #run(part: Part, { umask = "022", ...env }: Surroundings): Promise<void> {
+    const options = ["--only", part, "--out", this.directory];
     if (part === "image") options.push("--base", await imageBase());
     const script = join(ROOT, "scripts/release/release.ts");
-    await run(process.execPath, [script, ...options], { cwd: ROOT, timeout: 10 * 60_000 });
+    const command = ["-c", `umask ${umask}; exec "$@"`, "release", process.execPath, script];
+    await run("bash", [...command, ...options], {
+      cwd: ROOT,
+      env: { ...process.env, ...env },
+      timeout: 10 * 60_000,
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
