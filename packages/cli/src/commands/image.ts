@@ -9,6 +9,7 @@ import { hinting } from "../report-failure.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { makeProgress } from "../output/progress.ts";
 import { addBuildCommand, addBuildStandardCommand } from "./image-build.ts";
+import { waiting } from "../output/waiting.ts";
 import { type Column, printTable } from "../output/table.ts";
 import { formatBytes, formatMoment } from "../output/units.ts";
 
@@ -151,7 +152,7 @@ function addCollect(image: Command, cli: Cli): void {
     const client = await cli.connect();
     const { signal } = cli.interrupts;
     const collected = await hinting({ PERMISSION_DENIED: ADMIN_HINT }, () =>
-      client.images.collectGarbage({ backend, signal }),
+      waiting(cli, "Freeing disk space", () => client.images.collectGarbage({ backend, signal })),
     );
     if (cli.wantsJson()) return cli.out.line(plainJson(collected, 2));
     const { removed, freedBytes } = collected;

@@ -5,6 +5,7 @@ import type { Cli } from "../cli.ts";
 import { findSession } from "../find-by-id.ts";
 import { UsageFailure } from "../failure.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
+import { waiting } from "../output/waiting.ts";
 import { describeFailure, printFailure } from "../report-failure.ts";
 import { find } from "./ls.ts";
 
@@ -47,13 +48,13 @@ async function destroyAll(
   ids: readonly string[],
 ): Promise<readonly string[]> {
   const destroyed: string[] = [];
-  const waiting = [...ids];
+  const left = [...ids];
   const worker = async (): Promise<void> => {
-    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
+    for (let id = left.shift(); id !== undefined; id = left.shift()) {
       cli.interrupts.signal.throwIfAborted();
       try {
         const session = await findSession(cli, client, id);
-        await session.destroy();
+        await waiting(cli, `Destroying ${session.id}`, () => session.destroy());
         destroyed.push(session.id);
         if (!cli.wantsJson()) await cli.out.line(plainText(session.id));
       } catch (error) {

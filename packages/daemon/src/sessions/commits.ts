@@ -84,7 +84,7 @@ function requireOwnRoot({ id, image, profile }: SessionView): void {
       "UNSUPPORTED",
       `The session ${id} uses the image host, which is this machine itself. Create it from another image to commit it.`,
     );
-  // SECURITY: code that is no root cannot change its root, and the runner beside it cannot read all of it.
+  // Code that is not root cannot change its root, and its runner cannot read all of it.
   if (profile !== "root")
     throw new SandboxError(
       "UNSUPPORTED",
