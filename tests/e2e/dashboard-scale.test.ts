@@ -22,7 +22,11 @@ beforeAll(async () => {
   client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
   const ended = await client.createSession();
   await ended.destroy();
+  // A daemon that runs has its database to itself.
+  await daemon.kill("SIGTERM");
   copySession(ended.id, SESSIONS - 1);
+  await daemon.run();
+  client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
   const browser = opened.use(await TestBrowser.start());
   tab = await browser.page({ viewport: { width: 1280, height: 800 } });
   ({ page } = tab);

@@ -9,6 +9,15 @@ const HEIGHT = 150;
 /** Points further apart than this are not joined: nobody looked in between. */
 const LONGEST_GAP_SECONDS = 15;
 
+/** Of the time that is shown, from the first sample on. */
+const SHORTEST_SECONDS = 60;
+/** What is counted has no halves. */
+const WHOLE_STEPS = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10].flatMap((step) => [
+  step,
+  2 * step,
+  5 * step,
+]);
+
 export interface Point {
   readonly atMs: number;
   readonly value: number | undefined;
@@ -88,7 +97,10 @@ function optionsFor(
     legend: { show: false },
     cursor: { y: false },
     padding: [8, 4, 0, 0],
-    scales: { y: { range: (_plot, _least, highest) => [0, most ?? Math.max(1, highest * 1.15)] } },
+    scales: {
+      x: { range: (_plot, first, last) => [Math.min(first, last - SHORTEST_SECONDS), last] },
+      y: { range: (_plot, _least, highest) => [0, most ?? Math.max(1, highest * 1.15)] },
+    },
     series: [
       {},
       {
@@ -100,7 +112,13 @@ function optionsFor(
     ],
     axes: [
       { ...axis, grid: { show: false }, space: 70 },
-      { ...axis, size: 64, space: 36, values: (_plot, ticks) => ticks.map(format) },
+      {
+        ...axis,
+        size: 64,
+        space: 36,
+        ...(most === undefined && { incrs: WHOLE_STEPS }),
+        values: (_plot, ticks) => ticks.map(format),
+      },
     ],
   };
 }
