@@ -75,6 +75,8 @@ describe("a command of a traced caller", () => {
       "sandbox.stderr_bytes": 0,
     });
     const ids = { trace_id: TRACE, span_id: span.spanId, session_id: session };
+    // Log lines are written in batches.
+    await expect.poll(() => lines("sandbox_run_finished", body["exec_id"])).toHaveLength(1);
     const [started, finished] = [
       lines("sandbox_run_started", body["exec_id"]),
       lines("sandbox_run_finished", body["exec_id"]),
