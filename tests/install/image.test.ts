@@ -82,6 +82,5 @@ describe("the released image", { timeout: TIMEOUT_MS }, () => {
     } finally {
       await engine.docker("rm", "--force", "--volumes", DAEMON);
     }
-    await engine.assertNothingLeft();
   });
 });
