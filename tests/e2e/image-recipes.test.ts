@@ -7,11 +7,12 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { SandboxClient } from "@sandkasten/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { debianRootfs } from "../../packages/daemon/src/images/testing/debian-rootfs.ts";
 import { codeBlocks, shownOutput } from "../support/markdown.ts";
-import { smallDebianRootfs } from "../support/small-debian.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
 const run = promisify(execFile);
+const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten-test";
 const GUIDE = "docs/guides/image-recipes.md";
 
 let daemon: TestDaemon;
@@ -20,8 +21,10 @@ beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), "sandkasten-e2e-recipes-"));
   daemon = await TestDaemon.start();
   const client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
-  const rootfs = createReadStream(await smallDebianRootfs());
-  await client.images.import("docker.io/sandbox-runtime:python", rootfs);
+  const rootfs = await debianRootfs(CACHE_DIR);
+  if (rootfs === undefined)
+    throw new Error(`no Debian root can be kept in ${CACHE_DIR}; set SANDKASTEN_TEST_CACHE`);
+  await client.images.import("docker.io/sandbox-runtime:python", createReadStream(rootfs));
 }, 300_000);
 afterAll(async () => {
   await daemon[Symbol.asyncDispose]();
