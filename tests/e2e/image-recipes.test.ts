@@ -56,8 +56,9 @@ async function makeWheel(directory: string): Promise<void> {
 test("pandas, installed in a session and committed", { timeout: 180_000 }, async () => {
   await makeWheel(scratch);
   const text = await readFile(GUIDE, "utf8");
-  const script = codeBlocks(text, "sh").map((block) => block.text);
-  expect(script).toHaveLength(3);
+  const blocks = codeBlocks(text, "sh");
+  expect(blocks).toHaveLength(3);
+  const script = blocks.map((block) => block.text);
   const { stdout } = await run("bash", ["-euo", "pipefail", "-c", script.join("\n")], {
     cwd: scratch,
     env: {
@@ -70,6 +71,7 @@ test("pandas, installed in a session and committed", { timeout: 180_000 }, async
       SANDKASTEN_API_KEY: daemon.apiKey,
     },
   });
-  const shown = codeBlocks(text, "text").map((block) => block.text);
-  expect(stdout).toMatch(shownOutput(shown.join("")));
+  const shown = blocks.map(({ output }) => output ?? "").join("");
+  expect(shown).toContain("pandas:1");
+  expect(stdout).toMatch(shownOutput(shown));
 });
