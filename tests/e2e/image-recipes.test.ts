@@ -7,11 +7,12 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { SandboxClient } from "@sandkasten/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { debianRootfs } from "../../packages/daemon/src/images/testing/debian-rootfs.ts";
 import { codeBlocks, shownOutput } from "../support/markdown.ts";
-import { smallDebianRootfs } from "../support/small-debian.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
 const run = promisify(execFile);
+const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten-test";
 const GUIDE = "docs/guides/image-recipes.md";
 
 let daemon: TestDaemon;
@@ -20,8 +21,10 @@ beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), "sandkasten-e2e-recipes-"));
   daemon = await TestDaemon.start();
   const client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
-  const rootfs = createReadStream(await smallDebianRootfs());
-  await client.images.import("docker.io/sandbox-runtime:python", rootfs);
+  const rootfs = await debianRootfs(CACHE_DIR);
+  if (rootfs === undefined)
+    throw new Error(`no Debian root can be kept in ${CACHE_DIR}; set SANDKASTEN_TEST_CACHE`);
+  await client.images.import("docker.io/sandbox-runtime:python", createReadStream(rootfs));
 }, 300_000);
 afterAll(async () => {
   await daemon[Symbol.asyncDispose]();
@@ -53,8 +56,9 @@ async function makeWheel(directory: string): Promise<void> {
 test("pandas, installed in a session and committed", { timeout: 180_000 }, async () => {
   await makeWheel(scratch);
   const text = await readFile(GUIDE, "utf8");
-  const script = codeBlocks(text, "sh").map((block) => block.text);
-  expect(script).toHaveLength(3);
+  const blocks = codeBlocks(text, "sh");
+  expect(blocks).toHaveLength(3);
+  const script = blocks.map((block) => block.text);
   const { stdout } = await run("bash", ["-euo", "pipefail", "-c", script.join("\n")], {
     cwd: scratch,
     env: {
@@ -67,6 +71,7 @@ test("pandas, installed in a session and committed", { timeout: 180_000 }, async
       SANDKASTEN_API_KEY: daemon.apiKey,
     },
   });
-  const shown = codeBlocks(text, "text").map((block) => block.text);
-  expect(stdout).toMatch(shownOutput(shown.join("")));
+  const shown = blocks.map(({ output }) => output ?? "").join("");
+  expect(shown).toContain("pandas:1");
+  expect(stdout).toMatch(shownOutput(shown));
 });

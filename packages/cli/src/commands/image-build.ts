@@ -118,7 +118,10 @@ export function addBuildCommand(image: Command, cli: Cli): void {
         .choices(["buildah", "docker"])
         .default("buildah"),
     )
-    .option("--storage <dir>", "where buildah keeps layers for later builds; nowhere when absent")
+    .option(
+      "--storage <dir>",
+      "where buildah keeps base images for later builds; nowhere when absent",
+    )
     .option("--backend <name>", "whose images; the daemon's usual backend when absent")
     .action(async (given: string, options: BuildOptions) => {
       const { workingDirectory, environment } = cli.host;

@@ -24,7 +24,7 @@ export interface DockerfileBuild {
   readonly network: "none" | "host";
   /** A directory for the archive, which is called `image.tar`. */
   readonly out: string;
-  /** A directory for buildah's layers. */
+  /** A directory for buildah's images. */
   readonly storage: string;
   readonly onLine: (line: string) => void;
   readonly signal: AbortSignal;
@@ -56,7 +56,6 @@ export async function buildWithBuildah(build: DockerfileBuild): Promise<string> 
   await inView(
     ...BUILDAH,
     "bud",
-    "--layers",
     "--isolation=oci",
     "--runtime=runc",
     `--network=${network}`,
