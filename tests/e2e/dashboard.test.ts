@@ -143,7 +143,6 @@ describe("the dashboard", () => {
     await page.getByRole("button", { name: "Replay" }).click();
     await eventually(() => screenOf(page).textContent()).toMatch(/first\s*second/);
     expect(await seriousFaults(page)).toEqual([]);
-    await screenshot(page, "dashboard-commands");
   });
 
   it("keeps the list of sessions up to date by itself", async () => {

@@ -66,6 +66,15 @@ export function Chart({ title, points, format, most }: ChartProps): JSX.Element 
 function dataOf(points: readonly Point[]): UPlot.AlignedData {
   const times: number[] = [];
   const values: (number | null)[] = [];
+  const [first, last] = [points[0], points.at(-1)];
+  if (first !== undefined && last !== undefined) {
+    const begin = last.atMs / 1000 - SHORTEST_SECONDS;
+    // Of one point alone the chart would not know which time to show.
+    if (begin < first.atMs / 1000) {
+      times.push(begin);
+      values.push(null);
+    }
+  }
   for (const { atMs, value } of points) {
     const seconds = atMs / 1000;
     const before = times.at(-1);
@@ -98,7 +107,6 @@ function optionsFor(
     cursor: { y: false },
     padding: [8, 4, 0, 0],
     scales: {
-      x: { range: (_plot, first, last) => [Math.min(first, last - SHORTEST_SECONDS), last] },
       y: { range: (_plot, _least, highest) => [0, most ?? Math.max(1, highest * 1.15)] },
     },
     series: [
