@@ -9,7 +9,7 @@ async function complete(...words: readonly string[]): Promise<readonly string[]>
 
 describe("completion", () => {
   it("offers the commands that begin so", async () => {
-    expect(await complete("re")).toEqual(["resume"]);
+    expect(await complete("re")).toEqual(["renew", "resume"]);
     expect(await complete("")).toEqual(expect.arrayContaining(["run", "exec", "doctor", "ls"]));
   });
 
@@ -18,7 +18,16 @@ describe("completion", () => {
   });
 
   it("goes into commands of commands", async () => {
-    expect(await complete("image", "")).toEqual(["ls", "pull", "import", "rm", "gc", "help"]);
+    expect(await complete("image", "")).toEqual([
+      "ls",
+      "pull",
+      "import",
+      "build",
+      "build-standard",
+      "rm",
+      "gc",
+      "help",
+    ]);
   });
 
   it("offers the options of the command and those of all", async () => {

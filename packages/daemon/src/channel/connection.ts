@@ -79,7 +79,7 @@ export class Connection implements StreamHost {
       writeThen: (done, ...parts) => this.writeThen(done, ...parts),
       pauseReading: (ms) => this.#pauseReading(ms),
       // SECURITY: of a socket we know that its memory is the kernel's once a write is done. Streams of
-      // libraries may still hold it (threat: bytes of one session in another).
+      // libraries may still hold it (threat: reaching another tenant).
       letsGoOfMemory: transport instanceof Socket,
     });
     this.#stallWatch = new StallWatch(this, this.#streams, deadlines, silenceExpected);

@@ -46,8 +46,8 @@ export class SharedReads {
     };
     const write = ({ memory, release }: Block): boolean => {
       // SECURITY: the block goes to the next read, perhaps of another session, only for a stream that says
-      // truly when it has let go of what was written, and not after a failure (threat: bytes of one tenant
-      // seen by another). Guarded by "the memory of a connection" in shared-reads.test.ts.
+      // truly when it has let go of what was written, and not after a failure (threat: reaching another
+      // tenant). Guarded by "the memory of a connection" in shared-reads.test.ts.
       if (to.letsGoOfMemory !== true) return to.write(memory);
       return to.write(memory, (error) => {
         if (!error) release();

@@ -46,5 +46,5 @@ export function carry(
     if (!isWaiting) to.end();
   });
   // A program that has said nothing and ended will not say so again.
-  // MUT
+  if (from.readableEnded) to.end();
 }

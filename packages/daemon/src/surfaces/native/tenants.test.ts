@@ -20,6 +20,7 @@ const BODIES: Readonly<Record<string, unknown>> = {
   move: { from: "a", to: "b" },
   copy: { from: "a", to: "b" },
   network: { allow: [] },
+  commit: { reference: "local/stolen:1" },
 };
 
 describe("an administrator", () => {

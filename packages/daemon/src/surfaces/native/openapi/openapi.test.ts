@@ -31,7 +31,7 @@ describe("the OpenAPI document", () => {
     expect(document.openapi).toBe("3.1.0");
     expect(document.info).toMatchObject({ title: "Sandkasten", version: "1.2.3" });
     const routes = operations().map(([name]) => name);
-    expect(routes).toHaveLength(87);
+    expect(routes).toHaveLength(86);
     expect(new Set(operations().map(([, { operationId }]) => operationId)).size).toBe(
       routes.length,
     );

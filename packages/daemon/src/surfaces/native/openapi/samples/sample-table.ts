@@ -65,6 +65,12 @@ const ROWS: Readonly<Record<string, SampleRow>> = {
     python: `print(session.renew(ttl_seconds=600))`,
   },
 
+  "POST /v1/sessions/{id}/commit": {
+    body: { reference: "local/tools:1" },
+    typescript: `const image = await session.commit("local/tools:1");\nconsole.log(image.reference);`,
+    python: `print(session.commit("local/tools:1"))`,
+  },
+
   "GET /v1/events": {
     query: { types: "session", follow: "false" },
     typescript: `for await (const event of client.events({ types: ["session"] }))\n  console.log(event.time, event.type);`,
@@ -200,6 +206,10 @@ for await (const bytes of connection.readable) console.log(new TextDecoder().dec
     python: `print(client.list_workspaces())`,
   },
   "GET /v1/workspaces/{id}": { typescript: `console.log(await client.workspaces.get("notes"));` },
+  "PUT /v1/workspaces/{id}": {
+    typescript: `console.log(await client.workspaces.create("notes"));`,
+    python: `print(client.create_workspace("notes"))`,
+  },
   "DELETE /v1/workspaces/{id}": {
     typescript: `await client.workspaces.delete("notes");`,
     python: `client.delete_workspace("notes")`,
