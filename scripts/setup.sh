@@ -156,7 +156,7 @@ install_node() {
 
 install_dependencies() {
   # Optional packages are frameworks that the tools for agents can be used with.
-  local stamp=$toolchain/npm.stamp state installed omit=(--omit=dev --omit=optional)
+  local stamp=$toolchain/npm.stamp state installed omit=(--omit=dev)
   ! $for_tests || omit=()
   state=$(
     node --version

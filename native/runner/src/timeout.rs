@@ -147,7 +147,7 @@ impl Server {
     /// wish until then: bash as a trap, the others as an interrupt.
     fn stop_shell(&mut self, serial: Serial) {
         let bash = self.shells.kind() == "bash";
-        let past_our_lines = self.is_past_our_lines(serial);
+        let past_our_lines = bash && self.is_past_our_lines(serial);
         let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
             return;
         };

@@ -61,9 +61,9 @@ afterAll(async () => {
 test("has modules and declarations, and no tests or sources", () => {
   expect(files).toContain("dist/adapters/ai.js");
   expect(files).toContain("dist/adapters/ai.d.ts");
-  expect(files.filter((path) => !/^(dist\/.*(\.js|\.d\.ts)|package\.json)$/.test(path))).toEqual(
-    [],
-  );
+  expect(
+    files.filter((path) => !/^(dist\/.*(\.js|\.d\.ts)|package\.json|README\.md)$/.test(path)),
+  ).toEqual([]);
   expect(files.filter((path) => /test/.test(path))).toEqual([]);
 });
 
