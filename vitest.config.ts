@@ -51,22 +51,25 @@ const measuringTests = [
   "packages/daemon/src/surfaces/stalls.test.ts",
 ];
 
-/** Suites that kill, fill and wait, and so take long: `npm test` runs as many of them as `count` says. */
+const dockerSuites = filesOf(
+  "{tests/docker/{deployment,several-daemons},packages/daemon/src/backends/docker/docker-{strategies,faults}}.test.ts",
+);
+const installSuites = filesOf("tests/install/*.test.ts");
+
+/** Suites that kill, fill, build and wait, and so take long: `npm test` runs as many of them as `count` says. */
 const longSuites = {
-  embedded: { files: filesOf("tests/torture/*.test.ts"), count: 5 },
+  embedded: { files: filesOf("tests/torture/*.test.ts"), count: 4 },
   agents: {
     files: filesOf(
       "packages/agents/src/{workflows/service-crash,runs/dead-processes}.serial.test.ts",
     ),
     count: 1,
   },
-  docker: {
-    files: filesOf(
-      "{tests/docker/{deployment,several-daemons},packages/daemon/src/backends/docker/docker-{strategies,faults}}.test.ts",
-    ),
+  deployments: { files: [...dockerSuites, ...installSuites], count: 1 },
+  e2e: {
+    files: filesOf("tests/e2e/{dashboard-scale,image-build,image-recipes}.test.ts"),
     count: 1,
   },
-  install: { files: filesOf("tests/install/*.test.ts"), count: 1 },
 };
 
 /** Those of the long suites that this run leaves out. */
@@ -173,7 +176,8 @@ const torture = [
     include: [
       ...suites.embedded,
       ...longSuites.agents.files,
-      ...longSuites.install.files,
+      ...longSuites.e2e.files,
+      ...installSuites,
       "packages/**/*.torture.test.ts",
     ],
     sequence: { groupOrder: 1 },
@@ -204,7 +208,7 @@ const onOtherRuntimes = usable.flatMap(({ runtime, files, measuring }) => [
 const onDocker = [
   project("docker", "docker", {
     include: [
-      ...(isTorture ? longSuites.docker.files : dockerTests),
+      ...(isTorture ? dockerSuites : dockerTests),
       ...partOf("docker", suites.docker, 1),
     ],
     exclude: [...configDefaults.exclude, ...leftOut],
