@@ -12,10 +12,13 @@ afterEach(async () => {
   await rm(scratch, { recursive: true, force: true });
 });
 
+/** No daemon listens there, whatever runs on this machine. */
+const doctor = ["--url", "http://127.0.0.1:1", "doctor"];
+
 describe("doctor", () => {
   it("exits with 1 and says what to mend when the configuration cannot be used", async () => {
     const options = { cwd: scratch, columns: 100, env: { NO_COLOR: "1" } };
-    const { code, stdout } = await runTestCli(["doctor", "--set", "log_level=loud"], options);
+    const { code, stdout } = await runTestCli([...doctor, "--set", "log_level=loud"], options);
     expect(code).toBe(1);
     expect(stdout).toMatch(/✓ node Node \d+/);
     expect(stdout).toMatch(/✗ configuration .*loud.*\n {2}→ Correct the file/);
@@ -37,7 +40,7 @@ describe("doctor", () => {
   });
 
   it("says the same to programs", async () => {
-    const args = ["doctor", "--json", "--set", "log_level=loud"];
+    const args = [...doctor, "--json", "--set", "log_level=loud"];
     const { code, stdout } = await runTestCli(args, { cwd: scratch });
     expect(code).toBe(1);
     expect(JSON.parse(stdout)).toMatchObject({
