@@ -207,10 +207,7 @@ const onOtherRuntimes = usable.flatMap(({ runtime, files, measuring }) => [
 
 const onDocker = [
   project("docker", "docker", {
-    include: [
-      ...(isTorture ? dockerSuites : dockerTests),
-      ...partOf("docker", suites.docker, 1),
-    ],
+    include: [...(isTorture ? dockerSuites : dockerTests), ...partOf("docker", suites.docker, 1)],
     exclude: [...configDefaults.exclude, ...leftOut],
     globalSetup: "tests/support/docker-for-run.ts",
     sequence: { groupOrder: 1 },
