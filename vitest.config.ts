@@ -44,8 +44,12 @@ const dockerTests = [
 /** Tests that need a database of Postgres, in a cluster which one set-up starts for all of them. */
 const postgresTests = ["packages/daemon/src/**/postgres/**/*.test.ts"];
 
-/** What needs the machine for itself, because it looks at shares, times or all of its memory. */
+/**
+ * What needs the machine for itself, because it looks at shares, times or all of its memory, or a process
+ * for itself: Genkit takes the tracer that it finds at its first action for good.
+ */
 const measuringTests = [
+  "packages/agents/src/telemetry/agent-telemetry.serial.test.ts",
   "tests/hostile/resources*.test.ts",
   "tests/support/oracles/*.test.ts",
   "packages/daemon/src/surfaces/stalls.test.ts",
