@@ -73,12 +73,15 @@ test("while names are swapped, nothing is read, written, listed or removed beyon
     const exchange = await installAttack(channel, "exchange");
     const setUp = await sh(
       `busybox mkdir -p dir keep /home/sandbox/keep
-       echo mine >file; echo mine >dir/key; echo precious >/home/sandbox/keep/precious
-       busybox ln -s /secret/open/key file-link; busybox ln -s ${sentinel.path} host-link; echo mine >host
+       echo mine >file; echo mine >version; echo mine >dir/key; echo precious >/home/sandbox/keep/precious
+       busybox ln -s /secret/open/key file-link; busybox ln -s /secret/open/key version-link; busybox ln -s ${sentinel.path} host-link; echo mine >host
        busybox ln -s /secret/open dir-link; busybox ln -s /home/sandbox/keep tree-link; busybox mkdir tree`,
     );
     expect(setUp).toMatchObject({ exitCode: 0, stderr: "" });
-    const pairs = ["file", "host", "dir", "tree"].flatMap((name) => [name, `${name}-link`]);
+    const pairs = ["file", "version", "host", "dir", "tree"].flatMap((name) => [
+      name,
+      `${name}-link`,
+    ]);
     const swapping = run([exchange, String(SWAP_SECONDS), ...pairs]);
     const until = performance.now() + SWAP_SECONDS * 1_000;
     const seen = new Map<string, number>();
@@ -116,8 +119,9 @@ test("while names are swapped, nothing is read, written, listed or removed beyon
       }),
       attempt("copy to", () => channel.copy("host", "dir/copied", { overwrite: true })),
       attempt("write the version", async () => {
-        const { version } = await channel.stat("file", { follow: true });
-        await channel.writeFile("file", Buffer.from("mine\n"), { ifVersion: version });
+        // It puts a new file in the place of the link, so that no other attempt can share the name.
+        const { version } = await channel.stat("version", { follow: true });
+        await channel.writeFile("version", Buffer.from("mine\n"), { ifVersion: version });
       }),
     ]);
     expect(results).toHaveLength(12);
