@@ -24,7 +24,7 @@ it("a start beside a daemon on the same data says that one may run already", asy
   );
   expect(describeFailure(refusal)).toMatchObject({
     code: "CONFLICT",
-    message: expect.stringContaining(`another daemon works on ${dataDir}`),
+    message: expect.stringContaining(`another daemon is using ${dataDir}`),
     hint: expect.stringMatching(RUNS_ALREADY),
   });
 });

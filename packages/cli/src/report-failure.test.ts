@@ -185,7 +185,7 @@ describe("a failure", () => {
     },
     {
       args: "daemon --data-dir /proc/none",
-      says: /\/proc\/none, where nothing can be stored/,
+      says: /\/proc\/none, which is not writable/,
       hint: /^Correct the named file, variable or flag/,
     },
   ];

@@ -47,7 +47,7 @@ export class ImageRules {
 
   refusal(wanted: ImageReference): SandboxError {
     return invalidImage(
-      `The image ${wanted.canonical} is not allowed here. Allowed are: ${this.#allowlist.describe()}.`,
+      `The image ${wanted.canonical} is not allowed here. Allowed images: ${this.#allowlist.describe()}.`,
       { details: { allowed_images: this.#allowlist.entries } },
     );
   }
