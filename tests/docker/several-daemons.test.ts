@@ -298,7 +298,7 @@ describe("a daemon that stands still while another takes over", () => {
     // What it printed; the command's own text is shown beside it.
     expect(JSON.stringify(output["chunks"]).match(/ended-once/gu)).toHaveLength(1);
     expect(await fenceOf(id)).toBe(after);
-    expect(first.log).toContain("another daemon took over what this one served");
+    expect(first.log).toContain("another daemon took over the sessions of this one");
     await ask([second], "DELETE", path);
   });
 });

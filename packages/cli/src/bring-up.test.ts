@@ -30,7 +30,7 @@ it("a start beside a daemon on the same data says that one may run already", asy
 });
 
 it("a refusal for another reason does not send the reader after a daemon or a session", () => {
-  const message = "the database is new, yet 2 sandboxes of this daemon live; restore it";
+  const message = "the database is new, but 2 sandboxes of this daemon are running; restore it";
   const refusals = [
     new SandboxError("CONFLICT", message),
     new SandboxError("CONFLICT", message, { cause: new Error("listen EADDRNOTAVAIL") }),

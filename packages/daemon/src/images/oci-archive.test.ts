@@ -208,7 +208,7 @@ describe("a hostile archive is refused, and nothing outside changes:", () => {
         made({
           extraItems: [symlink(`blobs/sha256/${sha256(layer.bytes).slice(7)}`, `${out}/sentinel`)],
         }),
-      /no regular file/,
+      /not a regular file/,
     ],
     [
       "a digest that is a path",
@@ -223,7 +223,7 @@ describe("a hostile archive is refused, and nothing outside changes:", () => {
               },
             ]),
         }),
-      /no sha256 digest/,
+      /not a sha256 digest/,
     ],
     [
       "a layer that is no archive",
@@ -244,7 +244,7 @@ describe("a hostile archive is refused, and nothing outside changes:", () => {
     [
       "a manifest without configuration",
       () => made({ editManifest: (m) => delete m["config"] }),
-      /not supported/,
+      /unsupported kind/,
     ],
     [
       "another architecture",
@@ -281,7 +281,7 @@ describe("a hostile archive is refused, and nothing outside changes:", () => {
           symlink("c", `${out}/sentinel`),
           file("manifest.json", JSON.stringify([{ Config: "c", Layers: [] }])),
         ]),
-      /no regular file/,
+      /not a regular file/,
     ],
     ["an archive without an image", () => tarOf([file("bin/sh", "x")]), /import it as one/],
   ];

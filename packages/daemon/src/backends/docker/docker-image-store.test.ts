@@ -32,7 +32,7 @@ describe("names", () => {
 
   test("host is not there, and the error says so", async () => {
     await expect(lab.store("missing").resolve("host")).rejects.toEqual(
-      refused("sandboxes on Docker cannot be made of it"),
+      refused("which Docker sandboxes cannot use"),
     );
   });
 

@@ -59,11 +59,11 @@ describe("a JSON body", () => {
     ["a field of the wrong type", '{"cmd":"x","timeout_ms":"1"}', "`timeout_ms` must be a number"],
     ["a number out of range", '{"cmd":"x","timeout_ms":-1}', "`timeout_ms` too small"],
     ["a fraction", '{"cmd":"x","timeout_ms":1.5}', "`timeout_ms` must be an integer"],
-    ["a command that is no command", '{"cmd":7}', "`cmd` has none of the forms"],
+    ["a command that is no command", '{"cmd":7}', "`cmd` matches none of the allowed forms"],
     [
       "the name of a variable that is none",
       '{"cmd":"x","env":{"A-B":"c"}}',
-      "must be the name of a variable",
+      "must be a valid variable name",
     ],
     ["an empty command", '{"cmd":""}', "has no `cmd`"],
     ["nothing at all", "null", "must be a JSON object"],

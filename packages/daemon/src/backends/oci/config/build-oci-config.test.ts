@@ -168,7 +168,7 @@ describe("the environment", () => {
   });
 
   test.each(["", "1A", "A-B", "A B", "A=B", "Ä", "A\0", "A\n"])("refuses the name %j", (name) => {
-    expect(() => build({ env: { [name]: "x" } })).toThrow(/does not have the form of a name/);
+    expect(() => build({ env: { [name]: "x" } })).toThrow(/is not a valid name/);
   });
 
   test.each(["", "A=B", "A\0"])(
