@@ -70,7 +70,7 @@ describe("a failure", () => {
     {
       args: "image import x:1 file/below",
       env: NOWHERE,
-      says: /^file\/below is not a directory, or lies below a file/,
+      says: /^file\/below is not a directory, or is below a file/,
       hint: /^Check the path on this machine\.$/,
     },
     {
@@ -104,7 +104,7 @@ describe("a failure", () => {
     },
     {
       args: "cp SESSION:/workspace/a file/below",
-      says: /^file\/below is not a directory, or lies below a file/,
+      says: /^file\/below is not a directory, or is below a file/,
       hint: /path on this machine/,
     },
     ...[

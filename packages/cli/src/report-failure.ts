@@ -1,4 +1,4 @@
-/** Says what went wrong in one line and what to do about it in the next. */
+/** Reports what went wrong in one line and what to do about it in the next. */
 import { CommanderError } from "commander";
 import { CliFailure } from "./failure.ts";
 import { localFailureIn } from "./local-failure.ts";
@@ -21,7 +21,7 @@ export async function printFailure(
   const { exitCode: _, ...error } = report;
   if (json) return sink.line(plainJson({ error }));
   const { style } = sink;
-  // Several problems of a configuration are as many lines.
+  // Several configuration problems are several lines.
   const message = report.message.split("\n").map(plainText).join("\n  ");
   await sink.line(`${style.red("✗")} ${message}`);
   if (report.hint === "") return;
@@ -31,7 +31,7 @@ export async function printFailure(
 export const CONFIG_HINT =
   "Correct the named file, variable or flag; `sandkasten config` shows every key and where its value comes from.";
 
-/** Gives failures of these codes the hint that fits what is being done. */
+/** Gives failures with these codes a hint that fits the current operation. */
 export async function hinting<T>(
   hints: Readonly<Partial<Record<string, string>>>,
   work: () => Promise<T>,
@@ -57,7 +57,7 @@ export function describeFailure(error: unknown): FailureReport {
       hint: USAGE_HINT,
       exitCode: 2,
     };
-  // A file that cannot be read breaks the request off that should have sent it.
+  // An unreadable file aborts the request that should have sent it.
   const coded = codedError(error);
   const local =
     coded === undefined || coded.code === "CONNECTION_FAILED" ? localFailureIn(error) : undefined;
@@ -86,7 +86,7 @@ interface CodedError {
   readonly requestId?: string;
 }
 
-/** Errors of the client and of the daemon are two classes that look alike. */
+/** Errors of the client and of the daemon are two classes with the same shape. */
 function codedError(error: unknown): CodedError | undefined {
   if (!(error instanceof Error) || error.name !== "SandboxError") return undefined;
   const { code, requestId } = error as Error & { code?: unknown; requestId?: unknown };
@@ -101,7 +101,7 @@ function codedError(error: unknown): CodedError | undefined {
 
 const CHECK_ADDRESS = "Check the address in --url or SANDKASTEN_URL.";
 
-/** Why no connection came about, where that is known. */
+/** Why a connection failed, if known. */
 function connectionFailure(
   error: Error,
 ): { readonly message: string; readonly hint?: string } | undefined {
@@ -111,7 +111,7 @@ function connectionFailure(
       readonly port?: number;
       readonly hostname?: string;
     };
-    // Nobody listening is by far the most frequent failure.
+    // A missing daemon is by far the most common failure.
     if (code === "ECONNREFUSED" && address !== undefined)
       return { message: `No daemon answers at ${address}:${port ?? ""}.` };
     if (code === "ENOTFOUND" || code === "EAI_AGAIN")
@@ -138,7 +138,10 @@ function fallbackHint(requestId: string | undefined): string {
     : `The daemon's log has the cause under the request id ${requestId}.`;
 }
 
-/** What to do about each code, unless the command knows better. INTERNAL_ERROR points to the log by its request id. */
+/**
+ * What to do about each code, unless the command has a better hint. INTERNAL_ERROR points to the
+ * log by its request id.
+ */
 export const HINTS = {
   CONNECTION_FAILED:
     "Start a daemon with `sandkasten daemon`, or name one with --url or SANDKASTEN_URL.",

@@ -1,7 +1,7 @@
-/** Says what to do about what the agent service refuses, and about runs that failed. */
+/** Hints for requests that the agent service refuses, and for failed runs. */
 import { CliFailure } from "../failure.ts";
 
-/** Who refused. */
+/** The service that refused. */
 interface Refusing {
   readonly url: string;
   readonly isOwn: boolean;
@@ -10,13 +10,13 @@ interface Refusing {
 
 const RESTART = "Start it with `sandkasten agents serve`, or use a directory with --dir.";
 
-/** Errors of the client, told by their name: loading the class would load the client with every command. */
+/** Client errors are recognized by name: importing the class would load the client with every command. */
 export function serviceFailure(error: unknown, service: Refusing): unknown {
   if (!(error instanceof Error) || error.name !== "AgentServiceError") return error;
   const refused = error as Error & { code: string; requestId?: string; details?: unknown };
   const { reason } = Object(refused.details) as { readonly reason?: unknown };
   const { requestId } = refused;
-  // A reason says more than the class of errors that it belongs to.
+  // A reason is more specific than its error code.
   const code = typeof reason === "string" ? reason : refused.code;
   const message =
     code === "CONNECTION_FAILED" ? `No agent service answers at ${service.url}.` : error.message;

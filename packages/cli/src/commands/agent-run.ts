@@ -1,4 +1,4 @@
-/** `sandkasten agent run`: an agent at work, shown as it happens. */
+/** `sandkasten agent run`: runs an agent and shows what it does. */
 import type { RunBody } from "@sandkasten/agents/client";
 import type { Command } from "commander";
 import {
@@ -52,7 +52,7 @@ async function run(
   given: { readonly task: string | undefined; readonly input: unknown },
 ): Promise<void> {
   const { client } = service;
-  // Starting is not given up half-way: a run that nobody knows of would go on.
+  // Starting is not aborted half-way: an unknown run would continue.
   const id = await client.execute(name, given);
   const printer = cli.wantsJson() ? undefined : new AgentRunPrinter(cli);
   await followRun(cli, {

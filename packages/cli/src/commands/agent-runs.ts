@@ -1,4 +1,4 @@
-/** `sandkasten agent runs`, `logs` and `cancel`: what agents did and do. */
+/** `sandkasten agent runs`, `logs` and `cancel`: past and current runs of agents. */
 import type { AgentServiceClient, RunBody, RunStatus } from "@sandkasten/agents/client";
 import type { Command } from "commander";
 import { AgentRunPrinter } from "../agents/agent-run-printer.ts";
@@ -13,7 +13,7 @@ import { type Column, printTable } from "../output/table.ts";
 import { formatMoment } from "../output/units.ts";
 
 const STATUSES: readonly RunStatus[] = ["queued", "running", "succeeded", "failed", "cancelled"];
-/** Where a task is shown in a table, its beginning is enough. */
+/** In a table, the beginning of a task is enough. */
 const TASK_CHARACTERS = 200;
 
 export function addAgentRunsCommands(agent: Command, cli: Cli): void {

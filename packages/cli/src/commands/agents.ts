@@ -1,4 +1,4 @@
-/** `sandkasten agents serve`: the agent service in the foreground, until it is told to stop. */
+/** `sandkasten agents serve`: the agent service in the foreground, until it is stopped. */
 import { resolve } from "node:path";
 import { type Command, Option } from "commander";
 import type { Logger } from "pino";
@@ -53,7 +53,7 @@ async function serve(cli: Cli, options: Options): Promise<void> {
   const { workingDirectory, environment } = cli.host;
   const dir = resolve(workingDirectory, options.dir);
   await requireDirectory(options.dir, dir);
-  // An option of every command by this name is taken by the program, wherever it stands.
+  // commander assigns an option that every command has to the program, wherever it appears.
   const { dataDir = options.dataDir, ...others } = cli.options();
   const daemon = await findDaemon({ ...cli, options: () => others });
   if (options.untilInputEnds === true) stopWithInput(cli);
@@ -85,7 +85,10 @@ async function serviceLog({ host }: Cli): Promise<Logger> {
   return pino({ level }, host.stderr);
 }
 
-/** What started this process holds its input open; when it is gone, however it ended, so is the input. */
+/**
+ * The parent process holds this process's input open; when the parent ends for any reason, so does
+ * the input.
+ */
 function stopWithInput(cli: Cli): void {
   const { stdin } = cli.host;
   const stop = (): void => cli.interrupts.interrupt({ kind: "signal", signal: "SIGTERM" });

@@ -1,4 +1,4 @@
-/** `sandkasten events`: what happened, and what happens. */
+/** `sandkasten events`: past and live events. */
 import type { SandboxEvent } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";

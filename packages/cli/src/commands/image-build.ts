@@ -1,4 +1,4 @@
-/** `sandkasten image build` and `image build-standard`: images that are built on this machine. */
+/** `sandkasten image build` and `image build-standard`: build images on this machine. */
 import { createReadStream } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -49,7 +49,7 @@ export function addBuildStandardCommand(image: Command, cli: Cli): void {
     .action(async (given: readonly StandardName[], options: StandardOptions) => {
       requireRoot(cli.host.environment.isRoot);
       const client = await cli.connect();
-      // Nothing is built for a daemon that does not answer.
+      // Check that the daemon answers before building.
       await client.images.list({ backend: options.backend, signal: cli.interrupts.signal });
       const suite = options.suite ?? (await usualSuite());
       const names = given.length === 0 ? STANDARD_NAMES : given;
@@ -100,7 +100,7 @@ export function addBuildCommand(image: Command, cli: Cli): void {
     .description(
       "Builds a Dockerfile on this machine and gives the image to the daemon. The steps of the build " +
         "run in containers without a network, unless --network host gives them that of this machine. " +
-        "Base images come from a registry, or from `FROM scratch` with a root filesystem to ADD. With " +
+        "Base images come from a registry, or from `FROM scratch` with a root file system to ADD. With " +
         "buildah it needs root, and `RUN --mount` is refused.",
     )
     .argument("<context>", "directory with the Dockerfile and the files that it copies")
@@ -163,7 +163,7 @@ export function addBuildCommand(image: Command, cli: Cli): void {
     });
 }
 
-/** Images are large, and /tmp may be in memory: TMPDIR says where there is room. */
+/** Images are large, and /tmp may be in memory: set TMPDIR to a place with enough space. */
 async function inScratch<T>(use: (directory: string) => Promise<T>): Promise<T> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-build-"));
   try {

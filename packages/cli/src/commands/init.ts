@@ -42,7 +42,7 @@ export function addInitCommand(program: Command, cli: Cli): void {
     });
 }
 
-/** For its owner's eyes only: an API key may be written into it later. */
+/** Only readable by its owner: an API key may be added later. */
 const OWN_ONLY = 0o600;
 
 async function write(path: string, text: string, force: boolean): Promise<void> {
@@ -60,7 +60,7 @@ async function write(path: string, text: string, force: boolean): Promise<void> 
     await writeFile(path, text, { flag: "wx", mode: OWN_ONLY });
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== "EEXIST") throw cause;
-    throw new CliFailure(`${path} exists already and was left as it is.`, {
+    throw new CliFailure(`${path} already exists and was not changed.`, {
       hint: "Give --force to replace it, or another name with --output.",
       code: "FILE_EXISTS",
       cause,

@@ -1,4 +1,4 @@
-/** `sandkasten isolation`: what really holds a session in, by looking. */
+/** `sandkasten isolation`: a session's measured isolation. */
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findSession } from "../find-by-id.ts";

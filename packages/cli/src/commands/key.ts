@@ -1,4 +1,4 @@
-/** `sandkasten key`: who may use the daemon. */
+/** `sandkasten key`: creates, lists and revokes keys. */
 import type { KeyInfo } from "@sandkasten/sdk";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Cli } from "../cli.ts";

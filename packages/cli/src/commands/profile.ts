@@ -1,4 +1,4 @@
-/** `sandkasten profile`: several daemons by name. */
+/** `sandkasten profile`: names for several daemons. */
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";

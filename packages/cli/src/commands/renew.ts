@@ -1,4 +1,4 @@
-/** `sandkasten renew`: gives sessions more time. */
+/** `sandkasten renew`: extends a session's time to live. */
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findSession } from "../find-by-id.ts";

@@ -1,4 +1,4 @@
-/** `sandkasten stats`: what a session uses. */
+/** `sandkasten stats`: a session's resource usage. */
 import type { SessionStats } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";

@@ -1,4 +1,4 @@
-/** `sandkasten workspace`: the directories that outlive sessions. */
+/** `sandkasten workspace`: directories that outlive sessions. */
 import type { WorkspaceInfo } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
