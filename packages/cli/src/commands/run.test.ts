@@ -106,7 +106,9 @@ describe("run", () => {
     const { stdout, stderr } = await daemon.run(["run", "--image", "python", "echo out"]);
     expect([stdout, stderr]).toEqual([
       "out\n",
-      expect.stringMatching(/^! The image python is not available locally, so the session uses host/),
+      expect.stringMatching(
+        /^! The image python is not available locally, so the session uses host/,
+      ),
     ]);
   });
 });

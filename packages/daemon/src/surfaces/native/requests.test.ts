@@ -74,7 +74,7 @@ describe("a JSON body", () => {
     ["too many variables", `{"cmd":"x","env":{${manyNames(1025).slice(1)}}}`, "at most 1024"],
     ["a prototype", '{"cmd":"x","__proto__":{"a":1}}', "`__proto__`"],
     ["two commands", '{"cmd":"x","command":"y"}', "must not differ"],
-    ["two inputs", '{"cmd":"x","stdin":"a","stdin_base64":"Yg=="}', "not several"],
+    ["two inputs", '{"cmd":"x","stdin":"a","stdin_base64":"Yg=="}', "pass only one of"],
     ["another user in the shell", '{"cmd":"x","user":"0"}', "`user`"],
   ])("is refused as %s", async (_name, body, message) => {
     const answer = await http.call(`/v1/sessions/${id}/exec`, { body });
@@ -88,7 +88,7 @@ describe("a JSON body", () => {
     for (const bad of ["x.js", "..%2fx", "%C3%BC", "a%00b", "x".repeat(10_000)]) {
       const answer = await http.call(`/v1/sessions/${bad}`);
       expect(answer.status).toBe(400);
-      expect(answer.json.message).toContain("`id` is no id");
+      expect(answer.json.message).toContain("`id` is not a valid id");
     }
     const query = await http.call("/v1/sessions?limit=many");
     expect(query.status).toBe(400);
