@@ -11,7 +11,7 @@ import { Interrupted } from "./failure.ts";
 import { Interrupts } from "./interrupts.ts";
 import { describeFailure } from "./report-failure.ts";
 
-const RUNS_ALREADY = /^A daemon may run already/;
+const RUNS_ALREADY = /^A daemon may already be running/;
 
 it("a start beside a daemon on the same data says that one may run already", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));

@@ -55,7 +55,7 @@ export function startFailure(cause: unknown): unknown {
       exitCode: FOREIGN_EXIT_CODE,
     });
   const hint = isHeldByAnother(cause)
-    ? "A daemon may run already: `sandkasten doctor` tells. Two need different --listen and --data-dir."
+    ? "A daemon may already be running: check with `sandkasten doctor`. Two daemons need different --listen and --data-dir."
     : "`sandkasten doctor` checks the machine and the daemon.";
   return new CliFailure(message, { hint, code, cause });
 }

@@ -37,7 +37,7 @@ export class Interrupted extends Error {
   readonly by: Interruption;
 
   constructor(by: Interruption) {
-    super(by.kind === "signal" ? `ended by ${by.signal}` : "nobody reads the output any more");
+    super(by.kind === "signal" ? `ended by ${by.signal}` : "the output is no longer read");
     this.by = by;
   }
 }

@@ -59,7 +59,7 @@ export function addSessionOptions(command: Command): Command {
     )
     .option(
       "--allow <rule>",
-      "host, network or preset that programs can connect to, as in `*.example.com:443`; may be repeated",
+      "host, network or preset that programs can connect to, as in `*.example.com:443`; can be repeated",
       collect,
     )
     .option("--metadata <name=value>", "label to find the session by; can be repeated", collect);

@@ -75,7 +75,7 @@ const TIMEOUT_EXIT_CODE = 124;
 function timeoutHint({ timeoutClamped, timeoutMs }: ExecInfo): string {
   return timeoutClamped && timeoutMs !== null
     ? `The daemon allows at most ${formatDuration(timeoutMs)}; its administrator can raise max_exec_timeout_ms.`
-    : "Give it more time with --timeout or --idle-timeout.";
+    : "Increase it with --timeout or --idle-timeout.";
 }
 
 /** The command's own exit code where it has one; a failure to report where it has none. */
@@ -85,8 +85,8 @@ export function exitCodeOfCommand(info: ExecInfo): number {
     case "idle_timeout":
       throw new CliFailure(
         info.endReason === "timeout"
-          ? "The command ran longer than allowed and was ended."
-          : "The command printed nothing for longer than allowed and was ended.",
+          ? "The command exceeded its timeout and was killed."
+          : "The command exceeded its idle timeout and was killed.",
         {
           hint: timeoutHint(info),
           code: "COMMAND_TIMEOUT",

@@ -6,8 +6,7 @@ import type { Cli } from "../cli.ts";
 import { UsageFailure } from "../failure.ts";
 import { requireReadable } from "../local-failure.ts";
 
-export const INPUT_MEANING =
-  "structured input as JSON; @FILE reads it from a file, - from the input";
+export const INPUT_MEANING = "structured input as JSON; @FILE reads it from a file, - from stdin";
 
 /** `-` reads the piped input. */
 export async function readTask(cli: Cli, given: string | undefined): Promise<string | undefined> {

@@ -38,7 +38,7 @@ function hintFor(code: string, requestId: string | undefined, service: Refusing)
         ? ""
         : `The agent service at ${service.url} reads its variables when it starts.`;
     case "UNAUTHORIZED":
-      return "Give the key of the agent service with SANDKASTEN_AGENTS_API_KEY.";
+      return "Pass the key of the agent service with SANDKASTEN_AGENTS_API_KEY.";
     case "AGENT_NOT_FOUND":
       return `\`sandkasten agent list\` shows the agents of ${files}; --dir DIR uses those of another directory.`;
     case "AGENT_INVALID":
@@ -48,7 +48,7 @@ function hintFor(code: string, requestId: string | undefined, service: Refusing)
     case "WORKFLOW_NOT_FOUND":
       return `\`sandkasten workflow list\` shows the workflows of ${files}; --dir DIR uses those of another directory.`;
     case "RUN_NOT_FOUND":
-      return "`sandkasten agent runs` and `sandkasten workflow runs` show the runs there are.";
+      return "`sandkasten agent runs` and `sandkasten workflow runs` list the runs.";
     case "CONFLICT":
       return "`sandkasten workflow inspect RUN` shows what state the run is in.";
     case "TOO_MANY_RUNS":
@@ -56,6 +56,6 @@ function hintFor(code: string, requestId: string | undefined, service: Refusing)
     case "INTERNAL_ERROR":
       return `The log of the service has the cause under the request id ${requestId ?? "of the answer"}.`;
     default:
-      return "Correct the value; `--help` after the command says what it takes.";
+      return "Correct the value; `--help` after the command lists what it accepts.";
   }
 }

@@ -38,7 +38,7 @@ function startFailure(cause: unknown): unknown {
         ? `The address ${address ?? ""}:${port ?? ""} is in use.`
         : `The agent service cannot listen there: ${cause.message}.`,
       {
-        hint: "Another agent service may run already. --listen, or --agents-listen of `start`, chooses another address.",
+        hint: "Another agent service may already be running. --listen, or --agents-listen of `start`, chooses another address.",
         code: code ?? "CLI_FAILED",
         cause,
       },

@@ -31,7 +31,7 @@ export function addAgentRunCommand(agent: Command, cli: Cli): void {
         "when it was cancelled.",
     )
     .argument("<agent>", "name of the agent: its file without .prompt, or its title")
-    .argument("[task]", "what it should do; - reads it from the input")
+    .argument("[task]", "the task; - reads it from stdin")
     .option("--input <json>", INPUT_MEANING);
   addDirOption(command).action(
     async (name: string, given: string | undefined, options: Options) => {

@@ -27,21 +27,21 @@ export function addAgentsCommand(program: Command, cli: Cli): void {
     .summary("start the agent service in the foreground")
     .description(
       "Serves the agents in `agents/*.prompt` and the workflows in `workflows/*.yaml` of a directory, " +
-        "and applies changes to these files. Its sandboxes are those of the daemon that --url and " +
-        "--api-key name, else SANDKASTEN_URL and SANDKASTEN_API_KEY, else the local one. " +
+        "and applies changes to these files. It uses the daemon named by --url and --api-key, by " +
+        "SANDKASTEN_URL and SANDKASTEN_API_KEY, or the local one. " +
         "SANDKASTEN_AGENTS_API_KEY sets the key that clients of the service must send; without one it " +
-        "listens on loopback only. Ctrl-C or SIGTERM cancels what runs, destroys its sandboxes and " +
+        "listens on loopback only. Ctrl-C or SIGTERM cancels all runs, destroys their sandboxes and " +
         "stops; workflows resume at the next start. The log goes to stderr; SANDKASTEN_AGENTS_LOG_LEVEL " +
         "sets its level.",
     )
-    .option("--dir <dir>", "has the directories `agents` and `workflows`", ".")
+    .option("--dir <dir>", "directory with `agents` and `workflows`", ".")
     .option(
       "--listen <host:port>",
-      "address to listen on, else SANDKASTEN_AGENTS_LISTEN, else 127.0.0.1:8587; port 0 takes one that is free",
+      "address to listen on (default: SANDKASTEN_AGENTS_LISTEN, or 127.0.0.1:8587); port 0 chooses a free port",
     )
     .option(
       "--data-dir <dir>",
-      "keeps the runs, else SANDKASTEN_AGENTS_DATA_DIR, else `.sandkasten` in the directory",
+      "directory for the runs (default: SANDKASTEN_AGENTS_DATA_DIR, or `.sandkasten` in the directory)",
     )
     .addOption(
       new Option("--until-input-ends", "stop when nothing holds the input open").hideHelp(),

@@ -12,8 +12,8 @@ export function addCommitCommand(program: Command, cli: Cli): void {
     .summary("create an image from a session")
     .description(
       "Creates an image of a session's root, with what was installed there, and prints its name and " +
-        "digest. The session must have the profile `root` and an image other than host. What is " +
-        "mounted in it, such as /workspace, /home/sandbox and /tmp, is not part of the image. The " +
+        "digest. The session must have the profile `root` and an image other than host. Mounts, " +
+        "such as /workspace, /home/sandbox and /tmp, are not part of the image. The " +
         "session keeps running.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")

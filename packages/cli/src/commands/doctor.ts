@@ -33,7 +33,7 @@ export function addDoctorCommand(program: Command, cli: Cli): void {
     .command("doctor")
     .summary("check whether sandboxes can run here")
     .description(
-      "Checks everything that sandboxes need of this machine, shows the configuration in effect and " +
+      "Checks everything that sandboxes need on this machine, shows the configuration in effect and " +
         "whether a daemon answers. Needs no daemon. Exits with 1 when sandboxes cannot run here.",
     );
   addConfigOptions(command).action(async (options: ConfigOptions) => {

@@ -14,7 +14,7 @@ interface Options {
 export function addEventsCommand(program: Command, cli: Cli): void {
   program
     .command("events")
-    .summary("show what happened")
+    .summary("show events")
     .description(
       "Shows stored events of one session, or all events that the key can see: sessions, commands, " +
         "files and images. --json prints one line per event, whose `id` is the cursor to continue from.",

@@ -19,11 +19,11 @@ export function addInitCommand(program: Command, cli: Cli): void {
     .summary("write a configuration file")
     .description(
       "Writes sandkasten.yaml with every key, its meaning and its default. Asks for the ones that " +
-        "matter on a terminal; takes the defaults with --yes, --json, or when piped.",
+        "matter on a terminal; uses the defaults with --yes, --json, or when piped.",
     )
     .option("-o, --output <file>", "where to write it", "sandkasten.yaml")
     .option("-y, --yes", "ask nothing")
-    .option("--force", "replace a file that is there")
+    .option("--force", "replace an existing file")
     .action(async (options: Options) => {
       const path = resolve(cli.host.workingDirectory, options.output);
       const asks =
@@ -61,7 +61,7 @@ async function write(path: string, text: string, force: boolean): Promise<void> 
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== "EEXIST") throw cause;
     throw new CliFailure(`${path} already exists and was not changed.`, {
-      hint: "Give --force to replace it, or another name with --output.",
+      hint: "Pass --force to replace it, or another name with --output.",
       code: "FILE_EXISTS",
       cause,
     });

@@ -10,7 +10,7 @@ export function addInspectCommand(program: Command, cli: Cli): void {
     .command("inspect")
     .summary("show all fields of a session")
     .description(
-      "Shows all fields of a session, also of one that has ended: one line for each, or a JSON document with --json.",
+      "Shows all fields of an active or ended session: one line each, or a JSON document with --json.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .action(async (given: string) => {

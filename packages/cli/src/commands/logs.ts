@@ -19,7 +19,7 @@ const ENDED = new Set(["destroyed", "expired", "crashed", "failed"]);
 export function addLogsCommand(program: Command, cli: Cli): void {
   program
     .command("logs")
-    .summary("show what commands printed")
+    .summary("show the output of commands")
     .description(
       "Shows the output of one command, or of all commands of a session in order, even after the " +
         "session has ended. stdout and stderr stay separate.",

@@ -32,7 +32,7 @@ export function addStartCommand(program: Command, cli: Cli): void {
     .option("--agents-dir <dir>", "directory with the agents and workflows to serve", ".")
     .option(
       "--agents-listen <host:port>",
-      "address of the agent service, else SANDKASTEN_AGENTS_LISTEN, else 127.0.0.1:8587",
+      "address of the agent service (default: SANDKASTEN_AGENTS_LISTEN, or 127.0.0.1:8587)",
     );
   addConfigOptions(command).action((options: Options) => start(cli, options));
 }

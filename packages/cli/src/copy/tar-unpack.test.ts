@@ -110,7 +110,9 @@ describe("unpackArchive() stays inside the directory", () => {
     await mkdir(root);
     await symlink(outside, join(root, "l"));
     const archive = Buffer.concat([header("a", { kind: "hardlink", target: "l/secret" }), END]);
-    await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(/here is none/);
+    await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(
+      /something else exists there/,
+    );
   });
 
   it("keeps a link that leads out as a link, without following it", async () => {

@@ -137,7 +137,7 @@ export class Reconciliation {
       for (const id of await journal.sessions())
         if ((await store.getSession(id)) === undefined) await journal.remove(id);
     } catch (error) {
-      log.error({ err: error }, "cannot remove what belongs to no session any more");
+      log.error({ err: error }, "cannot remove orphaned sandboxes");
     }
   }
 }
