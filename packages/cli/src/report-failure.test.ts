@@ -120,7 +120,7 @@ describe("a failure", () => {
     ].map((args) => ({
       args,
       says: /no session ses_none/,
-      hint: /^`sandkasten ls` shows the sessions/,
+      hint: /^`sandkasten ls` lists the sessions/,
     })),
     {
       args: "open --image no/such:1",

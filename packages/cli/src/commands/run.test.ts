@@ -55,7 +55,7 @@ describe("run", () => {
     const { code, stderr } = await daemon.run(["run", "--timeout", "50ms", "--", "sleep 60"]);
     expect([code, stderr]).toEqual([
       124,
-      expect.stringMatching(/longer than allowed.*\n.*--timeout/),
+      expect.stringMatching(/exceeded its timeout.*\n.*--timeout/),
     ]);
     expect(await living()).toBe("");
   });
