@@ -6,7 +6,7 @@ import type { EventLog, EventRetention, NewEvent } from "../ports/event-log.ts";
 import type { Log } from "../ports/log.ts";
 
 /** How long an event may wait to be written down with others. */
-const FLUSH_MS = 10;
+const FLUSH_MS = 20;
 /** So many do not wait any longer. */
 const FLUSH_EVENTS = 256;
 /** Events that wait while the log cannot be written; more are counted and told of later. */

@@ -51,7 +51,7 @@ export class LiveSession {
   /** Why it could not be made, for those who count. */
   failureCode: string | undefined;
   #row: SessionRow;
-  #visits = 0;
+  #activeUses = 0;
   #leaseWrittenMs = Number.NEGATIVE_INFINITY;
   #channel: Promise<Channel> | undefined;
   readonly #parts: LiveSessionParts;
@@ -79,7 +79,7 @@ export class LiveSession {
   get inUse(): boolean {
     if (this.#row.status === "paused") return false;
     const unattended = [...this.recordings].filter((recording) => recording.isUnattended).length;
-    return this.#visits > unattended;
+    return this.#activeUses > unattended;
   }
 
   /** As it shall be shown: while it is in use its lease does not run. */
@@ -134,19 +134,19 @@ export class LiveSession {
 
   /** Begins a stay; the session does not end for want of use before `leave`. */
   async enter(): Promise<void> {
-    this.#visits += 1;
+    this.#activeUses += 1;
     try {
       await this.#renew({});
     } catch (error) {
-      this.#visits -= 1;
+      this.#activeUses -= 1;
       throw error;
     }
   }
 
   /** Ends a stay, and notes where the shell is now. */
   async leave(cwd?: string): Promise<void> {
-    if (this.#visits === 0) throw new Error(`${this.#row.id} is left more often than entered`);
-    this.#visits -= 1;
+    if (this.#activeUses === 0) throw new Error(`${this.#row.id} is left more often than entered`);
+    this.#activeUses -= 1;
     if (isLiving(this.#row.status) && this.ending === undefined)
       await this.#renew(cwd === undefined || cwd === this.#row.cwd ? {} : { cwd });
   }
