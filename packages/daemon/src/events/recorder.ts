@@ -6,7 +6,7 @@ import type { EventLog, EventRetention, NewEvent } from "../ports/event-log.ts";
 import type { Log } from "../ports/log.ts";
 
 /** How long an event may wait to be written with others. */
-const FLUSH_MS = 10;
+const FLUSH_MS = 20;
 /** A batch of this size is written at once. */
 const FLUSH_EVENTS = 256;
 /** Events that may wait while the log cannot be written; further ones are counted and reported later. */

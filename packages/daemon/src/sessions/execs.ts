@@ -244,6 +244,14 @@ export class Execs implements ExecService {
         shell === undefined
           ? undefined
           : await session.shellQueues.enter(shell, recording.queue.signal);
+      // The next command need not wait until the store has this one's end: a daemon that finds both
+      // unfinished asks the sandbox about each.
+      void recording.ended.then(
+        ({ endReason }) => {
+          if (!isLoss(endReason)) leave?.();
+        },
+        () => undefined,
+      );
       try {
         await work();
       } finally {

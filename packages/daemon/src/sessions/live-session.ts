@@ -51,7 +51,7 @@ export class LiveSession {
   /** The error code of a failed creation, for metrics. */
   failureCode: string | undefined;
   #row: SessionRow;
-  #visits = 0;
+  #activeUses = 0;
   #leaseWrittenMs = Number.NEGATIVE_INFINITY;
   #channel: Promise<Channel> | undefined;
   readonly #parts: LiveSessionParts;
@@ -79,7 +79,7 @@ export class LiveSession {
   get inUse(): boolean {
     if (this.#row.status === "paused") return false;
     const unattended = [...this.recordings].filter((recording) => recording.isUnattended).length;
-    return this.#visits > unattended;
+    return this.#activeUses > unattended;
   }
 
   /** The row for display: while the session is in use, its lease does not run down. */
@@ -134,19 +134,19 @@ export class LiveSession {
 
   /** Begins an operation; the session does not expire before `leave`. */
   async enter(): Promise<void> {
-    this.#visits += 1;
+    this.#activeUses += 1;
     try {
       await this.#renew({});
     } catch (error) {
-      this.#visits -= 1;
+      this.#activeUses -= 1;
       throw error;
     }
   }
 
   /** Ends an operation, and records the shell's directory. */
   async leave(cwd?: string): Promise<void> {
-    if (this.#visits === 0) throw new Error(`${this.#row.id} is left more often than entered`);
-    this.#visits -= 1;
+    if (this.#activeUses === 0) throw new Error(`${this.#row.id} is left more often than entered`);
+    this.#activeUses -= 1;
     if (isLiving(this.#row.status) && this.ending === undefined)
       await this.#renew(cwd === undefined || cwd === this.#row.cwd ? {} : { cwd });
   }

@@ -3,7 +3,7 @@ import { timingSafeEqual } from "node:crypto";
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { SandboxError } from "@sandkasten/protocol";
+import { idInPath, SandboxError } from "@sandkasten/protocol";
 import type { StartedTelemetry } from "@sandkasten/telemetry";
 import type { Logger } from "pino";
 import type { StoredKeys } from "../keys/stored-keys.ts";
@@ -183,11 +183,11 @@ function forwardElsewhere(app: App, context: NativeContext, tokens?: PeerTokens)
   });
 }
 
-/** The session that a request is for. */
+/** The session that a request is for. Paths are not checked yet, and a database does not take every text. */
 function sessionOf({ preview, params, routeOptions }: FastifyRequest): string | undefined {
   if (preview !== undefined) return preview.sessionId;
   if (routeOptions.url?.startsWith("/v1/sessions/:id") !== true) return undefined;
-  return (params as { readonly id?: string }).id;
+  return idInPath.safeParse((params as { readonly id?: string }).id).data;
 }
 
 /**
