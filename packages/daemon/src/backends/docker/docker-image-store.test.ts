@@ -316,7 +316,7 @@ test("an engine that cannot be reached is told as that by every method", async (
         code: "ENGINE_UNREACHABLE",
         status: 503,
         retryable: true,
-        message: expect.stringMatching(/does not answer.*(ENOENT|ECONNREFUSED)/),
+        message: expect.stringMatching(/does not respond.*(ENOENT|ECONNREFUSED)/),
       });
   }
 });

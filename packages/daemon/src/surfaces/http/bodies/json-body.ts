@@ -93,9 +93,13 @@ function parseBody(bytes: Buffer): object | undefined {
 }
 
 export function tooLarge(maxBytes: number): SandboxError {
-  return new SandboxError("PAYLOAD_TOO_LARGE", `the body exceeds the limit of ${maxBytes} bytes`, {
-    details: { max_bytes: maxBytes },
-  });
+  return new SandboxError(
+    "PAYLOAD_TOO_LARGE",
+    `the body is too large: at most ${maxBytes} bytes are allowed here`,
+    {
+      details: { max_bytes: maxBytes },
+    },
+  );
 }
 
 export function stalled(stallTimeoutMs: number): SandboxError {
