@@ -1,4 +1,4 @@
-/** A real daemon to measure: a process and a data directory of its own, and nothing left afterwards. */
+/** A real daemon to measure, with a separate process and data directory that are removed afterwards. */
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -21,17 +21,17 @@ const LOG_SHOWN = 2000;
 /** Without their prefix: `{ POOL: "host=4" }` is SANDKASTEN_POOL=host=4. */
 export type DaemonSettings = Readonly<Record<string, string>>;
 
-/** What the process says to us. */
+/** Messages of the daemon process. */
 export type DaemonMessage =
   | { readonly url: string; readonly apiKey: string }
   | { readonly collected: true };
 
 export interface BenchDaemonOptions {
-  /** Of its own; made, and removed in the end. */
+  /** Created for the daemon, and removed at the end. */
   readonly directory: string;
   readonly runtime: BenchRuntime;
   readonly settings: DaemonSettings;
-  /** A file beside this one; `daemon-process.ts` when absent. */
+  /** A file next to this one; `daemon-process.ts` when absent. */
   readonly program?: string | undefined;
 }
 
@@ -46,7 +46,7 @@ export class BenchDaemon implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Starts with one sandbox made and destroyed, so that its image and disk template are there. */
+  /** Starts by creating and destroying one sandbox, so its image and disk template exist. */
   static async start(options: BenchDaemonOptions): Promise<BenchDaemon> {
     await mkdir(options.directory, { mode: 0o700 });
     const daemon = new BenchDaemon(options);
@@ -64,19 +64,19 @@ export class BenchDaemon implements AsyncDisposable {
     return this.#running().pid ?? 0;
   }
 
-  /** One connection that is kept; another one after a restart. */
+  /** A persistent connection; a new one after a restart. */
   get client(): HttpClient {
     if (this.#client === undefined) throw new Error("the daemon does not run");
     return this.#client;
   }
 
-  /** As people reach it. */
+  /** The SDK client. */
   get sdk(): SandboxClient {
     if (this.#sdk === undefined) throw new Error("the daemon does not run");
     return this.#sdk;
   }
 
-  /** For services that are clients of it. */
+  /** For services that are clients of the daemon. */
   get address(): { readonly url: string; readonly apiKey: string } {
     if (this.#address === undefined) throw new Error("the daemon does not run");
     return this.#address;
@@ -96,7 +96,7 @@ export class BenchDaemon implements AsyncDisposable {
     return Number(pooled);
   }
 
-  /** So that what it no longer needs does not count as growth. */
+  /** Excludes garbage from the measured growth. */
   async collectGarbage(): Promise<void> {
     const child = this.#running();
     const collected = this.#message(child);
@@ -104,13 +104,13 @@ export class BenchDaemon implements AsyncDisposable {
     await collected;
   }
 
-  /** Kills it without a warning and starts it again; answers the time from its start to listening. */
+  /** Kills and restarts it; returns the time from its start to listening. */
   async restart(): Promise<number> {
     await this.#kill();
     return await this.#run();
   }
 
-  /** Where the memory of each of its sandboxes is counted, from the launcher's notes. */
+  /** The memory cgroup of each of its sandboxes, from the launcher's notes. */
   async memoryCgroups(): Promise<string[]> {
     const directory = join(this.#dataDir, "sandboxes");
     const ids = (await readdir(directory)).filter((name) => name.startsWith("sbx_"));
@@ -125,7 +125,7 @@ export class BenchDaemon implements AsyncDisposable {
     );
   }
 
-  /** Ends the daemon, all its sandboxes and all its files, whatever state they are in. */
+  /** Ends the daemon, all its sandboxes and all its files, in any state. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#stop();
     const { runtime, directory } = this.#options;
@@ -151,7 +151,7 @@ export class BenchDaemon implements AsyncDisposable {
     const { runtime, settings, program = PROGRAM } = this.#options;
     const all = {
       LISTEN: "127.0.0.1:0",
-      // A pool that fills itself would take the time of what is measured.
+      // Refilling a pool would distort the measurements.
       POOL: "host=0",
       ...settings,
       RUNTIME: runtime,
@@ -162,7 +162,7 @@ export class BenchDaemon implements AsyncDisposable {
     );
     const log = openSync(this.#logPath, "a", 0o600);
     const startedMs = performance.now();
-    // Detached: an interrupt at the terminal is for us, and we end it.
+    // Detached: an interrupt at the terminal is for us, and we end the daemon.
     const child = fork(join(import.meta.dirname, program), {
       env: { PATH: process.env["PATH"], ...env },
       // As packages/cli/bin/sandkasten starts it.
@@ -181,7 +181,7 @@ export class BenchDaemon implements AsyncDisposable {
     return elapsedMs * 1000;
   }
 
-  /** The next thing it says, or why it will never say anything. */
+  /** The next message, or the reason that there will be none. */
   async #message(child: ChildProcess): Promise<DaemonMessage> {
     const ended = new AbortController();
     const end = once(child, "exit", { signal: ended.signal }).then(async ([code]) => {
@@ -197,7 +197,7 @@ export class BenchDaemon implements AsyncDisposable {
     }
   }
 
-  /** Lets it stop by itself, so that it can also write a profile; kills it when it does not. */
+  /** Lets it stop by itself, so it can also write a profile; kills it if it does not. */
   async #stop(): Promise<void> {
     const child = this.#child;
     if (child?.exitCode === null && child.connected) {

@@ -1,6 +1,7 @@
 /**
- * A daemon to measure, in a process of its own and configured by SANDKASTEN_* variables alone. It tells
- * its parent where it listens, collects its garbage when it is asked to, and stops when it is let go.
+ * A daemon to measure, in a separate process and configured only by SANDKASTEN_* variables. It
+ * tells its parent where it listens, collects garbage on request, and stops when it is
+ * disconnected.
  */
 import { loadConfig, startDaemon } from "@sandkasten/daemon";
 import type { DaemonMessage } from "./bench-daemon.ts";

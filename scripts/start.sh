@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a newcomer runs: set-up, then a daemon that has proved that it works, with the agents of
-# examples/agents beside it. Arguments go to `sandkasten start`; the last --agents-dir counts.
+# What a new user runs: set-up, then a daemon that has proved that it works, with the agents of
+# examples/agents. Arguments go to `sandkasten start`; the last --agents-dir counts.
 set -euo pipefail
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 

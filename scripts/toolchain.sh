@@ -14,9 +14,9 @@ node_is_recent() {
 if ! node_is_recent node && node_is_recent "$toolchain/bin/node"; then
   PATH=$toolchain/bin:$PATH
 fi
-# Debian keeps system tools where an ordinary user's PATH does not look, and rustup keeps cargo in
-# the home directory, which shells that are not log-in shells do not know.
+# Debian keeps system tools outside an ordinary user's PATH, and rustup keeps cargo in the home
+# directory, which non-login shells do not know.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 export PATH
-# What Node has compiled once it need not compile again; below the project, where nobody else writes.
+# Node caches compiled code here; below the project, where no other user writes.
 export NODE_COMPILE_CACHE=$toolchain/compile-cache

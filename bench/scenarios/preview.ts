@@ -1,4 +1,7 @@
-/** A request to a web server in a sandbox through the daemon's preview, beside the same to the same server on the machine. */
+/**
+ * A request to a web server in a sandbox through the daemon's preview, compared with the same
+ * server on the machine.
+ */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { BenchContext, Scenario } from "../context.ts";

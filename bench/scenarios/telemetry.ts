@@ -1,7 +1,7 @@
 /**
- * What spans and metrics cost a command: in a daemon without any hooks for them, in one that sends
- * nothing, and in one whose collector takes them. On a machine with other work the differences between
- * daemons drown, so the hooks of one command are also measured alone, by the time of the processor.
+ * The cost of spans and metrics for a command: in a daemon without telemetry hooks, in one that
+ * sends nothing, and in one with a collector. On a busy machine the differences between daemons are
+ * lost in noise, so the hooks of one command are also measured separately, by processor time.
  */
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -74,7 +74,7 @@ async function measureHooks({ signal }: BenchContext, endpoint: string): Promise
   );
 }
 
-/** Takes everything and keeps nothing. */
+/** Accepts everything and keeps nothing. */
 async function startCollector(): Promise<Server> {
   const server = createServer((request, response) => {
     request.resume().once("end", () => response.writeHead(200).end());

@@ -1,4 +1,4 @@
-/** Builds the site into `dist`, unless it is built from the same sources already: `node packages/site/build.ts`. */
+/** Builds the site into `dist`, unless it is up to date: `node packages/site/build.ts`. */
 import { hash } from "node:crypto";
 import { globSync } from "node:fs";
 import { readFile, rm, rename, writeFile } from "node:fs/promises";
@@ -25,7 +25,7 @@ const stamp = join(target, ".stamp");
 const state = await stateOfSources();
 const built = await readFile(stamp, "utf8").catch(() => "");
 if (built !== state) {
-  // By rename, because a running daemon may serve what is there.
+  // By rename, because a running daemon may be serving the current files.
   const partial = `${target}.partial`;
   await rm(partial, { recursive: true, force: true });
   await buildSite(root, partial);

@@ -1,6 +1,6 @@
 /**
- * The daemon's container image as an archive for `docker load`: a small Debian, Node
- * and the program. What it says to the engine is what images/daemon/Dockerfile says.
+ * The daemon's container image as an archive for `docker load`: a small Debian, Node and the
+ * program. Its configuration matches images/daemon/Dockerfile.
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
@@ -70,7 +70,7 @@ async function packed(
   return file;
 }
 
-/** @returns The digest that names the layer. */
+/** @returns The layer's digest. */
 async function addLayer(archive: string, file: string): Promise<string> {
   const digest = createHash("sha256");
   await pipeline(createReadStream(file), digest);

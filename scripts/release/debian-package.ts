@@ -16,12 +16,15 @@ import { readManifest, root, sourceDateEpoch, version } from "./versions.ts";
 
 const run = promisify(execFile);
 
-/** Whatever `scripts/apt-packages.txt` says that a daemon needs, less npm, whose work is done. */
+/**
+ * What a daemon needs according to `scripts/apt-packages.txt`, without npm, which is only needed to
+ * install.
+ */
 export const debianDependencies = ["crun | runc", "e2fsprogs", "libstdc++6", "uidmap", "xz-utils"];
 
 const source = (name: string): string => join(root, "deploy/debian", name);
 
-/** The program with everything it needs but Node's own libraries, as it is installed. */
+/** The program with everything it needs except Node's own libraries, as it is installed. */
 export async function layOutProgram(
   directory: string,
   program: Packed,
@@ -59,7 +62,7 @@ export async function buildDebian(
   const settings = join(tree, "etc/sandkasten/sandkasten.yaml");
   const init = [join(program.directory, "dist/main.js"), "init", "--yes", "--output", settings];
   await run(process.execPath, init);
-  // It may come to hold a key.
+  // A key may be added later.
   await chmod(settings, 0o600);
   for (const script of ["postinst", "prerm", "postrm"])
     await place(source(script), `DEBIAN/${script}`, 0o755);
@@ -109,7 +112,7 @@ async function checksums(tree: string): Promise<string> {
   return lines.join("");
 }
 
-/** The same whatever umask it is built with. dpkg-deb takes times that are later than the sources'. */
+/** Independent of the builder's umask. dpkg-deb clamps times that are later than the sources'. */
 async function normaliseModes(tree: string): Promise<void> {
   await run("chmod", ["-R", "u=rwX,go=rX", tree]);
   await chmod(join(tree, "etc/sandkasten/sandkasten.yaml"), 0o600);

@@ -15,7 +15,7 @@ import { readManifest, root, version } from "./versions.ts";
 
 const run = promisify(execFile);
 
-/** What `sandkasten` is bundled from; it depends on what these depend on. */
+/** The packages that `sandkasten` bundles; it has their dependencies. */
 const workspaces = ["cli", "daemon", "protocol", "telemetry", "agents", "mcp", "tools", "sdk"].map(
   (name) => `packages/${name}`,
 );
@@ -29,19 +29,19 @@ export type Platform = (typeof platforms)[number];
 
 export const nativePackage = (platform: Platform): string => `@sandkasten/native-${platform.name}`;
 
-/** A package that was packed. */
+/** A packed package. */
 export interface Packed {
   readonly name: string;
   /** The tarball. */
   readonly file: string;
-  /** What is in it, unpacked. */
+  /** Its unpacked contents. */
   readonly directory: string;
 }
 
 export interface Places {
   /** Where finished files go. */
   readonly outputDir: string;
-  /** Where packages are put together. */
+  /** Where packages are assembled. */
   readonly stagingDir: string;
 }
 
@@ -59,7 +59,7 @@ export async function packTools(places: Places): Promise<Packed> {
   return await pack(places, directory);
 }
 
-/** @param nativeDir - Has the runner and the launcher, built for the platform. */
+/** @param nativeDir - Contains the runner and the launcher, built for the platform. */
 export async function packNative(
   places: Places,
   platform: Platform,
@@ -99,8 +99,8 @@ export interface Program extends Packed {
 }
 
 /**
- * A program rather than a library, so it brings the packages it depends on, in the versions that were
- * tested: docs/adr/0017-releases-bring-what-was-tested.md.
+ * A program rather than a library, so it includes its dependencies, in the tested versions:
+ * docs/adr/0017-releases-bring-what-was-tested.md.
  */
 export async function packProgram(places: Places): Promise<Program> {
   const lock = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
@@ -134,13 +134,13 @@ export async function packProgram(places: Places): Promise<Program> {
   await copyPages(directory);
   await cp(join(root, "docs/guides/install.md"), join(directory, "README.md"));
   await copyTree(tree, directory);
-  // `npm pack` would leave out packages that are needed as peers only.
+  // `npm pack` would leave out packages that are only needed as peers.
   const file = join(places.outputDir, `sandkasten-${version}.tgz`);
   await packTarball(directory, file, { prefix: "package", compress: true });
   return { name: manifest.name, file, directory, tree };
 }
 
-/** What the daemon serves to browsers; set-up builds it. */
+/** The pages that the daemon serves; set-up builds them. */
 async function copyPages(directory: string): Promise<void> {
   for (const name of pages)
     await cp(join(root, "packages", name, "dist"), join(directory, name), { recursive: true });

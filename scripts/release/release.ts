@@ -36,7 +36,7 @@ const wanted = new Set(values.only.split(","));
 const unknown = [...wanted].filter((part) => !parts.includes(part));
 if (unknown.length > 0)
   throw new Error(`no such part: ${unknown.join(", ")}; there are ${parts.join(", ")}`);
-// The modes of files are part of what is published.
+// File modes are part of what is published.
 process.umask(0o022);
 const outputDir = resolve(values.out);
 await rm(outputDir, { recursive: true, force: true });

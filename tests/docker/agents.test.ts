@@ -1,4 +1,4 @@
-/** Agents whose sandboxes are containers of a Docker engine, as the founding documents have them. */
+/** Agents whose sandboxes are containers of a Docker engine. */
 import { execFile } from "node:child_process";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ beforeAll(async () => {
       BACKEND: "docker",
       DOCKER_HOST: dockerUnderTest(),
       DEFAULT_IMAGE: DOCKER_IMAGES.debian,
-      // How the files of a service get to containers when the service is in a container itself.
+      // How the files of a service reach containers if the service itself is in a container.
       DOCKER_WORKSPACE: "volume",
     },
   });

@@ -1,4 +1,4 @@
-/** Images of what sessions have become, with real sandboxes. */
+/** Images created from sessions, with real sandboxes. */
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -112,7 +112,7 @@ describe("the dashboard", () => {
     await page.getByRole("button", { name: "Download", exact: true }).click();
     const stream = await (await download).createReadStream();
     expect(String(Buffer.concat(await Array.fromAsync(stream)))).toBe("violets are blue\n");
-    // A file that a command of somebody else makes shows by itself.
+    // A file created by another command appears automatically.
     await session.write("numbers.csv", "n,square\n1,1\n2,4\n");
     await page.getByRole("button", { name: /^numbers\.csv/ }).waitFor();
     expect(await seriousFaults(page)).toEqual([]);
@@ -288,7 +288,7 @@ describe("the dashboard", () => {
   });
 });
 
-/** The one session there is. */
+/** Opens the only session. */
 async function openSession(): Promise<string> {
   const [session] = await Array.fromAsync(client.sessions({ status: "running" }));
   if (session === undefined) throw new Error("there is no session");

@@ -53,7 +53,7 @@ async function context(name: string, steps: readonly string[]): Promise<string> 
   return directory;
 }
 
-/** What a step prints is seen when it fails. */
+/** A step's output is shown if it fails. */
 function failing(command: string): string {
   return `RUN ${command}; busybox false`;
 }

@@ -1,4 +1,4 @@
-/** Networks of sandboxes with a real daemon, real programs, and servers of the test's own on loopback. */
+/** Networks of sandboxes with a real daemon, real programs, and test servers on loopback. */
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -27,7 +27,7 @@ let api: Server;
 let daemon: TestDaemon;
 let webPort: number;
 let apiPort: number;
-/** What only who brings the secret can fetch. */
+/** Files that can only be downloaded with the secret. */
 const privateFiles = new Map<string, Uint8Array | string>();
 const seen: { readonly authorization: string | undefined; readonly url: string }[] = [];
 
@@ -192,7 +192,7 @@ describe("a sandbox with a network", () => {
   it("loses the connections that it has open, and keeps those that are still allowed", async () => {
     const id = await open(toWeb());
     const endless = `http://web.test:${webPort}/endless`;
-    // Through the proxy, and as a program that knows none.
+    // Through the proxy, and as a program that does not know it.
     await daemon.exec(
       id,
       `for way in "" "--noproxy *"; do (set -f; curl -sSN $way ${endless} >>cut.out 2>&1; echo "ended $?" >>cut.out) & done; ` +
@@ -210,7 +210,7 @@ describe("a sandbox with a network", () => {
       id,
       "until [ $(grep -c ended cut.out) = 2 ]; do sleep 0.05; done; grep ended cut.out",
     );
-    // curl fails when it could not receive all there is.
+    // curl fails if it could not receive everything.
     expect(stdout).toMatch(/^(?:ended (?:18|56)\n){2}$/);
     const cut = (await egress(id)).filter(({ verdict }) => verdict === "refused");
     expect(cut.map(({ name, received_bytes: bytes }) => [name, bytes > 0])).toEqual([
@@ -328,7 +328,7 @@ describe("a secret at the edge", () => {
   });
 });
 
-/** As somebody who does not have the secret. */
+/** As a client without the secret. */
 async function fetchPrivate(): Promise<{ readonly status: number | undefined }> {
   const asked = get(`https://127.0.0.1:${apiPort}/hello.git/HEAD`, {
     servername: "api.test",
@@ -339,7 +339,7 @@ async function fetchPrivate(): Promise<{ readonly status: number | undefined }> 
   return { status: response.statusCode };
 }
 
-/** All files but the disks of sandboxes, which are searched from inside. */
+/** All files except the disks of sandboxes, which are searched from inside. */
 async function everythingIn(place: string): Promise<string> {
   const entries = await readdir(place, { recursive: true, withFileTypes: true });
   const files = entries.filter(

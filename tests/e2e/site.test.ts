@@ -1,4 +1,4 @@
-/** The pages of the daemon in a real browser: the API reference at /docs and the guide at /guide. */
+/** The daemon's pages in a real browser: the API reference at /docs and the guide at /guide. */
 import { chromium } from "playwright-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -8,7 +8,7 @@ let daemon: TestDaemon;
 let browser: Browser;
 beforeAll(async () => {
   daemon = await TestDaemon.start();
-  // Its own sandbox does not work for root, and it shows nothing but pages of the daemon.
+  // Its own sandbox does not work for root, and it only shows pages of the daemon.
   browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
 });
 afterAll(async () => {
@@ -18,7 +18,7 @@ afterAll(async () => {
 
 interface Visit {
   readonly page: Page;
-  /** Whatever went wrong in the page, or left the daemon's origin. */
+  /** Errors in the page, and requests that left the daemon's origin. */
   readonly problems: readonly string[];
 }
 
@@ -68,7 +68,7 @@ test("the API reference shows samples and sends requests with the key, which it 
   expect(problems).toEqual([]);
 });
 
-/** What a page could keep a key in. */
+/** Where a page could store a key. */
 interface Storages {
   readonly localStorage: object;
   readonly sessionStorage: object;

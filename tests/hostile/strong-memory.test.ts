@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { RUNTIME_DIR, whyNoGvisor } from "../support/gvisor.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
-/** gVisor's kernel fills the buffer, so no signal is taken until it is full. */
+/** gVisor's kernel fills the buffer, so no signal is handled until it is full. */
 const ONE_GREAT_READ = `python3 -c "import os; os.read(os.open('/dev/zero', 0), 0x7ffff000)"`;
 
 let daemon: TestDaemon;
@@ -25,7 +25,7 @@ test("a session whose code takes gigabytes in one call says that memory ran out"
     cmd: ONE_GREAT_READ,
   });
   const { body: session } = await daemon.call("GET", `/v1/sessions/${id}`);
-  // Should gVisor learn to stop in the middle of a call, only the process dies.
+  // If a future gVisor stops in the middle of a call, only the process dies.
   if (status === 200) {
     expect(body).toMatchObject({ end_reason: "oom", exit_code: 137 });
     expect(session).toMatchObject({ status: "running" });

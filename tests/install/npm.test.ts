@@ -1,4 +1,4 @@
-/** The npm packages on a machine that has Node and npm, and nothing else of ours. */
+/** The npm packages on a machine with only Node and npm. */
 import { basename } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { CleanMachine } from "../support/clean-machine.ts";

@@ -6,7 +6,7 @@ import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 import type { TestDaemon } from "./test-daemon.ts";
 
-/** Set to 1, the pictures in the guide are made anew. */
+/** If set to 1, the pictures in the guide are recreated. */
 const takesScreenshots = process.env["SANDKASTEN_SCREENSHOTS"] === "1";
 const IMAGES = join(import.meta.dirname, "../../docs/images");
 
@@ -16,12 +16,12 @@ export async function signIn(page: Page, daemon: TestDaemon, key = daemon.apiKey
   await page.getByRole("button", { name: "Sign in" }).click();
 }
 
-/** As `expect.poll`, with the time that a busy machine may take. */
+/** Like `expect.poll`, with a timeout for a busy machine. */
 export const eventually = <Value>(look: () => Promise<Value>) =>
   // oxlint-disable-next-line vitest/require-awaited-expect-poll -- The caller adds the matcher and awaits it.
   expect.poll(look, { timeout: 20_000, interval: 50 });
 
-/** What a terminal shows. */
+/** A terminal's screen. */
 export const screenOf = (page: Page): Locator => page.locator(".xterm-rows");
 
 export async function screenshot(page: Page, name: string): Promise<void> {
@@ -30,7 +30,7 @@ export async function screenshot(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(IMAGES, `${name}.png`), animations: "disabled" });
 }
 
-/** Rules of accessibility that are broken seriously, with the elements that break them. */
+/** Serious accessibility violations, with their elements. */
 export async function seriousFaults(page: Page): Promise<readonly string[]> {
   await page.evaluate(axe.source);
   return await page.evaluate(`axe.run(document, { iframes: false }).then(({ violations }) =>

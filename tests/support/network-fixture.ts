@@ -1,4 +1,4 @@
-/** A sandbox of a runtime, whose network leads into the world of a test. */
+/** A sandbox of a runtime, whose network leads into a test's world. */
 import type { NetworkFixture, TestNetwork } from "@sandkasten/testkit";
 import { gatewayInto } from "../../packages/daemon/src/network/testing/gateway-into.ts";
 import type { RuntimeOfRun } from "./runtime-under-test.ts";

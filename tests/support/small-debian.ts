@@ -1,4 +1,4 @@
-/** A real Debian without its documentation and what only few programs need: it is imported quickly. */
+/** A real Debian without documentation and rarely needed files, so it imports quickly. */
 import { execFile } from "node:child_process";
 import { access, mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -15,7 +15,7 @@ const LEFT_OUT = [
   ..."gconv perl".split(" ").map((name) => `usr/lib/*/${name}`),
 ];
 
-/** The path of a tarball, built once per machine and kept beside the whole one. */
+/** The path of a tarball, built once per machine and cached next to the full one. */
 export async function smallDebianRootfs(): Promise<string> {
   const whole = await debianRootfs(CACHE_DIR);
   if (whole === undefined)

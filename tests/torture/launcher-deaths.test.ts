@@ -45,7 +45,7 @@ function describeError(error: unknown): string {
   return `${error.code}${error.retryable ? " (retryable)" : ""}: ${error.message}`;
 }
 
-/** Kills the launcher when a part of the sandbox is there. Answers how the create ended. */
+/** Kills the launcher when a part of the sandbox exists. Returns how the create ended. */
 async function createAndStrike(part: string): Promise<string> {
   const id = newSandboxId();
   const seen = join(machine.dataDir, "sandboxes", id, part === "state_dir" ? "" : part);
@@ -91,7 +91,7 @@ test.each(["state_dir", "disk.img", "runner.sock"])(
   async (name) => {
     const before = await HostSnapshot.take(machine);
     let created = await createAndStrike(name);
-    // On a busy machine the strike may come when all is done; then another one is made.
+    // On a busy machine the strike may come after the work is done; then try again.
     for (let strikes = 1; created === "made" && strikes < MAX_STRIKES; strikes++)
       created = await createAndStrike(name);
     expect(created).toContain(
@@ -101,7 +101,7 @@ test.each(["state_dir", "disk.img", "runner.sock"])(
   },
 );
 
-/** Kills the launcher so long after a destroy was asked for. Answers how that ended. */
+/** Kills the launcher this long after a destroy was requested. Returns how that ended. */
 async function destroyAndStrike(id: string, afterMs: number): Promise<string> {
   const server = await theServer();
   const destroyed = machine.backend.destroy(id).then(

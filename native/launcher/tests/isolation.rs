@@ -1,4 +1,4 @@
-//! What the launcher itself promises about isolation, seen from inside and outside.
+//! The launcher's own isolation guarantees, seen from inside and outside.
 
 mod support;
 
@@ -128,7 +128,7 @@ fn a_missing_namespace_is_refused() {
     world.assert_no_trace("after refusals");
 }
 
-/// The descriptor that a question to a namespace's file is answered with, or a value written to `answer`.
+/// The descriptor returned by a namespace ioctl, or a value written to `answer`.
 fn ask_namespace(file: &fs::File, question: libc::c_ulong, answer: &mut u32) -> i32 {
     // SAFETY: a live descriptor and a live place for the answer, which some questions leave alone.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), question, answer) };
@@ -408,9 +408,9 @@ fn damaged_devices_are_repaired() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     };
     make("null", 3, 1_000_000 + 7 * 65_536, 0o667);
-    // Of an administrator, who may want it so.
+    // Set by an administrator, who may want it so.
     make("zero", 5, 1234, 0o600);
-    // Not the device that has this name.
+    // Not the device that should have this name.
     make("full", 1, 1_000_000, 0o600);
     let answer = world
         .run("repair-devices", &json!({ "dev_dir": dev }))
@@ -514,7 +514,8 @@ fn inherited_descriptors_lead_nowhere() {
         assert!(part("own\n", "env\n").contains("sbx_fds/mine"), "{printed}");
         assert!(part("own\n", "env\n").contains("oom_kill"), "{printed}");
         assert!(!printed.contains("do-not-tell"));
-        // sh may hold the directory it lists or a script open, never more than one beyond the passed.
+        // sh may hold the directory it lists or a script open, never more than one besides the
+        // passed ones.
         let highest: u32 = printed
             .lines()
             .map_while(|line| line.parse().ok())
@@ -601,7 +602,7 @@ fn the_console_is_bounded() {
         .create(&world.spec("sbx_console", "crun", script))
         .unwrap();
     world.printed(&record);
-    // When the shell has become the sleep at its end, it could print no more.
+    // Once the shell has become the final sleep, it can print no more.
     let deadline = Instant::now() + Duration::from_secs(10);
     while fs::read_to_string(format!("/proc/{}/comm", record["pid"]))
         .unwrap()

@@ -70,7 +70,7 @@ describe("a failure", () => {
     {
       args: "image import x:1 file/below",
       env: NOWHERE,
-      says: /^file\/below is not a directory, or lies below a file/,
+      says: /^file\/below is not a directory, or is below a file/,
       hint: /^Check the path on this machine\.$/,
     },
     {
@@ -104,7 +104,7 @@ describe("a failure", () => {
     },
     {
       args: "cp SESSION:/workspace/a file/below",
-      says: /^file\/below is not a directory, or lies below a file/,
+      says: /^file\/below is not a directory, or is below a file/,
       hint: /path on this machine/,
     },
     ...[
@@ -120,7 +120,7 @@ describe("a failure", () => {
     ].map((args) => ({
       args,
       says: /no session ses_none/,
-      hint: /^`sandkasten ls` shows the sessions/,
+      hint: /^`sandkasten ls` lists the sessions/,
     })),
     {
       args: "open --image no/such:1",
@@ -185,7 +185,7 @@ describe("a failure", () => {
     },
     {
       args: "daemon --data-dir /proc/none",
-      says: /\/proc\/none, where nothing can be stored/,
+      says: /\/proc\/none, which is not writable/,
       hint: /^Correct the named file, variable or flag/,
     },
   ];

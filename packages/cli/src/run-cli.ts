@@ -1,4 +1,4 @@
-/** Runs the command line once and answers its exit code. */
+/** Runs the command line once and returns its exit code. */
 import { CommanderError } from "commander";
 import { assemble } from "./assemble.ts";
 import { exitCodeOf } from "./failure.ts";
@@ -23,7 +23,7 @@ export async function runCli(args: readonly string[], host: Host): Promise<numbe
   }
 }
 
-/** Help and version were printed already. */
+/** Help and version were already printed. */
 function isHelp({ code }: CommanderError): boolean {
   return ["commander.help", "commander.helpDisplayed", "commander.version"].includes(code);
 }

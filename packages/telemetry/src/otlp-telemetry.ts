@@ -38,9 +38,9 @@ import type { TraceContext } from "./trace-context.ts";
 const SCOPE = "sandkasten";
 const STOP_TIMEOUT_MS = 5000;
 const EXPORT_TIMEOUT_MS = 10_000;
-/** A collector that is away costs this much memory at most; then spans are dropped. */
+/** Bounds the memory used while the collector is unreachable; further spans are dropped. */
 const MAX_QUEUED_SPANS = 4096;
-/** Nothing that a span says is longer, whoever made it. */
+/** Longer attribute values are truncated. */
 const MAX_ATTRIBUTE_LENGTH = 8192;
 
 export class OtlpTelemetry implements StartedTelemetry {
@@ -109,7 +109,7 @@ export class OtlpTelemetry implements StartedTelemetry {
     await Promise.race([sent, over.promise]);
     clearTimeout(timer);
     if (!this.#isGlobal) return;
-    // The next one in this process takes the place.
+    // Allows a new instance in this process to register.
     trace.disable();
     context.disable();
     propagation.disable();
@@ -138,7 +138,7 @@ function resourceOf(settings: TelemetrySettings, version: string): Resource {
   );
 }
 
-/** Who calls decides for its trace; only for those that begin here there is a choice. */
+/** Callers decide for their traces; the ratio only applies to traces that begin here. */
 function samplerOf(ratio: number): Sampler {
   if (ratio >= 1) return new ParentBasedSampler({ root: new AlwaysOnSampler() });
   if (ratio <= 0) return new ParentBasedSampler({ root: new AlwaysOffSampler() });
@@ -185,14 +185,14 @@ function exporterOptions({ url, headers }: OtlpTarget) {
   return { url, headers: { ...headers }, timeoutMillis: EXPORT_TIMEOUT_MS };
 }
 
-/** A collector that is away must be noticed, but not in every second. */
+/** An unreachable collector must be reported, but not every second. */
 function diagLogger(onFailure: (message: string) => void): DiagLogger {
   const tell = (message: string): void => onFailure(message.slice(0, 500));
   const ignore = (): void => undefined;
   return { error: tell, warn: tell, info: ignore, debug: ignore, verbose: ignore };
 }
 
-/** Leaves out spans of libraries that say more than they may. */
+/** Drops spans of libraries that reveal too much. */
 class ScopeFilter implements SpanProcessor {
   readonly #next: SpanProcessor;
   readonly #keeps: (name: string) => boolean;

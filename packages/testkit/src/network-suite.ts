@@ -9,10 +9,10 @@ import { TestNetwork } from "./suites/network/test-network.ts";
 import { sendLarge, serveHttp, serveTcp } from "./suites/network/world.ts";
 import { run } from "./suites/run-command.ts";
 
-/** A sandbox whose network leads into the world of the test. */
+/** A sandbox whose network leads into the test's world. */
 export interface NetworkFixture {
   readonly channel: Channel;
-  /** What the sandbox says that it has. */
+  /** The mode that the sandbox reports. */
   readonly mode: "transparent" | "proxy";
   readonly close: () => Promise<void>;
 }
@@ -24,13 +24,13 @@ const PARTS = {
 } as const satisfies Record<string, (setup: () => NetworkSetup) => void>;
 
 export interface NetworkSuiteOptions {
-  /** What the backend gives. */
+  /** The mode that the backend provides. */
   readonly mode: NetworkFixture["mode"];
   /** All of them when absent. */
   readonly parts?: readonly (keyof typeof PARTS)[];
-  /** Says why the sandbox cannot be made here; the suite is then skipped with that reason in its name. */
+  /** Why the sandbox cannot be created here; the suite is then skipped with that reason in its name. */
   readonly unavailable?: string | undefined;
-  /** How large the large download is. */
+  /** The size of the large download. */
   readonly mebibytes?: number;
 }
 
@@ -47,7 +47,7 @@ export function networkSuite(
     () => {
       let made: (NetworkSetup & { readonly close: () => Promise<void> }) | undefined;
       const setup = (): NetworkSetup => {
-        if (made === undefined) throw new Error("the sandbox of this suite could not be made");
+        if (made === undefined) throw new Error("the sandbox of this suite could not be created");
         return made;
       };
       beforeAll(async () => {

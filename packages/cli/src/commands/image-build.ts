@@ -1,4 +1,4 @@
-/** `sandkasten image build` and `image build-standard`: images that are built on this machine. */
+/** `sandkasten image build` and `image build-standard`: build images on this machine. */
 import { createReadStream } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -33,23 +33,20 @@ export function addBuildStandardCommand(image: Command, cli: Cli): void {
     .summary("build the images base, python and node")
     .description(
       "Builds standard images on this machine from packages of Debian, Python and npm, without a " +
-        "registry, and gives them to the daemon. Sessions then get them by the names base, python and " +
+        "registry, and imports them into the daemon. Sessions can then use them as base, python and " +
         "node. Needs root, mmdebstrap, pip for python, npm for node, and an administrator's key if " +
         "all keys should have them.",
     )
     .addArgument(
-      new Argument("[name...]", "which of them; all when absent").choices(STANDARD_NAMES),
+      new Argument("[name...]", "images to build (default: all)").choices(STANDARD_NAMES),
     )
-    .option(
-      "--suite <name>",
-      "release of Debian; the one of this machine, or bookworm, when absent",
-    )
-    .option("--mirror <url>", "where Debian's packages come from; the usual mirror when absent")
-    .option("--backend <name>", "whose images; the daemon's usual backend when absent")
+    .option("--suite <name>", "Debian release (default: this machine's, or bookworm)")
+    .option("--mirror <url>", "mirror for Debian's packages (default: Debian's own)")
+    .option("--backend <name>", "backend that stores the images (default: the daemon's)")
     .action(async (given: readonly StandardName[], options: StandardOptions) => {
       requireRoot(cli.host.environment.isRoot);
       const client = await cli.connect();
-      // Nothing is built for a daemon that does not answer.
+      // Check that the daemon answers before building.
       await client.images.list({ backend: options.backend, signal: cli.interrupts.signal });
       const suite = options.suite ?? (await usualSuite());
       const names = given.length === 0 ? STANDARD_NAMES : given;
@@ -98,31 +95,31 @@ export function addBuildCommand(image: Command, cli: Cli): void {
     .command("build")
     .summary("build an image from a Dockerfile")
     .description(
-      "Builds a Dockerfile on this machine and gives the image to the daemon. The steps of the build " +
-        "run in containers without a network, unless --network host gives them that of this machine. " +
-        "Base images come from a registry, or from `FROM scratch` with a root filesystem to ADD. With " +
+      "Builds a Dockerfile on this machine and imports the image into the daemon. Build steps run in " +
+        "containers without a network; --network host gives them this machine's network. " +
+        "Base images come from a registry, or from `FROM scratch` with a root file system to ADD. With " +
         "buildah it needs root, and `RUN --mount` is refused.",
     )
     .argument("<context>", "directory with the Dockerfile and the files that it copies")
     .requiredOption("-t, --tag <name>", "name of the image, as in my-tools:1")
     .option("-f, --file <path>", "the Dockerfile, relative to the context", "Dockerfile")
-    .option("--build-arg <name=value>", "value of an ARG; may be repeated", collect)
-    .option("--target <stage>", "stage to build; the last one when absent")
+    .option("--build-arg <name=value>", "value of an ARG; can be repeated", collect)
+    .option("--target <stage>", "stage to build (default: the last)")
     .addOption(
       new Option("--network <mode>", "network of RUN steps")
         .choices(["none", "host"])
         .default("none"),
     )
     .addOption(
-      new Option("--builder <name>", "what builds: buildah, or a Docker engine by its command line")
+      new Option("--builder <name>", "builder: buildah, or Docker's command line")
         .choices(["buildah", "docker"])
         .default("buildah"),
     )
     .option(
       "--storage <dir>",
-      "where buildah keeps base images for later builds; nowhere when absent",
+      "directory where buildah caches base images for later builds (default: none)",
     )
-    .option("--backend <name>", "whose images; the daemon's usual backend when absent")
+    .option("--backend <name>", "backend that stores the images (default: the daemon's)")
     .action(async (given: string, options: BuildOptions) => {
       const { workingDirectory, environment } = cli.host;
       const context = resolve(workingDirectory, given);
@@ -163,7 +160,7 @@ export function addBuildCommand(image: Command, cli: Cli): void {
     });
 }
 
-/** Images are large, and /tmp may be in memory: TMPDIR says where there is room. */
+/** Images are large, and /tmp may be in memory: set TMPDIR to a place with enough space. */
 async function inScratch<T>(use: (directory: string) => Promise<T>): Promise<T> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-build-"));
   try {

@@ -1,4 +1,4 @@
-/** `sandkasten inspect`: everything that is known of a session. */
+/** `sandkasten inspect`: all fields of a session. */
 import type { SessionInfo } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -8,9 +8,9 @@ import { plainJson, plainText } from "../output/plain-text.ts";
 export function addInspectCommand(program: Command, cli: Cli): void {
   program
     .command("inspect")
-    .summary("show everything that is known of a session")
+    .summary("show all fields of a session")
     .description(
-      "Shows all fields of a session, also of one that has ended: one line for each, or a JSON document with --json.",
+      "Shows all fields of an active or ended session: one line each, or a JSON document with --json.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .action(async (given: string) => {
@@ -22,7 +22,7 @@ export function addInspectCommand(program: Command, cli: Cli): void {
 }
 
 function fields(info: SessionInfo): readonly (readonly [string, string])[] {
-  // Each field also has a name in snake case, which is not enumerable and needs no second line.
+  // Each field also has a non-enumerable snake_case name, which needs no second line.
   return Object.entries(info).flatMap(([name, value]: readonly [string, unknown]) => {
     if (value === undefined || value === null) return [];
     return [[name, typeof value === "string" ? value : JSON.stringify(value)] as const];

@@ -1,4 +1,4 @@
-/** `sandkasten renew`: gives sessions more time. */
+/** `sandkasten renew`: extends a session's time to live. */
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findSession } from "../find-by-id.ts";
@@ -14,15 +14,11 @@ export function addRenewCommand(program: Command, cli: Cli): void {
     .command("renew")
     .summary("give a session more time")
     .description(
-      "Starts the time to live of a session again, and prints when it expires now. Every use of a " +
-        "session does the same; this is for one that must wait.",
+      "Restarts a session's time to live, and prints when it now expires. Every use of a session does " +
+        "the same; this is for a session that is idle.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
-    .option(
-      "--ttl <duration>",
-      "new time to live, as in 90m; the old one when absent",
-      parseDurationMs,
-    )
+    .option("--ttl <duration>", "new time to live, as in 90m (default: unchanged)", parseDurationMs)
     .action(async (given: string, { ttl }: Options) => {
       const session = await findSession(cli, await cli.connect(), given);
       const info = await session.renew({

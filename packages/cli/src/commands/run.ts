@@ -1,4 +1,4 @@
-/** `sandkasten run`: one command in a sandbox of its own, which is gone afterwards. */
+/** `sandkasten run`: runs one command in a temporary sandbox. */
 import type { Session } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";

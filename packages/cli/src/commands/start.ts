@@ -1,4 +1,7 @@
-/** `sandkasten start`: the daemon, proved to work by a first sandbox, and the agent service beside it. */
+/**
+ * `sandkasten start`: starts the daemon, proves that it works with a first sandbox, and starts the
+ * agent service.
+ */
 import type { Daemon } from "@sandkasten/daemon";
 import type { Config } from "@sandkasten/daemon/config";
 import { SandboxClient } from "@sandkasten/sdk";
@@ -29,7 +32,7 @@ export function addStartCommand(program: Command, cli: Cli): void {
     .option("--agents-dir <dir>", "directory with the agents and workflows to serve", ".")
     .option(
       "--agents-listen <host:port>",
-      "address of the agent service, else SANDKASTEN_AGENTS_LISTEN, else 127.0.0.1:8587",
+      "address of the agent service (default: SANDKASTEN_AGENTS_LISTEN, or 127.0.0.1:8587)",
     );
   addConfigOptions(command).action((options: Options) => start(cli, options));
 }
@@ -71,7 +74,7 @@ async function start(cli: Cli, options: Options): Promise<void> {
     return started;
   });
   try {
-    // It loads while the sandbox is tried.
+    // It loads while the sandbox is tested.
     await using agents = options.agents ? startAgents(cli, stages, options, daemon) : undefined;
     await prove(cli, stages, new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey }));
     const agentsUrl = agents === undefined ? undefined : await showAgents(cli, stages, agents);
@@ -98,7 +101,7 @@ function startAgents(cli: Cli, stages: Stages, options: Options, daemon: Daemon)
   );
 }
 
-/** Sandboxes work without agents, so a service that does not start is reported and no more. */
+/** Sandboxes work without agents, so a service that does not start is only reported. */
 async function showAgents(
   cli: Cli,
   stages: Stages,
@@ -115,20 +118,20 @@ async function showAgents(
   });
 }
 
-/** Lines of a log would stand between the steps, unless someone asked for them. */
+/** Log lines would clutter the steps, unless the user asks for them. */
 function quiet(config: Config): Config {
   const level = config.settings.find(({ key }) => key === "log_level");
   return {
     ...config,
     ...(level?.source.kind === "default" && { logLevel: "warn" }),
-    // They were shown already.
+    // They were already shown.
     warnings: [],
   };
 }
 
 const PROOF = "it works";
 
-/** Whatever is said to work has been seen to work. */
+/** Only claims to work what has been seen to work. */
 async function prove(cli: Cli, stages: Stages, client: SandboxClient): Promise<void> {
   const session = await stages.run("Open a sandbox", async (say) => {
     const opened = await client.createSession();
@@ -163,7 +166,8 @@ function greeting(
 ): readonly string[] {
   const { bold, cyan, dim } = cli.out.style;
   const { url, apiKey, apiKeyGenerated } = daemon;
-  // SECURITY: a key that somebody chose is shown to nobody: terminals are recorded and shared. Guarded by cli.serial.test.ts.
+  // SECURITY: a configured key is never shown: terminals are recorded and shared. Guarded by
+  // cli.serial.test.ts.
   return [
     "",
     `${bold("URL")}  ${cyan(url)}`,

@@ -91,8 +91,8 @@ describe("importRootfs()", () => {
 
   test.each<[string, Buffer, Partial<ImagePolicy>, string]>([
     ["junk", Buffer.from("junk".repeat(500)), {}, "damaged"],
-    ["cut off", tarOf([file("x", randomBytes(5000))]).subarray(0, 2000), {}, "cut off"],
-    ["without files", Buffer.alloc(1024), {}, "holds no files"],
+    ["cut off", tarOf([file("x", randomBytes(5000))]).subarray(0, 2000), {}, "truncated"],
+    ["without files", Buffer.alloc(1024), {}, "is empty"],
     [
       "an OCI archive",
       ociArchive([{ bytes: tarOf([file("x", "x")]) }]).archive,
@@ -103,7 +103,7 @@ describe("importRootfs()", () => {
       "larger than it seems",
       gzipSync(tarOf([file("zeros", Buffer.alloc(3_000_000))])),
       { limits: { totalBytes: 1_000_000 } },
-      "larger than 1000000 bytes",
+      "exceeds the limit of 1000000 bytes",
     ],
     [
       "of too many files",
@@ -193,7 +193,7 @@ describe("importOciArchive()", () => {
         `${PREFIX}bomb:1`,
         await archive(content),
       ),
-    ).rejects.toEqual(refused("larger than 1000000 bytes"));
+    ).rejects.toEqual(refused("exceeds the limit of 1000000 bytes"));
   });
 
   test("refuses what is no image", async () => {

@@ -172,7 +172,7 @@ describe("auto", () => {
   test("in a container without any means volumes, and says why", async () => {
     await using own = await ownContainer();
     expect(await chosen({}, own.surroundings)).toMatch(
-      /^volume: the daemon runs in a container, there is no .*\/shared here, and .*\/workspaces is the container's own$/u,
+      /^volume: the daemon runs in a container, .*\/shared does not exist, and .*\/workspaces is inside the container$/u,
     );
   });
 
@@ -190,7 +190,7 @@ describe("auto", () => {
     expect(await chosen({ dir: ours }, own.surroundings)).toMatch(/^volume: /u);
     // Asked for all the same, it is refused in words that help.
     expect(await chosen({ dir: ours, strategy: "bind" }, own.surroundings)).toMatch(
-      /^workspaces cannot be by bind: the engine does not see .*; set docker\.workspace to volume/u,
+      /^the workspace strategy bind does not work: the engine does not see .*; set docker\.workspace to volume/u,
     );
   });
 

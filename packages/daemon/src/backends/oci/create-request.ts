@@ -1,4 +1,4 @@
-/** What the launcher is asked to do to make a sandbox. */
+/** The request to the launcher for a new sandbox. */
 import type { SandboxSpec } from "../../ports/backend.ts";
 import type { ImageRootfs } from "../../ports/image-store.ts";
 import { buildOciConfig } from "./config/build-oci-config.ts";

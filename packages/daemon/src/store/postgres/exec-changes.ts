@@ -88,7 +88,7 @@ export class ExecChanges {
 
 const columns = sql.raw(execMapping.columns);
 
-/** Sessions are held while their commands are changed, so that a claim comes before or after. */
+/** Sessions are locked while their commands are changed, so a claim happens before or after. */
 function changeStatement(given: readonly object[]) {
   return sql`
     WITH given AS (

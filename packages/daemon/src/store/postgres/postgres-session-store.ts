@@ -1,4 +1,4 @@
-/** Remembers sessions, commands and workspaces in a database of Postgres, which several daemons may share. */
+/** Stores sessions, commands and workspaces in a Postgres database, which several daemons may share. */
 import type { SessionStatus } from "@sandkasten/protocol";
 import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
@@ -38,7 +38,7 @@ import { Database } from "./database.ts";
 import { pageOf } from "./page.ts";
 
 const HEARTBEAT: Heartbeat = { intervalMs: 1000, deadAfterMs: 5000 };
-/** Sessions to forget in one statement, so that no lock is held for long. */
+/** Sessions deleted in one statement, so no lock is held for long. */
 const FORGET_AT_ONCE = 1000;
 
 const ended = sql.raw(ENDED);
@@ -51,16 +51,16 @@ export interface PostgresSessionStoreOptions {
   readonly url: string;
   readonly log?: Log;
   readonly heartbeat?: Heartbeat;
-  /** Instead of the database's clock. */
+  /** Replaces the database's clock. */
   readonly wallMs?: () => number;
 }
 
 export class PostgresSessionStore implements SessionStore {
   readonly isNew: boolean;
-  /** Names the database; sandboxes of all daemons that share it carry it. */
+  /** Identifies the database; sandboxes of all daemons that share it carry it. */
   readonly instance: string;
   readonly heartbeat: Heartbeat;
-  /** For what is kept beside the rows. */
+  /** For data kept besides the rows. */
   readonly database: Database;
   readonly #database: Database;
   readonly #daemons: Daemons;
@@ -79,7 +79,7 @@ export class PostgresSessionStore implements SessionStore {
     this.#log = options.log;
   }
 
-  /** INTERNAL_ERROR when it cannot be reached, is newer, or not ours. */
+  /** INTERNAL_ERROR if it is unreachable, newer, or not ours. */
   static async open(options: PostgresSessionStoreOptions): Promise<PostgresSessionStore> {
     const database = await Database.open(options);
     const [facts = {}] = await database.rows("opening it", sql`SELECT * FROM store_facts`);
@@ -176,7 +176,7 @@ export class PostgresSessionStore implements SessionStore {
   async livingSessions(owner?: string): Promise<readonly SessionRow[]> {
     const ofOwner = owner === undefined ? sql`TRUE` : sql`owner = ${owner}`;
     return await this.#read(
-      "reading the living sessions",
+      "reading the active sessions",
       sessionMapping,
       sql`SELECT ${sessionColumns} FROM sessions
           WHERE ${ofOwner} AND status NOT IN ${ended} ORDER BY created_at_ms`,
@@ -202,7 +202,7 @@ export class PostgresSessionStore implements SessionStore {
 
   async giveSandbox(id: string, fence: number, sandboxId: string): Promise<SessionRow | undefined> {
     const [row] = await this.#read(
-      "giving a session its sandbox",
+      "assigning a sandbox to a session",
       sessionMapping,
       sql`SELECT ${sessionColumns} FROM give_sandbox(${id}, ${fence}, ${sandboxId})`,
     );

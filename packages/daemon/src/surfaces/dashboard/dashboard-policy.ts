@@ -7,11 +7,11 @@ export interface DashboardPolicyOptions {
 }
 
 /**
- * SECURITY: whatever text of a sandbox ends up in the page, it can neither run nor send anything
- * elsewhere: scripts and styles are files of the daemon, requests go to the daemon, and only previews
- * may be framed. Attributes may have styles, which the terminal needs for colours; they can load
- * nothing. The page cannot be framed itself, so that no preview can have its buttons clicked (threat:
- * hostile previews). Guarded by dashboard-routes.test.ts.
+ * SECURITY: text from a sandbox that ends up in the page can neither run nor send anything
+ * elsewhere: scripts and styles are files of the daemon, requests go to the daemon, and only
+ * previews may be framed. Style attributes are allowed, which the terminal needs for colours; they
+ * cannot load anything. The page itself cannot be framed, so a preview cannot trick users into
+ * clicking its buttons (threat: hostile previews). Guarded by dashboard-routes.test.ts.
  */
 export function dashboardPolicy({ domain, scheme }: DashboardPolicyOptions): string {
   const previews = domain === undefined ? `${scheme}://*.localhost:*` : `${scheme}://*.${domain}`;

@@ -1,4 +1,4 @@
-/** The pages that people read in a browser: the API reference at `/docs` and the guides at `/guide`. */
+/** The web pages: the API reference at `/docs` and the guides at `/guide`. */
 import { join } from "node:path";
 import type { App } from "../http/app.ts";
 import { serveFiles } from "../http/static-files.ts";
@@ -15,14 +15,14 @@ const STRICT = {
 };
 
 /**
- * SECURITY: pages run only scripts of this origin, reach only this origin and cannot be framed, so that
- * a key that is typed into the API reference stays with the daemon (threat: foreign web pages). The
- * reference sets styles from its script, and only it may. Guarded by tests/e2e/site.test.ts.
+ * SECURITY: pages run only scripts of this origin, connect only to this origin and cannot be
+ * framed, so a key that is typed into the API reference stays with the daemon (threat: foreign web
+ * pages). Only the reference may set styles from its script. Guarded by tests/e2e/site.test.ts.
  */
 const GUIDE_POLICY = policyOf(STRICT);
 const REFERENCE_POLICY = policyOf({ ...STRICT, "style-src": "'self' 'unsafe-inline'" });
 
-/** `directory` is what packages/site builds. */
+/** `directory` is the output of packages/site. */
 export async function serveSite(app: App, directory: string): Promise<void> {
   for (const [name, policy] of [
     ["docs", REFERENCE_POLICY],

@@ -1,4 +1,4 @@
-/** Much, slow and broken: what the network does beyond small requests. */
+/** Large, slow and broken transfers. */
 import { expect, it } from "vitest";
 import type { TestContext } from "vitest";
 import { needs } from "./setup.ts";

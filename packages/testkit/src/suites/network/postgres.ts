@@ -1,4 +1,4 @@
-/** A real Postgres for the suite. It has a socket in a private directory, and a port of loopback leads there. */
+/** A real Postgres for the suite, with a socket in a private directory and a loopback port that leads there. */
 import { execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { chown, mkdtemp, readdir, rm } from "node:fs/promises";
@@ -11,7 +11,7 @@ import type { Served } from "./world.ts";
 const PROGRAMS = "/usr/lib/postgresql";
 const run = promisify(execFile);
 
-/** Where Debian keeps the programs of the newest version; undefined when there are none. */
+/** Where Debian keeps the programs of the newest version; undefined if there are none. */
 export async function postgresPrograms(): Promise<string | undefined> {
   if (!existsSync(PROGRAMS)) return undefined;
   const newest = (await readdir(PROGRAMS)).toSorted((one, other) => Number(one) - Number(other));

@@ -13,7 +13,7 @@ export function programSuite(setup: () => NetworkSetup): void {
     for (const { close } of served.splice(0)) await close();
   });
 
-  /** Puts a server behind a name that the sandbox may reach. */
+  /** Makes a server reachable for the sandbox under a name. */
   const reach = (name: string, server: Served): number => {
     served.push(server);
     setup().network.allow(name, server.port);

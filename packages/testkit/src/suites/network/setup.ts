@@ -1,4 +1,4 @@
-/** What the parts of the network suite share. */
+/** Shared by the parts of the network suite. */
 import type { TestContext } from "vitest";
 import type { Channel } from "../../ports.ts";
 import type { CommandResult } from "../run-command.ts";
@@ -9,19 +9,19 @@ export interface NetworkSetup {
   readonly network: TestNetwork;
   readonly mode: "transparent" | "proxy";
   readonly channel: Channel;
-  /** `web.test`: answers with what it was asked. */
+  /** `web.test`: responds with what it was asked. */
   readonly web: Served;
-  /** `echo.test`: sends back what it gets. */
+  /** `echo.test`: echoes its input. */
   readonly echo: Served;
   /** The requests that `web.test` got, in order. */
   readonly requests: string[];
-  /** How large the large download is. */
+  /** The size of the large download. */
   readonly mebibytes: number;
-  /** Runs in the shell; PORT stands for the port of `web.test`. */
+  /** Runs in the shell; PORT is replaced by the port of `web.test`. */
   readonly sh: (command: string) => Promise<CommandResult>;
 }
 
-/** Skips a test whose program the image does not have. */
+/** Skips a test if the image lacks its program. */
 export async function needs(
   context: TestContext,
   { sh }: NetworkSetup,

@@ -1,4 +1,4 @@
-/** The servers that sandboxes of the suite may reach: all on loopback, all the suite's own. */
+/** The servers that the suite's sandboxes may reach, all on loopback. */
 import { createHash } from "node:crypto";
 import { createServer as createHttpServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -6,12 +6,12 @@ import { createServer } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { finished } from "node:stream/promises";
 
-/** One block of a large file, whatever its length. */
+/** One block of a large file. */
 const BLOCK = Buffer.alloc(1 << 20, "0123456789abcdef");
 
 export interface Served {
   readonly port: number;
-  /** The connections that are open now. */
+  /** The currently open connections. */
   readonly sockets: ReadonlySet<Socket>;
   readonly close: () => Promise<void>;
 }
@@ -46,7 +46,7 @@ export function serveTcp(onSocket: (socket: Socket) => void): Promise<Served> {
   return listen(createServer({ allowHalfOpen: true }, onSocket));
 }
 
-/** Sends a file of so many mebibytes as fast as the reader takes it. */
+/** Sends a file of this many mebibytes at the reader's pace. */
 export async function sendLarge(response: ServerResponse, mebibytes: number): Promise<void> {
   response.writeHead(200, { "content-length": mebibytes * BLOCK.byteLength });
   for (let sent = 0; sent < mebibytes && !response.destroyed; sent++)
@@ -61,7 +61,7 @@ export function hashOfLarge(mebibytes: number): string {
   return hash.digest("hex");
 }
 
-/** Answers with the files of a map, by path. */
+/** Serves the files of a map, by path. */
 export function serveFiles(
   files: ReadonlyMap<string, Uint8Array | string>,
   asked: (path: string) => void = () => undefined,
