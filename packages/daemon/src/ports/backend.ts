@@ -38,6 +38,8 @@ export interface SandboxSpec {
   readonly env: Readonly<Record<string, string>>;
   /** `none` when absent. */
   readonly network?: SandboxNetwork;
+  /** PEM of an authority that the programs trust beside those that the image brings. */
+  readonly trustedCertificate?: string;
   /** What the backend usually gives when absent; UNSUPPORTED where it has no kernel to give. */
   readonly isolation?: SandboxIsolation;
   /** A persistent disk to have at /workspace. It is made when there is none, and may be in several sandboxes at once. */
