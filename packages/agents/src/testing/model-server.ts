@@ -63,6 +63,8 @@ export interface SeenRequest {
   readonly body: ChatRequest;
   readonly headers: IncomingMessage["headers"];
   readonly atMs: number;
+  /** Resolves when the connection of the answer is closed. */
+  readonly closed: Promise<unknown>;
 }
 
 type Script = readonly ScriptedTurn[] | ((request: ChatRequest, index: number) => ScriptedTurn);
@@ -118,7 +120,8 @@ export class ModelServer implements AsyncDisposable {
       return;
     }
     const body = JSON.parse(text) as ChatRequest;
-    this.requests.push({ body, headers: request.headers, atMs: performance.now() });
+    const { headers } = request;
+    this.requests.push({ body, headers, atMs: performance.now(), closed: once(response, "close") });
     const turn = this.#next(body);
     response.on("error", () => undefined);
     await answerChat(response, turn);
