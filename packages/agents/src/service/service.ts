@@ -3,9 +3,9 @@ import { randomUUID } from "node:crypto";
 import fastify, { LogController } from "fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
+import { JSON_SHAPE, shapeProblem } from "../json-shape.ts";
 import { Gate } from "./gate.ts";
 import type { GateOptions } from "./gate.ts";
-import { shapeProblem } from "./json-shape.ts";
 import { ServiceError } from "./service-error.ts";
 
 /** Adds the routes of one part of the service. */
@@ -21,7 +21,6 @@ export interface ServiceOptions extends GateOptions {
 /** Needs no key, and tells nothing worth one. */
 const OPEN_ROUTES: ReadonlySet<string> = new Set(["/healthz"]);
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
-const BODY_SHAPE = { maxDepth: 200, maxValues: 50_000 };
 const MAX_PARAM_LENGTH = 1024;
 const DEFAULT_HEADERS_TIMEOUT_MS = 10_000;
 /** A body that takes longer than this was not meant to arrive. */
@@ -85,7 +84,7 @@ function acceptOnlyJson(app: FastifyInstance): void {
   // SECURITY: a body of a few megabytes can hold millions of values, and everybody would wait while
   // they are parsed, checked and copied. Guarded by service.test.ts.
   app.addContentTypeParser("application/json", { parseAs: "string" }, (request, body, done) => {
-    const problem = shapeProblem(String(body), BODY_SHAPE);
+    const problem = shapeProblem(String(body), JSON_SHAPE);
     if (problem === undefined) void parse(request, String(body), done);
     else done(new ServiceError("INVALID_REQUEST", `The body is ${problem}.`));
   });

@@ -1,4 +1,7 @@
-/** Looks at the text of a JSON body before it is parsed, because parsing is what some bodies are made to exhaust. */
+/** Looks at a JSON text before it is parsed: a few megabytes can hold so many values that parsing takes seconds. */
+
+/** What clients and models may send. Large data has its place in files. */
+export const JSON_SHAPE: JsonShapeLimits = { maxDepth: 200, maxValues: 50_000 };
 
 export interface JsonShapeLimits {
   readonly maxDepth: number;
