@@ -144,8 +144,9 @@ test("a service that was stalled stops working on a run that another one has end
   const events = await Array.fromAsync(other.client.events(id));
   expect(events.at(-1)).toMatchObject({ error: { code: "PROCESS_ENDED" } });
   one.signal("SIGCONT");
-  await services.model.requests[0]?.closed;
-  expect(services.model.requests).toHaveLength(1);
+  const { requests } = services.model;
+  await expect.poll(() => requests[0]?.isClosed(), { timeout: 60_000 }).toBe(true);
+  expect(requests).toHaveLength(1);
 });
 
 test("two processes share one database: each sees, follows and cancels the other's runs", async () => {

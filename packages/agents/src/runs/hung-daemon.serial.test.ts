@@ -10,6 +10,7 @@ const AGENTS = { coder: agent("timeout_seconds: 1\nsandbox: { mode: code }") };
 const exec = (command: string) => ({
   calls: [{ name: "sandbox_exec", arguments: { command, timeout_seconds: 600 } }],
 });
+const PATIENCE = { timeout: 60_000, interval: 100 };
 const UNAVAILABLE = {
   status: "failed",
   error: {
@@ -31,9 +32,13 @@ test("a daemon that hangs in the middle of a command fails the run", async () =>
   await fixture.until(id, "tool_output");
   process.kill(daemon.pid, "SIGSTOP");
   try {
-    const events = await fixture.eventsOf(id);
-    expect(events.at(-1)).toMatchObject({ type: "run_ended", ...UNAVAILABLE });
+    const status = async (): Promise<string> => (await fixture.client.run(id)).status;
+    await expect.poll(status, PATIENCE).not.toBe("running");
     expect(await fixture.client.run(id)).toMatchObject(UNAVAILABLE);
+    expect((await fixture.eventsOf(id)).at(-1)).toMatchObject({
+      type: "run_ended",
+      ...UNAVAILABLE,
+    });
   } finally {
     process.kill(daemon.pid, "SIGCONT");
   }

@@ -63,8 +63,8 @@ export interface SeenRequest {
   readonly body: ChatRequest;
   readonly headers: IncomingMessage["headers"];
   readonly atMs: number;
-  /** Resolves when the connection of the answer is closed. */
-  readonly closed: Promise<unknown>;
+  /** Whether the answer has ended, or its reader has left. */
+  readonly isClosed: () => boolean;
 }
 
 type Script = readonly ScriptedTurn[] | ((request: ChatRequest, index: number) => ScriptedTurn);
@@ -121,7 +121,8 @@ export class ModelServer implements AsyncDisposable {
     }
     const body = JSON.parse(text) as ChatRequest;
     const { headers } = request;
-    this.requests.push({ body, headers, atMs: performance.now(), closed: once(response, "close") });
+    const isClosed = (): boolean => response.closed;
+    this.requests.push({ body, headers, atMs: performance.now(), isClosed });
     const turn = this.#next(body);
     response.on("error", () => undefined);
     await answerChat(response, turn);
