@@ -1,12 +1,12 @@
 //! Becoming PID 1: taking over what was handed in, then serving until told to stop.
 
-use crate::capabilities;
-use crate::guest_cgroup::GuestCgroup;
-use crate::oom::OomScore;
-use crate::run_dir::RunDir;
-use crate::server::{Options, Server};
+use crate::sandbox::capabilities;
+use crate::sandbox::guest_cgroup::GuestCgroup;
+use crate::sandbox::oom_score::OomScore;
+use crate::shells::run_dir::RunDir;
+use crate::server::event_loop::{Options, Server};
 use crate::sys;
-use crate::user::is_mapped;
+use crate::processes::user::is_mapped;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -18,10 +18,10 @@ mod walk;
 mod watch;
 mod write;
 
-use crate::error::Failure;
-use crate::message::FileRequest;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::FileRequest;
 use crate::sys;
-use crate::worker::{Mailbox, Work};
+use crate::workers::worker::{Mailbox, Work};
 use commit::Condition;
 use place::Place;
 use serde_json::Value;

@@ -1,11 +1,11 @@
 //! One connection of a program in the sandbox, carried on a stream to the gateway.
 
-use crate::frame::{self, Kind};
+use crate::protocol::frame::{self, Kind};
 use crate::network::handshake::{Handshake, Wanted};
 use crate::network::http::Body;
 use crate::network::wire::{Watch, Wire};
 use crate::sys::{self, Epoll};
-use crate::token::NetworkPart;
+use crate::server::token::NetworkPart;
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::io;

@@ -13,10 +13,10 @@ mod serve;
 mod socks;
 mod wire;
 
-use crate::exec::Address;
-use crate::frame::{self, Frame, FrameError, Kind, ReceivedFrame};
+use crate::execs::exec::Address;
+use crate::protocol::frame::{self, Frame, FrameError, Kind, ReceivedFrame};
 use crate::sys::{self, Epoll};
-use crate::token::NetworkPart;
+use crate::server::token::NetworkPart;
 use dns::Verdict;
 use flow::{Ended, Fate, Flow};
 use handshake::{Via, Wanted};

@@ -3,7 +3,7 @@
 use crate::network::dns::{self, Query, Verdict};
 use crate::network::wire::Watch;
 use crate::sys::{self, Epoll};
-use crate::token::NetworkPart;
+use crate::server::token::NetworkPart;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,12 +1,12 @@
 //! How the server's event loop drives the network.
 
-use crate::connection::Stream;
-use crate::error::Failure;
-use crate::exec::Address;
-use crate::frame::{FrameError, Kind, ReceivedFrame};
+use crate::connections::connection::Stream;
+use crate::protocol::failure::Failure;
+use crate::execs::exec::Address;
+use crate::protocol::frame::{FrameError, Kind, ReceivedFrame};
 use crate::network::{Network, Wire};
-use crate::server::Server;
-use crate::token::NetworkPart;
+use crate::server::event_loop::Server;
+use crate::server::token::NetworkPart;
 use std::io;
 
 impl Server {

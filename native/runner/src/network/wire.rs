@@ -1,9 +1,9 @@
 //! What the network needs of the server: its event loop, and the connection to the gateway.
 
-use crate::connection::{Connection, OUT_BUSY};
-use crate::frame::{self, Kind};
+use crate::connections::connection::{Connection, OUT_BUSY};
+use crate::protocol::frame::{self, Kind};
 use crate::sys::Epoll;
-use crate::token::{NetworkPart, Token};
+use crate::server::token::{NetworkPart, Token};
 use serde::Serialize;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};

@@ -1,0 +1,5 @@
+//! TODO
+
+pub mod ending;
+pub mod reap;
+pub mod requests;

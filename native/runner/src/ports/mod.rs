@@ -1,0 +1,4 @@
+//! TODO
+
+pub mod dial;
+pub mod listing;

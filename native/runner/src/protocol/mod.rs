@@ -1,0 +1,6 @@
+//! TODO
+
+pub mod base64;
+pub mod failure;
+pub mod frame;
+pub mod message;

@@ -1,0 +1,5 @@
+//! TODO
+
+pub mod dispatch;
+pub mod event_loop;
+pub mod token;
