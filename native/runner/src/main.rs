@@ -36,7 +36,10 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         "disk-usage" => {
-            println!("{}", runner::subcommands::disk_usage::measure(rest, MEASURE_TIME));
+            println!(
+                "{}",
+                runner::subcommands::disk_usage::measure(rest, MEASURE_TIME)
+            );
             ExitCode::SUCCESS
         }
         "version" | "--version" => {
@@ -62,7 +65,8 @@ fn init(arguments: &[String]) -> ExitCode {
 /// owner of the socket, so all else goes first (threats: replaced sockets and attacks on PID 1).
 fn relay() -> ExitCode {
     runner::sandbox::capabilities::hide_from_tracers();
-    let done = runner::sandbox::capabilities::keep_only(&[]).and_then(|()| runner::subcommands::relay::run(&socket()));
+    let done = runner::sandbox::capabilities::keep_only(&[])
+        .and_then(|()| runner::subcommands::relay::run(&socket()));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("cannot reach the runner: {error}")),

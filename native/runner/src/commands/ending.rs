@@ -1,263 +1,186 @@
-//! Ending commands: when their time is up, or when somebody asks for it.
+//! Making commands end: when their time is up, or on request. Each step is harder than the last.
 
+use crate::commands::Commands;
+use crate::execs::{CANCELLED_EXIT_CODE, EndingStep, Exec, Outcome, Serial, State};
+use crate::processes::proc_tree;
 use crate::protocol::failure::Failure;
-use crate::execs::exec::{Ending, EndingStep, Exec, Serial, State};
-use crate::execs::finish::{CANCELLED_EXIT_CODE, Outcome};
-use crate::processes::proc_tree::{self, Origin};
-use crate::server::event_loop::Server;
-use crate::shells::shell::{START_TIME, ShellState};
-use crate::shells::bash::STOP_SIGNAL;
+use crate::server::context::Context;
+use crate::shells::STOP_SIGNAL;
 use crate::sys;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The signals that a command which has not begun does not survive.
-const ENDING_SIGNALS: [i32; 5] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGKILL,
-    libc::SIGTERM,
-];
-/// What an interrupted command gets to finish in, and a killed one to vanish in.
+/// The time that an interrupted command gets to finish, and a killed one to disappear.
 const GRACE: Duration = Duration::from_millis(500);
-/// A longer wait is cut, so that a freeze in it can be told from time that passed.
-const MAX_WAIT_MS: u128 = 500;
-/// More than the pipes of a command can hold.
-const MUTED_BYTES: usize = 4 << 20;
-/// How often shells are looked after.
-const CHECK_INTERVAL: Duration = Duration::from_millis(400);
 /// How often a shell is told to give up the rest of its line, until it does.
-const INTERRUPT_INTERVAL: Duration = Duration::from_millis(10);
+pub const INTERRUPT_INTERVAL: Duration = Duration::from_millis(10);
 /// What a shell needs at most from reading a command to running it.
 const BEGINNING: Duration = Duration::from_millis(200);
 /// How often a kill is repeated that had no effect yet.
 const AGAIN: Duration = Duration::from_secs(2);
 
-impl Server {
-    /// For epoll: how long nothing needs to be done.
-    pub fn timeout_ms(&self) -> i32 {
-        let now = self.now();
-        let next = self
-            .execs
-            .iter()
-            .filter(|(_, exec)| exec.state == State::Running)
-            .filter_map(|(_, exec)| next_deadline(exec))
-            .min();
-        match next {
-            None if self.shells.are_busy() => MAX_WAIT_MS as i32,
-            None => -1,
-            // Rounded up, so that the loop does not spin in the last millisecond.
-            Some(at) => at
-                .saturating_duration_since(now)
-                .as_millis()
-                .saturating_add(1)
-                .min(MAX_WAIT_MS) as i32,
-        }
-    }
-
-    pub fn run_timeouts(&mut self) {
-        let now = self.now();
-        self.check_shells(now);
-        let due: Vec<Serial> = self
-            .execs
-            .iter()
-            .filter(|(_, exec)| exec.state == State::Running)
-            .filter(|(_, exec)| next_deadline(exec).is_some_and(|at| at <= now))
-            .map(|(serial, _)| serial)
-            .collect();
-        for serial in due {
-            let Some(exec) = self.execs.get(serial) else {
-                continue;
-            };
-            if exec.ending.is_some() {
-                self.escalate(serial);
-            } else if timeout_at(exec).is_some_and(|at| at <= now) {
-                self.begin_ending(serial, "timeout");
-            } else {
-                self.begin_ending(serial, "idle_timeout");
-            }
-        }
-    }
-
-    /// Looks after shells that take too long to start, or can no longer report.
-    fn check_shells(&mut self, now: Instant) {
-        let due = |at: Instant| now.saturating_duration_since(at) >= CHECK_INTERVAL;
-        if !self.shells.are_busy() || !self.shells.checked_at.is_none_or(due) {
-            return;
-        }
-        self.shells.checked_at = Some(now);
-        for id in self.shells.ids() {
-            let Some(shell) = self.shells.get(id).and_then(|state| state.shell.as_ref()) else {
-                continue;
-            };
-            if shell.ready {
-                self.check_shell(id);
-            } else if now.saturating_duration_since(shell.started_at) > START_TIME {
-                self.give_up_start(id);
-            }
-        }
-    }
-
+impl Commands {
     /// Ends a command as a timeout does; false when it had ended already.
-    pub fn cancel_exec(&mut self, exec_id: &str) -> Result<bool, Failure> {
-        let exec = self.find(exec_id)?;
-        let (state, ending) = (exec.state, exec.ending.is_some());
-        if let (false, Some(serial)) = (ending, self.execs.find(exec_id)) {
-            match state {
-                State::Queued => self.cancel_queued(serial),
-                State::Running => self.begin_ending(serial, "cancelled"),
-                State::Done => {}
-            }
+    pub fn cancel(&mut self, exec_id: &str, cx: &mut Context) -> Result<bool, Failure> {
+        let exec = self.execs.find(exec_id)?;
+        let (serial, state) = (exec.serial(), exec.state());
+        match state {
+            _ if exec.stop().is_ending() => {}
+            State::Queued => self.cancel_queued(serial, cx),
+            State::Running => self.begin_ending(serial, "cancelled", cx),
+            State::Done => {}
         }
         Ok(state != State::Done)
     }
 
+    /// Ends what runs and waits in a shell, and the shell itself; earlier jobs live on.
+    pub fn close_shell(&mut self, name: &str, cx: &mut Context) -> Result<(), Failure> {
+        let closing = self.shells.close(name)?;
+        for serial in closing.waiting {
+            let queued = |exec: &Exec| exec.state() == State::Queued;
+            if self.execs.get(serial).is_some_and(queued) {
+                self.cancel_queued(serial, cx);
+            }
+        }
+        match closing.current {
+            Some(serial) => {
+                let goes_on = |exec: &Exec| !exec.stop().is_ending();
+                if self.execs.get(serial).is_some_and(goes_on) {
+                    self.begin_ending(serial, "cancelled", cx);
+                }
+            }
+            None => self.shells.drop_if_closed(closing.shell),
+        }
+        Ok(())
+    }
+
     /// A command that has not begun just ends.
-    pub fn cancel_queued(&mut self, serial: Serial) {
-        self.set_ending(serial, "cancelled", EndingStep::Killed, GRACE);
-        self.finish(
-            serial,
-            Outcome {
-                exit_code: CANCELLED_EXIT_CODE,
-                signal: None,
-                cwd: None,
-            },
-        );
+    fn cancel_queued(&mut self, serial: Serial, cx: &mut Context) {
+        self.set_step(serial, "cancelled", EndingStep::Killed, GRACE, cx);
+        let outcome = Outcome::exited(CANCELLED_EXIT_CODE);
+        self.execs.finish(serial, outcome, cx);
     }
 
-    /// First a request to stop, which programs may use to tidy up.
-    pub fn begin_ending(&mut self, serial: Serial, reason: &'static str) {
-        self.interrupt(serial);
-        self.set_ending(serial, reason, EndingStep::Interrupted, GRACE);
-    }
-
-    fn interrupt(&mut self, serial: Serial) {
-        let Some((group, origin)) = self.group_and_origin(serial) else {
-            return;
-        };
+    /// First a request to stop, which programs may use to clean up.
+    pub(super) fn begin_ending(&mut self, serial: Serial, reason: &'static str, cx: &Context) {
         // The shell first: when the program that it waits for has ended, it is too late.
-        let members = self.tracker.members(group, &origin);
+        let members = self.members(serial);
         self.stop_shell(serial);
         for pid in members {
             let _ = sys::kill(pid, libc::SIGINT);
         }
+        self.set_step(serial, reason, EndingStep::Interrupted, GRACE, cx);
     }
 
-    /// Has a shell give up its command once the program in the foreground has ended. All keep the
-    /// wish until then: bash as a trap, the others as an interrupt.
-    fn stop_shell(&mut self, serial: Serial) {
-        let bash = self.shells.kind() == "bash";
-        let past_our_lines = bash && self.is_past_our_lines(serial);
-        let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
-            return;
-        };
-        if !bash {
-            let _ = sys::kill(exec.pid, libc::SIGINT);
-        } else if exec.stop_sent || exec.cut_short {
-            // A second one could strike when the command has been given up already.
-        } else if proc_tree::catches(exec.pid, STOP_SIGNAL) {
-            exec.stop_sent = true;
-            let _ = sys::kill(exec.pid, STOP_SIGNAL);
-        } else if past_our_lines {
-            // Code has removed the trap, or bash has become another program, or the kernel does not
-            // tell of handlers, as gVisor's does not.
-            let _ = sys::kill(exec.pid, libc::SIGINT);
-        }
-        // Else bash has not come to the command yet, and would lose our own lines to an interrupt.
-    }
-
-    /// Whether a shell is past our own lines and in those of the command.
-    fn is_past_our_lines(&self, serial: Serial) -> bool {
-        self.execs
-            .get(serial)
-            .is_some_and(|exec| exec.started.elapsed() > BEGINNING || exec.spool.end() > 0)
-            || !self.later_members(serial).is_empty()
-    }
-
-    /// Whether the command still runs, after a look at what its shell has reported meanwhile.
-    fn still_runs(&mut self, serial: Serial) -> bool {
-        if let Some(shell) = self.execs.get(serial).and_then(|exec| exec.shell) {
-            self.take_reports(shell);
-        }
-        (self.execs.get(serial)).is_some_and(|exec| exec.state == State::Running)
-    }
-
-    fn escalate(&mut self, serial: Serial) {
-        if !self.still_runs(serial) {
+    /// The time for the last step is over.
+    pub(super) fn escalate(&mut self, serial: Serial, cx: &mut Context) {
+        if !self.still_runs(serial, cx) {
             return;
         }
         let Some(exec) = self.execs.get(serial) else {
             return;
         };
-        let (Some(ending), in_shell, pid) = (exec.ending, exec.in_shell(), exec.pid) else {
+        let (Some(ending), in_shell, pid) = (exec.stop().ending, exec.in_shell(), exec.pid())
+        else {
             return;
         };
+        let now = cx.clock.now();
         match ending.step {
             EndingStep::Signalled => {
                 self.signal_again(serial, ending.signal);
-                // Ever more rarely: code that handles signals itself is not to drown in them.
-                let wait = self.now().saturating_duration_since(ending.since);
-                self.wait_with_ending(serial, wait.max(INTERRUPT_INTERVAL));
+                // Ever more rarely, so that code which handles signals itself is not flooded.
+                let wait = now.saturating_duration_since(ending.since);
+                self.wait(serial, wait.max(INTERRUPT_INTERVAL), cx);
             }
-            EndingStep::Interrupted => self.kill_all(serial, ending.reason),
-            EndingStep::Killed if in_shell && ending.since + GRACE > self.now() => {
+            EndingStep::Interrupted => self.kill(serial, ending.reason, cx),
+            EndingStep::Killed if in_shell && ending.since + GRACE > now => {
                 self.stop_line(serial);
-                self.wait_with_ending(serial, INTERRUPT_INTERVAL);
+                self.wait(serial, INTERRUPT_INTERVAL, cx);
             }
             // Only a shell that ignores the interrupt and loops gets here.
             EndingStep::Killed if in_shell => {
                 let _ = sys::kill(pid, libc::SIGKILL);
-                self.set_ending(serial, ending.reason, EndingStep::ShellKilled, AGAIN);
+                self.set_step(serial, ending.reason, EndingStep::ShellKilled, AGAIN, cx);
             }
-            EndingStep::Killed | EndingStep::ShellKilled => self.kill_all(serial, ending.reason),
+            EndingStep::Killed | EndingStep::ShellKilled => self.kill(serial, ending.reason, cx),
         }
     }
 
-    /// Everything that the command started, and nothing else. Its shell does not go on with the
-    /// rest of the line: it stands still while its programs die, and then gives the line up.
-    fn kill_all(&mut self, serial: Serial, reason: &'static str) {
-        if !self.still_runs(serial) {
+    /// Kills everything that the command started, and nothing else. Its shell does not go on with
+    /// the rest of the line: it is stopped while its programs die, and then gives the line up.
+    pub(super) fn kill(&mut self, serial: Serial, reason: &'static str, cx: &mut Context) {
+        if !self.still_runs(serial, cx) {
             return;
         }
-        let Some(exec) = self.execs.get(serial) else {
+        let Some(exec) = self.execs.get_mut(serial) else {
             return;
         };
-        let (shell, pid) = (exec.shell, exec.pid);
+        let (shell, pid) = (exec.shell(), exec.pid());
         if let Some(shell) = shell {
             let _ = sys::kill(pid, libc::SIGSTOP);
-            self.move_shell(shell);
+            self.shells.move_to_new_group(shell);
             // Code may have caught the first interrupt and gone on.
-            if let Some(exec) = self.execs.get_mut(serial)
-                && proc_tree::catches(pid, STOP_SIGNAL)
-            {
-                exec.stop_sent = false;
+            if proc_tree::catches(pid, STOP_SIGNAL) {
+                exec.stop_mut().sent = false;
             }
             self.stop_shell(serial);
         }
-        if let Some((group, origin)) = self.group_and_origin(serial) {
-            self.tracker.kill(group, &origin);
-        }
-        let wait = match shell {
-            None => GRACE,
-            Some(_) => {
-                // What was said before the kill counts, and nothing after it.
-                for which in [0, 1] {
-                    self.read_output(serial, which, MUTED_BYTES);
-                }
-                if let Some(exec) = self.execs.get_mut(serial) {
-                    exec.muted = true;
-                }
-                let _ = sys::kill(pid, libc::SIGCONT);
-                INTERRUPT_INTERVAL
+        self.execs.kill_members(serial, &self.shells.pids());
+        let mut wait = GRACE;
+        if shell.is_some() {
+            // What was written before the kill counts, and nothing after it.
+            if let Some(exec) = self.execs.get_mut(serial) {
+                exec.mute(cx);
             }
+            let _ = sys::kill(pid, libc::SIGCONT);
+            wait = INTERRUPT_INTERVAL;
+        }
+        self.set_step(serial, reason, EndingStep::Killed, wait, cx);
+    }
+
+    /// Whether the command still runs, after a look at what its shell has reported meanwhile.
+    fn still_runs(&mut self, serial: Serial, cx: &mut Context) -> bool {
+        if let Some(shell) = self.execs.get(serial).and_then(Exec::shell) {
+            self.take_reports(shell, cx);
+        }
+        let runs = |exec: &Exec| exec.state() == State::Running;
+        self.execs.get(serial).is_some_and(runs)
+    }
+
+    /// Has a shell give up its command once the program in the foreground has ended. All keep the
+    /// request until then: bash as a trap, the others as an interrupt.
+    pub(super) fn stop_shell(&mut self, serial: Serial) {
+        let bash = self.shells.are_bash();
+        let past_our_lines = bash && self.is_past_our_lines(serial);
+        let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
+            return;
         };
-        self.set_ending(serial, reason, EndingStep::Killed, wait);
+        let pid = exec.pid();
+        let stop = exec.stop_mut();
+        if !bash {
+            let _ = sys::kill(pid, libc::SIGINT);
+        } else if stop.sent || stop.heeded {
+            // A second one could strike when the command has been given up already.
+        } else if proc_tree::catches(pid, STOP_SIGNAL) {
+            stop.sent = true;
+            let _ = sys::kill(pid, STOP_SIGNAL);
+        } else if past_our_lines {
+            // Code has removed the trap, or bash has become another program, or the kernel does not
+            // tell which signals are handled, as gVisor's does not.
+            let _ = sys::kill(pid, libc::SIGINT);
+        }
+        // Otherwise bash has not come to the command yet, and an interrupt would cost it our lines.
+    }
+
+    /// Whether a shell is past our own lines and in those of the command.
+    fn is_past_our_lines(&self, serial: Serial) -> bool {
+        let shows = |exec: &Exec| exec.age() > BEGINNING || exec.has_written();
+        self.execs.get(serial).is_some_and(shows) || !self.later_members(serial).is_empty()
     }
 
     /// A signal that came before the command had begun is repeated.
     fn signal_again(&mut self, serial: Serial, signal: i32) {
-        let bash = self.shells.kind() == "bash";
-        if !bash || (self.execs.get(serial)).is_none_or(|exec| exec.stop_sent) {
+        let was_sent = |exec: &Exec| exec.stop().sent;
+        if !self.shells.are_bash() || self.execs.get(serial).is_none_or(was_sent) {
             return self.wake_shell(serial);
         }
         let members = self.later_members(serial);
@@ -266,18 +189,17 @@ impl Server {
             return;
         };
         for pid in members {
-            if !exec.signalled.contains(&pid) {
-                exec.signalled.push(pid);
+            if exec.stop_mut().is_new(pid) {
                 let _ = sys::kill(pid, signal);
             }
         }
     }
 
-    /// bash heeds its stop signal only when a builtin that waits (`read`) returns, which takes an
-    /// interrupt. One that runs heeds it at once, and must not be interrupted in its report.
+    /// bash handles its stop signal only when a builtin that waits (`read`) returns, which takes an
+    /// interrupt. One that runs handles it at once, and must not be interrupted in its report.
     fn wake_shell(&mut self, serial: Serial) {
-        let waits = |exec: &&Exec| exec.stop_sent && !exec.cut_short;
-        if let Some(pid) = self.execs.get(serial).filter(waits).map(|exec| exec.pid)
+        let waits = |exec: &&Exec| exec.stop().sent && !exec.stop().heeded;
+        if let Some(pid) = self.execs.get(serial).filter(waits).map(Exec::pid)
             && proc_tree::catches(pid, STOP_SIGNAL)
             && proc_tree::is_asleep(pid)
         {
@@ -294,200 +216,47 @@ impl Server {
         let Some(exec) = self.execs.get_mut(serial) else {
             return;
         };
+        let stop = exec.stop_mut();
         for pid in members {
-            if !exec.signalled.contains(&pid) {
-                exec.signalled.push(pid);
+            if stop.is_new(pid) {
                 let _ = sys::kill(pid, libc::SIGINT);
-            } else if (exec.ending).is_some_and(|ending| ending.step == EndingStep::Killed) {
+            } else if stop.ending.is_some_and(|e| e.step == EndingStep::Killed) {
                 let _ = sys::kill(pid, libc::SIGKILL);
             }
         }
     }
 
-    /// What the shell runs now, which may be another group than the command began in.
+    pub(super) fn members(&self, serial: Serial) -> Vec<i32> {
+        self.execs.members(serial, &self.shells.pids())
+    }
+
+    /// What the shell runs now, which may be in another group than the command began in.
     fn later_members(&self, serial: Serial) -> Vec<i32> {
-        let group = (self.execs.get(serial).and_then(|exec| exec.shell))
-            .and_then(|shell| self.shells.get(shell))
-            .and_then(ShellState::group);
-        match (group, self.origin(serial)) {
-            (Some(group), Some(origin)) => self.tracker.members(group, &origin),
-            _ => Vec::new(),
+        let shell = self.execs.get(serial).and_then(Exec::shell);
+        match shell.and_then(|shell| self.shells.group(shell)) {
+            Some(group) => self.execs.members_in(group, serial, &self.shells.pids()),
+            None => Vec::new(),
         }
     }
 
-    /// Ends a command of the shell by a signal; tells how many processes got it.
-    fn end_by_signal(&mut self, serial: Serial, signal: i32) -> usize {
-        let Some((group, origin)) = self.group_and_origin(serial) else {
-            return 0;
-        };
-        let members = self.tracker.members(group, &origin);
-        let shell = origin.root;
-        // Interactive shells ignore these, unless the code that runs in them has a trap for them.
-        let trapped =
-            matches!(signal, libc::SIGTERM | libc::SIGQUIT) && proc_tree::catches(shell, signal);
-        if trapped {
-            let _ = sys::kill(shell, signal);
-        } else {
-            self.stop_shell(serial);
-        }
-        let reached: Vec<i32> = (members.into_iter())
-            .filter(|pid| sys::kill(*pid, signal).is_ok())
-            .collect();
-        let count = reached.len().max(1);
-        if trapped {
-            // What comes of it is up to the trap.
-            return count;
-        }
-        if let Some(exec) = self.execs.get_mut(serial) {
-            exec.signalled.extend(reached);
-        }
-        self.set_ending(serial, "killed", EndingStep::Signalled, INTERRUPT_INTERVAL);
-        if let Some(ending) = self.execs.get_mut(serial).and_then(|e| e.ending.as_mut()) {
-            ending.signal = signal;
-        }
-        count
-    }
-
-    fn set_ending(
+    pub(super) fn set_step(
         &mut self,
         serial: Serial,
         reason: &'static str,
         step: EndingStep,
         wait: Duration,
+        cx: &Context,
     ) {
-        let now = self.now();
         if let Some(exec) = self.execs.get_mut(serial) {
-            exec.ending = Some(Ending {
-                reason,
-                signal: libc::SIGKILL,
-                step,
-                since: now,
-                next_at: now + wait,
-            });
+            exec.stop_mut().step(reason, step, cx.clock.now(), wait);
         }
     }
 
-    fn wait_with_ending(&mut self, serial: Serial, wait: Duration) {
-        let next_at = self.now() + wait;
-        if let Some(ending) = self.execs.get_mut(serial).and_then(|e| e.ending.as_mut()) {
-            ending.next_at = next_at;
+    fn wait(&mut self, serial: Serial, wait: Duration, cx: &Context) {
+        if let Some(exec) = self.execs.get_mut(serial)
+            && let Some(ending) = &mut exec.stop_mut().ending
+        {
+            ending.next_at = cx.clock.now() + wait;
         }
     }
-
-    pub fn signal_exec(
-        &mut self,
-        exec_id: &str,
-        signal: i32,
-        tree: bool,
-    ) -> Result<usize, Failure> {
-        if !(0..=64).contains(&signal) {
-            return Err(Failure::invalid(format!("{signal} is no signal")));
-        }
-        let exec = self.find(exec_id)?;
-        let (state, pid, in_shell) = (exec.state, exec.pid, exec.in_shell());
-        let Some(serial) = self.execs.find(exec_id) else {
-            return Ok(0);
-        };
-        match state {
-            State::Queued if !ENDING_SIGNALS.contains(&signal) => Ok(1),
-            State::Queued => {
-                self.finish(
-                    serial,
-                    Outcome {
-                        exit_code: 128 + signal,
-                        signal: Some(signal),
-                        cwd: None,
-                    },
-                );
-                Ok(1)
-            }
-            State::Running if signal == libc::SIGKILL && (in_shell || tree) => {
-                let reached = self.members(serial).len();
-                self.kill_all(serial, "killed");
-                Ok(reached.max(1))
-            }
-            State::Running if in_shell && ENDING_SIGNALS.contains(&signal) => {
-                Ok(self.end_by_signal(serial, signal))
-            }
-            State::Running if !in_shell && !tree => {
-                Ok(usize::from(sys::kill(-pid, signal).is_ok()))
-            }
-            State::Running => Ok(self.signal_members(serial, signal)),
-            // What a finished command left behind can only be meant as a whole.
-            State::Done if tree && !in_shell => Ok(self.signal_members(serial, signal)),
-            State::Done if tree && self.left_the_shell(serial) => {
-                Ok(self.signal_members(serial, signal))
-            }
-            State::Done => Ok(0),
-        }
-    }
-
-    /// True when the shell has moved on from the command's group.
-    fn left_the_shell(&self, serial: Serial) -> bool {
-        let Some(exec) = self.execs.get(serial) else {
-            return false;
-        };
-        let shell = exec.shell.and_then(|shell| self.shells.get(shell));
-        exec.group.is_some() && exec.group != shell.and_then(ShellState::group)
-    }
-
-    fn members(&self, serial: Serial) -> Vec<i32> {
-        self.group_and_origin(serial)
-            .map_or_else(Vec::new, |(group, origin)| {
-                self.tracker.members(group, &origin)
-            })
-    }
-
-    fn signal_members(&self, serial: Serial, signal: i32) -> usize {
-        self.group_and_origin(serial).map_or(0, |(group, origin)| {
-            self.tracker.signal(group, &origin, signal)
-        })
-    }
-
-    pub fn origin(&self, serial: Serial) -> Option<Origin<'_>> {
-        let exec = self.execs.get(serial)?;
-        let others = self
-            .execs
-            .iter()
-            .filter(|(other, exec)| *other != serial && exec.state == State::Running)
-            .map(|(_, exec)| exec.pid)
-            .chain(self.shells.pids())
-            .filter(|pid| *pid != exec.pid);
-        Some(Origin {
-            exec_id: &exec.request.exec_id,
-            // The pid of one that has ended may be somebody else's by now.
-            root: match exec.state {
-                State::Done if !exec.in_shell() => 0,
-                _ => exec.pid,
-            },
-            in_shell: exec.in_shell(),
-            since: exec.started_ticks,
-            others: others.collect(),
-        })
-    }
-
-    fn group_and_origin(&self, serial: Serial) -> Option<(crate::processes::tracker::Group, Origin<'_>)> {
-        let group = self.execs.get(serial)?.group?;
-        Some((group, self.origin(serial)?))
-    }
-}
-
-fn timeout_at(exec: &Exec) -> Option<Instant> {
-    match exec.request.timeout_ms {
-        0 => None,
-        ms => exec.started_at.checked_add(Duration::from_millis(ms)),
-    }
-}
-
-fn next_deadline(exec: &Exec) -> Option<Instant> {
-    if let Some(ending) = &exec.ending {
-        return Some(ending.next_at);
-    }
-    let idle_at = match exec.request.idle_timeout_ms {
-        // A command that waits for its reader is not idle.
-        0 => None,
-        _ if exec.output_paused => None,
-        ms => exec.last_output.checked_add(Duration::from_millis(ms)),
-    };
-    [timeout_at(exec), idle_at].into_iter().flatten().min()
 }

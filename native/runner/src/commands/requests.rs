@@ -1,161 +1,126 @@
 //! Requests for commands: checking them, gathering their text, beginning or attaching.
 
-use crate::connections::connection::Stream;
-use crate::protocol::failure::Failure;
-use crate::execs::exec::{Address, Exec, Reader};
-use crate::protocol::frame::{INITIAL_CREDIT, Kind};
-use crate::protocol::message::{AttachRequest, ExecRequest, Mode, Until};
-use crate::server::event_loop::Server;
-use crate::shells::named::{is_shell_name, shell_name};
+use crate::commands::Commands;
+use crate::connections::{Address, Stream};
+use crate::execs::Exec;
 use crate::processes::user;
-use serde_json::json;
-use std::collections::VecDeque;
+use crate::protocol::failure::Failure;
+use crate::protocol::frame::Kind;
+use crate::protocol::message::{AttachRequest, ExecRequest, Mode, Until};
+use crate::server::context::Context;
+use crate::shells::{is_shell_name, shell_name};
 
 const MAX_COMMAND_BYTES: usize = 1 << 20;
 
-impl Server {
-    pub fn take_exec(&mut self, address: Address, mut request: ExecRequest) -> Result<(), Failure> {
-        validate(&request, self.options.allow_user)?;
+/// A command whose text is still arriving.
+pub struct Collecting {
+    request: ExecRequest,
+    text: Vec<u8>,
+}
+
+impl Collecting {
+    /// Takes what belongs to the text; gives back the rest.
+    fn take(&mut self, mut data: Vec<u8>) -> Vec<u8> {
+        let wanted = self.request.cmd_bytes - self.text.len();
+        let rest = data.split_off(wanted.min(data.len()));
+        self.text.extend_from_slice(&data);
+        rest
+    }
+
+    fn is_complete(&self) -> bool {
+        self.text.len() == self.request.cmd_bytes
+    }
+}
+
+impl Commands {
+    pub fn request(
+        &mut self,
+        address: Address,
+        mut request: ExecRequest,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        validate(&request, self.sandbox.allow_user)?;
         request.ids = request.user.as_deref().map(user::resolve).transpose()?;
-        if self.execs.find(&request.exec_id).is_some() {
-            let attach = AttachRequest {
-                exec_id: request.exec_id,
-                offset: 0,
-                stdin: false,
-                until: Until::Done,
-            };
-            return self.attach(address, &attach);
+        if self.execs.contains(&request.exec_id) {
+            return self.attach(address, &again(request), cx);
         }
         if request.cmd_bytes == 0 {
-            self.begin_exec(address, request, Vec::new());
+            self.begin(address, request, Vec::new(), cx);
         } else {
-            let stream = Stream::Collecting {
-                request: Box::new(request),
-                command: Vec::new(),
-            };
-            self.open(address, stream);
+            let text = Vec::new();
+            let collecting = Box::new(Collecting { request, text });
+            cx.connections.open(address, Stream::Collecting(collecting));
         }
-        Ok(())
-    }
-
-    pub fn begin_exec(&mut self, address: Address, request: ExecRequest, command: Vec<u8>) {
-        let in_shell = request.mode == Mode::Shell;
-        let stdin = request.stdin;
-        let shell = match in_shell.then(|| self.shell_for(&request)).transpose() {
-            Ok(shell) => shell,
-            Err(failure) => return self.answer(address, Kind::Error, &failure),
-        };
-        let mut exec = Exec::new(request, command);
-        exec.shell = shell;
-        exec.readers.push(reader(address, 0, Until::Done));
-        exec.stdin.source = stdin.then_some(address);
-        let serial = self.execs.insert(exec);
-        self.open(address, Stream::Exec { serial, stdin });
-        match shell {
-            Some(shell) => self.enqueue_in_shell(shell, serial),
-            None => self.start_process(serial),
-        }
-    }
-
-    pub fn attach(&mut self, address: Address, request: &AttachRequest) -> Result<(), Failure> {
-        let serial = self
-            .execs
-            .find(&request.exec_id)
-            .ok_or_else(|| unknown(&request.exec_id))?;
-        let Some(exec) = self.execs.get_mut(serial) else {
-            return Err(unknown(&request.exec_id));
-        };
-        if request.offset > exec.spool.end() {
-            return Err(Failure::invalid("the offset is beyond the output"));
-        }
-        let started = exec.announced;
-        exec.readers
-            .push(reader(address, request.offset, request.until));
-        if request.stdin {
-            exec.stdin.source = Some(address);
-            exec.stdin.stale = exec.stdin.waiting;
-        }
-        let pid = exec.pid;
-        let stream = Stream::Exec {
-            serial,
-            stdin: request.stdin,
-        };
-        self.open(address, stream);
-        if started {
-            self.send_json(
-                address,
-                Kind::Event,
-                &json!({ "event": "started", "exec_id": request.exec_id, "pid": pid }),
-            );
-        }
-        // The offset says what was consumed already.
-        self.after_acknowledgement(serial);
-        self.pump(serial);
         Ok(())
     }
 
     /// Gathers a command's text; what follows it is stdin.
-    pub fn collect(&mut self, address: Address, mut data: Vec<u8>) {
-        let Some(connection) = self.connections.get_mut(&address.connection) else {
+    pub fn collect(&mut self, address: Address, data: Vec<u8>, cx: &mut Context) {
+        let Some(Stream::Collecting(collecting)) = cx.connections.stream(address) else {
             return;
         };
-        let Some(open) = connection.streams.get_mut(&address.stream) else {
-            return;
-        };
-        let Stream::Collecting { request, command } = &mut open.stream else {
-            return;
-        };
-        let wanted = request.cmd_bytes - command.len();
-        let rest = data.split_off(wanted.min(data.len()));
-        command.extend_from_slice(&data);
-        let complete = command.len() == request.cmd_bytes;
-        self.grant(address, data.len());
-        if !complete {
+        let length = data.len();
+        let rest = collecting.take(data);
+        let is_complete = collecting.is_complete();
+        cx.connections.grant(address, length - rest.len());
+        if !is_complete {
             return;
         }
-        let Some(connection) = self.connections.get_mut(&address.connection) else {
+        let Some(Stream::Collecting(collecting)) = cx.connections.end_stream(address) else {
             return;
         };
-        let Some(open) = connection.streams.remove(&address.stream) else {
+        let Collecting { request, text } = *collecting;
+        if self.execs.contains(&request.exec_id) {
+            // The same command came twice at once: it runs once.
+            if let Err(failure) = self.attach(address, &again(request), cx) {
+                cx.connections.answer(address, Kind::Error, &failure);
+            }
             return;
-        };
-        if let Stream::Collecting { request, command } = open.stream {
-            let exec_id = request.exec_id.clone();
-            if self.execs.find(&exec_id).is_some() {
-                // The same command came twice at once: it runs once.
-                let attach = AttachRequest {
-                    exec_id,
-                    offset: 0,
-                    stdin: false,
-                    until: Until::Done,
-                };
-                if let Err(failure) = self.attach(address, &attach) {
-                    self.answer(address, Kind::Error, &failure);
-                }
-                return;
-            }
-            self.begin_exec(address, *request, command);
-            if let (Some(serial), false) = (self.execs.find(&exec_id), rest.is_empty()) {
-                self.push_stdin(serial, address, rest);
-            }
         }
+        let exec_id = request.exec_id.clone();
+        self.begin(address, request, text, cx);
+        if !rest.is_empty()
+            && let Ok(serial) = self.execs.find(&exec_id).map(Exec::serial)
+        {
+            self.push_stdin(serial, address, rest, cx);
+        }
+    }
+
+    fn begin(&mut self, address: Address, request: ExecRequest, text: Vec<u8>, cx: &mut Context) {
+        let shell = match request.mode {
+            Mode::Process => None,
+            Mode::Shell => match self.shells.get_or_create(shell_name(&request)) {
+                Ok(shell) => Some(shell),
+                Err(failure) => return cx.connections.answer(address, Kind::Error, &failure),
+            },
+        };
+        let stdin = request.stdin;
+        let serial = self.execs.insert(Exec::new(request, text, shell, address));
+        cx.connections.open(address, Stream::Exec { serial, stdin });
+        match shell {
+            Some(shell) => self.shells.enqueue(shell, serial, &mut self.execs, cx),
+            None => self.execs.start_process(serial, cx),
+        }
+    }
+
+    pub fn attach(
+        &mut self,
+        address: Address,
+        request: &AttachRequest,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        self.execs.attach(address, request, cx)
     }
 }
 
-fn reader(address: Address, offset: u64, until: Until) -> Reader {
-    Reader {
-        address,
-        next: offset,
-        credit: INITIAL_CREDIT,
-        unacknowledged: VecDeque::new(),
-        acknowledged: offset,
-        until,
-        answered: false,
+/// A request for a command that exists is one for its output.
+fn again(request: ExecRequest) -> AttachRequest {
+    AttachRequest {
+        exec_id: request.exec_id,
+        offset: 0,
+        stdin: false,
+        until: Until::Done,
     }
-}
-
-pub fn unknown(exec_id: &str) -> Failure {
-    Failure::new("not_found", format!("no command has the id {exec_id}"))
 }
 
 fn validate(request: &ExecRequest, allow_user: bool) -> Result<(), Failure> {

@@ -1,42 +1,24 @@
-//! What the runner knows of each command, and the table of them.
+//! What the runner knows of one command.
 
-use crate::protocol::message::{ExecEnd, ExecListing, ExecRequest, Mode, Until};
-use crate::processes::proc_tree;
-use crate::shells::shell::ShellId;
+use crate::connections::Address;
+use crate::execs::readers::Reader;
 use crate::execs::spool::Spool;
-use crate::processes::tracker::Group;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::os::fd::OwnedFd;
-use std::time::Instant;
-
-/// Finished commands beyond the newest so many are forgotten.
-const KEPT_FINISHED: usize = 256;
-/// Unread output of finished commands beyond this is forgotten, oldest command first.
-const KEPT_BYTES: u64 = 32 << 20;
+use crate::execs::stdin::Stdin;
+use crate::execs::stop::Stop;
+use crate::processes::{Group, proc_tree, terminal};
+use crate::protocol::failure::Failure;
+use crate::protocol::frame::Kind;
+use crate::protocol::message::{ExecEnd, ExecListing, ExecRequest, Mode, Until};
+use crate::server::context::Context;
+use crate::server::poll::Poll;
+use crate::shells::ShellId;
+use crate::sys;
+use serde_json::{Value, json};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// Which command; numbers are never used twice.
 pub type Serial = u32;
-/// Where frames go: connection and stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Address {
-    pub connection: u32,
-    pub stream: u32,
-}
-
-/// Somebody who reads a command's output.
-pub struct Reader {
-    pub address: Address,
-    /// The offset of the next byte to send.
-    pub next: u64,
-    /// Bytes that may still be sent.
-    pub credit: u64,
-    /// Pieces that were sent and not yet acknowledged: end offset and length.
-    pub unacknowledged: VecDeque<(u64, u64)>,
-    pub acknowledged: u64,
-    pub until: Until,
-    /// The answer was sent; only acknowledgements are awaited.
-    pub answered: bool,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -46,7 +28,7 @@ pub enum State {
 }
 
 impl State {
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             State::Queued => "queued",
             State::Running => "running",
@@ -55,124 +37,143 @@ impl State {
     }
 }
 
-/// A command that is being made to end.
-#[derive(Clone, Copy)]
-pub struct Ending {
-    pub reason: &'static str,
-    /// The signal that somebody asked for, when that is the reason.
-    pub signal: i32,
-    pub step: EndingStep,
-    /// When it came to this step.
-    pub since: Instant,
-    /// When the next, harder step is due.
-    pub next_at: Instant,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum EndingStep {
-    /// Somebody's signal is on its way; nothing harder follows.
-    Signalled,
-    Interrupted,
-    Killed,
-    ShellKilled,
-}
-
-#[derive(Default)]
-pub struct Stdin {
-    pub fd: Option<OwnedFd>,
-    pub queue: VecDeque<Vec<u8>>,
-    /// Bytes in the queue.
-    pub waiting: usize,
-    /// Bytes in the queue that an earlier source sent; nobody gets credit for them.
-    pub stale: usize,
-    /// The command holds its end; what is put into the pipe before that could be lost.
-    pub taken: bool,
-    /// The last byte that came does not end a line.
-    pub mid_line: bool,
-    /// Close when the queue is empty.
-    pub closing: bool,
-    pub source: Option<Address>,
-    pub watched: bool,
+/// The runner's ends of a command's pipes.
+pub struct Pipes {
+    /// stdout and stderr, or the terminal.
+    pub output: [Option<OwnedFd>; 2],
+    pub stdin: Option<OwnedFd>,
+    /// The command holds its end of stdin already.
+    pub stdin_opened: bool,
+    pub on_terminal: bool,
 }
 
 pub struct Exec {
-    pub request: ExecRequest,
-    pub command: Vec<u8>,
-    /// The shell that runs it, unless it is a process of its own.
-    pub shell: Option<ShellId>,
-    pub state: State,
-    pub pid: i32,
-    pub created: Instant,
-    pub started: Instant,
+    pub(super) serial: Serial,
+    pub(super) request: ExecRequest,
+    pub(super) command: Vec<u8>,
+    /// The shell that runs it, unless it is a separate process.
+    pub(super) shell: Option<ShellId>,
+    pub(super) state: State,
+    pub(super) pid: i32,
+    pub(super) group: Option<Group>,
+    pub(super) created: Instant,
+    pub(super) started: Instant,
     /// The same on the clock that stands still while the sandbox is paused.
-    pub started_at: Instant,
-    pub started_ticks: u64,
-    pub last_output: Instant,
-    /// stdout and stderr, or the terminal.
-    pub output: [Option<OwnedFd>; 2],
+    pub(super) started_at: Instant,
+    pub(super) started_ticks: u64,
+    pub(super) last_output: Instant,
     /// The report of a process that is not yet its program.
-    pub launching: Option<OwnedFd>,
-    pub output_paused: bool,
-    pub stdin: Stdin,
-    pub spool: Spool,
-    pub readers: Vec<Reader>,
-    pub group: Option<Group>,
-    pub ending: Option<Ending>,
-    /// Nobody can ask for it any more; it is only kept so that what it left running can write.
-    pub forgotten: bool,
+    pub(super) launching: Option<OwnedFd>,
+    /// stdout and stderr, or the terminal.
+    pub(super) output: [Option<OwnedFd>; 2],
+    pub(super) on_terminal: bool,
+    pub(super) output_paused: bool,
+    /// What it writes from now on is not recorded: it was killed.
+    pub(super) muted: bool,
+    pub(super) stdin: Stdin,
+    pub(super) spool: Spool,
+    pub(super) readers: Vec<Reader>,
     /// Its readers were told that it has begun.
-    pub announced: bool,
-    pub oom_kills_before: u64,
-    pub shell_restarted: bool,
-    /// Its stdin and output are a terminal.
-    pub on_terminal: bool,
+    pub(super) announced: bool,
+    pub(super) stop: Stop,
+    pub(super) oom_kills_before: u64,
+    pub(super) shell_restarted: bool,
     /// A shell could not take it, so that another got it; this happens once.
-    pub retried: bool,
-    /// What it says from now on is not recorded: it was killed.
-    pub muted: bool,
-    /// bash was told to give it up.
-    pub stop_sent: bool,
-    /// bash has given it up.
-    pub cut_short: bool,
-    /// Processes that got the signal which is to end it.
-    pub signalled: Vec<i32>,
-    pub end: Option<ExecEnd>,
+    pub(super) retried: bool,
+    pub(super) end: Option<ExecEnd>,
+    /// It cannot be asked for any more, and is only kept so that what it left running can write.
+    pub(super) forgotten: bool,
 }
 
 impl Exec {
-    pub fn new(request: ExecRequest, command: Vec<u8>) -> Exec {
+    /// A command that waits for its turn; `address` reads its output and writes its stdin.
+    pub fn new(
+        request: ExecRequest,
+        command: Vec<u8>,
+        shell: Option<ShellId>,
+        address: Address,
+    ) -> Exec {
         let now = Instant::now();
         Exec {
+            serial: 0,
+            stdin: Stdin::new(request.stdin.then_some(address)),
             request,
             command,
-            shell: None,
+            shell,
             state: State::Queued,
             pid: 0,
+            group: None,
             created: now,
             started: now,
             started_at: now,
             started_ticks: 0,
             last_output: now,
-            output: [None, None],
             launching: None,
+            output: [None, None],
+            on_terminal: false,
             output_paused: false,
-            stdin: Stdin::default(),
+            muted: false,
             spool: Spool::default(),
-            readers: Vec::new(),
-            group: None,
-            ending: None,
-            forgotten: false,
+            readers: vec![Reader::new(address, 0, Until::Done)],
             announced: false,
+            stop: Stop::default(),
             oom_kills_before: 0,
             shell_restarted: false,
-            on_terminal: false,
             retried: false,
-            muted: false,
-            stop_sent: false,
-            cut_short: false,
-            signalled: Vec::new(),
             end: None,
+            forgotten: false,
         }
+    }
+
+    pub fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    pub fn request(&self) -> &ExecRequest {
+        &self.request
+    }
+
+    /// The text for the shell.
+    pub fn command(&self) -> &[u8] {
+        &self.command
+    }
+
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Its first process, or the shell that runs it.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    pub fn group(&self) -> Option<Group> {
+        self.group
+    }
+
+    pub fn shell(&self) -> Option<ShellId> {
+        self.shell
+    }
+
+    pub fn in_shell(&self) -> bool {
+        self.request.mode == Mode::Shell
+    }
+
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    pub fn stop_mut(&mut self) -> &mut Stop {
+        &mut self.stop
+    }
+
+    /// How long it has run.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub fn has_written(&self) -> bool {
+        self.spool.end() > 0
     }
 
     /// Takes note of the moment at which the command begins.
@@ -186,11 +187,90 @@ impl Exec {
         self.group = Some(group);
     }
 
-    pub fn in_shell(&self) -> bool {
-        self.request.mode == Mode::Shell
+    /// Joins the command to the process that runs it.
+    pub fn connect(&mut self, pid: i32, pipes: Pipes) {
+        self.pid = pid;
+        self.output = pipes.output;
+        self.on_terminal = pipes.on_terminal;
+        self.stdin.connect(pipes.stdin, pipes.stdin_opened);
     }
 
-    pub fn listing(&self) -> ExecListing {
+    /// The shell is not the one that the command before it left.
+    pub fn note_restart(&mut self) {
+        self.shell_restarted = true;
+    }
+
+    /// Writes to its stderr in its name.
+    pub fn say(&mut self, text: &str) {
+        self.spool.append(2, text.as_bytes());
+    }
+
+    /// Puts it back to where it was before a shell got it.
+    pub fn unstart(&mut self, poll: &Poll) {
+        for fd in self.output.iter().flatten() {
+            poll.remove(fd.as_raw_fd());
+        }
+        self.output = [None, None];
+        self.stdin.disconnect(poll);
+        self.retried = true;
+        self.state = State::Queued;
+    }
+
+    /// Whether it has run: a shell that never opened its pipes has not run it.
+    pub fn has_begun(&self) -> bool {
+        self.retried
+            || self.stop.is_ending()
+            || self.on_terminal
+            || self.has_written()
+            || (self.output[0].as_ref()).is_none_or(|fd| sys::was_opened(fd.as_raw_fd()))
+    }
+
+    /// Tells readers that the command has begun.
+    pub fn announce(&mut self, cx: &mut Context) {
+        if !std::mem::replace(&mut self.announced, true) {
+            let event = self.started_event();
+            for reader in &self.readers {
+                cx.connections
+                    .send_json(reader.address, Kind::Event, &event);
+            }
+        }
+    }
+
+    pub(super) fn started_event(&self) -> Value {
+        json!({ "event": "started", "exec_id": self.request.exec_id, "pid": self.pid })
+    }
+
+    pub fn resize(&self, rows: u16, cols: u16) -> Result<(), Failure> {
+        match &self.output[0] {
+            Some(master) if self.on_terminal => terminal::resize(master.as_raw_fd(), rows, cols)
+                .map_err(|error| Failure::io("resize", &self.request.exec_id, &error)),
+            _ => Err(Failure::invalid("the command has no terminal")),
+        }
+    }
+
+    /// When its time is up.
+    pub fn timeout_at(&self) -> Option<Instant> {
+        match self.request.timeout_ms {
+            0 => None,
+            ms => self.started_at.checked_add(Duration::from_millis(ms)),
+        }
+    }
+
+    /// When something has to be done about it.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if let Some(ending) = &self.stop.ending {
+            return Some(ending.next_at);
+        }
+        let idle_at = match self.request.idle_timeout_ms {
+            // A command that waits for its reader is not idle.
+            0 => None,
+            _ if self.output_paused => None,
+            ms => self.last_output.checked_add(Duration::from_millis(ms)),
+        };
+        [self.timeout_at(), idle_at].into_iter().flatten().min()
+    }
+
+    pub(super) fn listing(&self) -> ExecListing {
         ExecListing {
             exec_id: self.request.exec_id.clone(),
             mode: self.request.mode,
@@ -202,84 +282,5 @@ impl Exec {
             // A directory can be long, and there may be many; the answer to attach has it.
             result: self.end.clone().map(|end| ExecEnd { cwd: None, ..end }),
         }
-    }
-
-    /// Forgets output that every present reader has acknowledged.
-    pub fn discard_acknowledged(&mut self) {
-        if let Some(least) = self.readers.iter().map(|r| r.acknowledged).min() {
-            self.spool.discard_to(least);
-        }
-    }
-}
-
-#[derive(Default)]
-pub struct ExecTable {
-    execs: BTreeMap<Serial, Exec>,
-    by_id: HashMap<String, Serial>,
-    next: Serial,
-}
-
-impl ExecTable {
-    pub fn insert(&mut self, exec: Exec) -> Serial {
-        let serial = self.next;
-        self.next += 1;
-        self.by_id.insert(exec.request.exec_id.clone(), serial);
-        self.execs.insert(serial, exec);
-        serial
-    }
-
-    pub fn find(&self, exec_id: &str) -> Option<Serial> {
-        self.by_id.get(exec_id).copied()
-    }
-
-    pub fn get(&self, serial: Serial) -> Option<&Exec> {
-        self.execs.get(&serial)
-    }
-
-    pub fn get_mut(&mut self, serial: Serial) -> Option<&mut Exec> {
-        self.execs.get_mut(&serial)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (Serial, &Exec)> {
-        self.execs.iter().map(|(serial, exec)| (*serial, exec))
-    }
-
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Serial, &mut Exec)> {
-        self.execs.iter_mut().map(|(serial, exec)| (*serial, exec))
-    }
-
-    pub fn remove(&mut self, serial: Serial) -> Option<Exec> {
-        self.unname(serial);
-        self.execs.remove(&serial)
-    }
-
-    /// Makes the id free again; the command itself stays.
-    pub fn unname(&mut self, serial: Serial) {
-        if let Some(exec) = self.execs.get(&serial)
-            && self.by_id.get(&exec.request.exec_id) == Some(&serial)
-        {
-            self.by_id.remove(&exec.request.exec_id);
-        }
-    }
-
-    /// Finished commands that are too many or hold too much, oldest first.
-    pub fn surplus(&self) -> Vec<Serial> {
-        let finished: Vec<(Serial, u64)> = self
-            .iter()
-            .filter(|(_, exec)| exec.state == State::Done && !exec.forgotten)
-            .map(|(serial, exec)| (serial, exec.spool.kept()))
-            .collect();
-        let mut bytes: u64 = finished.iter().map(|(_, kept)| kept).sum();
-        let mut count = finished.len();
-        let mut surplus = Vec::new();
-        for (serial, kept) in finished {
-            if count <= KEPT_FINISHED && bytes <= KEPT_BYTES {
-                break;
-            }
-            surplus.push(serial);
-            count -= 1;
-            bytes -= kept;
-        }
-        surplus
     }
 }

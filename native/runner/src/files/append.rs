@@ -8,7 +8,7 @@ use super::write::{DEFAULT_MODE, follow};
 use super::{entry, open_named_directory, open_plainly, stat_fd, tree};
 use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::workers::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -4,7 +4,7 @@ use super::place::shown;
 use super::{entry, stat_at};
 use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::workers::worker::Mailbox;
+use crate::workers::Mailbox;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

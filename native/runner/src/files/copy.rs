@@ -14,7 +14,7 @@ use super::{
 };
 use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::workers::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::ffi::{CStr, CString};
 use std::io;

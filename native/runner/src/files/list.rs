@@ -10,7 +10,7 @@ use crate::protocol::base64;
 use crate::protocol::failure::Failure;
 use crate::protocol::message::Entry;
 use crate::sys;
-use crate::workers::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::collections::BinaryHeap;
 use std::ffi::OsStr;

@@ -5,7 +5,7 @@ use super::place::{answer, shown};
 use super::{for_each_name, identity, open_directory, open_named_directory};
 use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::workers::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::ffi::CString;
 use std::io;

@@ -5,7 +5,7 @@ use super::tar::{BLOCK, Header, Kind, pax_records};
 use super::{open_directory, open_named_directory, tree};
 use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::workers::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::ffi::CString;
 use std::io;

@@ -9,7 +9,7 @@ use super::{is_kind, open_named_directory, open_searchable, stat_at, stat_fd};
 use crate::protocol::failure::Failure;
 use crate::protocol::message::OnUnreadable;
 use crate::sys;
-use crate::workers::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::ffi::{CString, OsStr};
 use std::io;

@@ -6,7 +6,7 @@ use super::write::exists as exists_already;
 use super::{copy, is_kind, read, stat_at};
 use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::workers::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::ffi::CStr;
 use std::fs::{self, DirBuilder};

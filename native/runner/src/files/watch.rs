@@ -4,7 +4,7 @@ use super::place::{answer, shown};
 use super::{for_each_name, open_directory, open_plainly};
 use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::workers::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io;

@@ -7,7 +7,7 @@ use super::temporary::Temporary;
 use super::{is_kind, open_itself, stat_at, tree};
 use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::workers::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::fs;
 use std::io;

@@ -1,27 +1,28 @@
 //! Groups of processes kept apart by cgroups, so that all that a command started can be found.
 
 use crate::sys;
+use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Children of the sandbox's own cgroup on the unified hierarchy, which the host has handed
-/// over. A process cannot leave its group: neither `setsid` nor a double fork, nor an emptied
+/// over. A process cannot leave its group: neither `setsid` nor a double fork nor an empty
 /// environment changes it.
 pub struct CgroupTree {
     dir: OwnedFd,
-    next: u32,
+    next: Cell<u32>,
     /// Groups that are no longer used but may still hold processes.
-    left: Vec<u32>,
+    left: RefCell<Vec<u32>>,
 }
 
 impl CgroupTree {
-    /// Takes the directory if it really lets us make groups.
+    /// Uses the directory if groups can really be made in it.
     pub fn adopt(dir: OwnedFd) -> Option<CgroupTree> {
-        let mut tree = CgroupTree {
+        let tree = CgroupTree {
             dir,
-            next: 0,
-            left: Vec::new(),
+            next: Cell::new(0),
+            left: RefCell::default(),
         };
         let probe = tree.create().ok()?;
         let usable = tree.pids(probe).is_ok();
@@ -30,9 +31,9 @@ impl CgroupTree {
         usable.then_some(tree)
     }
 
-    pub fn create(&mut self) -> io::Result<u32> {
-        let group = self.next;
-        self.next += 1;
+    pub fn create(&self) -> io::Result<u32> {
+        let group = self.next.get();
+        self.next.set(group + 1);
         let name = file(group, "")?;
         // SAFETY: name is a valid C string.
         sys::check(unsafe { libc::mkdirat(self.dir.as_raw_fd(), name.as_ptr(), 0o755) })?;
@@ -73,7 +74,7 @@ impl CgroupTree {
             .collect())
     }
 
-    /// Kills everything in the group at one stroke; a fork bomb cannot outrun it.
+    /// Kills everything in the group at once; a fork bomb cannot outrun it.
     pub fn kill(&self, group: u32) -> io::Result<()> {
         match self.open(group, "/cgroup.kill", libc::O_WRONLY) {
             Ok(switch) => sys::write(switch.as_raw_fd(), b"1").map(drop),
@@ -93,15 +94,15 @@ impl CgroupTree {
         }
     }
 
-    /// Says that the group is not used any more; it is removed when its last process is gone.
-    pub fn leave(&mut self, group: u32) {
-        self.left.push(group);
+    /// The group is not used any more; it is removed when its last process is gone.
+    pub fn leave(&self, group: u32) {
+        self.left.borrow_mut().push(group);
     }
 
     /// Removes left groups that have become empty.
-    pub fn sweep(&mut self) {
+    pub fn sweep(&self) {
         let dir = self.dir.as_raw_fd();
-        self.left.retain(|group| {
+        self.left.borrow_mut().retain(|group| {
             let Ok(name) = file(*group, "") else {
                 return false;
             };

@@ -1,21 +1,18 @@
 //! Starting a process as the code user, with nothing of the runner's left on it.
 
-use crate::sandbox::oom_score::OomScore;
+use crate::sandbox::Sandbox;
 use crate::sys;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 pub struct Launch<'a> {
+    pub sandbox: &'a Sandbox,
     pub argv: &'a [String],
     pub env: &'a [(String, String)],
     pub cwd: &'a str,
     pub uid: u32,
     pub gid: u32,
-    pub open_files: libc::rlimit,
-    pub oom_score: &'a OomScore,
-    /// Whether a root user keeps the capabilities of the sandbox's own root.
-    pub privileged: bool,
     /// stdin, stdout, stderr.
     pub stdio: [RawFd; 3],
     /// stdin is a terminal that becomes the controlling one.
@@ -63,7 +60,7 @@ pub fn launch(request: &Launch) -> io::Result<Launched> {
     let (report, report_write) = sys::pipe(0)?;
     sys::set_nonblocking(report.as_raw_fd())?;
 
-    let raised = request.oom_score.raise()?;
+    let raised = request.sandbox.oom_score.raise()?;
     // SAFETY: between fork and exec the child only makes system calls on memory that was
     // prepared above; it takes no lock and allocates nothing, for other threads may hold any lock.
     let pid = sys::check(unsafe { libc::fork() })?;
@@ -149,11 +146,11 @@ unsafe fn become_program(
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         for signal in 1..=libc::SIGRTMAX() {
-            // Whoever started the runner may have had signals ignored; commands begin afresh.
+            // The runner may have been started with signals ignored; commands begin with none.
             libc::signal(signal, libc::SIG_DFL);
         }
 
-        libc::setrlimit(libc::RLIMIT_NOFILE, &request.open_files);
+        libc::setrlimit(libc::RLIMIT_NOFILE, &request.sandbox.open_files);
         if let Some(entrance) = request.entrance
             && libc::write(entrance, b"0".as_ptr().cast(), 1) < 0
         {
@@ -181,7 +178,7 @@ unsafe fn become_program(
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         // SECURITY: where the code user has to be the runner's own (a user namespace of one id),
         // its capabilities go here; without new privileges no program brings them back.
-        if !request.privileged && drop_capabilities() < 0 {
+        if !request.sandbox.allow_user && drop_capabilities() < 0 {
             fail(report, 1);
         }
         if libc::chdir(cwd.as_ptr()) < 0 {
@@ -220,54 +217,4 @@ unsafe fn fail(report: RawFd, step: u8) -> ! {
         libc::write(report, message.as_ptr().cast(), message.len());
         libc::_exit(127)
     }
-}
-
-/// A new terminal: the master, not blocking, and the slave.
-pub fn open_terminal(rows: u16, cols: u16, uid: u32, gid: u32) -> io::Result<(OwnedFd, OwnedFd)> {
-    // The slave belongs to whoever opens the master, and the code must be able to use it.
-    sys::as_fs_user(uid, gid, || {
-        let master = sys::open(
-            c"/dev/ptmx",
-            libc::O_RDWR | libc::O_NOCTTY | libc::O_NONBLOCK,
-            0,
-        )?;
-        let unlock: libc::c_int = 0;
-        // SAFETY: TIOCSPTLCK reads one int.
-        sys::check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &unlock) })?;
-        let number = terminal_number(master.as_raw_fd())?;
-        let name = sys::c_string(format!("/dev/pts/{number}"))?;
-        let slave = sys::open(&name, libc::O_RDWR | libc::O_NOCTTY, 0)?;
-        resize_terminal(master.as_raw_fd(), rows, cols)?;
-        Ok((master, slave))
-    })
-}
-
-/// Which of /dev/pts belongs to this master.
-pub fn terminal_number(master: RawFd) -> io::Result<u32> {
-    let mut number: libc::c_uint = 0;
-    // SAFETY: TIOCGPTN writes one unsigned int.
-    sys::check(unsafe { libc::ioctl(master, libc::TIOCGPTN, &mut number) })?;
-    Ok(number)
-}
-
-/// The character that stands for the end of input on this terminal.
-pub fn end_of_input(master: RawFd) -> u8 {
-    // SAFETY: an all-zero termios is a valid value to be overwritten.
-    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: settings is valid for writing.
-    match unsafe { libc::tcgetattr(master, &mut settings) } {
-        0 => settings.c_cc[libc::VEOF],
-        _ => 4,
-    }
-}
-
-pub fn resize_terminal(master: RawFd, rows: u16, cols: u16) -> io::Result<()> {
-    let size = libc::winsize {
-        ws_row: rows,
-        ws_col: cols,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    // SAFETY: TIOCSWINSZ reads one winsize.
-    sys::check(unsafe { libc::ioctl(master, libc::TIOCSWINSZ, &size) }).map(drop)
 }

@@ -1,7 +1,10 @@
-//! TODO
+//! Processes of the sandbox: how they are started, and which command they belong to.
 
-pub mod cgroup;
+mod cgroup;
 pub mod launch;
 pub mod proc_tree;
-pub mod tracker;
+pub mod terminal;
+mod tracker;
 pub mod user;
+
+pub use tracker::{Group, Tracker};

@@ -1,4 +1,4 @@
-//! Which processes belong to which command: by cgroup where there is one, else by looking.
+//! Which processes belong to which command: by cgroup where there is one, otherwise by search.
 
 use crate::processes::cgroup::CgroupTree;
 use crate::processes::proc_tree::{self, Origin};
@@ -10,12 +10,12 @@ use std::os::fd::OwnedFd;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group {
     Cgroup(u32),
-    /// Found by looking; there is nothing to name it by.
+    /// Found by search; it has no name.
     Processes,
 }
 
-/// How often to look whether killed processes are gone before they are left to themselves.
-const LOOKS: u32 = 64;
+/// How often to check whether killed processes are gone before giving up on them.
+const CHECKS: u32 = 64;
 
 pub struct Tracker {
     cgroups: Option<CgroupTree>,
@@ -40,9 +40,14 @@ impl Tracker {
         }
     }
 
-    /// Begins a group. If no cgroup can be made (there are too many), looking must do.
-    pub fn begin(&mut self) -> Group {
-        match self.cgroups.as_mut().map(CgroupTree::create) {
+    /// Whether a mark in the environment is what tells a command's processes apart.
+    pub fn needs_marker(&self) -> bool {
+        self.cgroups.is_none()
+    }
+
+    /// Begins a group. If no cgroup can be made (there are too many), the search has to do.
+    pub fn begin(&self) -> Group {
+        match self.cgroups.as_ref().map(CgroupTree::create) {
             Some(Ok(group)) => Group::Cgroup(group),
             _ => Group::Processes,
         }
@@ -92,19 +97,19 @@ impl Tracker {
         if let (Group::Cgroup(group), Some(tree)) = (group, &self.cgroups)
             && tree.kill(group).is_ok()
         {
-            // On a busy machine they take a moment to die. Whoever hears of the end shall find the
-            // ports and files that they held free.
-            for _ in 0..LOOKS {
+            // On a busy machine they take a moment to die. When the end of the command is reported,
+            // the ports and files that they held must be free.
+            for _ in 0..CHECKS {
                 if tree.pids(group).is_ok_and(|pids| !pids.is_empty()) {
-                    crate::commands::reap::pause_ms(2);
+                    sys::pause_ms(2);
                 } else {
                     return;
                 }
             }
             return;
         }
-        // Stopping first keeps them from forking on while we look for more.
-        for _ in 0..LOOKS {
+        // Stopping them first keeps them from forking while the search goes on.
+        for _ in 0..CHECKS {
             let members = self.members(group, origin);
             if members.is_empty() {
                 return;
@@ -115,18 +120,18 @@ impl Tracker {
             for pid in &members {
                 let _ = sys::kill(*pid, libc::SIGKILL);
             }
-            crate::commands::reap::pause_ms(2);
+            sys::pause_ms(2);
         }
     }
 
-    pub fn end(&mut self, group: Group) {
-        if let (Group::Cgroup(group), Some(tree)) = (group, &mut self.cgroups) {
+    pub fn end(&self, group: Group) {
+        if let (Group::Cgroup(group), Some(tree)) = (group, &self.cgroups) {
             tree.leave(group);
         }
     }
 
-    pub fn sweep(&mut self) {
-        if let Some(tree) = &mut self.cgroups {
+    pub fn sweep(&self) {
+        if let Some(tree) = &self.cgroups {
             tree.sweep();
         }
     }

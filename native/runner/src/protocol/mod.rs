@@ -1,4 +1,4 @@
-//! TODO
+//! The protocol between the daemon and the runner.
 
 pub mod base64;
 pub mod failure;

@@ -6,7 +6,7 @@
 //! code has to meet its limits in here first: that kernel refuses processes itself, and memory is
 //! watched by a thread, because it counts memory but limits none.
 
-use crate::subcommands::probe::resident_bytes_of;
+use crate::sandbox::usage::resident_bytes_of;
 use crate::sys;
 use std::fs;
 use std::io;

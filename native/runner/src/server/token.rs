@@ -1,7 +1,9 @@
 //! What a watched descriptor is for, as the number that epoll gives back.
 
-use crate::execs::exec::Serial;
-use crate::shells::shell::ShellId;
+use crate::connections::ConnectionId;
+use crate::execs::Serial;
+use crate::ports::DialId;
+use crate::shells::ShellId;
 
 /// A part of the sandbox's network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,12 +20,12 @@ pub enum NetworkPart {
 pub enum Token {
     Listener,
     Signals,
-    Wake,
+    Outbox,
     Report(ShellId),
-    Connection(u32),
+    Connection(ConnectionId),
     Output(Serial, u8),
     Stdin(Serial),
-    Dial(u32),
+    Dial(DialId),
     Launch(Serial),
     Openings,
     Network(NetworkPart, u32),
@@ -34,7 +36,7 @@ impl Token {
         let (kind, index, sub) = match self {
             Token::Listener => (0, 0, 0),
             Token::Signals => (1, 0, 0),
-            Token::Wake => (2, 0, 0),
+            Token::Outbox => (2, 0, 0),
             Token::Report(shell) => (3, shell, 0),
             Token::Connection(id) => (4, id, 0),
             Token::Output(serial, which) => (5, serial, which),
@@ -52,7 +54,7 @@ impl Token {
         match packed >> 48 {
             0 => Token::Listener,
             1 => Token::Signals,
-            2 => Token::Wake,
+            2 => Token::Outbox,
             3 => Token::Report(index),
             4 => Token::Connection(index),
             5 => Token::Output(index, packed as u8),
@@ -86,7 +88,7 @@ mod tests {
         for token in [
             Token::Listener,
             Token::Signals,
-            Token::Wake,
+            Token::Outbox,
             Token::Report(11),
             Token::Connection(u32::MAX),
             Token::Output(7, 1),

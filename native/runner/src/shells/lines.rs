@@ -189,10 +189,7 @@ mod tests {
             let text = [b"set".as_slice(), &vec![b'\''; length]].concat();
             let text = &text[(length % 2) * 3..];
             let bash = command(&memory, text).packets(Dialect::Bash { socket: 255 });
-            assert!(
-                bash.iter()
-                    .all(|packet| packet.len() <= bash::READ_BYTES)
-            );
+            assert!(bash.iter().all(|packet| packet.len() <= bash::READ_BYTES));
             let sh = command(&memory, text).packets(Dialect::Sh);
             assert!(sh.iter().all(|packet| packet.len() <= sh::READ_BYTES));
         }

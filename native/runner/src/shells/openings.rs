@@ -1,9 +1,8 @@
-//! Word of the moment at which a shell opens a command's stdin.
+//! The moment at which a shell opens a command's stdin.
 //!
-//! Until then the runner must not close its own end: the shell would wait for a writer for ever.
+//! Until then the runner must not close its end, or the shell would wait for a writer for ever.
 
-use crate::execs::exec::Serial;
-use crate::server::event_loop::Server;
+use crate::execs::Serial;
 use crate::sys;
 use std::collections::HashMap;
 use std::io;
@@ -34,7 +33,8 @@ impl Openings {
         Ok(())
     }
 
-    fn take(&mut self) -> Vec<Serial> {
+    /// Commands whose stdin was opened since.
+    pub fn take(&mut self) -> Vec<Serial> {
         let mut buffer = [0u8; 4096];
         let n = sys::read(self.fd(), &mut buffer).unwrap_or(0);
         let mut opened = Vec::new();
@@ -48,16 +48,5 @@ impl Openings {
             rest = after.get(name..).unwrap_or_default();
         }
         opened
-    }
-}
-
-impl Server {
-    pub fn take_openings(&mut self) {
-        for serial in self.openings.take() {
-            if let Some(exec) = self.execs.get_mut(serial) {
-                exec.stdin.taken = true;
-            }
-            self.feed_stdin(serial);
-        }
     }
 }

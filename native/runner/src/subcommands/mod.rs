@@ -1,4 +1,4 @@
-//! TODO
+//! What the binary does besides being PID 1.
 
 pub mod client;
 pub mod disk_usage;

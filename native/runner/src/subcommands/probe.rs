@@ -1,14 +1,14 @@
-//! What a process in the sandbox finds when it tries the walls, told as JSON.
+//! What a process in the sandbox finds when it tests its isolation, as JSON.
 
+use crate::sandbox::usage::file_system;
 use crate::sys;
 use serde_json::{Value, json};
-use std::fmt::Display;
 use std::fs;
 use std::io;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// Looks and tries, with the rights of whoever runs this.
+/// Looks and tries with the rights of the process that runs this.
 pub fn run() -> Value {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
@@ -79,21 +79,6 @@ fn lowest_oom_score() -> i32 {
     oom_score()
 }
 
-/// This process's resident memory.
-pub fn resident_bytes() -> u64 {
-    resident_bytes_of("self")
-}
-
-/// The resident memory of a process, by its name in /proc.
-pub fn resident_bytes_of(process: impl Display) -> u64 {
-    let pages: u64 = fs::read_to_string(format!("/proc/{process}/statm"))
-        .ok()
-        .and_then(|text| text.split(' ').nth(1)?.parse().ok())
-        .unwrap_or(0);
-    // SAFETY: plain library call.
-    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE).max(0) as u64 }
-}
-
 /// The release that the kernel claims to be.
 fn kernel_release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease")
@@ -123,26 +108,12 @@ fn root_is_read_only() -> bool {
     file_system("/").is_some_and(|found| found.f_flag & libc::ST_RDONLY != 0)
 }
 
-/// What is used of the file system that a path is on.
-pub fn used_bytes(path: &str) -> u64 {
-    file_system(path).map_or(0, |found| (found.f_blocks - found.f_bfree) * found.f_frsize)
-}
-
-fn file_system(path: &str) -> Option<libc::statvfs> {
-    let path = sys::c_string(path).ok()?;
-    // SAFETY: an all-zero statvfs is a valid value to be overwritten; path is a valid C string.
-    unsafe {
-        let mut found: libc::statvfs = std::mem::zeroed();
-        (libc::statvfs(path.as_ptr(), &mut found) == 0).then_some(found)
-    }
-}
-
 /// The name of PID 1, when it may be looked at.
 fn pid_one() -> String {
     fs::read_to_string("/proc/1/comm").map_or_else(|e| error_name(&e), |c| c.trim().to_string())
 }
 
-/// Tries something in a child of its own; tells "ok" or the name of the error.
+/// Tries something in a child process; gives "ok" or the name of the error.
 fn attempt(act: impl FnOnce() -> libc::c_int) -> String {
     // SAFETY: this process has one thread; the child makes one call and exits.
     match unsafe { libc::fork() } {
