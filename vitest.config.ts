@@ -74,6 +74,8 @@ const longSuites = {
     files: filesOf("tests/e2e/{dashboard-scale,image-build,image-recipes}.test.ts"),
     count: 1,
   },
+  /** It fetches a gigabyte of packages. */
+  downloads: { files: filesOf("tests/e2e/standard-images.test.ts"), count: 0 },
 };
 
 /** The long suites that this run leaves out. */
@@ -182,6 +184,7 @@ const torture = [
       ...suites.embedded,
       ...longSuites.agents.files,
       ...longSuites.e2e.files,
+      ...longSuites.downloads.files,
       ...installSuites,
       "packages/**/*.torture.test.ts",
     ],
