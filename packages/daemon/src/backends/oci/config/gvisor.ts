@@ -25,10 +25,11 @@ export const GVISOR_FLAGS = [
 const GIB = 2 ** 30;
 
 /**
- * How much code can take before the runner has stopped it. The runner looks every 10 ms, but on a busy
- * machine its turn comes late: 192 MiB were too little beside four busy processes on two processors.
+ * How much code can take before the runner has stopped it. The runner looks every 10 ms, later on a busy
+ * machine, and a kill waits for the end of the system call. One call takes up to 2 GiB, and the kernel
+ * some memory for itself.
  */
-const ROOM_FOR_BURSTS_BYTES = GIB;
+const ROOM_FOR_BURSTS_BYTES = 2.5 * GIB;
 
 /**
  * What the host holds all of gVisor to. Its kernel needs memory of its own, and a few host threads
