@@ -8,6 +8,7 @@
 
 use crate::sandbox::usage::resident_bytes_of;
 use crate::sys;
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -34,6 +35,18 @@ const KILLING_GROWTH_BYTES: u64 = 32 << 20;
 /// Killing goes on until so much of the limit is free again.
 const FREE_SHARE: u64 = 8;
 const GUARD_STACK_BYTES: usize = 64 << 10;
+
+/// What that kernel allocates for code outside of the memory that it counts: buffers of sockets and
+/// pipes, mappings, names in directories.
+const KERNEL_MEMORY: &CStr = c"/proc/sentry-meminfo";
+const KERNEL_MEMORY_LINE: &str = "HeapAlloc:";
+/// Ordinary programs, as many as may run, need a small part of this.
+const KERNEL_BYTES: u64 = 256 << 20;
+/// What the killed held is freed only at the kernel's next collection of garbage. Until so much more
+/// is allocated, the next would be killed for what the last one held.
+const KERNEL_GROWTH_BYTES: u64 = 64 << 20;
+/// Each look stops that kernel for a moment.
+const KERNEL_LOOK: Duration = Duration::from_millis(50);
 
 const CODE: &str = "code";
 /// The line of a process of code in /proc/PID/cgroup begins with it.
@@ -86,8 +99,9 @@ impl GuestCgroup {
     /// SECURITY: code that met only the host's limit would end the sandbox (threats: exhausting memory
     /// and filling memory-backed storage; guarded by tests/hostile/strong-tier.test.ts).
     pub fn limit_memory(&self, most: u64) -> io::Result<()> {
-        let guard = Guard {
+        let mut guard = Guard {
             current: self.memory.try_clone()?,
+            kernel: KernelMemory::open(),
             most,
             shared: self.shared.clone(),
         };
@@ -128,20 +142,27 @@ impl GuestCgroup {
 
 struct Guard {
     current: OwnedFd,
+    /// None where that kernel does not tell; then only the host's limit holds.
+    kernel: Option<KernelMemory>,
     most: u64,
     shared: Arc<Shared>,
 }
 
 impl Guard {
-    fn run(&self) {
+    fn run(&mut self) {
         let mut before = 0;
         let mut alert_until = Instant::now() + ALERT_FOR;
         loop {
             let used = read_number(&self.current);
             if used > self.most {
-                self.kill_largest(used - self.most);
+                let excess = used - self.most;
+                // Less is that of processes which have just died, or of files: no kill would help.
+                self.kill_largest(excess, excess + self.most / FREE_SHARE);
                 self.settle(used);
                 continue;
+            }
+            if (self.kernel.as_mut()).is_some_and(KernelMemory::is_exceeded) {
+                self.kill_largest(0, 1);
             }
             if used > before + GROWTH_BYTES {
                 alert_until = Instant::now() + ALERT_FOR;
@@ -178,19 +199,18 @@ impl Guard {
         std::mem::take(&mut begun)
     }
 
-    /// Kills the largest, as the kernel would, until `excess` bytes and a part of the limit will be
-    /// free; those that are dying already count. One at a time would be too slow for several that grow
-    /// at once, which are about as large. Much smaller ones, the shell among them, are not to blame.
-    fn kill_largest(&self, excess: u64) {
+    /// Kills the largest, as the kernel would, until `enough` bytes will be free, if all have at least
+    /// `least`; those that are dying already count. One at a time would be too slow for several that
+    /// grow at once, which are about as large. Much smaller ones, the shell among them, are not to
+    /// blame.
+    fn kill_largest(&self, least: u64, enough: u64) {
         let mut sizes: Vec<(u64, i32)> = processes()
             .map(|pid| (resident_bytes_of(pid), pid))
             .collect();
-        // The memory is that of processes which have just died, or of files: no kill would help.
-        if sizes.iter().map(|(size, _)| size).sum::<u64>() < excess {
+        if sizes.iter().map(|(size, _)| size).sum::<u64>() < least {
             return;
         }
         sizes.sort_unstable();
-        let enough = excess + self.most / FREE_SHARE;
         let mut largest = None;
         let mut freed = 0;
         while freed < enough
@@ -209,6 +229,51 @@ impl Guard {
             }
         }
     }
+}
+
+struct KernelMemory {
+    file: OwnedFd,
+    most: u64,
+    looked_at: Instant,
+}
+
+impl KernelMemory {
+    fn open() -> Option<KernelMemory> {
+        Some(KernelMemory {
+            file: sys::open(KERNEL_MEMORY, libc::O_RDONLY, 0).ok()?,
+            most: KERNEL_BYTES,
+            looked_at: Instant::now(),
+        })
+    }
+
+    /// Whether a process has to go for what the kernel holds for it.
+    fn is_exceeded(&mut self) -> bool {
+        if self.looked_at.elapsed() < KERNEL_LOOK {
+            return false;
+        }
+        self.looked_at = Instant::now();
+        let used = self.used();
+        let exceeded = used > self.most;
+        if exceeded {
+            self.most = used + KERNEL_GROWTH_BYTES;
+        } else if used <= KERNEL_BYTES {
+            self.most = KERNEL_BYTES;
+        }
+        exceeded
+    }
+
+    fn used(&self) -> u64 {
+        let mut text = [0u8; 1024];
+        let n = sys::pread(self.file.as_raw_fd(), &mut text, 0).unwrap_or(0);
+        kernel_bytes(&String::from_utf8_lossy(&text[..n]))
+    }
+}
+
+fn kernel_bytes(text: &str) -> u64 {
+    text.lines()
+        .find_map(|line| line.strip_prefix(KERNEL_MEMORY_LINE))
+        .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .map_or(0, |kib| kib << 10)
 }
 
 fn lock(begun: &Mutex<bool>) -> MutexGuard<'_, bool> {
@@ -234,4 +299,16 @@ fn read_number(file: &OwnedFd) -> u64 {
         .trim()
         .parse()
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kernel_bytes;
+
+    #[test]
+    fn the_kernels_own_memory_is_read_from_its_line() {
+        let text = "Alloc:              3903 kB\nHeapAlloc:          3904 kB\nHeapSys: 1 kB\n";
+        assert_eq!(kernel_bytes(text), 3904 << 10);
+        assert_eq!(kernel_bytes(""), 0);
+    }
 }
