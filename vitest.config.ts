@@ -62,7 +62,7 @@ const installSuites = filesOf("tests/install/*.test.ts");
 
 /** Suites that kill, fill, build and wait, and so take long: `npm test` runs `count` of their files. */
 const longSuites = {
-  embedded: { files: filesOf("tests/torture/*.test.ts"), count: 4 },
+  embedded: { files: filesOf("tests/torture/*.test.ts"), count: 2 },
   agents: {
     files: filesOf(
       "packages/agents/src/{workflows/service-crash,runs/dead-processes}.serial.test.ts",
@@ -98,7 +98,7 @@ const otherRuntimes: readonly {
   files: number;
   measuring: number;
 }[] = [
-  { runtime: "runc", files: 3, measuring: 1 },
+  { runtime: "runc", files: 2, measuring: 1 },
   { runtime: "runsc", files: 2, measuring: 1 },
 ];
 
@@ -128,7 +128,7 @@ function project(name: string, runtime: RuntimeOfRun, test: ProjectTest) {
       provide: { runtime, seed, isTorture },
       testTimeout: (isTorture ? 60 : 2) * minutes,
       hookTimeout: 2 * minutes,
-      maxWorkers: 4,
+      maxWorkers: 6,
       setupFiles: "tests/support/oracles/host-devices.ts",
       ...test,
     },
