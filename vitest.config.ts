@@ -62,7 +62,7 @@ const installSuites = filesOf("tests/install/*.test.ts");
 
 /** Suites that kill, fill, build and wait, and so take long: `npm test` runs `count` of their files. */
 const longSuites = {
-  embedded: { files: filesOf("tests/torture/*.test.ts"), count: 4 },
+  embedded: { files: filesOf("tests/torture/*.test.ts"), count: 2 },
   agents: {
     files: filesOf(
       "packages/agents/src/{workflows/service-crash,runs/dead-processes}.serial.test.ts",
@@ -74,6 +74,8 @@ const longSuites = {
     files: filesOf("tests/e2e/{dashboard-scale,image-build,image-recipes}.test.ts"),
     count: 1,
   },
+  /** It fetches a gigabyte of packages. */
+  downloads: { files: filesOf("tests/e2e/standard-images.test.ts"), count: 0 },
 };
 
 /** The long suites that this run leaves out. */
@@ -96,7 +98,7 @@ const otherRuntimes: readonly {
   files: number;
   measuring: number;
 }[] = [
-  { runtime: "runc", files: 3, measuring: 1 },
+  { runtime: "runc", files: 2, measuring: 1 },
   { runtime: "runsc", files: 2, measuring: 1 },
 ];
 
@@ -126,7 +128,7 @@ function project(name: string, runtime: RuntimeOfRun, test: ProjectTest) {
       provide: { runtime, seed, isTorture },
       testTimeout: (isTorture ? 60 : 2) * minutes,
       hookTimeout: 2 * minutes,
-      maxWorkers: 4,
+      maxWorkers: 6,
       setupFiles: "tests/support/oracles/host-devices.ts",
       ...test,
     },
@@ -182,6 +184,7 @@ const torture = [
       ...suites.embedded,
       ...longSuites.agents.files,
       ...longSuites.e2e.files,
+      ...longSuites.downloads.files,
       ...installSuites,
       "packages/**/*.torture.test.ts",
     ],

@@ -2,7 +2,7 @@
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, openSync } from "node:fs";
+import { closeSync, existsSync, openSync } from "node:fs";
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -21,10 +21,14 @@ const LOG_SHOWN = 2000;
 /** Without their prefix: `{ POOL: "host=4" }` is SANDKASTEN_POOL=host=4. */
 export type DaemonSettings = Readonly<Record<string, string>>;
 
-/** Messages of the daemon process. */
+/** What we ask the process. */
+export type DaemonQuestion = "collect" | "processor time";
+
+/** What the process says to us. */
 export type DaemonMessage =
   | { readonly url: string; readonly apiKey: string }
-  | { readonly collected: true };
+  | { readonly collected: true }
+  | { readonly processorTimeUs: number };
 
 export interface BenchDaemonOptions {
   /** Created for the daemon, and removed at the end. */
@@ -98,10 +102,21 @@ export class BenchDaemon implements AsyncDisposable {
 
   /** Excludes garbage from the measured growth. */
   async collectGarbage(): Promise<void> {
-    const child = this.#running();
-    const collected = this.#message(child);
-    child.send("collect");
-    await collected;
+    await this.#ask("collect");
+  }
+
+  /** Of all its threads since it started. What others do on the machine hardly shows in it. */
+  async processorTimeUs(): Promise<number> {
+    const answer = await this.#ask("processor time");
+    if (!("processorTimeUs" in answer)) throw new Error("the daemon did not tell its time");
+    return answer.processorTimeUs;
+  }
+
+  /** Of all that ever ran in its sandboxes which are there now. */
+  async sandboxProcessorTimeUs(): Promise<number> {
+    const cgroups = await this.#cgroups("cpuacct");
+    const times = await Promise.all(cgroups.map(cgroupProcessorTimeUs));
+    return times.reduce((sum, time) => sum + time, 0);
   }
 
   /** Kills and restarts it; returns the time from its start to listening. */
@@ -112,14 +127,18 @@ export class BenchDaemon implements AsyncDisposable {
 
   /** The memory cgroup of each of its sandboxes, from the launcher's notes. */
   async memoryCgroups(): Promise<string[]> {
+    return await this.#cgroups("memory");
+  }
+
+  async #cgroups(controller: string): Promise<string[]> {
     const directory = join(this.#dataDir, "sandboxes");
     const ids = (await readdir(directory)).filter((name) => name.startsWith("sbx_"));
     return await Promise.all(
       ids.map(async (id) => {
         const notes = await readFile(join(directory, id, "sandbox.json"), "utf8");
         const { cgroups } = JSON.parse(notes) as { cgroups: Record<string, string> };
-        const cgroup = cgroups["memory"] ?? cgroups["unified"];
-        if (cgroup === undefined) throw new Error(`no cgroup counts the memory of ${id}`);
+        const cgroup = cgroups[controller] ?? cgroups["unified"];
+        if (cgroup === undefined) throw new Error(`no cgroup ${controller} has ${id}`);
         return cgroup;
       }),
     );
@@ -140,6 +159,13 @@ export class BenchDaemon implements AsyncDisposable {
 
   get #logPath(): string {
     return join(this.#options.directory, "log");
+  }
+
+  async #ask(question: DaemonQuestion): Promise<DaemonMessage> {
+    const child = this.#running();
+    const answer = this.#message(child);
+    child.send(question);
+    return await answer;
   }
 
   #running(): ChildProcess {
@@ -221,4 +247,13 @@ export class BenchDaemon implements AsyncDisposable {
     child.kill("SIGKILL");
     await exited;
   }
+}
+
+/** In cgroup v1 a file of nanoseconds, in v2 a line of microseconds. */
+async function cgroupProcessorTimeUs(cgroup: string): Promise<number> {
+  if (existsSync(join(cgroup, "cpuacct.usage")))
+    return Number(await readFile(join(cgroup, "cpuacct.usage"), "utf8")) / 1000;
+  const usage = /^usage_usec (\d+)$/mu.exec(await readFile(join(cgroup, "cpu.stat"), "utf8"))?.[1];
+  if (usage === undefined) throw new Error(`${cgroup} does not count processor time`);
+  return Number(usage);
 }

@@ -119,7 +119,8 @@ const parts: Readonly<Record<string, Part>> = {
   container: {
     path: inDaemon("backends/container/"),
     parts: ["protocol", "ports", "channel", "directories"],
-    node: [...harmless, "child_process", "fs", "stream"],
+    // Of TLS only the list of usual authorities.
+    node: [...harmless, "child_process", "fs", "stream", "tls"],
     npm: ["zod"],
     because: "what container backends share knows none of them",
   },

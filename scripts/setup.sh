@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Prepares a clean clone for starting the daemon. Safe to run again at any time: it only does what
-# is missing, and only one run at a time. With --tests, it also installs what only development and
-# tests need: compilers, a Docker engine, a browser and so on.
+# Brings a clean clone to where the daemon can be started. Safe to run again at any time: it does only
+# what is missing, and only one run at a time. Where nothing has changed since the last time, it is done
+# in a moment. With --tests, what only development and tests need is installed as well: compilers, a
+# Docker engine, a browser and so on.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
 cd "$root"
@@ -25,6 +26,24 @@ quietly() {
   [ "$status" = 0 ] || cat "$log" >&2
   rm -f "$log"
   return "$status"
+}
+
+# Everything that set-up reads and writes, by name, size and time, and the programs that it looks for.
+# When all of this is as the last set-up left it, there is nothing to do. Not every file needs to exist.
+current_state() {
+  local when package program
+  while read -r when package program; do
+    [ "$when" != start ] || [ "$program" = - ] || type -P "$program" || return
+  done <scripts/apt-packages.txt
+  find "$(type -P node)" scripts/{setup.sh,toolchain.sh,apt-packages.txt,page-tools.ts} README.md docs \
+    package-lock.json package.json packages/*/package.json native/{Cargo.*,.cargo,*/Cargo.toml,*/src,bin} \
+    packages/{dashboard,site}/{*.ts,*.html,src,dist} packages/sdk/src packages/agents/src/client \
+    node_modules/.package-lock.json ! -name '*.test.ts' ! -name '*.partial' -printf '%p %s %T@\n' 2>/dev/null || true
+}
+
+is_ready() {
+  local recorded
+  recorded=$(cat "$toolchain/ready" 2>/dev/null) && [ "$(current_state)" = "$recorded" ]
 }
 
 take_lock() {
@@ -155,8 +174,9 @@ install_node() {
 }
 
 install_dependencies() {
-  # Optional packages are frameworks that the agents' tools support.
-  local stamp=$toolchain/npm.stamp state installed omit=(--omit=dev)
+  # Optional packages are frameworks that the tools for agents can be used with, and what only the tools
+  # of development need on this platform.
+  local stamp=$toolchain/npm.stamp state installed omit=(--omit=dev --omit=optional)
   ! $for_tests || omit=()
   state=$(
     node --version
@@ -175,9 +195,35 @@ install_dependencies() {
   printf '%s\n' "$state${omit[*]:+ ${omit[*]}}" >"$stamp"
 }
 
-# The pages of /docs and /guide; does nothing if they are up to date.
-build_site() {
-  quietly node packages/site/build.ts || fail "the documentation could not be built."
+# The dashboard, and the pages of /docs and /guide.
+build_pages() {
+  local page stale=()
+  for page in dashboard site; do
+    node "packages/$page/build.ts" --check || stale+=("$page")
+  done
+  [ ${#stale[@]} -gt 0 ] || return 0
+  say "building the dashboard and the documentation"
+  if [ -d node_modules/vite ]; then
+    for page in "${stale[@]}"; do
+      quietly node "packages/$page/build.ts" || fail "packages/$page could not be built."
+    done
+  else
+    build_pages_apart "${stale[@]}"
+  fi
+}
+
+# With tools that are fetched for it and removed again: a daemon does not need them.
+build_pages_apart() { # PAGE...
+  local page apart=$toolchain/pages
+  rm -rf "$apart"
+  node scripts/page-tools.ts "$apart"
+  (cd "$apart" && quietly npm ci --ignore-scripts) || fail "npm could not install the tools that build the pages."
+  for page in "$@"; do
+    quietly node "$apart/packages/$page/build.ts" || fail "packages/$page could not be built."
+    rm -rf "packages/$page/dist"
+    mv "$apart/packages/$page/dist" "packages/$page/dist"
+  done
+  rm -rf "$apart"
 }
 
 # A binary that requests an interpreter is dynamic, and would not start in an image without glibc.
@@ -244,13 +290,7 @@ build_native() {
   install_native "native/target/$target/release" "$source"
 }
 
-# It detects by itself whether anything has changed.
-build_dashboard() {
-  [ -e packages/dashboard/dist/index.html ] || say "building the dashboard"
-  quietly node packages/dashboard/build.ts || fail "the dashboard could not be built."
-}
-
-# The packages that the Python example needs, in a separate environment.
+# The packages that the Python example needs, in an environment of their own.
 install_python_packages() {
   local environment=$toolchain/python requirements=tests/python/requirements.txt
   if cmp --silent "$requirements" "$environment/installed.txt"; then
@@ -266,7 +306,12 @@ install_python_packages() {
   fi
 }
 
+if ! $for_tests && is_ready; then
+  say "ready"
+  exit
+fi
 take_lock
+rm -f "$toolchain/ready"
 wanted=(start)
 needs_build=true
 ! use_built_native "$(native_source)" || needs_build=false
@@ -282,8 +327,9 @@ if $needs_build; then
 fi
 install_node
 install_dependencies
-build_site
-build_dashboard
+build_pages
 ! $for_tests || install_python_packages
 [ -z "$native" ] || wait "$native"
+current_state >"$toolchain/ready.partial"
+mv "$toolchain/ready.partial" "$toolchain/ready"
 say "ready"

@@ -18,12 +18,11 @@ const user = { name: "sandkasten", id: 10_000 };
 export async function buildImage(
   { outputDir, stagingDir }: Places,
   program: Packed,
-  native: Packed,
   platform: Platform,
   base: string,
 ): Promise<string> {
   const tree = join(stagingDir, "image-layer");
-  await layOutProgram(join(tree, "opt/sandkasten"), program, native, platform);
+  await layOutProgram(join(tree, "opt/sandkasten"), program, platform);
   await cp(
     join(root, "images/daemon/healthcheck.mjs"),
     join(tree, "opt/sandkasten/healthcheck.mjs"),

@@ -11,7 +11,7 @@ import { pipeline } from "node:stream/promises";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import type { Packed, Places, Platform } from "./npm-packages.ts";
-import { nativePackage } from "./npm-packages.ts";
+import { nativePackage, platforms } from "./npm-packages.ts";
 import { readManifest, root, sourceDateEpoch, version } from "./versions.ts";
 
 const run = promisify(execFile);
@@ -28,12 +28,14 @@ const source = (name: string): string => join(root, "deploy/debian", name);
 export async function layOutProgram(
   directory: string,
   program: Packed,
-  native: Packed,
   platform: Platform,
 ): Promise<void> {
-  await cp(program.directory, directory, { recursive: true });
-  await cp(native.directory, join(directory, "node_modules", nativePackage(platform)), {
+  const others = platforms
+    .filter((each) => each !== platform)
+    .map((each) => join(program.directory, "node_modules", nativePackage(each)));
+  await cp(program.directory, directory, {
     recursive: true,
+    filter: (path) => !others.includes(path),
   });
   await mkdir(join(directory, "bin"), { recursive: true });
   await cp(process.execPath, join(directory, "bin/node"), { dereference: true });
@@ -42,7 +44,6 @@ export async function layOutProgram(
 export async function buildDebian(
   { outputDir, stagingDir }: Places,
   program: Packed,
-  native: Packed,
   platform: Platform,
 ): Promise<string> {
   const tree = join(stagingDir, "debian");
@@ -51,7 +52,7 @@ export async function buildDebian(
     await cp(name, join(tree, path));
     await chmod(join(tree, path), mode);
   };
-  await layOutProgram(join(tree, "usr/lib/sandkasten"), program, native, platform);
+  await layOutProgram(join(tree, "usr/lib/sandkasten"), program, platform);
   await place(source("sandkasten"), "usr/bin/sandkasten", 0o755);
   await place(source("sandkasten.service"), "usr/lib/systemd/system/sandkasten.service");
   await place(join(root, "docs/guides/install.md"), "usr/share/doc/sandkasten/README.md");

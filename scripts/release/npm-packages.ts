@@ -99,10 +99,13 @@ export interface Program extends Packed {
 }
 
 /**
- * A program rather than a library, so it includes its dependencies, in the tested versions:
- * docs/adr/0017-releases-bring-what-was-tested.md.
+ * A program rather than a library, so it brings the packages it depends on, in the versions that were
+ * tested: docs/adr/0017-releases-bring-what-was-tested.md.
+ *
+ * @param natives - The native programs of all platforms that this release is for, which it brings as
+ *   well: npm asks a registry for nothing.
  */
-export async function packProgram(places: Places): Promise<Program> {
+export async function packProgram(places: Places, natives: readonly Packed[]): Promise<Program> {
   const lock = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
     readonly packages: Lock;
   };
@@ -123,10 +126,8 @@ export async function packProgram(places: Places): Promise<Program> {
     engines,
     os: ["linux"],
     dependencies: tree.dependencies,
-    bundleDependencies: Object.keys(tree.dependencies),
-    optionalDependencies: Object.fromEntries(
-      platforms.map((platform) => [nativePackage(platform), version]),
-    ),
+    bundleDependencies: [...Object.keys(tree.dependencies), ...natives.map(({ name }) => name)],
+    optionalDependencies: Object.fromEntries(natives.map(({ name }) => [name, version])),
   };
   const directory = await stage(places, "sandkasten", manifest);
   requireDeclared(await bundleProgram(join(directory, "dist")), tree);
@@ -134,7 +135,9 @@ export async function packProgram(places: Places): Promise<Program> {
   await copyPages(directory);
   await cp(join(root, "docs/guides/install.md"), join(directory, "README.md"));
   await copyTree(tree, directory);
-  // `npm pack` would leave out packages that are only needed as peers.
+  for (const native of natives)
+    await cp(native.directory, join(directory, "node_modules", native.name), { recursive: true });
+  // `npm pack` would leave out packages that are needed as peers only.
   const file = join(places.outputDir, `sandkasten-${version}.tgz`);
   await packTarball(directory, file, { prefix: "package", compress: true });
   return { name: manifest.name, file, directory, tree };

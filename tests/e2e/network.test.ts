@@ -289,6 +289,33 @@ describe("a secret at the edge", () => {
     expect((await fetchPrivate()).status).toBe(401);
   });
 
+  it("reaches the host with requests of programs that know nothing of their environment", async () => {
+    const id = await open({
+      network: { allow: [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`] },
+      secrets: [{ host: "api.test", header: "Authorization", value: SECRET }],
+    });
+    seen.length = 0;
+    const url = `https://api.test:${apiPort}`;
+    const fetches = [
+      `curl -sS ${url}/curl`,
+      `wget -qO- ${url}/wget`,
+      `python3 -c 'import urllib.request; print(urllib.request.urlopen("${url}/python").read().decode(), end="")'`,
+      `node --use-openssl-ca -e 'fetch("${url}/node").then((r) => r.text()).then((t) => process.stdout.write(t))'`,
+    ];
+    const fetchAll = async (): Promise<unknown> =>
+      (await daemon.exec(id, fetches.map((fetch) => `env -i PATH=$PATH ${fetch}`).join("\n")))[
+        "output"
+      ];
+    expect(await fetchAll()).toBe("authorised\n".repeat(4));
+    expect(seen.map(({ authorization }) => authorization)).toEqual(fetches.map(() => SECRET));
+    // A change of the network changes nothing of whom programs trust, nor does a new daemon.
+    const allow = [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`, "tried.test:443"];
+    expect((await daemon.call("PUT", `/v1/sessions/${id}/network`, { allow })).status).toBe(200);
+    await daemon.kill();
+    await daemon.run();
+    expect(await fetchAll()).toBe("authorised\n".repeat(4));
+  });
+
   it("reaches the host with requests of curl, Python and Node, and nothing else", async () => {
     const id = await open({
       network: { allow: [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`] },

@@ -124,6 +124,34 @@ except RuntimeError as error:
     await expectSurvived();
   });
 
+  test("nor is what the kernel keeps for a process: buffers of sockets and pipes", async () => {
+    const before = (await sandbox.channel.ping()).oomKills ?? 0;
+    const flood = await python(`
+import os, socket, time
+kept = []
+def fill(pair, send):
+    kept.append(pair)
+    try:
+        while send(b"x" * 65536): pass
+    except BlockingIOError: pass
+for _ in range(8):
+    if os.fork() == 0:
+        for _ in range(300):
+            a, b = socket.socketpair()
+            a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 << 20)
+            a.setblocking(False)
+            fill((a, b), a.send)
+        while True:
+            r, w = os.pipe()
+            os.set_blocking(w, False)
+            fill((r, w), lambda data: os.write(w, data))
+for _ in range(8): os.wait()
+`);
+    expect(flood.reason).not.toBe("sandbox_gone");
+    expect((await sandbox.channel.ping()).oomKills).toBeGreaterThan(before);
+    await expectSurvived();
+  });
+
   test("nor are files in memory", async () => {
     const filled = await sandbox.sh(
       "dd if=/dev/zero of=/tmp/f bs=1M count=500; dd if=/dev/zero of=/dev/shm/f bs=1M count=500",

@@ -29,6 +29,7 @@ mod process;
 mod record;
 mod remove;
 mod rlimits;
+mod root_files;
 mod rootless;
 mod runtime;
 mod sealed;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk;
 use crate::fault::{Context, Fault, Outcome};
+use crate::root_files;
 use crate::spec::{Bind, Rootfs};
 use crate::sys::{self, FsOption, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
@@ -63,7 +64,12 @@ fn lower_path() -> PathBuf {
     Path::new(SCRATCH).join("lower")
 }
 
-/// Always empty: an overlay without a writable layer needs a second layer.
+/// A layer over the image, with files that only this sandbox has.
+fn root_files_path() -> PathBuf {
+    Path::new(SCRATCH).join("files")
+}
+
+/// Nothing is ever in it: the second layer that an overlay without a writable one must have.
 fn empty_path() -> PathBuf {
     Path::new(SCRATCH).join("empty")
 }
@@ -97,6 +103,7 @@ pub fn enter_private_namespace() -> Outcome<()> {
             devices_path(),
             empty_path(),
             mount_points_path(),
+            root_files_path(),
             runner_directory_path(),
             runner_view_path(),
         ] {
@@ -163,6 +170,14 @@ impl<'a> Owner<'a> {
             Owner::Ourselves => None,
         }
     }
+
+    /// The host id that is root in the sandbox.
+    pub fn base(self) -> u32 {
+        match self {
+            Owner::Range { base, .. } => base,
+            Owner::Ourselves => 0,
+        }
+    }
 }
 
 /// Whether a sandbox can see, in its mount table, where on the host its files are.
@@ -175,15 +190,20 @@ pub enum HostPaths {
 /// Mounts the root filesystem: the image read-only, or below an overlay that writes to the disk.
 pub fn mount_rootfs(rootfs: &Rootfs, owner: Owner<'_>) -> Outcome<HostPaths> {
     let at = rootfs_path();
-    // SECURITY: sandboxes share the image: read-only whatever the configuration says. Not
-    // recursive: host mounts below the image are not part of it.
+    // SECURITY: the image is shared by sandboxes: read-only whatever the configuration says. Not
+    // recursive: what the host has mounted below the image is no part of it.
+    let (files, lower, mount_points) = (root_files_path(), lower_path(), mount_points_path());
+    attach_clone(&rootfs.path, &lower, READ_ONLY, owner.idmap(), false)?;
+    let mut layers = vec![&*lower, &*mount_points];
+    if !rootfs.files.is_empty() {
+        root_files::mount_layer(&rootfs.files, &lower, &files, owner)?;
+        layers.insert(0, &files);
+    }
     let shown = if rootfs.writable {
-        attach_clone(&rootfs.path, &lower_path(), READ_ONLY, owner.idmap(), false)?;
-        mount_writable_overlay(&at, owner)?;
+        mount_writable_overlay(&layers, &at, owner)?;
         HostPaths::Hidden
     } else {
-        let layers = [&*lower_path(), &*mount_points_path()];
-        mount_without_path(&rootfs.path, layers, &at, owner)?
+        mount_without_path(&rootfs.path, &layers, &at, owner)?
     };
     let root = open_root(&at)?;
     for bind in &rootfs.binds {
@@ -192,10 +212,10 @@ pub fn mount_rootfs(rootfs: &Rootfs, owner: Owner<'_>) -> Outcome<HostPaths> {
     Ok(shown)
 }
 
-fn mount_writable_overlay(at: &Path, owner: Owner<'_>) -> Outcome<()> {
+fn mount_writable_overlay(layers: &[&Path], at: &Path, owner: Owner<'_>) -> Outcome<()> {
     let disk = disk_path();
     let overlay = new_overlay(
-        &[&lower_path(), &mount_points_path()],
+        layers,
         Some((&disk.join("upper"), &disk.join("work"))),
         owner,
     )?;
@@ -211,10 +231,7 @@ fn mount_writable_overlay(at: &Path, owner: Owner<'_>) -> Outcome<()> {
 
 /// Creates the directories of a path below the image.
 pub fn make_mount_point(path: &Path, owner: Owner<'_>) -> io::Result<()> {
-    let base = match owner {
-        Owner::Range { base, .. } => base,
-        Owner::Ourselves => 0,
-    };
+    let base = owner.base();
     let mut at = mount_points_path();
     for part in path.strip_prefix("/").unwrap_or(path) {
         at.push(part);
@@ -228,8 +245,8 @@ pub fn make_mount_point(path: &Path, owner: Owner<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Exposes a host directory at `to`, read-only, through an overlay of two layers: the place where it is
-/// mounted first, and another.
+/// Shows a directory of the host at `to`, read-only, as one of the layers of an overlay. The layers
+/// name the place where the directory is mounted already.
 ///
 /// SECURITY: a bind mount reveals its host path in /proc/self/mountinfo; an overlay only reveals where
 /// its layers were mounted, which is the same for all sandboxes (threat: leaked secrets and descriptors;
@@ -237,12 +254,11 @@ pub fn make_mount_point(path: &Path, owner: Owner<'_>) -> io::Result<()> {
 /// layers.
 fn mount_without_path(
     from: &Path,
-    layers: [&Path; 2],
+    layers: &[&Path],
     to: &Path,
     owner: Owner<'_>,
 ) -> Outcome<HostPaths> {
-    attach_clone(from, layers[0], READ_ONLY, owner.idmap(), false)?;
-    match new_overlay(&layers, None, owner) {
+    match new_overlay(layers, None, owner) {
         Ok(overlay) => {
             sys::set_mount_attributes(overlay.as_fd(), READ_ONLY, None, false)
                 .and_then(|()| sys::attach_mount(overlay.as_fd(), to))
@@ -329,9 +345,10 @@ pub fn mount_runner(runner: &Path) -> Outcome<HostPaths> {
         return Err(Fault::new(format!("{} is no file", runner.display())));
     };
     let view = runner_view_path();
-    // Not the sandbox's owners: the runner belongs to the machine and is readable by all.
-    let layers = [&*runner_directory_path(), &*empty_path()];
-    let shown = mount_without_path(directory, layers, &view, Owner::Ourselves)?;
+    // Not the sandbox's owners: the runner is the machine's, and for all to read.
+    let (held, empty) = (runner_directory_path(), empty_path());
+    attach_clone(directory, &held, READ_ONLY, None, false)?;
+    let shown = mount_without_path(directory, &[&held, &empty], &view, Owner::Ourselves)?;
     attach_clone(&view.join(name), &runner_path(), READ_ONLY, None, false)?;
     Ok(shown)
 }

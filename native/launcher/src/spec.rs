@@ -34,6 +34,14 @@ pub struct Bind {
     pub to: PathBuf,
 }
 
+/// A file that stands over what the image has at its path, in one sandbox alone.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RootFile {
+    pub path: PathBuf,
+    pub content: String,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rootfs {
@@ -42,6 +50,9 @@ pub struct Rootfs {
     pub binds: Vec<Bind>,
     #[serde(default)]
     pub writable: bool,
+    /// Not part of what is written down as the intent.
+    #[serde(default, skip_serializing)]
+    pub files: Vec<RootFile>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -249,6 +260,9 @@ impl CreateSpec {
         for bind in &self.rootfs.binds {
             check_path("rootfs.binds.from", &bind.from)?;
             check_path("rootfs.binds.to", &bind.to)?;
+        }
+        for file in &self.rootfs.files {
+            check_path("rootfs.files.path", &file.path)?;
         }
         if let Some(disk) = &self.disk {
             disk.check("disk", 4)?;

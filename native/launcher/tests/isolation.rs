@@ -584,6 +584,57 @@ fn a_writable_root_is_written_to_the_disk_and_never_to_the_image() {
 }
 
 #[test]
+fn a_file_stands_over_the_image_in_one_sandbox_alone() {
+    for (runtime, writable) in [("crun", false), ("crun", true), ("runc", false)] {
+        let world = world_or_skip!(runtime);
+        fs::write(world.image().join("etc/word"), "of the image\n").unwrap();
+        fs::write(world.image().join("etc/other"), "stays\n").unwrap();
+        fs::set_permissions(world.image().join("etc"), fs::Permissions::from_mode(0o751)).unwrap();
+        let script = "cat /etc/word /etc/other; wc -c /etc/a/b/new; stat -c '%u %a %n' / /etc /etc/a /etc/word; cat /proc/self/mountinfo\necho done";
+        let mut spec = world.spec("sbx_over", runtime, script);
+        spec["rootfs"]["writable"] = json!(writable);
+        spec["rootfs"]["files"] = json!([
+            { "path": "/etc/word", "content": "of one sandbox\n" },
+            { "path": "/etc/a/b/new", "content": "x".repeat(300_000) },
+        ]);
+        let record = world.create(&spec).unwrap();
+        let printed = world.printed(&record);
+        for found in [
+            "of one sandbox\n",
+            "stays\n",
+            "300000 /etc/a/b/new",
+            "0 755 /\n",
+            "0 751 /etc\n",
+            "0 755 /etc/a\n",
+            "0 644 /etc/word\n",
+        ] {
+            assert!(printed.contains(found), "no {found} in {printed}");
+        }
+        assert!(!printed.contains("of the image"), "{printed}");
+        assert!(!printed.contains(world.base.to_str().unwrap()), "{printed}");
+        let kept = fs::read_to_string(world.state_dir("sbx_over").join("intent.json")).unwrap();
+        assert!(!kept.contains("of one sandbox"), "{kept}");
+        assert!(!world.image().join("etc/a").exists());
+        world.destroy("sbx_over").unwrap();
+        world.assert_no_trace("after a file over the image");
+    }
+}
+
+#[test]
+fn a_file_over_the_image_follows_no_link() {
+    let world = world_or_skip!("crun");
+    symlink("/etc", world.image().join("linked")).unwrap();
+    let mut spec = world.spec("sbx_overlink", "crun", "echo done");
+    spec["rootfs"]["files"] = json!([{ "path": "/linked/word", "content": "x" }]);
+    let error = world.create(&spec).unwrap_err();
+    assert!(
+        error.contains("laying /linked/word over the image"),
+        "{error}"
+    );
+    world.assert_no_trace("after a refused file");
+}
+
+#[test]
 fn a_read_only_root_stays_so_even_if_the_configuration_forgets_it() {
     let world = world_or_skip!("crun");
     let mut spec = world.spec("sbx_ro", "crun", "touch /etc/made\necho done");

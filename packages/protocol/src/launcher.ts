@@ -42,6 +42,11 @@ const createSchema = z.strictObject({
     path: z.string(),
     binds: z.array(z.strictObject({ from: z.string(), to: z.string() })).readonly(),
     writable: z.boolean(),
+    /** Stand over those of the image, in this sandbox alone. The paths have no links in the image. */
+    files: z
+      .array(z.strictObject({ path: z.string(), content: z.string() }))
+      .readonly()
+      .default([]),
   }),
   runner: z.string(),
   disk: diskSchema,

@@ -6,6 +6,7 @@ import { type EventOptions, followEvents, type SandboxEvent } from "./events.ts"
 import { Images } from "./images.ts";
 import { Keys } from "./keys.ts";
 import { Session } from "./session.ts";
+import { Snapshots } from "./snapshots.ts";
 import { camelOptions, withSnakeNames } from "./snake-names.ts";
 import {
   type CreateSessionOptions,
@@ -37,7 +38,9 @@ export class SandboxClient {
   readonly images: Images;
   /** Directories that outlive sessions. */
   readonly workspaces: Workspaces;
-  /** Keys of the daemon, for administrators. */
+  /** Copies of sessions, from which new sessions start. */
+  readonly snapshots: Snapshots;
+  /** Who may use the daemon, for administrators. */
   readonly keys: Keys;
   readonly #transport: Transport;
 
@@ -46,6 +49,9 @@ export class SandboxClient {
     this.images = new Images(this.#transport);
     this.keys = new Keys(this.#transport);
     this.workspaces = new Workspaces(this.#transport);
+    this.snapshots = new Snapshots(this.workspaces, this.images, (asked) =>
+      this.createSession(asked),
+    );
   }
 
   /** Creates a session, or returns the active session for the `key`. */

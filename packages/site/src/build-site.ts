@@ -17,6 +17,7 @@ export async function buildSite(root: string, target: string): Promise<void> {
   const reference = join(target, "docs");
   await copyTo(reference, [
     join(sources, "reference/index.html"),
+    join(sources, "reference/adopted-styles.js"),
     join(sources, "reference/reference.js"),
     join(sources, "assets/bar.css"),
     join(sources, "assets/icon.svg"),

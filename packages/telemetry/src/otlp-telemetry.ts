@@ -5,13 +5,12 @@ import {
   DiagLogLevel,
   propagation,
   ROOT_CONTEXT,
-  SpanKind,
-  SpanStatusCode,
   trace,
+  TraceFlags,
 } from "@opentelemetry/api";
-import type { Context, DiagLogger, Tracer } from "@opentelemetry/api";
+import type { DiagLogger } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
-import { TraceState, W3CTraceContextPropagator } from "@opentelemetry/core";
+import { W3CTraceContextPropagator } from "@opentelemetry/core";
 import { OTLPMetricExporter as JsonMetricExporter } from "@opentelemetry/exporter-metrics-otlp-http";
 import { OTLPMetricExporter as ProtobufMetricExporter } from "@opentelemetry/exporter-metrics-otlp-proto";
 import { OTLPTraceExporter as JsonTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
@@ -20,32 +19,33 @@ import { defaultResource, resourceFromAttributes } from "@opentelemetry/resource
 import type { Resource } from "@opentelemetry/resources";
 import { MeterProvider, PeriodicExportingMetricReader } from "@opentelemetry/sdk-metrics";
 import {
-  AlwaysOffSampler,
-  AlwaysOnSampler,
   BatchSpanProcessor,
   ParentBasedSampler,
+  SamplingDecision,
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
-import type { ReadableSpan, Sampler, SpanProcessor } from "@opentelemetry/sdk-trace";
+import type { ReadableSpan, SpanProcessor } from "@opentelemetry/sdk-trace";
 import { FamilyProducer } from "./family-producer.ts";
 import { PooledIds } from "./pooled-ids.ts";
+import { MAX_ATTRIBUTE_LENGTH, RecordedSpan } from "./recorded-span.ts";
+import type { SpanOrigin } from "./recorded-span.ts";
 import type { OtlpTarget, TelemetrySettings } from "./settings-from-environment.ts";
 import type { OpenSpan, SpanStart, StartedTelemetry, StartOptions } from "./started-telemetry.ts";
-import { idsOf, traceparentOf } from "./trace-context.ts";
-import type { TraceContext } from "./trace-context.ts";
+import { SpanTrace } from "./span-trace.ts";
+import type { TraceIds } from "./trace-context.ts";
 
 const SCOPE = "sandkasten";
 const STOP_TIMEOUT_MS = 5000;
 const EXPORT_TIMEOUT_MS = 10_000;
 /** Bounds the memory used while the collector is unreachable; further spans are dropped. */
 const MAX_QUEUED_SPANS = 4096;
-/** Longer attribute values are truncated. */
-const MAX_ATTRIBUTE_LENGTH = 8192;
 
 export class OtlpTelemetry implements StartedTelemetry {
-  readonly #tracer: Tracer;
   readonly #spans: TracerProvider;
+  readonly #origin: SpanOrigin;
+  readonly #rootSampler: TraceIdRatioBasedSampler;
+  readonly #ids = new PooledIds();
   readonly #meters: MeterProvider | undefined;
   readonly #isGlobal: boolean;
 
@@ -55,14 +55,17 @@ export class OtlpTelemetry implements StartedTelemetry {
       suppressOverrideMessage: true,
     });
     const resource = resourceOf(settings, options.version);
+    const spanProcessors = processorsOf(settings, options);
+    const scope = { name: SCOPE, version: options.version };
+    this.#origin = { resource, scope, processors: spanProcessors };
+    this.#rootSampler = new TraceIdRatioBasedSampler(settings.sampleRatio);
     this.#spans = new TracerProvider({
       resource,
-      sampler: samplerOf(settings.sampleRatio),
+      sampler: new ParentBasedSampler({ root: this.#rootSampler }),
       spanLimits: { attributeValueLengthLimit: MAX_ATTRIBUTE_LENGTH },
-      spanProcessors: processorsOf(settings, options),
-      idGenerator: new PooledIds(),
+      spanProcessors,
+      idGenerator: this.#ids,
     });
-    this.#tracer = this.#spans.getTracer(SCOPE, options.version);
     this.#meters = metersOf(settings, options, resource);
     this.#isGlobal = options.isGlobal;
     if (!options.isGlobal) return;
@@ -72,30 +75,22 @@ export class OtlpTelemetry implements StartedTelemetry {
     trace.setGlobalTracerProvider(this.#spans);
   }
 
+  /** Spans of libraries come from the tracer; these are cheaper. */
   startSpan(name: string, start: SpanStart): OpenSpan {
-    const { attributes = {}, parent, startedAtMs, isServer = false } = start;
-    const kind = isServer ? SpanKind.SERVER : SpanKind.INTERNAL;
-    const span = this.#tracer.startSpan(
-      name,
-      { kind, attributes, ...(startedAtMs !== undefined && { startTime: startedAtMs }) },
-      parent === undefined ? ROOT_CONTEXT : remote(parent),
-    );
-    const { traceId, spanId, traceFlags, traceState } = span.spanContext();
-    const tracestate = traceState?.serialize();
-    return {
-      context: {
-        traceparent: traceparentOf({ traceId, spanId, flags: traceFlags }),
-        ...(tracestate && { tracestate }),
-      },
-      end: ({ attributes: late = {}, error } = {}) => {
-        span.setAttributes(late);
-        if (error !== undefined) {
-          span.setAttribute("error", true);
-          span.setStatus({ code: SpanStatusCode.ERROR, message: error });
-        }
-        span.end();
-      },
-    };
+    const parent = start.parent && SpanTrace.of(start.parent);
+    const context = new SpanTrace(this.#idsBelow(parent), parent?.tracestate, false);
+    return new RecordedSpan(name, context, parent, start, this.#origin);
+  }
+
+  /** Who calls decides whether its trace is kept; for those that begin here the ratio does. */
+  #idsBelow(parent: SpanTrace | undefined): TraceIds {
+    const spanId = this.#ids.generateSpanId();
+    if (parent !== undefined)
+      return { traceId: parent.traceId, spanId, flags: parent.traceFlags & TraceFlags.SAMPLED };
+    const traceId = this.#ids.generateTraceId();
+    const { decision } = this.#rootSampler.shouldSample(ROOT_CONTEXT, traceId);
+    const isKept = decision === SamplingDecision.RECORD_AND_SAMPLED;
+    return { traceId, spanId, flags: isKept ? TraceFlags.SAMPLED : TraceFlags.NONE };
   }
 
   async flush(): Promise<void> {
@@ -116,18 +111,6 @@ export class OtlpTelemetry implements StartedTelemetry {
   }
 }
 
-function remote(parent: TraceContext): Context {
-  const { traceId, spanId, flags } = idsOf(parent);
-  const { tracestate } = parent;
-  return trace.setSpanContext(ROOT_CONTEXT, {
-    traceId,
-    spanId,
-    traceFlags: flags,
-    isRemote: true,
-    ...(tracestate !== undefined && { traceState: new TraceState(tracestate) }),
-  });
-}
-
 function resourceOf(settings: TelemetrySettings, version: string): Resource {
   return defaultResource().merge(
     resourceFromAttributes({
@@ -136,13 +119,6 @@ function resourceOf(settings: TelemetrySettings, version: string): Resource {
       "service.name": settings.serviceName,
     }),
   );
-}
-
-/** Callers decide for their traces; the ratio only applies to traces that begin here. */
-function samplerOf(ratio: number): Sampler {
-  if (ratio >= 1) return new ParentBasedSampler({ root: new AlwaysOnSampler() });
-  if (ratio <= 0) return new ParentBasedSampler({ root: new AlwaysOffSampler() });
-  return new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) });
 }
 
 function processorsOf(settings: TelemetrySettings, options: StartOptions): SpanProcessor[] {

@@ -5,6 +5,8 @@ export interface TraceContext {
   /** Of version 00: `00-<trace id>-<span id>-<flags>`. */
   readonly traceparent: string;
   readonly tracestate?: string;
+  /** The parts of `traceparent`, where they are known already. */
+  readonly ids?: TraceIds;
 }
 
 export interface TraceIds {
@@ -45,9 +47,14 @@ export function parseTraceContext(
 }
 
 /** The parts of a context that was parsed. */
-export function idsOf({ traceparent }: TraceContext): TraceIds {
-  const [, traceId = "", spanId = "", flags = "00"] = traceparent.split("-");
-  return { traceId, spanId, flags: Number.parseInt(flags, 16) };
+export function idsOf({ traceparent, ids }: TraceContext): TraceIds {
+  return (
+    ids ?? {
+      traceId: traceparent.slice(3, 35),
+      spanId: traceparent.slice(36, 52),
+      flags: Number.parseInt(traceparent.slice(53), 16),
+    }
+  );
 }
 
 export function traceparentOf({ traceId, spanId, flags }: TraceIds): string {

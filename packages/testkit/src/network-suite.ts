@@ -5,6 +5,7 @@ import { attackSuite } from "./suites/network/attacks.ts";
 import { loadSuite } from "./suites/network/load.ts";
 import { programSuite } from "./suites/network/programs.ts";
 import type { NetworkSetup } from "./suites/network/setup.ts";
+import { trustSuite } from "./suites/network/trust.ts";
 import { TestNetwork } from "./suites/network/test-network.ts";
 import { sendLarge, serveHttp, serveTcp } from "./suites/network/world.ts";
 import { run } from "./suites/run-command.ts";
@@ -21,6 +22,7 @@ const PARTS = {
   "real programs": programSuite,
   attacks: attackSuite,
   load: loadSuite,
+  trust: trustSuite,
 } as const satisfies Record<string, (setup: () => NetworkSetup) => void>;
 
 export interface NetworkSuiteOptions {
@@ -68,9 +70,7 @@ export function networkSuite(
 }
 
 function basicSuite(setup: () => NetworkSetup): void {
-  it("leads to an allowed host through the proxy, plain, tunnelled and by SOCKS", async (context) => {
-    const { stdout: has } = await setup().sh("command -v curl || true");
-    if (has === "") context.skip("the image has no curl");
+  it("leads to an allowed host through the proxy, plain, tunnelled and by SOCKS", async () => {
     const { stdout } = await setup().sh(
       "curl -sS http://web.test:PORT/a; curl -sSp http://web.test:PORT/b; " +
         "curl -sS --socks5-hostname 127.0.0.1:3128 http://web.test:PORT/c",
@@ -105,7 +105,7 @@ async function makeSetup(
   makeFixture: (network: TestNetwork) => Promise<NetworkFixture>,
   mebibytes: number,
 ): Promise<NetworkSetup & { readonly close: () => Promise<void> }> {
-  const network = new TestNetwork();
+  const network = await TestNetwork.make();
   const requests: string[] = [];
   const web = await serveHttp(async (request, response) => {
     const { method = "", url = "", headers } = request;

@@ -8,6 +8,7 @@
  * follows links of a context or of a base image in `RUN --mount`, and would otherwise expose the
  * machine's files to the build. Guarded by tests/e2e/image-build.test.ts.
  */
+import { randomUUID } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CliFailure } from "../failure.ts";
@@ -151,13 +152,16 @@ function view({ context, out, storage }: DockerfileBuild): readonly string[] {
   ];
 }
 
-/** The engine isolates the build steps by its own rules. */
+/** How long an engine may take to forget the name of a finished build. */
+const FORGET_MS = 30_000;
+
+/** The engine isolates the steps of a build by its own rules. */
 export async function buildWithDocker(
   build: DockerfileBuild,
   environment: Readonly<Record<string, string | undefined>>,
 ): Promise<string> {
-  const { onLine, signal } = build;
-  const docker = (...args: readonly string[]): Promise<void> =>
+  const { onLine } = build;
+  const docker = (signal: AbortSignal, ...args: readonly string[]): Promise<void> =>
     runTool({
       program: "docker",
       args,
@@ -167,16 +171,26 @@ export async function buildWithDocker(
       signal,
     });
   const archive = join(build.out, ARCHIVE);
+  // A name that no other build has: several may use the engine at a time.
+  const name = `sandkasten-build:${randomUUID()}`;
   await docker(
+    build.signal,
     "build",
+    // The classic builder would otherwise keep the container of a step that failed.
+    "--force-rm",
     `--network=${build.network}`,
     ...build.buildArgs.map((text) => `--build-arg=${text}`),
     ...(build.target === undefined ? [] : [`--target=${build.target}`]),
     `--file=${join(build.context, build.dockerfile)}`,
-    "--tag=sandkasten-build:latest",
+    `--tag=${name}`,
     build.context,
   );
-  await docker("save", "--output", archive, "sandkasten-build:latest");
+  try {
+    await docker(build.signal, "save", "--output", archive, name);
+  } finally {
+    // Even after Ctrl-C. Layers that other images have stay.
+    await docker(AbortSignal.timeout(FORGET_MS), "image", "rm", name);
+  }
   return archive;
 }
 

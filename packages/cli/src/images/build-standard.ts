@@ -65,11 +65,21 @@ function pipHook(packages: readonly string[]): string {
     "--only-binary=:all: --implementation=cp",
     '--python-version "$version" --abi "cp$(echo "$version" | tr -d .)" --abi abi3 --abi none',
     ...platforms.map((name) => `--platform ${name}_${platform}`),
-    '--target "$1/usr/local/lib/python$version/dist-packages"',
+    '--target "$packages"',
     ...packages.map(quoted),
   ];
-  const version = 'version=$(cd "$1/usr/lib" && ls -d python3.[0-9]* | head -n 1 | sed s/python//)';
-  return `set -e; ${version}; ${words.join(" ")}`;
+  return [
+    "set -e",
+    'version=$(cd "$1/usr/lib" && ls -d python3.[0-9]* | head -n 1 | sed s/python//)',
+    'packages="$1/usr/local/lib/python$version/dist-packages"',
+    words.join(" "),
+    // pip puts programs beside the packages, and has them start the Python that pip itself runs on.
+    'if [ -d "$packages/bin" ]',
+    'then sed -i "1s|^#!.*|#!/usr/bin/python3|" "$packages"/bin/*',
+    'mv "$packages"/bin/* "$1/usr/local/bin/"',
+    'rmdir "$packages/bin"',
+    "fi",
+  ].join("; ");
 }
 
 function npmHooks(packages: readonly string[]): readonly string[] {

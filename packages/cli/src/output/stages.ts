@@ -37,6 +37,11 @@ export class Stages {
     await this.#cli.err.line(`${this.#cli.err.style.yellow("!")} ${plainText(text)}`);
   }
 
+  /** Lines between the steps, for people only. */
+  async show(lines: readonly string[]): Promise<void> {
+    if (!this.#cli.wantsJson()) await this.#cli.out.line(lines.join("\n"));
+  }
+
   async finish(json: Readonly<Record<string, unknown>>, lines: readonly string[]): Promise<void> {
     const { out } = this.#cli;
     if (this.#cli.wantsJson()) await out.line(plainJson({ type: "ready", ...json }));

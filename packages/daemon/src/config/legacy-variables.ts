@@ -46,7 +46,11 @@ export const LEGACY_VARIABLES: readonly LegacyVariable[] = [
   },
   { names: station("ALLOWED_IMAGES"), key: "allowed_images", note: "a list with commas" },
   { names: station("DIR"), key: "docker.workspace_dir", note: "a path" },
-  { names: ["DOCKER_HOST"], key: "docker.host", note: "as Docker's own programs read it" },
+  {
+    names: ["DOCKER_HOST", "DAGGER_HOST"],
+    key: "docker.host",
+    note: "as Docker's own programs read it",
+  },
   { names: ["DOCKER_CONFIG"], key: "docker.config_dir", note: "as Docker's own programs read it" },
   {
     names: ["DOCKER_CERT_PATH"],

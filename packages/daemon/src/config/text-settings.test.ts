@@ -98,6 +98,7 @@ describe("older variables", () => {
     ["STATION_SANDBOX_DIR", "/d", "docker.workspace_dir", "/d"],
     ["STATION_SANDBOX_ENGINE_MODE", "docker_socket", "backend", "docker"],
     ["DOCKER_HOST", "tcp://engine.test:2376", "docker.host", "tcp://engine.test:2376"],
+    ["DAGGER_HOST", "tcp://engine.test:2375", "docker.host", "tcp://engine.test:2375"],
     ["DOCKER_CERT_PATH", "/certs", "docker.cert_path", "/certs"],
     ["DOCKER_CONFIG", "/config", "docker.config_dir", "/config"],
   ])("reads %s=%s", (variable, text, key, value) => {

@@ -35,8 +35,9 @@ export function certificateVariables(network: SessionNetwork): Readonly<Record<s
 /** Writes the usual authorities and that of this sandbox to where the variables point. */
 export async function trustCertificate(channel: Channel, certificate: string): Promise<void> {
   const usual = (await systemBundle(channel)) ?? rootCertificates.join("\n");
-  const bundle = Buffer.from(`${usual.trimEnd()}\n${certificate}`);
-  await channel.writeFile(BUNDLE_PATH, bundle, { mode: 0o644 });
+  // Usually the backend has added it to the trust store of the image already.
+  const bundle = usual.includes(certificate) ? usual : `${usual.trimEnd()}\n${certificate}`;
+  await channel.writeFile(BUNDLE_PATH, Buffer.from(bundle), { mode: 0o644 });
 }
 
 async function systemBundle(channel: Channel): Promise<string | undefined> {

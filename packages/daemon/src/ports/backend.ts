@@ -38,7 +38,9 @@ export interface SandboxSpec {
   readonly env: Readonly<Record<string, string>>;
   /** `none` when absent. */
   readonly network?: SandboxNetwork;
-  /** The backend's default when absent; UNSUPPORTED if the backend does not offer it. */
+  /** PEM of an authority that the programs trust beside those that the image brings. */
+  readonly trustedCertificate?: string;
+  /** What the backend usually gives when absent; UNSUPPORTED where it has no kernel to give. */
   readonly isolation?: SandboxIsolation;
   /**
    * The persistent disk to mount at /workspace. It is created if it does not exist, and several

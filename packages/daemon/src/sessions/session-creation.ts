@@ -101,7 +101,7 @@ export class SessionCreation {
   ): Promise<void> {
     try {
       const handle = await this.#maker.acquire(caller, session, plan, provider);
-      await this.#openNetwork(session);
+      await this.#openNetwork(session, plan.trustedCertificate);
       await session.save({ status: "running", imageDigest: handle.imageDigest });
       session.made.resolve();
     } catch (error) {
@@ -113,13 +113,12 @@ export class SessionCreation {
     }
   }
 
-  /** Before the session is usable, so the first command has the network and trusts the gateway. */
-  async #openNetwork(session: LiveSession): Promise<void> {
-    const { network, owner } = session.row;
+  /** Before anybody gets in, so that the first command finds the network and trusts the gateway. */
+  async #openNetwork(session: LiveSession, certificate: string | undefined): Promise<void> {
+    const { network } = session.row;
     if (network === "none" || network === "engine") return;
     const channel = await session.channel();
-    if (network.secrets === undefined) return;
-    await trustCertificate(channel, this.#parts.networks.certificateOf(network.secrets, owner));
+    if (certificate !== undefined) await trustCertificate(channel, certificate);
   }
 
   #whyNotMade({ creation, row }: LiveSession, error: unknown): Error {

@@ -110,6 +110,7 @@ export class SessionMaker {
       env: plan.env,
       network: sandboxNetwork(plan.network),
       isolation: plan.isolation,
+      ...(plan.trustedCertificate !== undefined && { trustedCertificate: plan.trustedCertificate }),
     };
     const { workspaceId } = session.row;
     const create = (complete: SandboxSpec): Promise<SandboxHandle> =>

@@ -22,6 +22,8 @@ export interface SessionPlan {
   readonly limits: SandboxLimits;
   readonly ttlMs: number;
   readonly env: Readonly<Record<string, string>>;
+  /** PEM of the authority with which the gateway stands in for hosts that get secrets. */
+  readonly trustedCertificate: string | undefined;
   readonly workspaces: readonly WorkspaceMount[];
   /** It needs nothing special, so a pooled sandbox will do. */
   readonly fromPool: boolean;
@@ -65,6 +67,7 @@ export async function planSession(
     ttlMs:
       options.ttlMs === undefined || options.ttlMs === 0 ? settings.defaultTtlMs : options.ttlMs,
     env: { ...certificateVariables(network), ...env },
+    trustedCertificate: certificateFor(network, caller, networks),
     workspaces: options.workspaces ?? [],
     fromPool:
       network !== "engine" &&
@@ -99,7 +102,16 @@ async function withSecrets(
   return { ...network, secrets: await networks.seal(owner, network, requests) };
 }
 
-/** If only strong isolation is available, a request for standard isolation gets strong. */
+function certificateFor(
+  network: SessionNetwork,
+  { owner }: Caller,
+  networks: SessionNetworks,
+): string | undefined {
+  if (network === "none" || network === "engine" || network.secrets === undefined) return undefined;
+  return networks.certificateOf(network.secrets, owner);
+}
+
+/** Where there is only strong isolation, whoever asks for less gets more. */
 function planIsolation(
   asked: SandboxIsolation | undefined,
   { capabilities: { isolations } }: Backend,

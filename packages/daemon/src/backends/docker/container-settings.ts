@@ -66,6 +66,8 @@ export interface SandboxSettings {
     readonly path: string;
     readonly readOnly: boolean;
   }[];
+  /** Directories of the image that become volumes with what the image has there. */
+  readonly copiedDirectories: readonly string[];
   readonly runtime?: string | undefined;
   /** The engine's name for the network of sandboxes that have one. */
   readonly network?: string | undefined;
@@ -201,7 +203,7 @@ function ownVolumes({ spec, mountVarTmp }: SandboxSettings): string[] {
 }
 
 function mounts(settings: SandboxSettings): MountSettings[] {
-  const { runnerVolume, workspace, workspaces, ownLabels } = settings;
+  const { runnerVolume, workspace, workspaces, copiedDirectories, ownLabels } = settings;
   return [
     // SECURITY: against replaced sockets: what the engine runs inside as root comes from here, and
     // code cannot write to it.
@@ -209,6 +211,7 @@ function mounts(settings: SandboxSettings): MountSettings[] {
     ...WORKSPACE_PATHS.map((path) => mountOf(workspace, path)),
     // Unnamed, so it is removed with the container.
     ...ownVolumes(settings).map((path) => mountOf({ kind: "volume", name: "" }, path, ownLabels)),
+    ...copiedDirectories.map((path) => copiedVolume(path, ownLabels)),
     ...workspaces.map(({ source, path, readOnly }) => ({
       ...mountOf(source, path),
       ReadOnly: readOnly,
@@ -216,7 +219,17 @@ function mounts(settings: SandboxSettings): MountSettings[] {
   ];
 }
 
-/** No image content is copied into a volume: it is hidden, as on every backend. */
+/** The engine fills it from the image before the container starts. */
+function copiedVolume(target: string, labels: Labels): MountSettings {
+  const mount = mountOf({ kind: "volume", name: "" }, target, labels);
+  const { VolumeOptions: options } = mount;
+  return {
+    ...mount,
+    ...(options !== undefined && { VolumeOptions: { ...options, NoCopy: false } }),
+  };
+}
+
+/** Nothing of the image is copied into a volume: what is there is hidden, on every backend alike. */
 export function mountOf(source: MountSource, target: string, labels?: Labels): MountSettings {
   if (source.kind === "directory") return { Type: "bind", Source: source.path, Target: target };
   const options = {

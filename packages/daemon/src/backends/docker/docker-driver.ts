@@ -20,6 +20,7 @@ import { readOomScore } from "../container/oom-score.ts";
 import { RUNNER_PATH } from "../container/paths.ts";
 import type { Probe } from "../container/probe.ts";
 import { isId } from "../container/sandbox-ids.ts";
+import type { TrustStore } from "../container/trust-store.ts";
 import { sandboxSettings } from "./container-settings.ts";
 import { Engine } from "./engine.ts";
 import type { DockerConnection } from "./engine-connection.ts";
@@ -35,6 +36,7 @@ import { handleOf, LABEL, readNotes, sandboxLabels } from "./sandbox-labels.ts";
 import type { SandboxNotes } from "./sandbox-labels.ts";
 import { SandboxUsage } from "./sandbox-usage.ts";
 import type { DockerContainer } from "./sandbox-usage.ts";
+import { trustDirectories, TrustedVolumes } from "./trusted-volumes.ts";
 import type { WorkspaceOptions } from "./workspace/choose-places.ts";
 import { lookAround } from "./workspace/own-container.ts";
 import type { OwnSurroundings } from "./workspace/own-container.ts";
@@ -92,6 +94,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   readonly #preparation: EnginePreparation;
   readonly #workspaces: PersistentWorkspaces;
   readonly #mountPoints: MountPointCheck;
+  readonly #trusted: TrustedVolumes;
   readonly #usage: SandboxUsage;
   /** For the strategies `bind` and `shared-volume`; sandboxes of either may exist. */
   readonly #directories: readonly SessionDirectories[];
@@ -112,6 +115,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     this.#engine = engine;
     this.#workspaces = new PersistentWorkspaces(engine, instance);
     this.#mountPoints = new MountPointCheck(engine);
+    this.#trusted = new TrustedVolumes(engine);
     this.#usage = new SandboxUsage(engine);
     const bind = new SessionDirectories({ base: workspace.dir, instance, private: true });
     const shared = new SessionDirectories({ base: workspace.sharedDir, instance, private: false });
@@ -133,9 +137,11 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<() => Promise<DockerContainer>> {
     const image = await this.#options.images.inspect(spec.image);
     return async () => {
-      const notes = await this.#createContainer(spec, image, signal);
+      const { notes, store } = await this.#createContainer(spec, image, signal);
       const further = (spec.workspaces ?? []).map(({ path }) => path);
-      await this.#mountPoints.check(spec.id, image.digest, further);
+      const copied = trustDirectories(store, spec);
+      await this.#mountPoints.check(spec.id, image.digest, [...further, ...copied]);
+      await this.#trusted.fill(spec.id, store, spec);
       throwIfCancelled(signal);
       await this.#engine.startContainer(spec.id);
       return { handle: handleOf(spec.id, notes), notes, outOfMemory: false };
@@ -146,9 +152,10 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     spec: SandboxSpec,
     image: ImageInfo,
     signal: AbortSignal,
-  ): Promise<SandboxNotes> {
+  ): Promise<{ readonly notes: SandboxNotes; readonly store: TrustStore | undefined }> {
     const { instance, runtime, network } = this.#options;
     const { places, ...prepared } = await this.#preparation.prepare(image.digest);
+    const store = await this.#trusted.storeFor(spec, this.#preparation.idleContainer(image.digest));
     throwIfCancelled(signal);
     const notes: SandboxNotes = {
       image: spec.image,
@@ -182,12 +189,13 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
         ownLabels,
         workspace,
         workspaces,
+        copiedDirectories: trustDirectories(store, spec),
         runtime,
         network,
       }),
     );
     throwIfCancelled(signal);
-    return notes;
+    return { notes, store };
   }
 
   async find(id: string): Promise<FoundContainer<DockerContainer>> {

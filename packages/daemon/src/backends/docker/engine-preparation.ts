@@ -4,6 +4,7 @@ import type { BackendHealth } from "../../ports/backend.ts";
 import { KeyedMutex } from "../container/keyed-mutex.ts";
 import type { Engine } from "./engine.ts";
 import type { EngineFacts } from "./engine-view.ts";
+import type { IdleContainer } from "./idle-container.ts";
 import { RunnerVolume } from "./runner-volume.ts";
 import type { RunnerProgram } from "./runner-volume.ts";
 import { LABEL } from "./sandbox-labels.ts";
@@ -56,13 +57,18 @@ export class EnginePreparation {
       await this.#runnerVolume.ensure(imageId);
       const { places } = await this.#choose(facts, imageId);
       const runnerVolume = this.#runnerVolume.name;
-      const source = { kind: "volume", name: runnerVolume } as const;
-      const idle = { daemon: this.#daemon, imageId, source };
-      return { facts, places, runnerVolume, mountVarTmp: await this.#varTmp.canMount(idle) };
+      const mountVarTmp = await this.#varTmp.canMount(this.idleContainer(imageId));
+      return { facts, places, runnerVolume, mountVarTmp };
     });
   }
 
-  /** Removes what all sandboxes of this daemon share once the last of them is gone. */
+  /** A container to look at an image with, once the engine is prepared. */
+  idleContainer(imageId: string): IdleContainer {
+    const source = { kind: "volume", name: this.#runnerVolume.name } as const;
+    return { daemon: this.#daemon, imageId, source };
+  }
+
+  /** Removes what all sandboxes of this daemon share once the last of them has gone. */
   async release(isIdle: () => boolean): Promise<void> {
     await this.#mutex.run(SHARED, async () => {
       if (!isIdle()) return;

@@ -39,7 +39,12 @@ export interface EngineListing {
   readonly labels: Labels;
 }
 
-/** Why an exec is impossible. */
+/** What is at a path of a container. A link tells where it leads in the end, within the container. */
+export type EngineNode =
+  | { readonly kind: "directory" | "file" | "missing" | "other" }
+  | { readonly kind: "link"; readonly target: string };
+
+/** What makes an exec impossible. */
 export type NoExec = "absent" | "paused" | "not running";
 
 const absentOn404 = ({ status }: EngineRefusal): "absent" | undefined =>
@@ -261,24 +266,28 @@ export class Engine {
     );
   }
 
-  /** The type of a path in a container, without following a link in its last part. */
-  async kindOf(name: string, path: string): Promise<"directory" | "absent" | "other"> {
+  /** What a path in a container is, without following a link in its last part. */
+  async lookAt(name: string, path: string): Promise<EngineNode> {
     return await this.#client.call(
       "inspecting the image",
       async (docker) => {
         const answer: unknown = await docker.getContainer(name).infoArchive({ path });
-        return kindOfAnswer(answer);
+        return nodeOfAnswer(answer);
       },
       // The engine only fails on circular links.
       {
-        refused: (refusal) =>
-          absentOn404(refusal) ?? (refusal.status === 500 ? "other" : undefined),
+        refused: ({ status }) =>
+          status === 404 ? { kind: "missing" } : status === 500 ? { kind: "other" } : undefined,
       },
     );
   }
 
-  /** An archive of a small file in a container, which need not be running; undefined if there is none. */
-  async getArchive(name: string, path: string): Promise<Buffer | undefined> {
+  /** An archive of a small file in a container, which need not run; undefined when there is none. */
+  async getArchive(
+    name: string,
+    path: string,
+    maxBytes = MAX_FILE_BYTES,
+  ): Promise<Buffer | undefined> {
     const archive = await this.#client.call(
       "reading from a container",
       async (docker) => {
@@ -287,7 +296,7 @@ export class Engine {
         let bytes = 0;
         for await (const chunk of stream as AsyncIterable<Buffer>) {
           bytes += chunk.length;
-          if (bytes > MAX_FILE_BYTES) break;
+          if (bytes > maxBytes) break;
           chunks.push(chunk);
         }
         return Buffer.concat(chunks);
@@ -348,14 +357,24 @@ function noExecReason(refusal: EngineRefusal | undefined): NoExec | undefined {
   return /paused/iu.test(refusal.message) ? "paused" : "not running";
 }
 
-/** The engine responds with a header that contains Go's mode bits. */
-function kindOfAnswer(answer: unknown): "directory" | "other" {
+/** Go's mode bits. */
+const IS_DIRECTORY = 2 ** 31;
+const IS_LINK = 2 ** 27;
+const IS_SPECIAL = (2 ** 26) | (2 ** 25) | (2 ** 24) | (2 ** 21) | (2 ** 19);
+
+/** The engine answers with a header. */
+function nodeOfAnswer(answer: unknown): EngineNode {
   const response = answer as IncomingMessage;
   response.resume();
   const text = Buffer.from(
     String(response.headers["x-docker-container-path-stat"]),
     "base64",
   ).toString();
-  const { mode } = JSON.parse(text) as { readonly mode: number };
-  return mode >= 2 ** 31 ? "directory" : "other";
+  const { mode, linkTarget } = JSON.parse(text) as {
+    readonly mode: number;
+    readonly linkTarget: string;
+  };
+  if (mode >= IS_DIRECTORY) return { kind: "directory" };
+  if ((mode & IS_LINK) !== 0) return { kind: "link", target: linkTarget };
+  return { kind: (mode & IS_SPECIAL) === 0 ? "file" : "other" };
 }

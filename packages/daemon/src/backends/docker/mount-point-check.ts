@@ -22,9 +22,10 @@ export class MountPointCheck {
     const paths = new Set(further.flatMap(withParents));
     if (!this.#good.has(imageId)) for (const path of MOUNT_POINTS) paths.add(path);
     const wrong = await Promise.all(
-      [...paths].map(async (path) =>
-        (await this.#engine.kindOf(container, path)) === "other" ? [path] : [],
-      ),
+      [...paths].map(async (path) => {
+        const { kind } = await this.#engine.lookAt(container, path);
+        return kind === "directory" || kind === "missing" ? [] : [path];
+      }),
     );
     if (wrong.flat().length > 0)
       throw new SandboxError(

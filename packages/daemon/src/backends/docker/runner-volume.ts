@@ -8,12 +8,13 @@ import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { RUNNER_PATH } from "../container/paths.ts";
+import { archiveOf } from "./archives.ts";
+import type { ArchivedFile } from "./archives.ts";
 import type { Engine } from "./engine.ts";
 import { removeIdleContainers, withIdleContainer } from "./idle-container.ts";
 import { LABEL } from "./sandbox-labels.ts";
 
 const ROLE = "runner";
-const BLOCK_BYTES = 512;
 
 /** ELF machine numbers, with Node's names for the processors. */
 const MACHINES: ReadonlyMap<number, string> = new Map([
@@ -73,7 +74,7 @@ export class RunnerVolume {
     const idle = { daemon: this.#daemon, imageId, source };
     // A previous daemon may have been killed while doing this, so it is always repeated.
     await withIdleContainer(engine, idle, (container, directory) =>
-      engine.putArchive(container, directory, archiveOf(this.#runner.bytes)),
+      engine.putArchive(container, directory, archiveOf([program(this.#runner)])),
     );
     this.#filled = true;
   }
@@ -88,26 +89,6 @@ export class RunnerVolume {
   }
 }
 
-/** A tar archive of one program owned by root. */
-function archiveOf(program: Buffer): Buffer {
-  const header = Buffer.alloc(BLOCK_BYTES);
-  const octal = (value: number, at: number, width: number): void => {
-    header.write(`${value.toString(8).padStart(width - 1, "0")}\0`, at, "latin1");
-  };
-  header.write(basename(RUNNER_PATH), 0, "latin1");
-  octal(0o755, 100, 8);
-  octal(0, 108, 8);
-  octal(0, 116, 8);
-  octal(program.length, 124, 12);
-  octal(0, 136, 12);
-  header.fill(" ", 148, 156);
-  header.write("0", 156, "latin1");
-  header.write("ustar\u000000", 257, "latin1");
-  octal(
-    header.reduce((sum, byte) => sum + byte, 0),
-    148,
-    7,
-  );
-  const padding = Buffer.alloc(-program.length & (BLOCK_BYTES - 1));
-  return Buffer.concat([header, program, padding, Buffer.alloc(2 * BLOCK_BYTES)]);
+function program({ bytes }: RunnerProgram): ArchivedFile {
+  return { name: basename(RUNNER_PATH), mode: 0o755, bytes };
 }

@@ -24,9 +24,9 @@ export class VarTmpCheck {
     // In a container with nothing mounted there, so the image itself is inspected.
     const isPlain = await withIdleContainer(this.#engine, idle, async (container) => {
       const kinds = await Promise.all(
-        ["/var", VAR_TMP_PATH].map((path) => this.#engine.kindOf(container, path)),
+        ["/var", VAR_TMP_PATH].map((path) => this.#engine.lookAt(container, path)),
       );
-      return !kinds.includes("other");
+      return kinds.every(({ kind }) => kind === "directory" || kind === "missing");
     });
     this.#isPlain.set(idle.imageId, isPlain);
     return isPlain;

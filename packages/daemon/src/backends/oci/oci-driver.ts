@@ -25,6 +25,8 @@ import type {
 } from "../container/container-driver.ts";
 import type { Probe } from "../container/probe.ts";
 import type { RuntimeKind } from "../container/runtime-versions.ts";
+import { findTrustStore, MAX_BUNDLE_BYTES, trustFiles } from "../container/trust-store.ts";
+import type { ImageNode, TrustFile } from "../container/trust-store.ts";
 import { freeze, isFrozen, readUsage, thaw } from "./cgroups.ts";
 import { CompiledSeccomp } from "./compiled-seccomp.ts";
 import { createRequest } from "./create-request.ts";
@@ -33,6 +35,7 @@ import { measureIsolation } from "./isolation.ts";
 import { Launcher } from "./launcher.ts";
 import type { LauncherCreate, LauncherIdentity } from "./launcher.ts";
 import { relayToRunner } from "./runner-relay.ts";
+import { RootfsFiles } from "./rootfs-files.ts";
 import { dialRunner } from "./runner-socket.ts";
 import { findRuntimes, findStrongRuntime, pickRuntime, runtimeChecks } from "./runtimes.ts";
 import type { Runtime } from "./runtimes.ts";
@@ -133,10 +136,12 @@ export class OciDriver implements ContainerDriver<OciContainer> {
   async prepare(spec: SandboxSpec): Promise<() => Promise<OciContainer>> {
     const { dataDir, images, runner, maxOpenFiles, cgroupNamespace, adjustCreate } = this.#options;
     const runtime = this.#runtimeFor(spec);
+    const rootfs = await images.rootfs(spec.image, spec.imageDigest);
     const request = createRequest({
       spec,
       identity: this.#identity(spec.id, runtime),
-      rootfs: await images.rootfs(spec.image, spec.imageDigest),
+      rootfs,
+      rootFiles: await trustedFiles(rootfs.path, spec),
       disks: this.#disks,
       templatesDir: join(dataDir, "templates"),
       runner,
@@ -331,4 +336,18 @@ function ranOutOfMemory({ runtime, cgroups }: SandboxRecord): boolean {
 
 function ignoreMissing(error: unknown): undefined {
   if (!isMissing(error)) throw error;
+}
+
+/** What makes the programs of a sandbox trust the certificate of its spec. */
+async function trustedFiles(
+  rootfs: string,
+  { trustedCertificate, profile }: SandboxSpec,
+): Promise<readonly TrustFile[]> {
+  if (trustedCertificate === undefined) return [];
+  const files = new RootfsFiles(rootfs);
+  const lookAt = (path: string): Promise<ImageNode> => Promise.resolve(files.lookAt(path));
+  const store = await findTrustStore(lookAt, trustedCertificate);
+  const readText = (path: string): Promise<string | undefined> =>
+    Promise.resolve(files.readText(path, MAX_BUNDLE_BYTES));
+  return await trustFiles(store, readText, trustedCertificate, profile);
 }

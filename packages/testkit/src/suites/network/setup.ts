@@ -1,5 +1,4 @@
-/** Shared by the parts of the network suite. */
-import type { TestContext } from "vitest";
+/** What the parts of the network suite share. */
 import type { Channel } from "../../ports.ts";
 import type { CommandResult } from "../run-command.ts";
 import type { TestNetwork } from "./test-network.ts";
@@ -19,14 +18,4 @@ export interface NetworkSetup {
   readonly mebibytes: number;
   /** Runs in the shell; PORT is replaced by the port of `web.test`. */
   readonly sh: (command: string) => Promise<CommandResult>;
-}
-
-/** Skips a test if the image lacks its program. */
-export async function needs(
-  context: TestContext,
-  { sh }: NetworkSetup,
-  program: string,
-): Promise<void> {
-  const { stdout } = await sh(`command -v ${program} || true`);
-  if (stdout === "") context.skip(`the image has no ${program}`);
 }

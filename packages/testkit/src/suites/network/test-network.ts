@@ -1,8 +1,15 @@
 /** The world outside a sandbox in a test: names, the servers behind them, and the gateway's reports. */
 import type { EgressConnection, EgressEnd, SessionEgress } from "../../ports.ts";
+import { makeAuthority } from "./authority.ts";
+import type { TestAuthority } from "./authority.ts";
+
+/** The host that the authority of this world has issued a certificate for. */
+export const TRUSTED_HOST = "tls.test";
 
 /** What a gateway needs to connect to this world. */
 export class TestNetwork {
+  /** Whose certificate the programs of the sandbox trust. */
+  readonly authority: TestAuthority;
   /** As in a session's `network.allow`. */
   readonly rules: string[] = [];
   /** The name servers' answers; tests may change them. */
@@ -13,6 +20,14 @@ export class TestNetwork {
   readonly ended: { readonly connection: EgressConnection; readonly end: EgressEnd }[] = [];
   open = 0;
   mostOpen = 0;
+
+  constructor(authority: TestAuthority) {
+    this.authority = authority;
+  }
+
+  static async make(): Promise<TestNetwork> {
+    return new TestNetwork(await makeAuthority(TRUSTED_HOST));
+  }
 
   readonly resolveName = async (name: string): Promise<readonly string[]> => {
     this.asked.push(name);

@@ -2,9 +2,11 @@
 import { createHash } from "node:crypto";
 import { createServer as createHttpServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import { createServer } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { finished } from "node:stream/promises";
+import type { TestAuthority } from "./authority.ts";
 
 /** One block of a large file. */
 const BLOCK = Buffer.alloc(1 << 20, "0123456789abcdef");
@@ -33,13 +35,19 @@ async function listen(server: Server): Promise<Served> {
   return { port, sockets, close };
 }
 
+/** Over TLS when there is a certificate. */
 export function serveHttp(
   answer: (request: IncomingMessage, response: ServerResponse) => Promise<void> | void,
+  certificate?: TestAuthority["server"],
 ): Promise<Served> {
-  const server = createHttpServer((request, response) => {
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     void Promise.resolve(answer(request, response)).catch(() => response.destroy());
-  });
-  return listen(server);
+  };
+  return listen(
+    certificate === undefined
+      ? createHttpServer(onRequest)
+      : createTlsServer(certificate, onRequest),
+  );
 }
 
 export function serveTcp(onSocket: (socket: Socket) => void): Promise<Served> {
@@ -65,13 +73,15 @@ export function hashOfLarge(mebibytes: number): string {
 export function serveFiles(
   files: ReadonlyMap<string, Uint8Array | string>,
   asked: (path: string) => void = () => undefined,
+  certificate?: TestAuthority["server"],
 ): Promise<Served> {
-  return serveHttp((request, response) => {
+  const answer = (request: IncomingMessage, response: ServerResponse): void => {
     const path = new URL(request.url ?? "/", "http://x").pathname;
     asked(path);
     const content = files.get(decodeURIComponent(path));
     if (content === undefined) response.writeHead(404);
     else if (path.endsWith("/")) response.setHeader("content-type", "text/html");
     response.end(content);
-  });
+  };
+  return serveHttp(answer, certificate);
 }

@@ -76,9 +76,33 @@ export function computesdkSuite(fixture: Fixture): void {
     await expect(filesystem.readFile("tree/a.txt")).rejects.toThrow("tree/a.txt");
   });
 
-  test("gives a URL of a port, refuses snapshots, and knows no sandbox that has ended", async () => {
+  test("takes snapshots, lists them, starts sandboxes from them and deletes them", async () => {
+    const { snapshot, sandbox: sandboxes } = compute({ provider });
+    await sandbox.runCommand("echo kept > note; echo home > ~/note");
+    const taken = await snapshot.create(sandbox.sandboxId, {
+      name: "before",
+      metadata: { task: "7" },
+    });
+    expect(taken).toMatchObject({
+      provider: "sandkasten",
+      createdAt: expect.any(Date) as Date,
+      metadata: { name: "before", task: "7" },
+    });
+    await sandbox.runCommand("echo changed > note");
+    expect(await snapshot.list()).toEqual([taken]);
+    expect(await provider.snapshot?.list({ sandboxId: "ses_other" })).toEqual([]);
+    const restored = await sandboxes.create({ snapshotId: taken.id, envs: { SIZE: "xl" } });
+    const { stdout } = await restored.runCommand("cat note ~/note; echo $SIZE");
+    expect(stdout).toBe("kept\nhome\nxl\n");
+    await restored.destroy();
+    await snapshot.delete(taken.id);
+    expect(await snapshot.list()).toEqual([]);
+    const gone = provider.sandbox.create({ snapshotId: taken.id });
+    await expect(gone).rejects.toThrow(`Snapshot ${taken.id} not found`);
+  });
+
+  test("gives a URL of a port, and knows no sandbox that has ended", async () => {
     expect(await sandbox.getUrl({ port: 8000 })).toMatch(/^http:\/\//);
-    await expect(provider.sandbox.create({ snapshotId: "one" })).rejects.toThrow("no snapshots");
     const short = await compute({ provider }).sandbox.create({ image: "python" });
     await short.destroy();
     expect(await provider.sandbox.getById(short.sandboxId)).toBeNull();

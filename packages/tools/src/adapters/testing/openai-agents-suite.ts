@@ -1,6 +1,13 @@
 /** The OpenAI Agents SDK's real packages on a real sandbox. */
-import { Agent, Runner } from "@openai/agents-core";
-import { dir, file, gitRepo, Manifest, SandboxAgent } from "@openai/agents-core/sandbox";
+import { Agent, Runner, RunState, tool } from "@openai/agents-core";
+import {
+  dir,
+  file,
+  gitRepo,
+  InMemoryRemoteSnapshotStore,
+  Manifest,
+  SandboxAgent,
+} from "@openai/agents-core/sandbox";
 import { OpenAIProvider } from "@openai/agents-openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { OpenAiSandboxClient, type OpenAiSandboxSession, openaiTools } from "../openai-agents.ts";
@@ -112,8 +119,102 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       expect(stdout).toBe("one\ntwo\n");
       await client.delete(other.state);
       expect(await other.running()).toBe(false);
-      const refused = client.create({ snapshot: { type: "remote" } });
-      await expect(refused).rejects.toThrow("no snapshots");
+    });
+
+    const store = new InMemoryRemoteSnapshotStore();
+    test.for([
+      ["on the daemon", { type: "sandkasten" }],
+      ["in a store", { type: "remote", store }],
+    ] as const)(
+      "keeps a snapshot %s, from which it goes on after its end",
+      async ([, snapshot]) => {
+        const keeping = new OpenAiSandboxClient(fixture().client, { image: "python", snapshot });
+        const manifest = new Manifest({ root: "/workspace", environment: { GREETING: "hello" } });
+        const first = await keeping.create({ manifest, options: { ttlSeconds: 90 } });
+        await first.exec({ cmd: "echo old > kept" });
+        await keeping.serializeSessionState(first.state);
+        await first.exec({ cmd: "echo new > kept" });
+        const serialized = JSON.stringify(await keeping.serializeSessionState(first.state));
+        await first.close();
+        const state = await keeping.deserializeSessionState(
+          JSON.parse(serialized) as Record<string, unknown>,
+        );
+        const second = await keeping.resume(state);
+        expect(second.state.sessionId).not.toBe(first.state.sessionId);
+        expect(await second.exec({ cmd: "cat kept; echo $GREETING" })).toMatchObject({
+          stdout: "new\nhello\n",
+        });
+        const { ttlSeconds } = await fixture().client.getSession(second.state.sessionId);
+        expect(ttlSeconds).toBe(90);
+        // The living sandbox comes before the snapshot.
+        expect((await keeping.resume(second.state)).state.sessionId).toBe(second.state.sessionId);
+        await second.close();
+        for (const { id } of await fixture().client.snapshots.list())
+          await fixture().client.snapshots.delete(id);
+      },
+    );
+
+    test("lets a run that waited for approval go on, also when its sandbox has ended meanwhile", async () => {
+      const { client: sandboxes } = fixture();
+      const agent = new SandboxAgent({
+        name: "tester",
+        instructions: "Work.",
+        tools: [
+          tool({
+            name: "deploy",
+            description: "Deploys",
+            parameters: {
+              type: "object",
+              properties: {},
+              required: [],
+              additionalProperties: true,
+            },
+            strict: false,
+            needsApproval: true,
+            execute: () => "deployed",
+          }),
+        ],
+      });
+      const sandbox = {
+        client: new OpenAiSandboxClient(sandboxes, { image: "python" }),
+        snapshot: { type: "sandkasten" },
+      };
+      await using model = await ScriptedModel.start([
+        { name: "exec_command", input: { cmd: "echo kept > note" } },
+        { name: "deploy", input: {} },
+        { name: "exec_command", input: { cmd: "cat note" } },
+      ]);
+      const before = new Set((await sandboxes.listSessions()).map(({ id }) => id));
+      const waiting = await runnerOf(model).run(agent, "Work.", { sandbox });
+      expect(waiting.interruptions).toHaveLength(1);
+      const serialized = waiting.state.toString();
+      const own = (await sandboxes.listSessions()).filter(({ id }) => !before.has(id));
+      for (const { id } of own) await (await sandboxes.getSession(id)).destroy();
+
+      const state = await RunState.fromString(agent, serialized);
+      for (const interruption of state.getInterruptions()) state.approve(interruption);
+      await runnerOf(model).run(agent, state, { sandbox });
+      expect(model.toolOutputs[1]).toBe("deployed");
+      expect(model.toolOutputs[2]).toMatch(/exited with code 0[^]*kept/);
+      const [snapshot] = await sandboxes.snapshots.list();
+      expect(serialized).toContain(snapshot?.id);
+      await sandboxes.snapshots.delete(snapshot?.id ?? "");
+    });
+
+    test("refuses other kinds of snapshots, and to resume what is gone", async () => {
+      const refused = client.create({ snapshot: { type: "local" } });
+      await expect(refused).rejects.toThrow("no snapshots of the type local");
+      const noStore = client.create({ snapshot: { type: "remote" } });
+      await expect(noStore).rejects.toThrow("no snapshots of the type remote");
+      const short = await client.create();
+      expect(client.canPersistOwnedSessionState(short.state)).toBe(false);
+      await short.close();
+      await expect(client.resume(short.state)).rejects.toMatchObject({
+        code: "snapshot_not_restorable",
+        message: expect.stringContaining("no snapshot of it was kept") as string,
+      });
+      const elsewhere = { ...short.state, snapshot: { type: "remote", id: "one" } };
+      await expect(client.resume(elsewhere)).rejects.toThrow("a store that this client does not");
     });
 
     test("serves a SandboxAgent, whose model is told of its mistakes", async () => {

@@ -1,7 +1,7 @@
 /** Directories for sessions' workspaces that the daemon creates itself. */
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { access, lstat, mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { access, chmod, lstat, mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
@@ -41,7 +41,9 @@ export class SessionDirectories {
     await this.#prepare();
     try {
       await writeFile(join(this.#marks, id), "", { flag: "wx", mode: 0o600 });
-      await mkdir(join(this.#base, id), { mode: 0o755 });
+      await mkdir(join(this.#base, id));
+      // The user in the container is another one, whatever the umask of the daemon says.
+      await chmod(join(this.#base, id), 0o755);
     } catch (cause) {
       if (isFull(cause))
         throw new SandboxError("STORAGE_FULL", `no space left in ${this.#base}`, { cause });

@@ -25,10 +25,11 @@ export const GVISOR_FLAGS = [
 const GIB = 2 ** 30;
 
 /**
- * How much memory code can take before the runner stops it. The runner checks every 10 ms, but
- * later on a busy machine: 192 MiB were not enough next to four busy processes on two processors.
+ * How much code can take before the runner has stopped it. The runner looks every 10 ms, later on a busy
+ * machine, and a kill waits for the end of the system call. One call takes up to 2 GiB, and the kernel
+ * some memory for itself.
  */
-const ROOM_FOR_BURSTS_BYTES = GIB;
+const ROOM_FOR_BURSTS_BYTES = 2.5 * GIB;
 
 /**
  * The host's limits for all of gVisor. Its kernel needs additional memory, and a few host threads
