@@ -58,7 +58,7 @@ describe.each(await launcher.steps())("after the step %s", (step) => {
     await expect(machine.sandbox({ id, workspace })).rejects.toThrow();
     await before.expectUnchanged();
     if (asked === undefined) throw new Error("the launcher was not asked");
-    await expect(launcher.create(asked)).rejects.toThrow("no answer");
+    await expect(launcher.create(asked)).rejects.toThrow("without an answer");
     const left = (await machine.backend.list()).filter((listed) => listed.id === id);
     expect(left).toHaveLength(1);
     // What is left is found again, also by another process.

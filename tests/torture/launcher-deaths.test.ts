@@ -95,7 +95,7 @@ test.each(["state_dir", "disk.img", "runner.sock"])(
     for (let strikes = 1; created === "made" && strikes < MAX_STRIKES; strikes++)
       created = await createAndStrike(name);
     expect(created).toContain(
-      "BACKEND_BUSY (retryable): launcher create ended with SIGKILL and no answer",
+      "BACKEND_BUSY (retryable): launcher create ended with SIGKILL without an answer",
     );
     await before.expectUnchanged();
   },
@@ -124,7 +124,7 @@ test("a destroy whose launcher is killed fails and can be asked for again", asyn
     const end = await destroyAndStrike(id, strike === 0 ? 0 : random() * 25);
     if (end !== "done")
       expect(end).toMatch(
-        /^BACKEND_BUSY \(retryable\): launcher destroy ended with SIGKILL and no answer/u,
+        /^BACKEND_BUSY \(retryable\): launcher destroy ended with SIGKILL without an answer/u,
       );
     ends.push(end);
     await machine.destroy(id);
@@ -156,5 +156,5 @@ test("a program that is no launcher is an error of the first request and of the 
   const missing = new Launcher("/no/such/launcher");
   await expect(missing.steps()).rejects.toThrow("cannot run the launcher /no/such/launcher");
   await expect(missing.steps()).rejects.toThrow("cannot run the launcher /no/such/launcher");
-  await expect(new Launcher("/bin/false").steps()).rejects.toThrow("ended with 1 and no answer");
+  await expect(new Launcher("/bin/false").steps()).rejects.toThrow("ended with 1 without an answer");
 });
