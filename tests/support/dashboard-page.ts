@@ -6,8 +6,8 @@ import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 import type { TestDaemon } from "./test-daemon.ts";
 
-/** If set to 1, the pictures in the guide are recreated. */
-const takesScreenshots = process.env["SANDKASTEN_SCREENSHOTS"] === "1";
+/** Set to 1, the pictures in the guide are made anew. */
+export const takesScreenshots = process.env["SANDKASTEN_SCREENSHOTS"] === "1";
 const IMAGES = join(import.meta.dirname, "../../docs/images");
 
 export async function signIn(page: Page, daemon: TestDaemon, key = daemon.apiKey): Promise<void> {
@@ -24,8 +24,14 @@ export const eventually = <Value>(look: () => Promise<Value>) =>
 /** A terminal's screen. */
 export const screenOf = (page: Page): Locator => page.locator(".xterm-rows");
 
-export async function screenshot(page: Page, name: string): Promise<void> {
+/** @param settle - Makes the page worth a picture; only done when one is taken. */
+export async function screenshot(
+  page: Page,
+  name: string,
+  settle?: () => Promise<unknown>,
+): Promise<void> {
   if (!takesScreenshots) return;
+  await settle?.();
   await mkdir(IMAGES, { recursive: true });
   await page.screenshot({ path: join(IMAGES, `${name}.png`), animations: "disabled" });
 }
@@ -38,3 +44,7 @@ export async function seriousFaults(page: Page): Promise<readonly string[]> {
       .filter(({ impact }) => impact === "serious" || impact === "critical")
       .flatMap(({ id, nodes }) => nodes.map(({ html }) => id + ": " + html.slice(0, 200))))`);
 }
+
+/** How much wider the page is than the screen. */
+export const overflowOf = async (page: Page): Promise<number> =>
+  await page.evaluate<number>("document.documentElement.scrollWidth - innerWidth");

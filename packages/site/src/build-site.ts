@@ -18,6 +18,7 @@ export async function buildSite(root: string, target: string): Promise<void> {
   await copyTo(reference, [
     join(sources, "reference/index.html"),
     join(sources, "reference/adopted-styles.js"),
+    join(sources, "reference/reference.css"),
     join(sources, "reference/reference.js"),
     join(sources, "assets/bar.css"),
     join(sources, "assets/icon.svg"),
@@ -26,9 +27,7 @@ export async function buildSite(root: string, target: string): Promise<void> {
     dirname(require.resolve("@scalar/api-reference/style.css")),
     "browser/standalone.js",
   );
-  // Its source map is not served.
-  const script = (await readFile(scalar, "utf8")).replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n");
-  await writeFile(join(reference, "scalar.js"), script);
+  await writeFile(join(reference, "scalar.js"), referenceScript(await readFile(scalar, "utf8")));
 
   const guide = join(target, "guide");
   for (const [name, content] of await guideFiles(root)) {
@@ -45,6 +44,17 @@ export async function buildSite(root: string, target: string): Promise<void> {
   const client = await readFile(join(sources, "assets/search.js"), "utf8");
   await writeFile(join(guide, "search.js"), client.replace('"minisearch"', '"./minisearch.js"'));
   await compressAll(target);
+}
+
+/** Samples get the width of their line numbers as an inline style, which the page's policy refuses. */
+const LINE_STYLE =
+  /\w+\.properties\.style=\[`--line-count: \$\{(\w+)\};`,`--line-digits: \$\{\1\.toString\(\)\.length\};`\]/g;
+
+/** Without inline styles, and without the source map, which is not served. */
+function referenceScript(scalar: string): string {
+  if (scalar.match(LINE_STYLE)?.length !== 1)
+    throw new Error("Scalar no longer styles samples in the way that build-site.ts replaces");
+  return scalar.replace(LINE_STYLE, "0").replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n");
 }
 
 async function copyTo(directory: string, files: readonly string[]): Promise<void> {

@@ -106,10 +106,16 @@ export function FileView(props: FileViewProps): JSX.Element {
           }}
         />
       )}
-      {content?.kind === "picture" && <img class="picture" src={content.url} alt={entry.name} />}
+      {content?.kind === "picture" && <Picture url={content.url} name={entry.name} />}
       {content?.kind === "other" && <Empty>{content.why}</Empty>}
     </div>
   );
+}
+
+function Picture(props: { readonly url: string; readonly name: string }): JSX.Element {
+  const [isBroken, setBroken] = useState(false);
+  if (isBroken) return <Empty>The browser cannot show this picture. Download the file.</Empty>;
+  return <img class="picture" src={props.url} alt={props.name} onError={() => setBroken(true)} />;
 }
 
 interface EditorProps {

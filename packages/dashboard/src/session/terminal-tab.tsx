@@ -43,7 +43,10 @@ export function TerminalTab({ session }: TabProps): JSX.Element {
     if (place.current === null) return undefined;
     setEnded(undefined);
     const left = new AbortController();
-    const screen = new Screen(place.current, { label: `Terminal in ${session.id}` });
+    const screen = new Screen(place.current, {
+      label: `Terminal in ${session.id}. Ctrl-M leaves it.`,
+      onLeave: () => document.querySelector<HTMLElement>(".tabs [aria-current]")?.focus(),
+    });
     screen.terminal.focus();
     type.current = (keys) => {
       screen.terminal.input(keys);

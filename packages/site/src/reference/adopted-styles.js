@@ -1,7 +1,7 @@
 /*
- * The API reference writes its styles into `<style>` elements, which the page's policy refuses. Elements
- * of this kind take their place: they pass the text on to a constructed style sheet, which is code and
- * not text of the page. So a `<style>` in a description of the API still has no effect.
+ * The API reference writes its styles into `<style>` elements and `style` attributes, both of which the
+ * page's policy refuses. This hands them to the CSSOM, which the policy allows because only scripts of
+ * this origin can use it. A style in a description of the API still has no effect.
  */
 class AdoptedStyle extends HTMLElement {
   #sheet = new CSSStyleSheet();
@@ -27,7 +27,13 @@ class AdoptedStyle extends HTMLElement {
 }
 customElements.define("adopted-style", AdoptedStyle);
 
-const own = Reflect.get(document, "createElement");
-const createElement = (tag, options) =>
-  Reflect.apply(own, document, [tag === "style" ? "adopted-style" : tag, options]);
-Reflect.set(document, "createElement", createElement);
+const createElement = Reflect.get(document, "createElement");
+Reflect.set(document, "createElement", (tag, options) =>
+  Reflect.apply(createElement, document, [tag === "style" ? "adopted-style" : tag, options]),
+);
+
+const setAttribute = Element.prototype.setAttribute;
+Element.prototype.setAttribute = function setStyleOrAttribute(name, value) {
+  if (name === "style") this.style.cssText = value;
+  else Reflect.apply(setAttribute, this, [name, value]);
+};
