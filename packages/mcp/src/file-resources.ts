@@ -25,10 +25,11 @@ export async function listFiles(
   const resources: ListResourcesResult["resources"] = [];
   let index = 0;
   for (const sandbox of session.sandboxes())
-    for await (const { type, path, sizeBytes } of sandbox.files.list("/workspace", {
+    for await (const { type, path, rawPath, sizeBytes } of sandbox.files.list("/workspace", {
       recursive: true,
     })) {
-      if (type !== "file") continue;
+      // A name that is not UTF-8 cannot be said in a URI that leads back to it.
+      if (type !== "file" || rawPath !== undefined) continue;
       if (index >= MAX_LISTED) return { resources };
       if (index >= start + PAGE_SIZE) return { resources, nextCursor: String(index) };
       if (index >= start)

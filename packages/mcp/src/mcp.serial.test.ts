@@ -179,7 +179,7 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
 
   it("has files as resources: templates, a list, contents, and news of changes", async () => {
     const { sandbox_id: id } = await exec(client, {
-      cmd: "cd /workspace && rm -rf -- * && printf text > 'a b.txt' && printf '\\377' > bytes",
+      cmd: "cd /workspace && rm -rf -- * && printf text > 'a b.txt' && printf '\\377' > bytes && mkdir dir && touch $'not\\xffutf8'",
     });
     const { resourceTemplates } = await client.listResourceTemplates();
     expect(resourceTemplates[0]?.uriTemplate).toBe("sandbox://{sandbox_id}/{+path}");

@@ -57,6 +57,9 @@ export function mastraSuite(fixture: Fixture): void {
     expect(await sandbox.processes?.kill(sleeper?.pid ?? "")).toBe(true);
     expect(await sleeper?.wait()).toMatchObject({ success: false, exitCode: 137, killed: true });
     expect(await sleeper?.kill()).toBe(false);
+    expect(await sandbox.processes?.get(sleeper?.pid ?? "")).toBeUndefined();
+    const left = await sandbox.executeCommand?.("pgrep -x sleep | wc -l");
+    expect(left?.stdout).toBe("0\n");
   });
 
   test("has no input where none is asked for, and ends what is late or aborted", async () => {
@@ -94,7 +97,12 @@ export function mastraSuite(fixture: Fixture): void {
     expect(await again.executeCommand?.("cat kept")).toMatchObject({ stdout: "xl\n" });
     await first.snapshot();
     await first._destroy();
-    const next = sandbox.clone({ checkpointName: "mastra-check" });
+    // The image is the checkpoint's.
+    const next = new SandkastenSandbox({
+      client,
+      create: { image: "no-such-image" },
+      checkpointName: "mastra-check",
+    });
     expect(await next.executeCommand?.("cat kept; echo more >> kept")).toMatchObject({
       stdout: "xl\n",
     });

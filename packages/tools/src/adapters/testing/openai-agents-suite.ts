@@ -8,11 +8,15 @@ import {
   Manifest,
   SandboxAgent,
 } from "@openai/agents-core/sandbox";
+import { MAX_VIEW_IMAGE_BYTES } from "@openai/agents-core/sandbox/internal";
 import { OpenAIProvider } from "@openai/agents-openai";
+import type { Files } from "@sandkasten/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { editorOf } from "../openai-editor.ts";
 import { OpenAiSandboxClient, type OpenAiSandboxSession, openaiTools } from "../openai-agents.ts";
 import {
   codeTools,
+  expectCancelled,
   expectRecovery,
   expectShort,
   type Fixture,
@@ -34,11 +38,27 @@ export function openaiAgentsSuite(fixture: Fixture): void {
     const run = async (model: ScriptedModel) => {
       const tools = openaiTools(codeTools(fixture));
       const agent = new Agent({ name: "tester", instructions: "Work.", tools });
-      return await runnerOf(model).run(agent, "Work.", { maxTurns: 20 });
+      await runnerOf(model).run(agent, "Work.", { maxTurns: 20 });
+      // A strict schema cannot have fields that are optional.
+      const { tools: shown } = model.requests[0] as { readonly tools: readonly object[] };
+      expect(shown).toContainEqual(
+        expect.objectContaining({ name: "sandbox_exec", strict: false }),
+      );
     };
     await expectRecovery(run, {
       unknownTool: /sandbox_teleport.*not found/i,
       malformed: /JSON/,
+    });
+  });
+
+  test("cancels the command of a run that is aborted", async () => {
+    await expectCancelled(fixture, async (model, tools, signal) => {
+      const agent = new Agent({
+        name: "tester",
+        instructions: "Work.",
+        tools: openaiTools(tools),
+      });
+      return await runnerOf(model).run(agent, "Work.", { signal });
     });
   });
 
@@ -67,14 +87,15 @@ export function openaiAgentsSuite(fixture: Fixture): void {
         stdout: "hello\none\ntwo\n",
         exitCode: 0,
       });
-      const id = session.state.sessionId;
+      const running = async () =>
+        (await fixture().client.listSessions({ status: "running" })).map(({ id }) => id);
+      const before = await running();
+      expect(before).toContain(session.state.sessionId);
       const remote = gitRepo({ repo: "someone/something" });
       const refused = client.create(new Manifest({ root: "/workspace", entries: { remote } }));
       await expect(refused).rejects.toThrow("cannot put a git_repo");
-      const live = await fixture().client.listSessions({ status: "running" });
-      expect(live.filter(({ image }) => image === live[0]?.image).map((one) => one.id)).toContain(
-        id,
-      );
+      // What was created for it is gone again.
+      expect(await running()).toEqual(before);
     });
 
     test("lets a command go on, shows what is new, and takes input on a terminal", async () => {
@@ -90,6 +111,53 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       expect(ended).toContain("got news");
       expect(ended).not.toContain("begin");
       expect(await session.writeStdin({ sessionId: 1 })).toContain("no process with session ID 1");
+    });
+
+    test("cuts output to what the model asked for, and runs the shell that it asked for", async () => {
+      const { output, originalTokenCount } = await session.exec({
+        cmd: "seq 10000",
+        maxOutputTokens: 50,
+      });
+      expect(output.length).toBeLessThan(1000);
+      expect(originalTokenCount).toBeGreaterThan(1000);
+      const cmd = "shopt -q login_shell && echo login || echo plain";
+      const shells = [
+        await session.exec({ cmd, shell: "bash" }),
+        await session.exec({ cmd, shell: "bash", login: false }),
+      ];
+      expect(shells.map(({ stdout }) => stdout)).toEqual(["login\n", "plain\n"]);
+    });
+
+    test("shows images up to the SDK's limit, and where a port can be reached", async () => {
+      const png =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABXvMqOgAAAABJRU5ErkJggg==";
+      await session.exec({ cmd: `echo ${png} | base64 -d > one.png; cp one.png big.png` });
+      expect(await session.viewImage({ path: "one.png" })).toMatchObject({ type: "image" });
+      await session.exec({ cmd: `truncate -s ${MAX_VIEW_IMAGE_BYTES + 1} big.png` });
+      await expect(session.viewImage({ path: "big.png" })).rejects.toThrow();
+      const { port } = new URL(fixture().daemon.url);
+      expect(await session.resolveExposedPort(8000)).toMatchObject({
+        port: Number(port),
+        tls: false,
+      });
+    });
+
+    test("does not overwrite what was written while a patch was applied", async () => {
+      const { files } = await fixture().client.getSession(session.state.sessionId);
+      await files.write("raced.txt", "one\n");
+      const racing = {
+        stat: (path: string) => files.stat(path),
+        write: files.write.bind(files),
+        readText: async (path: string) => {
+          const text = await files.readText(path);
+          await files.write(path, "written meanwhile\n");
+          return text;
+        },
+      } as unknown as Files;
+      const editor = editorOf(racing, (path) => path);
+      const patch = { type: "update_file", path: "raced.txt", diff: "@@\n-one\n+two" } as const;
+      await expect(editor.updateFile(patch)).rejects.toMatchObject({ code: "FILE_CHANGED" });
+      expect(await files.readText("raced.txt")).toBe("written meanwhile\n");
     });
 
     test("reads, lists and edits files, and refuses other users", async () => {
