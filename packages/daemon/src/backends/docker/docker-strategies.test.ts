@@ -199,9 +199,9 @@ describe("auto", () => {
     const dir = join(machine.directory, "open");
     await mkdir(dir);
     await chmod(dir, 0o755);
-    expect(await chosen({ dir }, outside)).toMatch(/^volume: .*no other can enter/u);
+    expect(await chosen({ dir }, outside)).toMatch(/^volume: .*no other user may enter/u);
     await rm(dir, { recursive: true });
     await symlink("/tmp", dir);
-    expect(await chosen({ dir }, outside)).toMatch(/^volume: .*no other can enter/u);
+    expect(await chosen({ dir }, outside)).toMatch(/^volume: .*no other user may enter/u);
   });
 });
