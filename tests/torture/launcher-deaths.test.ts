@@ -156,5 +156,7 @@ test("a program that is no launcher is an error of the first request and of the 
   const missing = new Launcher("/no/such/launcher");
   await expect(missing.steps()).rejects.toThrow("cannot run the launcher /no/such/launcher");
   await expect(missing.steps()).rejects.toThrow("cannot run the launcher /no/such/launcher");
-  await expect(new Launcher("/bin/false").steps()).rejects.toThrow("ended with 1 without an answer");
+  await expect(new Launcher("/bin/false").steps()).rejects.toThrow(
+    "ended with 1 without an answer",
+  );
 });

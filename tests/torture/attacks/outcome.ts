@@ -6,11 +6,11 @@ import type { Ran, TestSandbox } from "../../support/sandbox-machine.ts";
 /** Longer than any honest answer here takes, shorter than the channel's own deadlines. */
 const HANG_MS = 8_000;
 
-/** `"done"`, the code of the error, or `"HANGS"`. */
-export async function outcomeOf(operation: Promise<unknown>): Promise<string> {
+/** `"done"`, the code of the error, or `"HANGS"`. Operations that move much data take a longer limit. */
+export async function outcomeOf(operation: Promise<unknown>, hangMs = HANG_MS): Promise<string> {
   let timer: NodeJS.Timeout | undefined;
   const hang = new Promise<string>((resolve) => {
-    timer = setTimeout(() => resolve("HANGS"), HANG_MS);
+    timer = setTimeout(() => resolve("HANGS"), hangMs);
   });
   const ending = operation.then(
     () => "done",
