@@ -7,7 +7,7 @@ import { expect } from "vitest";
 import type { TestDaemon } from "./test-daemon.ts";
 
 /** Set to 1, the pictures in the guide are made anew. */
-export const takesScreenshots = process.env["SANDKASTEN_SCREENSHOTS"] === "1";
+const takesScreenshots = process.env["SANDKASTEN_SCREENSHOTS"] === "1";
 const IMAGES = join(import.meta.dirname, "../../docs/images");
 
 export async function signIn(page: Page, daemon: TestDaemon, key = daemon.apiKey): Promise<void> {
