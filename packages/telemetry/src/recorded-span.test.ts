@@ -73,6 +73,7 @@ it.each(["http/protobuf", "http/json"])(
       statusMessage: "it broke",
     });
     expect(second.isError).toBe(false);
+    expect([first.isServer, second.isServer]).toEqual([false, true]);
     expect(first.durationMs).toBeGreaterThanOrEqual(60_000);
     expect(second.durationMs).toBeLessThan(60_000);
   },

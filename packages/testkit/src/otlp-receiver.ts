@@ -20,6 +20,8 @@ export interface ReceivedSpan {
   readonly attributes: ReceivedAttributes;
   readonly isError: boolean;
   readonly statusMessage: string;
+  /** Whether it is the answer to a request of another process. */
+  readonly isServer: boolean;
 }
 
 export interface ReceivedPoint {
@@ -159,6 +161,7 @@ interface KeyValue {
 
 interface SpanBody {
   readonly name: string;
+  readonly kind?: number;
   readonly traceId: string | Uint8Array;
   readonly spanId: string | Uint8Array;
   readonly parentSpanId?: string | Uint8Array;
@@ -189,6 +192,7 @@ function spansOf(body: Json): ReceivedSpan[] {
         attributes: attributesOf(span.attributes),
         isError: span.status?.code === 2,
         statusMessage: span.status?.message ?? "",
+        isServer: span.kind === 2,
       })),
     );
   });
