@@ -27,7 +27,7 @@ export function addWorkspaceCommand(program: Command, cli: Cli): void {
     .summary("create a workspace")
     .description(
       "Creates an empty workspace, or does nothing if it exists. Sessions get it at /workspace with " +
-        "--workspace; one that a session names is created, too.",
+        "--workspace; a session that names a missing workspace creates it.",
     )
     .argument("<name>", "its id: 2 to 64 lower-case letters, digits and inner dashes")
     .action(async (id: string) => {
