@@ -3,30 +3,33 @@ import type { Exec, SandboxClient, Session } from "@sandkasten/sdk";
 import type { Cli } from "./cli.ts";
 import { CliFailure } from "./failure.ts";
 
-/** A shorter prefix is too ambiguous for commands that destroy. */
+/** A shorter prefix is too easily mistyped for commands that destroy. */
 const MIN_LETTERS = 3;
 /** How many matches of an ambiguous prefix are listed. */
 const SHOWN = 5;
 const LIVING = ["running", "paused", "creating", "destroying"] as const;
 
-/**
- * The one id that begins with the given text, with or without the part before the underscore.
- * Undefined if none does, or if the text is too short for a prefix.
- */
+/** The one id that begins with what was given, with or without the part before the underscore. */
 export function matchPrefix(
   kind: string,
   given: string,
   ids: readonly string[],
 ): string | undefined {
-  const [, bare = ""] = /^(?:[a-z]+_)?([0-9a-zA-Z-]*)$/.exec(given) ?? [];
-  if (bare.length < MIN_LETTERS) return undefined;
+  const [, bare] = /^(?:[a-z]+_)?([0-9a-zA-Z-]*)$/.exec(given) ?? [];
+  if (given === "" || bare === undefined) return undefined;
   const fits = ids.filter((id) => (given.includes("_") ? id : lettersOf(id)).startsWith(given));
   const found = [...new Set(fits)];
+  if (found.length > 0 && bare.length < MIN_LETTERS)
+    throw new CliFailure(`"${given}" is too short for the prefix of an id.`, {
+      hint: `Give at least ${MIN_LETTERS} characters of the ${kind}'s id.`,
+      code: "AMBIGUOUS_ID",
+      exitCode: 2,
+    });
   if (found.length < 2) return found[0];
   const more = found.length > SHOWN ? ", …" : "";
   throw new CliFailure(
-    `"${given}" is the beginning of ${found.length} ids: ${found.slice(0, SHOWN).join(", ")}${more}.`,
-    { hint: `Write more of the ${kind}'s id.`, code: "AMBIGUOUS_ID", exitCode: 2 },
+    `"${given}" matches ${found.length} ids: ${found.slice(0, SHOWN).join(", ")}${more}.`,
+    { hint: `Give more characters of the ${kind}'s id.`, code: "AMBIGUOUS_ID", exitCode: 2 },
   );
 }
 

@@ -45,7 +45,8 @@ export async function hinting<T>(
   }
 }
 
-export function describeFailure(error: unknown): FailureReport {
+/** @param command - What was run, as in `sandkasten workspace create`. */
+export function describeFailure(error: unknown, command = "sandkasten"): FailureReport {
   if (error instanceof CliFailure) {
     const { code, message, hint, exitCode } = error;
     return { code, message, hint, exitCode };
@@ -54,7 +55,7 @@ export function describeFailure(error: unknown): FailureReport {
     return {
       code: "USAGE",
       message: error.message.replace(/^error: /, ""),
-      hint: USAGE_HINT,
+      hint: `\`${command} --help\` shows the usage.`,
       exitCode: 2,
     };
   // An unreadable file aborts the request that should have sent it.
@@ -76,8 +77,6 @@ export function describeFailure(error: unknown): FailureReport {
     exitCode: 1,
   };
 }
-
-const USAGE_HINT = "`sandkasten --help` and `sandkasten COMMAND --help` show its usage.";
 
 interface CodedError {
   readonly code: string;
@@ -144,48 +143,49 @@ function fallbackHint(requestId: string | undefined): string {
  */
 export const HINTS = {
   CONNECTION_FAILED:
-    "Start a daemon with `sandkasten daemon`, or name one with --url or SANDKASTEN_URL.",
+    "Start a daemon with `sandkasten start`, or name one with --url or SANDKASTEN_URL.",
   UNAUTHORIZED:
-    "Pass the daemon's key with SANDKASTEN_API_KEY or --api-key. A local daemon stores it in the file api-key of its data directory.",
-  SESSION_NOT_FOUND: "`sandkasten ls` lists the sessions, with --all including ended ones.",
+    "Pass the daemon's key with SANDKASTEN_API_KEY or --api-key. A local daemon keeps it in the file api-key in its data directory.",
+  SESSION_NOT_FOUND: "List sessions with `sandkasten ls`; `--all` includes those that have ended.",
   SESSION_EXPIRED:
-    "Open a new one with `sandkasten create`; `sandkasten logs` still shows its output.",
-  EXEC_NOT_FOUND: "`sandkasten ps SESSION` shows the commands of a session.",
-  INVALID_IMAGE:
-    "`sandkasten image ls` lists local images, `sandkasten image pull` downloads more.",
-  INVALID_REQUEST: "Correct the value; `--help` after the command lists what it accepts.",
-  FILE_NOT_FOUND: "Check the path; relative ones start at /workspace.",
+    "Create a new session with `sandkasten create`; `sandkasten logs` still shows the output of this one.",
+  EXEC_NOT_FOUND: "List the commands of a session with `sandkasten ps SESSION`.",
+  INVALID_IMAGE: "List images with `sandkasten image ls`, or get one with `sandkasten image pull`.",
+  INVALID_REQUEST: "Correct the value; the command's `--help` says which values it accepts.",
+  FILE_NOT_FOUND: "Check the path; relative paths start at /workspace.",
   NOT_A_FILE: "Name a regular file.",
   NOT_A_DIRECTORY: "Name a directory.",
-  FILE_EXISTS: "Choose another name, or remove the existing one first.",
+  FILE_EXISTS: "Choose another name, or remove the existing file first.",
   FORBIDDEN:
-    "Use a key with another scope: give it with --api-key or SANDKASTEN_API_KEY. An administrator creates one with `sandkasten key create`.",
-  KEY_NOT_FOUND: "`sandkasten key list` shows the keys with their ids.",
+    "Use a key that has this scope, with --api-key or SANDKASTEN_API_KEY. An administrator creates one with `sandkasten key create`.",
+  KEY_NOT_FOUND: "List keys and their ids with `sandkasten key list`.",
   PERMISSION_DENIED:
-    "In a sandbox, write to /workspace, /tmp or the home directory. If the daemon itself refuses, its administrator can allow it.",
+    "In a sandbox, write to /workspace, /tmp or the home directory. If the daemon refused the request, ask its administrator.",
   CONFLICT:
-    "`sandkasten ls --all` shows the state of each session, `sandkasten workspace ls` which workspaces are in use.",
-  NO_SHELL: "Run the program itself: add --argv, or give it with its arguments after `--`.",
+    "`sandkasten ls --all` shows the state of each session, `sandkasten workspace ls` shows which workspaces are in use.",
+  NO_SHELL: "Run the program itself: add --argv, or write it with its arguments after `--`.",
   PAYLOAD_TOO_LARGE: "Send less at once.",
   QUOTA_EXCEEDED:
     "Delete what you do not need with `sandkasten rm`, `sandkasten workspace rm` or `sandkasten image rm`, or try again later.",
   SANDBOX_UNREACHABLE:
-    "Try again; if it keeps failing, `sandkasten rm` the session and create a new one.",
-  COMMAND_TIMEOUT: "Increase the timeout with --timeout.",
-  STORAGE_FULL: "Free space: `sandkasten image gc`, `sandkasten workspace rm`, `sandkasten rm`.",
+    "Try again. If the problem persists, destroy the session with `sandkasten rm` and create a new one.",
+  COMMAND_TIMEOUT: "Allow more time with --timeout.",
+  STORAGE_FULL:
+    "Free space with `sandkasten image gc`, `sandkasten workspace rm` or `sandkasten rm`.",
   ROUTE_NOT_FOUND:
     "Check that --url is the address of the daemon itself; `sandkasten version` shows both versions.",
-  SANDBOX_NOT_FOUND: "Its sandbox is gone; open a new session with `sandkasten create`.",
+  SANDBOX_NOT_FOUND: "The sandbox is gone; create a new session with `sandkasten create`.",
   SHELL_NOT_FOUND:
     "List the shells with `sandkasten shells SESSION`; `exec --in-shell` creates one.",
   FILE_CHANGED: "Read the file again and repeat the change.",
-  CANCELLED: "Run the command again if it was not meant to end.",
+  CANCELLED: "Run the command again if it should not have been cancelled.",
   SANDBOX_IO_ERROR: "Check the disk in the sandbox with `df -h` and `ls -l`.",
   PORT_REFUSED: "Start the program that listens on the port, on 127.0.0.1 or 0.0.0.0.",
-  PORT_FAILED: "Check the log of the program that listens on the port.",
+  PORT_FAILED: "Look at the log of the program that listens on the port.",
   PREVIEW_DENIED: "Create a new link with `sandkasten ports SESSION --preview PORT`.",
-  ENGINE_UNREACHABLE: "Check that the Docker engine is running; `sandkasten doctor` shows more.",
+  ENGINE_UNREACHABLE: "Check that the Docker engine runs, for example with `sandkasten doctor`.",
   BACKEND_BUSY: "Try again in a moment.",
-  REGISTRY_UNREACHABLE: "Try again later; the administrator finds the reason in the daemon's log.",
-  UNSUPPORTED: "`sandkasten doctor` shows what this machine supports and how to get the rest.",
+  REGISTRY_UNREACHABLE:
+    "Try again later; an administrator can find the reason in the daemon's log.",
+  UNSUPPORTED: "`sandkasten doctor` shows what this machine supports and how to enable the rest.",
 } as const;

@@ -1,5 +1,5 @@
-/** Runs the command line once and returns its exit code. */
-import { CommanderError } from "commander";
+/** Runs the command line once and answers its exit code. */
+import { type Command, CommanderError } from "commander";
 import { assemble } from "./assemble.ts";
 import { exitCodeOf } from "./failure.ts";
 import type { Host } from "./host.ts";
@@ -17,13 +17,27 @@ export async function runCli(args: readonly string[], host: Host): Promise<numbe
     const { interruption } = cli.interrupts;
     if (interruption !== undefined) return exitCodeOf(interruption);
     if (error instanceof CommanderError && isHelp(error)) return error.exitCode === 0 ? 0 : 2;
-    const report = describeFailure(error);
+    const report = describeFailure(error, commandOf(program, args));
     await printFailure(cli.err, report, cli.wantsJson());
     return report.exitCode;
   }
 }
 
-/** Help and version were already printed. */
+/** The command and subcommands among the arguments, as people type them. */
+function commandOf(program: Command, args: readonly string[]): string {
+  const names = [program.name()];
+  let command = program;
+  for (const word of args) {
+    const inner = command.commands.find((one) => [one.name(), ...one.aliases()].includes(word));
+    if (inner === undefined) continue;
+    names.push(word);
+    command = inner;
+    if (inner.commands.length === 0) break;
+  }
+  return names.join(" ");
+}
+
+/** Help and version were printed already. */
 function isHelp({ code }: CommanderError): boolean {
   return ["commander.help", "commander.helpDisplayed", "commander.version"].includes(code);
 }

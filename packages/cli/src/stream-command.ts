@@ -75,7 +75,7 @@ const TIMEOUT_EXIT_CODE = 124;
 function timeoutHint({ timeoutClamped, timeoutMs }: ExecInfo): string {
   return timeoutClamped && timeoutMs !== null
     ? `The daemon allows at most ${formatDuration(timeoutMs)}; its administrator can raise max_exec_timeout_ms.`
-    : "Increase it with --timeout or --idle-timeout.";
+    : "Allow more time with --timeout or --idle-timeout.";
 }
 
 /** The command's own exit code where it has one; a failure to report where it has none. */

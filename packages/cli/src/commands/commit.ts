@@ -11,10 +11,10 @@ export function addCommitCommand(program: Command, cli: Cli): void {
     .command("commit")
     .summary("create an image from a session")
     .description(
-      "Creates an image of a session's root, with what was installed there, and prints its name and " +
-        "digest. The session must have the profile `root` and an image other than host. Mounts, " +
-        "such as /workspace, /home/sandbox and /tmp, are not part of the image. The " +
-        "session keeps running.",
+      "Creates an image from a session's root file system, including what was installed there, and " +
+        "prints its name and digest. The session must have the profile `root` and an image other than " +
+        "host. Mounted directories such as /workspace, /home/sandbox and /tmp are not part of the " +
+        "image. The session keeps running.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .argument("<name>", "name of the new image, as in my-tools:1")

@@ -24,7 +24,7 @@ export function addCreateCommand(program: Command, cli: Cli): void {
     .summary("create a session and print its id")
     .description(
       "Creates a session and prints its id, for `exec`, `shell`, `cp` and the other commands. The " +
-        "session lives until `rm`, or until it expires after its time to live without use.",
+        "session ends with `rm`, or expires when it is not used for its time to live.",
     )
     .option(
       "--key <key>",

@@ -32,17 +32,23 @@ export function addBuildStandardCommand(image: Command, cli: Cli): void {
     .command("build-standard")
     .summary("build the images base, python and node")
     .description(
-      "Builds standard images on this machine from packages of Debian, Python and npm, without a " +
-        "registry, and imports them into the daemon. Sessions can then use them as base, python and " +
-        "node. Needs root, mmdebstrap, pip for python, npm for node, and an administrator's key if " +
-        "all keys should have them.",
+      "Builds the standard images on this machine from Debian, Python and npm packages, without an " +
+        "image registry, and imports them into the daemon. Sessions then use them by the names base, " +
+        "python and node. Needs root, mmdebstrap, pip for python, npm for node, and an " +
+        "administrator's key to share the images with all keys.",
     )
     .addArgument(
-      new Argument("[name...]", "images to build (default: all)").choices(STANDARD_NAMES),
+      new Argument("[name...]", "images to build (default: all of them)").choices(STANDARD_NAMES),
     )
-    .option("--suite <name>", "Debian release (default: this machine's, or bookworm)")
-    .option("--mirror <url>", "mirror for Debian's packages (default: Debian's own)")
-    .option("--backend <name>", "backend that stores the images (default: the daemon's)")
+    .option(
+      "--suite <name>",
+      "Debian release (default: this machine's, or bookworm if it is not Debian)",
+    )
+    .option("--mirror <url>", "mirror for Debian packages (default: Debian's own)")
+    .option(
+      "--backend <name>",
+      "backend that gets the image (default: the daemon's default backend)",
+    )
     .action(async (given: readonly StandardName[], options: StandardOptions) => {
       requireRoot(cli.host.environment.isRoot);
       const client = await cli.connect();
@@ -103,8 +109,8 @@ export function addBuildCommand(image: Command, cli: Cli): void {
     .argument("<context>", "directory with the Dockerfile and the files that it copies")
     .requiredOption("-t, --tag <name>", "name of the image, as in my-tools:1")
     .option("-f, --file <path>", "the Dockerfile, relative to the context", "Dockerfile")
-    .option("--build-arg <name=value>", "value of an ARG; can be repeated", collect)
-    .option("--target <stage>", "stage to build (default: the last)")
+    .option("--build-arg <name=value>", "value of an ARG; may be repeated", collect)
+    .option("--target <stage>", "stage to build (default: the last one)")
     .addOption(
       new Option("--network <mode>", "network of RUN steps")
         .choices(["none", "host"])
@@ -117,9 +123,12 @@ export function addBuildCommand(image: Command, cli: Cli): void {
     )
     .option(
       "--storage <dir>",
-      "directory where buildah caches base images for later builds (default: none)",
+      "directory where buildah keeps base images for later builds (default: none are kept)",
     )
-    .option("--backend <name>", "backend that stores the images (default: the daemon's)")
+    .option(
+      "--backend <name>",
+      "backend that gets the image (default: the daemon's default backend)",
+    )
     .action(async (given: string, options: BuildOptions) => {
       const { workingDirectory, environment } = cli.host;
       const context = resolve(workingDirectory, given);

@@ -73,7 +73,7 @@ function columns(style: Style, nowMs: number): readonly Column<SessionInfo>[] {
       shown: ({ createdAt }) => formatMoment(createdAt, nowMs),
     },
     {
-      head: "ENDS",
+      head: "EXPIRES",
       value: ({ endedAt, expiresAt }) => endedAt ?? expiresAt,
       shown: ({ endedAt, expiresAt }) => formatMoment(endedAt ?? expiresAt, nowMs),
     },

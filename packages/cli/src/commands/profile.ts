@@ -80,7 +80,7 @@ export function addProfileCommand(program: Command, cli: Cli): void {
     .command("remove")
     .alias("rm")
     .summary("remove a profile")
-    .description("Removes a profile with its key. The daemon, and the key on it, are not affected.")
+    .description("Removes a profile with its key. The daemon and its key are not affected.")
     .argument("<profile>", "name of the profile")
     .action(async (name: string) => {
       const profiles = await readProfiles(file);

@@ -14,11 +14,15 @@ export function addRenewCommand(program: Command, cli: Cli): void {
     .command("renew")
     .summary("give a session more time")
     .description(
-      "Restarts a session's time to live, and prints when it now expires. Every use of a session does " +
-        "the same; this is for a session that is idle.",
+      "Restarts the time to live of a session and prints the new expiry time. Every use of a " +
+        "session does the same; `renew` is for a session that stays idle.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
-    .option("--ttl <duration>", "new time to live, as in 90m (default: unchanged)", parseDurationMs)
+    .option(
+      "--ttl <duration>",
+      "new time to live, as in 90m (default: the current one)",
+      parseDurationMs,
+    )
     .action(async (given: string, { ttl }: Options) => {
       const session = await findSession(cli, await cli.connect(), given);
       const info = await session.renew({

@@ -22,11 +22,11 @@ import { interrupted } from "./daemon.ts";
 export function addStartCommand(program: Command, cli: Cli): void {
   const command = program
     .command("start")
-    .summary("start the daemon and the agent service, and prove that sandboxes work")
+    .summary("start the daemon and the agent service, and check that sandboxes work")
     .description(
-      "Starts the daemon, opens a sandbox, runs a command in it and destroys it, showing each step. " +
-        "Then prints the address, the key and first commands. Starts the agent service, too, as a " +
-        "process that ends with the daemon, and stays until Ctrl-C.",
+      "Starts the daemon, creates a sandbox, runs a command in it and destroys it, showing each step. " +
+        "Then prints the address, the key and commands to try, and starts the agent service as a " +
+        "second process that stops with the daemon. Runs until Ctrl-C.",
     )
     .option("--no-agents", "start the daemon only")
     .option("--agents-dir <dir>", "directory with the agents and workflows to serve", ".")

@@ -26,8 +26,8 @@ export function addWorkspaceCommand(program: Command, cli: Cli): void {
     .command("create")
     .summary("create a workspace")
     .description(
-      "Creates an empty workspace, or does nothing if it exists. Sessions mount it at /workspace with " +
-        "--workspace, which also creates it if needed.",
+      "Creates an empty workspace, or does nothing if it exists. Sessions get it at /workspace with " +
+        "--workspace; a session that names a missing workspace creates it.",
     )
     .argument("<name>", "id: 2 to 64 lower-case letters, digits and inner dashes")
     .action(async (id: string) => {
