@@ -186,7 +186,7 @@ describe("the runs on the dashboard", () => {
     const { key } = await client.keys.create("user", { scope: "use" });
     const { page: other } = await browser.page();
     await signIn(other, daemon, key);
-    await other.getByRole("heading", { name: "Sessions" }).waitFor();
+    await other.getByRole("heading", { name: "Sessions", exact: true }).waitFor();
     expect(await other.getByRole("link", { name: "Runs" }).count()).toBe(0);
     const answer = await daemon.fetch("/v1/agent-service/v1/workflow-runs", {
       headers: { authorization: `Bearer ${key}` },

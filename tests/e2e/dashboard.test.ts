@@ -291,11 +291,17 @@ describe("the dashboard", () => {
     expect(await phone.evaluate("document.documentElement.dataset.theme")).toBe("dark");
     await expectAccessible(phone);
     await screenshot(phone, "dashboard-phone");
-    for (const place of ["overview", "images", "workspaces", "files", "network", "isolation"]) {
-      const isTab = ["files", "network", "isolation"].includes(place);
-      await phone.goto(`${daemon.url}/#/${isTab ? `sessions/${session.id}/` : ""}${place}`);
-      await phone.locator(".page h1").waitFor();
-      await phone.locator("[aria-current]").last().waitFor();
+    await client.workspaces.create("on-the-phone");
+    for (const [place, text] of [
+      ["overview", "Sandboxes ready in the pool"],
+      ["images", "everyone"],
+      ["workspaces", "on-the-phone"],
+      [`sessions/${session.id}/files`, "poem.txt"],
+      [`sessions/${session.id}/network`, "evil.test"],
+      [`sessions/${session.id}/isolation`, "seccomp"],
+    ] as const) {
+      await phone.goto(`${daemon.url}/#/${place}`);
+      await phone.getByText(text).first().waitFor();
       expect([place, await overflowOf(phone)]).toEqual([place, 0]);
       await expectAccessible(phone);
     }
