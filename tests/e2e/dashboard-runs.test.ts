@@ -37,11 +37,20 @@ steps:
     type: approval
     message: Publish the report of today?
 `;
-const WAITING = "echo reading rows; until [ -e go ]; do sleep 0.02; done; echo 42 rows";
+/** Says what it does, and does it when it is let go. */
+const PROGRAM = `import os, time
+print("reading orders.csv", flush=True)
+while not os.path.exists("go"): time.sleep(0.02)
+print("42 rows")
+`;
 const WORK = [
   {
-    text: "I count the rows first.",
-    calls: [{ name: "sandbox_exec", arguments: { command: WAITING } }],
+    text: "I write a program that counts the rows.",
+    calls: [{ name: "sandbox_fs_write", arguments: { path: "count.py", content: PROGRAM } }],
+  },
+  {
+    text: "Now I run it.",
+    calls: [{ name: "sandbox_exec", arguments: { command: "python3 count.py" } }],
   },
   { text: "The table has 42 rows." },
 ];
@@ -98,17 +107,18 @@ describe("the runs on the dashboard", () => {
     await agents.client.execute("coder", { task: "How many rows?" });
     // The sandbox of the run shows in the event feed, and so the run shows by itself.
     await page.getByRole("link", { name: /running coder/ }).click();
-    await page.getByText("I count the rows first.").waitFor();
+    await page.getByText("I write a program that counts the rows.").waitFor();
     const call = page.locator(".transcript .call");
-    const printed = call.locator(".printed");
-    await eventually(() => printed.textContent()).toBe("reading rows\n");
-    expect(await call.textContent()).toMatch(/^running\s*sandbox_exec/);
+    await eventually(() => call.first().textContent()).toMatch(/^succeeded\s*sandbox_fs_write/);
+    const printed = call.last().locator(".printed");
+    await eventually(() => printed.textContent()).toBe("reading orders.csv\n");
+    expect(await call.last().textContent()).toMatch(/^running\s*sandbox_exec/);
     await letGo();
-    await eventually(() => printed.textContent()).toBe("reading rows\n42 rows\n");
-    await eventually(() => call.textContent()).toMatch(/^succeeded\s*sandbox_exec/);
+    await eventually(() => printed.textContent()).toBe("reading orders.csv\n42 rows\n");
+    await eventually(() => call.last().textContent()).toMatch(/^succeeded\s*sandbox_exec/);
     await page.getByText("The table has 42 rows.").waitFor();
     await page.getByRole("link", { name: /succeeded coder/ }).waitFor();
-    await eventually(() => page.locator(".run").textContent()).toMatch(/2 turns/);
+    await eventually(() => page.locator(".run").textContent()).toMatch(/3 turns/);
     expect(await seriousFaults(page)).toEqual([]);
   });
 
@@ -124,6 +134,7 @@ describe("the runs on the dashboard", () => {
     await letGo();
     await eventually(() => step("write").textContent()).toContain("succeeded");
     await page.getByText("Publish the report of today?").waitFor();
+    await page.getByRole("link", { name: /waiting approval publish/ }).waitFor();
     expect(await seriousFaults(page)).toEqual([]);
     await screenshot(page, "dashboard-approval");
     await page.getByLabel("Comment").fill("looks right");
@@ -136,7 +147,9 @@ describe("the runs on the dashboard", () => {
     ]);
     await step("write").getByRole("link", { name: "Agent run" }).click();
     await page.getByText("The table has 42 rows.").waitFor();
-    await screenshot(page, "dashboard-runs");
+    await screenshot(page, "dashboard-runs", () =>
+      page.locator(".toast").waitFor({ state: "detached" }),
+    );
   });
 
   it("reject a step, and cancel an agent", async () => {
@@ -186,7 +199,7 @@ describe("the runs on the dashboard", () => {
     const { key } = await client.keys.create("user", { scope: "use" });
     const { page: other } = await browser.page();
     await signIn(other, daemon, key);
-    await other.getByRole("heading", { name: "Sessions" }).waitFor();
+    await other.getByRole("heading", { name: "Sessions", exact: true }).waitFor();
     expect(await other.getByRole("link", { name: "Runs" }).count()).toBe(0);
     const answer = await daemon.fetch("/v1/agent-service/v1/workflow-runs", {
       headers: { authorization: `Bearer ${key}` },

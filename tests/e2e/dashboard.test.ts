@@ -103,6 +103,7 @@ describe("the dashboard", () => {
     await openTab("Terminal");
     await page.getByLabel(/^Terminal in/).waitFor();
     await page.keyboard.type("clear; ls -la --color=always / | head -20; uname -sr; id\n");
+    await eventually(() => screenOf(page).textContent()).toContain("uid=1000");
     await page.keyboard.type("echo still $remembered\n");
     await eventually(() => screenOf(page).textContent()).toContain("still here");
     await screenshot(page, "dashboard-terminal");
@@ -224,6 +225,7 @@ describe("the dashboard", () => {
   });
 
   it("keeps the list of sessions up to date by itself", async () => {
+    await using shown = new AsyncDisposableStack();
     await openPage("Sessions");
     const other = await client.createSession({ metadata: { name: "pull request 42" } });
     const row = page.getByRole("row", { name: /pull request 42/ });
@@ -234,11 +236,10 @@ describe("the dashboard", () => {
     await expectAccessible();
     await screenshot(page, "dashboard-sessions", async () => {
       for (const name of ["data analysis", "web scraper", "nightly report"])
-        await client.createSession({ metadata: { name, demo: "yes" } });
+        shown.use(await client.createSession({ metadata: { name } }));
       await page.waitForTimeout(5000);
     });
-    for await (const { id, metadata } of client.sessions({ status: "running" }))
-      if (metadata["demo"] === "yes") await (await client.getSession(id)).destroy();
+    await shown.disposeAsync();
     await other.resume();
     await eventually(() => row.textContent()).toContain("running");
     await other.destroy();
@@ -275,7 +276,14 @@ describe("the dashboard", () => {
       .waitFor();
     await page.getByText("exec.ended").first().waitFor();
     await expectAccessible();
-    await screenshot(page, "dashboard-overview", () => page.waitForTimeout(25_000));
+    await screenshot(page, "dashboard-overview", async () => {
+      await using shown = new AsyncDisposableStack();
+      for (let count = 0; count < 4; count++) {
+        const busy = shown.use(await client.createSession());
+        await busy.start("seq 2000; sleep 20");
+        await page.waitForTimeout(7000);
+      }
+    });
   });
 
   it("can be used on a phone, in the dark", async () => {
@@ -291,11 +299,17 @@ describe("the dashboard", () => {
     expect(await phone.evaluate("document.documentElement.dataset.theme")).toBe("dark");
     await expectAccessible(phone);
     await screenshot(phone, "dashboard-phone");
-    for (const place of ["overview", "images", "workspaces", "files", "network", "isolation"]) {
-      const isTab = ["files", "network", "isolation"].includes(place);
-      await phone.goto(`${daemon.url}/#/${isTab ? `sessions/${session.id}/` : ""}${place}`);
-      await phone.locator(".page h1").waitFor();
-      await phone.locator("[aria-current]").last().waitFor();
+    await client.workspaces.create("on-the-phone");
+    for (const [place, text] of [
+      ["overview", "Sandboxes ready in the pool"],
+      ["images", "everyone"],
+      ["workspaces", "on-the-phone"],
+      [`sessions/${session.id}/files`, "poem.txt"],
+      [`sessions/${session.id}/network`, "evil.test"],
+      [`sessions/${session.id}/isolation`, "seccomp"],
+    ] as const) {
+      await phone.goto(`${daemon.url}/#/${place}`);
+      await phone.getByText(text).first().waitFor();
       expect([place, await overflowOf(phone)]).toEqual([place, 0]);
       await expectAccessible(phone);
     }

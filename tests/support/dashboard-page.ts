@@ -45,6 +45,8 @@ export async function seriousFaults(page: Page): Promise<readonly string[]> {
       .flatMap(({ id, nodes }) => nodes.map(({ html }) => id + ": " + html.slice(0, 200))))`);
 }
 
-/** How much wider the page is than the screen. */
+/** By how much a page, or a part of it that scrolls, is wider than its place. */
 export const overflowOf = async (page: Page): Promise<number> =>
-  await page.evaluate<number>("document.documentElement.scrollWidth - innerWidth");
+  await page.evaluate<number>(`Math.max(
+    ...[document.documentElement, ...document.querySelectorAll("main .page, main .scroll")]
+      .map(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth))`);

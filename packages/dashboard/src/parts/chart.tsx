@@ -6,7 +6,7 @@ import "uplot/dist/uPlot.min.css";
 import { theme } from "../theme.ts";
 import { bytes } from "./format.ts";
 
-const HEIGHT = 150;
+const HEIGHT = 132;
 /** Points further apart than this are not joined: nobody looked in between. */
 const LONGEST_GAP_SECONDS = 15;
 
@@ -145,6 +145,7 @@ function optionsFor(
         ...axis,
         grid: { show: false },
         space: 80,
+        size: 26,
         values: (_plot, ticks) => ticks.map((seconds) => clock.format(seconds * 1000)),
       },
       {

@@ -24,8 +24,10 @@ export function WorkflowRun({ agents, id, onChange }: RunProps): JSX.Element {
   useEffect(() => {
     const left = new AbortController();
     const follow = async (): Promise<void> => {
-      for await (const _event of agents.workflowEvents(id, { signal: left.signal })) reload();
-      onChange();
+      for await (const _event of agents.workflowEvents(id, { signal: left.signal })) {
+        reload();
+        onChange();
+      }
     };
     // The run itself tells when it cannot be read.
     follow().catch(() => undefined);

@@ -43,6 +43,11 @@ const markdown = new MarkdownIt({
   },
 });
 
+const renderFence = markdown.renderer.rules.fence;
+/** What scrolls must be reachable by keyboard. */
+markdown.renderer.rules.fence = (...parameters) =>
+  (renderFence?.(...parameters) ?? "").replace(/^<pre>/, '<pre tabindex="0">');
+
 export function renderPage(page: Page, known: ReadonlySet<string>): RenderedPage {
   const tokens = markdown.parse(page.markdown, {});
   const sections: Section[] = [];
@@ -59,6 +64,8 @@ export function renderPage(page: Page, known: ReadonlySet<string>): RenderedPage
     } else if (token.type === "inline") {
       section.text += `${textOf(token.children ?? [])}\n`;
       rewriteLinks(token.children ?? [], page, known);
+    } else if (token.type === "table_open") {
+      token.attrSet("tabindex", "0");
     } else if (token.type === "fence") {
       section.text += `${token.content}\n`;
     }
