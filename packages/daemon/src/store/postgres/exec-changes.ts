@@ -55,7 +55,7 @@ export class ExecChanges {
 
   /**
    * SECURITY: sandboxes supply parts of a change, and sessions of several owners share a statement.
-   * When it fails, each change is tried alone (threat: one tenant disturbs another). Guarded by
+   * When it fails, each change is tried alone (threat: reaching another tenant). Guarded by
    * exec-changes.test.ts.
    */
   async #send(batch: readonly WaitingChange[]): Promise<void> {
