@@ -271,7 +271,7 @@ describe("the daemon", () => {
 
   it("is said by doctor not to answer afterwards, which is no failure of the machine", async () => {
     const { code, stdout } = await sandkasten("doctor", "--data-dir", directory);
-    expect(stdout).toMatch(/^check\tdaemon\t–\tnone answers at .*\t.*sandkasten daemon/m);
+    expect(stdout).toMatch(/^check\tdaemon\t–\tnone answers at .*\t.*sandkasten start/m);
     expect(stdout).toMatch(/^usable\tyes\n/);
     expect(code).toBe(0);
   });

@@ -45,7 +45,7 @@ export function pullRefusal(
       );
     case "unexpected":
       return invalidImage(
-        `${canonical} cannot be pulled: its registry's response is not an image.${end}`,
+        `${canonical} cannot be pulled: its registry did not return an image.${end}`,
       );
   }
 }

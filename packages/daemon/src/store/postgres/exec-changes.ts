@@ -1,4 +1,4 @@
-/** Writes the changes of commands, those of several commands in one statement. */
+/** Writes changes of commands, those of several commands in one statement. */
 import { sql } from "kysely";
 import { lostOwnership } from "../../ports/session-store.ts";
 import type { ExecPatch } from "../../ports/session-store.ts";
@@ -7,7 +7,7 @@ import type { Database } from "./database.ts";
 
 /** How long an end may wait for others. Until it is written, the sandbox knows it. */
 const WAIT_MS = 5;
-/** A statement has no more of them. */
+/** The maximum number of changes in a statement. */
 const MAX_AT_ONCE = 256;
 
 interface Change {
@@ -55,8 +55,8 @@ export class ExecChanges {
 
   /**
    * SECURITY: sandboxes supply parts of a change, and sessions of several owners share a statement.
-   * When it fails, each change is tried alone (threat: reaching another tenant). Guarded by
-   * exec-changes.test.ts.
+   * If it fails, each change is retried alone, so no tenant's change fails another's (threat:
+   * reaching another tenant). Guarded by exec-changes.test.ts.
    */
   async #send(batch: readonly WaitingChange[]): Promise<void> {
     let served: ReadonlySet<number>;
