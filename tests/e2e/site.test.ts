@@ -23,7 +23,7 @@ afterAll(() => opened.disposeAsync());
 
 interface Visit {
   readonly page: Page;
-  /** Whatever went wrong in the page, or left the daemon's origin. */
+  /** Errors in the page, and requests that left the daemon's origin. */
   readonly problems: readonly string[];
 }
 
@@ -78,7 +78,7 @@ test("the API reference shows samples and sends requests with the key, which it 
   expect(visited.problems).toEqual([]);
 });
 
-/** What a page could keep a key in. */
+/** Where a page could store a key. */
 interface Storages {
   readonly localStorage: object;
   readonly sessionStorage: object;

@@ -7,7 +7,7 @@ import { readAll } from "../torture/attacks/outcome.ts";
 const PIDS = 128;
 const MEMORY_BYTES = 256 * MIB;
 
-/** Outside, gVisor is one process with its limits: code that reached them would end the sandbox. */
+/** Outside, gVisor is one process with limits: code that reached them would end the sandbox. */
 describe("code that hits the limits of a sandbox under gVisor", () => {
   let machine: SandboxMachine;
   let sandbox: TestSandbox;
@@ -65,14 +65,14 @@ describe("code that hits the limits of a sandbox under gVisor", () => {
     await expect
       .poll(async () => (await machine.backend.stats(sandbox.id)).pids, { timeout: 30_000 })
       .toBe(PIDS);
-    // Each is a connection of its own.
+    // Each is a separate connection.
     for (let round = 0; round < 5; round += 1) {
       const channel = await machine.backend.open(sandbox.id);
       expect(await channel.ping()).toMatchObject({ pids: PIDS });
       expect(String(await readAll(channel, "file"))).toBe("text\n");
       channel.close();
     }
-    // What the daemon is asked to start is code, too.
+    // What the daemon is asked to start is also code.
     await expect(sandbox.run(["true"])).resolves.toMatchObject({ exitCode: 126 });
     expect(await sandbox.channel.signal("hold", 9, { tree: true })).toBeGreaterThan(PIDS / 2);
     await held.ended;
@@ -120,6 +120,34 @@ except RuntimeError as error:
       `for i in 1 2 3 4 5 6 7 8; do python3 -c 'import time; b = bytearray(b"x") * (100 << 20); time.sleep(2)' & done; wait; echo done`,
     );
     expect(grown.stdout).toBe("done\n");
+    expect((await sandbox.channel.ping()).oomKills).toBeGreaterThan(before);
+    await expectSurvived();
+  });
+
+  test("nor is what the kernel keeps for a process: buffers of sockets and pipes", async () => {
+    const before = (await sandbox.channel.ping()).oomKills ?? 0;
+    const flood = await python(`
+import os, socket, time
+kept = []
+def fill(pair, send):
+    kept.append(pair)
+    try:
+        while send(b"x" * 65536): pass
+    except BlockingIOError: pass
+for _ in range(8):
+    if os.fork() == 0:
+        for _ in range(300):
+            a, b = socket.socketpair()
+            a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 << 20)
+            a.setblocking(False)
+            fill((a, b), a.send)
+        while True:
+            r, w = os.pipe()
+            os.set_blocking(w, False)
+            fill((r, w), lambda data: os.write(w, data))
+for _ in range(8): os.wait()
+`);
+    expect(flood.reason).not.toBe("sandbox_gone");
     expect((await sandbox.channel.ping()).oomKills).toBeGreaterThan(before);
     await expectSurvived();
   });

@@ -7,7 +7,7 @@ import { expect } from "vitest";
 import type { TestDaemon } from "./test-daemon.ts";
 
 /** Set to 1, the pictures in the guide are made anew. */
-export const takesScreenshots = process.env["SANDKASTEN_SCREENSHOTS"] === "1";
+const takesScreenshots = process.env["SANDKASTEN_SCREENSHOTS"] === "1";
 const IMAGES = join(import.meta.dirname, "../../docs/images");
 
 export async function signIn(page: Page, daemon: TestDaemon, key = daemon.apiKey): Promise<void> {
@@ -16,12 +16,12 @@ export async function signIn(page: Page, daemon: TestDaemon, key = daemon.apiKey
   await page.getByRole("button", { name: "Sign in" }).click();
 }
 
-/** As `expect.poll`, with the time that a busy machine may take. */
+/** Like `expect.poll`, with a timeout for a busy machine. */
 export const eventually = <Value>(look: () => Promise<Value>) =>
   // oxlint-disable-next-line vitest/require-awaited-expect-poll -- The caller adds the matcher and awaits it.
   expect.poll(look, { timeout: 20_000, interval: 50 });
 
-/** What a terminal shows. */
+/** A terminal's screen. */
 export const screenOf = (page: Page): Locator => page.locator(".xterm-rows");
 
 /** @param settle - Makes the page worth a picture; only done when one is taken. */
@@ -36,7 +36,7 @@ export async function screenshot(
   await page.screenshot({ path: join(IMAGES, `${name}.png`), animations: "disabled" });
 }
 
-/** Rules of accessibility that are broken seriously, with the elements that break them. */
+/** Serious accessibility violations, with their elements. */
 export async function seriousFaults(page: Page): Promise<readonly string[]> {
   await page.evaluate(axe.source);
   return await page.evaluate(`axe.run(document, { iframes: false }).then(({ violations }) =>

@@ -9,7 +9,7 @@ import { guideFiles } from "./guide/guide-files.ts";
 const compress = promisify(gzip);
 const require = createRequire(import.meta.url);
 const sources = import.meta.dirname;
-/** Smaller files are not worth a second copy. */
+/** Smaller files are not compressed. */
 const COMPRESSED_FROM_BYTES = 2048;
 const COMPRESSIBLE = /\.(?:html|css|js|json|svg)$/;
 
@@ -62,7 +62,7 @@ async function copyTo(directory: string, files: readonly string[]): Promise<void
   for (const file of files) await copyFile(file, join(directory, basename(file)));
 }
 
-/** Beside each file a compressed one, which browsers get. */
+/** Adds a compressed copy of each file. */
 async function compressAll(directory: string): Promise<void> {
   const entries = await readdir(directory, { recursive: true, withFileTypes: true });
   const files = entries

@@ -1,4 +1,4 @@
-/** The frame of every page: bar, search, list of pages, and the links to the next and the last one. */
+/** The layout of every page: header, search, list of pages, and links to the next and previous page. */
 import { posix } from "node:path";
 import type { Group } from "./navigation.ts";
 import type { Page } from "./page.ts";

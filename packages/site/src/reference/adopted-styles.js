@@ -32,7 +32,7 @@ Reflect.set(document, "createElement", (tag, options) =>
   Reflect.apply(createElement, document, [tag === "style" ? "adopted-style" : tag, options]),
 );
 
-const setAttribute = Element.prototype.setAttribute;
+const setAttribute = Reflect.get(Element.prototype, "setAttribute");
 Element.prototype.setAttribute = function setStyleOrAttribute(name, value) {
   if (name === "style") this.style.cssText = value;
   else Reflect.apply(setAttribute, this, [name, value]);

@@ -1,4 +1,4 @@
-/** The pages that people read in a browser: the API reference at `/docs` and the guides at `/guide`. */
+/** The web pages: the API reference at `/docs` and the guides at `/guide`. */
 import { join } from "node:path";
 import type { App } from "../http/app.ts";
 import { serveFiles } from "../http/static-files.ts";
@@ -21,7 +21,7 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/** `directory` is what packages/site builds. */
+/** `directory` is the output of packages/site. */
 export async function serveSite(app: App, directory: string): Promise<void> {
   for (const name of ["docs", "guide"]) {
     const config = { access: "open" } as const;
