@@ -27,10 +27,12 @@ export interface DatabaseOptions {
 
 export class Database {
   readonly #kysely: Kysely<Tables>;
+  readonly #pool: pg.Pool;
   #closed: Promise<void> | undefined;
 
-  private constructor(kysely: Kysely<Tables>) {
+  private constructor(kysely: Kysely<Tables>, pool: pg.Pool) {
     this.#kysely = kysely;
+    this.#pool = pool;
   }
 
   static async open({ url, log }: DatabaseOptions): Promise<Database> {
@@ -48,7 +50,7 @@ export class Database {
     });
     pool.on("error", (error) => log?.warn({ err: error }, "a connection to the database broke"));
     const kysely = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: preparing(pool) }) });
-    const database = new Database(kysely);
+    const database = new Database(kysely, pool);
     try {
       await database.lasting("opening it", (transaction) =>
         migrate(transaction, migrationsOf("postgres")),
@@ -64,6 +66,25 @@ export class Database {
     try {
       this.#requireOpen();
       return (await query.execute(this.#kysely)).rows as StoredRow[];
+    } catch (error) {
+      throw databaseFailure(error, doing);
+    }
+  }
+
+  /**
+   * For statements of every command: their text is fixed, so nothing is compiled. Returns the rows
+   * and how many rows the statement affected.
+   */
+  async run(
+    doing: string,
+    text: string,
+    values: readonly unknown[],
+  ): Promise<{ readonly rows: readonly StoredRow[]; readonly count: number }> {
+    try {
+      this.#requireOpen();
+      const prepared = { name: nameOf(text), text, values: [...values] };
+      const { rows, rowCount } = await this.#pool.query<StoredRow>(prepared);
+      return { rows, count: rowCount ?? 0 };
     } catch (error) {
       throw databaseFailure(error, doing);
     }
