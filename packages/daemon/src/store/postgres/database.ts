@@ -28,6 +28,7 @@ export interface DatabaseOptions {
 export class Database {
   readonly #kysely: Kysely<Tables>;
   readonly #pool: pg.Pool;
+  readonly #underWay = new Set<Promise<unknown>>();
   #closed: Promise<void> | undefined;
 
   private constructor(kysely: Kysely<Tables>, pool: pg.Pool) {
@@ -63,12 +64,8 @@ export class Database {
   }
 
   async rows(doing: string, query: RawBuilder<unknown>): Promise<readonly StoredRow[]> {
-    try {
-      this.#requireOpen();
-      return (await query.execute(this.#kysely)).rows as StoredRow[];
-    } catch (error) {
-      throw databaseFailure(error, doing);
-    }
+    const { rows } = await this.#do(doing, () => query.execute(this.#kysely));
+    return rows as StoredRow[];
   }
 
   /**
@@ -80,14 +77,9 @@ export class Database {
     text: string,
     values: readonly unknown[],
   ): Promise<{ readonly rows: readonly StoredRow[]; readonly count: number }> {
-    try {
-      this.#requireOpen();
-      const prepared = { name: nameOf(text), text, values: [...values] };
-      const { rows, rowCount } = await this.#pool.query<StoredRow>(prepared);
-      return { rows, count: rowCount ?? 0 };
-    } catch (error) {
-      throw databaseFailure(error, doing);
-    }
+    const prepared = { name: nameOf(text), text, values: [...values] };
+    const { rows, rowCount } = await this.#do(doing, () => this.#pool.query<StoredRow>(prepared));
+    return { rows, count: rowCount ?? 0 };
   }
 
   /** A transaction that also survives a crash of the database. */
@@ -95,24 +87,32 @@ export class Database {
     doing: string,
     work: (transaction: Transaction<Tables>) => Promise<T>,
   ): Promise<T> {
-    try {
-      this.#requireOpen();
-      return await this.#kysely.transaction().execute(async (transaction) => {
+    return await this.#do(doing, () =>
+      this.#kysely.transaction().execute(async (transaction) => {
         await sql`SET LOCAL synchronous_commit = on`.execute(transaction);
         return await work(transaction);
-      });
+      }),
+    );
+  }
+
+  /** Refuses new work at once; resolves when what is under way has finished. */
+  async close(): Promise<void> {
+    this.#closed ??= Promise.allSettled(this.#underWay).then(() => this.#kysely.destroy());
+    await this.#closed;
+  }
+
+  async #do<T>(doing: string, work: () => Promise<T>): Promise<T> {
+    let running: Promise<T> | undefined;
+    try {
+      if (this.#closed !== undefined) throw new Error("it is closed");
+      running = work();
+      this.#underWay.add(running);
+      return await running;
     } catch (error) {
       throw databaseFailure(error, doing);
+    } finally {
+      if (running !== undefined) this.#underWay.delete(running);
     }
-  }
-
-  #requireOpen(): void {
-    if (this.#closed !== undefined) throw new Error("it is closed");
-  }
-
-  async close(): Promise<void> {
-    this.#closed ??= this.#kysely.destroy();
-    await this.#closed;
   }
 }
 

@@ -322,10 +322,11 @@ export class PostgresSessionStore implements SessionStore {
     void this.closed();
   }
 
-  /** Closes it; resolves when every connection has ended. */
+  /** Closes it; resolves when everything under way is done and every connection has ended. */
   async closed(): Promise<void> {
-    this.#closed ??= this.#execChanges.flush().then(() => this.#database.close());
-    await this.#closed;
+    const flushed = this.#execChanges.flush();
+    this.#closed ??= this.#database.close();
+    await Promise.all([flushed, this.#closed]);
   }
 
   async #verdict(doing: string, call: RawBuilder<unknown>): Promise<string> {
