@@ -27,10 +27,13 @@ export interface DatabaseOptions {
 
 export class Database {
   readonly #kysely: Kysely<Tables>;
+  readonly #pool: pg.Pool;
+  readonly #underWay = new Set<Promise<unknown>>();
   #closed: Promise<void> | undefined;
 
-  private constructor(kysely: Kysely<Tables>) {
+  private constructor(kysely: Kysely<Tables>, pool: pg.Pool) {
     this.#kysely = kysely;
+    this.#pool = pool;
   }
 
   static async open({ url, log }: DatabaseOptions): Promise<Database> {
@@ -48,7 +51,7 @@ export class Database {
     });
     pool.on("error", (error) => log?.warn({ err: error }, "a connection to the database broke"));
     const kysely = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: preparing(pool) }) });
-    const database = new Database(kysely);
+    const database = new Database(kysely, pool);
     try {
       await database.lasting("opening it", (transaction) =>
         migrate(transaction, migrationsOf("postgres")),
@@ -61,12 +64,22 @@ export class Database {
   }
 
   async rows(doing: string, query: RawBuilder<unknown>): Promise<readonly StoredRow[]> {
-    try {
-      this.#requireOpen();
-      return (await query.execute(this.#kysely)).rows as StoredRow[];
-    } catch (error) {
-      throw databaseFailure(error, doing);
-    }
+    const { rows } = await this.#do(doing, () => query.execute(this.#kysely));
+    return rows as StoredRow[];
+  }
+
+  /**
+   * For statements of every command: their text is fixed, so nothing is compiled. Returns the rows
+   * and how many rows the statement affected.
+   */
+  async run(
+    doing: string,
+    text: string,
+    values: readonly unknown[],
+  ): Promise<{ readonly rows: readonly StoredRow[]; readonly count: number }> {
+    const prepared = { name: nameOf(text), text, values: [...values] };
+    const { rows, rowCount } = await this.#do(doing, () => this.#pool.query<StoredRow>(prepared));
+    return { rows, count: rowCount ?? 0 };
   }
 
   /** A transaction that also survives a crash of the database. */
@@ -74,24 +87,32 @@ export class Database {
     doing: string,
     work: (transaction: Transaction<Tables>) => Promise<T>,
   ): Promise<T> {
-    try {
-      this.#requireOpen();
-      return await this.#kysely.transaction().execute(async (transaction) => {
+    return await this.#do(doing, () =>
+      this.#kysely.transaction().execute(async (transaction) => {
         await sql`SET LOCAL synchronous_commit = on`.execute(transaction);
         return await work(transaction);
-      });
+      }),
+    );
+  }
+
+  /** Refuses new work at once; resolves when what is under way has finished. */
+  async close(): Promise<void> {
+    this.#closed ??= Promise.allSettled(this.#underWay).then(() => this.#kysely.destroy());
+    await this.#closed;
+  }
+
+  async #do<T>(doing: string, work: () => Promise<T>): Promise<T> {
+    let running: Promise<T> | undefined;
+    try {
+      if (this.#closed !== undefined) throw new Error("it is closed");
+      running = work();
+      this.#underWay.add(running);
+      return await running;
     } catch (error) {
       throw databaseFailure(error, doing);
+    } finally {
+      if (running !== undefined) this.#underWay.delete(running);
     }
-  }
-
-  #requireOpen(): void {
-    if (this.#closed !== undefined) throw new Error("it is closed");
-  }
-
-  async close(): Promise<void> {
-    this.#closed ??= this.#kysely.destroy();
-    await this.#closed;
   }
 }
 
