@@ -73,6 +73,8 @@ pub enum EndingStep {
     /// Somebody's signal is on its way; nothing harder follows.
     Signalled,
     Interrupted,
+    /// It is killed as soon as its shell can be told to give it up.
+    Due,
     Killed,
     ShellKilled,
 }
@@ -130,8 +132,10 @@ pub struct Exec {
     pub retried: bool,
     /// What it says from now on is not recorded: it was killed.
     pub muted: bool,
-    /// bash was told to give it up.
+    /// The shell was told to give it up.
     pub stop_sent: bool,
+    /// How often its shell, which was to be told, was found running.
+    pub busy_looks: u8,
     /// bash has given it up.
     pub cut_short: bool,
     /// Processes that got the signal which is to end it.
@@ -169,6 +173,7 @@ impl Exec {
             retried: false,
             muted: false,
             stop_sent: false,
+            busy_looks: 0,
             cut_short: false,
             signalled: Vec::new(),
             end: None,

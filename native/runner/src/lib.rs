@@ -34,6 +34,7 @@ mod server;
 mod shell;
 mod shell_bash;
 mod shell_command;
+mod shell_interrupt;
 mod shell_lines;
 mod shell_memory;
 mod shell_sh;

@@ -137,6 +137,10 @@ fn stat(pid: i32) -> Option<Process> {
     })
 }
 
+pub fn parent_of(pid: i32) -> Option<i32> {
+    stat(pid).map(|process| process.parent)
+}
+
 /// Whether a process waits for something to happen.
 pub fn is_asleep(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| {
@@ -147,13 +151,30 @@ pub fn is_asleep(pid: i32) -> bool {
 
 /// Whether a process has a handler for a signal.
 pub fn catches(pid: i32, signal: i32) -> bool {
+    has_signal(pid, "SigCgt:", signal)
+}
+
+pub fn ignores(pid: i32, signal: i32) -> bool {
+    has_signal(pid, "SigIgn:", signal)
+}
+
+/// Whether a process that a shell has forked is not yet the program that it will be, and still treats
+/// a signal as an interactive shell does: such a signal is lost.
+pub fn would_lose(pid: i32, shell: i32, signal: i32) -> bool {
+    let name = |pid| fs::read(format!("/proc/{pid}/cmdline")).ok();
+    let caught = matches!(signal, libc::SIGHUP | libc::SIGINT);
+    (caught || ignores(pid, signal)) && name(pid) == name(shell)
+}
+
+/// Whether a signal is in one of the sets that /proc tells of a process.
+fn has_signal(pid: i32, set: &str, signal: i32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
         return false;
     };
     (status.lines())
-        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .find_map(|line| line.strip_prefix(set))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+        .is_some_and(|mask| signal > 0 && mask >> (signal - 1) & 1 == 1)
 }
 
 fn marker_of(pid: i32) -> Option<String> {

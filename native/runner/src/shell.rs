@@ -6,7 +6,7 @@
 use crate::error::Failure;
 use crate::exec::{Serial, State};
 use crate::frame::Kind;
-use crate::proc_tree::Origin;
+use crate::proc_tree::{self, Origin};
 use crate::process::{self, Launch};
 use crate::server::Server;
 use crate::shell_bash;
@@ -74,6 +74,11 @@ impl Shell {
     pub fn is_cut_off(&self) -> bool {
         let name = || std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         self.socket.closed && name().strip_suffix(b"\0") == Some(&self.command_line)
+    }
+
+    /// True of a shell that has read all its lines; false also where the kernel cannot tell.
+    pub fn waits_for_lines(&self) -> bool {
+        self.socket.is_drained() && proc_tree::is_asleep(self.pid)
     }
 }
 

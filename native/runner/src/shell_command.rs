@@ -7,8 +7,8 @@ use crate::frame::Kind;
 use crate::proc_tree;
 use crate::run_dir::RunDir;
 use crate::server::Server;
-use crate::shell::{Current, REPAIR_FILE, ShellId};
-use crate::shell_lines::{CommandLines, Dialect, farewell_body};
+use crate::shell::{Current, REPAIR_FILE, ShellId, ShellState};
+use crate::shell_lines::{CommandLines, Dialect, farewell_body, lists_traps};
 use crate::sys;
 use crate::token::Token;
 use serde_json::json;
@@ -95,8 +95,8 @@ impl Server {
         let status_file = self.run_dir.path(&status_name).display().to_string();
         let env: Vec<(String, String)> = exec.request.env.clone().into_iter().collect();
         let marker = (proc_tree::MARKER, exec.request.exec_id.as_str());
-        let farewell =
-            (state.memory.may_end_by(&exec.command)).then_some(shell.farewell_path.as_str());
+        let may_end = state.memory.may_end_by(&exec.command) && !lists_traps(&exec.command);
+        let farewell = may_end.then_some(shell.farewell_path.as_str());
         let lines = CommandLines {
             number: serial,
             redirections: &redirections,
@@ -358,19 +358,36 @@ impl Server {
         let (Some(shell), Some(current)) = (&mut state.shell, &mut state.current) else {
             return;
         };
-        let silent =
-            shell.is_cut_off() || (shell.socket.is_drained() && proc_tree::is_asleep(shell.pid));
-        if silent && current.found_silent {
-            // An interrupt that came late may have cost it the line; bash reads no more then.
-            let once_more = !shell.socket.closed && !current.closing.is_empty();
-            if shell.dialect == Dialect::Sh && once_more {
-                shell.socket.send(std::mem::take(&mut current.closing));
-                current.found_silent = false;
-                return self.watch_shell(id);
-            }
-            let _ = sys::kill(shell.pid, libc::SIGKILL);
+        let silent = shell.is_cut_off() || shell.waits_for_lines();
+        let was_silent = std::mem::replace(&mut current.found_silent, silent);
+        if silent && was_silent && !self.ask_again(id) {
+            self.kill_shell(id);
         }
-        current.found_silent = silent;
+    }
+
+    /// Has a shell that waits for lines report once more: an interrupt that came late may have cost it
+    /// the report. bash reads no more then.
+    pub fn ask_again(&mut self, id: ShellId) -> bool {
+        let Some(state) = self.shells.get_mut(id) else {
+            return false;
+        };
+        let (Some(shell), Some(current)) = (&mut state.shell, &mut state.current) else {
+            return false;
+        };
+        let asks =
+            shell.dialect == Dialect::Sh && !current.closing.is_empty() && shell.waits_for_lines();
+        if asks {
+            current.found_silent = false;
+            shell.socket.send(std::mem::take(&mut current.closing));
+            self.watch_shell(id);
+        }
+        asks
+    }
+
+    fn kill_shell(&self, id: ShellId) {
+        if let Some(pid) = self.shells.get(id).and_then(ShellState::pid) {
+            let _ = sys::kill(pid, libc::SIGKILL);
+        }
     }
 
     pub fn end_in_shell(

@@ -6,7 +6,7 @@ use crate::finish::{CANCELLED_EXIT_CODE, Outcome};
 use crate::proc_tree::{self, Origin};
 use crate::server::Server;
 use crate::shell::{START_TIME, ShellState};
-use crate::shell_bash::STOP_SIGNAL;
+use crate::shell_lines::STOP_SIGNAL;
 use crate::sys;
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(400);
 const INTERRUPT_INTERVAL: Duration = Duration::from_millis(10);
 /// What a shell needs at most from reading a command to running it.
 const BEGINNING: Duration = Duration::from_millis(200);
+/// A shell that is found running so often in a row is in a loop, and not just about to start a program.
+const LOOP_LOOKS: u8 = 3;
 /// How often a kill is repeated that had no effect yet.
-const AGAIN: Duration = Duration::from_secs(2);
+pub const AGAIN: Duration = Duration::from_secs(2);
 
 impl Server {
     /// For epoll: how long nothing needs to be done.
@@ -127,10 +129,11 @@ impl Server {
 
     /// First a request to stop, which programs may use to tidy up.
     pub fn begin_ending(&mut self, serial: Serial, reason: &'static str) {
-        self.interrupt(serial);
         self.set_ending(serial, reason, EndingStep::Interrupted, GRACE);
+        self.interrupt(serial);
     }
 
+    /// Is tried again soon when a shell cannot be told yet.
     fn interrupt(&mut self, serial: Serial) {
         let Some((group, origin)) = self.group_and_origin(serial) else {
             return;
@@ -138,35 +141,58 @@ impl Server {
         // The shell first: when the program that it waits for has ended, it is too late.
         let members = self.tracker.members(group, &origin);
         self.stop_shell(serial);
-        for pid in members {
-            let _ = sys::kill(pid, libc::SIGINT);
+        let now = self.now();
+        let told = self.is_told(serial);
+        if let Some(ending) = self.execs.get_mut(serial).and_then(|e| e.ending.as_mut()) {
+            let last = ending.since + GRACE;
+            ending.next_at = if told {
+                last
+            } else {
+                last.min(now + INTERRUPT_INTERVAL)
+            };
+        }
+        if told {
+            for pid in members {
+                let _ = sys::kill(pid, libc::SIGINT);
+            }
         }
     }
 
-    /// Has a shell give up its command once the program in the foreground has ended. All keep the
-    /// wish until then: bash as a trap, the others as an interrupt.
+    /// Has a shell give up its command once the program in the foreground has ended. It keeps the wish
+    /// until then, as a trap or as an interrupt.
     fn stop_shell(&mut self, serial: Serial) {
+        let asleep = (self.execs.get(serial)).is_some_and(|exec| proc_tree::is_asleep(exec.pid));
+        self.stop_shell_that(serial, asleep);
+    }
+
+    fn stop_shell_that(&mut self, serial: Serial, asleep: bool) {
         let bash = self.shells.kind() == "bash";
         let past_our_lines = bash && self.is_past_our_lines(serial);
+        let in_command = !bash && self.is_in_command(serial);
         let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
             return;
         };
-        if !bash {
-            let _ = sys::kill(exec.pid, libc::SIGINT);
-        } else if exec.stop_sent || exec.cut_short {
+        let catches = proc_tree::catches(exec.pid, STOP_SIGNAL);
+        if exec.cut_short || (exec.stop_sent && (bash || catches)) {
             // A second one could strike when the command has been given up already.
-        } else if proc_tree::catches(exec.pid, STOP_SIGNAL) {
+        } else if catches {
             exec.stop_sent = true;
             let _ = sys::kill(exec.pid, STOP_SIGNAL);
         } else if past_our_lines {
             // Code has removed the trap, or bash has become another program, or the kernel does not
             // tell of handlers, as gVisor's does not.
             let _ = sys::kill(exec.pid, libc::SIGINT);
+        } else if in_command && (asleep || exec.busy_looks >= LOOP_LOOKS) {
+            // busybox that is interrupted in a fork never comes back from its next one.
+            exec.stop_sent = true;
+            let _ = sys::kill(exec.pid, libc::SIGINT);
+        } else if in_command {
+            exec.busy_looks += 1;
         }
-        // Else bash has not come to the command yet, and would lose our own lines to an interrupt.
+        // Else the shell has not come to the command yet, and would lose our own lines to an interrupt.
     }
 
-    /// Whether a shell is past our own lines and in those of the command.
+    /// Whether bash is past our own lines and in those of the command.
     fn is_past_our_lines(&self, serial: Serial) -> bool {
         self.execs
             .get(serial)
@@ -193,13 +219,18 @@ impl Server {
             return;
         };
         match ending.step {
+            EndingStep::Signalled if self.is_caught(serial, &ending) => {
+                let _ = sys::kill(pid, libc::SIGKILL);
+                self.set_ending(serial, ending.reason, EndingStep::ShellKilled, AGAIN);
+            }
             EndingStep::Signalled => {
                 self.signal_again(serial, ending.signal);
                 // Ever more rarely: code that handles signals itself is not to drown in them.
                 let wait = self.now().saturating_duration_since(ending.since);
                 self.wait_with_ending(serial, wait.max(INTERRUPT_INTERVAL));
             }
-            EndingStep::Interrupted => self.kill_all(serial, ending.reason),
+            EndingStep::Interrupted if ending.since + GRACE > self.now() => self.interrupt(serial),
+            EndingStep::Interrupted | EndingStep::Due => self.kill_all(serial, ending.reason),
             EndingStep::Killed if in_shell && ending.since + GRACE > self.now() => {
                 self.stop_line(serial);
                 self.wait_with_ending(serial, INTERRUPT_INTERVAL);
@@ -223,16 +254,27 @@ impl Server {
             return;
         };
         let (shell, pid) = (exec.shell, exec.pid);
+        let asleep = proc_tree::is_asleep(pid);
+        let traps = proc_tree::catches(pid, STOP_SIGNAL);
+        if !asleep && !traps && !self.is_told(serial) && self.is_in_command(serial) {
+            // It would go on with the rest of its line when its programs die.
+            if let Some(exec) = self.execs.get_mut(serial)
+                && exec.busy_looks < LOOP_LOOKS
+            {
+                exec.busy_looks += 1;
+                return self.set_ending(serial, reason, EndingStep::Due, INTERRUPT_INTERVAL);
+            }
+        }
         if let Some(shell) = shell {
             let _ = sys::kill(pid, libc::SIGSTOP);
             self.move_shell(shell);
             // Code may have caught the first interrupt and gone on.
             if let Some(exec) = self.execs.get_mut(serial)
-                && proc_tree::catches(pid, STOP_SIGNAL)
+                && traps
             {
                 exec.stop_sent = false;
             }
-            self.stop_shell(serial);
+            self.stop_shell_that(serial, asleep);
         }
         if let Some((group, origin)) = self.group_and_origin(serial) {
             self.tracker.kill(group, &origin);
@@ -254,32 +296,43 @@ impl Server {
         self.set_ending(serial, reason, EndingStep::Killed, wait);
     }
 
-    /// A signal that came before the command had begun is repeated.
+    /// A signal that came before the command had begun is repeated, and what the shell was just starting
+    /// when it came gets it too. What a program starts after it, to tidy up, does not.
     fn signal_again(&mut self, serial: Serial, signal: i32) {
-        let bash = self.shells.kind() == "bash";
-        if !bash || (self.execs.get(serial)).is_none_or(|exec| exec.stop_sent) {
-            return self.wake_shell(serial);
-        }
         let members = self.later_members(serial);
-        self.stop_shell(serial);
-        let Some(exec) = self.execs.get_mut(serial) else {
+        let Some(exec) = self.execs.get(serial) else {
+            return;
+        };
+        let (shell, told) = (exec.pid, exec.stop_sent);
+        let recent = (exec.ending).is_some_and(|ending| ending.since + GRACE > self.now());
+        match told {
+            true => self.wake_shell(serial),
+            false => self.stop_shell(serial),
+        }
+        let can_end = self.is_told(serial);
+        let Some(exec) = self.execs.get_mut(serial).filter(|_| can_end) else {
             return;
         };
         for pid in members {
-            if !exec.signalled.contains(&pid) {
-                exec.signalled.push(pid);
+            let missed = !told || (recent && proc_tree::parent_of(pid) == Some(shell));
+            if missed && !exec.signalled.contains(&pid) {
+                if !proc_tree::would_lose(pid, shell, signal) {
+                    exec.signalled.push(pid);
+                }
                 let _ = sys::kill(pid, signal);
             }
         }
     }
 
-    /// bash heeds its stop signal only when a builtin that waits (`read`) returns, which takes an
+    /// A shell heeds its stop signal only when a builtin that waits (`read`) returns, which takes an
     /// interrupt. One that runs heeds it at once, and must not be interrupted in its report.
     fn wake_shell(&mut self, serial: Serial) {
         let waits = |exec: &&Exec| exec.stop_sent && !exec.cut_short;
         if let Some(pid) = self.execs.get(serial).filter(waits).map(|exec| exec.pid)
             && proc_tree::catches(pid, STOP_SIGNAL)
             && proc_tree::is_asleep(pid)
+            // Another shell would have both, one after the other, when its program has ended.
+            && (self.shells.kind() == "bash" || self.later_members(serial).is_empty())
         {
             let _ = sys::kill(pid, libc::SIGINT);
         }
@@ -288,6 +341,11 @@ impl Server {
     /// Keeps the shell from going on with the rest of its line, and ends what it has started
     /// since.
     fn stop_line(&mut self, serial: Serial) {
+        if let Some(shell) = self.execs.get(serial).and_then(|exec| exec.shell)
+            && self.ask_again(shell)
+        {
+            return;
+        }
         self.stop_shell(serial);
         self.wake_shell(serial);
         let members = self.later_members(serial);
@@ -305,7 +363,7 @@ impl Server {
     }
 
     /// What the shell runs now, which may be another group than the command began in.
-    fn later_members(&self, serial: Serial) -> Vec<i32> {
+    pub fn later_members(&self, serial: Serial) -> Vec<i32> {
         let group = (self.execs.get(serial).and_then(|exec| exec.shell))
             .and_then(|shell| self.shells.get(shell))
             .and_then(ShellState::group);
@@ -320,7 +378,7 @@ impl Server {
         let Some((group, origin)) = self.group_and_origin(serial) else {
             return 0;
         };
-        let members = self.tracker.members(group, &origin);
+        let mut members = self.tracker.members(group, &origin);
         let shell = origin.root;
         // Interactive shells ignore these, unless the code that runs in them has a trap for them.
         let trapped =
@@ -330,10 +388,20 @@ impl Server {
         } else {
             self.stop_shell(serial);
         }
-        let reached: Vec<i32> = (members.into_iter())
-            .filter(|pid| sys::kill(*pid, signal).is_ok())
-            .collect();
-        let count = reached.len().max(1);
+        let mut count = members.len();
+        let mut reached = Vec::new();
+        if !trapped && !self.is_told(serial) {
+            members.clear();
+        }
+        for pid in members {
+            if !proc_tree::would_lose(pid, shell, signal) {
+                reached.push(pid);
+            }
+            if sys::kill(pid, signal).is_err() {
+                count -= 1;
+            }
+        }
+        let count = count.max(1);
         if trapped {
             // What comes of it is up to the trap.
             return count;
