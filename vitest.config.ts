@@ -1,8 +1,8 @@
 /**
- * Nearly everything runs side by side, each file with a data directory of its own; what measures the
- * machine runs alone. `npm test` runs the hostile suites on crun, and of the torture suites, and of what
- * runs on the other runtimes, a part that the seed chooses. `npm run torture` runs them whole, and with
- * more rounds, on each.
+ * Nearly everything runs in parallel, each file with a separate data directory; what measures the
+ * machine runs alone. `npm test` runs the hostile suites on crun, and a part of the torture suites, and
+ * of what runs on the other runtimes, chosen by the seed. `npm run torture` runs all of them, with more
+ * rounds, on each runtime.
  */
 import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
@@ -35,18 +35,18 @@ const daemonTests = [
   "packages/daemon/src/{store,journal}/**/*.serial.test.ts",
 ];
 
-/** Tests that need a Docker engine, which one set-up starts for all of them. */
+/** Tests that need a Docker engine, which a global set-up starts once for all of them. */
 const dockerTests = [
   "packages/daemon/src/backends/docker/**/*.test.ts",
   "tests/docker/**/*.test.ts",
 ];
 
-/** Tests that need a database of Postgres, in a cluster which one set-up starts for all of them. */
+/** Tests that need a Postgres database, in a cluster that a global set-up starts once for all of them. */
 const postgresTests = ["packages/daemon/src/**/postgres/**/*.test.ts"];
 
 /**
- * What needs the machine for itself, because it looks at shares, times or all of its memory, or a process
- * for itself: Genkit takes the tracer that it finds at its first action for good.
+ * Tests that need the whole machine, because they measure shares, times or total memory, or a
+ * process of their own: Genkit permanently takes the tracer that it finds at its first action.
  */
 const measuringTests = [
   "packages/agents/src/telemetry/agent-telemetry.serial.test.ts",
@@ -60,9 +60,9 @@ const dockerSuites = filesOf(
 );
 const installSuites = filesOf("tests/install/*.test.ts");
 
-/** Suites that kill, fill, build and wait, and so take long: `npm test` runs as many of them as `count` says. */
+/** Suites that kill, fill, build and wait, and so take long: `npm test` runs `count` of their files. */
 const longSuites = {
-  embedded: { files: filesOf("tests/torture/*.test.ts"), count: 4 },
+  embedded: { files: filesOf("tests/torture/*.test.ts"), count: 2 },
   agents: {
     files: filesOf(
       "packages/agents/src/{workflows/service-crash,runs/dead-processes}.serial.test.ts",
@@ -74,15 +74,17 @@ const longSuites = {
     files: filesOf("tests/e2e/{dashboard-scale,image-build,image-recipes}.test.ts"),
     count: 1,
   },
+  /** It fetches a gigabyte of packages. */
+  downloads: { files: filesOf("tests/e2e/standard-images.test.ts"), count: 0 },
 };
 
-/** Those of the long suites that this run leaves out. */
+/** The long suites that this run leaves out. */
 const leftOut = Object.entries(longSuites).flatMap(([name, { files, count }]) => {
   const chosen = new Set(partOf(`long ${name}`, files, count));
   return files.filter((file) => !chosen.has(file));
 });
 
-/** What runs on every embedded runtime, and what containers of a Docker engine have to stand as well. */
+/** What runs on every embedded runtime, and what containers of a Docker engine must withstand as well. */
 const suites = {
   embedded: filesOf("tests/{hostile,torture}/*.test.ts", "tests/hostile/resources*.test.ts"),
   embeddedMeasuring: filesOf("tests/hostile/resources*.test.ts"),
@@ -90,24 +92,24 @@ const suites = {
   dockerMeasuring: filesOf("tests/hostile/resources*.test.ts"),
 };
 
-/** The embedded runtimes besides crun, and how many files `npm test` tries on each. */
+/** The embedded runtimes besides crun, and how many files `npm test` runs on each. */
 const otherRuntimes: readonly {
   runtime: RuntimeOfRun;
   files: number;
   measuring: number;
 }[] = [
-  { runtime: "runc", files: 3, measuring: 1 },
+  { runtime: "runc", files: 2, measuring: 1 },
   { runtime: "runsc", files: 2, measuring: 1 },
 ];
 
 function filesOf(pattern: string, exclude = ""): readonly string[] {
   const left = new Set(globSync(exclude));
   const files = globSync(pattern).filter((path) => !left.has(path));
-  if (files.length === 0) throw new Error(`no test is called ${pattern}`);
+  if (files.length === 0) throw new Error(`no test matches ${pattern}`);
   return files.toSorted();
 }
 
-/** All in the torture run, otherwise so many that the seed chooses. */
+/** All files in the torture run, otherwise a number of them chosen by the seed. */
 function partOf(name: string, files: readonly string[], count: number): string[] {
   return isTorture ? [...files] : pick(files, count, randomFor(seed, name));
 }
@@ -118,21 +120,22 @@ function project(name: string, runtime: RuntimeOfRun, test: ProjectTest) {
   return {
     test: {
       name,
-      // A worker keeps what it has loaded for the next file: loading it anew takes longer than most tests.
+      // A worker keeps loaded modules for the next file: loading them again takes longer than most
+      // tests.
       isolate: false,
-      // The oracle of leaks collects garbage before it measures.
+      // The leak oracle collects garbage before it measures.
       execArgv: ["--expose-gc"],
       provide: { runtime, seed, isTorture },
       testTimeout: (isTorture ? 60 : 2) * minutes,
       hookTimeout: 2 * minutes,
-      maxWorkers: 4,
+      maxWorkers: 6,
       setupFiles: "tests/support/oracles/host-devices.ts",
       ...test,
     },
   } satisfies TestProjectInlineConfiguration;
 }
 
-/** One file after the other, each in a process that nothing ran in before: it reads its own memory. */
+/** One file after the other, each in a new process: it measures its own memory. */
 const alone = { isolate: true, fileParallelism: false, maxWorkers: 1 } satisfies ProjectTest;
 
 const usual = [
@@ -174,13 +177,14 @@ const usual = [
   }),
 ];
 
-/** The long suites on crun; files that have rounds and need no sandbox are named `*.torture.test.ts`. */
+/** The long suites on crun; files with rounds that need no sandbox are named `*.torture.test.ts`. */
 const torture = [
   project("torture", "crun", {
     include: [
       ...suites.embedded,
       ...longSuites.agents.files,
       ...longSuites.e2e.files,
+      ...longSuites.downloads.files,
       ...installSuites,
       "packages/**/*.torture.test.ts",
     ],
@@ -194,7 +198,7 @@ const torture = [
 ];
 
 const noGvisor = whyNoGvisor();
-if (noGvisor !== undefined) process.stdout.write(`not tried on runsc: ${noGvisor}\n`);
+if (noGvisor !== undefined) process.stdout.write(`not run on runsc: ${noGvisor}\n`);
 const usable = otherRuntimes.filter(({ runtime }) => runtime !== "runsc" || noGvisor === undefined);
 
 const onOtherRuntimes = usable.flatMap(({ runtime, files, measuring }) => [

@@ -1,8 +1,8 @@
-/** A real daemon to measure: a process and a data directory of its own, and nothing left afterwards. */
+/** A real daemon to measure, with a separate process and data directory that are removed afterwards. */
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, openSync } from "node:fs";
+import { closeSync, existsSync, openSync } from "node:fs";
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -21,17 +21,21 @@ const LOG_SHOWN = 2000;
 /** Without their prefix: `{ POOL: "host=4" }` is SANDKASTEN_POOL=host=4. */
 export type DaemonSettings = Readonly<Record<string, string>>;
 
+/** What we ask the process. */
+export type DaemonQuestion = "collect" | "processor time";
+
 /** What the process says to us. */
 export type DaemonMessage =
   | { readonly url: string; readonly apiKey: string }
-  | { readonly collected: true };
+  | { readonly collected: true }
+  | { readonly processorTimeUs: number };
 
 export interface BenchDaemonOptions {
-  /** Of its own; made, and removed in the end. */
+  /** Created for the daemon, and removed at the end. */
   readonly directory: string;
   readonly runtime: BenchRuntime;
   readonly settings: DaemonSettings;
-  /** A file beside this one; `daemon-process.ts` when absent. */
+  /** A file next to this one; `daemon-process.ts` when absent. */
   readonly program?: string | undefined;
 }
 
@@ -46,7 +50,7 @@ export class BenchDaemon implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Starts with one sandbox made and destroyed, so that its image and disk template are there. */
+  /** Starts by creating and destroying one sandbox, so its image and disk template exist. */
   static async start(options: BenchDaemonOptions): Promise<BenchDaemon> {
     await mkdir(options.directory, { mode: 0o700 });
     const daemon = new BenchDaemon(options);
@@ -64,19 +68,19 @@ export class BenchDaemon implements AsyncDisposable {
     return this.#running().pid ?? 0;
   }
 
-  /** One connection that is kept; another one after a restart. */
+  /** A persistent connection; a new one after a restart. */
   get client(): HttpClient {
     if (this.#client === undefined) throw new Error("the daemon does not run");
     return this.#client;
   }
 
-  /** As people reach it. */
+  /** The SDK client. */
   get sdk(): SandboxClient {
     if (this.#sdk === undefined) throw new Error("the daemon does not run");
     return this.#sdk;
   }
 
-  /** For services that are clients of it. */
+  /** For services that are clients of the daemon. */
   get address(): { readonly url: string; readonly apiKey: string } {
     if (this.#address === undefined) throw new Error("the daemon does not run");
     return this.#address;
@@ -96,36 +100,51 @@ export class BenchDaemon implements AsyncDisposable {
     return Number(pooled);
   }
 
-  /** So that what it no longer needs does not count as growth. */
+  /** Excludes garbage from the measured growth. */
   async collectGarbage(): Promise<void> {
-    const child = this.#running();
-    const collected = this.#message(child);
-    child.send("collect");
-    await collected;
+    await this.#ask("collect");
   }
 
-  /** Kills it without a warning and starts it again; answers the time from its start to listening. */
+  /** Of all its threads since it started. What others do on the machine hardly shows in it. */
+  async processorTimeUs(): Promise<number> {
+    const answer = await this.#ask("processor time");
+    if (!("processorTimeUs" in answer)) throw new Error("the daemon did not tell its time");
+    return answer.processorTimeUs;
+  }
+
+  /** Of all that ever ran in its sandboxes which are there now. */
+  async sandboxProcessorTimeUs(): Promise<number> {
+    const cgroups = await this.#cgroups("cpuacct");
+    const times = await Promise.all(cgroups.map(cgroupProcessorTimeUs));
+    return times.reduce((sum, time) => sum + time, 0);
+  }
+
+  /** Kills and restarts it; returns the time from its start to listening. */
   async restart(): Promise<number> {
     await this.#kill();
     return await this.#run();
   }
 
-  /** Where the memory of each of its sandboxes is counted, from the launcher's notes. */
+  /** The memory cgroup of each of its sandboxes, from the launcher's notes. */
   async memoryCgroups(): Promise<string[]> {
+    return await this.#cgroups("memory");
+  }
+
+  async #cgroups(controller: string): Promise<string[]> {
     const directory = join(this.#dataDir, "sandboxes");
     const ids = (await readdir(directory)).filter((name) => name.startsWith("sbx_"));
     return await Promise.all(
       ids.map(async (id) => {
         const notes = await readFile(join(directory, id, "sandbox.json"), "utf8");
         const { cgroups } = JSON.parse(notes) as { cgroups: Record<string, string> };
-        const cgroup = cgroups["memory"] ?? cgroups["unified"];
-        if (cgroup === undefined) throw new Error(`no cgroup counts the memory of ${id}`);
+        const cgroup = cgroups[controller] ?? cgroups["unified"];
+        if (cgroup === undefined) throw new Error(`no cgroup ${controller} has ${id}`);
         return cgroup;
       }),
     );
   }
 
-  /** Ends the daemon, all its sandboxes and all its files, whatever state they are in. */
+  /** Ends the daemon, all its sandboxes and all its files, in any state. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#stop();
     const { runtime, directory } = this.#options;
@@ -142,6 +161,13 @@ export class BenchDaemon implements AsyncDisposable {
     return join(this.#options.directory, "log");
   }
 
+  async #ask(question: DaemonQuestion): Promise<DaemonMessage> {
+    const child = this.#running();
+    const answer = this.#message(child);
+    child.send(question);
+    return await answer;
+  }
+
   #running(): ChildProcess {
     if (this.#child === undefined) throw new Error("the daemon does not run");
     return this.#child;
@@ -151,7 +177,7 @@ export class BenchDaemon implements AsyncDisposable {
     const { runtime, settings, program = PROGRAM } = this.#options;
     const all = {
       LISTEN: "127.0.0.1:0",
-      // A pool that fills itself would take the time of what is measured.
+      // Refilling a pool would distort the measurements.
       POOL: "host=0",
       ...settings,
       RUNTIME: runtime,
@@ -162,7 +188,7 @@ export class BenchDaemon implements AsyncDisposable {
     );
     const log = openSync(this.#logPath, "a", 0o600);
     const startedMs = performance.now();
-    // Detached: an interrupt at the terminal is for us, and we end it.
+    // Detached: an interrupt at the terminal is for us, and we end the daemon.
     const child = fork(join(import.meta.dirname, program), {
       env: { PATH: process.env["PATH"], ...env },
       // As packages/cli/bin/sandkasten starts it.
@@ -181,7 +207,7 @@ export class BenchDaemon implements AsyncDisposable {
     return elapsedMs * 1000;
   }
 
-  /** The next thing it says, or why it will never say anything. */
+  /** The next message, or the reason that there will be none. */
   async #message(child: ChildProcess): Promise<DaemonMessage> {
     const ended = new AbortController();
     const end = once(child, "exit", { signal: ended.signal }).then(async ([code]) => {
@@ -197,7 +223,7 @@ export class BenchDaemon implements AsyncDisposable {
     }
   }
 
-  /** Lets it stop by itself, so that it can also write a profile; kills it when it does not. */
+  /** Lets it stop by itself, so it can also write a profile; kills it if it does not. */
   async #stop(): Promise<void> {
     const child = this.#child;
     if (child?.exitCode === null && child.connected) {
@@ -221,4 +247,13 @@ export class BenchDaemon implements AsyncDisposable {
     child.kill("SIGKILL");
     await exited;
   }
+}
+
+/** In cgroup v1 a file of nanoseconds, in v2 a line of microseconds. */
+async function cgroupProcessorTimeUs(cgroup: string): Promise<number> {
+  if (existsSync(join(cgroup, "cpuacct.usage")))
+    return Number(await readFile(join(cgroup, "cpuacct.usage"), "utf8")) / 1000;
+  const usage = /^usage_usec (\d+)$/mu.exec(await readFile(join(cgroup, "cpu.stat"), "utf8"))?.[1];
+  if (usage === undefined) throw new Error(`${cgroup} does not count processor time`);
+  return Number(usage);
 }

@@ -1,4 +1,4 @@
-/** The Docker engine to compare with: a private one, with an image that holds a static busybox. */
+/** The Docker engine to compare with: a private one, with an image that contains a static busybox. */
 import { DockerEngine } from "../tests/support/docker-engine.ts";
 
 const IMAGE = "sandkasten-bench:latest";
@@ -24,12 +24,12 @@ export class BenchDocker implements AsyncDisposable {
     return this.engine.command(...args);
   }
 
-  /** `docker run` of the image, without a network as our sandboxes are. */
+  /** `docker run` of the image, without a network, like our sandboxes. */
   runCommand(options: readonly string[], ...argv: readonly string[]): string[] {
     return this.command("run", "--network", "none", ...options, IMAGE, ...argv);
   }
 
-  /** A container that waits; answers its id. */
+  /** An idle container; returns its id. */
   async startContainer(): Promise<string> {
     return await this.engine.docker("run", "-d", "--network", "none", IMAGE, "sleep", "86400");
   }

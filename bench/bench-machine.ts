@@ -1,4 +1,4 @@
-/** Sandboxes to measure: one data directory and runtime, and nothing left afterwards. */
+/** Sandboxes to measure: one data directory and runtime, removed afterwards. */
 import { randomBytes } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -15,7 +15,7 @@ import type {
 
 export const MIB = 1024 * 1024;
 
-/** Where set-up puts the gVisor that it has built. */
+/** Where set-up installs the gVisor that it has built. */
 const RUNTIME_DIR = join(import.meta.dirname, "../.toolchain/runtimes");
 
 export const RUNTIMES = ["crun", "runc", "runsc"] as const;
@@ -32,7 +32,7 @@ const LIMITS: SandboxLimits = {
 export interface BenchMachineOptions {
   readonly dataDir: string;
   readonly runtime: BenchRuntime;
-  /** Where the two native programs are. */
+  /** Where the two native programs are installed. */
   readonly nativeDir: string;
 }
 
@@ -48,7 +48,7 @@ export class BenchMachine implements AsyncDisposable {
     this.backend = backend;
   }
 
-  /** Starts with one sandbox made and destroyed, so that its image and disk template are there. */
+  /** Starts by creating and destroying one sandbox, so its image and disk template exist. */
   static async start(options: BenchMachineOptions): Promise<BenchMachine> {
     const { dataDir, runtime, nativeDir } = options;
     await mkdir(dataDir, { mode: 0o700 });
@@ -68,7 +68,7 @@ export class BenchMachine implements AsyncDisposable {
     }
   }
 
-  /** Answers when the sandbox's runner has answered a ping. */
+  /** Resolves when the sandbox's runner has answered a ping. */
   async create(spec: Pick<SandboxSpec, "network"> = {}): Promise<BenchSandbox> {
     const id = `sbx_${randomBytes(8).toString("hex")}`;
     await this.backend.create({
@@ -91,7 +91,7 @@ export class BenchMachine implements AsyncDisposable {
   }
 }
 
-/** Runs a command to its end, which must be good; its output is looked at and let go. */
+/** Runs a command to its end, which must succeed; its output is read and discarded. */
 export async function run(
   channel: Channel,
   command: ExecCommand,

@@ -2,7 +2,7 @@
 import type { ExecResultBody, SessionBody, StatsBody } from "@sandkasten/protocol";
 import type { HttpClient } from "./http-client.ts";
 
-/** A daemon that has been started anew has another client. */
+/** A restarted daemon has another client. */
 export interface ClientHolder {
   readonly client: HttpClient;
 }
@@ -22,12 +22,12 @@ export class BenchSession {
     return `/v1/sessions/${this.id}`;
   }
 
-  /** Where a file is read and written as bytes. */
+  /** The URL path for reading and writing a file as bytes. */
   filePath(name: string): string {
     return `${this.path}/fs/file?path=${encodeURIComponent(name)}`;
   }
 
-  /** Runs a command in the shell to its end, which must be good. */
+  /** Runs a command in the shell to its end, which must succeed. */
   async exec(cmd: string): Promise<ExecResultBody> {
     const result = await this.#daemon.client.call<ExecResultBody>("POST", `${this.path}/exec`, {
       cmd,

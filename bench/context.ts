@@ -1,4 +1,4 @@
-/** What every scenario is given to work with. */
+/** What every scenario gets. */
 import type { BenchDaemon, DaemonSettings } from "./bench-daemon.ts";
 import type { BenchMachine, BenchRuntime } from "./bench-machine.ts";
 import type { BenchDocker } from "./bench-docker.ts";
@@ -6,24 +6,24 @@ import type { Series } from "./series.ts";
 import type { SpawnTimer } from "./spawn-timer.ts";
 
 export interface BenchContext {
-  /** Fewer rounds and fewer bytes: a look, not a verdict. */
+  /** Fewer rounds and fewer bytes: for a quick look, not for a verdict. */
   readonly quick: boolean;
   readonly signal: AbortSignal;
-  /** One for each runtime that this machine has. */
+  /** One for each installed runtime. */
   readonly machines: ReadonlyMap<BenchRuntime, BenchMachine>;
-  /** The one to use where the runtime makes no difference. */
+  /** The one to use if the runtime makes no difference. */
   readonly machine: BenchMachine;
-  /** A new daemon with the same runtime as `machine`; all else is as it comes, or as set. */
+  /** Starts a daemon with the same runtime as `machine`; other settings are the defaults, or as given. */
   readonly startDaemon: (settings?: DaemonSettings, program?: string) => Promise<BenchDaemon>;
   readonly spawnTimer: SpawnTimer;
-  /** Present when comparing with Docker was asked for. */
+  /** Present if a comparison with Docker was requested. */
   readonly docker: BenchDocker | undefined;
-  /** How many sandboxes sit idle while their memory is measured. */
+  /** How many sandboxes are idle while their memory is measured. */
   readonly idleSandboxes: number;
-  /** How many sandboxes there are at once when many are measured. */
+  /** How many sandboxes exist at once when many are measured. */
   readonly densitySandboxes: number;
   readonly scratchDir: string;
-  /** Says how far the present scenario is. */
+  /** Reports the progress of the current scenario. */
   readonly progress: (text: string) => void;
 }
 

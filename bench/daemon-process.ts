@@ -1,9 +1,10 @@
 /**
  * A daemon to measure, in a process of its own and configured by SANDKASTEN_* variables alone. It tells
- * its parent where it listens, collects its garbage when it is asked to, and stops when it is let go.
+ * its parent where it listens, collects its garbage or tells its processor time when it is asked to, and
+ * stops when it is let go.
  */
 import { loadConfig, startDaemon } from "@sandkasten/daemon";
-import type { DaemonMessage } from "./bench-daemon.ts";
+import type { DaemonMessage, DaemonQuestion } from "./bench-daemon.ts";
 import { collectGarbage } from "./process-memory.ts";
 
 const config = await loadConfig({
@@ -13,9 +14,14 @@ const config = await loadConfig({
   isRoot: process.getuid?.() === 0,
 });
 const daemon = await startDaemon(config);
-process.on("message", () => {
-  collectGarbage();
-  tell({ collected: true });
+process.on("message", (question: DaemonQuestion) => {
+  if (question === "processor time") {
+    const { user, system } = process.cpuUsage();
+    tell({ processorTimeUs: user + system });
+  } else {
+    collectGarbage();
+    tell({ collected: true });
+  }
 });
 process.once("disconnect", () => void daemon.stop());
 tell({ url: daemon.url, apiKey: daemon.apiKey });

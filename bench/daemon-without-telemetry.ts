@@ -1,4 +1,7 @@
-/** A daemon to measure whose telemetry hooks do nothing, beside one that has them and sends nothing. */
+/**
+ * A daemon to measure whose telemetry hooks do nothing, for comparison with one that has them and
+ * sends nothing.
+ */
 import { NO_TELEMETRY } from "../packages/daemon/src/ports/telemetry.ts";
 import { DaemonTelemetry } from "../packages/daemon/src/telemetry/daemon-telemetry.ts";
 import { RequestMetrics } from "../packages/daemon/src/telemetry/request-metrics.ts";

@@ -1,9 +1,9 @@
 /**
- * Draws the chart of the README from the table in `docs/benchmarks.md`:
+ * Draws the README's chart from the table in `docs/benchmarks.md`:
  *
  *     node bench/generate-speed-chart.ts
  *
- * A test fails while the chart is not what this draws.
+ * A test fails if the chart is out of date.
  */
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ export const CHART = join(import.meta.dirname, "../docs/images/speed.svg");
 
 interface Bar {
   readonly label: string;
-  /** The table of the report, and the row in it. */
+  /** The report's table, and the row in it. */
   readonly table: string;
   readonly row: string;
 }
@@ -49,7 +49,7 @@ const LABEL_WIDTH = 150;
 const BAR_WIDTH = 430;
 const ROW_HEIGHT = 26;
 const TITLE_HEIGHT = 34;
-/** Legible on a light and on a dark page. */
+/** Legible on light and dark pages. */
 const TEXT = "#7a828c";
 const DOCKER = "#9aa4af";
 const OWN = "#d08a1d";

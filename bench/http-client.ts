@@ -1,4 +1,4 @@
-/** A client that costs little beside what it measures: connections that are kept, bodies that are only counted. */
+/** A client with little overhead of its own: persistent connections, and bodies that are only counted. */
 import type { Buffer } from "node:buffer";
 import { Readable } from "node:stream";
 import { Pool } from "undici";
@@ -13,7 +13,7 @@ export class HttpClient {
   readonly #headers: Readonly<Record<string, string>>;
 
   constructor(url: string, apiKey?: string) {
-    // Collecting a gigabyte takes its time, which is not for a client to limit.
+    // Collecting a gigabyte takes time that the client must not limit.
     this.#pool = new Pool(url, { headersTimeout: 0, bodyTimeout: 0 });
     this.#headers = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
   }
@@ -31,7 +31,7 @@ export class HttpClient {
     return await (await this.#send(method, path, body)).body.text();
   }
 
-  /** All of a list, page after page. The path has a query already. */
+  /** A whole list, page by page. The path already has a query. */
   async list<T>(path: string): Promise<T[]> {
     const all: T[] = [];
     let cursor: string | undefined;
@@ -44,7 +44,7 @@ export class HttpClient {
     return all;
   }
 
-  /** Sends so many bytes and waits for the answer to them. */
+  /** Sends this many bytes and waits for the response. */
   async upload(path: string, bytes: number, portion: Uint8Array): Promise<void> {
     const headers = {
       "content-type": "application/octet-stream",
@@ -59,7 +59,7 @@ export class HttpClient {
     await body.dump();
   }
 
-  /** Shows each piece of the answer as it comes, and answers how many bytes they were. */
+  /** Passes on each piece of the response as it arrives, and returns the number of bytes. */
   async read(
     method: Dispatcher.HttpMethod,
     path: string,
@@ -81,7 +81,7 @@ export class HttpClient {
     return await this.#request(method, path, headers, JSON.stringify(body));
   }
 
-  /** Whatever is not a success is an error here. */
+  /** Any response but a success is an error here. */
   async #request(
     method: Dispatcher.HttpMethod,
     path: string,

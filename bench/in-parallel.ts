@@ -1,8 +1,8 @@
-/** Does something with each of many, some at a time. */
+/** Processes many items, some at a time. */
 
 const AT_A_TIME = 4;
 
-/** Rejects with the first failure, after all that was begun has ended. */
+/** Rejects with the first failure, after all started work has ended. */
 export async function inParallel<T>(
   many: readonly T[],
   act: (one: T) => Promise<unknown>,

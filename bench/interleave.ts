@@ -1,13 +1,13 @@
-/** Measures contestants in turns, so that a busy moment of the machine hits all of them alike. */
+/** Measures contestants in turns, so a busy moment of the machine affects all of them equally. */
 import type { Series } from "./series.ts";
 
-/** Takes samples, in microseconds, or sits out the round. */
+/** Takes samples, in microseconds, or skips the round. */
 export type Contestant = () => Promise<number | readonly number[] | undefined>;
 
 export interface InterleaveOptions {
   readonly scenario: string;
   readonly rounds: number;
-  /** Rounds that are run first and not counted: caches, compilers and templates get warm. */
+  /** Rounds that run first and are not counted, to warm up caches, compilers and templates. */
   readonly warmUpRounds: number;
   readonly signal: AbortSignal;
   readonly onRound?: (round: number, rounds: number) => void;
@@ -30,7 +30,7 @@ export async function interleave(
   return [...samples].map(([name, taken]) => ({ scenario, name, unit: "us", samples: taken }));
 }
 
-/** How long something takes, in microseconds. */
+/** The duration of an action, in microseconds. */
 export async function timeUs(act: () => Promise<unknown>): Promise<number> {
   const startedMs = performance.now();
   await act();
@@ -38,8 +38,8 @@ export async function timeUs(act: () => Promise<unknown>): Promise<number> {
 }
 
 /**
- * So many samples in a row, each as that of work which goes on. What takes part once a round mostly
- * finds the processor's caches full of the others.
+ * Takes several samples in a row, as in continuous work. A contestant that runs only once a round
+ * mostly finds the processor's caches full of the others' data.
  */
 export function inARow(times: number, measureUs: () => Promise<number>): Contestant {
   return async () => {
@@ -49,7 +49,7 @@ export function inARow(times: number, measureUs: () => Promise<number>): Contest
   };
 }
 
-/** A slow contestant that takes part in every so many rounds only. */
+/** A slow contestant that only takes part in some rounds. */
 export function everyRounds(rounds: number, measure: Contestant): Contestant {
   let round = 0;
   return () => (round++ % rounds === 0 ? measure() : Promise.resolve(undefined));

@@ -1,4 +1,4 @@
-/** The far end of `PlainHttp`: `node:http`, the pipe of a `cat` and a file, with nothing around them. */
+/** The far end of `PlainHttp`: `node:http`, the pipe of a `cat` and a file, and nothing else. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { stat } from "node:fs/promises";
@@ -18,7 +18,7 @@ const server = createServer((request, response) => {
   );
 });
 
-/** The body through a pipe to a process that writes it to the file. */
+/** Pipes the body to a process that writes it to the file. */
 async function take(file: string, request: IncomingMessage): Promise<void> {
   const argv = ["-c", 'exec cat > "$0"', file];
   const cat = spawn("sh", argv, { stdio: ["pipe", "ignore", "inherit"] });
@@ -27,7 +27,7 @@ async function take(file: string, request: IncomingMessage): Promise<void> {
   await closed;
 }
 
-/** The file through a pipe from a process that reads it. */
+/** Pipes the file from a process that reads it. */
 async function give(file: string, response: ServerResponse): Promise<void> {
   const cat = spawn("cat", [file], { stdio: ["ignore", "pipe", "inherit"] });
   response.setHeader("Content-Length", (await stat(file)).size);

@@ -1,4 +1,4 @@
-/** A plain Node HTTP server in another process: what comes goes through a pipe to a file, and back. */
+/** A plain Node HTTP server in another process: it pipes requests to a file, and back. */
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";

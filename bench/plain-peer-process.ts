@@ -1,4 +1,7 @@
-/** The far end of `PlainPeer`: `take N` counts bytes and answers one, `give N` sends so many. With `tcp` it tells its port of loopback. */
+/**
+ * The far end of `PlainPeer`: `take N` counts bytes and answers with one, `give N` sends that many.
+ * With `tcp` it reports its loopback port.
+ */
 import { Buffer } from "node:buffer";
 import { once } from "node:events";
 import { createServer } from "node:net";

@@ -1,4 +1,4 @@
-/** Another Node process at the far end of a plain Unix socket: takes bytes, or gives them. */
+/** Another Node process at the far end of a plain Unix socket: receives or sends bytes. */
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -6,7 +6,7 @@ import { createConnection } from "node:net";
 import type { Socket } from "node:net";
 import { join } from "node:path";
 
-/** Bytes go in portions of this size on both sides of every comparison. */
+/** The size of writes on both sides of every comparison. */
 export const PORTION_BYTES = 65_536;
 
 export class PlainPeer implements AsyncDisposable {
@@ -30,7 +30,7 @@ export class PlainPeer implements AsyncDisposable {
     return new PlainPeer(child, socketPath);
   }
 
-  /** Sends so many bytes and waits until the peer has taken the last one. */
+  /** Sends this many bytes and waits until the peer has read the last one. */
   async send(bytes: number, portion: Uint8Array): Promise<void> {
     const socket = await this.#connect(`take ${bytes}\n`);
     const taken = once(socket, "data");
@@ -40,7 +40,7 @@ export class PlainPeer implements AsyncDisposable {
     socket.destroy();
   }
 
-  /** Has the peer send so many bytes and waits for the last one. */
+  /** Has the peer send this many bytes and waits for the last one. */
   async receive(bytes: number): Promise<void> {
     const socket = await this.#connect(`give ${bytes}\n`);
     let received = 0;

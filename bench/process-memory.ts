@@ -1,4 +1,4 @@
-/** Looks at the memory of processes, of cgroups and of the machine. */
+/** Measures the memory of processes, of cgroups and of the machine. */
 import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,24 +8,24 @@ import { runInNewContext } from "node:vm";
 const KIB = 1024;
 const SAMPLE_EVERY_MS = 20;
 
-/** So that what is no longer needed does not count as growth. */
+/** Excludes garbage from the measured growth. */
 export function collectGarbage(): void {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
   collect();
 }
 
-/** What a process has in memory now. */
+/** The resident memory of a process. */
 export function rssBytes(pid: number): number {
   return kernelBytes(readFileSync(`/proc/${pid}/status`, "utf8"), "VmRSS");
 }
 
-/** What the machine could still give. */
+/** The available memory of the machine. */
 export function availableBytes(): number {
   return kernelBytes(readFileSync("/proc/meminfo", "utf8"), "MemAvailable");
 }
 
-/** The highest RSS of a process while something goes on. */
+/** The highest RSS of a process during an action. */
 export async function peakRssDuring(pid: number, act: () => Promise<unknown>): Promise<number> {
   let peakBytes = rssBytes(pid);
   const look = (): void => {
@@ -45,7 +45,7 @@ export interface ProcessMemory {
   readonly pid: number;
   readonly command: string;
   readonly rssBytes: number;
-  /** Pages that several processes share count in parts. */
+  /** Pages shared by several processes count proportionally. */
   readonly pssBytes: number;
 }
 
@@ -69,7 +69,7 @@ export async function processesIn(cgroup: string): Promise<number[]> {
   return [...own.map(Number), ...(await Promise.all(below)).flat()];
 }
 
-/** A field of the kernel's, as in `VmRSS:   1234 kB`. */
+/** A kernel field, as in `VmRSS:   1234 kB`. */
 function kernelBytes(text: string, field: string): number {
   const kib = new RegExp(`^${field}:\\s+(\\d+) kB$`, "mu").exec(text)?.[1];
   if (kib === undefined) throw new Error(`the kernel does not tell ${field}`);

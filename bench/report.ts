@@ -1,4 +1,4 @@
-/** Tells people what was measured, and machines too. */
+/** Renders the measurements for people, and as JSON. */
 import type { Verdict } from "./budgets.ts";
 import { seriesKey } from "./series.ts";
 import type { Series, Unit } from "./series.ts";
@@ -7,7 +7,7 @@ import { median, percentile, ratio } from "./statistics.ts";
 const MIB = 1024 * 1024;
 
 export interface ReportOptions {
-  /** Colours and weight, for a terminal. */
+  /** Colours and bold text, for a terminal. */
   readonly styled: boolean;
 }
 
@@ -53,7 +53,7 @@ function budgetTable(verdicts: readonly Verdict[], styled: boolean): string {
   return table([["", "budget", "ratio", "allowed", "needs"], ...rows], styled);
 }
 
-/** Columns side by side; the first row is the head. Numbers stand to the right. */
+/** A table with aligned columns; the first row is the head. Numbers are right-aligned. */
 export function table(rows: readonly (readonly string[])[], styled: boolean): string {
   const columns = Math.max(...rows.map((cells) => cells.length));
   const used = Array.from({ length: columns }, (_, column) => column).filter((column) =>
@@ -76,7 +76,7 @@ export function table(rows: readonly (readonly string[])[], styled: boolean): st
   return lines.join("\n");
 }
 
-/** A duration or size in the unit that reads best. */
+/** A duration or size in the most readable unit. */
 export function quantity(value: number, unit: Unit): string {
   if (unit === "bytes")
     return Math.abs(value) < MIB
@@ -86,14 +86,14 @@ export function quantity(value: number, unit: Unit): string {
   return value < 1_000_000 ? `${significant(value / 1000)} ms` : `${significant(value / 1e6)} s`;
 }
 
-/** Three digits that matter, without an exponent. */
+/** Three significant digits, without an exponent. */
 export function significant(value: number): string {
   if (value === 0) return "0";
   const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
   return value.toFixed(Math.min(digits, 6));
 }
 
-/** The same for machines: every sample and every verdict. */
+/** The same as JSON: every sample and every verdict. */
 export function jsonReport(
   facts: Readonly<Record<string, unknown>>,
   measured: readonly Series[],

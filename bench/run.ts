@@ -39,7 +39,7 @@ import { SpawnTimer } from "./spawn-timer.ts";
 
 const NATIVE_DIR = join(import.meta.dirname, "../native/bin");
 
-/** Those that look at this process's memory come first, while it is still small. */
+/** Scenarios that measure this process's memory come first, while it is still small. */
 const SCENARIOS: readonly Scenario[] = [
   stdoutFlood,
   gateway,
@@ -115,7 +115,7 @@ function sandboxCount(flag: string, text: string, least: number): number {
 }
 
 function say(text: string): void {
-  // On a terminal the line is written over, in a log every state has one of its own.
+  // On a terminal the line is overwritten; in a log every state gets a line.
   if (process.stderr.isTTY) process.stderr.write(`\r\u001B[K${text}`);
   else process.stderr.write(`${text}\n`);
 }
@@ -126,7 +126,7 @@ async function measureAll(wanted: Wanted, signal: AbortSignal): Promise<Series[]
   stack.defer(() => rm(scratchDir, { recursive: true, force: true }));
   say("preparing");
   const spawnTimer = stack.use(await SpawnTimer.start(scratchDir));
-  // A copy, so that the whole run measures the same programs, whatever is built meanwhile.
+  // A copy, so the whole run measures the same programs, even if others are built meanwhile.
   const nativeDir = join(scratchDir, "native");
   await cp(NATIVE_DIR, nativeDir, { recursive: true });
   const machines = new Map<BenchRuntime, BenchMachine>();

@@ -1,14 +1,14 @@
-/** What a scenario hands back: named series of samples, all of them costs (less is better). */
+/** A scenario's result: named series of samples, all of them costs (less is better). */
 
 export type Unit = "us" | "bytes";
 
 export interface Series {
   readonly scenario: string;
-  /** Who was measured: `crun`, `docker run`, … */
+  /** What was measured: `crun`, `docker run`, … */
   readonly name: string;
   readonly unit: Unit;
   readonly samples: readonly number[];
-  /** What one sample moved, for series that are also a throughput. */
+  /** The bytes per sample, for series that are also a throughput. */
   readonly bytesMoved?: number;
 }
 

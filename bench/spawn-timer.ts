@@ -1,4 +1,4 @@
-/** The small C program that starts and times others, so that Node's own cost of spawning is not in it. */
+/** A small C program that starts and times others, to exclude Node's own cost of spawning. */
 import { execFile, spawn } from "node:child_process";
 import type { ChildProcessByStdio } from "node:child_process";
 import { once } from "node:events";
@@ -22,7 +22,7 @@ export class SpawnTimer implements AsyncDisposable {
   static async start(directory: string): Promise<SpawnTimer> {
     const program = join(directory, "spawn-timer");
     await promisify(execFile)("cc", ["-O2", "-o", program, SOURCE]);
-    // A session of its own: an interrupt at the terminal is for us, and we end it.
+    // In a separate session: an interrupt at the terminal is for us, and we end it.
     const child = spawn(program, { stdio: ["pipe", "pipe", "inherit"], detached: true });
     await once(child, "spawn");
     return new SpawnTimer(child);

@@ -1,6 +1,6 @@
-/** What is said of a series of samples: its percentiles, and how it compares with another. */
+/** Statistics of a series of samples: percentiles, and ratios. */
 
-/** The sample below which this share of all lies, between neighbours by weight. */
+/** The sample below which this share of all samples lies, interpolated linearly. */
 export function percentile(samples: readonly number[], share: number): number {
   if (samples.length === 0) throw new RangeError("there is no percentile of no samples");
   if (!(share >= 0 && share <= 1)) throw new RangeError(`${share} is not between 0 and 1`);
@@ -15,7 +15,7 @@ export function median(samples: readonly number[]): number {
   return percentile(samples, 0.5);
 }
 
-/** How many times the second value the first one is. */
+/** The ratio of the first value to the second. */
 export function ratio(value: number, baseline: number): number {
   if (!(baseline > 0)) throw new RangeError(`${baseline} is nothing to compare with`);
   return value / baseline;

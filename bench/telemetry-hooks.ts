@@ -1,10 +1,10 @@
-/** What a daemon does about telemetry for one command, without the daemon. */
+/** The telemetry work of a daemon for one command, without the daemon. */
 import { startTelemetry, telemetryFromEnvironment } from "@sandkasten/telemetry";
 import type { StartedTelemetry } from "@sandkasten/telemetry";
 import { DaemonMetrics } from "../packages/daemon/src/telemetry/daemon-metrics.ts";
 import { DaemonTelemetry } from "../packages/daemon/src/telemetry/daemon-telemetry.ts";
 
-/** Fewer spans than wait for being sent at most, so that none is dropped. */
+/** Fewer than the limit of queued spans, so none is dropped. */
 const COMMANDS = 500;
 const ROUTE = "/v1/sessions/:id/exec";
 
@@ -15,7 +15,7 @@ export class TelemetryHooks implements AsyncDisposable {
 
   private constructor(spans: StartedTelemetry | undefined) {
     this.#spans = spans;
-    // Log lines are no part of it: they have a level that turns them off.
+    // Log lines are excluded: their level turns them off.
     const silent = (): void => undefined;
     const log = { info: silent, warn: silent, error: silent };
     this.#telemetry = new DaemonTelemetry({ log, spans });
@@ -34,7 +34,7 @@ export class TelemetryHooks implements AsyncDisposable {
     );
   }
 
-  /** The share of one command, with what is sent later, and with the collector of this process. */
+  /** The share of one command, including the later sending, and the collector in this process. */
   async processorTimeUs(): Promise<number> {
     const before = process.cpuUsage();
     for (let command = 0; command < COMMANDS; command++) this.#command();

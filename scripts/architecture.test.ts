@@ -35,6 +35,13 @@ describe("docs/architecture.md", () => {
     expect([...folders].filter((folder) => !described.has(folder))).toEqual([]);
   });
 
+  test("describes each folder of the runner", () => {
+    const parts = globSync("*/", { cwd: join(root, "native/runner/src") });
+    expect(parts).toContain("execs");
+    const described = new Set(named.map((path) => path.replace("native/runner/src/", "")));
+    expect(parts.filter((part) => !described.has(part))).toEqual([]);
+  });
+
   test("reaches the runner in at most eight hops, each of them a file", () => {
     const [walk = ""] = /^## The path of a request$.*?(?=^## )/ms.exec(page) ?? [];
     const hops = [...walk.matchAll(/^(\d+)\. `([^`]+)`/gm)];

@@ -1,7 +1,6 @@
 /**
- * Checks the direction of imports: `node scripts/boundaries.ts [DIRECTORY]`. It fails, too, when a
- * source file was not looked at or belongs to no part: a checker that quietly looks at nothing finds
- * nothing.
+ * Checks the direction of imports: `node scripts/boundaries.ts [DIRECTORY]`. It also fails if a
+ * source file was not checked or belongs to no part, so it cannot silently check nothing.
  */
 import { existsSync, globSync } from "node:fs";
 import { join } from "node:path";
@@ -67,11 +66,11 @@ for (const { rule, from, to, cycle } of summary.violations) {
   const why = explanation(rule.name, from);
   if (why !== undefined) console.log(`  ${why}`);
 }
-for (const file of unseen) console.log(`not looked at: ${file}`);
+for (const file of unseen) console.log(`not checked: ${file}`);
 for (const file of homeless)
   console.log(`belongs to no part: ${file}\n  Add its folder to scripts/boundary-rules.ts.`);
 const checked = ours.filter((source) => source.startsWith("packages/")).length;
-if (checked === 0) console.log("No module under packages/ was looked at.");
+if (checked === 0) console.log("No module under packages/ was checked.");
 const faults = summary.violations.length + unseen.length + homeless.length;
 console.log(
   `${summary.totalDependenciesCruised} imports of ${ours.length} modules, ${faults} violations`,

@@ -1,14 +1,14 @@
-/** Which part of the code may import which. Whatever is not listed here is refused. */
+/** Which part of the code may import which. Imports that are not listed are refused. */
 import type { IAllowedRuleType, IForbiddenRuleType } from "dependency-cruiser";
 
-/** A part of the code by the paths that it has, and what it may import beside itself. */
+/** A part of the code by its paths, and what it may import besides itself. */
 export interface Part {
   readonly path: string;
   /** Other parts, by name. */
   readonly parts?: readonly string[];
   /** Modules of Node. */
   readonly node?: readonly string[];
-  /** Packages of others. */
+  /** Third-party packages. */
   readonly npm?: readonly string[];
   /** Why it may import no more. */
   readonly because: string;
@@ -16,7 +16,7 @@ export interface Part {
 
 const inDaemon = (path: string): string => `^packages/daemon/src/${path}`;
 
-/** What only reads, computes or waits, and so can be used by every part of the daemon. */
+/** Modules that only read, compute or wait, so every part of the daemon can use them. */
 const harmless = ["buffer", "crypto", "events", "path", "string_decoder", "timers", "util"];
 
 const parts: Readonly<Record<string, Part>> = {
@@ -29,7 +29,7 @@ const parts: Readonly<Record<string, Part>> = {
   ports: {
     path: inDaemon("ports/"),
     parts: ["protocol"],
-    // Streams of bytes are the platform's, and no adapter's.
+    // Byte streams belong to the platform, not to an adapter.
     node: ["stream"],
     because: "a port that names a type of one adapter's library fits that adapter only",
   },
@@ -55,14 +55,14 @@ const parts: Readonly<Record<string, Part>> = {
     path: inDaemon("events/"),
     parts: ["protocol", "ports", "sessions"],
     node: harmless,
-    because: "the core tells of what happens; who follows is a surface's affair",
+    because: "the core reports events; surfaces decide who follows them",
   },
   keys: {
     path: inDaemon("keys/"),
     parts: ["protocol", "ports", "sessions", "events"],
     node: harmless,
     npm: ["jose"],
-    because: "callers are found by their keys, whatever brings the keys",
+    because: "callers are identified by their keys, independent of the protocol",
   },
   network: {
     path: inDaemon("network/"),
@@ -75,7 +75,7 @@ const parts: Readonly<Record<string, Part>> = {
     path: inDaemon("telemetry/"),
     parts: ["protocol", "ports", "sessions", "config", "telemetry package"],
     node: [...harmless, "http", "net"],
-    because: "it counts and traces what it is told of",
+    because: "it only counts and traces what is reported to it",
   },
 
   channel: {
@@ -119,7 +119,8 @@ const parts: Readonly<Record<string, Part>> = {
   container: {
     path: inDaemon("backends/container/"),
     parts: ["protocol", "ports", "channel", "directories"],
-    node: [...harmless, "child_process", "fs", "stream"],
+    // Of TLS only the list of usual authorities.
+    node: [...harmless, "child_process", "fs", "stream", "tls"],
     npm: ["zod"],
     because: "what container backends share knows none of them",
   },
@@ -286,7 +287,7 @@ const parts: Readonly<Record<string, Part>> = {
     ],
     node: [...harmless, "fs", "module", "os", "url"],
     npm: ["fastify", "pino"],
-    because: "only here concrete things are chosen and built",
+    because: "only this part chooses and builds concrete implementations",
   },
 
   site: {
@@ -378,7 +379,7 @@ const parts: Readonly<Record<string, Part>> = {
   },
 };
 
-/** Tests, what stands beside them in a folder `testing/`, and tools that no package ships. */
+/** Tests, files in `testing/` folders, and tools that no package ships. */
 const unshipped =
   "(\\.test\\.ts$|/testing/|/generate-[^/]+\\.ts$|^packages/testkit/|^packages/[^/]+/(?!src/)[^/]+/?[^/]*\\.ts$|^(tests|bench|scripts|examples)/|^[^/]+\\.ts$)";
 /** What only those may import. */
@@ -415,14 +416,14 @@ export const forbiddenRules: IForbiddenRuleType[] = [
   },
   {
     name: "no-unknown-import",
-    comment: "An import that cannot be resolved cannot be judged either.",
+    comment: "An import that cannot be resolved cannot be checked either.",
     severity: "error",
     from: {},
     to: { couldNotResolve: true },
   },
 ];
 
-/** The part that a module is of; undefined for what is not shipped, and for what no part has. */
+/** The part that a module belongs to; undefined for unshipped modules, and for those without a part. */
 export function partOf(source: string): { readonly name: string; readonly part: Part } | undefined {
   for (const [name, part] of Object.entries(parts))
     if (new RegExp(part.path).test(source)) return { name, part };

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds gVisor's runsc for the tests of strong isolation, because distributions have old releases or
-# none. The result is kept outside the project, so that a machine builds it once.
+# Builds gVisor's runsc for the tests of strong isolation, because distributions have old releases
+# or none. The result is kept outside the project, so a machine builds it once.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
 

@@ -1,8 +1,7 @@
 /**
- * Runs every check and test and prints one line for each, then the sum of them all:
- * `node scripts/check.ts`. With `--torture` it runs the long suites instead, with `--seed NUMBER` an
- * earlier run's random choices. With names (`node scripts/check.ts lint types`) it runs those only
- * and shows their output as it comes.
+ * Runs every check and test and prints one line for each, then the totals: `node scripts/check.ts`.
+ * `--torture` runs the long suites instead, `--seed NUMBER` repeats an earlier run's random choices.
+ * With names (`node scripts/check.ts lint types`) it runs only those and shows their output as it comes.
  */
 import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
@@ -17,19 +16,19 @@ import { parseSeed, seedLine, seedVariable } from "./test-run.ts";
 const root = join(import.meta.dirname, "..");
 const usualTimeoutMs = 45 * 60_000;
 
-/** Flags from the environment would test other binaries than the ones that are shipped. */
+/** Flags from the environment would test different binaries than those shipped. */
 const withoutFlags = {
   RUSTFLAGS: undefined,
   CARGO_ENCODED_RUSTFLAGS: undefined,
   CARGO_BUILD_RUSTFLAGS: undefined,
   CARGO_BUILD_TARGET: undefined,
 };
-/** Colours would stand in the way of reading the results. */
+/** Colour codes would make the results hard to parse. */
 const withoutColours = { NO_COLOR: "1", FORCE_COLOR: undefined, CARGO_TERM_COLOR: "never" };
 
 /**
- * Resolves with the exit code. The end of the process counts, not the end of its output: something
- * that a broken test left running must not hold up the verdict.
+ * Resolves with the exit code. The end of the process counts, not the end of its output: a process
+ * that a broken test left running must not delay the verdict.
  */
 function run(step: Step, scratchDir: string, output: number | "inherit"): Promise<number> {
   const [command, ...args] = step.argv;

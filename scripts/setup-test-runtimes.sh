@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fetches the JavaScript runtimes, besides the project's own, that the built SDK is tried in. Only the
-# SDK's tests need them, so that they call this and `npm run setup` does not. Prints their directory.
+# Downloads the JavaScript runtimes, besides the project's own, that the built SDK is tested in.
+# Only the SDK's tests need them, so they call this and `npm run setup` does not. Prints their
+# directory.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
 
@@ -19,7 +20,7 @@ exec 9>"$runtimes/lock"
 flock 9
 if [ "$(cat "$runtimes/stamp" 2>/dev/null)" != "${packages[*]}" ]; then
   rm -rf "$runtimes/stamp" "$runtimes/node_modules"
-  # --ignore-scripts, because fetched packages must not run code during set-up.
+  # --ignore-scripts, because downloaded packages must not run code during set-up.
   npm install --prefix "$runtimes" --ignore-scripts --no-save --no-audit --no-fund "${packages[@]}" 9>&- >&2
   mkdir -p "$runtimes/bin"
   for package in "${packages[@]}"; do

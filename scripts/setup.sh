@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Brings a clean clone to where the daemon can be started. Safe to run again at any time: it does only
-# what is missing, and only one run at a time. With --tests, what only development and tests need is
-# installed as well: compilers, a Docker engine, a browser and so on.
+# what is missing, and only one run at a time. Where nothing has changed since the last time, it is done
+# in a moment. With --tests, what only development and tests need is installed as well: compilers, a
+# Docker engine, a browser and so on.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
 cd "$root"
@@ -18,13 +19,31 @@ fail() {
   exit 1
 }
 
-# Runs a command in silence; its output is shown only when it fails.
+# Runs a command silently; its output is shown only if it fails.
 quietly() {
   local log=$toolchain/setup.$BASHPID.log status=0
   "$@" >"$log" 2>&1 9>&- || status=$?
   [ "$status" = 0 ] || cat "$log" >&2
   rm -f "$log"
   return "$status"
+}
+
+# Everything that set-up reads and writes, by name, size and time, and the programs that it looks for.
+# When all of this is as the last set-up left it, there is nothing to do. Not every file needs to exist.
+current_state() {
+  local when package program
+  while read -r when package program; do
+    [ "$when" != start ] || [ "$program" = - ] || type -P "$program" || return
+  done <scripts/apt-packages.txt
+  find "$(type -P node)" scripts/{setup.sh,toolchain.sh,apt-packages.txt,page-tools.ts} README.md docs \
+    package-lock.json package.json packages/*/package.json native/{Cargo.*,.cargo,*/Cargo.toml,*/src,bin} \
+    packages/{dashboard,site}/{*.ts,*.html,src,dist} packages/sdk/src packages/agents/src/client \
+    node_modules/.package-lock.json ! -name '*.test.ts' ! -name '*.partial' -printf '%p %s %T@\n' 2>/dev/null || true
+}
+
+is_ready() {
+  local recorded
+  recorded=$(cat "$toolchain/ready" 2>/dev/null) && [ "$(current_state)" = "$recorded" ]
 }
 
 take_lock() {
@@ -43,7 +62,7 @@ is_installed() { # PACKAGE COMMAND
   elif command -v dpkg-query >/dev/null; then
     [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
   else
-    true # Not a Debian: what cannot be asked for is taken to be there.
+    true # Not Debian: assume that packages that cannot be checked are installed.
   fi
 }
 
@@ -66,8 +85,8 @@ find_root_prefix() {
   fi
 }
 
-# Packages such as docker.io start a daemon when they are installed. Sandkasten's tests start their
-# own, so the machine is left as quiet as it was: Debian's service policy forbids the start.
+# Packages such as docker.io start a daemon on installation. Sandkasten's tests start their own, so
+# Debian's service policy forbids the start.
 forbid_service_starts() {
   if [ ! -e "$service_policy" ]; then
     printf '#!/bin/sh\n%s\nexit 101\n' "$service_policy_mark" |
@@ -92,7 +111,7 @@ install_packages() { # WHEN...
   required=$(missing_packages "$@" | xargs)
   optional=
   ! $for_tests || optional=$(missing_packages optional | xargs)
-  # An optional package that could not be had the last time is not asked for every time.
+  # An optional package that was unavailable the last time is not requested every time.
   if [ "$optional" = "$(cat "$toolchain/optional-unavailable" 2>/dev/null)" ]; then
     optional=
   fi
@@ -100,7 +119,7 @@ install_packages() { # WHEN...
 
   if ! command -v apt-get >/dev/null || ! find_root_prefix; then
     [ -n "$required" ] || return 0
-    fail "these packages are missing and need root to be installed: $required" \
+    fail "these packages are missing, and installing them needs root: $required" \
       "(on Debian or Ubuntu: sudo apt-get install $required)."
   fi
 
@@ -114,7 +133,7 @@ install_packages() { # WHEN...
   fi
   for package in $optional; do
     apt_install "$package" 2>/dev/null ||
-      say "$package is not to be had here; what depends on it will be skipped"
+      say "$package is not available here; tests that need it will be skipped"
   done
   allow_service_starts
   trap - EXIT
@@ -137,32 +156,33 @@ install_node() {
   fi
   case $(node_arch) in
     x64 | arm64) package=node-linux-$(node_arch) ;;
-    *) fail "Node $minimum_node is needed and there is none to fetch for $(uname -m): install it and run this again." ;;
+    *) fail "Node $minimum_node is required, and there is no download for $(uname -m): install it and run this again." ;;
   esac
-  say "installing Node $node_version beside the machine's own"
+  say "installing Node $node_version in the project's folder"
   staging=$toolchain/node-$node_version.partial
   rm -rf "$staging" "$toolchain/node-$node_version"
   mkdir -p "$staging"
-  # --ignore-scripts, because fetched packages must not run code during set-up.
+  # --ignore-scripts, because downloaded packages must not run code during set-up.
   quietly npm install --prefix "$staging" --ignore-scripts --no-save --no-audit --no-fund \
-    "$package@$node_version" || fail "npm could not fetch $package@$node_version."
+    "$package@$node_version" || fail "npm could not download $package@$node_version."
   mv "$staging" "$toolchain/node-$node_version"
   mkdir -p "$toolchain/bin"
   ln -sfn "../node-$node_version/node_modules/$package/bin/node" "$toolchain/bin/node"
   PATH=$toolchain/bin:$PATH
   hash -r
-  node_is_recent node || fail "the Node that was fetched does not run: $toolchain/bin/node --version"
+  node_is_recent node || fail "the downloaded Node does not run: $toolchain/bin/node --version"
 }
 
 install_dependencies() {
-  # Optional packages are frameworks that the tools for agents can be used with.
-  local stamp=$toolchain/npm.stamp state installed omit=(--omit=dev)
+  # Optional packages are frameworks that the tools for agents can be used with, and what only the tools
+  # of development need on this platform.
+  local stamp=$toolchain/npm.stamp state installed omit=(--omit=dev --omit=optional)
   ! $for_tests || omit=()
   state=$(
     node --version
     sha256sum package-lock.json package.json packages/*/package.json
   )
-  # A daemon finds all that it needs among what tests need.
+  # What tests need includes everything that a daemon needs.
   installed=$(cat "$stamp" 2>/dev/null) || true
   if [ -e node_modules/.package-lock.json ] &&
     { [ "$installed" = "$state" ] || [ "$installed" = "$state${omit[*]:+ ${omit[*]}}" ]; }; then
@@ -175,28 +195,54 @@ install_dependencies() {
   printf '%s\n' "$state${omit[*]:+ ${omit[*]}}" >"$stamp"
 }
 
-# The pages of /docs and /guide; it is done at once when nothing has changed.
-build_site() {
-  quietly node packages/site/build.ts || fail "the documentation could not be built."
+# The dashboard, and the pages of /docs and /guide.
+build_pages() {
+  local page stale=()
+  for page in dashboard site; do
+    node "packages/$page/build.ts" --check || stale+=("$page")
+  done
+  [ ${#stale[@]} -gt 0 ] || return 0
+  say "building the dashboard and the documentation"
+  if [ -d node_modules/vite ]; then
+    for page in "${stale[@]}"; do
+      quietly node "packages/$page/build.ts" || fail "packages/$page could not be built."
+    done
+  else
+    build_pages_apart "${stale[@]}"
+  fi
 }
 
-# A binary that asks for an interpreter is dynamic, and would not start in an image without glibc.
+# With tools that are fetched for it and removed again: a daemon does not need them.
+build_pages_apart() { # PAGE...
+  local page apart=$toolchain/pages
+  rm -rf "$apart"
+  node scripts/page-tools.ts "$apart"
+  (cd "$apart" && quietly npm ci --ignore-scripts) || fail "npm could not install the tools that build the pages."
+  for page in "$@"; do
+    quietly node "$apart/packages/$page/build.ts" || fail "packages/$page could not be built."
+    rm -rf "packages/$page/dist"
+    mv "$apart/packages/$page/dist" "packages/$page/dist"
+  done
+  rm -rf "$apart"
+}
+
+# A binary that requests an interpreter is dynamic, and would not start in an image without glibc.
 require_static() {
   local headers
-  headers=$(readelf --program-headers --wide "$1") || fail "$1 is no program."
+  headers=$(readelf --program-headers --wide "$1") || fail "$1 is not an executable."
   if grep --quiet INTERP <<<"$headers"; then
     fail "$1 is not static, so it would not run in every image: see native/.cargo/config.toml."
   fi
 }
 
-# What the binaries are built from, as one checksum. It is kept beside them, in native/bin/source, and
+# One checksum of the sources of the binaries. It is kept next to them, in native/bin/source, and
 # published with them.
 native_source() {
   (cd native && find Cargo.* .cargo */Cargo.toml */src -type f -print0 | LC_ALL=C sort -z |
     xargs -0 sha256sum | sha256sum | cut -d ' ' -f 1)
 }
 
-# Programs that were built from these sources already, here or by a release, need no compiler.
+# Programs already built from these sources, here or by a release, need no compiler.
 use_built_native() { # SOURCE
   local directory
   for directory in native/bin "node_modules/@sandkasten/native-linux-$(node_arch)/bin"; do
@@ -228,11 +274,11 @@ build_native() {
   source=$(native_source)
   target=$(uname -m)-unknown-linux-gnu
   command -v cargo >/dev/null ||
-    fail "the runner and the launcher must be built, and Rust is missing. Install cargo" \
+    fail "the runner and the launcher must be built, but Rust is missing. Install cargo" \
       "$(sed -n 's/^rust-version = "\(.*\)"/\1/p' native/Cargo.toml) or newer (rustup has it), or unpack" \
       "@sandkasten/native-linux-* of the same version into native, and run this again."
   say "building the runner and the launcher"
-  # Flags from the environment would replace the ones that make the binaries static.
+  # Flags from the environment would replace those that make the binaries static.
   (
     cd native
     unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS CARGO_BUILD_TARGET
@@ -242,12 +288,6 @@ build_native() {
     require_static "native/target/$target/release/$name"
   done
   install_native "native/target/$target/release" "$source"
-}
-
-# It looks by itself whether anything has changed.
-build_dashboard() {
-  [ -e packages/dashboard/dist/index.html ] || say "building the dashboard"
-  quietly node packages/dashboard/build.ts || fail "the dashboard could not be built."
 }
 
 # The packages that the Python example needs, in an environment of their own.
@@ -262,18 +302,23 @@ install_python_packages() {
     quietly "$environment/bin/pip" install --disable-pip-version-check --requirement "$requirements"; then
     cp "$requirements" "$environment/installed.txt"
   else
-    say "the Python packages cannot be installed; the test of the Python example will be skipped"
+    say "the Python packages cannot be installed; the Python example test will be skipped"
   fi
 }
 
+if ! $for_tests && is_ready; then
+  say "ready"
+  exit
+fi
 take_lock
+rm -f "$toolchain/ready"
 wanted=(start)
 needs_build=true
 ! use_built_native "$(native_source)" || needs_build=false
 ! $needs_build || wanted+=(build)
 ! $for_tests || wanted+=(build tests)
 install_packages "${wanted[@]}"
-# Compiling takes a processor, fetching mostly the network.
+# Compiling needs a processor, downloading mostly the network, so they run in parallel.
 native=
 if $needs_build; then
   build_native &
@@ -282,8 +327,9 @@ if $needs_build; then
 fi
 install_node
 install_dependencies
-build_site
-build_dashboard
+build_pages
 ! $for_tests || install_python_packages
 [ -z "$native" ] || wait "$native"
+current_state >"$toolchain/ready.partial"
+mv "$toolchain/ready.partial" "$toolchain/ready"
 say "ready"

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# What a newcomer runs: set-up, then a daemon that has proved that it works, with the agents of
-# examples/agents beside it. Arguments go to `sandkasten start`; the last --agents-dir counts.
+# What a new user runs: set-up, then a daemon that has proved that it works, with the agents of
+# examples/agents. Arguments go to `sandkasten start`; the last --agents-dir counts.
 set -euo pipefail
-scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
 
-bash "$scripts/setup.sh"
-root=$(dirname "$scripts")
+bash "$root/scripts/setup.sh"
 exec "$root/packages/cli/bin/sandkasten" start --agents-dir "$root/examples/agents" "$@"

@@ -8,7 +8,7 @@ import { type Report, tallyCargo, tallyVitest } from "./tally.ts";
 export interface StepEnd {
   readonly exitCode: number;
   readonly output: string;
-  /** A directory of the step's own, for reports. */
+  /** A directory for the step's reports. */
   readonly scratchDir: string;
 }
 
@@ -16,11 +16,11 @@ export interface Step {
   readonly name: string;
   readonly argv: readonly [string, ...string[]];
   readonly env?: (scratchDir: string) => Readonly<Record<string, string>>;
-  /** Relative to the project's root, which it is when absent. */
+  /** Relative to the project's root, which is the default. */
   readonly cwd?: string;
-  /** How long the step may take, when that is more than steps usually do. */
+  /** The step's timeout, if it is longer than usual. */
   readonly timeoutMs?: number;
-  /** Counts the tests of the step. A step without it is one check, passed when it exits with 0. */
+  /** Counts the tests of the step. A step without it is one check, which passes if it exits with 0. */
   readonly tally?: (end: StepEnd) => Report | Promise<Report>;
 }
 
@@ -34,7 +34,7 @@ const checks: readonly Step[] = [
     name: "types",
     argv: ["node", "node_modules/typescript-native/bin/tsc", "--project", "."],
   },
-  // It runs in browsers, so that other globals are there.
+  // It runs in browsers, which have other globals.
   {
     name: "types-dashboard",
     argv: ["node", "node_modules/typescript-native/bin/tsc", "--project", "packages/dashboard"],
@@ -73,7 +73,7 @@ const torture: Step = {
   timeoutMs: 6 * 60 * 60_000,
 };
 
-/** One stage after the other; within a stage its rows side by side, and the steps of each in order. */
+/** Stages run one after the other; the rows of a stage run in parallel, and the steps of each row in order. */
 export type Stages = readonly (readonly (readonly Step[])[])[];
 
 /** What CI runs. */

@@ -1,9 +1,9 @@
-/** A reporter of vitest that leaves the counts of a run, and why tests were skipped, in a file. */
+/** A vitest reporter that writes the counts of a run, and why tests were skipped, to a file. */
 import { writeFileSync } from "node:fs";
 import type { Reporter, SerializedError, TestModule } from "vitest/node";
 import type { VitestRun } from "./tally.ts";
 
-/** The variable that names the file; without it there is no such report. */
+/** The variable that names the file; without it no report is written. */
 export const reportPathVariable = "SANDKASTEN_TEST_REPORT";
 
 export class TallyReporter implements Reporter {

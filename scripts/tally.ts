@@ -1,4 +1,4 @@
-/** Counts passed, failed and skipped tests in what vitest and cargo report. */
+/** Counts passed, failed and skipped tests in the reports of vitest and cargo. */
 
 export interface Tally {
   readonly passed: number;
@@ -7,37 +7,37 @@ export interface Tally {
 }
 
 export interface Report extends Tally {
-  /** Each with the reason it gives. */
+  /** Each with its reason. */
   readonly skippedNames: readonly string[];
 }
 
-/** The report cannot be believed: it is not there, not readable, or counts no test at all. */
+/** The report cannot be trusted: it is missing, unreadable, or counts no test at all. */
 export class UnreadableReportError extends Error {}
 
-/** What `TallyReporter` leaves of a run of vitest. */
+/** The report of `TallyReporter` for a vitest run. */
 export interface VitestRun {
   readonly files: readonly VitestFile[];
-  /** Errors that no test was there to catch. */
+  /** Errors outside of tests. */
   readonly unhandledErrors: number;
 }
 
 interface VitestFile {
   readonly path: string;
-  /** False when a test failed, but also when an import or a hook did. */
+  /** False if a test failed, but also if an import or a hook did. */
   readonly ok: boolean;
   readonly tests: readonly VitestTest[];
 }
 
 interface VitestTest {
   readonly name: string;
-  /** `pending` is a test that was cut short. */
+  /** `pending` is a test that was interrupted. */
   readonly state: "passed" | "failed" | "skipped" | "pending";
   readonly note?: string;
 }
 
 /**
- * Reads the report of vitest. A file that fails outside its tests (an import, a hook) counts as
- * one failed test, and so does a run that fails although no test did.
+ * Reads vitest's report. A file that fails outside its tests (an import, a hook) counts as one
+ * failed test, and so does a run that fails although no test did.
  */
 export function tallyVitest(json: string, exitCode: number): Report {
   const run = parseVitestRun(json);
@@ -72,7 +72,7 @@ function parseVitestRun(json: string): VitestRun {
   throw new UnreadableReportError("vitest left no report of the known form");
 }
 
-/** Adds up the result lines of `cargo test`, of which there is one for each test binary. */
+/** Sums up the result lines of `cargo test`, one for each test binary. */
 export function tallyCargo(output: string, exitCode: number): Report {
   let passed = 0;
   let failed = 0;

@@ -1,19 +1,19 @@
-/** What decides how much a test run does and which random choices it makes. */
+/** What determines the extent of a test run and its random choices. */
 import { randomInt } from "node:crypto";
 import type { Reporter } from "vitest/node";
 
 /**
  * The variable with the seed of the run's random choices; without it, each run draws its own. Not
- * `SANDKASTEN_…`: daemons that tests start inherit it and refuse settings that they do not know.
+ * `SANDKASTEN_…`: daemons started by tests inherit it and refuse unknown settings.
  */
 export const seedVariable = "TEST_SEED";
 
-/** Set to `1`, the variable makes vitest run the torture suites instead of the usual tests. */
+/** If set to `1`, vitest runs the torture suites instead of the usual tests. */
 export const tortureVariable = "TEST_TORTURE";
 
 const seedLimit = 2 ** 31;
 
-/** @throws Error when the text is not a whole number from 1 to 2³¹ - 1. */
+/** @throws Error if the text is not a whole number from 1 to 2³¹ - 1. */
 export function parseSeed(text: string | undefined): number {
   if (text === undefined || text === "") return randomInt(1, seedLimit);
   const seed = Number(text);
@@ -22,7 +22,7 @@ export function parseSeed(text: string | undefined): number {
   return seed;
 }
 
-/** Tells how to repeat a run. */
+/** How to repeat a run. */
 export function seedLine(seed: number): string {
   return `seed ${seed} (repeat this run with --seed ${seed} or ${seedVariable}=${seed})`;
 }

@@ -1,4 +1,4 @@
-/** Many agents at work at once, beside the same calls of the SDK: what the layers above it add. */
+/** Many concurrent agent runs, compared with the same calls of the SDK: the overhead of the layers above it. */
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AgentServiceClient } from "@sandkasten/agents/client";
@@ -15,7 +15,7 @@ const QUICK_ROUNDS = 2;
 const LONE_RUNS = 10;
 
 const PROGRAM = "echo hello\n";
-/** The built-in model: what is measured is ours, not a model's. */
+/** The built-in model, so only our own code is measured. */
 const AGENT = `---
 model: scripted/bench
 sandbox: { mode: code }
@@ -51,7 +51,7 @@ async function measure(context: BenchContext): Promise<Series[]> {
     env: {},
   });
   const client = new AgentServiceClient({ baseUrl: service.url });
-  // Loads the model once, which is not what is measured.
+  // Loads the model once, which must not be measured.
   await runAgent(client);
   const [lone, loneSdk, all, allSdk]: number[][] = [[], [], [], []];
   for (let run = 0; run < LONE_RUNS; run++) {
@@ -88,7 +88,7 @@ async function runAgent(client: AgentServiceClient): Promise<void> {
     throw new Error(`an agent run ended ${status}: ${error?.message ?? text ?? ""}`);
 }
 
-/** What the agent does, without one. */
+/** What the agent does, without the agent. */
 async function runSdk({ sdk }: BenchDaemon): Promise<void> {
   await using session = await sdk.createSession({ image: "linux" });
   await session.files.write("hello.sh", PROGRAM);

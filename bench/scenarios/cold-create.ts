@@ -1,4 +1,4 @@
-/** Cold create: a sandbox from nothing to its first answer and its first command. */
+/** Cold create: from nothing to a sandbox's first answer and its first command. */
 import { run, TRUE_IN_SHELL } from "../bench-machine.ts";
 import type { BenchContext, Scenario } from "../context.ts";
 import { interleave } from "../interleave.ts";

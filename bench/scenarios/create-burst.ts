@@ -1,4 +1,4 @@
-/** Many creates at once, each with a first command, while a session that lives already goes on working. */
+/** Many concurrent creates, each with a first command, while an existing session keeps working. */
 import type { BenchDaemon } from "../bench-daemon.ts";
 import type { BenchContext, Scenario } from "../context.ts";
 import { inParallel } from "../in-parallel.ts";
@@ -11,7 +11,7 @@ const BURST = 100;
 const QUICK_BURST = 20;
 const IDLE_COMMANDS = 200;
 const LONE_CREATES = 10;
-/** Each gives one time of the first that is ready, and one of the last. */
+/** Each yields one time for the first that is ready, and one for the last. */
 const BURSTS = 5;
 const QUICK_BURSTS = 2;
 
@@ -62,7 +62,7 @@ async function measure(context: BenchContext): Promise<Series[]> {
   ];
 }
 
-/** When each of them was ready, and how long commands of the living session took meanwhile. */
+/** When each of them was ready, and how long commands of the existing session took meanwhile. */
 async function createAtOnce(
   daemon: BenchDaemon,
   count: number,

@@ -1,4 +1,4 @@
-/** How soon the dashboard can be used, beside a static page in the same browser. */
+/** How soon the dashboard is usable, compared with a static page in the same browser. */
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,4 +1,4 @@
-/** Many idle sandboxes at once: what they cost each other, and the daemon that comes back to them. */
+/** Many idle sandboxes at once: their cost for each other, and for a daemon that restarts. */
 import type { SessionBody } from "@sandkasten/protocol";
 import type { BenchDaemon } from "../bench-daemon.ts";
 import type { BenchSession } from "../bench-session.ts";
@@ -38,7 +38,7 @@ async function measure(context: BenchContext): Promise<Series[]> {
   return [...joined([...before, ...after]), ...among, ...restarts, ...populating];
 }
 
-/** Makes all the others, and tells how long they took and what they take. */
+/** Creates all the others, and measures the time and memory that they take. */
 async function populate(
   { densitySandboxes: count, signal, progress }: BenchContext,
   daemon: BenchDaemon,
@@ -71,13 +71,13 @@ async function populate(
       timed("create + true, last tenth", createUs.slice(-tenth)),
       sized("memory, daemon's share", [daemonShare]),
       sized("memory, cgroup", await chargedBytes(sessions.slice(1))),
-      // What others on the machine take or give back meanwhile is in it, too.
+      // Includes memory that other processes on the machine take or free meanwhile.
       sized("memory, all of the machine", [machineShare]),
     ],
   };
 }
 
-/** A session whose shell remembers which one it is. */
+/** A session whose shell stores its number. */
 async function usedSession(daemon: BenchDaemon, number: number): Promise<BenchSession> {
   const session = await daemon.open();
   await session.exec(`mark=${number}`);
@@ -85,8 +85,8 @@ async function usedSession(daemon: BenchDaemon, number: number): Promise<BenchSe
 }
 
 /**
- * `true` in sessions, or in each of many in turn, beside a bare process that shows how busy the machine is.
- * Called before there are many and after, too, which brackets the time in between.
+ * `true` in sessions, or in each of many in turn, and a bare process that shows how busy the
+ * machine is. Called before there are many, and after, which brackets the time in between.
  */
 async function measureCommands(
   { spawnTimer, quick, signal, progress }: BenchContext,
@@ -113,7 +113,7 @@ async function measureCommands(
   });
 }
 
-/** Kills the daemon and starts it again, beside one that has a single sandbox to come back to. */
+/** Kills and restarts the daemon, compared with one that has a single sandbox to adopt. */
 async function measureRestarts(
   { quick, signal, progress }: BenchContext,
   small: BenchDaemon,
@@ -139,7 +139,7 @@ async function measureRestarts(
   );
 }
 
-/** All of them are there, and the shell of each remembers what it was told before. */
+/** All of them exist, and each shell still has its state. */
 async function mustBeAdopted(
   daemon: BenchDaemon,
   sessions: readonly BenchSession[],
@@ -164,7 +164,7 @@ async function chargedBytes(sessions: readonly BenchSession[]): Promise<number[]
   return charged;
 }
 
-/** Series of one name as one. */
+/** Merges series with the same name. */
 function joined(series: readonly Series[]): Series[] {
   return [...Map.groupBy(series, ({ name }) => name)].map(([name, parts]) =>
     timed(

@@ -1,4 +1,7 @@
-/** File operations in containers of an engine, wherever the workspace is, beside `docker cp` and `docker exec`. */
+/**
+ * File operations in containers of an engine, for every workspace strategy, compared with `docker
+ * cp` and `docker exec`.
+ */
 import { randomBytes } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -14,7 +17,7 @@ import type { Series } from "../series.ts";
 
 const CONTENT = Buffer.alloc(1024, "sandkasten ");
 const NAME = "small.txt";
-/** Docker's own ways take long; fewer samples of them do. */
+/** Docker's own commands are slow, so fewer samples are taken. */
 const DOCKER_EVERY_ROUNDS = 10;
 const RUNNER = join(import.meta.dirname, "../../native/bin/runner");
 

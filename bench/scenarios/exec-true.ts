@@ -1,4 +1,4 @@
-/** `true`: what a command costs in a sandbox that is there already. */
+/** `true`: the cost of a command in an existing sandbox. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Channel, ExecCommand } from "@sandkasten/daemon";
 import type { Session } from "@sandkasten/sdk";
@@ -9,9 +9,9 @@ import { everyRounds, inARow, interleave, timeUs } from "../interleave.ts";
 import type { Contestant } from "../interleave.ts";
 import type { Series } from "../series.ts";
 
-/** Commands that follow each other, as those of a script or of an agent at work do. */
+/** Consecutive commands, like those of a script or a working agent. */
 const IN_A_ROW = 10;
-/** `docker exec` takes long; fewer samples of it do. */
+/** `docker exec` is slow, so fewer samples are taken. */
 const DOCKER_EVERY_ROUNDS = 20;
 const DOCKER_IN_A_ROW = 3;
 const PAUSE_MS = 100;
@@ -25,16 +25,16 @@ export const execTrue: Scenario = {
   run: measure,
 };
 
-/** Sandboxes that wait to be measured, and how each is reached. */
+/** The sandboxes to measure, and how each is reached. */
 interface Measured {
   readonly channel: Channel;
-  /** To a sandbox with strong isolation, where gVisor is installed. */
+  /** To a sandbox with strong isolation, if gVisor is installed. */
   readonly strong: Channel | undefined;
   readonly session: BenchSession;
-  /** The same one, through the SDK. */
+  /** The same session, through the SDK. */
   readonly sdkSession: Session;
   readonly healthz: () => Promise<unknown>;
-  /** A container's id, when there is a Docker. */
+  /** A container's id, if there is a Docker engine. */
   readonly container: string | undefined;
 }
 
@@ -99,7 +99,7 @@ async function measureInARow(
   });
 }
 
-/** As people and agents do: one command, then a while nothing. What got warm gets cold again. */
+/** As people and agents do: one command, then a pause, so caches become cold again. */
 async function measureAfterPauses(
   { spawnTimer, quick, signal, progress }: BenchContext,
   { channel, session, healthz }: Measured,

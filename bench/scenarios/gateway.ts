@@ -1,4 +1,4 @@
-/** Connections out of a sandbox, beside the same program's connections over plain loopback. */
+/** Outbound connections of a sandbox, compared with the same program's connections over plain loopback. */
 import { execFile, fork } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
@@ -19,7 +19,7 @@ import type { Series } from "../series.ts";
 const NAME = "peer.test";
 const CONNECTIONS = 25;
 
-/** Prints how long each connection took to its first byte, or a download to its last, in microseconds. */
+/** Prints the time of each connection to its first byte, or of a download to its last, in microseconds. */
 const CLIENT = `
 import socket, sys, time
 host, port, what, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
@@ -48,7 +48,7 @@ export const gateway: Scenario = {
   run: measure,
 };
 
-/** Runs the client and gives what it printed. */
+/** Runs the client and returns its output. */
 type Client = (...args: readonly string[]) => Promise<number[]>;
 
 async function measure(context: BenchContext): Promise<Series[]> {
@@ -96,7 +96,7 @@ async function measure(context: BenchContext): Promise<Series[]> {
   }
 }
 
-/** As a session has it, but for the limit of bandwidth, which would be all that is measured. */
+/** Configured as for a session, but without the bandwidth limit, which would dominate the result. */
 function openTo(port: number): SessionGateway {
   const rules = resolveRules([`${NAME}:${port}`, `127.0.0.1:${port}`], new Map());
   const policy = new NetworkPolicy(rules, [{ name: "the ceiling", rules }]);
@@ -142,7 +142,7 @@ function numbersIn(text: string): number[] {
   return text.trim().split("\n").map(Number);
 }
 
-/** This process is the gateway: by how much it grows at most is noted. */
+/** This process is the gateway: its maximum growth is recorded. */
 async function growing(growth: number[], act: () => Promise<number[]>): Promise<number[]> {
   collectGarbage();
   const beforeBytes = rssBytes(process.pid);

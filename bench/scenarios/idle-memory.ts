@@ -1,10 +1,10 @@
-/** What a sandbox that does nothing takes of the machine's memory. */
+/** The memory of an idle sandbox. */
 import type { BenchSession } from "../bench-session.ts";
 import type { BenchContext, Scenario } from "../context.ts";
 import { processesIn, processMemory, rssBytes } from "../process-memory.ts";
 import type { Series } from "../series.ts";
 
-/** Sandboxes made and destroyed first, so that code and caches are there before we count. */
+/** Sandboxes created and destroyed first, so code and caches are loaded before measuring. */
 const WARM_UP_SANDBOXES = 10;
 
 export const idleMemory: Scenario = {
@@ -25,7 +25,7 @@ async function measure(context: BenchContext): Promise<Series[]> {
   };
   progress("warming up");
   for (let made = 0; made < WARM_UP_SANDBOXES; made++) await (await usedSession()).destroy();
-  // The first one pays for pages of files that the others share.
+  // The first one pays for file pages that the others share.
   await usedSession();
   const [first = ""] = await daemon.memoryCgroups();
   await daemon.collectGarbage();

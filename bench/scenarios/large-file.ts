@@ -1,4 +1,4 @@
-/** A file of 100 MB up and down, beside the same bytes through plain Node programs. */
+/** A 100 MB file up and down, compared with the same bytes through plain Node programs. */
 import { Buffer } from "node:buffer";
 import type { Channel } from "@sandkasten/daemon";
 import { MIB } from "../bench-machine.ts";

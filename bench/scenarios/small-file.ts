@@ -1,4 +1,4 @@
-/** A file of 1 KB, written and read back, beside `true` in the shell. */
+/** A 1 KB file, written and read back, compared with `true` in the shell. */
 import { Buffer } from "node:buffer";
 import type { BenchDaemon } from "../bench-daemon.ts";
 import { run, TRUE_IN_SHELL } from "../bench-machine.ts";

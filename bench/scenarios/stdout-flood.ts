@@ -1,4 +1,4 @@
-/** 1 GB of stdout: how fast it comes, and how much those who pass it on grow meanwhile. */
+/** 1 GB of stdout: its throughput, and the memory growth of the processes that pass it on. */
 import { Buffer } from "node:buffer";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -13,7 +13,7 @@ import type { Contestant } from "../interleave.ts";
 import { collectGarbage, peakRssDuring, rssBytes } from "../process-memory.ts";
 import type { Series } from "../series.ts";
 
-/** As programs print them: text, and an end that JSON has to escape. */
+/** As programs print them: text, and a line end that JSON has to escape. */
 const LINE = "one of very many lines, each of them sixty-four bytes in length";
 /** The last event of a stream fits into this. */
 const TAIL_BYTES = 65_536;
@@ -69,13 +69,13 @@ async function measure(context: BenchContext): Promise<Series[]> {
   ];
 }
 
-/** Whose memory is looked at, and how it gets rid of what it does not need. */
+/** The process whose memory is measured, and how to collect its garbage. */
 interface Watched {
   readonly pid: number;
   readonly settle: () => Promise<void>;
 }
 
-/** Times a flood and notes by how much the process grew at most. */
+/** Times a flood and records the process's maximum growth. */
 async function timeWatched(
   { pid, settle }: Watched,
   act: () => Promise<void>,
@@ -99,7 +99,7 @@ async function readChannel(channel: Channel, { bytes, text }: Flood): Promise<vo
   mustBeAll(received, bytes, "the channel");
 }
 
-/** Reads the events without parsing them; what was in them is known from their size and the last one. */
+/** Reads the events without parsing them; their size and the last one verify the contents. */
 async function readEvents(
   daemon: BenchDaemon,
   session: BenchSession,
@@ -118,7 +118,7 @@ async function readEvents(
   const last = /^event: done\ndata: (.*)\n\n$/mu.exec(tail.toString())?.[1];
   if (last === undefined) throw new Error(`a stream ended with ${tail.toString().slice(-500)}`);
   mustBeAll((JSON.parse(last) as ExecInfoBody).stdout_bytes, bytes, "the stream");
-  // Each line end is two characters of JSON.
+  // Each line end takes two characters in JSON.
   const leastBytes = bytes + Math.floor(bytes / (LINE.length + 1));
   if (received < leastBytes) throw new Error(`only ${received} bytes of events came`);
 }

@@ -1,4 +1,4 @@
-/** Commands while the sessions are kept in Postgres, a thousand of them, beside the same in SQLite. */
+/** Commands with the sessions in Postgres, a thousand of them, compared with SQLite. */
 import pg from "pg";
 import { PostgresCluster } from "../../tests/support/postgres-cluster.ts";
 import type { BenchContext, Scenario } from "../context.ts";
@@ -41,7 +41,7 @@ async function measure(context: BenchContext): Promise<Series[]> {
   );
 }
 
-/** Living ones, as of a daemon elsewhere, each with a few commands that have ended. */
+/** Active ones, as of another daemon, each with a few ended commands. */
 async function addSessions(url: string): Promise<void> {
   const client = new pg.Client(url);
   await client.connect();

@@ -1,20 +1,22 @@
 /**
  * What spans and metrics cost a command: in a daemon without any hooks for them, in one that sends
- * nothing, and in one whose collector takes them. On a machine with other work the differences between
- * daemons drown, so the hooks of one command are also measured alone, by the time of the processor.
+ * nothing, and in one whose collector takes them. They are compared by the processor time of the daemon
+ * and of its sandbox: on a machine with other work, differences of waiting time drown.
  */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { BenchContext, Scenario } from "../context.ts";
-import { inARow, interleave, timeUs } from "../interleave.ts";
-import type { Contestant } from "../interleave.ts";
+import type { BenchDaemon } from "../bench-daemon.ts";
+import type { BenchSession } from "../bench-session.ts";
+import { interleave, timeUs } from "../interleave.ts";
 import type { Series } from "../series.ts";
 import { TelemetryHooks } from "../telemetry-hooks.ts";
 
-const IN_A_ROW = 10;
-const WARM_UP_ROUNDS = 60;
+/** The spans of so many commands fill one batch, so that each turn has sent about one. */
+const IN_A_ROW = 256;
+const WARM_UP_ROUNDS = 4;
 const HOOK_ROUNDS = 30;
 
 export const telemetry: Scenario = {
@@ -45,21 +47,70 @@ async function measureDaemons(
   await using none = await startDaemon({}, "daemon-without-telemetry.ts");
   await using off = await startDaemon();
   await using on = await startDaemon({ TELEMETRY_ENDPOINT: endpoint });
-  const [hookless, silent, traced] = [await none.open(), await off.open(), await on.open()];
-  const row = (act: () => Promise<unknown>): Contestant => inARow(IN_A_ROW, () => timeUs(act));
-  return await interleave(
-    {
-      "HTTP, shell, true, no hooks": row(() => hookless.exec("true")),
-      "HTTP, shell, true, off": row(() => silent.exec("true")),
-      "HTTP, shell, true, on": row(() => traced.exec("true")),
+  const meters = {
+    "no hooks": new Meter(none, await none.open()),
+    off: new Meter(off, await off.open()),
+    on: new Meter(on, await on.open()),
+  };
+  const turns = Object.entries(meters).map(([name, meter]) => [name, () => meter.turn()] as const);
+  await interleave(Object.fromEntries(turns), {
+    scenario: telemetry.name,
+    rounds: quick ? 8 : 40,
+    warmUpRounds: WARM_UP_ROUNDS,
+    signal,
+    onRound: (round) => {
+      if (round === 0) for (const meter of Object.values(meters)) meter.forgetWarmUp();
     },
-    {
+  });
+  return Object.entries(meters).flatMap(([name, meter]) => meter.series(name));
+}
+
+/** Runs commands in one daemon, turn by turn, and counts all that it spends from turn to turn. */
+class Meter {
+  readonly #daemon: BenchDaemon;
+  readonly #session: BenchSession;
+  readonly #waitedUs: number[] = [];
+  readonly #daemonUs: number[] = [];
+  readonly #wholeUs: number[] = [];
+  #before: { readonly daemonUs: number; readonly sandboxUs: number } | undefined;
+
+  constructor(daemon: BenchDaemon, session: BenchSession) {
+    this.#daemon = daemon;
+    this.#session = session;
+  }
+
+  async turn(): Promise<undefined> {
+    for (let command = 0; command < IN_A_ROW; command++)
+      this.#waitedUs.push(await timeUs(() => this.#session.exec("true")));
+    const daemonUs = await this.#daemon.processorTimeUs();
+    const sandboxUs = await this.#daemon.sandboxProcessorTimeUs();
+    if (this.#before !== undefined) {
+      // What it did while the others had their turns counts as well, such as sending a batch.
+      const daemon = (daemonUs - this.#before.daemonUs) / IN_A_ROW;
+      this.#daemonUs.push(daemon);
+      this.#wholeUs.push(daemon + (sandboxUs - this.#before.sandboxUs) / IN_A_ROW);
+    }
+    this.#before = { daemonUs, sandboxUs };
+    return undefined;
+  }
+
+  forgetWarmUp(): void {
+    for (const samples of [this.#waitedUs, this.#daemonUs, this.#wholeUs]) samples.length = 0;
+  }
+
+  series(name: string): Series[] {
+    const of = (what: string, samples: readonly number[]): Series => ({
       scenario: telemetry.name,
-      rounds: quick ? 60 : 300,
-      warmUpRounds: WARM_UP_ROUNDS,
-      signal,
-    },
-  );
+      name: `${what}, ${name}`,
+      unit: "us",
+      samples,
+    });
+    return [
+      of("HTTP, shell, true", this.#waitedUs),
+      of("processor time of true", this.#wholeUs),
+      of("processor time of the daemon for true", this.#daemonUs),
+    ];
+  }
 }
 
 async function measureHooks({ signal }: BenchContext, endpoint: string): Promise<Series[]> {
@@ -74,7 +125,7 @@ async function measureHooks({ signal }: BenchContext, endpoint: string): Promise
   );
 }
 
-/** Takes everything and keeps nothing. */
+/** Accepts everything and keeps nothing. */
 async function startCollector(): Promise<Server> {
   const server = createServer((request, response) => {
     request.resume().once("end", () => response.writeHead(200).end());

@@ -1,4 +1,4 @@
-/** Calls of an agent's tools beside the same calls of the SDK: what the tools add. */
+/** Calls of an agent's tools compared with the same calls of the SDK: the overhead of the tools. */
 import type { SandboxClient, Session } from "@sandkasten/sdk";
 import { parseSandboxSettings, SandboxScope, sandboxTools } from "@sandkasten/tools";
 import type { BenchContext, Scenario } from "../context.ts";
@@ -6,7 +6,7 @@ import { inARow, interleave, timeUs } from "../interleave.ts";
 import type { Contestant } from "../interleave.ts";
 import type { Series } from "../series.ts";
 
-/** Calls that follow each other, as those of an agent at work do. */
+/** Consecutive calls, like those of a working agent. */
 const IN_A_ROW = 5;
 const NAME = "small.txt";
 const CONTENT = "sandkasten ".repeat(93);
@@ -25,7 +25,7 @@ async function measure({ quick, signal, progress, startDaemon }: BenchContext): 
   const client = daemon.sdk;
   await using scope = new SandboxScope({ client, namespace: "agent", id: "bench" });
   const tools = byTools(client, scope);
-  // One sandbox for both, so that nothing but the way to it differs.
+  // One sandbox for both, so only the way to it differs.
   await tools["exec true"]();
   const [info] = await client.listSessions({ key: "agent:bench:default" });
   if (info === undefined) throw new Error("the tools have opened no sandbox");

@@ -1,4 +1,4 @@
-/** Warm create over HTTP: a sandbox from the pool to the end of its first command. */
+/** Warm create over HTTP: from a request to the end of the first command in a pooled sandbox. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { BenchDaemon } from "../bench-daemon.ts";
 import type { BenchContext, Scenario } from "../context.ts";
@@ -8,9 +8,9 @@ import type { Series } from "../series.ts";
 
 const POOL_SIZE = 4;
 const LOOK_EVERY_MS = 5;
-/** What takes long takes part in every so many rounds. */
+/** Slow contestants only take part in some rounds. */
 const SLOW_EVERY_ROUNDS = 2;
-/** Asking for limits of its own keeps a session from getting what was made in advance. */
+/** Custom limits prevent a session from getting a pooled sandbox. */
 const COLD = { limits: { pids: 250 } };
 
 export const warmCreate: Scenario = {
@@ -24,7 +24,7 @@ async function measure(context: BenchContext): Promise<Series[]> {
   const scenario = warmCreate.name;
   await using daemon = await context.startDaemon({ POOL: `host=${POOL_SIZE}` });
   await poolIsFull(daemon, signal);
-  // A daemon's code is compiled while it runs, and one that has a pool makes many.
+  // A daemon's code is compiled while it runs, and one with a pool creates many sandboxes.
   for (let made = 0; made < (context.quick ? 4 : 100); made++) {
     await createAndRun(daemon, "pool");
     await poolIsFull(daemon, signal);
@@ -62,7 +62,7 @@ async function measure(context: BenchContext): Promise<Series[]> {
   return [...series, { scenario, name: "HTTP, warm, created", unit: "us", samples: created }];
 }
 
-/** One session from nothing to the end of its first command, and its end outside the measured time. */
+/** One session from nothing to the end of its first command; destroying it is not measured. */
 async function createAndRun(
   daemon: BenchDaemon,
   source: "pool" | "cold",

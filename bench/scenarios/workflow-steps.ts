@@ -1,4 +1,4 @@
-/** A workflow of 100 steps without models, beside the same writes to SQLite without a workflow. */
+/** A workflow of 100 steps without models, compared with the same writes to SQLite without a workflow. */
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -10,7 +10,7 @@ import type { Series } from "../series.ts";
 
 const STEPS = 100;
 
-/** Each step computes something from the one before it; every tenth goes by a condition instead. */
+/** Each step computes a value from the previous one; every tenth is a condition instead. */
 const WORKFLOW = `steps:
   - { id: s0, type: set, values: { n: 0 } }
 ${Array.from({ length: STEPS - 1 }, (_, index) => step(index + 1)).join("\n")}
@@ -35,7 +35,7 @@ async function measure({ scratchDir, quick, signal, progress }: BenchContext): P
   const dir = join(scratchDir, "workflows-of-bench");
   await mkdir(join(dir, "workflows"), { recursive: true });
   await writeFile(join(dir, "workflows", "steps.yaml"), WORKFLOW);
-  // Nothing here asks the daemon for anything.
+  // Nothing here uses the daemon.
   const daemonUrl = "http://127.0.0.1:9";
   await using service = await startAgentService({ dir, listen: "127.0.0.1:0", daemonUrl, env: {} });
   const client = new AgentServiceClient({ baseUrl: service.url });
@@ -80,7 +80,7 @@ function plainDatabase(path: string): DatabaseSync {
 
 let runs = 0;
 
-/** What a step that is written down before and after costs at least: two transactions of two writes. */
+/** The minimum cost of a step that is stored before and after: two transactions of two writes. */
 async function writeSteps(database: DatabaseSync): Promise<void> {
   const run = ++runs;
   const begin = database.prepare("INSERT INTO steps VALUES (?, ?, 'running', NULL)");

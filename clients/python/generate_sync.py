@@ -21,7 +21,7 @@ BY_HAND = {"primitives.py"}
 
 CLASSES = [
     *("Exec", "ExecStream", "Files", "Keys", "PortConnection", "Pty"),
-    *("SandboxClient", "Session"),
+    *("SandboxClient", "SandboxTools", "Session"),
 ]
 NAMES = {
     **{name: f"Sync{name}" for name in CLASSES},

@@ -1,11 +1,12 @@
 /**
  * Builds the dashboard into `dist`, with compressed copies of every file beside it:
  * `node packages/dashboard/build.ts`. It does nothing when nothing has changed since the last time.
+ * With `--check` it only says so, by an exit code of 0.
  */
 import { createHash } from "node:crypto";
 import { globSync } from "node:fs";
 import { readFile, rename, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
 
@@ -26,10 +27,11 @@ const sources = [
 
 async function stampOfSources(): Promise<string> {
   const digest = createHash("sha256").update(process.version);
+  // Names below the root: the same sources elsewhere give the same stamp.
   const files = globSync(sources, { cwd: root, withFileTypes: true })
     .filter((entry) => entry.isFile() && !entry.name.endsWith(".test.ts"))
-    .map((entry) => join(entry.parentPath, entry.name));
-  for (const file of files.toSorted()) digest.update(file).update(await readFile(file));
+    .map((entry) => relative(root, join(entry.parentPath, entry.name)));
+  for (const file of files.toSorted()) digest.update(file).update(await readFile(join(root, file)));
   return digest.digest("hex");
 }
 
@@ -42,7 +44,9 @@ async function compress(path: string): Promise<void> {
 
 const stamp = await stampOfSources();
 const built = await readFile(stampFile, "utf8").catch(() => "");
-if (built !== stamp) {
+if (process.argv.includes("--check")) {
+  process.exitCode = built === stamp ? 0 : 1;
+} else if (built !== stamp) {
   const { build } = await import("vite");
   await build({
     configFile: join(packageDir, "vite.config.ts"),

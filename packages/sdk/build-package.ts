@@ -1,4 +1,4 @@
-/** Bundles the sources into what is published. */
+/** Bundles the sources for publication. */
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -9,16 +9,16 @@ import { bundleDeclarations } from "./bundle-declarations.ts";
 
 const packageDir = import.meta.dirname;
 const compiler = join(packageDir, "../../node_modules/typescript-native/bin/tsc");
-/** Terminals and sessions can be disposed of, which not every `lib` of a project knows. */
+/** Terminals and sessions are disposable, which not every project's `lib` includes. */
 const declarationHead = '/// <reference lib="esnext.disposable" />\n\n';
 
-/** Writes a module for `import`, one for `require`, and their types, which need nothing else. */
+/** Writes a module for `import`, one for `require`, and their self-contained types. */
 export async function buildPackage(outputDir: string): Promise<void> {
   await rm(outputDir, { recursive: true, force: true });
   await mkdir(outputDir);
   await buildModules(outputDir);
   const declarations = declarationHead + (await buildDeclarations());
-  // The same text twice: whether it describes an ES module is told by the name of the file.
+  // The same text twice: only the file name decides whether it describes an ES module.
   for (const name of ["index.d.ts", "index.d.cts"])
     await writeFile(join(outputDir, name), declarations);
 }

@@ -1,5 +1,5 @@
 /**
- * Makes the package that is published. `npm pack` does it by itself, with the steps `prepack` and
+ * Builds the published package. `npm pack` runs it automatically with the steps `prepack` and
  * `postpack`; `node packages/sdk/build.ts` writes the modules to `dist`.
  */
 import { rename, writeFile } from "node:fs/promises";
@@ -15,7 +15,7 @@ const build = (): Promise<void> => buildPackage(join(packageDir, "dist"));
 
 const steps: Readonly<Record<string, () => Promise<void>>> = {
   build,
-  /** npm packs the manifest that it finds after this. */
+  /** npm packs the manifest as it is after this step. */
   async prepack() {
     await build();
     const manifest = `${JSON.stringify(publishedManifest(), null, 2)}\n`;

@@ -1,6 +1,6 @@
 /**
- * Makes one file of the declarations of several modules. It knows the forms that the SDK uses and
- * refuses all others, so that no wrong file is published.
+ * Bundles the declarations of several modules into one file. It supports only the forms that the
+ * SDK uses and refuses all others, so a wrong file is never published.
  */
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,11 +10,11 @@ interface Declaration {
   readonly file: string;
   /** With its comment and without `export`. */
   readonly text: string;
-  /** Names of types that it mentions. */
+  /** Names of the types that it mentions. */
   readonly mentions: ReadonlySet<string>;
 }
 
-/** The exports of `index.d.ts` in a directory, with all declarations that they need. */
+/** The exports of a directory's `index.d.ts`, with all declarations that they need. */
 export function bundleDeclarations(directory: string): string {
   const declarations = new Map<string, Declaration>();
   const exports = new Map<string, string>();
@@ -32,7 +32,7 @@ export function bundleDeclarations(directory: string): string {
   return [...needed.map(({ text }) => text), `export { ${list} };`, ""].join("\n\n");
 }
 
-/** A declaration is found by its name, so that it must have the same one everywhere. */
+/** Declarations are found by name, so a name must be the same everywhere. */
 function refuseRenames(statement: ts.ImportDeclaration, file: string): void {
   const bindings = statement.importClause?.namedBindings;
   const names = bindings !== undefined && ts.isNamedImports(bindings) ? bindings.elements : [];
@@ -103,7 +103,7 @@ function mentionsOf(statement: ts.Statement): ReadonlySet<string> {
   return mentions;
 }
 
-/** Names that are declared nowhere here are the language's, or the platform's. */
+/** Names that are not declared here belong to the language or the platform. */
 function reachable(
   declarations: ReadonlyMap<string, Declaration>,
   names: readonly string[],

@@ -1,4 +1,7 @@
-/** The manifest that is published: in the repository the package is its sources, published it is what was built. */
+/**
+ * The published manifest: in the repository the package exports its sources, published it exports
+ * the build.
+ */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -25,7 +28,7 @@ export function publishedManifest(): object {
       },
       "./package.json": "./package.json",
     },
-    // For tools that do not know `exports`.
+    // For tools that do not support `exports`.
     main: "./dist/index.cjs",
     module: "./dist/index.js",
     types: "./dist/index.d.ts",

@@ -1,9 +1,11 @@
-/** Builds the site into `dist`, unless it is built from the same sources already: `node packages/site/build.ts`. */
+/**
+ * Builds the site into `dist`, unless it is built from the same sources already: `node packages/site/build.ts`.
+ * With `--check` it only says so, by an exit code of 0.
+ */
 import { hash } from "node:crypto";
 import { globSync } from "node:fs";
 import { readFile, rm, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { buildSite } from "./src/build-site.ts";
 
 const root = join(import.meta.dirname, "../..");
 const target = join(import.meta.dirname, "dist");
@@ -24,7 +26,10 @@ async function stateOfSources(): Promise<string> {
 const stamp = join(target, ".stamp");
 const state = await stateOfSources();
 const built = await readFile(stamp, "utf8").catch(() => "");
-if (built !== state) {
+if (process.argv.includes("--check")) {
+  process.exitCode = built === state ? 0 : 1;
+} else if (built !== state) {
+  const { buildSite } = await import("./src/build-site.ts");
   // By rename, because a running daemon may serve what is there.
   const partial = `${target}.partial`;
   await rm(partial, { recursive: true, force: true });

@@ -1,4 +1,4 @@
-/** The bill of materials in CycloneDX: npm describes its packages, and Cargo's lockfile the crates. */
+/** The bill of materials in CycloneDX format: npm lists its packages, and Cargo's lockfile the crates. */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
@@ -55,7 +55,7 @@ export async function writeBillOfMaterials(
   await writeFile(file, `${JSON.stringify(bill, null, 2)}\n`);
 }
 
-/** Those that are published, of all that are installed here. */
+/** The published packages, of all that are installed here. */
 function npmComponents(all: Bill, program: Program, lock: Lock): readonly Component[] {
   const byReference = new Map(all.components.map((component) => [component["bom-ref"], component]));
   const references = [...program.tree.placed].map(([location, source]) => {
@@ -93,7 +93,7 @@ async function cratesOf(path: string): Promise<readonly Component[]> {
   }));
 }
 
-/** A UUID made from the contents instead of by chance, so the same contents have the same one. */
+/** A UUID derived from the contents, so equal contents have the same one. */
 function serialNumber(components: readonly Component[]): string {
   const hex = createHash("sha256").update(JSON.stringify(components)).digest("hex");
   const parts = [

@@ -2,19 +2,19 @@
 import { rolldown } from "rolldown";
 import { root } from "./versions.ts";
 
-/** Each is a file of its own: Node starts it, or a thread is made from it. */
+/** Each is a separate file: Node starts it, or a thread runs it. */
 const entries = {
   main: "packages/cli/src/main.ts",
   "evaluation-worker": "packages/agents/src/workflows/expressions/evaluation-worker.ts",
 };
 
-/** Young objects get little room, as in packages/cli/bin/sandkasten. */
+/** A small young generation, as in packages/cli/bin/sandkasten. */
 const shebang = "#!/usr/bin/env -S node --max-semi-space-size=4\n";
 
-/** Only our own packages go into the modules; those of others are dependencies, and imported. */
+/** Only our own packages are bundled; third-party packages are dependencies, and imported. */
 const isOurs = (id: string): boolean => /^[./]|^@sandkasten\//.test(id);
 
-/** @returns The packages of others that the modules import. */
+/** @returns The third-party packages that the modules import. */
 export async function bundleProgram(outputDir: string): Promise<ReadonlySet<string>> {
   const bundle = await rolldown({
     cwd: root,
@@ -37,7 +37,7 @@ export async function bundleProgram(outputDir: string): Promise<ReadonlySet<stri
       dir: outputDir,
       format: "esm",
       entryFileNames: "[name].js",
-      // Flat, because some modules look for others beside themselves.
+      // Flat, because some modules look for others next to themselves.
       chunkFileNames: ({ name, facadeModuleId }) =>
         `${/packages\/([^/]+)\/src\/index\.ts$/.exec(facadeModuleId ?? "")?.[1] ?? name}.js`,
     });

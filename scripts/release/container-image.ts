@@ -1,6 +1,6 @@
 /**
- * The daemon's container image as an archive for `docker load`: a small Debian, Node
- * and the program. What it says to the engine is what images/daemon/Dockerfile says.
+ * The daemon's container image as an archive for `docker load`: a small Debian, Node and the
+ * program. Its configuration matches images/daemon/Dockerfile.
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
@@ -18,12 +18,11 @@ const user = { name: "sandkasten", id: 10_000 };
 export async function buildImage(
   { outputDir, stagingDir }: Places,
   program: Packed,
-  native: Packed,
   platform: Platform,
   base: string,
 ): Promise<string> {
   const tree = join(stagingDir, "image-layer");
-  await layOutProgram(join(tree, "opt/sandkasten"), program, native, platform);
+  await layOutProgram(join(tree, "opt/sandkasten"), program, platform);
   await cp(
     join(root, "images/daemon/healthcheck.mjs"),
     join(tree, "opt/sandkasten/healthcheck.mjs"),
@@ -70,7 +69,7 @@ async function packed(
   return file;
 }
 
-/** @returns The digest that names the layer. */
+/** @returns The layer's digest. */
 async function addLayer(archive: string, file: string): Promise<string> {
   const digest = createHash("sha256");
   await pipeline(createReadStream(file), digest);

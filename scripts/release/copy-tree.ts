@@ -1,4 +1,4 @@
-/** Copies installed npm packages to where a published tree has them, without what only developers read. */
+/** Copies installed npm packages into a published tree, without files that only developers read. */
 import { cp } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { PlacedTree } from "./dependency-tree.ts";
@@ -15,7 +15,7 @@ export async function copyTree(tree: PlacedTree, directory: string): Promise<voi
       recursive: true,
       filter: (path) => {
         const name = basename(path);
-        // What is nested in the clone has a place of its own in the tree.
+        // Nested packages have their own location in the tree.
         if (path === join(from, "node_modules")) return false;
         return !leftOut.test(name) || licence.test(name);
       },

@@ -11,26 +11,31 @@ import { pipeline } from "node:stream/promises";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import type { Packed, Places, Platform } from "./npm-packages.ts";
-import { nativePackage } from "./npm-packages.ts";
+import { nativePackage, platforms } from "./npm-packages.ts";
 import { readManifest, root, sourceDateEpoch, version } from "./versions.ts";
 
 const run = promisify(execFile);
 
-/** Whatever `scripts/apt-packages.txt` says that a daemon needs, less npm, whose work is done. */
+/**
+ * What a daemon needs according to `scripts/apt-packages.txt`, without npm, which is only needed to
+ * install.
+ */
 export const debianDependencies = ["crun | runc", "e2fsprogs", "libstdc++6", "uidmap", "xz-utils"];
 
 const source = (name: string): string => join(root, "deploy/debian", name);
 
-/** The program with everything it needs but Node's own libraries, as it is installed. */
+/** The program with everything it needs except Node's own libraries, as it is installed. */
 export async function layOutProgram(
   directory: string,
   program: Packed,
-  native: Packed,
   platform: Platform,
 ): Promise<void> {
-  await cp(program.directory, directory, { recursive: true });
-  await cp(native.directory, join(directory, "node_modules", nativePackage(platform)), {
+  const others = platforms
+    .filter((each) => each !== platform)
+    .map((each) => join(program.directory, "node_modules", nativePackage(each)));
+  await cp(program.directory, directory, {
     recursive: true,
+    filter: (path) => !others.includes(path),
   });
   await mkdir(join(directory, "bin"), { recursive: true });
   await cp(process.execPath, join(directory, "bin/node"), { dereference: true });
@@ -39,7 +44,6 @@ export async function layOutProgram(
 export async function buildDebian(
   { outputDir, stagingDir }: Places,
   program: Packed,
-  native: Packed,
   platform: Platform,
 ): Promise<string> {
   const tree = join(stagingDir, "debian");
@@ -48,7 +52,7 @@ export async function buildDebian(
     await cp(name, join(tree, path));
     await chmod(join(tree, path), mode);
   };
-  await layOutProgram(join(tree, "usr/lib/sandkasten"), program, native, platform);
+  await layOutProgram(join(tree, "usr/lib/sandkasten"), program, platform);
   await place(source("sandkasten"), "usr/bin/sandkasten", 0o755);
   await place(source("sandkasten.service"), "usr/lib/systemd/system/sandkasten.service");
   await place(join(root, "docs/guides/install.md"), "usr/share/doc/sandkasten/README.md");
@@ -59,7 +63,7 @@ export async function buildDebian(
   const settings = join(tree, "etc/sandkasten/sandkasten.yaml");
   const init = [join(program.directory, "dist/main.js"), "init", "--yes", "--output", settings];
   await run(process.execPath, init);
-  // It may come to hold a key.
+  // A key may be added later.
   await chmod(settings, 0o600);
   for (const script of ["postinst", "prerm", "postrm"])
     await place(source(script), `DEBIAN/${script}`, 0o755);
@@ -109,7 +113,7 @@ async function checksums(tree: string): Promise<string> {
   return lines.join("");
 }
 
-/** The same whatever umask it is built with. dpkg-deb takes times that are later than the sources'. */
+/** Independent of the builder's umask. dpkg-deb clamps times that are later than the sources'. */
 async function normaliseModes(tree: string): Promise<void> {
   await run("chmod", ["-R", "u=rwX,go=rX", tree]);
   await chmod(join(tree, "etc/sandkasten/sandkasten.yaml"), 0o600);

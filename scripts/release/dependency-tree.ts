@@ -1,7 +1,8 @@
 /**
- * The npm packages that a published package needs, with the versions that are installed in this clone
- * and were tested. The clone's tree has a `node_modules` for each workspace; a published package has
- * one, so packages are placed anew, each as high as it can be without hiding another one's.
+ * The npm packages that a published package needs, with the versions that are installed in this
+ * clone and were tested. The clone's tree has a `node_modules` for each workspace; a published
+ * package has only one, so packages are placed again, each as high as possible without hiding
+ * another.
  */
 
 export interface LockEntry {
@@ -19,9 +20,9 @@ export interface LockEntry {
 export type Lock = Readonly<Record<string, LockEntry>>;
 
 export interface PlacedTree {
-  /** Exact versions of what the package depends on directly. */
+  /** Exact versions of the direct dependencies. */
   readonly dependencies: Readonly<Record<string, string>>;
-  /** Each location in the published tree, with the location in the clone. Sorted. */
+  /** Each location in the published tree, with its location in the clone. Sorted. */
   readonly placed: ReadonlyMap<string, string>;
 }
 
@@ -44,7 +45,7 @@ function entryAt(lock: Lock, location: string): LockEntry {
   return entry;
 }
 
-/** Where a module at a location finds a package, as Node looks for it. */
+/** Where a module at a location finds a package, by Node's resolution. */
 function resolveIn(has: (path: string) => boolean, from: string, name: string): string | undefined {
   for (let at = from; ; at = parentOf(at)) {
     const path = join(at, name);
@@ -56,13 +57,13 @@ function resolveIn(has: (path: string) => boolean, from: string, name: string): 
 const join = (at: string, name: string): string =>
   at === "" ? `node_modules/${name}` : `${at}/node_modules/${name}`;
 
-/** The directory above, in which the next `node_modules` is. */
+/** The parent directory, which contains the next `node_modules`. */
 function parentOf(location: string): string {
   const end = location.lastIndexOf("node_modules/");
   return end <= 0 ? "" : location.slice(0, end - 1);
 }
 
-/** Where several workspaces want different versions, all get the newest. */
+/** If workspaces want different versions, all get the newest. */
 function directDependencies(lock: Lock, workspaces: readonly string[]): Map<string, string> {
   const found = new Map<string, string>();
   for (const workspace of workspaces) {
@@ -91,7 +92,7 @@ function isNewer(lock: Lock, source: string, other: string): boolean {
 class Tree {
   readonly placed = new Map<string, string>();
   readonly #lock: Lock;
-  /** Which source each package that was completed must find under each name. */
+  /** Which source each completed package must find under each name. */
   readonly #edges: { readonly from: string; readonly name: string; readonly source: string }[] = [];
 
   constructor(lock: Lock) {
@@ -103,7 +104,8 @@ class Tree {
   }
 
   completeAll(): void {
-    // The map grows while it is walked: each package after those that are nearer to the root.
+    // The map grows during the iteration: each package comes after those that are closer to the
+    // root.
     for (const [location, source] of this.placed) this.#complete(location, source);
   }
 
@@ -118,7 +120,7 @@ class Tree {
     }
   }
 
-  /** What a package of the clone needs, by name, and where the clone has it. */
+  /** The dependencies of a package in the clone, by name, and their locations. */
   #needs(source: string): [string, string][] {
     const entry = entryAt(this.#lock, source);
     const meta = entry.peerDependenciesMeta ?? {};
@@ -128,7 +130,7 @@ class Tree {
     return [...new Set(names)].toSorted().flatMap((name): [string, string][] => {
       const wanted = resolveIn((path) => path in this.#lock, source, name);
       const isOptional = optional.includes(name);
-      // What would be compiled at installation is not compiled here either: nothing needs it.
+      // Packages that would be compiled on installation are skipped: nothing needs them.
       if (wanted !== undefined && isOptional && entryAt(this.#lock, wanted).hasInstallScript)
         return [];
       if (wanted !== undefined) return [[name, wanted]];
@@ -151,7 +153,7 @@ class Tree {
     this.placed.set(path, source);
     const isRight = this.#edges.every((edge) => {
       const found = resolveIn((place) => this.placed.has(place), edge.from, edge.name);
-      // An edge whose package is not placed yet finds nothing, which is no contradiction.
+      // An edge whose package is not placed yet finds nothing, which is not a conflict.
       return edge.name !== name || found === undefined || this.#isSame(found, edge.source);
     });
     this.placed.delete(path);

@@ -15,7 +15,7 @@ import { readManifest, root, version } from "./versions.ts";
 
 const run = promisify(execFile);
 
-/** What `sandkasten` is bundled from; it depends on what these depend on. */
+/** The packages that `sandkasten` bundles; it has their dependencies. */
 const workspaces = ["cli", "daemon", "protocol", "telemetry", "agents", "mcp", "tools", "sdk"].map(
   (name) => `packages/${name}`,
 );
@@ -29,19 +29,19 @@ export type Platform = (typeof platforms)[number];
 
 export const nativePackage = (platform: Platform): string => `@sandkasten/native-${platform.name}`;
 
-/** A package that was packed. */
+/** A packed package. */
 export interface Packed {
   readonly name: string;
   /** The tarball. */
   readonly file: string;
-  /** What is in it, unpacked. */
+  /** Its unpacked contents. */
   readonly directory: string;
 }
 
 export interface Places {
   /** Where finished files go. */
   readonly outputDir: string;
-  /** Where packages are put together. */
+  /** Where packages are assembled. */
   readonly stagingDir: string;
 }
 
@@ -59,7 +59,7 @@ export async function packTools(places: Places): Promise<Packed> {
   return await pack(places, directory);
 }
 
-/** @param nativeDir - Has the runner and the launcher, built for the platform. */
+/** @param nativeDir - Contains the runner and the launcher, built for the platform. */
 export async function packNative(
   places: Places,
   platform: Platform,
@@ -101,8 +101,11 @@ export interface Program extends Packed {
 /**
  * A program rather than a library, so it brings the packages it depends on, in the versions that were
  * tested: docs/adr/0017-releases-bring-what-was-tested.md.
+ *
+ * @param natives - The native programs of all platforms that this release is for, which it brings as
+ *   well: npm asks a registry for nothing.
  */
-export async function packProgram(places: Places): Promise<Program> {
+export async function packProgram(places: Places, natives: readonly Packed[]): Promise<Program> {
   const lock = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8")) as {
     readonly packages: Lock;
   };
@@ -123,10 +126,8 @@ export async function packProgram(places: Places): Promise<Program> {
     engines,
     os: ["linux"],
     dependencies: tree.dependencies,
-    bundleDependencies: Object.keys(tree.dependencies),
-    optionalDependencies: Object.fromEntries(
-      platforms.map((platform) => [nativePackage(platform), version]),
-    ),
+    bundleDependencies: [...Object.keys(tree.dependencies), ...natives.map(({ name }) => name)],
+    optionalDependencies: Object.fromEntries(natives.map(({ name }) => [name, version])),
   };
   const directory = await stage(places, "sandkasten", manifest);
   requireDeclared(await bundleProgram(join(directory, "dist")), tree);
@@ -134,13 +135,15 @@ export async function packProgram(places: Places): Promise<Program> {
   await copyPages(directory);
   await cp(join(root, "docs/guides/install.md"), join(directory, "README.md"));
   await copyTree(tree, directory);
+  for (const native of natives)
+    await cp(native.directory, join(directory, "node_modules", native.name), { recursive: true });
   // `npm pack` would leave out packages that are needed as peers only.
   const file = join(places.outputDir, `sandkasten-${version}.tgz`);
   await packTarball(directory, file, { prefix: "package", compress: true });
   return { name: manifest.name, file, directory, tree };
 }
 
-/** What the daemon serves to browsers; set-up builds it. */
+/** The pages that the daemon serves; set-up builds them. */
 async function copyPages(directory: string): Promise<void> {
   for (const name of pages)
     await cp(join(root, "packages", name, "dist"), join(directory, name), { recursive: true });

@@ -9,7 +9,7 @@ import { root, sourceDateEpoch, version } from "./versions.ts";
 
 const run = promisify(execFile);
 
-/** What a tool such as pip calls; without an environment of its own, which would need an index. */
+/** What a tool such as pip calls; without a separate environment, which would need an index. */
 const build = `
 import sys
 from setuptools import build_meta
@@ -19,7 +19,7 @@ build_meta.build_sdist(directory)
 `;
 
 export async function buildPython({ outputDir, stagingDir }: Places): Promise<void> {
-  // A copy, because setuptools writes beside the sources.
+  // A copy, because setuptools writes next to the sources.
   const directory = join(stagingDir, "python");
   const source = join(root, "clients/python");
   for (const name of ["pyproject.toml", "README.md", "src"])
@@ -35,7 +35,7 @@ export async function buildPython({ outputDir, stagingDir }: Places): Promise<vo
   await normalise(join(outputDir, `sandkasten_client-${version}.tar.gz`), stagingDir);
 }
 
-/** setuptools writes the time of the build into source archives, so they are packed again. */
+/** setuptools writes the build time into source archives, so they are repacked. */
 async function normalise(archive: string, stagingDir: string): Promise<void> {
   const directory = join(stagingDir, "python-sdist");
   await mkdir(directory);

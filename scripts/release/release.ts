@@ -18,7 +18,7 @@ import { writeChecksums } from "./checksums.ts";
 import { buildImage } from "./container-image.ts";
 import { buildDebian } from "./debian-package.ts";
 import type { Lock } from "./dependency-tree.ts";
-import type { Places, Platform } from "./npm-packages.ts";
+import type { Packed, Places, Platform } from "./npm-packages.ts";
 import { packNative, packProgram, packSdk, packTools, platforms } from "./npm-packages.ts";
 import { buildPython } from "./python-packages.ts";
 import { root, sourceDateEpoch } from "./versions.ts";
@@ -36,7 +36,7 @@ const wanted = new Set(values.only.split(","));
 const unknown = [...wanted].filter((part) => !parts.includes(part));
 if (unknown.length > 0)
   throw new Error(`no such part: ${unknown.join(", ")}; there are ${parts.join(", ")}`);
-// The modes of files are part of what is published.
+// File modes are part of what is published.
 process.umask(0o022);
 const outputDir = resolve(values.out);
 await rm(outputDir, { recursive: true, force: true });
@@ -63,24 +63,25 @@ async function release(places: Places): Promise<void> {
 }
 
 async function releaseProgram(places: Places, platform: Platform): Promise<void> {
-  const native = await step("native programs", () =>
-    packNative(places, platform, join(root, "native/bin")),
-  );
-  for (const other of platforms) {
-    const directory = values.native === undefined ? undefined : join(values.native, other.name);
-    if (other !== platform && directory !== undefined && existsSync(directory))
-      await step(`native programs for ${other.name}`, () => packNative(places, other, directory));
+  const natives: Packed[] = [];
+  for (const each of platforms) {
+    const given = values.native === undefined ? undefined : join(values.native, each.name);
+    const directory = each === platform ? join(root, "native/bin") : given;
+    if (directory !== undefined && existsSync(directory))
+      natives.push(
+        await step(`native programs for ${each.name}`, () => packNative(places, each, directory)),
+      );
   }
-  const program = await step("sandkasten", () => packProgram(places));
+  const program = await step("sandkasten", () => packProgram(places, natives));
   const lock = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8"));
   await step("bill of materials", () =>
     writeBillOfMaterials(places, program, lock.packages as Lock),
   );
   if (wanted.has("debian"))
-    await step("Debian package", () => buildDebian(places, program, native, platform));
+    await step("Debian package", () => buildDebian(places, program, platform));
   if (wanted.has("image")) {
     const base = values.base ?? (await step("root file system", () => makeBase(places)));
-    await step("container image", () => buildImage(places, program, native, platform, base));
+    await step("container image", () => buildImage(places, program, platform, base));
   }
 }
 

@@ -1,4 +1,4 @@
-/** Tar archives that are the same for the same contents: sorted, with one time and one owner. */
+/** Reproducible tar archives: sorted, with one time and one owner. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { sourceDateEpoch } from "./versions.ts";
@@ -6,14 +6,14 @@ import { sourceDateEpoch } from "./versions.ts";
 const run = promisify(execFile);
 
 export interface TarOptions {
-  /** What the paths in the archive begin with instead of `.`. */
+  /** The prefix of paths in the archive, instead of `.`. */
   readonly prefix?: string;
-  /** Smaller by gzip, which the name must end with then. */
+  /** Compress with gzip; the name must match. */
   readonly compress?: boolean;
-  /** The id of the user and the group that everything belongs to, 0 by default. */
+  /** The user and group id of everything, 0 by default. */
   readonly owner?: number;
   readonly mode?: string;
-  /** Only these directories, without what is in them and above them. */
+  /** Only these directories, without their contents and parents. */
   readonly directories?: readonly string[];
 }
 
@@ -33,10 +33,10 @@ export async function packTarball(
     `--owner=${owner}`,
     `--group=${owner}`,
     "--numeric-owner",
-    // Whatever the umask of who builds it is.
+    // Independent of the builder's umask.
     `--mode=${mode}`,
     ...(prefix === undefined ? [] : [`--transform=flags=rS;s,^\\.,${prefix},`]),
-    // Without the name and the time that gzip would write down.
+    // Without the name and time that gzip would store.
     ...(compress ? ["--use-compress-program=gzip --no-name"] : []),
     ...(directories === undefined ? ["."] : ["--no-recursion", ...directories]),
   ]);

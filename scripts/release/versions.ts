@@ -1,4 +1,4 @@
-/** The version of a release, and the time that its files carry. */
+/** The version of a release, and the timestamp of its files. */
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -22,10 +22,10 @@ export interface Manifest {
   readonly devDependencies?: Readonly<Record<string, string>>;
 }
 
-/** The root's version is everybody's; versions.test.ts checks the others against it. */
+/** The root's version applies to all; versions.test.ts checks the others against it. */
 export const version = readManifest(".").version;
 
-/** Seconds since 1970: as the environment says, else the time of the last commit. */
+/** Seconds since 1970: from the environment, or else the time of the last commit. */
 export function sourceDateEpoch(): number {
   const given = process.env["SOURCE_DATE_EPOCH"];
   const text =

@@ -1,4 +1,4 @@
-/** Agents whose sandboxes are containers of a Docker engine, as the founding documents have them. */
+/** Agents whose sandboxes are containers of a Docker engine. */
 import { execFile } from "node:child_process";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ beforeAll(async () => {
       BACKEND: "docker",
       DOCKER_HOST: dockerUnderTest(),
       DEFAULT_IMAGE: DOCKER_IMAGES.debian,
-      // How the files of a service get to containers when the service is in a container itself.
+      // How the files of a service reach containers if the service itself is in a container.
       DOCKER_WORKSPACE: "volume",
     },
   });
@@ -44,6 +44,10 @@ afterAll(async () => {
 const call = (name: string, given: object): ScriptedTurn => ({
   calls: [{ name, arguments: given }],
 });
+
+function median(values: readonly number[]): number {
+  return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)] ?? Number.NaN;
+}
 
 /** What the engine has of this daemon, in the columns of `docker ps` and `docker volume ls`. */
 async function leftOnEngine(): Promise<string[]> {
@@ -89,6 +93,36 @@ test("File staging (`sandbox_stage_file`, `sandbox_publish_file`) works", async 
   ]);
   const published = join(daemon.dataDir, "files-of-agents", "result.txt");
   expect(await readFile(published, "utf8")).toBe("STAGED");
+});
+
+test("Performance is acceptable (<500ms for file operations): less than one `docker exec` takes", async () => {
+  const given = { path: "file.txt", content: "x".repeat(1000) };
+  fixture.model.play([
+    ...Array.from({ length: 8 }, () => [
+      call("sandbox_fs_write", given),
+      call("sandbox_fs_read", { path: "file.txt" }),
+      call("sandbox_fs_list", { path: "." }),
+      call("sandbox_fs_delete", { path: "file.txt" }),
+    ]).flat(),
+    call("sandbox_exec", { command: "echo working; sleep 600" }),
+  ]);
+  const id = await fixture.client.execute("coder", { task: "x" });
+  await fixture.until(id, "tool_output");
+  const [container = ""] = (await leftOnEngine())[0]?.split(" ") ?? [];
+  const execs: number[] = [];
+  for (let round = 0; round < 5; round++) {
+    const startedMs = performance.now();
+    await execute("docker", ["-H", dockerUnderTest(), "exec", container, "true"]);
+    execs.push(performance.now() - startedMs);
+  }
+  await fixture.client.cancel(id);
+  const files = (await fixture.eventsOf(id)).filter(
+    ({ type, tool }) => type === "tool_result" && String(tool).startsWith("sandbox_fs_"),
+  );
+  expect(files).toHaveLength(32);
+  expect(files.filter(({ is_error: isError }) => isError)).toEqual([]);
+  const durations = files.map(({ duration_ms: duration }) => Number(duration));
+  expect(median(durations)).toBeLessThan(median(execs));
 });
 
 test("Sandbox containers are properly cleaned up", async () => {

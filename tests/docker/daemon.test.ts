@@ -24,7 +24,7 @@ async function docker(...args: readonly string[]): Promise<string[]> {
   return stdout.split("\n").filter((line) => line !== "");
 }
 
-/** Names of the containers that the daemon has made. */
+/** Names of the containers that the daemon has created. */
 async function containersOf({ dataDir }: TestDaemon): Promise<string[]> {
   const instance = (await readFile(join(dataDir, "instance-id"), "utf8")).trim();
   const filter = `label=sandkasten.instance=${instance}`;
@@ -74,7 +74,7 @@ describe("a daemon on a Docker engine", () => {
       await docker(...command, container);
       const answer = await daemon.call("POST", `/v1/sessions/${id}/exec`, { cmd: "true" });
       expect([409, 503]).toContain(answer.status);
-      // It is known to be gone, not waited for in vain.
+      // It is known to be gone, so the request does not wait for a timeout.
       expect(answer.body["message"]).not.toContain("within");
       await expect.poll(() => statusOf(daemon, id)).toBe("crashed");
       expect(await containersOf(daemon)).toEqual([]);
@@ -154,7 +154,7 @@ describe("a daemon on a Docker engine", () => {
     expect(connected).toMatchObject({ status: 201, body: { network: "full" } });
     const { output } = await daemon.exec(String(connected.body["id"]), "cat /proc/net/dev");
     expect(output).toContain("eth0:");
-    // The other backend has none to give.
+    // The other backend has none.
     expect((await daemon.call("POST", "/v1/sessions", { network: true })).status).toBe(403);
     const refused = await daemon.call("POST", "/v1/sessions", { backend: "moon" });
     expect(refused).toMatchObject({ status: 400, body: { error_code: "INVALID_REQUEST" } });
@@ -163,7 +163,7 @@ describe("a daemon on a Docker engine", () => {
 
 describe("a machine on which our own sandboxes cannot be made", () => {
   const launcher = join(ROOT, "native/bin/launcher");
-  /** In a namespace of its own, in which the launcher is not a program. */
+  /** In a separate mount namespace, in which the launcher is not executable. */
   const withoutLauncher = [
     "unshare",
     "--mount",
@@ -244,7 +244,7 @@ describe("while the engine is away", () => {
       expect([path, answer.status, answer.headers.get("retry-after")]).toEqual([path, 503, "1"]);
     }
     expect((await daemon.call("GET", "/readyz")).status).toBe(503);
-    // Neither does a daemon that starts meanwhile end anything.
+    // A daemon that starts meanwhile does not end anything either.
     await daemon.kill();
     await daemon.run();
     expect(await statusOf(daemon, id)).toBe("unreachable");

@@ -1,4 +1,4 @@
-/** Images and compose files, on an engine that nothing else uses, so that it can be seen that nothing is left. */
+/** Images and compose files, on a dedicated engine, so leftovers can be detected. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { testCompose } from "./deployment/compose.ts";
 import { testImages } from "./deployment/images.ts";
 import type { Built } from "./deployment/images.ts";
 
-/** A Debian root filesystem may have to be made first, which is kept then. */
+/** A Debian root file system may have to be created first, which is then cached. */
 const FIRST_BUILD_TIMEOUT_MS = 15 * 60_000;
 
 let directory: string;

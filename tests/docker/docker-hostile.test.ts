@@ -30,7 +30,7 @@ const FAR_TOO_MUCH = String(10 * 1024 * MIB);
 
 let machine: DockerMachine;
 let probes: Probes;
-/** Attacks that change nothing share one sandbox; making one takes longer than most of them. */
+/** Attacks that change nothing share one sandbox; creating one takes longer than most of them. */
 let attacker: Attacker;
 
 beforeAll(async () => {
@@ -195,13 +195,13 @@ describe("the runner and its relay", () => {
     const reach = await installAttack(attacker.channel, "reach-init");
     const ran = await attacker.run([reach, "1"]);
     expect(ran.stdout).toMatch(/^\d{3,} tries on \d+ threads$/mu);
-    // Without hidepid, which an engine does not offer, it is seen, and no more than that.
+    // Without hidepid, which an engine does not offer, it is visible, but no more than that.
     const reached = new Set(ran.stdout.match(/(?<=REACHED ).*/gu));
     expect([...reached].toSorted()).toEqual([
       "reading /proc/1/oom_score_adj 1",
       "reading /proc/1/task 1",
     ]);
-    // The relay is a process of root's, too, and its descriptors are its own.
+    // The relay is also a process of root, and its descriptors are its own.
     const [relay = ""] = /\d+(?= root .*runner relay)|\d+(?= .*runner relay)/u.exec(
       (
         await attacker.sh(
@@ -295,7 +295,7 @@ describe("code that wants too much", () => {
       stdout: "before\n/tmp\n",
       shellRestarted: false,
     });
-    // The engine tells of it when it comes to that, as in resources.test.ts.
+    // The engine reports it with a delay, as in resources.test.ts.
     await expect
       .poll(async () => (await machine.backend.stats(hog.id)).oomKills, { timeout: 30_000 })
       .toBeGreaterThanOrEqual(1);
@@ -335,7 +335,7 @@ describe("as root inside, code", () => {
       ]);
     expect((await root.sh("ls -A /sys; cat /proc/keys")).output).toBe("");
     expect((await root.sh("cat /proc/self/status")).stdout).toMatch(/CapEff:\t00000000000004fb/u);
-    // What it does to its own runner harms nobody else: it is unreachable, and can be destroyed.
+    // What it does to its own runner affects only itself: it is unreachable, and can be destroyed.
     await root
       .sh("echo gone > /run/sandkasten/runner.sock; kill -9 1; kill -STOP 1")
       .catch(() => undefined);
@@ -344,7 +344,7 @@ describe("as root inside, code", () => {
   });
 });
 
-/** With force: a backend that looks at its engine may hold any image for a moment, also for other tests. */
+/** With force: a backend that inspects its engine may hold any image for a moment, also of other tests. */
 async function removeImage(tag: string): Promise<void> {
   await run("docker", ["-H", dockerUnderTest(), "rmi", "--force", tag]);
 }

@@ -1,4 +1,4 @@
-/** The private engine itself: it can be killed and started anew, with what runs in it or without. */
+/** The private engine itself: it can be killed and restarted, with or without its containers. */
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -34,7 +34,7 @@ test("an engine that was killed with a container running leaves nothing behind",
     const id = await engine.docker("run", "-d", "--network", "none", "small", "sleep", "600");
     const pid = await engine.docker("inspect", "-f", "{{.State.Pid}}", id);
     await engine.stop("SIGKILL");
-    // Of a process that nobody reaped a command line without words is all that remains.
+    // A zombie only has an empty command line.
     const words = () => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
     expect(await words()).toContain("sleep");
     await engine[Symbol.asyncDispose]();

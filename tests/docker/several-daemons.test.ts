@@ -1,4 +1,7 @@
-/** Several daemons on one database of Postgres and one Docker engine: each answers for all, and none writes what is not its own. */
+/**
+ * Several daemons on one Postgres database and one Docker engine: each answers for all, and none
+ * writes what it does not own.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
@@ -158,7 +161,7 @@ describe("any daemon", () => {
     });
     const status = async (daemon: TestDaemon): Promise<number> => {
       const headers = { authorization: `Bearer ${body.key}` };
-      // What a key has open is cut when it is revoked, a request under way included.
+      // Revoking a key cuts everything it has open, including a request in progress.
       return await fetch(`${daemon.url}/v1/sessions`, { headers }).then(
         (answer) => answer.status,
         () => 0,
@@ -200,13 +203,13 @@ interface SeenEvent {
   readonly session_id?: string;
 }
 
-/** Where the feed is now. */
+/** The current position of the feed. */
 async function cursorOf(daemon: TestDaemon): Promise<string> {
   const text = await (await daemon.fetch("/v1/events?follow=false&from=now")).text();
   return /"cursor":"([^"]+)"/u.exec(text)?.[1] ?? "";
 }
 
-/** What is behind the cursor, as soon as it has all that is wanted. */
+/** The events after the cursor, as soon as they include everything expected. */
 async function eventsUntil(
   daemon: TestDaemon,
   cursor: string,
@@ -234,7 +237,7 @@ async function eventsUntil(
   throw new Error(`the stream ended before ${[...left].join(", ")}`);
 }
 
-/** What a terminal shows of a line that was typed into it. */
+/** A terminal's output for a typed line. */
 async function typed(daemon: TestDaemon, path: string): Promise<string> {
   const socket = new WebSocket(`${daemon.url.replace("http", "ws")}${path}/pty`, {
     headers: { authorization: `Bearer ${KEY}` },
@@ -245,7 +248,7 @@ async function typed(daemon: TestDaemon, path: string): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   socket.addEventListener("message", ({ data }) => {
     if (typeof data !== "string") shown += Buffer.from(data as ArrayBuffer).toString();
-    // What is typed before the shell asks for it, it throws away.
+    // The shell discards input that is typed before its prompt.
     if (!isTyped && shown.includes("$ ")) {
       isTyped = true;
       socket.send(Buffer.from("echo typed-$((0))here | tr -d 0\n"));
@@ -283,7 +286,7 @@ describe("a daemon that stands still while another takes over", () => {
     }
     const after = await fenceOf(id);
     expect(after).not.toBe(before);
-    // The very first answer of the one that stood still: as it is with the other one now.
+    // The first answer of the daemon that was stalled must reflect the other daemon's state.
     const answer = await ask([first], "GET", path);
     expect(answer).toMatchObject({ id, status: "running" });
     expect(await ask([first], "POST", `${path}/exec`, { cmd: "pwd; touch /tmp/go" })).toMatchObject(
@@ -295,10 +298,10 @@ describe("a daemon that stands still while another takes over", () => {
       status: "done",
     });
     const output = await ask([first], "GET", `${path}/execs/${exec}/output`);
-    // What it printed; the command's own text is shown beside it.
+    // Its output; the command's own text also appears.
     expect(JSON.stringify(output["chunks"]).match(/ended-once/gu)).toHaveLength(1);
     expect(await fenceOf(id)).toBe(after);
-    expect(first.log).toContain("another daemon took over what this one served");
+    expect(first.log).toContain("another daemon took over the sessions of this one");
     await ask([second], "DELETE", path);
   });
 });
@@ -350,7 +353,7 @@ describe("kill -9 of one of three under load", () => {
       ).toMatchObject({ output: lines });
     if (!Number.isFinite(servedAgainMs)) servedAgainMs = Date.now() - killedAtMs;
     process.stdout.write(`served again ${servedAgainMs} ms after the kill\n`);
-    // Bounded by how long a daemon is held for living, and by the machine's own pace.
+    // Bounded by the heartbeat timeout of a daemon, and by the machine's speed.
     expect(servedAgainMs).toBeLessThan(PATIENCE_MS);
 
     for (const id of sessions)

@@ -44,7 +44,7 @@ async function statusesOf(name: string): Promise<readonly string[]> {
   return sessions.map(({ status }) => status);
 }
 
-/** What an agent is told of its environment; each has a key of its own, so that its sessions are known. */
+/** An agent's environment; each has a separate key, so its sessions can be identified. */
 const environment = (name: string, more: Readonly<Record<string, string>> = {}) => ({
   cwd: process.cwd(),
   env: {
@@ -80,7 +80,7 @@ const FRAMEWORKS: Readonly<Record<string, string>> = {
   langchain: "examples/langchain/agent.ts",
 };
 
-/** Agents that use the tools of their framework on a sandbox of ours, and what these are called. */
+/** Agents that use their framework's tools on a sandbox of ours, and the names of these tools. */
 const SANDBOXED = {
   "deep-agents": {
     file: "examples/langchain/deep-agent.ts",

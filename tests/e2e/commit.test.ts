@@ -1,4 +1,4 @@
-/** Images of what sessions have become, with real sandboxes. */
+/** Images created from sessions, with real sandboxes. */
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -117,5 +117,65 @@ describe("commit", () => {
       /(^|\/)import-/.test(path),
     );
     expect(left).toEqual([]);
+  });
+});
+
+describe("a snapshot", () => {
+  test("has the root, the workspace and the home directory, and replaces the one before", async () => {
+    const { snapshots } = bob;
+    await using session = await bob.createSession({ image: "base:1", profile: "root" });
+    await session.exec(
+      "mkdir -p /opt/tool dir; echo tool > /opt/tool/x; echo old > dir/file; chmod 700 dir; " +
+        "busybox ln -s file dir/link; echo home > /home/sandbox/.note",
+    );
+    await snapshots.create(session, { id: "tools", metadata: { step: "1" } });
+    const images = (await bob.images.list()).length;
+    await session.exec("echo new > dir/file");
+    const taken = await snapshots.create(session, { id: "tools", metadata: { step: "2" } });
+    expect(taken).toMatchObject({ id: "tools", sessionId: session.id, metadata: { step: "2" } });
+    expect(await snapshots.list()).toEqual([taken]);
+    // What the first one had is gone.
+    expect(await bob.images.list()).toHaveLength(images);
+    const stored = await Array.fromAsync(bob.workspaces.files("snapshot-tools").list("."));
+    expect(stored).toHaveLength(3);
+    await session.exec("echo later > dir/file");
+
+    await using restored = await snapshots.restore("tools", { ttlSeconds: 60 });
+    const seen = await restored.exec(
+      "cat /opt/tool/x dir/file dir/link /home/sandbox/.note; ls -ld dir | cut -c1-10",
+    );
+    expect(seen.output).toBe("tool\nnew\nnew\nhome\ndrwx------\n");
+    expect(restored).toMatchObject({ profile: "root", ttlSeconds: 60, image: taken.image });
+    await restored.destroy();
+
+    expect(await eve.snapshots.list()).toEqual([]);
+    await expect(eve.snapshots.restore("tools")).rejects.toEqual(refusal("FILE_NOT_FOUND"));
+    await eve.snapshots.delete("tools");
+    expect(await snapshots.get("tools")).toEqual(taken);
+    await snapshots.delete("tools");
+    await snapshots.delete("tools");
+    expect(await snapshots.list()).toEqual([]);
+    expect(await bob.images.list()).toHaveLength(images - 1);
+    expect((await bob.workspaces.list()).map(({ id }) => id)).not.toContain("snapshot-tools");
+  });
+
+  test("that fails leaves nothing, and the one before as it was", async () => {
+    const { snapshots } = bob;
+    await using session = await bob.createSession({ image: "base:1", profile: "root" });
+    await session.exec("echo good > file");
+    const good = await snapshots.create(session, { id: "good" });
+    const before = await Array.fromAsync(bob.workspaces.files("snapshot-good").list("."));
+    await session.exec("echo bad > file; busybox dd if=/dev/zero of=/sparse bs=1 count=1 seek=40G");
+    for (const id of ["good", "fresh"])
+      await expect(snapshots.create(session, { id })).rejects.toEqual(refusal("QUOTA_EXCEEDED"));
+    expect(await snapshots.list()).toEqual([good]);
+    const names = (await bob.workspaces.list()).map(({ id }) => id);
+    expect(names).not.toContain("snapshot-fresh");
+    const after = await Array.fromAsync(bob.workspaces.files("snapshot-good").list("."));
+    expect(after.map(({ name }) => name)).toEqual(before.map(({ name }) => name));
+    await using restored = await snapshots.restore("good");
+    expect((await restored.exec("cat file")).output).toBe("good\n");
+    await restored.destroy();
+    await snapshots.delete("good");
   });
 });

@@ -1,4 +1,4 @@
-/** A page from a sandbox, opened in a browser where somebody is signed in to the dashboard, attacks. */
+/** A page from a sandbox attacks, in a browser where a user is signed in to the dashboard. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxClient, type Session } from "@sandkasten/sdk";
@@ -36,7 +36,7 @@ beforeAll(async () => {
 });
 afterAll(() => opened.disposeAsync());
 
-/** What the page reported the n-th time. */
+/** The page's n-th report. */
 async function reportOf(index: number): Promise<Report> {
   const read = async (): Promise<string> =>
     await session.readText(`report-${index}.json`).catch(() => "");
@@ -44,13 +44,16 @@ async function reportOf(index: number): Promise<Report> {
   return JSON.parse(await read()) as Report;
 }
 
-/** What a page gets that is not allowed to see an answer, whatever the answer is. */
+/** What a page gets if it may not read a response, whatever the response is. */
 const UNREADABLE = /^(?:opaque|refused)$/;
 
-/** A browser may keep storage from a frame altogether. */
+/** A browser may deny a frame any storage. */
 const NOTHING = /^(?:\[\]|refused)$/;
 
-/** Nothing that a page in a foreign origin tries works; requests that nobody can read arrive and do nothing. */
+/**
+ * Everything a page of a foreign origin tries fails; requests whose responses cannot be read arrive
+ * without effect.
+ */
 const FAILED = {
   "reads the dashboard's page": "refused",
   "reads the dashboard's storage": "refused",
@@ -115,7 +118,7 @@ describe("a page from a sandbox", () => {
     const cookies = await page.context().cookies(daemon.url);
     expect(cookies).toEqual([]);
     expect(page.url()).not.toContain(daemon.apiKey);
-    // Gone with the page: after a reload somebody has to sign in.
+    // Gone with the page: after a reload the user has to sign in again.
     await page.reload();
     await page.getByLabel("API key").waitFor();
   });

@@ -1,4 +1,4 @@
-/** Much to show: the dashboard with hundreds of sessions, and with a terminal that floods. */
+/** Much data: the dashboard with hundreds of sessions, and with a terminal that floods. */
 import { join } from "node:path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { SandboxClient } from "@sandkasten/sdk";
@@ -22,7 +22,7 @@ beforeAll(async () => {
   client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
   const ended = await client.createSession();
   await ended.destroy();
-  // A daemon that runs has its database to itself.
+  // A running daemon locks its database.
   await daemon.kill("SIGTERM");
   copySession(ended.id, SESSIONS - 1);
   await daemon.run();
@@ -34,7 +34,7 @@ beforeAll(async () => {
 });
 afterAll(() => opened.disposeAsync());
 
-/** Rows of sessions that ended, as if there had been so many. */
+/** Adds rows of ended sessions. */
 function copySession(id: string, count: number): void {
   using database = new DatabaseSync(join(daemon.dataDir, "sandkasten.db"));
   const row = database.prepare("SELECT * FROM sessions WHERE id = ?").get(id) ?? {};
@@ -53,7 +53,7 @@ function copySession(id: string, count: number): void {
   }
 }
 
-/** How many frames the page draws in a second while something happens. */
+/** The frame rate of the page during an action. */
 async function framesPerSecond(during: () => Promise<unknown>): Promise<number> {
   await page.evaluate(`(() => {
     globalThis.drawn = 0;
@@ -110,7 +110,7 @@ describe("the dashboard", () => {
         .poll(() => screenOf(page).textContent(), { timeout: 90_000, interval: 200 })
         .toContain("over1");
     });
-    // The flood came, through this terminal.
+    // The flood arrived, through this terminal.
     const [shell] = await Array.fromAsync(session.execs());
     expect((shell?.outputBytes ?? 0) + (shell?.droppedBytes ?? 0)).toBeGreaterThan(FLOOD_BYTES);
     expect(flooded / before).toBeGreaterThan(0.1);

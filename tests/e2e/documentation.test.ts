@@ -1,4 +1,4 @@
-/** What the documentation says is so: its code runs, its output is what comes, its links lead somewhere. */
+/** The documentation is true: its code runs, its output is real, its links work. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
@@ -15,10 +15,10 @@ import { TestDaemon } from "../support/test-daemon.ts";
 import { freePort } from "../support/free-port.ts";
 
 const run = promisify(execFile);
-/** Has its own test, beside the SDK, that compiles all its code. */
+/** A separate test, in the SDK's package, compiles all its code. */
 const SDK_GUIDE = "docs/guides/sdk.md";
 const TRIED_ELSEWHERE: ReadonlySet<string> = new Set([
-  // Followed by image-recipes.test.ts, with an image that has Python.
+  // Run by image-recipes.test.ts, with an image that has Python.
   "docs/guides/image-recipes.md",
   // Examples of single commands, which examples.test.ts parses; some never end.
   "docs/reference/cli.md",
@@ -66,7 +66,7 @@ describe.concurrent("a reader", () => {
       printed += `${line}\n`;
       if (line.startsWith("Ctrl-C stops")) started.kill("SIGINT");
     }
-    // A port that is not the usual one has to be named to other terminals, too.
+    // A port other than the default must also be named in other terminals.
     const here = (shown ?? "")
       .replaceAll(/127\.0\.0\.1:8080|127\.0\.0\.1:8587/g, "127.0.0.1:…")
       .replace("\npackages/cli", "\nSANDKASTEN_URL=… SANDKASTEN_API_KEY=… packages/cli")
@@ -76,7 +76,7 @@ describe.concurrent("a reader", () => {
   });
 });
 
-/** Runs the commands of a document one after the other, and compares what they print where that is shown. */
+/** Runs a document's commands one after the other, and compares their output where it is shown. */
 async function follow(document: string): Promise<void> {
   const places = {
     "http://127.0.0.1:8080": daemon.url,
@@ -107,14 +107,14 @@ async function follow(document: string): Promise<void> {
   }
 }
 
-/** What a guide that failed in the middle has left of a daemon of its own. */
+/** Cleans up the daemon of a guide that failed half-way. */
 async function destroySandboxes(dataDir: string): Promise<void> {
   if (!(await exists(dataDir))) return;
   const { backend } = await composeEmbedded({ dataDir });
   for (const { id } of await backend.list()) await backend.destroy(id);
 }
 
-/** Set-up and the tests themselves are left out; that npm knows them is another test. */
+/** Set-up and the tests themselves are left out; another test checks that npm knows them. */
 function commandsOf(document: string): readonly CodeBlock[] {
   const isOfNpm = (line: string): boolean => line === "" || line.startsWith("npm ");
   return codeBlocks(document, "sh").filter(({ text }) => !text.split("\n").every(isOfNpm));
@@ -180,7 +180,7 @@ test("the data directory holds what the guide says, and nothing else", async () 
   const [section = ""] =
     /^## The data directory$.*?(?=^## )/ms.exec(await read("docs/guides/operations.md")) ?? [];
   const named = [...section.matchAll(/^\| `([^`]+)` \|/gm)].map(([, name = ""]) => name);
-  // What SQLite puts beside a file of its own comes and goes.
+  // SQLite's temporary files come and go.
   const found = (await readdir(daemon.dataDir)).filter((name) => !/-(?:wal|journal)$/.test(name));
   expect(named.toSorted()).toEqual(found.toSorted());
 });

@@ -1,4 +1,4 @@
-/** The dashboard asks only for metrics and labels that there are. */
+/** The Grafana dashboard only queries existing metrics and labels. */
 import { readFile } from "node:fs/promises";
 import { prometheusText } from "@sandkasten/telemetry";
 import { expect, it } from "vitest";
@@ -17,7 +17,7 @@ interface Panel {
   readonly targets: readonly { readonly expr: string }[];
 }
 
-/** The labels of each metric, as they are when everything has happened once. */
+/** The labels of each metric, after everything has happened once. */
 async function knownSeries(): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
   const daemon = new DaemonMetrics();
   const told = { owner: "", atMs: 0 };

@@ -94,7 +94,7 @@ describe("sessions", () => {
   it("honour their own time to live and are 410 afterwards", async () => {
     const short = await daemon.open({ ttl_seconds: 1 });
     await daemon.exec(short, "true");
-    // The wait is the subject: the lease is counted in real time here.
+    // The wait is intended: the lease is measured in real time here.
     await new Promise((resolve) => setTimeout(resolve, 1200));
     expect(await daemon.call("POST", `/v1/sessions/${short}/exec`, { cmd: "true" })).toMatchObject({
       status: 410,
@@ -209,7 +209,7 @@ describe("exec", () => {
     const seen: SseEvent[] = [];
     for await (const event of events(response)) {
       seen.push(event);
-      // Only somebody who sees the first chunk while the command runs can let it go on.
+      // Only a client that sees the first chunk while the command runs can let it continue.
       if (event.data["chunk"] === "one\n")
         await daemon.call("POST", `/v1/sessions/${id}/fs/write`, { path: "go", text: "" });
     }

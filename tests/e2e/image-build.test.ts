@@ -1,19 +1,19 @@
 /** `sandkasten image build`, with the real buildah and sandboxes of what it built. */
-import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type CliRun, cliFor } from "../support/cli.ts";
 import { fillSmallRoot } from "../support/images.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
-const CLI = join(import.meta.dirname, "../../packages/cli/src/main.ts");
-
 let daemon: TestDaemon;
 let scratch: string;
+let sandkasten: (...args: readonly string[]) => Promise<CliRun>;
 beforeAll(async () => {
   scratch = await mkdtemp(join(tmpdir(), "sandkasten-e2e-build-"));
   daemon = await TestDaemon.start();
+  sandkasten = cliFor(daemon, scratch);
   await mkdir(join(scratch, "host-secrets"));
   await writeFile(join(scratch, "host-secrets/secret"), "a-secret-of-the-machine\n");
 });
@@ -21,29 +21,6 @@ afterAll(async () => {
   await daemon[Symbol.asyncDispose]();
   await rm(scratch, { recursive: true, force: true });
 });
-
-interface Ran {
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-function sandkasten(...args: readonly string[]): Promise<Ran> {
-  const env = {
-    PATH: process.env["PATH"],
-    HOME: scratch,
-    SANDKASTEN_URL: daemon.url,
-    SANDKASTEN_API_KEY: daemon.apiKey,
-  };
-  return new Promise((resolve) => {
-    const child = execFile(
-      process.execPath,
-      [CLI, ...args],
-      { env, cwd: scratch },
-      (_error, stdout, stderr) => resolve({ code: child.exitCode ?? -1, stdout, stderr }),
-    );
-  });
-}
 
 async function context(name: string, steps: readonly string[]): Promise<string> {
   const directory = join(scratch, name);
@@ -53,7 +30,7 @@ async function context(name: string, steps: readonly string[]): Promise<string> 
   return directory;
 }
 
-/** What a step prints is seen when it fails. */
+/** A step's output is shown if it fails. */
 function failing(command: string): string {
   return `RUN ${command}; busybox false`;
 }

@@ -1,4 +1,4 @@
-/** The recipes for images do what they say, with a real pip and a package that stands in for a large one. */
+/** The image recipes work, with a real pip and a small package in place of a large one. */
 import { execFile } from "node:child_process";
 import { createReadStream } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -31,7 +31,7 @@ afterAll(async () => {
   await rm(scratch, { recursive: true, force: true });
 });
 
-/** The least of pandas that the recipe needs, as a wheel, which is a zip archive. */
+/** The part of pandas that the recipe needs, as a wheel, which is a zip archive. */
 async function makeWheel(directory: string): Promise<void> {
   const root = join(directory, "content");
   const info = join(root, "pandas-1.0.dist-info");

@@ -36,7 +36,7 @@ async function call(key: string, path: string, body?: Uint8Array | object) {
   return answer;
 }
 
-/** Imports `python` for a key, with a file that says whose it is. */
+/** Imports `python` for a key, with a file that names the owner. */
 async function importPython(key: string, who: string): Promise<void> {
   const root = join(scratch, who);
   await fillSmallRoot(root, "busybox");

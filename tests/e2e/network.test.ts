@@ -1,4 +1,4 @@
-/** Networks of sandboxes with a real daemon, real programs, and servers of the test's own on loopback. */
+/** Networks of sandboxes with a real daemon, real programs, and test servers on loopback. */
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -27,7 +27,7 @@ let api: Server;
 let daemon: TestDaemon;
 let webPort: number;
 let apiPort: number;
-/** What only who brings the secret can fetch. */
+/** Files that can only be downloaded with the secret. */
 const privateFiles = new Map<string, Uint8Array | string>();
 const seen: { readonly authorization: string | undefined; readonly url: string }[] = [];
 
@@ -192,7 +192,7 @@ describe("a sandbox with a network", () => {
   it("loses the connections that it has open, and keeps those that are still allowed", async () => {
     const id = await open(toWeb());
     const endless = `http://web.test:${webPort}/endless`;
-    // Through the proxy, and as a program that knows none.
+    // Through the proxy, and as a program that does not know it.
     await daemon.exec(
       id,
       `for way in "" "--noproxy *"; do (set -f; curl -sSN $way ${endless} >>cut.out 2>&1; echo "ended $?" >>cut.out) & done; ` +
@@ -210,7 +210,7 @@ describe("a sandbox with a network", () => {
       id,
       "until [ $(grep -c ended cut.out) = 2 ]; do sleep 0.05; done; grep ended cut.out",
     );
-    // curl fails when it could not receive all there is.
+    // curl fails if it could not receive everything.
     expect(stdout).toMatch(/^(?:ended (?:18|56)\n){2}$/);
     const cut = (await egress(id)).filter(({ verdict }) => verdict === "refused");
     expect(cut.map(({ name, received_bytes: bytes }) => [name, bytes > 0])).toEqual([
@@ -289,6 +289,33 @@ describe("a secret at the edge", () => {
     expect((await fetchPrivate()).status).toBe(401);
   });
 
+  it("reaches the host with requests of programs that know nothing of their environment", async () => {
+    const id = await open({
+      network: { allow: [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`] },
+      secrets: [{ host: "api.test", header: "Authorization", value: SECRET }],
+    });
+    seen.length = 0;
+    const url = `https://api.test:${apiPort}`;
+    const fetches = [
+      `curl -sS ${url}/curl`,
+      `wget -qO- ${url}/wget`,
+      `python3 -c 'import urllib.request; print(urllib.request.urlopen("${url}/python").read().decode(), end="")'`,
+      `node --use-openssl-ca -e 'fetch("${url}/node").then((r) => r.text()).then((t) => process.stdout.write(t))'`,
+    ];
+    const fetchAll = async (): Promise<unknown> =>
+      (await daemon.exec(id, fetches.map((fetch) => `env -i PATH=$PATH ${fetch}`).join("\n")))[
+        "output"
+      ];
+    expect(await fetchAll()).toBe("authorised\n".repeat(4));
+    expect(seen.map(({ authorization }) => authorization)).toEqual(fetches.map(() => SECRET));
+    // A change of the network changes nothing of whom programs trust, nor does a new daemon.
+    const allow = [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`, "tried.test:443"];
+    expect((await daemon.call("PUT", `/v1/sessions/${id}/network`, { allow })).status).toBe(200);
+    await daemon.kill();
+    await daemon.run();
+    expect(await fetchAll()).toBe("authorised\n".repeat(4));
+  });
+
   it("reaches the host with requests of curl, Python and Node, and nothing else", async () => {
     const id = await open({
       network: { allow: [`api.test:${apiPort}`, `127.0.0.1:${apiPort}`] },
@@ -328,7 +355,7 @@ describe("a secret at the edge", () => {
   });
 });
 
-/** As somebody who does not have the secret. */
+/** As a client without the secret. */
 async function fetchPrivate(): Promise<{ readonly status: number | undefined }> {
   const asked = get(`https://127.0.0.1:${apiPort}/hello.git/HEAD`, {
     servername: "api.test",
@@ -339,7 +366,7 @@ async function fetchPrivate(): Promise<{ readonly status: number | undefined }> 
   return { status: response.statusCode };
 }
 
-/** All files but the disks of sandboxes, which are searched from inside. */
+/** All files except the disks of sandboxes, which are searched from inside. */
 async function everythingIn(place: string): Promise<string> {
   const entries = await readdir(place, { recursive: true, withFileTypes: true });
   const files = entries.filter(

@@ -34,7 +34,7 @@ beforeAll(async () => {
 });
 afterAll(async () => await daemon[Symbol.asyncDispose]());
 
-/** A request to where a preview URL leads; only a browser knows names below `localhost`. */
+/** A request to a preview URL; only a browser resolves names below `localhost`. */
 async function open(
   url: string,
   { method = "GET", body }: { readonly method?: string; readonly body?: Uint8Array } = {},
@@ -131,7 +131,7 @@ describe("a preview in a browser", () => {
     readonly [name: string]: unknown;
   }
 
-  /** What a page reported to the server in the sandbox, once it has. */
+  /** A page's report to the server in the sandbox, once it arrives. */
   async function reportOf(name: string, browser: Chromium): Promise<Seen> {
     const waiting = async (): Promise<string> => {
       for (;;) {
@@ -165,15 +165,15 @@ describe("a preview in a browser", () => {
       heading: "first",
       origin: link.origin,
       storage: "object",
-      // Neither the daemon, by whatever page of it, nor another port of the same session.
+      // Neither the daemon, through any of its pages, nor another port of the same session.
       api: "TypeError",
       docs: "TypeError",
       otherPort: "TypeError",
-      // Its own host is its own in all paths.
+      // On its own host, all paths belong to the page.
       ownApi: 404,
     });
     expect(byHost["address"]).not.toContain("sandkasten_token");
-    // Ours is for no script to see.
+    // Scripts cannot see our cookie.
     expect(byHost["cookie"]).not.toContain("sandkasten");
 
     const byPath = await reportOf("path", browser);
@@ -195,7 +195,7 @@ describe("a preview in a browser", () => {
     );
     for (const name of ["host", "path"])
       expect(await reportOf(name, browser)).toMatchObject({ heading: "second" });
-    // None of the pages has made another one.
+    // None of the pages has created a session.
     const living = await client.listSessions({ status: "running" });
     expect(living.map(({ id }) => id)).toEqual([session.id]);
   });

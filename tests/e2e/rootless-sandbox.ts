@@ -1,4 +1,4 @@
-/** Makes a sandbox and tells of it as JSON; started by a test as a user without rights. */
+/** Creates a sandbox and reports on it as JSON; a test starts it as an unprivileged user. */
 import { composeEmbedded } from "@sandkasten/daemon";
 import { TEST_LIMITS, newSandboxId, testSandbox } from "../support/sandbox-machine.ts";
 

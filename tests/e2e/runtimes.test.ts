@@ -95,7 +95,7 @@ describe("without root", () => {
         shell: "yes\n/tmp\ncontent",
         timeout: "timeout",
         jobs: "1",
-        // The job from before is alive, what the command started is not.
+        // The earlier job is alive; processes of the command are not.
         survivors: "1",
         network: "1",
         left: [],

@@ -1,4 +1,4 @@
-/** Sandboxes that are made in advance, on a real daemon: who gets one, what it is like, and what is left. */
+/** Pooled sandboxes on a real daemon: who gets one, what it is like, and what is left. */
 import { SandboxClient } from "@sandkasten/sdk";
 import type { Session } from "@sandkasten/sdk";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -10,7 +10,7 @@ const SIZE = 2;
 let daemon: TestDaemon;
 let client: SandboxClient;
 beforeAll(async () => {
-  // As a daemon is that nobody has told anything about a pool.
+  // A daemon without a configured pool.
   daemon = await TestDaemon.start({ settings: { POOL: undefined } });
   client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
 });
@@ -18,7 +18,7 @@ afterAll(async () => {
   await daemon[Symbol.asyncDispose]();
 });
 
-/** What the daemon says about its pool. */
+/** The daemon's pool size. */
 async function pooled(): Promise<number> {
   const text = await (await daemon.fetch("/v1/metrics")).text();
   return Number(/^sandkasten_pooled_sandboxes (\d+)$/mu.exec(text)?.[1]);
@@ -73,7 +73,7 @@ it("a stop ends those that nobody has taken, and a start makes new ones", async 
   await daemon.run();
   await untilFull();
   const after = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
-  // The one that was handed out is the session's own, and lives on.
+  // The one that was handed out belongs to the session, and continues.
   expect(await (await after.getSession(session.id)).exec("echo on")).toMatchObject({
     output: "on\n",
   });

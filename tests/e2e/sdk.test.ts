@@ -1,4 +1,4 @@
-/** The SDK against a real daemon with real sandboxes; also what runs through a restart of it. */
+/** The SDK against a real daemon with real sandboxes, including restarts of the daemon. */
 import { SandboxClient, SandboxError } from "@sandkasten/sdk";
 import type { Session } from "@sandkasten/sdk";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -114,7 +114,7 @@ describe("the SDK", () => {
       for await (const { path } of changes) if (path === "/workspace/watched") return path;
       return "no change of it";
     })();
-    // The SDK does not say when the daemon watches, so the file changes until that is seen.
+    // The SDK does not report when the watch is active, so change the file until a change is seen.
     let size = 0;
     let writing: Promise<unknown> = Promise.resolve();
     const timer = setInterval(() => {
@@ -147,7 +147,7 @@ describe("the SDK", () => {
     again.write('echo "[$KEPT]"; exit 5\r');
     const rest = Buffer.concat(await Array.fromAsync(again)).toString();
     expect(rest).toContain("[still here]");
-    // What was read before does not come a second time.
+    // Output that was read before does not arrive again.
     expect(rest).not.toContain("/dev/pts/");
     expect(await again.exited).toMatchObject({ exitCode: 5 });
   });
@@ -172,7 +172,7 @@ describe("the SDK", () => {
     const { port } = new URL(daemon.url);
     const script =
       "i=0; while [ $i -lt 500 ]; do echo line $i; i=$((i+1)); [ $i = 100 ] && until [ -e again ]; do sleep 0.02; done; done; echo end";
-    // As patient as a restart takes on a busy machine.
+    // Enough retries for a restart on a busy machine.
     const patient = new SandboxClient({
       baseUrl: daemon.url,
       apiKey: "key-of-alice",

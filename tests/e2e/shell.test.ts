@@ -5,7 +5,7 @@ import { importSmallImage } from "../support/images.ts";
 import { MIB, newExecId, SandboxMachine } from "../support/sandbox-machine.ts";
 import type { TestSandbox } from "../support/sandbox-machine.ts";
 
-/** The shells that images bring: bash on most, dash and busybox on the small ones. */
+/** The shells of images: bash on most, dash and busybox on small ones. */
 describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (shell) => {
   let machine: SandboxMachine;
   let sandbox: TestSandbox;
@@ -74,7 +74,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
   ])("the incomplete %s is a syntax error and the shell lives", async (text) => {
     await sandbox.sh("KEPT=yes");
     expect(await sandbox.sh(text)).toMatchObject({ reason: "exited", exitCode: 2, stdout: "" });
-    // bash 5.2 corrupts its memory where it sources such a text, and dies a few commands later.
+    // bash 5.2 corrupts its memory when it sources such a text, and dies a few commands later.
     for (let round = 0; round < 5; round += 1)
       expect(await sandbox.sh("x=$(echo $KEPT); echo $x; set >/dev/null")).toMatchObject({
         stdout: "yes\n",
@@ -369,7 +369,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
   test("set -x and errors show the command and nothing of ours", async () => {
     const traced = await sandbox.sh("set -x; true here; no-such-program");
     expect(traced.stderr).toContain("+ true here\n");
-    // What gives a command up half-way does not switch it off.
+    // Aborting a command half-way does not disable it.
     await sandbox.sh("kill -INT $$");
     const next = await sandbox.sh("true there; set +x");
     expect(next.stderr).toContain("+ true there\n");
@@ -392,7 +392,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     await sandbox.sh("unset -f command printf; unalias -a");
   });
 
-  /** What a person may do to a shell without losing it. */
+  /** What a user may do to a shell without losing it. */
   test.each([
     "command() { :; }; printf() { :; }; read() { :; }; cd() { :; }",
     shell === "bash" ? "set -euo pipefail" : "set -eu",
@@ -439,10 +439,10 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     await freshShell();
   });
 
-  /** What leaves a shell that runs nothing at all, for a person too. */
+  /** What makes a shell unusable, for a user at a terminal as well. */
   test.each([
     ...(shell === "dash" ? ["set -n"] : []),
-    // busybox is caught in a loop when the descriptors that it saves are closed.
+    // busybox loops forever if the descriptors that it saves are closed.
     ...(shell === "busybox" ? ["exec 10>&- 11>&-"] : []),
     ...(shell === "bash"
       ? [
@@ -561,7 +561,7 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     await sandbox.sh("cd /; trap 'echo bye' EXIT");
     const ended = await sandbox.sh("cd /tmp; exit 3");
     expect(ended).toMatchObject({ exitCode: 3, cwd: "/tmp" });
-    // Other shells have let go of the command's output by then.
+    // Other shells have closed the command's output by then.
     if (shell === "bash") expect(ended.stdout).toBe("bye\n");
     expect((await sandbox.sh("pwd")).stdout).toBe("/tmp\n");
   });

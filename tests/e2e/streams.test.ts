@@ -1,4 +1,4 @@
-/** What readers, writers and long-lived processes may expect of a command's streams. */
+/** What readers, writers and long-lived processes can expect of a command's streams. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { MIB, newExecId, SandboxMachine } from "../support/sandbox-machine.ts";
@@ -25,7 +25,7 @@ test("a slow reader that leaves, or is cut off, does not stop the command for th
     let bytesRead = 0;
     for await (const { bytes } of reading) {
       bytesRead += bytes.length;
-      // By now the command waits for the one that does not read.
+      // By now the command waits for the reader that does not read.
       if (bytesRead > MIB / 2 && bytesRead < MIB) {
         if (how === "detach") slow.detach();
         else other.close();

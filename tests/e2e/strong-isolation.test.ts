@@ -1,4 +1,4 @@
-/** Sessions with strong isolation over HTTP, on a real daemon whose usual runtime is crun. */
+/** Sessions with strong isolation over HTTP, on a real daemon whose default runtime is crun. */
 import { release } from "node:os";
 import { expect, test } from "vitest";
 import { RUNTIME_DIR, whyNoGvisor } from "../support/gvisor.ts";
@@ -33,7 +33,7 @@ test("a session that asks for strong isolation gets it, and one beside it does n
   });
   expect(await daemon.exec(usual, "uname -r")).toMatchObject({ stdout: `${release()}\n` });
 
-  // The sandbox is found again by the next daemon, with what its shell remembers.
+  // The next daemon finds the sandbox again, with its shell's state.
   await daemon.kill();
   await daemon.run();
   expect((await daemon.call("GET", `/v1/sessions/${id}`)).body).toMatchObject({

@@ -1,4 +1,7 @@
-/** What a collector gets of commands and sessions: a real daemon, real sandboxes, a real OTLP receiver. */
+/**
+ * What a collector receives about commands and sessions: a real daemon, real sandboxes, a real OTLP
+ * receiver.
+ */
 import { SandboxClient } from "@sandkasten/sdk";
 import { OtlpReceiver } from "@sandkasten/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -33,7 +36,7 @@ const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const CALLER = "b7ad6b7169203331";
 const caller = { traceparent: `00-${TRACE}-${CALLER}-01` };
 
-/** The log lines of a kind about one command. */
+/** The log lines of a type about one command. */
 function lines(event: string, execId: unknown): Record<string, unknown>[] {
   return daemon.log
     .split("\n")
@@ -100,7 +103,7 @@ describe("a command of a traced caller", () => {
       ).body["stdout"];
     expect(await exec("echo $TRACEPARENT", { TRACEPARENT: "mine" }, caller)).toBe("mine\n");
     const next = await exec("echo $TRACEPARENT");
-    // A trace of its own, as the caller has none.
+    // A new trace, since the caller has none.
     expect(next).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-01\n$/);
     expect(next).not.toContain(TRACE);
   });

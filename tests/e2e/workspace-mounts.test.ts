@@ -1,4 +1,4 @@
-/** Further workspaces of a session, over HTTP and in real sandboxes. */
+/** Additional workspaces of a session, over HTTP and in real sandboxes. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { TestDaemon } from "../support/test-daemon.ts";
 
@@ -27,7 +27,8 @@ test("a workspace is at its path, shared by sessions, and read-only where that i
   expect((await daemon.call("GET", `/v1/sessions/${reader}`)).body).toMatchObject({
     workspaces: [{ id: "data", path: "/srv/seen", read_only: true }],
   });
-  // File calls on the workspace itself see the same files, and it cannot be removed while it is used.
+  // File calls on the workspace itself see the same files, and it cannot be removed while it is in
+  // use.
   const file = await daemon.fetch("/v1/workspaces/data/fs/file?path=/workspace/file");
   expect([file.status, await file.text()]).toEqual([200, "shared\n"]);
   await daemon.kill();

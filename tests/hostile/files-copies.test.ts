@@ -9,7 +9,7 @@ import { bytesOf, outcomeOf, readAll } from "../torture/attacks/outcome.ts";
 
 const onGvisor = runtimeUnderTest() === "runsc";
 
-/** More than the disk holds. All of it is read on gVisor, which shows no holes. */
+/** More than the disk holds. gVisor reads all of it, since it reports no holes. */
 const SPARSE_BYTES = onGvisor ? 256 * MIB : 2 ** 40;
 
 let machine: SandboxMachine;
@@ -76,7 +76,7 @@ test("a file that is a pipe every other moment holds up no copy and no append", 
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, run, sh } = await sandbox();
     const exchange = await installAttack(channel, "exchange");
-    // In memory: gVisor's pipes do not outlive an exchange with a file on a disk.
+    // In memory: gVisor's pipes do not survive an exchange with a file on a disk.
     const tree = "/tmp/tree";
     await sh(`mkdir ${tree}; mkfifo ${tree}/pipe; echo x >${tree}/file`);
     const swapping = run([exchange, "2", `${tree}/file`, `${tree}/pipe`]);
@@ -98,7 +98,7 @@ test("a file that is a pipe every other moment holds up no copy and no append", 
   });
 });
 
-// A disk of an engine's container has no limit of its own to run into.
+// A disk of an engine's container has no limit to run into.
 test.skipIf(runtimeUnderTest() === "docker")(
   "what does not fit on the disk leaves nothing behind, and no half of an append",
   async () => {
@@ -113,7 +113,8 @@ test.skipIf(runtimeUnderTest() === "docker")(
         "STORAGE_FULL",
       );
       expect(await namesIn(made, "/workspace")).toEqual(["log", "tree"]);
-      // Together with what waits beside the file it is more than there is, or only the file's own part is.
+      // Together with the temporary copy it is more than the free space, or only the file itself
+      // fits.
       for (const size of [30 * MIB, 20 * MIB, 17 * MIB]) {
         const outcome = await outcomeOf(channel.appendFile("log", Buffer.alloc(size, 1)));
         const expected = outcome === "done" ? 5 + size : 5;
@@ -138,7 +139,7 @@ test("a copy keeps holes, goes as deep as a tree does, and can be given up witho
     expect(await outcomeOf(channel.copy("holes", "copied", { recursive: true }))).toBe("done");
     expect((await channel.stat("copied/sparse")).size).toBe(SPARSE_BYTES + 1);
     expect(String(await readAll(channel, "copied/sparse", { offset: SPARSE_BYTES }))).toBe("z");
-    // gVisor tells a file's size for its blocks; that there was room for the copy is what shows the holes.
+    // gVisor reports a file's size as its blocks; that the copy fits shows the holes.
     if (!onGvisor)
       expect(Number((await sh("du -k copied/sparse | cut -f1")).stdout)).toBeLessThan(64);
     const deep = `python3 -c '
@@ -152,7 +153,7 @@ open("end", "w").write("end")'`;
       bytes: 3,
     });
     await channel.remove("deep-copy", { recursive: true });
-    // Into itself by another name: through a link above it.
+    // Into itself under another name: through a link above it.
     await sh("mkdir -p self/inner; ln -s self/inner other");
     expect(await outcomeOf(channel.copy("self", "other/copy", { recursive: true }))).toBe(
       "INVALID_REQUEST",

@@ -38,7 +38,7 @@ describe("path tricks (threat: path traversal)", () => {
         expect(await outcomeOf(readAll(channel, path)), `read ${path}`).toMatch(
           /FILE_NOT_FOUND|PERMISSION_DENIED|INVALID_REQUEST/u,
         );
-      // A name is taken as it is: nothing is decoded.
+      // A name is used literally: nothing is decoded.
       await channel.writeFile("%2e%2e%2fodd", Buffer.from("odd"));
       expect((await channel.stat("/workspace/%2e%2e%2fodd")).size).toBe(3);
     });
@@ -106,7 +106,7 @@ describe("path tricks (threat: path traversal)", () => {
           await outcomeOf(channel.listDirectory("/workspace", { cursor, recursive: true })),
           `cursor ${cursor}`,
         ).toBe("INVALID_REQUEST");
-      // One that is well formed but names nothing is only a place in the order.
+      // A well-formed cursor that names nothing is only a position in the order.
       const beyond = Buffer.from("zzz/no/such").toString("base64");
       const page = await channel.listDirectory("/workspace", { cursor: beyond, recursive: true });
       expect(page.entries).toEqual([]);

@@ -58,7 +58,7 @@ test("a file that only root inside may read is refused, whichever way it is aske
       outcomeOf(channel.extractTar(into, tarOf(items)));
     expect(await unpack("/secret/open", file("new", "x"))).toBe("PERMISSION_DENIED");
     expect(await unpack("/secret/open", file("key", "x"))).toBe("PERMISSION_DENIED");
-    // An archive cannot link it into the workspace either: its links lead nowhere but into itself.
+    // An archive cannot link it into the workspace either: its links only lead into the archive.
     for (const target of ["/secret/open/key", "../secret/open/key", "dir/key"])
       expect(await unpack(".", hardLink("mine", target)), `hard link to ${target}`).not.toBe(
         "done",
@@ -119,7 +119,7 @@ test("while names are swapped, nothing is read, written, listed or removed beyon
       }),
       attempt("copy to", () => channel.copy("host", "dir/copied", { overwrite: true })),
       attempt("write the version", async () => {
-        // It puts a new file in the place of the link, so that no other attempt can share the name.
+        // It replaces the link with a new file, so no other attempt can share the name.
         const { version } = await channel.stat("version", { follow: true });
         await channel.writeFile("version", Buffer.from("mine\n"), { ifVersion: version });
       }),
@@ -147,7 +147,7 @@ test("a tree that is removed while its root becomes a link takes nothing else wi
     const removed = { tree: 0, link: 0 };
     const until = performance.now() + 2_000;
     while (performance.now() < until) {
-      // Either name may be the link now; a link is removed itself, never what it leads to.
+      // Either name may be the link now; a link itself is removed, never its target.
       for (const name of ["doomed", "link"])
         await outcomeOf(channel.remove(name, { recursive: true }));
       const { stdout } = await sh(
@@ -155,15 +155,15 @@ test("a tree that is removed while its root becomes a link takes nothing else wi
          tree doomed || tree link || { mkdir -p doomed/sub/deep && touch doomed/sub/{1..9} && echo tree; }
          [ -L link ] || [ -L doomed ] || { ln -sT keep link && echo link; }`,
       );
-      // Each that had to be made again had been removed.
+      // Each one that had to be created again had been removed.
       for (const name of ["tree", "link"] as const) if (stdout.includes(name)) removed[name]++;
     }
-    // Both went on side by side, and whole trees as well as links were removed.
+    // Both ran concurrently, and whole trees as well as links were removed.
     expect(Number((await swapping).stdout)).toBeGreaterThan(100);
     expect(removed.tree).toBeGreaterThan(5);
     expect(removed.link).toBeGreaterThan(5);
     const { entries } = await channel.listDirectory("keep");
-    // The script makes `sub` in there when the link gets the name just before.
+    // The script creates `sub` in there if the link gets the name just before.
     const kept = entries.map(({ name }) => Number(name)).filter(Number.isInteger);
     expect(kept.toSorted((a, b) => a - b)).toEqual(
       Array.from({ length: 50 }, (_, index) => index + 1),

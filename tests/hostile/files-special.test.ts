@@ -43,9 +43,9 @@ test("a pipe, a socket or a device is refused at once, read or written, and neve
       );
     }
     expect(await outcomeOf(channel.extractTar("fifo", Buffer.alloc(1024)))).not.toBe("HANGS");
-    // Packed, they are left out.
+    // They are left out of archives.
     expect(String(await bytesOf(await channel.createTar("/workspace")))).not.toContain("socket");
-    // A pipe on the way to another file system is not opened either.
+    // A pipe that is moved to another file system is not opened either.
     expect(await outcomeOf(channel.move("fifo", "/tmp/fifo"))).toBe("UNSUPPORTED");
     await channel.remove("fifo");
     expect(await outcomeOf(channel.stat("fifo"))).toBe("FILE_NOT_FOUND");

@@ -27,13 +27,13 @@ interface Limits {
 
 interface Unpacked {
   readonly outcome: string;
-  /** Path, type and mode of all that is there now. */
+  /** Path, type and mode of everything that now exists. */
   readonly inside: readonly string[];
 }
 
 type Unpack = (items: readonly TarItem[] | Buffer, limits?: Limits) => Promise<Unpacked>;
 
-/** Gives a way to unpack into /workspace/in, beside which all must stay as it is. */
+/** Provides a function that unpacks into /workspace/in, next to which nothing may change. */
 async function withUnpack(attack: (unpack: Unpack) => Promise<void>): Promise<void> {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel, sh } = await sandbox();
@@ -86,7 +86,7 @@ describe("an archive that goes in", () => {
           outcome: "NOT_A_DIRECTORY",
           inside: ["link l 777"],
         });
-      // A file that comes under the name of a link takes its place.
+      // A file with the name of a link replaces it.
       expect(await unpack([symlink("link", "../outside/file"), file("link", "new")])).toEqual({
         outcome: "done",
         inside: ["link f 644"],
@@ -145,7 +145,7 @@ describe("an archive that goes in", () => {
       const { outcome, inside } = await unpack(many, { maxEntries: 10 });
       expect(outcome).toBe("PAYLOAD_TOO_LARGE");
       expect(inside).toHaveLength(10);
-      // What it claims counts, not what it has: no byte of the claim has to come first.
+      // The claimed size counts, not the actual one: it is refused before any content.
       const claims = [
         { path: "bomb", claimedBytes: 2 ** 43 },
         { path: "pax", pax: { size: "18446744073709551615" } },

@@ -1,4 +1,7 @@
-/** What an archive cannot hold is told before it begins, or the archive does not end: it is never silently short. */
+/**
+ * Unreadable entries are reported before an archive begins, or the archive does not end: it is
+ * never silently incomplete.
+ */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { readTar } from "@sandkasten/testkit";
 import { aroundCase, warmUp } from "../support/oracles/around-case.ts";
@@ -63,7 +66,7 @@ test.each(["fail", "skip"] as const)(
       await sh(`mkdir -p tree/z; head -c ${8 * MIB} /dev/zero >tree/a; echo x >tree/z/x`);
       const archive = await channel.createTar("tree", { onUnreadable });
       expect(archive.unreadable).toBe(0);
-      // Nothing is read yet, so that the runner waits for credit within the first file.
+      // Nothing is read yet, so the runner waits for credit within the first file.
       await sh("chmod 000 tree/z");
       expect(await outcomeOf(bytesOf(archive))).toMatch(/PERMISSION_DENIED|CONFLICT/u);
       await sh("chmod 700 tree/z");

@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => machine[Symbol.asyncDispose]());
 
-/** Four that count at once, with a condition on each step; some steps have to be refused. */
+/** Four concurrent counters, with a condition on each step; some steps must be refused. */
 async function expectNoStepLost(sandboxes: readonly [TestSandbox, TestSandbox]): Promise<void> {
   await sandboxes[0].channel.writeFile("count", Buffer.from("000"));
   let refused = 0;

@@ -1,4 +1,4 @@
-/** A4: what is done to device nodes inside shows nowhere else. */
+/** A4: changes to device nodes inside a sandbox are visible nowhere else. */
 import { stat } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
 import { isolationSuite } from "./probe/isolation-suite.ts";

@@ -16,10 +16,10 @@ import { skipUnlessUsable } from "./probe/usable-runtime.ts";
 
 const run = promisify(execFile);
 
-/** Where a sandbox mounts something, so that a link there would lead the mount elsewhere. */
+/** A sandbox's mount points, where a link would lead the mount elsewhere. */
 const MOUNT_POINTS = ["dev", "proc", "tmp", "run", "workspace", "home/sandbox"];
 
-/** Working directories that lead, or could be led, out of the sandbox. */
+/** Working directories that lead, or could be made to lead, out of the sandbox. */
 const WAYS_OUT = ["/proc/self/fd/7", "/proc/1/root", "/workspace/../..", "relative"];
 
 describe("a hostile image", () => {
@@ -47,7 +47,7 @@ describe("a hostile image", () => {
     if (scratch !== undefined) await rm(scratch, { recursive: true, force: true });
   });
 
-  /** Imports what `fill` adds to a shell; gives the reference and where its root was unpacked. */
+  /** Imports what `fill` adds to a shell; returns the reference and where its root was unpacked. */
   async function imported(
     fill: (root: string) => Promise<void>,
   ): Promise<{ readonly reference: string; readonly root: string }> {
@@ -56,7 +56,7 @@ describe("a hostile image", () => {
     await mkdir(join(root, "bin"), { recursive: true });
     await cp("/bin/busybox", join(root, "bin/busybox"));
     await symlink("busybox", join(root, "bin/sh"));
-    // No two images are the same.
+    // Makes all images different.
     await writeFile(join(root, "number"), String(images));
     await fill(root);
     const reference = await importTree(machine.embedded, `hostile-${images}:latest`, root);

@@ -100,7 +100,7 @@ describe("the world of hostile code", () => {
           "env; cat /proc/*/environ /proc/*/mountinfo /proc/*/cmdline; ls -l /proc/*/fd; ls -la /proc/1",
         );
         expect(seen.output).not.toContain(key);
-        // The fourth is the directory that is being listed.
+        // The fourth is the directory being listed.
         expect((await attacker.run(["ls", "/proc/self/fd"])).stdout).toBe("0\n1\n2\n3\n");
         const targets = async (directory: string): Promise<readonly string[]> =>
           (await attacker.sh(`ls -l ${directory} | sed -n 's/.* -> //p'`)).stdout
@@ -108,7 +108,7 @@ describe("the world of hostile code", () => {
             .split("\n");
         const harmless = /^(\/dev\/null|\/run\/sandkasten\/[\w-]+|pipe:\[\d+\]|\/proc\/\d+\/fd)$/u;
         for (const target of await targets("/proc/self/fd")) expect(target).toMatch(harmless);
-        // The shell reports on one socket, which what it starts does not get.
+        // The shell reports on one socket, which its child processes do not get.
         const ofShell = (await targets("/proc/$$/fd")).filter((target) => !harmless.test(target));
         expect(ofShell).toEqual([expect.stringMatching(/^socket:\[\d+\]$/u)]);
         await expectNoHostPaths(attacker, machine);
@@ -157,7 +157,7 @@ async function listening(server: Server, where: number | string): Promise<Server
   return server;
 }
 
-/** Neither the data directory nor a digest of an image; `/usr` is what the image `host` is made of. */
+/** Neither the data directory nor a digest of an image; the image `host` consists of `/usr`. */
 async function expectNoHostPaths({ sh }: Attacker, machine: SandboxMachine): Promise<void> {
   const { stdout } = await sh("cat /proc/self/mountinfo /proc/self/mounts /proc/self/mountstats");
   expect(stdout).toContain(" / ");
@@ -174,7 +174,7 @@ async function expectHarmlessRunner(machine: SandboxMachine, id: string): Promis
   const targets = await Promise.all((await readdir(fds)).map((fd) => readlink(join(fds, fd))));
   const known =
     /^(socket:|pipe:|anon_inode:|\/dev\/null$|\/memory\.oom_control$|\/memory\.events$|\/$|\/run\/sandkasten\/[\w-]+$|\/memfd:)/u;
-  // gVisor's kernel opens the sandbox's own files, which are at /root in the mounts that it was given.
+  // gVisor's kernel opens the sandbox's own files, which are at /root in its mounts.
   const ownFiles = runtimeUnderTest() === "runsc" ? /^\/(root(\/|$)|null$)/u : /^$/u;
   const strange = targets.filter(
     (target) =>

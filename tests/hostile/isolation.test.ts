@@ -13,17 +13,17 @@ const CLONE_NEWUSER = 0x1000_0000;
 const SIGCHLD = 17;
 
 /**
- * What is answered, and by whom. gVisor's kernel is a process of its own with ids that no other
- * sandbox has: what it has or allows inside is its own, and the host stays as it is.
+ * The expected answers. gVisor's kernel is a separate process with ids that no other sandbox has:
+ * what it has or allows inside affects only itself, and the host stays unchanged.
  */
 const ANSWERS =
   runtimeUnderTest() === "runsc"
     ? {
-        // Namespaces that it makes are in gVisor's kernel, and its seccomp knows one errno only.
+        // Namespaces it creates are in gVisor's kernel, and its seccomp supports only one errno.
         clone3: `errno=${ERRNO.EINVAL}`,
         foreignEntry: `errno=${ERRNO.EPERM}`,
         unknownCall: `errno=${ERRNO.EPERM}`,
-        // Rights are looked at before the mount.
+        // Permissions are checked before the mount.
         writeToRoot: /Permission denied/gu,
         // No host device is behind it, and mounting a file system with it is refused.
         fuse: `read=${ERRNO.EPERM} write=0`,
@@ -69,7 +69,7 @@ const call = (name: string, ...args: readonly (string | number)[]): string => {
   return `${number}:${args.join(",")}`;
 };
 
-/** Every label's outcome is this one. */
+/** The same outcome for every label. */
 const allOf = (calls: Readonly<Record<string, string>>, outcome: string): Record<string, string> =>
   Object.fromEntries(Object.keys(calls).map((label) => [label, outcome]));
 
@@ -141,7 +141,7 @@ describe("hostile code", () => {
         `/dev/fuse ${ANSWERS.fuse}\n` +
           devices.map((name) => `/dev/${name} read=2 write=2\n`).join(""),
       );
-      // By looking at each: what is bound there is a plain file to `find`.
+      // Inspects each one: to `find`, a bound node is a plain file.
       const nodes = await sh(
         "for f in $(find /dev /workspace /tmp /home); do [ -L $f ] || if [ -b $f ] || [ -c $f ]; then echo $f; fi; done | sort",
       );

@@ -5,7 +5,7 @@ import { runtimeUnderTest } from "../support/runtime-under-test.ts";
 import { hostPid } from "./probe/host-ids.ts";
 import { isolationSuite } from "./probe/isolation-suite.ts";
 
-/** Tries every name that a score has, in every /proc that can be found. */
+/** Tries every file of a score, in every /proc that can be found. */
 const LOWER_SCORE = `
 import os
 places = ["/proc", "/proc/1/root/proc", "/proc/self/root/proc", "/proc/self/cwd/../proc"]
@@ -30,7 +30,7 @@ async function scoreOf(process: number | "self"): Promise<number> {
   return Number(await readFile(`/proc/${process}/oom_score_adj`, "utf8"));
 }
 
-/** Whether this process, and with it the launcher, may set the least for others. */
+/** Whether this process, and with it the launcher, may set the minimum for others. */
 async function isPrivileged(): Promise<boolean> {
   const status = await readFile("/proc/self/status", "utf8");
   const effective = BigInt(`0x${/^CapEff:\s*(\w+)$/mu.exec(status)?.[1] ?? "0"}`);
@@ -50,7 +50,7 @@ describe("hostile code", () => {
       // In the shell, and in what it starts, too.
       const shell = await sh("echo 0 > /proc/$$/oom_score_adj; cat /proc/$$/oom_score_adj");
       expect(shell.stdout).toBe(runtimeUnderTest() === "runsc" ? "0\n" : "1000\n");
-      // The machine's kernel knows the sandbox as what goes before this process, yet after code.
+      // The machine's kernel would kill the sandbox before this process, but after code.
       const first = await scoreOf(await hostPid(machine, id));
       expect(first).toBeGreaterThan(own);
       expect(first).toBeLessThan(1000);
@@ -68,7 +68,7 @@ describe("hostile code", () => {
       if (runtimeUnderTest() !== "runsc" && !(await isPrivileged())) {
         console.log("without CAP_SYS_RESOURCE there is no least score for code that is root");
         expect(fact).toMatchObject({ enforced: false });
-        // Then PID 1 is not left with more than code can have.
+        // PID 1 then does not have a higher score than code can have.
         expect(first).toBe(0);
       } else {
         expect(fact).toMatchObject({ enforced: true });

@@ -32,12 +32,13 @@ describe("a sandbox that abuses its disk", () => {
         expect(errno).toBe(ENOSPC);
         expect(bytes).toBeLessThan(64 * MIB);
       });
-      // Less by the sandbox's disk at most; other work of the machine has some room too.
+      // Less by at most the sandbox's disk; other work on the machine also has some room.
       expect(freeBefore - (await freeBytes(arena.machine.dataDir))).toBeLessThan(256 * MIB);
       const { diskBytes } = await arena.machine.backend.stats(attacker.id);
       expect(diskBytes).toBeLessThanOrEqual(64 * MIB);
 
-      // Full: commands run, writes are refused with the right word, and what was there is whole.
+      // When full: commands run, writes are refused with the right error, and existing files are
+      // intact.
       await expect(channel.writeFile("/workspace/more", Buffer.alloc(MIB))).rejects.toMatchObject({
         code: "STORAGE_FULL",
       });
@@ -85,7 +86,7 @@ describe("a sandbox that abuses its disk", () => {
       const { attack, channel } = attacker;
       expect((await attack("deep", "5000", "/workspace/deep")).stdout).toBe("deep 5000 0\n");
       expect((await channel.listDirectory("/workspace/deep")).entries).toHaveLength(1);
-      // Farther down than any path can be opened by its name; every page costs more than the last.
+      // Deeper than any path can be opened by name; every page costs more than the last.
       expect(await countEntries(channel, "/workspace/deep", 2_500)).toBeGreaterThanOrEqual(2_500);
       const tar = (await channel.createTar("/workspace/deep")).body;
       let tarBytes = 0;
@@ -95,7 +96,7 @@ describe("a sandbox that abuses its disk", () => {
       await expect(channel.stat("/workspace/deep")).rejects.toMatchObject({
         code: "FILE_NOT_FOUND",
       });
-      // And once more, for the sandbox's destruction to cope with.
+      // Once more, for the sandbox's destruction to cope with.
       expect((await attack("deep", "5000", "/workspace/deep")).stdout).toBe("deep 5000 0\n");
     }));
 
@@ -108,7 +109,7 @@ describe("a sandbox that abuses its disk", () => {
       });
       expect(size).toBe(10 * TIB);
       expect(await countBytes(body)).toBe(MIB);
-      // Without a range it does not end; whoever has enough can leave.
+      // Without a range it does not end; a reader can stop at any time.
       const whole = (await channel.readFile("/workspace/big/sparse")).body.getReader();
       for (let i = 0; i < 16; i++)
         expect((await whole.read()).value?.byteLength).toBeGreaterThan(0);
@@ -157,7 +158,10 @@ async function countBytes(body: ReadableStream<Uint8Array>): Promise<number> {
   return count;
 }
 
-/** Page by page, of a whole tree until so many were seen. Each page is bounded, and no entry comes twice. */
+/**
+ * Page by page, in a whole tree up to a number of entries. Each page is bounded, and no entry
+ * appears twice.
+ */
 async function countEntries(channel: Channel, path: string, treeEntries?: number): Promise<number> {
   const recursive = treeEntries !== undefined;
   let count = 0;

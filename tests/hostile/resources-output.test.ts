@@ -27,7 +27,7 @@ describe("a command that prints without end", () => {
     arena.attacked({}, async ({ attacker: { channel }, healthily }) => {
       const flood = (bytes: number, execId: string): Promise<ExecStream> =>
         channel.exec({ kind: "shell", text: `yes | head -c ${bytes}` }, { execId });
-      // What a process takes to read at all, compiled code and a heap that is used to it, is no growth.
+      // The memory needed for reading at all, compiled code and heap, is not growth.
       for await (const { bytes } of await flood(WARM_UP_BYTES, "warm-up")) void bytes;
       const rss = new RssWatch();
       let bytesRead = 0;
@@ -61,7 +61,7 @@ describe("a command that prints without end", () => {
         }
       });
       const [flood] = (await channel.listExecs()).filter(({ execId }) => execId === "flood");
-      // What was not read waits in the sandbox: a spool of 1 MiB, the credit, and a pipe.
+      // Unread output waits in the sandbox: a spool of 1 MiB, the credit, and a pipe.
       expect((flood?.stdoutBytes ?? 0) - bytesRead).toBeLessThan(2 * MIB);
       expect(await run(["echo", "beside"])).toMatchObject({ stdout: "beside\n" });
       expect((await channel.ping()).rssBytes).toBeLessThan(16 * MIB);
@@ -86,7 +86,7 @@ describe("a command that prints without end", () => {
     }));
 });
 
-/** How far this process's memory has grown at most. */
+/** The maximum growth of this process's memory. */
 class RssWatch {
   readonly #before = process.memoryUsage.rss();
   #most = this.#before;

@@ -1,6 +1,6 @@
 /**
- * Things that the kernel counts for a user of the machine, not for a sandbox. Every user namespace
- * is charged to whoever made it as well, so what one sandbox takes may be missing in all others.
+ * Resources that the kernel counts for a user of the machine, not for a sandbox. Every user
+ * namespace is also charged to its creator, so what one sandbox takes may be missing in all others.
  */
 import { watch } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -13,7 +13,7 @@ describe("a sandbox that takes all there is to take", () => {
   beforeAll(async () => {
     if (reason !== undefined) return;
     arena = await ResourceMachine.start();
-    // The first watch of a process makes a descriptor that Node keeps; it is no leak of ours.
+    // The first watch of a process creates a descriptor that Node keeps; it is not a leak of ours.
     watch(arena.machine.dataDir, () => undefined).close();
   });
   afterAll(async () => {

@@ -11,7 +11,7 @@ const ENOSPC = 28;
 const EMFILE = 24;
 const SIGKILL = 9;
 const FAR_TOO_MUCH = String(10 * 1024 * MIB);
-/** Its first process stays, so that the command does not end while the bomb goes on. */
+/** Its first process stays, so the command does not end while the bomb continues. */
 const FORK_BOMB = ":(){ :|:& };:; exec sleep 600";
 /** How long the destruction of a fork bomb may take. */
 const DESTROY_MS = 2_000;
@@ -73,7 +73,7 @@ describe("a sandbox that wants too much", () => {
         stdout: "before\n/tmp\nrunning\n",
         shellRestarted: false,
       });
-      // An engine reports kills that follow one another closely as one, and a little later.
+      // An engine reports kills in quick succession as one, and a little later.
       await expect
         .poll(async () => (await arena.machine.backend.stats(attacker.id)).oomKills, {
           timeout: 30_000,
@@ -104,7 +104,7 @@ describe("a sandbox that wants too much", () => {
           expect(errno).toBe(ENOSPC);
           filled.push(bytes ?? Number.NaN);
         }
-        // What outlives its writer leaves the other half to the living.
+        // Memory that outlives its writer leaves the other half available.
         expect(filled.reduce((sum, bytes) => sum + bytes)).toBeLessThanOrEqual(64 * MIB);
         for (let i = 0; i < 3; i++)
           expect(await attack("hog", FAR_TOO_MUCH)).toMatchObject({ exitCode: 137, reason: "oom" });
@@ -133,12 +133,12 @@ describe("a sandbox that wants too much", () => {
       };
       expect(await attacker.attackAndHold("spin", "4", "60")).toBe("spinning");
       await healthily(async () => {
-        // The first periods still hold what was saved up before.
+        // The first periods still contain time that was saved up before.
         await sleep(500);
         const least = 0.25 * 0.95;
         let most = 0;
         let wasIdle = false;
-        // What others take in bursts is missing even on a machine that is idle for the rest of the time.
+        // Bursts of other processes take time even on a machine that is otherwise idle.
         for (let tries = 0; tries < 3 && most < least; tries++) {
           const from = await usage();
           await sleep(4_000);
@@ -148,7 +148,7 @@ describe("a sandbox that wants too much", () => {
           most = Math.max(most, share);
           wasIdle ||= (to.idle - from.idle) / (to.all - from.all) >= 0.15;
         }
-        // With nothing left to give, a quota is only the most that one may get.
+        // On a fully loaded machine, a quota is only an upper limit.
         if (wasIdle) expect(most).toBeGreaterThanOrEqual(least);
         else if (most < least)
           console.log("the lower bound of B19 was not tried: the machine was never idle");

@@ -14,12 +14,12 @@ beforeAll(async () => {
 });
 afterAll(() => machine[Symbol.asyncDispose]());
 
-/** What works and yet has no effect, for each runtime where something does. */
+/** What succeeds without effect, for each runtime where something does. */
 const HARMLESS: Partial<Record<RuntimeOfRun, RegExp>> = {
-  // An engine's /proc shows everybody's processes, and this of PID 1 to anybody.
+  // An engine's /proc shows all processes, and this of PID 1 to everyone.
   docker: /^REACHED reading \/proc\/1\/(?:task|oom_score_adj) 1\n/gmu,
-  // So does gVisor's, with links to namespaces. It has no fs ids, so that file threads have the code's
-  // effective ones, which allow these calls; its scheduler is Go's and knows no priorities or CPUs.
+  // So does gVisor's, with links to namespaces. It has no fs ids, so file threads have the code's
+  // effective ids, which allow these calls; its scheduler is Go's and has no priorities or CPUs.
   runsc:
     /^REACHED (?:reading \/proc\/1\/(?:task|oom_score_adj|ns\/user) 1|(?:setpriority|sched_setscheduler|sched_setaffinity|ioprio_set) \d+)\n/gmu,
 };
@@ -35,7 +35,7 @@ test("nothing sent to PID 1 or to its file threads has any effect (threat: attac
     const reach = await installAttack(channel, "reach-init");
     let attacking = true;
     let operations = 0;
-    // The threads that have the file rights of the code must be there while it strikes.
+    // The threads with the code's file rights must exist during the attack.
     const fileWork = Array.from({ length: 6 }, async (_, i) => {
       const content = Buffer.alloc(200_000, i);
       while (attacking) {
@@ -48,12 +48,12 @@ test("nothing sent to PID 1 or to its file threads has any effect (threat: attac
       attacking = false;
     });
     await Promise.all(fileWork);
-    // Nothing was reached, and there was more than one thread to be reached.
+    // Nothing was reached, and there was more than one thread to reach.
     expect(reached(ran.stdout)).toMatch(/^\d{4,} tries on ([2-9]|\d\d) threads\n$/u);
     expect(ran.exitCode).toBe(0);
     expect(operations).toBeGreaterThan(6);
     expect(await outcomeOf(channel.ping())).toBe("done");
-    // Its limits are as they were: it can still open files and start processes.
+    // Its limits are unchanged: it can still open files and start processes.
     const limits = String(await readAll(channel, "/proc/1/limits"));
     expect(limits).toMatch(/Max open files +\d{3,}/u);
     expect(await sh("echo alive")).toMatchObject({ exitCode: 0, stdout: "alive\n" });
@@ -175,7 +175,8 @@ test("a command inherits no descriptor and no secret of the runner (threat: leak
       "1 /run/sandkasten/out-N",
       "2 /run/sandkasten/err-N",
     ]);
-    // In a container of an engine there are no cgroups to know a command's processes by, but this mark.
+    // In a container of an engine there are no cgroups to identify a command's processes by, but
+    // this mark.
     const mark = runtimeUnderTest() === "docker" ? /^SANDKASTEN_EXEC_ID=.*$/mu : /^$/u;
     expect((await sh("env")).stdout.replace(mark, "")).not.toMatch(/KEY|TOKEN|SECRET|SANDKASTEN/iu);
   });

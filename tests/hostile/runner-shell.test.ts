@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => machine[Symbol.asyncDispose]());
 
-/** Commands that must come through as they are, each in less than its timeout. */
+/** Commands that must pass through unchanged, each in less than its timeout. */
 async function expectHonestCommands(sandbox: TestSandbox, rounds = 5): Promise<void> {
   for (let i = 0; i < rounds; i++) {
     const ran = await sandbox.sh(`echo out${i}; echo err${i} >&2; (exit ${i + 3})`, {
@@ -148,8 +148,8 @@ describe("a background job (threat: forged results)", () => {
   test("that wants the shell's own input is refused, and changes no command", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();
-      // The shell's input is a socket only while it waits for a command, so the thieves wait, too. On
-      // gVisor they cannot even see what it is, but only try again and again.
+      // The shell's input is a socket only while it waits for a command, so the attackers wait,
+      // too. On gVisor they cannot even see what it is, only try repeatedly.
       const wait =
         runtimeUnderTest() === "runsc"
           ? "for n in 1 2 3 4 5; do sleep 0.1; cat /proc/$$/fd/0 >>stolen.$i 2>/dev/null; done"
@@ -206,7 +206,7 @@ describe("a shell that is misused", () => {
       await aroundCase(machine, async ({ sandbox }) => {
         const attacked = await sandbox();
         await attacked.sh("cd /tmp; KEPT=1");
-        // Enough for what ends by itself; the others take all of it.
+        // Enough for those that end by themselves; the others use all of it.
         expect(await attacked.sh(text, { timeoutMs: 1_500 })).toMatchObject(end);
         const isNew = next === "a new shell";
         expect(await attacked.sh("echo ${KEPT-gone}; pwd", { timeoutMs: 4_000 })).toMatchObject({

@@ -7,7 +7,7 @@ import { readAll } from "../torture/attacks/outcome.ts";
 const PIDS = 128;
 const MEMORY_BYTES = 256 * MIB;
 
-/** Outside, gVisor is one process with its limits: code that reached them would end the sandbox. */
+/** Outside, gVisor is one process with limits: code that reached them would end the sandbox. */
 describe("code that hits the limits of a sandbox under gVisor", () => {
   let machine: SandboxMachine;
   let sandbox: TestSandbox;
@@ -65,14 +65,14 @@ describe("code that hits the limits of a sandbox under gVisor", () => {
     await expect
       .poll(async () => (await machine.backend.stats(sandbox.id)).pids, { timeout: 30_000 })
       .toBe(PIDS);
-    // Each is a connection of its own.
+    // Each is a separate connection.
     for (let round = 0; round < 5; round += 1) {
       const channel = await machine.backend.open(sandbox.id);
       expect(await channel.ping()).toMatchObject({ pids: PIDS });
       expect(String(await readAll(channel, "file"))).toBe("text\n");
       channel.close();
     }
-    // What the daemon is asked to start is code, too.
+    // What the daemon is asked to start is also code.
     await expect(sandbox.run(["true"])).resolves.toMatchObject({ exitCode: 126 });
     expect(await sandbox.channel.signal("hold", 9, { tree: true })).toBeGreaterThan(PIDS / 2);
     await held.ended;

@@ -1,4 +1,4 @@
-/** The Debian package on a machine that has what the package depends on. */
+/** The Debian package on a machine with its dependencies. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -8,7 +8,7 @@ import { ReleaseBuild } from "../support/release-build.ts";
 const TIMEOUT_MS = 15 * 60_000;
 const UNIT = join(import.meta.dirname, "../../deploy/debian/sandkasten.service");
 
-/** What the unit takes from the daemon, as far as a program can take it from itself. */
+/** The unit's restrictions, as far as a program can apply them to itself. */
 function restricted(): string {
   const unit = readFileSync(UNIT, "utf8");
   const given = /^CapabilityBoundingSet=~(.*)$/m.exec(unit)?.[1] ?? "";

@@ -1,4 +1,4 @@
-/** The container image on a Docker engine that has nothing but what the release gives it. */
+/** The container image on a Docker engine that only has the release's files. */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -60,7 +60,7 @@ describe("the released image", { timeout: TIMEOUT_MS }, () => {
     };
     const env = Object.entries(variables).map((pair) => `--env=${pair.join("=")}`);
     const mount = `--volume=${socket}:/var/run/docker.sock`;
-    // Root, because the engine's socket is root's.
+    // Root, because the engine's socket belongs to root.
     const options = ["--detach", "--name", DAEMON, "--network=host", "--user=0", mount, ...env];
     await engine.docker("run", ...options, "sandkasten:latest");
     const url = `http://127.0.0.1:${port}`;

@@ -12,7 +12,7 @@ const TIMEOUT_MS = 15 * 60_000;
 const ROOT = join(import.meta.dirname, "../..");
 const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten-test";
 
-/** What the client depends on, and what builds it from source, fetched once per machine. */
+/** The client's dependencies, and what builds it from source, downloaded once per machine. */
 async function fetchWheels(directory: string): Promise<void> {
   await mkdir(directory, { recursive: true });
   const pip = join(ROOT, ".toolchain/python/bin/pip");

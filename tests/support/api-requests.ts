@@ -1,4 +1,4 @@
-/** Requests to every operation of an OpenAPI document: as it says, nearly so, and nothing like it. */
+/** Requests to every operation of an OpenAPI document: valid, nearly valid, and invalid. */
 import fc from "fast-check";
 
 export interface ApiDocument {
@@ -34,22 +34,22 @@ interface Schema {
   readonly maximum?: number;
 }
 
-/** A request that can be sent as it is. */
+/** A request that can be sent unchanged. */
 export interface ApiRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | Buffer;
 }
 
-/** Values that mean something to a daemon with sandboxes, by the names of their fields. */
+/** Meaningful values for a daemon with sandboxes, by field name. */
 export interface KnownValues {
-  /** For `{id}` and the like in paths. */
+  /** For `{id}` and similar in paths. */
   readonly inPath: (path: string, name: string) => readonly string[];
   /** For fields of bodies and queries. */
   readonly byField: Readonly<Record<string, readonly unknown[]>>;
 }
 
-/** One to a line, for there are blanks and commas in them. */
+/** One per line, since they contain blanks and commas. */
 const STRANGE_TEXTS = `
  
 .
@@ -77,7 +77,7 @@ ${"x/".repeat(2100)}
 ${"x".repeat(70_000)}`.split("\n");
 const STRANGE_NUMBERS = [0, -0, -1, 0.5, 256, 65_536, 2 ** 31, 2 ** 32, 2 ** 53, -(2 ** 63), 1e308];
 
-/** Begins the names of fields that hold paths as bytes. */
+/** The prefix of fields that contain paths as bytes. */
 const RAW = "raw_";
 
 const strange = fc.oneof(
@@ -138,7 +138,7 @@ export function apiRequests(
   }
 }
 
-/** Forms with parts that are whole, torn and unknown. */
+/** Forms with complete, truncated and unknown parts. */
 function formBody(): fc.Arbitrary<{ content: string; type: string }> {
   const name = fc.constantFrom("file", "files", "path", "raw_path", "x", "", "__proto__");
   const part = fc
@@ -156,7 +156,7 @@ function formBody(): fc.Arbitrary<{ content: string; type: string }> {
     }));
 }
 
-/** What a schema says, with a strange value here and there. */
+/** A value that matches the schema, with a strange one here and there. */
 function value(document: ApiDocument, known: KnownValues, schema: Schema): fc.Arbitrary<unknown> {
   const inner = (other: Schema): fc.Arbitrary<unknown> => value(document, known, other);
   if (schema.$ref !== undefined)
@@ -208,7 +208,7 @@ function objectOf(
   );
 }
 
-/** A path that is given as text and as bytes is refused before anything is done about it. */
+/** A path given both as text and as bytes is refused before anything else. */
 function mostlyOneWay(
   records: fc.Arbitrary<Record<string, unknown>>,
 ): fc.Arbitrary<Record<string, unknown>> {
@@ -245,7 +245,7 @@ function textOf(given: unknown): string {
   return typeof given === "string" ? given : (JSON.stringify(given) ?? "");
 }
 
-/** Of a text that is not Unicode the URL has what is. Short enough for a request line. */
+/** For a text that is not Unicode, the URL has the valid part. Short enough for a request line. */
 function encode(given: unknown): string {
   return encodeURIComponent(textOf(given).toWellFormed()).slice(0, 6000).replace(/%.?$/, "");
 }
@@ -255,7 +255,7 @@ function queryText(query: Readonly<Record<string, unknown>>): string {
   return pairs.length === 0 ? "" : `?${pairs.join("&")}`;
 }
 
-/** What cannot be in a header is taken out of it. */
+/** Removes what a header cannot contain. */
 function headerTexts(headers: Readonly<Record<string, unknown>>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(headers).map(([name, given]) => [

@@ -14,7 +14,7 @@ export class TestBrowser implements AsyncDisposable {
       await chromium.launch({
         executablePath: "/usr/bin/chromium",
         args: [
-          // Its own sandbox does not work for root, and it shows nothing but pages of the test.
+          // Its own sandbox does not work for root, and it only shows pages of the test.
           "--no-sandbox",
           "--disable-dev-shm-usage",
           "--disable-background-networking",
@@ -24,14 +24,14 @@ export class TestBrowser implements AsyncDisposable {
     );
   }
 
-  /** A page with storage of its own. What goes wrong in it is collected in `problems`. */
+  /** A page with separate storage. Its errors are collected in `problems`. */
   async page(options: BrowserContextOptions = {}): Promise<TestPage> {
     const context = await this.#browser.newContext({ locale: "en-GB", ...options });
     const page = await context.newPage();
     const problems: string[] = [];
     page.on("pageerror", (error) => problems.push(String(error)));
     page.on("console", (message) => {
-      // An answer of the API that is an error is the page's to show.
+      // The page itself shows errors of the API.
       if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
         problems.push(message.text());
     });
@@ -45,6 +45,6 @@ export class TestBrowser implements AsyncDisposable {
 
 export interface TestPage {
   readonly page: Page;
-  /** Exceptions, and errors in the console: refusals of the page's policy are such. */
+  /** Exceptions, and console errors, which include violations of the page's policy. */
   readonly problems: readonly string[];
 }

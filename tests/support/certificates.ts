@@ -1,4 +1,4 @@
-/** Certificates for TLS on loopback, of an authority made for one test. */
+/** Certificates for TLS on loopback, from an authority created for one test. */
 import { execFile } from "node:child_process";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,7 +8,10 @@ const run = promisify(execFile);
 const NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
 
 export interface Certificates {
-  /** Has `ca.pem`, the server's `server.pem` and `server-key.pem`, and a client's `cert.pem` and `key.pem`. */
+  /**
+   * Contains `ca.pem`, the server's `server.pem` and `server-key.pem`, and a client's `cert.pem`
+   * and `key.pem`.
+   */
   readonly directory: string;
   readonly ca: string;
   readonly cert: string;
@@ -16,11 +19,11 @@ export interface Certificates {
 }
 
 export interface CertificateOptions {
-  /** The server's certificate is past its end a second later. */
+  /** The server's certificate expires a second later. */
   readonly serverExpires?: boolean;
 }
 
-/** Makes an authority, a server's certificate for 127.0.0.1 and a client's, in a new directory. */
+/** Creates an authority, a server's certificate for 127.0.0.1 and a client's, in a new directory. */
 export async function makeCertificates(
   directory: string,
   { serverExpires = false }: CertificateOptions = {},
@@ -59,7 +62,7 @@ export async function makeCertificates(
   };
 }
 
-/** Arguments for a dockerd that asks clients for a certificate of the same authority. */
+/** Arguments for a dockerd that requires client certificates of the same authority. */
 export function tlsEngineArgs({ directory }: Certificates, port: number): string[] {
   return [
     "--tlsverify",

@@ -8,7 +8,7 @@ import { createInterface } from "node:readline";
 
 const FLAGS = [
   "--headless=new",
-  // Its own sandbox does not work for root, and it shows nothing but pages of the test.
+  // Its own sandbox does not work for root, and it only shows pages of the test.
   "--no-sandbox",
   "--no-first-run",
   "--disable-background-networking",
@@ -17,9 +17,9 @@ const FLAGS = [
   "--remote-debugging-port=0",
 ];
 
-/** Chromium, with all that it writes in a directory of its own. */
+/** Chromium, with all its files in a temporary directory. */
 export class Chromium implements AsyncDisposable {
-  /** Rejects when it ends by itself, with what it had to say. */
+  /** Rejects with its output if it ends by itself. */
   readonly failed: Promise<never>;
   readonly #directory: string;
   readonly #child: ChildProcess;
@@ -33,7 +33,7 @@ export class Chromium implements AsyncDisposable {
       stdio: ["ignore", "ignore", "pipe"],
     });
     this.#child = child;
-    // All its processes hold the pipe, so that it closes with the last of them.
+    // All its processes hold the pipe, so it closes with the last of them.
     this.#closed = once(child, "close");
     const said: string[] = [];
     createInterface(child.stderr).on("line", (line) => {
@@ -51,7 +51,7 @@ export class Chromium implements AsyncDisposable {
     return new Chromium(await mkdtemp(join(tmpdir(), "sandkasten-chromium-")), url);
   }
 
-  /** Opens a page in a tab of its own, as if its address had been typed. */
+  /** Opens a page in a new tab, as if its address had been typed. */
   async visit(url: string): Promise<void> {
     const control = await Promise.race([this.#control.promise, this.failed]);
     const path = `/json/new?${encodeURIComponent(url)}`;

@@ -1,6 +1,6 @@
 /**
- * A Debian as it is after its installation, in namespaces of its own: without compilers, Rust, a clone
- * of the project, or a network beyond loopback.
+ * A newly installed Debian, in separate namespaces: without compilers, Rust, a clone of the
+ * project, or a network beyond loopback.
  */
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, realpath, rm, symlink } from "node:fs/promises";
@@ -15,7 +15,7 @@ const PACKAGES = "crun e2fsprogs uidmap xz-utils curl python3 python3-pip python
 const TIMEOUT_MS = 10 * 60_000;
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
 
-/** By pivot_root and not by chroot, in which no sandbox could be made. */
+/** By pivot_root and not by chroot, in which no sandbox could be created. */
 const ENTER = `
 set -e
 root=$1 script=$2
@@ -44,12 +44,12 @@ refuse() {
 export interface RunOptions {
   /** Variables, whose values have no spaces. */
   readonly env?: Readonly<Record<string, string>>;
-  /** The loopback of the tests instead of its own. */
+  /** The tests' loopback instead of its own. */
   readonly sharesLoopback?: boolean;
 }
 
 export class CleanMachine implements AsyncDisposable {
-  /** Where its root directory is on the machine that runs the tests. */
+  /** Its root directory on the machine that runs the tests. */
   readonly root: string;
   readonly #directory: string;
 
@@ -75,7 +75,7 @@ export class CleanMachine implements AsyncDisposable {
     }
   }
 
-  /** Puts a copy of a file or a directory there. */
+  /** Copies a file or a directory there. */
   async copy(from: string, to: string): Promise<void> {
     await cp(from, join(this.root, to), { recursive: true, dereference: true });
   }
@@ -90,7 +90,7 @@ export class CleanMachine implements AsyncDisposable {
     await symlink("../lib/node_modules/npm/bin/npm-cli.js", program);
   }
 
-  /** Runs a script of bash as root, and ends whatever it leaves running. */
+  /** Runs a bash script as root, and ends everything it leaves running. */
   async run(
     script: string,
     { env = {}, sharesLoopback = false }: RunOptions = {},

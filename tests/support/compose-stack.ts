@@ -1,4 +1,4 @@
-/** A compose file of the project brought up on an engine, as an operator does it. */
+/** A compose file of the project, started on an engine as an operator does it. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
@@ -12,18 +12,18 @@ const ROOT = join(import.meta.dirname, "../..");
 const DAEMON = "sandkasten";
 
 export interface StackOptions {
-  /** What the names of its volumes and networks begin with. */
+  /** The prefix of its volumes and networks. */
   readonly project: string;
-  /** Relative to the project's root. Later ones add to the earlier. */
+  /** Relative to the project's root. Later files extend the earlier ones. */
   readonly files: readonly string[];
-  /** For what the files leave open. */
+  /** For variables in the files. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
 export class ComposeStack {
   readonly apiKey = "sk-sandbox-of-a-test";
   readonly url: string;
-  /** What the names of its volumes and networks begin with. */
+  /** The prefix of its volumes and networks. */
   readonly project: string;
   readonly #engine: DockerEngine;
   readonly #files: readonly string[];
@@ -50,12 +50,12 @@ export class ComposeStack {
     };
   }
 
-  /** Nothing is up yet. */
+  /** Nothing is started yet. */
   static async of(engine: DockerEngine, options: StackOptions): Promise<ComposeStack> {
     return new ComposeStack(engine, options, await freePort());
   }
 
-  /** Starts everything and waits until the daemon's container says that it is healthy. */
+  /** Starts everything and waits until the daemon's container is healthy. */
   async up(): Promise<void> {
     await this.#compose("up", "--detach");
     await this.#healthy(await this.container(DAEMON));
@@ -110,7 +110,7 @@ export class ComposeStack {
     throw new Error(`the daemon is not healthy (${last}): ${await this.log()}`);
   }
 
-  /** What the daemon has logged. */
+  /** The daemon's log. */
   async log(): Promise<string> {
     const [program = "", ...args] = this.#engine.command("logs", await this.container(DAEMON));
     const { stdout, stderr } = await run(program, args);
@@ -118,7 +118,7 @@ export class ComposeStack {
   }
 }
 
-/** Compose as a part of `docker`, or the program of its own that it was before. */
+/** Compose as a part of `docker`, or the older separate program. */
 async function composeProgram(): Promise<readonly string[]> {
   return await run("docker", ["compose", "version"]).then(
     () => ["docker", "compose"],

@@ -1,6 +1,6 @@
 /**
- * A daemon in a process of its own, so that tests can kill it: `node daemon-process.ts`, configured by
- * SANDKASTEN_* variables alone. One line of JSON says where it listens. SIGTERM stops it.
+ * A daemon in a separate process, so tests can kill it: `node daemon-process.ts`, configured only
+ * by SANDKASTEN_* variables. One line of JSON says where it listens. SIGTERM stops it.
  */
 import { loadConfig, startDaemon } from "@sandkasten/daemon";
 

@@ -16,21 +16,27 @@ export async function signIn(page: Page, daemon: TestDaemon, key = daemon.apiKey
   await page.getByRole("button", { name: "Sign in" }).click();
 }
 
-/** As `expect.poll`, with the time that a busy machine may take. */
+/** Like `expect.poll`, with a timeout for a busy machine. */
 export const eventually = <Value>(look: () => Promise<Value>) =>
   // oxlint-disable-next-line vitest/require-awaited-expect-poll -- The caller adds the matcher and awaits it.
   expect.poll(look, { timeout: 20_000, interval: 50 });
 
-/** What a terminal shows. */
+/** A terminal's screen. */
 export const screenOf = (page: Page): Locator => page.locator(".xterm-rows");
 
-export async function screenshot(page: Page, name: string): Promise<void> {
+/** @param settle - Makes the page worth a picture; only done when one is taken. */
+export async function screenshot(
+  page: Page,
+  name: string,
+  settle?: () => Promise<unknown>,
+): Promise<void> {
   if (!takesScreenshots) return;
+  await settle?.();
   await mkdir(IMAGES, { recursive: true });
   await page.screenshot({ path: join(IMAGES, `${name}.png`), animations: "disabled" });
 }
 
-/** Rules of accessibility that are broken seriously, with the elements that break them. */
+/** Serious accessibility violations, with their elements. */
 export async function seriousFaults(page: Page): Promise<readonly string[]> {
   await page.evaluate(axe.source);
   return await page.evaluate(`axe.run(document, { iframes: false }).then(({ violations }) =>
@@ -38,3 +44,9 @@ export async function seriousFaults(page: Page): Promise<readonly string[]> {
       .filter(({ impact }) => impact === "serious" || impact === "critical")
       .flatMap(({ id, nodes }) => nodes.map(({ html }) => id + ": " + html.slice(0, 200))))`);
 }
+
+/** By how much a page, or a part of it that scrolls, is wider than its place. */
+export const overflowOf = async (page: Page): Promise<number> =>
+  await page.evaluate<number>(`Math.max(
+    ...[document.documentElement, ...document.querySelectorAll("main .page, main .scroll")]
+      .map(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth))`);

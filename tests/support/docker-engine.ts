@@ -1,4 +1,4 @@
-/** A Docker engine of our own: private directories, no network, nothing of it left afterwards. */
+/** A private Docker engine: private directories, no network, removed afterwards. */
 import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -18,18 +18,18 @@ const execute = promisify(execFile);
 let engines = 0;
 
 export interface DockerEngineOptions {
-  /** More arguments for dockerd, `--userns-remap=…` say. */
+  /** Additional arguments for dockerd, such as `--userns-remap=…`. */
   readonly args?: readonly string[];
   readonly signal?: AbortSignal;
 }
 
 export interface EngineStart {
-  /** Containers that run from before are kept running; otherwise dockerd ends them. */
+  /** Keeps earlier containers running; otherwise dockerd ends them. */
   readonly liveRestore?: boolean;
 }
 
 export class DockerEngine implements AsyncDisposable {
-  /** All that the engine has is below it. */
+  /** Contains everything of the engine. */
   readonly directory: string;
   /** For `docker -H` and DOCKER_HOST. */
   readonly host: string;
@@ -46,9 +46,9 @@ export class DockerEngine implements AsyncDisposable {
     this.#cgroupParent = `sandkasten-docker-${process.pid}-${++engines}`;
   }
 
-  /** Makes the directory, which must not exist, and starts dockerd below it, without any image. */
+  /** Creates the directory, which must not exist, and starts dockerd below it, without any image. */
   static async start(directory: string, options: DockerEngineOptions = {}): Promise<DockerEngine> {
-    // An engine that remaps users asks for a way through to its data.
+    // An engine that remaps users needs access to its data.
     await mkdir(directory, { mode: 0o711 });
     const engine = new DockerEngine(directory, options);
     try {
@@ -67,7 +67,7 @@ export class DockerEngine implements AsyncDisposable {
     return pid;
   }
 
-  /** Starts dockerd on the data that is there, after `stop()`. */
+  /** Starts dockerd on the existing data, after `stop()`. */
   async startAgain({ liveRestore = false }: EngineStart = {}): Promise<void> {
     const options = {
       "--data-root": join(this.directory, "root"),
@@ -76,14 +76,14 @@ export class DockerEngine implements AsyncDisposable {
       "--host": this.host,
       "--cgroup-parent": this.#cgroupParent,
     };
-    // A killed dockerd leaves these behind, and where nobody reaps them the numbers in them look alive.
+    // A killed dockerd leaves these behind, and without a reaper the pids in them look alive.
     await rm(options["--pidfile"], { force: true });
     await rm(join(options["--exec-root"], "containerd/containerd.pid"), { force: true });
     const log = openSync(join(this.directory, "dockerd.log"), "a");
     const child = spawn(
       "setpriv",
       [
-        // However this process ends, its engine goes too.
+        // The engine ends with this process, however it ends.
         "--pdeathsig=TERM",
         "dockerd",
         ...Object.entries(options).flat(),
@@ -111,7 +111,7 @@ export class DockerEngine implements AsyncDisposable {
     const tooLong = setTimeout(() => child.kill("SIGKILL"), STOP_TIMEOUT_MS);
     await ended;
     clearTimeout(tooLong);
-    // The next dockerd would take the dying containerd for a living one and wait for it in vain.
+    // The next dockerd would treat the dying containerd as alive and wait for it in vain.
     while ((await this.#processes()).some(({ name }) => name === "containerd")) await sleep(5);
   }
 
@@ -124,7 +124,7 @@ export class DockerEngine implements AsyncDisposable {
     return (await execute("docker", ["-H", this.host, ...args], options)).stdout.trim();
   }
 
-  /** Makes an image of a root filesystem, with instructions of a Dockerfile if wanted (`ENV A=b`). */
+  /** Creates an image from a root file system, optionally with Dockerfile instructions (`ENV A=b`). */
   async importTarball(
     name: string,
     tarball: string,
@@ -149,7 +149,7 @@ export class DockerEngine implements AsyncDisposable {
     }
   }
 
-  /** What there is that somebody made and did not remove: containers and volumes, a line each. */
+  /** Containers and volumes that were not removed, a line each. */
   async leftovers(): Promise<string[]> {
     const containers = await this.docker(
       "ps",
@@ -161,13 +161,13 @@ export class DockerEngine implements AsyncDisposable {
     return [...containers.split("\n"), ...volumes.split("\n")].filter((line) => line !== "");
   }
 
-  /** @throws Error when a container or a volume is left. */
+  /** @throws Error if a container or a volume is left. */
   async assertNothingLeft(): Promise<void> {
     const left = await this.leftovers();
     if (left.length > 0) throw new Error(`the Docker engine still has:\n${left.join("\n")}`);
   }
 
-  /** Stops dockerd, whatever runs in it, and removes the directory. */
+  /** Stops dockerd and its containers, and removes the directory. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#child !== undefined) {
       const all = (await this.docker("ps", "-aq").catch(() => "")).split("\n").filter(Boolean);
@@ -209,13 +209,13 @@ export class DockerEngine implements AsyncDisposable {
     return found;
   }
 
-  /** Ends what a dockerd that was killed, and not started again, left running. */
+  /** Ends what a killed dockerd that was not restarted left running. */
   async #endAll(): Promise<void> {
     for (;;) {
       const shims = (await this.#processes()).map(({ pid }) => pid);
       const contained: number[] = [];
       for (const path of await this.#cgroups()) {
-        // It may go any moment, with its last process.
+        // It may disappear at any moment, with its last process.
         const text = await readFile(join(path, "cgroup.procs"), "utf8").catch(() => "");
         const lines = text.split("\n");
         contained.push(...lines.filter((line) => line !== "").map(Number));
@@ -227,7 +227,7 @@ export class DockerEngine implements AsyncDisposable {
     }
   }
 
-  /** In each hierarchy below the place that this process has in it. */
+  /** In each hierarchy below this process's own cgroup. */
   async #cgroups(): Promise<string[]> {
     const found: string[] = [];
     for (const line of (await readFile("/proc/self/cgroup", "utf8")).trim().split("\n")) {
@@ -242,7 +242,7 @@ export class DockerEngine implements AsyncDisposable {
     return [...new Set(found)];
   }
 
-  /** A dockerd that was killed leaves file systems of its containers mounted. */
+  /** A killed dockerd leaves file systems of its containers mounted. */
   async #unmountAll(): Promise<void> {
     const mounts = (await readFile("/proc/self/mountinfo", "utf8"))
       .split("\n")

@@ -1,4 +1,4 @@
-/** One Docker engine for all tests of a run, with the images they need; none of them may leave anything in it. */
+/** One Docker engine for all tests of a run, with the images they need; no test may leave anything in it. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { DOCKER_IMAGES } from "./docker-images.ts";
 import type {} from "./docker-under-test.ts";
 import { smallDebianRootfs } from "./small-debian.ts";
 
-/** Vitest calls what it returns when the run is over. */
+/** Vitest calls the returned function when the run is over. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   const parent = await mkdtemp(join(tmpdir(), "sandkasten-docker-"));
   const engine = await DockerEngine.start(join(parent, "e"));

@@ -3,7 +3,7 @@ import { inject } from "vitest";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** `unix://…` of an engine that is only there for the tests. */
+    /** `unix://…` of an engine that exists only for the tests. */
     dockerHost: string;
   }
 }

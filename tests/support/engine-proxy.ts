@@ -1,9 +1,9 @@
-/** A way to a Docker engine's socket on which a test can strike at a certain request. */
+/** A proxy for a Docker engine's socket on which a test can strike at a certain request. */
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import type { Server, Socket } from "node:net";
 
-/** When to strike at a request: before the engine gets it, or when the engine has done it. */
+/** When to strike at a request: before the engine gets it, or after the engine has done it. */
 export type Moment = "before" | "after";
 
 interface Trap {
@@ -46,12 +46,12 @@ export class EngineProxy implements AsyncDisposable {
     return this.#requests;
   }
 
-  /** Strikes once, at the first request whose `METHOD PATH` matches; nothing is answered to it. */
+  /** Strikes once, at the first request whose `METHOD PATH` matches; it gets no response. */
   setTrap(pattern: RegExp, moment: Moment, strike: () => Promise<void>): void {
     this.#trap = { pattern, moment, strike };
   }
 
-  /** Each request has a connection of its own, which begins with its line. */
+  /** Each request has a separate connection, which begins with its request line. */
   #serve(client: Socket): void {
     const engine = connect({ path: this.#target });
     const end = (): void => {

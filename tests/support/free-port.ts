@@ -1,4 +1,4 @@
-/** For servers that cannot choose a port themselves and say which it is. */
+/** For servers that cannot choose and report a free port themselves. */
 import { once } from "node:events";
 import { createServer } from "node:net";
 

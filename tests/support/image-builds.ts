@@ -1,4 +1,4 @@
-/** Builds the project's images on an engine that reaches no registry, from bases that stand in for the real ones. */
+/** Builds the project's images on an engine without a registry, from bases that replace the real ones. */
 import { execFile } from "node:child_process";
 import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -14,12 +14,12 @@ export const BASES = {
   debian: "test-bases-debian:latest",
   /** Like ubuntu:24.04 it has a user with the id that sandboxes use. */
   ubuntu: "test-bases-ubuntu:latest",
-  /** Node where the official image has it, and in npm's place a program that tells a version. */
+  /** Node where the official image has it, and in place of npm a program that prints a version. */
   node: "test-bases-node:latest",
 };
 export const STAND_IN_NPM_VERSION = "0.0.0-stand-in";
 
-/** Builds all of them, and gives what the script printed. */
+/** Builds all of them, and returns the script's output. */
 export async function buildImages(engine: string): Promise<string> {
   await makeBases(engine);
   const { stdout } = await run(

@@ -1,4 +1,4 @@
-/** Small root filesystems for tests, made from programs of this machine. */
+/** Small root file systems for tests, made from programs of this machine. */
 import { execFile } from "node:child_process";
 import { chmod, copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ const run = promisify(execFile);
  */
 export type SmallImage = "busybox" | "dash" | "bare" | "musl";
 
-/** An embedded backend or a whole machine: something that images can be imported into. */
+/** An embedded backend or a whole machine: something that can import images. */
 interface WithImages {
   readonly images: ImageStore;
 }
@@ -34,7 +34,7 @@ const MORE_APPLETS = [
   "dd",
 ];
 
-/** Imports the image and gives the reference that sandboxes are made with. */
+/** Imports the image and returns the reference for creating sandboxes. */
 export async function importSmallImage(embedded: WithImages, image: SmallImage): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-image-"));
   try {
@@ -46,7 +46,7 @@ export async function importSmallImage(embedded: WithImages, image: SmallImage):
   }
 }
 
-/** Imports a directory, everything in it root's, as an image. */
+/** Imports a directory as an image, with everything owned by root. */
 export async function importTree(
   { images }: WithImages,
   name: string,
@@ -56,7 +56,7 @@ export async function importTree(
   return (await images.resolve(name)).reference;
 }
 
-/** Packs a directory, everything in it root's, and tells where the archive is. */
+/** Packs a directory, with everything owned by root, and returns the archive's path. */
 export async function packTree(root: string): Promise<string> {
   const tarball = `${root}.tar`;
   const owners = ["--numeric-owner", "--owner=0", "--group=0"];
@@ -64,11 +64,11 @@ export async function packTree(root: string): Promise<string> {
   return tarball;
 }
 
-/** Puts the files of a small image below a directory, which is made. */
+/** Writes the files of a small image below a directory, which is created. */
 export async function fillSmallRoot(root: string, image: SmallImage): Promise<void> {
   await mkdir(join(root, "bin"), { recursive: true });
   if (image === "bare") {
-    // The program under its own name only: there is no `sh` to be found.
+    // The program under its own name only: there is no `sh`.
     await install("/bin/busybox", join(root, "bin/busybox"));
     return;
   }
@@ -83,7 +83,7 @@ export async function fillSmallRoot(root: string, image: SmallImage): Promise<vo
   await install("/bin/dash", join(root, "bin/sh"));
   const { stdout } = await run("ldd", ["/bin/dash"]);
   for (const [library] of stdout.matchAll(/\/\S+/gu)) {
-    // The loader is asked for by its own path, the rest is looked for in /lib.
+    // The loader is found by its own path, other libraries in /lib.
     const place = basename(library).startsWith("ld-") ? library : join("/lib", basename(library));
     await install(library, join(root, place));
   }

@@ -1,4 +1,4 @@
-/** Finds the launchers that stay beside a process and serve it. */
+/** Finds the launcher servers of a process. */
 import { readdir, readFile } from "node:fs/promises";
 
 /** By parent and command line. */
@@ -13,7 +13,7 @@ export async function launcherServersOf(parent: number): Promise<number[]> {
   return servers;
 }
 
-/** Nothing of the process is left, or only what waits for the machine's init. */
+/** Nothing of the process is left, or only a zombie that waits for the machine's init. */
 export async function isGone(pid: number): Promise<boolean> {
   const found = await standingOf(pid);
   return found === undefined || (found.state === "Z" && found.parent === 1);

@@ -1,17 +1,17 @@
-/** What tests have to know of a document: its blocks of code, its links and its headings. */
+/** What tests need of a document: its code blocks, links and headings. */
 
 export interface CodeBlock {
   readonly language: string;
   readonly text: string;
-  /** Where its first line is in the document, counted from 1. */
+  /** The number of its first line in the document, from 1. */
   readonly line: number;
-  /** What the document says that it prints: a block of `text` right after it. */
+  /** Its output according to the document: a block of `text` right after it. */
   readonly output?: string;
 }
 
 const BLOCK = /^```(\w*)\n(.*?)^```$(\n\n^```text\n(?<output>.*?)^```$)?/gms;
 
-/** All blocks but those that are the output of another. */
+/** All blocks except those that are the output of another. */
 export function codeBlocks(document: string, language?: string): readonly CodeBlock[] {
   return [...document.matchAll(BLOCK)]
     .map((match) => ({
@@ -28,7 +28,7 @@ export function localLinks(document: string): readonly string[] {
   return [...document.matchAll(/\]\((?!https?:)([^)\s]+)\)/gu)].map(([, target = ""]) => target);
 }
 
-/** The names by which links reach the headings of a document. */
+/** The anchors of a document's headings. */
 export function headingAnchors(document: string): ReadonlySet<string> {
   const prose = document.replaceAll(/^```.*?^```$/gms, "");
   return new Set(
@@ -41,7 +41,10 @@ export function headingAnchors(document: string): ReadonlySet<string> {
   );
 }
 
-/** Matches what a document shows: `…` is anything within a line, and alone in a line any lines; the end of the last line does not matter. */
+/**
+ * Matches what a document shows: `…` is anything within a line, and alone in a line any lines; the
+ * end of the last line is ignored.
+ */
 export function shownOutput(text: string): RegExp {
   const source = text
     .trimEnd()

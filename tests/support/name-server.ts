@@ -1,16 +1,16 @@
-/** A name server of a test's own: every name that it knows leads to this machine. */
+/** A test name server: every name that it knows resolves to this machine. */
 import { createSocket } from "node:dgram";
 
 export interface NameServer extends AsyncDisposable {
   readonly address: string;
-  /** Names that were asked for. */
+  /** The queried names. */
   readonly asked: ReadonlySet<string>;
 }
 
 const TYPE_A = 1;
 const LOOPBACK = Buffer.from([127, 0, 0, 1]);
 
-/** Answers 127.0.0.1 for names below `.test`, and that there is no other name. */
+/** Answers 127.0.0.1 for names below `.test`, and that no other name exists. */
 export async function startNameServer(): Promise<NameServer> {
   const asked = new Set<string>();
   const socket = createSocket("udp4");

@@ -1,6 +1,7 @@
-/** A sandbox of a runtime, whose network leads into the world of a test. */
+/** A sandbox of a runtime, whose network leads into a test's world. */
 import type { NetworkFixture, TestNetwork } from "@sandkasten/testkit";
 import { gatewayInto } from "../../packages/daemon/src/network/testing/gateway-into.ts";
+import type { SandboxSpec } from "@sandkasten/daemon";
 import type { RuntimeOfRun } from "./runtime-under-test.ts";
 import { MIB, SandboxMachine, TEST_LIMITS } from "./sandbox-machine.ts";
 
@@ -16,10 +17,16 @@ const LIMITS = {
 export async function networkFixture(
   runtime: RuntimeOfRun,
   network: TestNetwork,
+  spec: Partial<SandboxSpec> = {},
 ): Promise<NetworkFixture> {
   const machine = await SandboxMachine.start({ runtime });
   try {
-    const { channel } = await machine.sandbox({ limits: LIMITS, network: "gateway" });
+    const { channel } = await machine.sandbox({
+      limits: LIMITS,
+      network: "gateway",
+      trustedCertificate: network.authority.certificate,
+      ...spec,
+    });
     const { mode } = await channel.openNetwork(gatewayInto(network));
     return { channel, mode, close: () => machine[Symbol.asyncDispose]() };
   } catch (error) {

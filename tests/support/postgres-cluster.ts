@@ -1,4 +1,4 @@
-/** A cluster of Postgres of our own: private directory and socket, no network, nothing of it left afterwards. */
+/** A private Postgres cluster: private directory and socket, no network, removed afterwards. */
 import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -23,9 +23,9 @@ export class PostgresCluster implements AsyncDisposable {
     this.#child = child;
   }
 
-  /** Postgres refuses to run as root, so that another user runs it. Settings are as in `fsync=off`. */
+  /** Postgres refuses to run as root, so another user runs it. Settings are as in `fsync=off`. */
   static async start(settings: readonly string[] = ["fsync=off"]): Promise<PostgresCluster> {
-    // A socket's path must be short, and its directory open to the user who runs it.
+    // A socket's path must be short, and its directory accessible to the user who runs it.
     const directory = await mkdtemp("/tmp/sk-pg-");
     try {
       const user = await unprivilegedUser();
@@ -61,12 +61,12 @@ export class PostgresCluster implements AsyncDisposable {
     }
   }
 
-  /** Of the database that every cluster has. */
+  /** The URL of the default database. */
   get url(): string {
     return this.#urlOf("postgres");
   }
 
-  /** Makes a new, empty database. */
+  /** Creates a new, empty database. */
   async createDatabase(): Promise<string> {
     const name = `test_${randomBytes(6).toString("hex")}`;
     await execute("psql", [this.url, "-qc", `CREATE DATABASE ${name}`]);
@@ -76,7 +76,7 @@ export class PostgresCluster implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#child.exitCode === null && this.#child.signalCode === null) {
       const ended = once(this.#child, "exit");
-      this.#child.kill("SIGQUIT"); // At once: what is in it is not needed any more.
+      this.#child.kill("SIGQUIT"); // At once: its data is no longer needed.
       await ended;
     }
     await rm(this.#directory, { recursive: true, force: true });
@@ -104,7 +104,7 @@ export class PostgresCluster implements AsyncDisposable {
   }
 }
 
-/** Who runs it: nobody in particular when the tests are root's, else whoever runs the tests. */
+/** The user that runs it: `nobody` if the tests run as root, otherwise the tests' user. */
 async function unprivilegedUser(): Promise<
   { readonly uid: number; readonly gid: number } | undefined
 > {

@@ -1,16 +1,16 @@
-/** The cluster of Postgres that the tests of a run share. */
+/** The Postgres cluster that the tests of a run share. */
 import { randomBytes } from "node:crypto";
 import pg from "pg";
 import { inject } from "vitest";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Of a database in a cluster that is only there for the tests. */
+    /** A database in a cluster that exists only for the tests. */
     postgresUrl: string;
   }
 }
 
-/** A new, empty database, gone when the test is over. */
+/** A new, empty database, removed after the test. */
 export class TestDatabase implements AsyncDisposable {
   readonly url: string;
   readonly #name: string;
@@ -26,12 +26,12 @@ export class TestDatabase implements AsyncDisposable {
     return new TestDatabase(name);
   }
 
-  /** Looks at it, or changes it, by other means than a store. */
+  /** Reads or changes it without a store. */
   async query(sql: string): Promise<readonly Record<string, unknown>[]> {
     return await run(this.url, sql);
   }
 
-  /** Empties every table, as if the database had just been made by the daemon. */
+  /** Empties every table, as if the daemon had just created the database. */
   async empty(): Promise<void> {
     await this.query(`
       TRUNCATE daemons, side_sandboxes, sessions, execs, workspaces, events, event_owners, keys

@@ -25,7 +25,7 @@ export class ReleaseBuild implements AsyncDisposable {
     this.directory = directory;
   }
 
-  /** @param where - What is different about where it is built. */
+  /** @param where - Differences of the build environment. */
   static async create(part: Part, where: Surroundings = {}): Promise<ReleaseBuild> {
     const build = new ReleaseBuild(await mkdtemp(join(tmpdir(), "sandkasten-release-test-")));
     try {
@@ -37,7 +37,7 @@ export class ReleaseBuild implements AsyncDisposable {
     }
   }
 
-  /** The file of that name, which may have `*` for the version. */
+  /** The file with that name, in which `*` may replace the version. */
   async file(pattern: string): Promise<string> {
     const expression = new RegExp(`^${pattern.replaceAll(".", "\\.").replace("*", "\\d[\\d.]*")}$`);
     const name = (await readdir(this.directory)).find((one) => expression.test(one));

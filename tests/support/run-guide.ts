@@ -11,7 +11,7 @@ export interface BlockRun {
 }
 
 export interface GuideRun {
-  /** One for each block that was begun. */
+  /** One for each started block. */
   readonly runs: readonly BlockRun[];
   /** Of the shell, which ends at the first command that fails. */
   readonly exitCode: number | null;
@@ -21,8 +21,8 @@ const ROOT = join(import.meta.dirname, "../..");
 const MARK = "--- block ";
 
 /**
- * The directory takes the place of a clone: what is in the project by these names is in it, too.
- * What a guide starts in the background ends with it.
+ * The directory replaces a clone: it contains links to the project's files. What a guide starts in
+ * the background ends with it.
  */
 export async function runGuide(blocks: readonly CodeBlock[], directory: string): Promise<GuideRun> {
   await mkdir(directory, { recursive: true });
@@ -44,7 +44,7 @@ export async function runGuide(blocks: readonly CodeBlock[], directory: string):
         ":",
       ),
       HOME: process.env["HOME"],
-      // The examples are those of the project, which their runs must leave as they are.
+      // The examples are the project's own, which their runs must not change.
       SANDKASTEN_AGENTS_DATA_DIR: join(directory, ".agents"),
     },
   });

@@ -1,4 +1,4 @@
-/** Which runtime a test that runs on several is running on now; vitest.config.ts says. */
+/** The current runtime of a test that runs on several, as set by vitest.config.ts. */
 import { inject } from "vitest";
 
 declare module "vitest" {
@@ -16,7 +16,7 @@ export function runtimeUnderTest(): RuntimeOfRun {
   return inject("runtime");
 }
 
-/** For suites that look into what the embedded backend keeps on the host. */
+/** For suites that inspect what the embedded backend keeps on the host. */
 export function embeddedRuntimeUnderTest(): EmbeddedRuntime {
   const runtime = runtimeUnderTest();
   if (runtime === "docker") throw new Error("this suite is for embedded sandboxes only");

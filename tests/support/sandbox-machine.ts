@@ -1,4 +1,4 @@
-/** Real sandboxes for tests: an own data directory, and nothing left when the test is over. */
+/** Real sandboxes for tests: a separate data directory, cleaned up after the test. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -30,21 +30,21 @@ export const TEST_LIMITS: SandboxLimits = {
   diskInodes: 16_384,
 };
 
-/** A command's whole story. */
+/** A command's end and output. */
 export interface Ran extends ExecEnd {
   readonly stdout: string;
   readonly stderr: string;
-  /** Both as they came. */
+  /** Both in order of arrival. */
   readonly output: string;
 }
 
-/** One sandbox and what is done in it. */
+/** One sandbox and its operations. */
 export interface TestSandbox {
   readonly id: string;
   readonly channel: Channel;
-  /** Runs in the shell that remembers. */
+  /** Runs in the stateful shell. */
   readonly sh: (text: string | Uint8Array, options?: Partial<ExecOptions>) => Promise<Ran>;
-  /** Runs a process of its own. */
+  /** Runs a separate process. */
   readonly run: (argv: readonly string[], options?: Partial<ExecOptions>) => Promise<Ran>;
 }
 
@@ -52,7 +52,7 @@ export type MachineOptions = Partial<Omit<EmbeddedOptions, "runtime">> & {
   readonly runtime?: RuntimeOfRun | "runsc";
 };
 
-/** What makes sandboxes, and what it is asked for when a test does not say. */
+/** What creates sandboxes, and its defaults for a test. */
 interface MachineParts {
   readonly dataDir: string;
   readonly backend: Backend;
@@ -104,13 +104,13 @@ export class SandboxMachine implements AsyncDisposable {
     return this.#parts.images;
   }
 
-  /** Only of a machine whose sandboxes are the embedded backend's. */
+  /** Only for a machine with the embedded backend. */
   get embedded(): Embedded {
     if (this.#parts.embedded === undefined) throw new Error("these sandboxes are an engine's");
     return this.#parts.embedded;
   }
 
-  /** Another backend over the same sandboxes, as a daemon started anew has it. */
+  /** Another backend on the same sandboxes, as a restarted daemon has it. */
   async reopen(): Promise<Backend> {
     return await this.#parts.reopen();
   }
@@ -134,7 +134,7 @@ export class SandboxMachine implements AsyncDisposable {
     this.#made.delete(id);
   }
 
-  /** Destroys what is left and removes the data directory. */
+  /** Destroys everything left and removes the data directory. */
   async [Symbol.asyncDispose](): Promise<void> {
     const listed = (await this.backend.list()).map(({ id }) => id);
     for (const id of new Set([...this.#made, ...listed])) await this.destroy(id);
@@ -184,7 +184,7 @@ async function collect(
   const all: Uint8Array[] = [];
   const split: Record<"stdout" | "stderr", Uint8Array[]> = { stdout: [], stderr: [] };
   for await (const { stream: name, bytes } of stream) {
-    // The bytes are valid until the next chunk is asked for.
+    // The bytes are valid until the next chunk is requested.
     const copy = Uint8Array.from(bytes);
     all.push(copy);
     split[name].push(copy);

@@ -7,7 +7,10 @@ import type { SandboxMachine } from "./sandbox-machine.ts";
 
 export const SECRET = "for root's eyes only";
 
-/** The reference of the image: `/secret/open/key` in a directory for all, `/secret/closed/key` in one for root. */
+/**
+ * The reference of the image: `/secret/open/key` in a directory for all, `/secret/closed/key` in
+ * one for root.
+ */
 export async function importImageWithSecret(machine: SandboxMachine): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-image-"));
   try {

@@ -11,17 +11,17 @@ function seededRandom(seed: number): () => number {
   };
 }
 
-/** A generator per name, so that one test's choices do not depend on how many another one made. */
+/** A generator per name, so one test's choices do not depend on another's. */
 export function randomFor(seed: number, name: string): () => number {
   let hash = seed;
   for (const character of name) hash = Math.imul(hash ^ character.codePointAt(0)!, 16_777_619);
   const random = seededRandom(hash);
-  // The first numbers of seeds that differ by little are close to one another.
+  // The first numbers of similar seeds are close to one another.
   for (let i = 0; i < 8; i++) random();
   return random;
 }
 
-/** So many of them, each equally likely, in their own order. */
+/** This many of them, each equally likely, in their original order. */
 export function pick<T>(all: readonly T[], count: number, random: () => number): T[] {
   const drawn = all.map((_, index) => ({ index, at: random() }));
   const kept = drawn.toSorted((a, b) => a.at - b.at).slice(0, count);

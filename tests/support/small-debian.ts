@@ -1,6 +1,6 @@
-/** A real Debian without its documentation and what only few programs need: it is imported quickly. */
+/** Real Debian systems without what only few programs need, so that engines import them quickly. */
 import { execFile } from "node:child_process";
-import { access, mkdir, mkdtemp, rename, rm } from "node:fs/promises";
+import { access, cp, mkdir, mkdtemp, realpath, rename, rm, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { debianRootfs } from "../../packages/daemon/src/images/testing/debian-rootfs.ts";
@@ -9,32 +9,80 @@ import { packTree } from "./images.ts";
 const run = promisify(execFile);
 const CACHE_DIR = process.env["SANDKASTEN_TEST_CACHE"] ?? "/var/cache/sandkasten-test";
 
-const LEFT_OUT = [
-  ..."dev var/cache var/lib/dpkg usr/lib/python3 usr/share/python-wheels".split(" "),
+const NEEDED_BY_FEW = [
+  ..."dev var/cache var/lib/dpkg".split(" "),
   ..."doc info locale man perl zoneinfo".split(" ").map((name) => `usr/share/${name}`),
   ..."gconv perl".split(" ").map((name) => `usr/lib/*/${name}`),
 ];
+const PIP = ["usr/lib/python3", "usr/share/python-wheels"];
 
-/** The path of a tarball, built once per machine and kept beside the whole one. */
+/** What the network suite runs, besides Node and Go, which are those of this machine. */
+const PROGRAMS = ["curl", "git", "openssl", "postgresql-client", "python3-pip", "wget"];
+const DEBIAN_MODULES = "/usr/share/nodejs";
+const GO = "/usr/local/go";
+
+/** The path of a tarball, built once per machine and cached next to the full one. */
 export async function smallDebianRootfs(): Promise<string> {
-  const whole = await debianRootfs(CACHE_DIR);
+  const whole = await keptRootfs();
+  return await kept(whole, "bookworm-small-python.tar", [...NEEDED_BY_FEW, ...PIP]);
+}
+
+/** The same with all programs that the network suite runs. */
+export async function programsRootfs(): Promise<string> {
+  const whole = await keptRootfs(["ca-certificates", "procps", ...PROGRAMS]);
+  const name = `bookworm-programs-node-${process.versions.node}.tar`;
+  return await kept(whole, name, NEEDED_BY_FEW, addOwnPrograms);
+}
+
+async function keptRootfs(packages?: readonly string[]): Promise<string> {
+  const whole = await debianRootfs(CACHE_DIR, packages);
   if (whole === undefined)
     throw new Error(`no Debian root can be kept in ${CACHE_DIR}; set SANDKASTEN_TEST_CACHE`);
-  const small = join(dirname(whole), "bookworm-small-python.tar");
-  const isThere = await access(small).then(
-    () => true,
-    () => false,
-  );
-  if (isThere) return small;
+  return whole;
+}
+
+async function kept(
+  whole: string,
+  name: string,
+  leftOut: readonly string[],
+  add: (root: string) => Promise<void> = () => Promise.resolve(),
+): Promise<string> {
+  const small = join(dirname(whole), name);
+  if (await exists(small)) return small;
   const directory = await mkdtemp(join(dirname(whole), ".small-"));
   try {
     const root = join(directory, "root");
     await mkdir(root);
-    const excludes = LEFT_OUT.map((path) => `--exclude=./${path}`);
+    const excludes = leftOut.map((path) => `--exclude=./${path}`);
     await run("tar", ["--extract", "--file", whole, "--directory", root, ...excludes]);
+    await add(root);
     await rename(await packTree(root), small);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
   return small;
+}
+
+/** Node and npm of this machine, and what of Go fetches modules. */
+async function addOwnPrograms(root: string): Promise<void> {
+  await cp(process.execPath, join(root, "usr/bin/node"));
+  await run("strip", [join(root, "usr/bin/node")]);
+  const { stdout } = await run("which", ["npm"]);
+  const npm = await realpath(stdout.trim());
+  const home = dirname(dirname(npm));
+  // Debian's npm has its libraries beside it.
+  const tree = dirname(home) === DEBIAN_MODULES ? DEBIAN_MODULES : home;
+  await cp(tree, join(root, tree), { recursive: true });
+  await symlink(npm, join(root, "usr/bin/npm"));
+  if (!(await exists(GO))) return;
+  await mkdir(join(root, GO, "bin"), { recursive: true });
+  for (const name of ["VERSION", "go.env", "bin/go"])
+    await cp(join(GO, name), join(root, GO, name));
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await access(path).then(
+    () => true,
+    () => false,
+  );
 }

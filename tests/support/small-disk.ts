@@ -20,7 +20,7 @@ export class SmallDisk implements AsyncDisposable {
     return new SmallDisk(path);
   }
 
-  /** Takes every byte that is left. */
+  /** Uses up all free space. */
   async fill(): Promise<void> {
     const file = await open(this.#filler, "w");
     try {

@@ -1,4 +1,4 @@
-/** An SSH server of our own on loopback, and a client that knows it; nothing of them is left afterwards. */
+/** A private SSH server on loopback, and a client that knows it; both are removed afterwards. */
 import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -25,7 +25,7 @@ export class SshServer implements AsyncDisposable {
     this.#environment = environment;
   }
 
-  /** Makes the directory, which must not exist. Whoever logs in gets the environment on top of ours. */
+  /** Creates the directory, which must not exist. Logins get the environment in addition to ours. */
   static async start(directory: string, environment: NodeJS.ProcessEnv): Promise<SshServer> {
     await mkdir(join(directory, "home/.ssh"), { recursive: true, mode: 0o700 });
     const server = new SshServer(directory, await freePort(), environment);
@@ -45,7 +45,7 @@ export class SshServer implements AsyncDisposable {
     return `ssh://${encodeURIComponent(userInfo().username)}@127.0.0.1:${this.port}`;
   }
 
-  /** Also cuts off who is logged in. */
+  /** Also disconnects logged-in clients. */
   async stop(): Promise<void> {
     const child = this.#child;
     this.#child = undefined;
@@ -53,7 +53,7 @@ export class SshServer implements AsyncDisposable {
     const ended = once(child, "exit");
     child.kill("SIGKILL");
     await ended;
-    // What was killed is the parent of the server, which the kernel ends a moment later.
+    // The killed process is the parent of the server, which the kernel ends a moment later.
     while (await this.#listens()) await sleep(10);
   }
 
@@ -105,8 +105,8 @@ export class SshServer implements AsyncDisposable {
   }
 
   /**
-   * A program to call in place of `ssh`: the real one, with this server's key among its known hosts,
-   * which notes its arguments in the file `calls`.
+   * A program to call in place of `ssh`: the real one, with this server's key among its known
+   * hosts, which logs its arguments to the file `calls`.
    */
   async client(): Promise<string> {
     const { stdout } = await run("dropbearkey", ["-y", "-f", this.#file("host-key")]);

@@ -1,4 +1,7 @@
-/** A real daemon for tests: its own data directory and port, killed and started at will, gone without a trace. */
+/**
+ * A real daemon for tests: its own data directory and port, can be killed and restarted, cleaned up
+ * afterwards.
+ */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -21,12 +24,12 @@ export interface Answer<T = Record<string, unknown>> {
 type Settings = Readonly<Record<string, string | undefined>>;
 
 export interface TestDaemonOptions {
-  /** SANDKASTEN_* variables without their prefix; undefined is none. */
+  /** SANDKASTEN_* variables without their prefix; undefined unsets one. */
   readonly settings?: Settings;
   /** Other variables. */
   readonly env?: Readonly<Record<string, string>>;
   readonly dataDir?: string;
-  /** A command that runs the one after it, to which the daemon is given. */
+  /** A command that wraps the daemon's own command. */
   readonly runBy?: readonly string[];
 }
 
@@ -71,12 +74,12 @@ export class TestDaemon implements AsyncDisposable {
     return this.#child?.pid ?? 0;
   }
 
-  /** What it has logged, to stderr, over all its runs. */
+  /** Its log on stderr, over all its runs. */
   get log(): string {
     return this.#log;
   }
 
-  /** Starts it (again) on the same data directory. Rejects with its log when it does not come up. */
+  /** Starts it, or restarts it on the same data directory. Rejects with its log if it does not start. */
   async run(settings: Readonly<Record<string, string>> = {}): Promise<void> {
     const [program, ...args] = [...this.#runBy, process.execPath, PROGRAM];
     const child = spawn(program, args, {
@@ -113,7 +116,7 @@ export class TestDaemon implements AsyncDisposable {
     return (await exited)[0];
   }
 
-  /** One request with the key, its answer as JSON. */
+  /** One request with the key; the response as JSON. */
   async call<T = Record<string, unknown>>(
     method: string,
     path: string,
@@ -139,14 +142,14 @@ export class TestDaemon implements AsyncDisposable {
     return await fetch(`${this.#url}${path}`, { ...init, headers });
   }
 
-  /** A new session's id. */
+  /** Creates a session and returns its id. */
   async open(body: Readonly<Record<string, unknown>> = {}): Promise<string> {
     const { status, body: session } = await this.call<{ id: string }>("POST", "/v1/sessions", body);
     if (status !== 201) throw new Error(`no session: ${status} ${JSON.stringify(session)}`);
     return session.id;
   }
 
-  /** Runs a command to its end and gives the answer's body. */
+  /** Runs a command to its end and returns the response body. */
   async exec(
     id: string,
     cmd: string | readonly string[],
@@ -167,7 +170,7 @@ export class TestDaemon implements AsyncDisposable {
     const runtime = runtimeUnderTest();
     const all: Settings = {
       LISTEN: "127.0.0.1:0",
-      // Sandboxes that nobody asked for would take the time of those that are tested.
+      // Pooled sandboxes would take time from those being tested.
       POOL: "host=0",
       ...(runtime !== "docker" && { RUNTIME: runtime }),
       ...(runtime === "runsc" && { RUNTIME_DIR }),
@@ -185,7 +188,7 @@ export class TestDaemon implements AsyncDisposable {
   }
 }
 
-/** The host's id of the one sandbox's PID 1. */
+/** The host pid of the only sandbox's PID 1. */
 export async function runnerOf({ dataDir }: TestDaemon): Promise<number> {
   const [sandbox] = await readdir(join(dataDir, "sandboxes"));
   const notes = await readFile(join(dataDir, "sandboxes", sandbox ?? "", "sandbox.json"), "utf8");

@@ -1,6 +1,7 @@
 /**
- * A process that makes a sandbox, starts work in it and is then killed by the test that started it:
- * `node abandoned-daemon.ts DATA_DIR RUNTIME EMIT BYTES`. One line of JSON says when it is ready to die.
+ * A process that creates a sandbox, starts work in it and is then killed by the test that started
+ * it: `node abandoned-daemon.ts DATA_DIR RUNTIME EMIT BYTES`. One line of JSON says when it is
+ * ready to be killed.
  */
 import { readFile } from "node:fs/promises";
 import { composeEmbedded } from "@sandkasten/daemon";
@@ -8,10 +9,10 @@ import { RUNTIME_DIR } from "../support/gvisor.ts";
 import type { EmbeddedRuntime } from "../support/runtime-under-test.ts";
 import { newSandboxId, TEST_LIMITS, testSandbox } from "../support/sandbox-machine.ts";
 
-/** What the test needs in order to go on. */
+/** What the test needs to continue. */
 export interface Abandoned {
   readonly id: string;
-  /** A process that nobody has read from, and a shell command that was read up to an offset. */
+  /** A process that was never read from, and a shell command that was read up to an offset. */
   readonly unread: string;
   readonly halfRead: string;
   readonly halfReadOffset: number;

@@ -28,7 +28,7 @@ beforeAll(async () => {
 });
 afterAll(() => machine[Symbol.asyncDispose]());
 
-/** Lets another process make a sandbox and kills it, without warning, while its commands run. */
+/** Lets another process create a sandbox and kills it, without warning, while its commands run. */
 async function abandonSandbox(): Promise<Abandoned> {
   return await withAttack("emit", async (emit) => {
     const script = fileURLToPath(new URL("abandoned-daemon.ts", import.meta.url));
@@ -56,7 +56,7 @@ async function digestOf(exec: ExecStream): Promise<string> {
   return hash.digest("hex");
 }
 
-/** The host's pid of a sandbox's first process, as the launcher wrote it down. */
+/** The host pid of a sandbox's first process, from the launcher's record. */
 async function firstPid(id: string): Promise<number> {
   const path = join(machine.dataDir, "sandboxes", id, "sandbox.json");
   const { pid } = JSON.parse(await readFile(path, "utf8")) as { pid: number };
@@ -78,7 +78,7 @@ test("a sandbox whose daemon was killed is adopted with its shell, its files and
   expect(await digestOf(fromStart)).toBe(digestOfEmitted(BYTES, 4242));
   const end = { reason: "exited", exitCode: 0, stdoutBytes: BYTES, droppedBytes: 0 };
   expect(await fromStart.ended).toMatchObject(end);
-  // Of this one the dead daemon had consumed a part, which nobody keeps any more.
+  // The dead daemon had consumed a part of this one, which is no longer stored.
   expect(halfReadOffset).toBeGreaterThan(0);
   const fromOffset = await channel.attach(halfRead, { offset: halfReadOffset });
   const rest = createHash("sha256").update(emittedBytes(BYTES, 2424).subarray(halfReadOffset));

@@ -53,15 +53,15 @@ describe.each(await launcher.steps())("after the step %s", (step) => {
     fault = {};
     const before = await HostSnapshot.take(machine);
     const id = newSandboxId();
-    // The backend itself cleans up at once. Asked without it, the launcher leaves what it leaves.
+    // The backend itself cleans up at once. Called without it, the launcher leaves its traces.
     fault = { die_after: step, onRequest: (request) => void (asked = request) };
     await expect(machine.sandbox({ id, workspace })).rejects.toThrow();
     await before.expectUnchanged();
     if (asked === undefined) throw new Error("the launcher was not asked");
-    await expect(launcher.create(asked)).rejects.toThrow("no answer");
+    await expect(launcher.create(asked)).rejects.toThrow("without an answer");
     const left = (await machine.backend.list()).filter((listed) => listed.id === id);
     expect(left).toHaveLength(1);
-    // What is left is found again, and by another process as well.
+    // What is left is found again, also by another process.
     const other = await SandboxMachine.start({
       runtime: runtimeUnderTest(),
       dataDir: machine.dataDir,

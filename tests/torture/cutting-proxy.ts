@@ -1,4 +1,4 @@
-/** A way to a runner's socket that is cut again and again, at points that a seed decides. */
+/** A proxy for a runner's socket that cuts connections repeatedly, at points chosen by a seed. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import type { Server, Socket } from "node:net";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 
 export interface Cutting {
   readonly cuts: number;
-  /** A cut comes after so many bytes on average, and after twice as many at most. */
+  /** The average number of bytes before a cut; the maximum is twice as many. */
   readonly meanBytes: number;
   readonly random: () => number;
 }
@@ -78,7 +78,7 @@ export class CuttingProxy implements AsyncDisposable {
     forward(runner, client);
   }
 
-  /** How many of these bytes still get through; undefined when all do. */
+  /** How many of these bytes still get through; undefined if all do. */
   #count(bytes: number): number | undefined {
     if (this.#cuts === this.#cutting.cuts) return undefined;
     if (bytes < this.#untilCut) {

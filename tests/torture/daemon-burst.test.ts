@@ -1,4 +1,4 @@
-/** Many creates at once: none fails, they take turns, and nobody else has to wait for all of them. */
+/** Many concurrent creates: none fails, they take turns, and other requests do not wait for all of them. */
 import { availableParallelism } from "node:os";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { TestDaemon } from "../support/test-daemon.ts";
@@ -43,7 +43,7 @@ test("a burst of one owner is created in turns, and another owner's create is ne
     order.push("one");
     return id;
   });
-  // Commands of living sessions do not stand in that line.
+  // Commands of existing sessions do not wait in that queue.
   const ran = await daemon.call(
     "POST",
     `/v1/sessions/${living}/exec`,
@@ -55,7 +55,7 @@ test("a burst of one owner is created in turns, and another owner's create is ne
   const ids = await Promise.all(burst);
   await other;
   expect(before).toBeLessThan(BURST / 2);
-  // Those under way when it came, and one round of turns.
+  // Those in progress when it arrived, and one round of turns.
   expect(order.indexOf("one")).toBeLessThan(before + 3 * availableParallelism() + 2);
   expect(new Set(ids).size).toBe(BURST);
 });

@@ -101,7 +101,7 @@ describe("the pool", () => {
     const { pid } = JSON.parse(notes) as { pid: number };
     process.kill(pid, "SIGKILL");
     await expect.poll(() => isRunning(pid)).toBe(false);
-    // The daemon has not noticed: for it the sandbox still waits.
+    // The daemon has not noticed: it still counts the sandbox as ready.
     await untilPooled(daemon, 1);
     const { body: session } = await daemon.call("POST", "/v1/sessions", {});
     expect(session).toMatchObject({ status: "running", acquire_source: "cold" });
@@ -126,7 +126,7 @@ async function untilPooled(daemon: TestDaemon, count: number): Promise<void> {
   await expect.poll(pooled, { timeout: 30_000 }).toBe(String(count));
 }
 
-/** A zombie, which its parent has not buried yet, runs no more. */
+/** A zombie that was not reaped yet is not running. */
 async function isRunning(pid: number): Promise<boolean> {
   const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "State: X");
   return !/^State:\s+[XZ]/mu.test(status);

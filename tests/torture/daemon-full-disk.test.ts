@@ -6,7 +6,7 @@ import { readEvents } from "../../packages/daemon/src/surfaces/testing/read-even
 import { SmallDisk } from "../support/small-disk.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
-/** Fills the journal's last block soon, so that a full disk is noticed at once. */
+/** Quickly fills the journal's last block, so a full disk is noticed at once. */
 const LINE = "x".repeat(500);
 const LINES = 1000;
 
@@ -33,7 +33,7 @@ interface Followed {
   readonly done: { readonly dropped_bytes: number; readonly output_bytes: number };
 }
 
-/** Prints numbered lines until a file says that it is enough; follows them, and all that is told of gaps. */
+/** Prints numbered lines until a file tells it to stop; follows them, and all reported gaps. */
 async function startPrinting(): Promise<{ path: string; followed: Promise<Followed> }> {
   const id = await daemon.open();
   const { body } = await daemon.call("POST", `/v1/sessions/${id}/execs`, {
@@ -63,7 +63,7 @@ async function printed(path: string): Promise<number> {
   return Number((await daemon.call("GET", path)).body["output_bytes"]);
 }
 
-/** Resolves when the journal takes nothing any more, which proves that the disk is full for it. */
+/** Resolves when the journal accepts nothing any more, which proves that the disk is full. */
 async function untilNothingIsKept(path: string): Promise<void> {
   let before = -1;
   for (let now = await printed(path); now !== before; now = await printed(path)) {

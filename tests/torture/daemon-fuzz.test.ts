@@ -1,4 +1,4 @@
-/** Requests made from the OpenAPI document, sent to a real daemon with real sandboxes. */
+/** Requests generated from the OpenAPI document, sent to a real daemon with real sandboxes. */
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { servedDocument } from "../../packages/daemon/src/surfaces/native/openapi/generate-api-page.ts";
@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(async () => await daemon[Symbol.asyncDispose]());
 
-/** A session, files and a command that there are: what was sent before may have ended the earlier ones. */
+/** Creates a session, files and a command: earlier requests may have ended the previous ones. */
 async function renew(): Promise<void> {
   const { body: open } = await daemon.call<{ id: string }[]>("GET", "/v1/sessions?limit=1000");
   for (const { id } of open) await daemon.call("DELETE", `/v1/sessions/${id}`);
@@ -64,7 +64,7 @@ const known: KnownValues = {
 /** What must not be asked of a machine over and over. */
 const LEFT_OUT: ReadonlySet<string> = new Set(["get /v1/sessions/{id}/pty"]);
 
-/** An answer's status, or 0 for one that went on too long. */
+/** A response's status, or 0 for one that took too long. */
 async function statusOf(
   method: string,
   { path, headers, body }: { path: string; headers: object; body?: string | Buffer },

@@ -69,7 +69,7 @@ describe("kill -9 of the daemon", () => {
       exit_code: 0,
       output: "shell begins\nshell ends\n",
     });
-    // It never got to the sandbox; the next daemon hands it over, in its turn.
+    // It never reached the sandbox; the next daemon sends it, in its turn.
     expect((await daemon.call("POST", `${base}/${queued}/wait`, {})).body).toMatchObject({
       exit_code: 0,
       output: "waited\n",
@@ -105,7 +105,7 @@ describe("kill -9 of the daemon", () => {
     const runner = await runnerOf(daemon);
     const request = { cmd: "echo ran >> /tmp/ran; cat /tmp/ran" };
     const key = { "idempotency-key": "first" };
-    // A sandbox that does not greet gets no command, however long the daemon tries.
+    // A sandbox without a handshake gets no command, however long the daemon tries.
     process.kill(runner, "SIGSTOP");
     const { body: started } = await daemon.call("POST", `/v1/sessions/${id}/execs`, request, key);
     expect(started).toMatchObject({ status: "running" });
@@ -124,7 +124,7 @@ describe("kill -9 of the daemon", () => {
     const runner = await runnerOf(daemon);
     const request = { cmd: "echo ran >> /tmp/ran; cat /tmp/ran" };
     const key = { "idempotency-key": "on-its-way" };
-    // It lies in the socket, unread, when the daemon dies.
+    // It is unread in the socket when the daemon dies.
     process.kill(runner, "SIGSTOP");
     const { body: started } = await daemon.call("POST", `/v1/sessions/${id}/execs`, request, key);
     await new Promise((resolve) => setTimeout(resolve, 200));
@@ -139,7 +139,7 @@ describe("kill -9 of the daemon", () => {
 
   it("in the middle of a create or a destroy leaves a whole session or none", async () => {
     const typicalMs = await measureLife();
-    // The last one strikes a destroy that is all but done; the slice must not miss it.
+    // The last one strikes a destroy that is nearly done; the slice must include it.
     const last = 19;
     const points = Array.from({ length: last }, (_, point) => point);
     let finished = 0;
@@ -161,7 +161,7 @@ describe("kill -9 of the daemon", () => {
   });
 });
 
-/** How long a create and a destroy take here and now. */
+/** The current duration of a create and a destroy. */
 async function measureLife(): Promise<Readonly<Record<"create" | "destroy", number>>> {
   const began = performance.now();
   const id = await daemon.open();
@@ -170,7 +170,10 @@ async function measureLife(): Promise<Readonly<Record<"create" | "destroy", numb
   return { create: made - began, destroy: performance.now() - made };
 }
 
-/** Kills the daemon so long after it began, and sooner when that came too late: the request is never answered. */
+/**
+ * Kills the daemon this long after the request, and earlier if that was too late: the request is
+ * never answered.
+ */
 async function killInTheMiddle(what: "create" | "destroy", delayMs: number): Promise<void> {
   for (let attempt = 0; attempt < 8; attempt++) {
     const id = what === "destroy" ? await daemon.open() : undefined;
@@ -191,7 +194,7 @@ async function killInTheMiddle(what: "create" | "destroy", delayMs: number): Pro
     await new Promise((resolve) => setTimeout(resolve, delayMs * 0.7 ** attempt));
     if (answer === undefined) await daemon.kill();
     if ((await answered) === "none") return;
-    // It was quicker, so what it said must be so.
+    // It was quicker, so its answer must be true.
     if (daemon.pid === 0) await daemon.run();
     const living = (await sessions()).filter(({ status }) => status === "running");
     expect(living).toHaveLength(what === "create" ? 1 : 0);
@@ -268,12 +271,12 @@ describe("many sessions", () => {
     };
     await Promise.all(Array.from({ length: 4 }, worker));
     await expectTraces(daemon, empty);
-    // Connections of this test's own are kept alive; sandboxes have none left.
+    // This test's own connections are kept alive; sandboxes have none left.
     expect(await openFiles(daemon)).toBeLessThanOrEqual(descriptors + 8);
   });
 });
 
-/** Sends a request and resolves when the daemon has begun to serve it, which its 100 Continue says. */
+/** Sends a request and resolves when the daemon has begun to serve it, as its 100 Continue shows. */
 async function begin({ url, apiKey }: TestDaemon, path: string) {
   const sent = request(`${url}${path}`, {
     method: "POST",

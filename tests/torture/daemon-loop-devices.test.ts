@@ -1,4 +1,4 @@
-/** Creates while the machine has no loop device to give. */
+/** Creates while the machine has no free loop device. */
 import { execFile } from "node:child_process";
 import { symlink } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ const run = async (program: string, ...args: readonly string[]): Promise<string>
 /** More than a machine under test has. */
 const LOOP_NODES = 4096;
 
-/** In the daemon's own mount namespace, every loop device is one that has a file already. */
+/** In the daemon's own mount namespace, every loop device is already in use. */
 async function takeAllLoopDevices({ pid, dataDir }: TestDaemon): Promise<() => Promise<unknown>> {
   const file = join(dataDir, "busy.img");
   await run("truncate", "--size=1M", file);

@@ -1,4 +1,4 @@
-/** A daemon or a sandbox that stands still for a while judges nobody by the time it could not see. */
+/** A daemon or sandbox that stood still does not count the time that it could not observe. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
 import { runnerOf, TestDaemon } from "../support/test-daemon.ts";
@@ -23,7 +23,7 @@ describe("a daemon that was stopped", () => {
     expect(begun.body).toMatchObject({ next_cursor: 6, done: false });
     const answer = daemon.call("POST", `${exec}/wait`, {});
     process.kill(daemon.pid, "SIGSTOP");
-    // Beyond the command's timeout, and beyond the time that its end may be late.
+    // Longer than the command's timeout, and than the tolerance for its end.
     await sleep(14_000);
     process.kill(daemon.pid, "SIGCONT");
     expect(await answer).toMatchObject({
@@ -49,7 +49,7 @@ describe("a sandbox that was frozen", () => {
       const first = await start(5);
       const runner = await runnerOf(daemon);
       process.kill(runner, "SIGSTOP");
-      // The keepalive, its answer and the first attempts to come back all fail.
+      // The keepalive, its answer and the first attempts to reconnect all fail.
       await sleep(50_000);
       process.kill(runner, "SIGCONT");
       expect((await daemon.call("POST", `${first}/wait`, {})).body).toMatchObject(result);

@@ -21,13 +21,13 @@ beforeAll(async () => {
   await warmUp(machine);
 });
 afterAll(() => machine[Symbol.asyncDispose]());
-// The channel that is tried is the same for all runtimes; only what carries it differs on gVisor.
+// The tested channel is the same for all runtimes; only its transport differs on gVisor.
 beforeEach((context) => {
   if (runtimeUnderTest() === "runsc")
     context.skip("a runner on gVisor has no socket on the host that a proxy could stand before");
 });
 
-/** Runs `emit` behind a proxy that cuts, and gives what came of it. */
+/** Runs `emit` behind a proxy that cuts, and returns the result. */
 async function emitThroughCuts(
   kind: "process" | "shell",
   numbers: readonly number[],
@@ -59,7 +59,7 @@ async function emitThroughCuts(
       }
       const end = await exec.ended;
       expect(proxy.cuts).toBe(CUTS);
-      // Afterwards the same channel is as good as new.
+      // Afterwards the same channel works normally.
       expect((await channel.ping()).tracking).toBeDefined();
       const digests = {
         stdout: hashes.stdout.digest("hex"),

@@ -45,7 +45,7 @@ function describeError(error: unknown): string {
   return `${error.code}${error.retryable ? " (retryable)" : ""}: ${error.message}`;
 }
 
-/** Kills the launcher when a part of the sandbox is there. Answers how the create ended. */
+/** Kills the launcher when a part of the sandbox exists. Returns how the create ended. */
 async function createAndStrike(part: string): Promise<string> {
   const id = newSandboxId();
   const seen = join(machine.dataDir, "sandboxes", id, part === "state_dir" ? "" : part);
@@ -91,17 +91,17 @@ test.each(["state_dir", "disk.img", "runner.sock"])(
   async (name) => {
     const before = await HostSnapshot.take(machine);
     let created = await createAndStrike(name);
-    // On a busy machine the strike may come when all is done; then another one is made.
+    // On a busy machine the strike may come after the work is done; then try again.
     for (let strikes = 1; created === "made" && strikes < MAX_STRIKES; strikes++)
       created = await createAndStrike(name);
     expect(created).toContain(
-      "BACKEND_BUSY (retryable): launcher create ended with SIGKILL and no answer",
+      "BACKEND_BUSY (retryable): launcher create ended with SIGKILL without an answer",
     );
     await before.expectUnchanged();
   },
 );
 
-/** Kills the launcher so long after a destroy was asked for. Answers how that ended. */
+/** Kills the launcher this long after a destroy was requested. Returns how that ended. */
 async function destroyAndStrike(id: string, afterMs: number): Promise<string> {
   const server = await theServer();
   const destroyed = machine.backend.destroy(id).then(
@@ -124,7 +124,7 @@ test("a destroy whose launcher is killed fails and can be asked for again", asyn
     const end = await destroyAndStrike(id, strike === 0 ? 0 : random() * 25);
     if (end !== "done")
       expect(end).toMatch(
-        /^BACKEND_BUSY \(retryable\): launcher destroy ended with SIGKILL and no answer/u,
+        /^BACKEND_BUSY \(retryable\): launcher destroy ended with SIGKILL without an answer/u,
       );
     ends.push(end);
     await machine.destroy(id);
@@ -156,5 +156,7 @@ test("a program that is no launcher is an error of the first request and of the 
   const missing = new Launcher("/no/such/launcher");
   await expect(missing.steps()).rejects.toThrow("cannot run the launcher /no/such/launcher");
   await expect(missing.steps()).rejects.toThrow("cannot run the launcher /no/such/launcher");
-  await expect(new Launcher("/bin/false").steps()).rejects.toThrow("ended with 1 and no answer");
+  await expect(new Launcher("/bin/false").steps()).rejects.toThrow(
+    "ended with 1 without an answer",
+  );
 });

@@ -1,6 +1,6 @@
 /**
- * A process that has had an answer from its launcher and comes to its end in one way or another:
- * `node launcher-user.ts LAUNCHER return|exit|throw|stay`. One line of JSON tells the launcher's pid.
+ * A process that has had an answer from its launcher and ends in one of several ways: `node
+ * launcher-user.ts LAUNCHER return|exit|throw|stay`. One line of JSON gives the launcher's pid.
  */
 import { Launcher } from "../../packages/daemon/src/backends/oci/launcher.ts";
 import { launcherServersOf } from "../support/launcher-servers.ts";

@@ -10,3 +10,9 @@ networkSuite(runtime, (network) => networkFixture(runtime, network), {
   mode: "transparent",
   mebibytes: rounds({ slice: 64, torture: 1024 }),
 });
+
+networkSuite(
+  `${runtime} in the root profile`,
+  (network) => networkFixture(runtime, network, { profile: "root" }),
+  { mode: "transparent", parts: ["trust"] },
+);

@@ -1,5 +1,5 @@
-//! What the launcher answers. `packages/protocol` describes the same for the daemon, and one file of
-//! examples is read by the tests of both.
+//! The launcher's answers. `packages/protocol` describes the same for the daemon, and the tests of
+//! both read one file of examples.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub enum SandboxState {
     Running,
     Paused,
     Dead,
-    /// It was never finished.
+    /// It was never completely created.
     Partial,
 }
 
@@ -52,7 +52,7 @@ pub struct ListedWorkspace {
     pub bytes: u64,
 }
 
-/// Whether a workspace is gone, or else which sandboxes have it.
+/// Whether a workspace is gone, or else which sandboxes use it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DestroyedWorkspace {
@@ -93,7 +93,7 @@ pub struct FailedStep {
     pub message: String,
 }
 
-/// The process that worked for a request ended without an answer.
+/// The process for a request ended without an answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Died {
@@ -119,7 +119,7 @@ impl Failed {
     }
 }
 
-/// As it goes over the wire. Nothing of an answer can fail to become JSON.
+/// The wire format. Serializing an answer cannot fail.
 pub fn value(answer: impl Serialize) -> Value {
     serde_json::to_value(answer).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The runtime's configuration: the daemon's policy with the facts of this one sandbox filled in.
+//! The runtime's configuration: the daemon's policy, completed with the facts of this sandbox.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -56,7 +56,7 @@ fn real_source(source: &str) -> Outcome<Option<PathBuf>> {
     Ok(Some(mounts::disk_path().join(below)))
 }
 
-/// Sets the root, the id maps and takes out the cgroups, which are the launcher's work.
+/// Sets the root and the id maps, and removes the cgroups, which the launcher manages.
 pub fn finish(config: &mut Map<String, Value>, range: IdRange) -> Outcome<()> {
     let root = config.entry("root").or_insert_with(|| json!({}));
     root["path"] = json!(mounts::rootfs_path());
@@ -73,8 +73,8 @@ pub fn finish(config: &mut Map<String, Value>, range: IdRange) -> Outcome<()> {
     Ok(())
 }
 
-/// SECURITY: fails closed when the policy forgets a namespace that the mechanism relies on; without
-/// a user namespace root inside would be root outside (guarded by `a_missing_namespace_is_refused`).
+/// SECURITY: fails closed if the policy forgets a namespace that the mechanism relies on; without a
+/// user namespace, root inside would be root outside (guarded by `a_missing_namespace_is_refused`).
 fn require_namespaces(linux: &Map<String, Value>) -> Outcome<()> {
     let namespaces = linux.get("namespaces").and_then(Value::as_array);
     for kind in ["user", "pid", "mount", "ipc", "uts", "network"] {
@@ -93,8 +93,8 @@ fn require_namespaces(linux: &Map<String, Value>) -> Outcome<()> {
     Ok(())
 }
 
-/// Makes the runtime join the user namespace at `path` instead of making the new one that the policy
-/// asks for.
+/// Makes the runtime join the user namespace at `path` instead of creating the one that the policy
+/// requests.
 pub fn join_user_namespace(config: &mut Map<String, Value>, path: &Path) -> Outcome<()> {
     let entry = config
         .get_mut("linux")
@@ -106,7 +106,7 @@ pub fn join_user_namespace(config: &mut Map<String, Value>, path: &Path) -> Outc
     Ok(())
 }
 
-/// Where nobody but root exists, terminals cannot be given to the group that has them elsewhere.
+/// If only root exists, terminals cannot belong to the group that owns them elsewhere.
 pub fn leave_out_other_groups(config: &mut Map<String, Value>) {
     let mounts = config.get_mut("mounts").and_then(Value::as_array_mut);
     for mount in mounts
@@ -120,7 +120,7 @@ pub fn leave_out_other_groups(config: &mut Map<String, Value>) {
     }
 }
 
-/// Shows further workspaces at their paths, after all other mounts.
+/// Mounts further workspaces at their paths, after all other mounts.
 pub fn add_workspaces(config: &mut Map<String, Value>, workspaces: &[FurtherWorkspace]) {
     let list = config.entry("mounts").or_insert_with(|| json!([]));
     let Some(list) = list.as_array_mut() else {
@@ -138,7 +138,7 @@ pub fn add_workspaces(config: &mut Map<String, Value>, workspaces: &[FurtherWork
     }
 }
 
-/// Names each device node as a mount: crun 1.8 does not take along what is mounted below /dev.
+/// Lists each device node as a mount: crun 1.8 does not include mounts below /dev.
 pub fn bind_device_nodes(config: &mut Map<String, Value>) {
     let from = mounts::devices_path();
     let Some(list) = config.get_mut("mounts").and_then(Value::as_array_mut) else {

@@ -1,4 +1,5 @@
-//! The cgroups of one sandbox: one in every hierarchy, limited, with a part delegated to its runner.
+//! The cgroups of one sandbox: one in every hierarchy, limited, with a part delegated to its
+//! runner.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,44 +14,45 @@ use crate::spec::{Limits, RuntimeKind};
 use crate::{devices, limits, sys, warm_up};
 
 const V2_CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
-/// Each loss of the parent to the destroy of another sandbox shows that one has ended.
+/// Losing the parent to the destroy of another sandbox means that one has ended, so this is enough.
 const PARENT_ATTEMPTS: u32 = 64;
-/// Enough for one cgroup per command the runner tracks; a bound on what a captured one can make.
+/// Enough for one cgroup per command that the runner tracks; limits what a compromised one can
+/// create.
 const MAX_DESCENDANTS: &str = "2048";
 
-/// The cgroups of a sandbox that has just been given them.
+/// The newly created cgroups of a sandbox.
 #[derive(Default)]
 pub struct Made {
     /// Path by controller, for the record.
     pub paths: BTreeMap<String, PathBuf>,
     pub join: Join,
-    /// The delegated directory that the runner works in.
+    /// The delegated directory for the runner.
     pub runner_dir: Option<OwnedFd>,
     /// The file that counts memory kills.
     pub memory_events: Option<File>,
-    /// Held for the change of device rules after the start.
+    /// Kept open for changing the device rules after the start.
     pub devices: Option<File>,
     pub not_enforced: Vec<&'static str>,
 }
 
-/// The ways into the cgroups of a sandbox.
+/// How a process enters the cgroups of a sandbox.
 ///
-/// The kernel lets most moves of a process wait for a grace period, of 6 ms and more. None waits who
-/// is born in a cgroup, and no thread that moves itself alone; a process may do both as long as it
-/// has one thread.
+/// For most moves of a process the kernel waits for a grace period, of 6 ms and more. A process created
+/// inside its cgroup skips the wait, and so does a thread that moves only itself; a process with a
+/// single thread can do both.
 #[derive(Default)]
 pub struct Join {
-    /// The unified cgroup, to be born in.
+    /// The unified cgroup, for creating a process inside it.
     pub unified: Option<File>,
-    /// Its `cgroup.procs`, for kernels that let nobody be born in a cgroup.
+    /// Its `cgroup.procs`, for kernels that cannot create a process inside a cgroup.
     pub unified_procs: Option<File>,
-    /// The `tasks` of version 1; a thread that writes 0 to each is in these cgroups.
+    /// The `tasks` of version 1; a thread that writes 0 to each enters these cgroups.
     pub tasks: Vec<File>,
-    /// For the next to come in, who have to move.
+    /// For later processes, which have to move.
     pub own_procs: Option<File>,
 }
 
-/// How to make the cgroups.
+/// How to create the cgroups.
 pub struct Plan<'a> {
     pub parent: &'a str,
     pub id: &'a str,
@@ -58,7 +60,7 @@ pub struct Plan<'a> {
     /// The host id of the sandbox's root.
     pub owner: u32,
     pub runtime: RuntimeKind,
-    /// Without root, hierarchies that were not delegated to us are left out and named.
+    /// Without root, hierarchies that were not delegated to us are left out and reported.
     pub tolerant: bool,
 }
 
@@ -86,7 +88,7 @@ pub fn make(hierarchies: &Hierarchies, plan: &Plan<'_>) -> Outcome<Made> {
         if v2 || made.paths.contains_key(controller) {
             continue;
         }
-        // SECURITY: with root every limit is there or there is no sandbox (threats: fork bombs,
+        // SECURITY: with root, every limit is enforced or there is no sandbox (threats: fork bombs,
         // exhausting memory and hogging the CPU).
         if !plan.tolerant {
             return Err(Fault::new(format!(
@@ -98,7 +100,7 @@ pub fn make(hierarchies: &Hierarchies, plan: &Plan<'_>) -> Outcome<Made> {
     Ok(made)
 }
 
-/// Why a cgroup could not be made: the machine forbids it to us, or something is wrong.
+/// Why a cgroup could not be created: missing permission, or another error.
 enum Refused {
     Forbidden(Fault),
     Failed(Fault),
@@ -157,7 +159,7 @@ fn make_directory(
     if !pure_v2 {
         return Ok(());
     }
-    // From the top down, and only now that there is something in the parent to keep it from going.
+    // From the top down, and only now that the parent is not empty and cannot be removed.
     let mut at = hierarchy.root.clone();
     enable_controllers(&at).map_err(|error| refused(error, &at))?;
     for name in parent.split('/') {
@@ -167,8 +169,9 @@ fn make_directory(
     Ok(())
 }
 
-/// Makes the parent if need be and the cgroup in it, again when the parent vanishes in between: it
-/// goes with the last sandbox in it (guarded by `creates_and_destroys_at_once_share_a_parent`).
+/// Creates the parent if needed and the cgroup in it, and retries if the parent disappears in
+/// between: it is removed with its last sandbox (guarded by
+/// `creates_and_destroys_at_once_share_a_parent`).
 fn make_below_parent(root: &Path, path: &Path, parent: &str) -> Result<(), Refused> {
     let mut attempts = PARENT_ATTEMPTS;
     loop {
@@ -181,7 +184,7 @@ fn make_below_parent(root: &Path, path: &Path, parent: &str) -> Result<(), Refus
     }
 }
 
-/// A cgroup that is not there, or is just being taken away.
+/// A cgroup that does not exist, or is just being removed.
 fn has_vanished(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
@@ -195,8 +198,8 @@ fn try_below_parent(root: &Path, path: &Path, parent: &str) -> Result<(), (PathB
             _ => {}
         }
     }
-    // SECURITY: an existing path may hold someone else's processes and limits; it is never used
-    // (guarded by `an_existing_cgroup_is_refused`).
+    // SECURITY: an existing path may contain other processes and limits; it is never used (guarded
+    // by `an_existing_cgroup_is_refused`).
     fs::DirBuilder::new()
         .mode(0o755)
         .create(path)

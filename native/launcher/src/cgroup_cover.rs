@@ -1,4 +1,4 @@
-//! Covers the cgroup tree in our mount namespace, so that the runtime leaves cgroups to us.
+//! Covers the cgroup tree in our mount namespace, so the runtime leaves cgroups to us.
 
 use std::fs;
 use std::io;
@@ -10,11 +10,11 @@ use crate::hierarchy::Hierarchies;
 use crate::spec::RuntimeKind;
 use crate::sys;
 
-/// Shows the runtime only the part of the cgroup tree that it insists on, in this mount namespace.
+/// Shows the runtime only the part of the cgroup tree that it requires, in this mount namespace.
 ///
 /// The processes are in their cgroups before the runtime starts, so it has nothing to do there. An
-/// empty unified hierarchy beside version 1 even makes crun fail, and whatever runc finds it makes
-/// cgroups in; it refuses to run only without `devices`.
+/// empty unified hierarchy next to version 1 even makes crun fail, and runc creates cgroups in whatever
+/// it finds; it only refuses to run without `devices`.
 pub fn hide_from_runtime(
     hierarchies: &Hierarchies,
     runtime: RuntimeKind,
@@ -25,7 +25,7 @@ pub fn hide_from_runtime(
         return Ok(());
     }
     if tolerant && runtime == RuntimeKind::Runc {
-        // Without root a cover cannot replace the mounts, and runc copes with those it may not use.
+        // Without root a cover cannot replace the mounts, and runc tolerates those it may not use.
         return Ok(());
     }
     let devices = hierarchies
@@ -41,7 +41,7 @@ pub fn hide_from_runtime(
     };
     match sys::detach_mount(mount_point) {
         Ok(()) => {}
-        // Not ours to take away without root; covering it does as well.
+        // We cannot remove it without root; covering it works as well.
         Err(error) if tolerant && error.raw_os_error() == Some(libc::EINVAL) => {}
         Err(error) => {
             return Err(error).context(|| "hiding /sys/fs/cgroup from the runtime".into());
@@ -57,7 +57,7 @@ pub fn hide_from_runtime(
     Ok(())
 }
 
-/// Takes back the cover, for a namespace that cannot simply be left.
+/// Removes the cover, for a namespace that cannot simply be left.
 pub fn unhide() -> io::Result<()> {
     sys::detach_mount(Path::new("/sys/fs/cgroup"))
 }

@@ -1,4 +1,4 @@
-//! Finds out by trying what this machine can do for sandboxes, and leaves nothing behind.
+//! Determines by trying what this machine can do for sandboxes, and leaves nothing behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use crate::hierarchy::Hierarchies;
 use crate::ids::{IdRange, RANGE_SIZE};
 use crate::{child, disk, loops, mounts, rootless, sys, user_namespace};
 
-/// One thing to find out: its name, how, and what to do when the answer is no.
+/// One check: its name, how to run it, and what to do if it fails.
 struct Check {
     name: &'static str,
     remedy: &'static str,
@@ -133,7 +133,7 @@ fn private_mounts() -> Outcome<String> {
 }
 
 fn idmapped_mounts() -> Outcome<String> {
-    // Which range is no matter: the mount is never attached anywhere.
+    // Any range will do: the mount is never attached.
     let namespace = user_namespace::make(IdRange {
         base: 1_000_000,
         size: RANGE_SIZE,
@@ -198,7 +198,7 @@ fn cgroups() -> Outcome<String> {
     Ok(format!("mode {mode} with {}", controllers.join(", ")))
 }
 
-/// Only a cgroup below the root has the file, so one is made and removed.
+/// Only a cgroup below the root has the file, so one is created and removed.
 fn cgroup_kill() -> Outcome<String> {
     let hierarchies = Hierarchies::discover()?;
     let unified = hierarchies

@@ -1,4 +1,4 @@
-//! Runs a question in a child process, so that whatever it changes about its process ends with it.
+//! Runs a function in a child process, so its changes to the process end with it.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use crate::sys::{self, Forked};
 const GOOD: u8 = b'+';
 const BAD: u8 = b'-';
 
-/// The answer of `question`, asked in a child.
+/// The result of `question`, run in a child.
 pub fn ask(question: impl FnOnce() -> Outcome<String>) -> Outcome<String> {
     let (mut ours, mut theirs) = UnixStream::pair().context(|| "making a socket pair".into())?;
     // SAFETY: the launcher has one thread; the child answers and ends.

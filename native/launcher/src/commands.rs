@@ -1,4 +1,4 @@
-//! The requests that the launcher understands, however they reach it.
+//! The launcher's commands, independent of how requests arrive.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,8 +8,8 @@ use crate::answers::{self, Destroyed, Failed};
 use crate::fault::{Context, Kind, Outcome};
 use crate::{check, create, destroy, host_devices, list, workspaces};
 
-/// The answer to a request, or the failure as it is told; none when there is no such command.
-/// `server` is the process that asks, if it is one that may be gone before we are done.
+/// The answer to a request, or its failure; none if there is no such command. `server` is the
+/// process that asks, if it may be gone before we are done.
 pub fn run(
     command: &str,
     request: impl FnOnce() -> Outcome<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Makes a sandbox: a fixed list of steps, each of which leaves something that `destroy` can find.
+//! Creates a sandbox: a fixed list of steps, each of which leaves only what `destroy` can find.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,27 +41,27 @@ pub fn step_names() -> Vec<&'static str> {
     STEPS.iter().map(|(name, _)| *name).collect()
 }
 
-/// A failure and the step it came in.
+/// A failure and its step.
 pub struct Failure {
     pub step: &'static str,
     pub fault: Fault,
 }
 
-/// A sandbox in the making.
+/// A sandbox under construction.
 pub struct Creation {
     pub spec: CreateSpec,
-    /// The process that asked, if it is one that may be gone before we are done.
+    /// The process that asked, if it may be gone before we are done.
     pub server: Option<u32>,
-    /// Becomes true with the first thing that would have to be taken back.
+    /// Becomes true with the first thing that would have to be undone.
     pub begun: bool,
-    /// The host's mount namespace, to return to when something fails.
+    /// The host's mount namespace, to return to on failure.
     pub host_mounts: Option<OwnedFd>,
     /// Held while we work: a teardown of the same sandbox waits for it.
     pub lock: Option<File>,
     pub reserved: Option<ReservedFds>,
     pub range: Option<IdRange>,
     pub rootless: Option<rootless::Identity>,
-    /// Maps the owners of mounts; the runtime joins it where it can.
+    /// Maps the owners of mounts; the runtime joins it if it can.
     pub user_namespace: Option<OwnedFd>,
     pub image: Option<File>,
     pub loop_device: Option<PathBuf>,
@@ -76,7 +76,7 @@ pub struct Creation {
     pub record: Option<Record>,
 }
 
-/// Makes the sandbox and returns its record, or takes everything back and returns why.
+/// Creates the sandbox and returns its record, or undoes everything and returns the reason.
 pub fn create(spec: CreateSpec, server: Option<u32>) -> Result<Value, Failure> {
     spec.check(&step_names()).map_err(|fault| Failure {
         step: "spec",
@@ -139,7 +139,7 @@ impl Creation {
         Ok(())
     }
 
-    /// Takes everything back with the code of `destroy`; a second failure is added to the first.
+    /// Undoes everything with the code of `destroy`; a second failure is added to the first.
     fn undo(mut self, fault: Fault) -> Fault {
         if !self.begun {
             return fault;
@@ -157,7 +157,7 @@ impl Creation {
         }
     }
 
-    /// Lets go of all mounts, which end with the namespace, and of what keeps the disk in use.
+    /// Releases all mounts, which end with the namespace, and what keeps the disk in use.
     fn return_to_host(&mut self) -> Outcome<()> {
         self.image = None;
         self.workspace = None;

@@ -1,4 +1,5 @@
-//! Takes a sandbox down, whole or half-made, in an order that a kill at any instant lets us resume.
+//! Destroys a sandbox, complete or partial, in an order that can be resumed after a kill at any
+//! instant.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,17 +15,17 @@ use crate::remove::remove_tree;
 use crate::spec::{DestroyRequest, Runtime};
 use crate::{ids, loops, process, rootless, runtime, sys};
 
-/// A create holds its lock for at most its runtime's deadline and a little, a destroy until all that
-/// it kills is dead.
+/// A create holds its lock for little more than its runtime's deadline, a destroy until everything
+/// that it kills is dead.
 const LOCK_WAIT: Duration = Duration::from_secs(90);
-/// The last process to end lets go of the disks, and what is in memory of their files, as much as the
-/// sandbox had, is written to the host's disk before it is gone.
+/// The last process to end releases the disks, and cached file data, up to the sandbox's memory, is
+/// written to the host's disk before it is gone.
 const DEATH_WAIT: Duration = Duration::from_secs(60);
 const BUSY_WAIT: Duration = Duration::from_secs(2);
 /// Processes that `cgroup.kill` has not ended by then are killed one by one.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Takes down a sandbox after any create or destroy of it that is under way has ended.
+/// Destroys a sandbox after any create or destroy of it that is in progress.
 pub fn destroy(request: &DestroyRequest) -> Outcome<()> {
     request.check()?;
     let _lock = lock(&request.state_dir)?;
@@ -52,8 +53,8 @@ fn lock(state_dir: &Path) -> Outcome<Option<File>> {
     Ok(Some(directory))
 }
 
-/// As `destroy`, for one who holds the lock. The state directory goes last: while it is there, a
-/// sweep knows that something may be left.
+/// Like `destroy`, for a caller that holds the lock. The state directory is removed last: while it
+/// exists, a sweep knows that something may be left.
 pub fn destroy_locked(request: &DestroyRequest) -> Outcome<()> {
     let record = record::read_record(&request.state_dir);
     let known_runtime = request
@@ -88,19 +89,19 @@ pub fn destroy_locked(request: &DestroyRequest) -> Outcome<()> {
         record.map(|record| record.base),
     )?;
     if sys::geteuid() != 0 && request.state_dir.exists() {
-        // Files that the sandbox's other ids own can be removed only by who has these ids.
+        // Only a process with the sandbox's other ids can remove their files.
         rootless::enter()?;
     }
     remove_tree(&request.state_dir)
 }
 
-/// All cgroups below and including `path`, the deepest first.
+/// All cgroups below and including `path`, deepest first.
 fn subtree(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![path.to_owned()];
     let mut next = 0;
     while let Some(at) = found.get(next).cloned() {
         next += 1;
-        // A cgroup that vanishes meanwhile has nothing below it.
+        // A cgroup that disappears meanwhile has nothing below it.
         let Ok(listing) = fs::read_dir(at) else {
             continue;
         };
@@ -117,7 +118,7 @@ fn subtree(path: &Path) -> Vec<PathBuf> {
 
 fn listed_processes(cgroup: &Path) -> Vec<i32> {
     let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
-    // 0 stands for a process of another pid namespace, which we cannot name.
+    // 0 represents a process of another pid namespace, which we cannot name.
     text.lines()
         .filter_map(|line| line.parse().ok())
         .filter(|pid| *pid > 0)
@@ -132,7 +133,7 @@ fn end_processes(cgroups: &[PathBuf], first: Option<(i32, u64)>) -> Outcome<()> 
     };
     kill_and_thaw(cgroups);
     if let Some(killed) = killed {
-        // All others in its pid namespace are dead before it is.
+        // All others in its pid namespace die before it.
         sys::wait_readable(killed.as_fd(), PATIENCE.as_millis() as i32)
             .context(|| "waiting for the sandbox's first process".into())?;
     }
@@ -170,7 +171,7 @@ fn end_processes(cgroups: &[PathBuf], first: Option<(i32, u64)>) -> Outcome<()> 
     }
 }
 
-/// The sandbox's first process, if it is known with its start time; a pid alone is nobody's.
+/// The sandbox's first process, if its start time is known; a pid alone may be reused.
 fn first_process(
     record: Option<&Record>,
     runtime: Option<&Runtime>,
@@ -182,12 +183,12 @@ fn first_process(
     }
 }
 
-/// Kills before thawing, so that what was frozen does not run again first. Files that a hierarchy
-/// does not have (`cgroup.kill` on version 1, `freezer.state` on the others) are none of its ways.
+/// Kills before thawing, so frozen processes do not run again. Files that a hierarchy lacks
+/// (`cgroup.kill` on version 1, `freezer.state` on the others) are skipped.
 fn kill_and_thaw(cgroups: &[PathBuf]) {
     let write = |path: &Path, file: &str, value: &str| {
         let path = path.join(file);
-        // Whether it worked shows in the list of processes, which is looked at next.
+        // The list of processes, checked next, shows whether it worked.
         path.exists().then(|| fs::write(path, value).ok())
     };
     for cgroup in cgroups {
@@ -217,7 +218,7 @@ fn remove_cgroup(path: &Path) -> Outcome<()> {
             });
         match failed {
             None => return Ok(()),
-            // A process that has ended may keep its cgroup for a moment.
+            // An ended process may keep its cgroup for a moment.
             Some((_, error))
                 if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
             {
@@ -230,7 +231,7 @@ fn remove_cgroup(path: &Path) -> Outcome<()> {
     }
 }
 
-/// Takes away the parent with the last sandbox in it. What is above it may be someone else's.
+/// Removes the parent with its last sandbox. What is above it may belong to others.
 fn remove_if_empty(parent: &Path) -> Outcome<()> {
     match fs::remove_dir(parent) {
         Err(error)
@@ -241,7 +242,7 @@ fn remove_if_empty(parent: &Path) -> Outcome<()> {
         {
             Ok(())
         }
-        // Without root, what we may not remove is not what we made.
+        // Without root, what we may not remove was not created by us.
         Err(error)
             if matches!(
                 error.raw_os_error(),
@@ -254,15 +255,15 @@ fn remove_if_empty(parent: &Path) -> Outcome<()> {
     }
 }
 
-/// Its processes are dead and its cgroups are ours, so a runtime's notes are only files by now.
+/// Its processes are dead and we manage its cgroups, so a runtime's state is only files now.
 fn remove_runtime_state(runtime: &Runtime, id: &str) -> Outcome<()> {
     runtime::state_paths(runtime, id)?
         .iter()
         .try_for_each(|path| remove_tree(path))
 }
 
-/// The kernel lets go of a loop device when the last mount of it ends; what it holds longer than
-/// that, for whatever reason, is told to let go. `noted`, when known, saves looking through all.
+/// The kernel releases a loop device when its last mount ends; a device that is held longer is
+/// cleared explicitly. `noted`, if known, avoids a search.
 fn release_loops(image: &Path, noted: Option<&Path>) -> Outcome<()> {
     if !image.exists() {
         return Ok(());

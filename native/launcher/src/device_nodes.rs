@@ -1,4 +1,4 @@
-//! The sandbox's /dev: device nodes that belong to no one else, on a tmpfs of the sandbox's own.
+//! The sandbox's /dev: device nodes for this sandbox only, on a private tmpfs.
 
 use std::fs::{self, File};
 use std::io;
@@ -33,12 +33,12 @@ const LINKS: [(&str, &str); 5] = [
 /// runc gives a tmpfs the mode of the directory that it covers, whatever its options say.
 const MOUNT_POINTS: [(&str, u32); 2] = [("pts", 0o755), ("shm", 0o1777)];
 
-/// Makes the sandbox's /dev and attaches it where the runtime finds it.
+/// Creates the sandbox's /dev and attaches it where the runtime finds it.
 ///
-/// SECURITY: a runtime in a user namespace cannot make device nodes and shows the host's own, on which
-/// root inside can change owner, mode and times. These nodes are the sandbox's, or the host's behind a
-/// read-only mount, which device access ignores and every change obeys (threat: device access; guarded
-/// by `device_nodes_are_the_sandboxs_own` and isolation-devices.test.ts).
+/// SECURITY: a runtime in a user namespace cannot create device nodes and exposes the host's own, on
+/// which root inside can change owner, mode and times. These nodes are the sandbox's, or the host's
+/// behind a read-only mount, which does not affect device access but prevents every change (threat:
+/// device access; guarded by `device_nodes_are_the_sandboxs_own` and isolation-devices.test.ts).
 pub fn make(owner: Owner<'_>) -> Outcome<()> {
     let at = devices_path();
     let base = match owner {
@@ -87,7 +87,7 @@ fn fill(at: &Path, base: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Without root the kernel lets nobody make device nodes.
+/// Without root the kernel does not allow creating device nodes.
 fn show_host_node(name: &str, at: &Path) -> Outcome<()> {
     File::create(at).context(|| format!("making {}", at.display()))?;
     let host = PathBuf::from("/dev").join(name);

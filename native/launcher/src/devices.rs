@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::fault::{Context, Fault, Outcome};
 use crate::spec::RuntimeKind;
 
-/// null, zero, full, random, urandom, tty, ptmx and the terminals made from it.
+/// null, zero, full, random, urandom, tty, ptmx and the terminals created from it.
 const ALLOWED: [&str; 8] = [
     "c 1:3 rwm",
     "c 1:5 rwm",
@@ -20,11 +20,11 @@ const ALLOWED: [&str; 8] = [
     "c 136:* rwm",
 ];
 
-/// runc insists on giving its own cgroup these, and may only if ours has them at that moment.
+/// runc insists on giving its own cgroup these, which requires that ours has them at that moment.
 const ASKED_BY_RUNC: [&str; 3] = ["c *:* m", "b *:* m", "c 10:200 rwm"];
 
-/// SECURITY: a second wall behind mounts without devices: even a node that appeared inside could not
-/// be opened (threat: device access; guarded by `limits_are_read_back`).
+/// SECURITY: a second layer behind mounts without devices: even a node that appeared inside could
+/// not be opened (threat: device access; guarded by `limits_are_read_back`).
 pub fn restrict(path: &Path, runtime: RuntimeKind) -> Outcome<()> {
     write(path, "devices.deny", "a")?;
     let mut wanted = ALLOWED.to_vec();
@@ -37,8 +37,8 @@ pub fn restrict(path: &Path, runtime: RuntimeKind) -> Outcome<()> {
     verify(path, &wanted)
 }
 
-/// Takes away what only the start of runc needed; the kernel takes it from the cgroups below too.
-/// The cgroup comes as a descriptor, because its path is hidden in this namespace by then.
+/// Removes what only the start of runc needed, also from the cgroups below. The cgroup is passed as
+/// a descriptor, because its path is hidden in this namespace by then.
 pub fn restrict_after_start(cgroup: &File, runtime: RuntimeKind) -> Outcome<()> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", cgroup.as_raw_fd()));
     if runtime == RuntimeKind::Runc {

@@ -16,14 +16,14 @@ use crate::sys;
 /// What a disk is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Gone with its sandbox.
+    /// Deleted with its sandbox.
     Sandbox,
-    /// Kept when all sandboxes that had it are gone.
+    /// Kept after all sandboxes that used it are gone.
     Workspace,
 }
 
 impl Purpose {
-    /// What the disk holds from the start: name, mode and owner inside the sandbox.
+    /// The initial directories: name, mode and owner inside the sandbox.
     fn directories(self) -> &'static [(&'static str, u32, u32)] {
         match self {
             Purpose::Sandbox => &[
@@ -33,12 +33,12 @@ impl Purpose {
                 ("work", 0o700, 0),
                 ("tmp", 0o1777, 0),
             ],
-            // Not the root of the disk, where e2fsprogs puts a directory of its own.
+            // Not the root of the disk, where e2fsprogs creates a directory.
             Purpose::Workspace => &[("workspace", 0o755, 1000)],
         }
     }
 
-    /// The beginning of a template's name.
+    /// The prefix of a template's name.
     fn template_prefix(self) -> &'static str {
         match self {
             Purpose::Sandbox => "ext4",
@@ -46,9 +46,9 @@ impl Purpose {
         }
     }
 
-    /// What mkfs.ext4 is told of the kind of disk. No backup superblocks: fewer bytes to copy. A disk
-    /// that goes with its sandbox needs no journal; one that stays must be whole also after the
-    /// machine has lost power.
+    /// The mkfs.ext4 options for the kind of disk. No backup superblocks: fewer bytes to copy. A
+    /// disk that is deleted with its sandbox needs no journal; a persistent one must survive a
+    /// power failure.
     fn mkfs_options(self, bytes: u64) -> Vec<String> {
         let features = "^resize_inode,sparse_super2";
         match self {
@@ -62,13 +62,14 @@ impl Purpose {
     }
 }
 
-/// Part of a template's name, so that a launcher that makes other ones does not take these.
+/// Part of a template's name, so a launcher with another format does not use old templates.
 const TEMPLATE_VERSION: u32 = 2;
 
-/// Callers choose the sizes of disks, and each size has a template: so many are kept, the last used ones.
+/// Callers choose the sizes of disks, and each size has a template: only the most recently used are
+/// kept.
 const MAX_TEMPLATES: usize = 16;
 
-/// Makes the image of a new disk at `image` and returns it open.
+/// Creates the image of a new disk at `image` and returns it open.
 pub fn make_image(disk: &Disk, purpose: Purpose, image: &Path) -> Outcome<File> {
     let (template, template_path) = open_template(disk, purpose)?;
     let target = OpenOptions::new()
@@ -93,14 +94,14 @@ fn open_template(disk: &Disk, purpose: Purpose) -> Outcome<(File, PathBuf)> {
                 file.set_modified(SystemTime::now()).context(opening)?;
                 return Ok((file, path));
             }
-            // Removed as the one that was used least, before we marked it.
+            // It was removed as the least recently used one, before we marked it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).context(opening),
         }
     }
 }
 
-/// The template for disks of this size, made now if this is the first.
+/// The template for disks of this size, created on first use.
 fn template(disk: &Disk, purpose: Purpose) -> Outcome<PathBuf> {
     let name = format!(
         "{}-v{TEMPLATE_VERSION}-{}-{}.img",
@@ -130,8 +131,8 @@ fn template(disk: &Disk, purpose: Purpose) -> Outcome<PathBuf> {
     Ok(path)
 }
 
-/// Removes the templates that were not used for the longest time. Only one does so at a time; whoever
-/// has one open keeps what it copies from.
+/// Removes the least recently used templates. Only one process does so at a time; one that has a
+/// template open can still copy from it.
 fn prune(templates_dir: &Path) -> io::Result<()> {
     let mut found = Vec::new();
     for entry in fs::read_dir(templates_dir)? {
@@ -149,7 +150,8 @@ fn prune(templates_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Builds beside the final name and renames: a template is whole or absent. Only one builds at a time.
+/// Builds under a temporary name and renames: a template is complete or absent. Only one process
+/// builds at a time.
 fn build_template(disk: &Disk, purpose: Purpose, path: &Path) -> Outcome<()> {
     let building = disk.templates_dir.join(".building.img");
     let tree = disk.templates_dir.join(".building");
@@ -185,15 +187,15 @@ fn prepare_tree(tree: &Path, purpose: Purpose) -> io::Result<()> {
     fill(tree, purpose, Owners::AsListed)
 }
 
-/// Whose the directories of a disk are.
+/// Who owns the directories of a disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Owners {
     AsListed,
-    /// With a single id in the user namespace there is nobody but its root.
+    /// With a single id in the user namespace, only its root exists.
     Root,
 }
 
-/// Makes the directories of a disk in an empty directory.
+/// Creates the directories of a disk in an empty directory.
 pub fn fill(root: &Path, purpose: Purpose, owners: Owners) -> io::Result<()> {
     for (name, mode, owner) in purpose.directories() {
         let path = root.join(name);
@@ -221,8 +223,8 @@ fn run_mkfs(disk: &Disk, purpose: Purpose, tree: &Path, image: &Path) -> Outcome
             &disk.inodes.to_string(),
         ])
         .args(purpose.mkfs_options(disk.bytes))
-        // The journal and the tables of inodes stay holes in the file, which read as the zeros that
-        // they have to be; the mount option noinit_itable leaves them so.
+        // The journal and the inode tables stay holes in the file, which read as the zeros that
+        // they must be; the mount option noinit_itable keeps it so.
         .args([
             "-E",
             "lazy_itable_init=1,lazy_journal_init=1,nodiscard,num_backup_sb=0,root_owner=0:0",
@@ -260,7 +262,7 @@ pub fn find_mkfs() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Copies only what is data; holes stay holes. Shares blocks where the filesystem can.
+/// Copies only data; holes stay holes. Shares blocks if the filesystem can.
 fn sparse_copy(from: &File, to: &File) -> io::Result<()> {
     if sys::clone_file(from.as_fd(), to.as_fd()).is_ok() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The sandbox's disks, mounted with its owners: its own, and that of a persistent workspace.
+//! Mounts the sandbox's disks with its owners: its own, and those of persistent workspaces.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,7 +25,7 @@ pub fn mount_disk(
     mount_loop(device, bytes, idmap, &disk_path(), state_dir)
 }
 
-/// Where the disk of a persistent workspace is mounted as a whole, and where its files are shown.
+/// Where the disk of a persistent workspace is mounted, and where its files are exposed.
 pub struct Place {
     pub disk: PathBuf,
     pub files: PathBuf,
@@ -33,7 +33,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Over the workspace of the sandbox's own disk.
+    /// Covers the workspace of the sandbox's own disk.
     pub fn own() -> Place {
         Place {
             disk: workspace_disk_path(),
@@ -42,7 +42,7 @@ impl Place {
         }
     }
 
-    /// The directories of a further workspace, made now.
+    /// Creates the directories of a further workspace.
     pub fn further(number: usize, read_only: bool) -> Outcome<Place> {
         let [disk, files] = further_workspace_paths(number);
         for path in [&disk, &files] {
@@ -55,8 +55,8 @@ impl Place {
         })
     }
 
-    /// SECURITY: a read-only one is so on the mount itself, whatever the runtime makes of its options
-    /// (guarded by `further_workspaces_are_mounted_where_they_are_wanted`).
+    /// SECURITY: a read-only workspace is so on the mount itself, whatever the runtime does with
+    /// its options (guarded by `further_workspaces_are_mounted_where_they_are_wanted`).
     fn attributes(&self) -> u64 {
         if self.read_only {
             HARMLESS | MOUNT_ATTR_RDONLY
@@ -66,14 +66,13 @@ impl Place {
     }
 }
 
-/// Mounts the disk of a persistent workspace, and shows its files at their place.
+/// Mounts the disk of a persistent workspace, and exposes its files at their place.
 ///
-/// SECURITY: other sandboxes have written what is on this disk, and may be writing now: it is as
-/// harmless as the own one, and its root, with what names the workspace, stays out of reach. The
-/// image is read by the kernel as root, and only the kernel has ever written it: code reaches neither
-/// the file nor the block device, so that it cannot make a filesystem to attack the kernel with
-/// (threats: device access and gaining privileges; guarded by
-/// `a_workspace_gives_no_power_to_what_is_in_it`).
+/// SECURITY: other sandboxes have written to this disk, and may be writing now: it gets the same
+/// restrictions as the sandbox's own, and its root, with the name of the workspace, stays out of reach.
+/// The kernel reads the image as root, and only the kernel has ever written it: code reaches neither the
+/// file nor the block device, so it cannot create a filesystem that attacks the kernel (threats: device
+/// access and gaining privileges; guarded by `a_workspace_gives_no_power_to_what_is_in_it`).
 pub fn mount_workspace(
     device: &LoopDevice,
     bytes: u64,
@@ -82,16 +81,16 @@ pub fn mount_workspace(
     place: &Place,
 ) -> Outcome<()> {
     mount_loop(device, bytes, idmap, &place.disk, state_dir)?;
-    // A copy of a mount has its attributes and its id map too.
+    // A copy of a mount has the same attributes and id map.
     bind_workspace(&place.disk.join("workspace"), place)
 }
 
-/// Mounts the disk of a loop device with the sandbox's owners. A device that is mounted elsewhere
-/// already is the same filesystem here.
+/// Mounts the disk of a loop device with the sandbox's owners. If the device is already mounted
+/// elsewhere, this is the same filesystem.
 ///
-/// SECURITY: fails closed: what is at the mount point afterwards must be the ext4 of that device,
-/// else the sandbox would write to the host's disk without a limit (threats: filling a disk and using
-/// up inodes; guarded by `a_full_disk_is_full_inside_only`).
+/// SECURITY: fails closed: the mount point must afterwards be the ext4 of that device, or the sandbox
+/// would write to the host's disk without a limit (threats: filling a disk and using up inodes; guarded
+/// by `a_full_disk_is_full_inside_only`).
 fn mount_loop(
     device: &LoopDevice,
     bytes: u64,
@@ -104,7 +103,7 @@ fn mount_loop(
         FsOption::Value("source", source),
         // Inode tables are holes in the image and read as zeros; zeroing them would only fill it.
         FsOption::Flag("noinit_itable"),
-        // SECURITY: a damaged disk turns read-only; it never panics the host.
+        // SECURITY: a damaged disk becomes read-only; it never panics the host.
         FsOption::Value("errors", b"remount-ro"),
     ];
     let mount = sys::new_mount("ext4", &options, 0)
@@ -141,12 +140,12 @@ fn verify_disk(device: &LoopDevice, at: &Path, bytes: u64, state_dir: &Path) -> 
     Ok(())
 }
 
-/// Uses a plain directory in place of a disk; it has no limit of its own.
+/// Uses a plain directory instead of a disk; it has no size limit.
 pub fn bind_disk(directory: &Path, owner: Owner<'_>) -> Outcome<()> {
     attach_clone(directory, &disk_path(), HARMLESS, owner.idmap(), false)
 }
 
-/// Shows a directory as a workspace. A plain one of the host has no limit of its own.
+/// Exposes a directory as a workspace. A plain host directory has no size limit.
 pub fn bind_workspace(directory: &Path, place: &Place) -> Outcome<()> {
     attach_clone(directory, &place.files, place.attributes(), None, false)
 }

@@ -1,4 +1,4 @@
-//! The one error type: a sentence for people, and its kind, by which the daemon decides what to do.
+//! The only error type: a sentence for people, and a kind, on which the daemon's reaction depends.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys;
 
-/// What kind of failure it is. The daemon decides by this alone, never by the sentence.
+/// The kind of failure. The daemon only evaluates this, never the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -17,7 +17,7 @@ pub enum Kind {
     NoSpace,
     NoLoopDevice,
     UnusableImage,
-    /// A workspace was made with other rights than the launcher has now.
+    /// A workspace was created with other privileges than the launcher has now.
     IncompatibleWorkspace,
     Internal,
 }
@@ -47,7 +47,7 @@ impl Fault {
         self.kind
     }
 
-    /// The kind to assume where nothing more is known of the cause.
+    /// The kind to assume if the cause does not determine one.
     pub fn or_kind(self, kind: Kind) -> Self {
         match self.kind {
             Kind::Internal => Fault { kind, ..self },
@@ -62,7 +62,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Adds to an error what was being done when it came.
+/// Adds to an error what was being done.
 pub trait Context<T> {
     fn context(self, doing: impl FnOnce() -> String) -> Outcome<T>;
 }
@@ -91,7 +91,7 @@ impl<T> Context<T> for Outcome<T> {
     }
 }
 
-/// Why another program failed that writes to `directory`: it says so only in words, so look.
+/// Why another program that writes to `directory` failed: it only reports that in words, so check.
 pub fn program_failure(directory: &Path) -> Kind {
     if sys::is_full(directory) {
         Kind::NoSpace

@@ -1,11 +1,11 @@
-//! The cgroup hierarchies of this machine: version 1, version 2, or both side by side.
+//! The cgroup hierarchies of this machine: version 1, version 2, or both.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::fault::{Context, Outcome};
 
-/// The version 1 controllers that matter to a sandbox.
+/// The version 1 controllers that a sandbox needs.
 const V1_CONTROLLERS: [&str; 6] = ["memory", "pids", "cpu", "cpuacct", "freezer", "devices"];
 pub const UNIFIED: &str = "unified";
 
@@ -13,7 +13,7 @@ pub const UNIFIED: &str = "unified";
 #[derive(Debug)]
 pub struct Hierarchy {
     pub root: PathBuf,
-    /// Version 1: the controllers it has. Version 2: the one word `unified`.
+    /// Version 1: its controllers. Version 2: only `unified`.
     pub names: Vec<&'static str>,
     pub device: String,
 }
@@ -51,7 +51,7 @@ impl Hierarchies {
         self.0.iter().find(|hierarchy| hierarchy.is_unified())
     }
 
-    /// Whether the controllers are version 2, which is so when version 1 has none of them.
+    /// Whether the controllers are version 2, which is the case if version 1 has none of them.
     pub fn is_pure_v2(&self) -> bool {
         self.unified().is_some() && self.0.len() == 1
     }
@@ -65,7 +65,7 @@ impl Hierarchies {
         }
     }
 
-    /// The names of all controllers that can be used.
+    /// The names of all usable controllers.
     pub fn controllers(&self) -> Outcome<Vec<String>> {
         if !self.is_pure_v2() {
             let names = self
@@ -80,7 +80,7 @@ impl Hierarchies {
         Ok(text.split_ascii_whitespace().map(str::to_owned).collect())
     }
 
-    /// The sandbox's cgroup in every hierarchy, whether it exists or not.
+    /// The sandbox's cgroup in every hierarchy, whether or not it exists.
     pub fn paths<'a>(
         &'a self,
         parent: &'a str,

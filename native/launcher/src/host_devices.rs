@@ -11,7 +11,7 @@ use crate::fault::{Context, Outcome};
 use crate::spec::RepairDevicesRequest;
 use crate::{ids, sys};
 
-/// Gives damaged nodes back to root, and answers which those were.
+/// Returns damaged nodes to root, and lists them.
 pub fn repair(request: &RepairDevicesRequest) -> Outcome<RepairedDevices> {
     request.check()?;
     let mut repaired = Vec::new();
@@ -26,8 +26,8 @@ pub fn repair(request: &RepairDevicesRequest) -> Outcome<RepairedDevices> {
     Ok(RepairedDevices { repaired })
 }
 
-/// SECURITY: only a node of the expected number whose owner is an id that sandboxes get is changed: what
-/// an administrator set up otherwise is none of our business (guarded by `damaged_devices_are_repaired`).
+/// SECURITY: only a node with the expected number whose owner is a sandbox id is changed: an
+/// administrator's other settings are left alone (guarded by `damaged_devices_are_repaired`).
 fn repair_node(path: &Path, number: u64) -> Outcome<bool> {
     let opened = OpenOptions::new()
         .read(true)

@@ -1,4 +1,4 @@
-//! Host id ranges: every sandbox gets 65,536 user and group ids that no other has.
+//! Host id ranges: every sandbox gets 65,536 user and group ids that no other sandbox has.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use crate::fault::{Context, Fault, Outcome};
 
 pub const RANGE_SIZE: u32 = 65_536;
 const FIRST_BASE: u32 = 1_000_000;
-/// 1,000,000 + 32,000 × 65,536 stays below 2^31, which some tools take for the end of ids.
+/// 1,000,000 + 32,000 × 65,536 stays below 2^31, which some tools treat as the end of ids.
 const SLOTS: u32 = 32_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct IdRange {
     pub size: u32,
 }
 
-/// Whether a host id is one of those that sandboxes get.
+/// Whether a host id is in the range of sandbox ids.
 pub fn is_sandbox_id(id: u32) -> bool {
     (FIRST_BASE..FIRST_BASE + SLOTS * RANGE_SIZE).contains(&id)
 }
@@ -39,12 +39,12 @@ pub fn make_private_directory(path: &Path) -> Outcome<()> {
 }
 
 /// Takes a free slot. SECURITY: the name of a slot can be linked only once, so two sandboxes never
-/// share host ids, whichever daemons made them (threat: reaching another sandbox; guarded by
+/// share host ids, even of different daemons (threat: reaching another sandbox; guarded by
 /// `two_creates_get_different_ids`).
 pub fn allocate(ids_dir: &Path, id: &str, state_dir: &Path) -> Outcome<IdRange> {
     make_private_directory(ids_dir)?;
     let claim = claim_path(ids_dir, id);
-    // The claim is written in full before it gets its slot's name: a slot is never seen empty.
+    // The claim is complete before it gets its slot's name: a slot is never seen empty.
     write_claim(&claim, id, state_dir).context(|| format!("writing {}", claim.display()))?;
     let taken = link_first_free(ids_dir, &claim, id);
     fs::remove_file(&claim).context(|| format!("removing {}", claim.display()))?;
@@ -88,7 +88,7 @@ fn link_first_free(ids_dir: &Path, claim: &Path, id: &str) -> Outcome<u32> {
     )))
 }
 
-/// FNV-1a, so that creates at the same time seldom try the same slots.
+/// FNV-1a, so concurrent creates seldom try the same slots.
 fn starting_slot(id: &str) -> u32 {
     let hash = id.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -102,7 +102,7 @@ pub fn slots(ids_dir: &Path) -> Outcome<Vec<Slot>> {
     let mut found = Vec::new();
     let listing = match fs::read_dir(ids_dir) {
         Ok(listing) => listing,
-        // Without root it is not for us to read, and nothing in it is ours.
+        // Without root we may not read it, and nothing in it is ours.
         Err(error)
             if matches!(
                 error.kind(),
@@ -131,7 +131,7 @@ pub fn slots(ids_dir: &Path) -> Outcome<Vec<Slot>> {
     Ok(found)
 }
 
-/// Gives back every slot of this sandbox. `base`, when known, saves looking through all.
+/// Releases every slot of this sandbox. `base`, if known, avoids a search.
 pub fn release(ids_dir: &Path, id: &str, state_dir: &Path, base: Option<u32>) -> Outcome<()> {
     if let Some(base) = base {
         let slot = base.saturating_sub(FIRST_BASE) / RANGE_SIZE;
@@ -147,7 +147,7 @@ pub fn release(ids_dir: &Path, id: &str, state_dir: &Path, base: Option<u32>) ->
             remove_if_there(&slot.file)?;
         }
     }
-    // A claim cut off while it was written tells no owner; its name does.
+    // A truncated claim does not name its owner; its file name does.
     remove_if_there(&claim_path(ids_dir, id))
 }
 

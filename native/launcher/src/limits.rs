@@ -1,4 +1,4 @@
-//! Limits of memory, processes and cpu: written to a cgroup and read back from it.
+//! Limits of memory, processes and cpu: written to a cgroup and read back.
 
 use std::fs;
 use std::path::Path;
@@ -27,8 +27,8 @@ pub fn write_v1(hierarchy: &Hierarchy, path: &Path, limits: Limits) -> Outcome<(
 
 fn write_v1_memory(path: &Path, bytes: u64) -> Outcome<()> {
     set_rounded(path, "memory.limit_in_bytes", bytes)?;
-    // SECURITY: memory and swap together get no more than memory alone: nothing is swapped out to
-    // get around the limit (threat: exhausting memory).
+    // SECURITY: memory plus swap gets the same limit as memory: swapping cannot bypass the limit
+    // (threat: exhausting memory).
     if path.join("memory.memsw.limit_in_bytes").exists() {
         set_rounded(path, "memory.memsw.limit_in_bytes", bytes)?;
     }
@@ -43,7 +43,7 @@ pub fn write_v2(path: &Path, limits: Limits) -> Outcome<()> {
     if path.join("memory.swap.max").exists() {
         set(path, "memory.swap.max", "0")?;
     }
-    // The kernel takes the one process that is to blame, not the runner with it.
+    // The kernel kills only the process to blame, not the runner with it.
     set(path, "memory.oom.group", "0")?;
     set(path, "pids.max", &limits.pids.to_string())?;
     set(
@@ -57,7 +57,7 @@ fn quota(limits: Limits) -> u64 {
     limits.cpu_millicores * CPU_PERIOD_US / 1000
 }
 
-/// Writes a limit and reads it back: one that the kernel did not take is no limit.
+/// Writes a limit and reads it back: one that the kernel did not accept is not a limit.
 pub fn set(path: &Path, file: &str, value: &str) -> Outcome<()> {
     let found = write_and_read(path, file, value)?;
     if found == value {
@@ -66,7 +66,7 @@ pub fn set(path: &Path, file: &str, value: &str) -> Outcome<()> {
     Err(differs(path, file, value, &found))
 }
 
-/// As `set`, for sizes that the kernel rounds down to whole pages.
+/// Like `set`, for sizes that the kernel rounds down to whole pages.
 fn set_rounded(path: &Path, file: &str, bytes: u64) -> Outcome<()> {
     let found = write_and_read(path, file, &bytes.to_string())?;
     match found.parse::<u64>() {

@@ -21,7 +21,7 @@ pub fn list(request: &ListRequest) -> Outcome<SandboxList> {
             &hierarchy.root.join(&request.cgroup_parent),
         )?);
     }
-    // Slots are shared by all daemons of the machine; ours are those of our own sandboxes.
+    // All daemons of the machine share the slots; ours are those of our own sandboxes.
     let ours = |slot: &ids::Slot| slot.state_dir.parent() == Some(&request.sandboxes_dir);
     found.extend(
         ids::slots(&request.ids_dir)?
@@ -48,7 +48,7 @@ pub fn directory_names(path: &Path) -> Outcome<BTreeSet<String>> {
     for entry in listing {
         let entry = match entry {
             Ok(entry) => entry,
-            // A parent of cgroups goes with its last sandbox, be it while it is read.
+            // A parent of cgroups is removed with its last sandbox, possibly while it is read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
             Err(error) => return Err(error).context(reading),
         };

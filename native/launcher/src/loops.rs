@@ -1,4 +1,4 @@
-//! Loop devices: images attached as disks, each by one device only, and found again.
+//! Loop devices: images attached as disks, each by a single device, and found again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,25 +11,25 @@ use std::time::Duration;
 use crate::fault::{Context, Fault, Kind, Outcome};
 use crate::sys;
 
-/// Between GET_FREE and CONFIGURE another may take the device. With many creates at once all ask for the
-/// same one, so whoever loses waits, for a random time that doubles, before it asks again.
+/// Between GET_FREE and CONFIGURE another process may take the device. Concurrent creates all
+/// request the same one, so the loser retries with exponential backoff and jitter.
 const LOOP_ATTEMPTS: u32 = 40;
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 
-/// A loop device in use by us. It lets go of its file when it is dropped and no mount uses it.
+/// A loop device that we use. It detaches when it is dropped and no mount uses it.
 pub struct LoopDevice {
     pub path: PathBuf,
     device: File,
 }
 
 impl LoopDevice {
-    /// What files on a filesystem of this device say that they are on.
+    /// The device number of files on a filesystem of this device.
     pub fn number(&self) -> io::Result<u64> {
         self.device.metadata().map(|found| found.rdev())
     }
 }
 
-/// Attaches an image to a free loop device, to be detached by the kernel after its last user.
+/// Attaches an image to a free loop device; the kernel detaches it after its last user.
 pub fn attach_loop(image: &File, name: &Path) -> Outcome<LoopDevice> {
     let control = OpenOptions::new()
         .read(true)
@@ -64,7 +64,7 @@ pub fn attach_loop(image: &File, name: &Path) -> Outcome<LoopDevice> {
     ))
 }
 
-/// Another was quicker, or the machine has no more of them now.
+/// Another process was quicker, or the machine has no free device now.
 fn is_exhaustion(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -84,7 +84,7 @@ fn open_loop(path: &Path, options: &OpenOptions) -> io::Result<File> {
             let digits = path.as_os_str().as_bytes().strip_prefix(b"/dev/loop");
             let number = digits.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
             let number = number.ok_or(error)?;
-            // Without devtmpfs nobody else makes the node.
+            // Without devtmpfs no other process creates the node.
             match sys::make_block_node(path, sys::LOOP_MAJOR, number) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
@@ -96,11 +96,10 @@ fn open_loop(path: &Path, options: &OpenOptions) -> io::Result<File> {
 }
 
 /// The loop device that has `image`, which is at `path`, as its file; attached now if there is none.
-/// Only for one who holds a lock that all others who attach this image take too.
+/// The caller must hold the lock that all others who attach this image take.
 ///
-/// SECURITY: two devices on one file are two caches that know nothing of each other, and destroy the
-/// filesystem between them. Through one device all mounts are one filesystem (oracle N; guarded by
-/// `creates_at_once_share_one_loop_device`).
+/// SECURITY: two devices on one file have separate caches, and destroy the filesystem. Through one
+/// device all mounts are one filesystem (oracle N; guarded by `creates_at_once_share_one_loop_device`).
 pub fn attach_shared(image: &File, path: &Path) -> Outcome<LoopDevice> {
     match attached(image, path)? {
         Some(device) => Ok(device),
@@ -109,17 +108,17 @@ pub fn attach_shared(image: &File, path: &Path) -> Outcome<LoopDevice> {
 }
 
 /// The loop device that has `image`, which is at `path`, as its file. While we hold the device open
-/// the kernel does not detach it, whoever else lets go of it.
+/// the kernel does not detach it.
 pub fn attached(image: &File, path: &Path) -> Outcome<Option<LoopDevice>> {
     let looking = || format!("looking for the loop device of {}", path.display());
     let wanted = image.metadata().context(looking)?;
-    // The same file may have another path where it was attached from, in a container for instance,
-    // but its own name and that of its directory, which no other has, are the same everywhere.
+    // The same file may have another path where it was attached from, for instance in a container,
+    // but its own name and that of its directory, which is unique, are the same everywhere.
     let Some(own_names) = last_two(path) else {
         return Err(Fault::new(format!("{} is no image", path.display())));
     };
     for path in loops_with(|backing| backing.ends_with(own_names))? {
-        // Not for writing: kernels may refuse that for what is mounted.
+        // Not for writing: kernels may refuse that for a mounted device.
         let device = match open_loop(&path, OpenOptions::new().read(true)) {
             Ok(device) => device,
             // Detached in the meantime.
@@ -130,7 +129,7 @@ pub fn attached(image: &File, path: &Path) -> Outcome<Option<LoopDevice>> {
             Ok(backing) if backing == (wanted.dev(), wanted.ino()) => {
                 return Ok(Some(LoopDevice { path, device }));
             }
-            // Of another who has a workspace of this name, or detached in the meantime.
+            // Another workspace with this name, or detached in the meantime.
             Ok(_) => {}
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {}
             Err(error) => return Err(error).context(|| format!("asking {}", path.display())),
@@ -155,7 +154,7 @@ pub fn loops_of(image: &Path) -> Outcome<Vec<PathBuf>> {
     loops_with(|backing| backing == image.as_os_str().as_bytes())
 }
 
-/// The loop devices whose file has a path like that.
+/// The loop devices whose file path matches.
 fn loops_with(is_like: impl Fn(&[u8]) -> bool) -> Outcome<Vec<PathBuf>> {
     let reading = || "reading /sys/block".to_string();
     let mut found = Vec::new();
@@ -182,12 +181,12 @@ pub fn is_backed_by(device: &Path, image: &Path) -> bool {
     backing_file(device).is_some_and(|backing| backing == image.as_os_str().as_bytes())
 }
 
-/// The path of the file that a loop device has; none when it is free.
+/// The path of a loop device's file; none if it is free.
 fn backing_file(device: &Path) -> Option<Vec<u8>> {
     let attribute = Path::new("/sys/block")
         .join(device.file_name()?)
         .join("loop/backing_file");
-    // The attribute is there only while the device is attached.
+    // The attribute exists only while the device is attached.
     let text = fs::read(attribute).ok()?;
     let path = text.strip_suffix(b"\n").unwrap_or(&text);
     Some(path.strip_suffix(b" (deleted)").unwrap_or(path).to_vec())
@@ -200,7 +199,7 @@ pub fn detach_loop(device: &Path) -> Outcome<()> {
         Err(error) => return Err(error).context(|| format!("opening {}", device.display())),
     };
     match sys::clear_loop(file.as_fd()) {
-        // Detached by itself in the meantime.
+        // It was already detached.
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(()),
         other => other.context(|| format!("detaching {}", device.display())),
     }

@@ -1,4 +1,4 @@
-//! The launcher: makes and unmakes sandboxes on the host. One request on stdin, one JSON line on
+//! The launcher: creates and destroys sandboxes on the host. One request on stdin, one JSON line on
 //! stdout; or, as a server, any number of them.
 
 mod answers;
@@ -29,6 +29,7 @@ mod process;
 mod record;
 mod remove;
 mod rlimits;
+mod root_files;
 mod rootless;
 mod runtime;
 mod sealed;
@@ -48,7 +49,7 @@ use fault::{Context, Outcome};
 
 const USAGE: &str = "usage: launcher create|destroy|list|list-workspaces|destroy-workspace|repair-devices|check|steps|version (all but the last three read JSON from stdin), or launcher serve";
 
-/// A whole request is a few kilobytes of policy; this is only a bound on nonsense.
+/// A request is a few kilobytes of policy; this only limits invalid input.
 const MAX_REQUEST_BYTES: u64 = 8 << 20;
 
 fn main() -> ExitCode {
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let (Ok(answer) | Err(answer)) = &outcome;
-    // Nobody may be there to read any more; what was done stays done, and a sweep finds it.
+    // The reader may be gone; the work is done anyway, and a sweep finds it.
     let _ = writeln!(std::io::stdout(), "{answer}");
     ExitCode::from(u8::from(outcome.is_err()))
 }

@@ -1,4 +1,4 @@
-//! Checks, before the runtime runs, that what it will mount onto is what it seems to be.
+//! Checks, before the runtime runs, that its mount points are what they seem to be.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use crate::mounts;
 use crate::spec::check_path;
 use crate::sys;
 
-/// One mount that the configuration asks for, its source already filled in.
+/// One mount of the configuration, with its source filled in.
 struct Planned {
     destination: PathBuf,
     kind: String,
@@ -26,7 +26,7 @@ impl Planned {
 
 /// SECURITY: an image whose `/dev`, `/proc` or `/workspace` is a link would make the runtime mount
 /// or write somewhere else, on the host at worst. Every destination must be a real directory (or
-/// file) reached through no link (threat: linked mount points; guarded by
+/// file) that is not behind a link (threat: linked mount points; guarded by
 /// `linked_mount_points_are_refused`).
 pub fn verify(root: BorrowedFd<'_>, config: &serde_json::Map<String, Value>) -> Outcome<()> {
     let mut earlier: Vec<Planned> = Vec::new();
@@ -67,7 +67,7 @@ fn read_planned(mount: &Value) -> Outcome<Planned> {
     })
 }
 
-/// The latest of the earlier mounts that `path` lies on, with the path below it.
+/// The latest of the earlier mounts that contains `path`, with the path below it.
 fn covering<'a>(earlier: &'a [Planned], path: &'a Path) -> Option<(&'a Planned, &'a Path)> {
     earlier.iter().rev().find_map(|mount| {
         path.strip_prefix(&mount.destination)
@@ -82,7 +82,7 @@ fn verify_destination(root: BorrowedFd<'_>, earlier: &[Planned], planned: &Plann
     let found = match covering(earlier, destination) {
         None => kind_in_root(root, destination),
         Some((mount, rest)) if mount.is_bind() => kind_below(&mount.source, rest),
-        // A filesystem that the runtime mounts afresh holds nothing an image could have put there.
+        // A filesystem that the runtime newly mounts contains nothing from an image.
         Some(_) => return Ok(()),
     };
     match found {
@@ -92,8 +92,8 @@ fn verify_destination(root: BorrowedFd<'_>, earlier: &[Planned], planned: &Plann
     }
 }
 
-/// The working directory is entered after all mounts are made; only places that cannot hold a link
-/// or a door to elsewhere (as `/proc/self/fd/7` is one) will do.
+/// The working directory is entered after all mounts; it must be a place that cannot contain a link
+/// or lead elsewhere (as `/proc/self/fd/7` does).
 fn verify_cwd(root: BorrowedFd<'_>, mounts: &[Planned], cwd: &Path) -> Outcome<()> {
     check_path("the working directory", cwd)?;
     let found = match covering(mounts, cwd) {

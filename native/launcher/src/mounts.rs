@@ -1,4 +1,4 @@
-//! The sandbox's filesystems, put together in a mount namespace that nobody else sees.
+//! The sandbox's filesystems, assembled in a private mount namespace.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 
 use crate::disk;
 use crate::fault::{Context, Fault, Outcome};
+use crate::root_files;
 use crate::spec::{Bind, Rootfs};
 use crate::sys::{self, FsOption, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
-/// Where the private namespace keeps its mounts. The runtime enters them with the sandbox's own
-/// rights, so every directory above must be open to all, which the state directory must not be.
-/// This one is made by the kernel on every machine and is of no use to a runtime.
+/// Where the private namespace keeps its mounts. The runtime enters them with the sandbox's rights,
+/// so every parent must be accessible to all, which the state directory must not be. This directory
+/// exists on every machine, and runtimes do not need it.
 const SCRATCH: &str = "/sys/firmware";
 
-/// SECURITY: whatever the image or the sandbox puts there, no device node and no set-id bit on these
-/// mounts has an effect (threat: gaining privileges).
+/// SECURITY: device nodes and set-id bits on these mounts have no effect, whatever the image or the
+/// sandbox creates (threat: gaining privileges).
 pub const HARMLESS: u64 = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID;
 const READ_ONLY: u64 = HARMLESS | MOUNT_ATTR_RDONLY;
 
@@ -38,7 +39,7 @@ pub fn workspace_path() -> PathBuf {
     disk_path().join("workspace")
 }
 
-/// Where the disk of a persistent workspace is as a whole.
+/// The mount point of a persistent workspace's whole disk.
 pub fn workspace_disk_path() -> PathBuf {
     Path::new(SCRATCH).join("workspace-disk")
 }
@@ -48,13 +49,13 @@ pub fn devices_path() -> PathBuf {
     Path::new(SCRATCH).join("dev")
 }
 
-/// The disk of a further workspace as a whole, and its files.
+/// The whole disk of a further workspace, and its files.
 pub fn further_workspace_paths(number: usize) -> [PathBuf; 2] {
     ["further-disk", "further-files"]
         .map(|name| Path::new(SCRATCH).join(format!("{name}-{number}")))
 }
 
-/// A layer below the image, with directories to mount further workspaces on where the image has none.
+/// A layer below the image, with mount points for further workspaces that the image lacks.
 fn mount_points_path() -> PathBuf {
     Path::new(SCRATCH).join("mount-points")
 }
@@ -63,12 +64,17 @@ fn lower_path() -> PathBuf {
     Path::new(SCRATCH).join("lower")
 }
 
+/// A layer over the image, with files that only this sandbox has.
+fn root_files_path() -> PathBuf {
+    Path::new(SCRATCH).join("files")
+}
+
 /// Nothing is ever in it: the second layer that an overlay without a writable one must have.
 fn empty_path() -> PathBuf {
     Path::new(SCRATCH).join("empty")
 }
 
-/// The directory that holds the runner, and the same without its path.
+/// The directory of the runner, and the same with its path hidden.
 fn runner_directory_path() -> PathBuf {
     Path::new(SCRATCH).join("runner-directory")
 }
@@ -77,10 +83,11 @@ fn runner_view_path() -> PathBuf {
     Path::new(SCRATCH).join("runner-view")
 }
 
-/// Enters a mount namespace of our own and prepares the places to mount at.
+/// Enters a private mount namespace and creates its mount points.
 ///
 /// SECURITY: everything is made private, not slave and not shared: no mount made here reaches the
-/// host, and none made there later reaches the sandbox (guarded by `create_and_destroy_leave_nothing`).
+/// host, and no later mount of the host reaches the sandbox (guarded by
+/// `create_and_destroy_leave_nothing`).
 pub fn enter_private_namespace() -> Outcome<()> {
     sys::unshare(libc::CLONE_NEWNS).context(|| "making a mount namespace".into())?;
     sys::make_mounts_private().context(|| "making the mount namespace private".into())?;
@@ -96,6 +103,7 @@ pub fn enter_private_namespace() -> Outcome<()> {
             devices_path(),
             empty_path(),
             mount_points_path(),
+            root_files_path(),
             runner_directory_path(),
             runner_view_path(),
         ] {
@@ -111,7 +119,7 @@ pub fn enter_private_namespace() -> Outcome<()> {
     prepared.context(|| format!("preparing {SCRATCH}"))
 }
 
-/// Takes back the cover over the scratch place, for a namespace that cannot simply be left.
+/// Removes the cover over the scratch directory, for a namespace that cannot simply be left.
 pub fn leave_scratch() -> io::Result<()> {
     sys::detach_mount(Path::new(SCRATCH))
 }
@@ -146,7 +154,7 @@ fn clone_with(
     Ok(mount)
 }
 
-/// Whose files the mounts show.
+/// The owner that the mounts map files to.
 #[derive(Clone, Copy)]
 pub enum Owner<'a> {
     /// A range of host ids that begins at `base`, and the user namespace that maps to it.
@@ -162,27 +170,40 @@ impl<'a> Owner<'a> {
             Owner::Ourselves => None,
         }
     }
+
+    /// The host id that is root in the sandbox.
+    pub fn base(self) -> u32 {
+        match self {
+            Owner::Range { base, .. } => base,
+            Owner::Ourselves => 0,
+        }
+    }
 }
 
-/// Whether a sandbox can see, in its table of mounts, where on the host its files are.
+/// Whether a sandbox can see, in its mount table, where on the host its files are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum HostPaths {
     Hidden,
     Visible,
 }
 
-/// Mounts the root filesystem: the image read-only, or under an overlay that writes to the disk.
+/// Mounts the root filesystem: the image read-only, or below an overlay that writes to the disk.
 pub fn mount_rootfs(rootfs: &Rootfs, owner: Owner<'_>) -> Outcome<HostPaths> {
     let at = rootfs_path();
     // SECURITY: the image is shared by sandboxes: read-only whatever the configuration says. Not
     // recursive: what the host has mounted below the image is no part of it.
+    let (files, lower, mount_points) = (root_files_path(), lower_path(), mount_points_path());
+    attach_clone(&rootfs.path, &lower, READ_ONLY, owner.idmap(), false)?;
+    let mut layers = vec![&*lower, &*mount_points];
+    if !rootfs.files.is_empty() {
+        root_files::mount_layer(&rootfs.files, &lower, &files, owner)?;
+        layers.insert(0, &files);
+    }
     let shown = if rootfs.writable {
-        attach_clone(&rootfs.path, &lower_path(), READ_ONLY, owner.idmap(), false)?;
-        mount_writable_overlay(&at, owner)?;
+        mount_writable_overlay(&layers, &at, owner)?;
         HostPaths::Hidden
     } else {
-        let layers = [&*lower_path(), &*mount_points_path()];
-        mount_without_path(&rootfs.path, layers, &at, owner)?
+        mount_without_path(&rootfs.path, &layers, &at, owner)?
     };
     let root = open_root(&at)?;
     for bind in &rootfs.binds {
@@ -191,10 +212,10 @@ pub fn mount_rootfs(rootfs: &Rootfs, owner: Owner<'_>) -> Outcome<HostPaths> {
     Ok(shown)
 }
 
-fn mount_writable_overlay(at: &Path, owner: Owner<'_>) -> Outcome<()> {
+fn mount_writable_overlay(layers: &[&Path], at: &Path, owner: Owner<'_>) -> Outcome<()> {
     let disk = disk_path();
     let overlay = new_overlay(
-        &[&lower_path(), &mount_points_path()],
+        layers,
         Some((&disk.join("upper"), &disk.join("work"))),
         owner,
     )?;
@@ -208,12 +229,9 @@ fn mount_writable_overlay(at: &Path, owner: Owner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Makes the directories of a path below the image.
+/// Creates the directories of a path below the image.
 pub fn make_mount_point(path: &Path, owner: Owner<'_>) -> io::Result<()> {
-    let base = match owner {
-        Owner::Range { base, .. } => base,
-        Owner::Ourselves => 0,
-    };
+    let base = owner.base();
     let mut at = mount_points_path();
     for part in path.strip_prefix("/").unwrap_or(path) {
         at.push(part);
@@ -227,21 +245,20 @@ pub fn make_mount_point(path: &Path, owner: Owner<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Shows a directory of the host at `to`, read-only, on top of two layers: the place where it is
-/// mounted first, and another.
+/// Shows a directory of the host at `to`, read-only, as one of the layers of an overlay. The layers
+/// name the place where the directory is mounted already.
 ///
-/// SECURITY: a bind mount tells its path on the host in /proc/self/mountinfo; an overlay tells only
-/// where its layers were mounted, which is the same for all sandboxes (threat: leaked secrets and
-/// descriptors; guarded by `mounts_tell_no_paths_of_the_host`). Kernels before 5.19 have no overlay on
-/// id-mapped layers.
+/// SECURITY: a bind mount reveals its host path in /proc/self/mountinfo; an overlay only reveals where
+/// its layers were mounted, which is the same for all sandboxes (threat: leaked secrets and descriptors;
+/// guarded by `mounts_tell_no_paths_of_the_host`). Kernels before 5.19 have no overlay on id-mapped
+/// layers.
 fn mount_without_path(
     from: &Path,
-    layers: [&Path; 2],
+    layers: &[&Path],
     to: &Path,
     owner: Owner<'_>,
 ) -> Outcome<HostPaths> {
-    attach_clone(from, layers[0], READ_ONLY, owner.idmap(), false)?;
-    match new_overlay(&layers, None, owner) {
+    match new_overlay(layers, None, owner) {
         Ok(overlay) => {
             sys::set_mount_attributes(overlay.as_fd(), READ_ONLY, None, false)
                 .and_then(|()| sys::attach_mount(overlay.as_fd(), to))
@@ -255,7 +272,7 @@ fn mount_without_path(
     }
 }
 
-/// Tries an overlay on the scratch place itself.
+/// Tries an overlay in the scratch directory.
 pub fn try_overlay() -> Outcome<()> {
     let disk = disk_path();
     disk::fill(&disk, disk::Purpose::Sandbox, disk::Owners::Root)
@@ -264,7 +281,8 @@ pub fn try_overlay() -> Outcome<()> {
     new_overlay(&[&lower_path()], Some(writable), Owner::Ourselves).map(drop)
 }
 
-/// An overlay of these layers, the first on top, and of a writable one with its working directory.
+/// An overlay of these layers, the first on top, optionally with a writable one and its work
+/// directory.
 fn new_overlay(
     layers: &[&Path],
     writable: Option<(&Path, &Path)>,
@@ -290,13 +308,13 @@ fn new_overlay(
         ));
     }
     let mount = match owner {
-        // An overlay does its own work with the ids of who mounted it, and on the disk only those of
-        // the sandbox exist.
+        // An overlay works with the ids of the process that mounted it, and on the disk only those
+        // of the sandbox exist.
         Owner::Range { base, .. } => {
             sys::with_filesystem_id(base, || sys::new_mount("overlay", &options, HARMLESS))
         }
         Owner::Ourselves => {
-            // Its notes go to attributes that one may write without root.
+            // It stores metadata in attributes that can be written without root.
             options.push(FsOption::Flag("userxattr"));
             sys::new_mount("overlay", &options, HARMLESS)
         }
@@ -304,8 +322,8 @@ fn new_overlay(
     mount.context(|| "mounting an overlay".into())
 }
 
-/// SECURITY: not id-mapped: files of the host that only root may read stay unreadable, even to the
-/// root of the sandbox, who is nobody to them (guarded by `binds_show_no_root_only_files`).
+/// SECURITY: not id-mapped: host files that only root may read stay unreadable, even to the
+/// sandbox's root, which does not own them (guarded by `binds_show_no_root_only_files`).
 fn mount_bind(root: BorrowedFd<'_>, bind: &Bind) -> Outcome<()> {
     let mount = clone_with(&bind.from, READ_ONLY, None, true)?;
     let target = open_in_root(root, &bind.to, libc::O_PATH | libc::O_DIRECTORY).context(|| {
@@ -319,7 +337,7 @@ fn mount_bind(root: BorrowedFd<'_>, bind: &Bind) -> Outcome<()> {
         .context(|| format!("showing {} at {}", bind.from.display(), bind.to.display()))
 }
 
-/// Shows the runner's file where the runtime can reach it.
+/// Exposes the runner's file to the runtime.
 pub fn mount_runner(runner: &Path) -> Outcome<HostPaths> {
     let resolved = fs::canonicalize(runner)
         .context(|| format!("looking for the runner {}", runner.display()))?;
@@ -328,8 +346,9 @@ pub fn mount_runner(runner: &Path) -> Outcome<HostPaths> {
     };
     let view = runner_view_path();
     // Not the sandbox's owners: the runner is the machine's, and for all to read.
-    let layers = [&*runner_directory_path(), &*empty_path()];
-    let shown = mount_without_path(directory, layers, &view, Owner::Ourselves)?;
+    let (held, empty) = (runner_directory_path(), empty_path());
+    attach_clone(directory, &held, READ_ONLY, None, false)?;
+    let shown = mount_without_path(directory, &[&held, &empty], &view, Owner::Ourselves)?;
     attach_clone(&view.join(name), &runner_path(), READ_ONLY, None, false)?;
     Ok(shown)
 }
@@ -343,7 +362,7 @@ pub fn open_root(path: &Path) -> Outcome<OwnedFd> {
         .context(|| format!("opening {}", path.display()))
 }
 
-/// Opens an absolute path of the sandbox below `root`, through no link of any kind.
+/// Opens an absolute path of the sandbox below `root`, without following any link.
 pub fn open_in_root(root: BorrowedFd<'_>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     let relative = if relative.as_os_str().is_empty() {

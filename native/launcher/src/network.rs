@@ -1,4 +1,5 @@
-//! Gives a sandbox a range of addresses that lead back into it, for the runner to let stand for other hosts.
+//! Gives a sandbox a range of addresses that lead back into it, which the runner uses to represent
+//! other hosts.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -7,15 +8,16 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use crate::fault::{Context, Fault, Outcome};
 use crate::sys::{self, Forked};
 
-/// 198.18.0.1/15, a range that is reserved for tests of networks: no host of the internet is hidden.
+/// 198.18.0.1/15, a range reserved for network tests: it hides no internet host.
 const ADDRESS: [u8; 4] = [198, 18, 0, 1];
 const PREFIX_BITS: u8 = 15;
 /// The first interface of every network namespace is its loopback.
 const LOOPBACK: u32 = 1;
 
-/// Puts the range on the loopback of a sandbox's network namespace.
+/// Adds the range to the loopback of a sandbox's network namespace.
 ///
-/// An address and no mere route: programs that look for a network before they ask for names find one.
+/// An address rather than just a route: programs that check for a network before they resolve names
+/// find one.
 ///
 /// SECURITY: packets to the range never leave the namespace, and `lo` stays its only interface
 /// (threat: reaching a network; guarded by isolation.test.ts and by the network suite).
@@ -47,7 +49,7 @@ pub fn give_range(pid: i32) -> Outcome<()> {
     }
 }
 
-/// Without root the namespace can only be entered by way of the user namespace that owns it.
+/// Without root the namespace can only be entered through the user namespace that owns it.
 fn enter(user: &File, net: &File) -> io::Result<()> {
     match sys::setns(net.as_fd(), libc::CLONE_NEWNET) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -64,7 +66,7 @@ fn add_address() -> io::Result<()> {
     acknowledged(socket)
 }
 
-/// RTM_NEWADDR for the loopback, to be acknowledged.
+/// RTM_NEWADDR for the loopback, with an acknowledgement.
 fn new_address() -> Vec<u8> {
     let mut attributes = Vec::new();
     for kind in [libc::IFA_LOCAL, libc::IFA_ADDRESS] {
@@ -78,7 +80,7 @@ fn new_address() -> Vec<u8> {
     message.extend_from_slice(&(length as u32).to_ne_bytes());
     message.extend_from_slice(&libc::RTM_NEWADDR.to_ne_bytes());
     message.extend_from_slice(&(flags as u16).to_ne_bytes());
-    // Sequence number and sender, which are ours to choose.
+    // Sequence number and sender, which we may choose.
     message.extend_from_slice(&[0; 8]);
     let (family, scope) = (libc::AF_INET as u8, libc::RT_SCOPE_HOST);
     message.extend_from_slice(&[family, PREFIX_BITS, 0, scope]);

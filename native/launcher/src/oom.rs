@@ -1,4 +1,4 @@
-//! Who goes first when the machine runs out of memory: sandboxes, before the daemon.
+//! What the kernel kills first when the machine runs out of memory: sandboxes, before the daemon.
 
 use std::fs;
 use std::io;
@@ -10,12 +10,12 @@ use crate::sys;
 
 const OWN_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// Between what daemons have and what the runner gives to code. When the sandbox's own limit is met,
-/// code therefore still goes before the runner.
+/// Between the score of daemons and the one that the runner gives to code. So when the sandbox's
+/// own limit is reached, code is still killed before the runner.
 const SANDBOX_SCORE: i32 = 500;
 
-/// What the runtime has, and the sandbox's first process inherits. Never less than our own: to lower
-/// it below what somebody privileged chose for this process is refused.
+/// The runtime's score, which the sandbox's first process inherits. Never less than our own:
+/// lowering it below a value set by a privileged process is refused.
 pub fn score_of_sandboxes() -> String {
     let own = fs::read_to_string(OWN_SCORE)
         .ok()
@@ -24,29 +24,29 @@ pub fn score_of_sandboxes() -> String {
         .to_string()
 }
 
-/// SECURITY: written here, and not left to the runtime, because a process that has CAP_SYS_RESOURCE on
-/// the host makes it the least that the process and all its children can go back to. Inside the user
-/// namespace nobody has that capability (threat: exhausting memory; guarded by
+/// SECURITY: set here, and not left to the runtime, because a process with CAP_SYS_RESOURCE on the
+/// host makes it the minimum for the process and all its children. Inside the user namespace no
+/// process has that capability (threat: exhausting memory; guarded by
 /// `sandboxes_go_before_the_daemon`).
 pub fn take_score(score: &str) -> io::Result<()> {
     let file = fs::OpenOptions::new().write(true).open(OWN_SCORE)?;
     sys::write_once(file.as_raw_fd(), score.as_bytes())
 }
 
-/// Gives the runner the file of its score, which it writes to as it starts code: the /proc that the
-/// sandbox has may be read-only.
+/// Passes the runner the file of its score, which it writes to when it starts code: the sandbox's /proc
+/// may be read-only.
 ///
 /// SECURITY: one file of one process, PID 1, and no directory of this machine's /proc (threat: leaked
 /// secrets and descriptors; guarded by tests/hostile/oom-score.test.ts).
 pub fn hand_score(to: &UnixStream, pid: i32) -> Outcome<()> {
     let path = format!("/proc/{pid}/oom_score_adj");
     let file = match fs::OpenOptions::new().read(true).write(true).open(&path) {
-        // It has ended already, and the next step tells why.
+        // It has already ended, and the next step reports why.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened.context(|| format!("opening {path}"))?,
     };
     match sys::send_fd(to.as_fd(), file.as_fd()) {
-        // The runner does not need it, or is in gVisor, which passes none on.
+        // The runner does not need it, or is in gVisor, which does not pass it.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         sent => sent.context(|| "passing a descriptor to the runner".into()),
     }

@@ -1,4 +1,4 @@
-//! Processes by pid and start time: a pid alone may have become someone else's.
+//! Processes by pid and start time: a pid alone may have been reused.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::fault::{Context, Fault, Outcome};
 use crate::sys;
 
-/// When a process started, in clock ticks since boot; none when it is gone or a zombie.
+/// When a process started, in clock ticks since boot; none if it is gone or a zombie.
 pub fn start_time(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is a name in parentheses that may itself hold spaces and parentheses.
+    // The second field is a name in parentheses that may itself contain spaces and parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?;
@@ -25,13 +25,13 @@ pub fn is_alive(pid: i32, started: u64) -> bool {
     start_time(pid) == Some(started)
 }
 
-/// Kills exactly the process that has this pid and start time; the descriptor tells when it is dead.
-/// None when there was no such process.
+/// Kills exactly the process with this pid and start time; the descriptor shows when it is dead.
+/// None if there was no such process.
 pub fn kill_exactly(pid: i32, started: u64) -> Outcome<Option<OwnedFd>> {
     let Some(pidfd) = take_hold(pid)? else {
         return Ok(None);
     };
-    // Held by descriptor now, the process cannot be swapped for another after this look.
+    // With the descriptor, the process cannot be replaced by another after this check.
     if !is_alive(pid, started) {
         return Ok(None);
     }
@@ -55,7 +55,7 @@ fn take_hold(pid: i32) -> Outcome<Option<OwnedFd>> {
     }
 }
 
-/// That it has ended by itself is as good.
+/// It may also have ended by itself.
 fn kill_held(pid: i32, pidfd: &OwnedFd) -> Outcome<()> {
     match sys::pidfd_kill(pidfd.as_fd()) {
         Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {

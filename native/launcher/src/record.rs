@@ -1,4 +1,5 @@
-//! The record of a finished sandbox and the intent of one being made, as files in its state directory.
+//! The record of a created sandbox and the intent of one being created, as files in its state
+//! directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -12,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::fault::{Context, Outcome};
 use crate::spec::Runtime;
 
-/// Everything needed to find a living sandbox again.
+/// Everything needed to find a live sandbox again.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Record {
     pub id: String,
@@ -26,10 +27,10 @@ pub struct Record {
     pub not_enforced: Vec<String>,
     pub created_at_ms: u64,
     pub runtime: Runtime,
-    /// What its own disk is attached to; none where that is a plain directory.
+    /// The loop device of its own disk; none if that is a plain directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_device: Option<PathBuf>,
-    /// The persistent workspace that it has.
+    /// The persistent workspace that it uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceNote>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -37,7 +38,7 @@ pub struct Record {
     pub meta: Map<String, Value>,
 }
 
-/// A persistent workspace as it is, whatever size was asked for.
+/// A persistent workspace as it exists, whatever size was requested.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WorkspaceNote {
     pub id: String,
@@ -58,7 +59,7 @@ pub fn record_path(state_dir: &Path) -> PathBuf {
     state_dir.join("sandbox.json")
 }
 
-/// Writes beside the final name and renames: readers see a whole file or none.
+/// Writes under a temporary name and renames: readers see a complete file or none.
 pub fn write_atomically(path: &Path, text: &[u8]) -> Outcome<()> {
     let temporary = path.with_extension("tmp");
     let written = (|| -> io::Result<()> {
@@ -74,7 +75,7 @@ pub fn write_atomically(path: &Path, text: &[u8]) -> Outcome<()> {
     written.context(|| format!("writing {}", path.display()))
 }
 
-/// A file that is missing or not whole counts as absent: a kill may have come at any instant.
+/// A missing or incomplete file counts as absent: a kill may have come at any instant.
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
@@ -87,7 +88,7 @@ pub fn read_intent(state_dir: &Path) -> Option<Intent> {
     read(&intent_path(state_dir))
 }
 
-/// The persistent workspaces that a sandbox has or is about to take: the intent is there before.
+/// The persistent workspaces that a sandbox uses or is about to use: the intent is written before.
 pub fn intended_workspaces(state_dir: &Path) -> Vec<String> {
     let intent: Value = read(&intent_path(state_dir)).unwrap_or_default();
     let further = intent["workspaces"].as_array().into_iter().flatten();

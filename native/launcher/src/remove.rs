@@ -1,4 +1,4 @@
-//! Removes a directory with all that is in it, however deep, without following a link.
+//! Removes a directory recursively, at any depth, without following links.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -9,13 +9,13 @@ use std::path::Path;
 use crate::fault::{Context, Fault, Outcome};
 use crate::sys;
 
-/// So many names are taken at a time; a directory of a million does not fill our memory.
+/// Names are read in batches, so a directory with a million entries does not fill our memory.
 const BATCH: usize = 4096;
 
-/// Removes `path`; that it is not there is as good.
+/// Removes `path`, if it exists.
 ///
-/// Directories found inside are moved up to the top before they are emptied, so neither the stack
-/// nor the number of open descriptors grows with the depth of what a sandbox has built.
+/// Nested directories are moved to the top before they are emptied, so neither the stack nor the number
+/// of open descriptors grows with the depth of a sandbox's tree.
 pub fn remove_tree(path: &Path) -> Outcome<()> {
     let doing = || format!("removing {}", path.display());
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -30,7 +30,7 @@ pub fn remove_tree(path: &Path) -> Outcome<()> {
     let top = match sys::open_directory_at(parent.as_fd(), &name) {
         Ok(top) => top,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        // A link or a file: only the name goes.
+        // A link or a file: only the name is removed.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ENOTDIR)) => {
             return sys::unlink_at(parent.as_fd(), &name, false).context(doing);
         }
@@ -47,7 +47,7 @@ fn empty_top(top: BorrowedFd<'_>) -> io::Result<()> {
     let device = sys::fstat(top)?.st_dev;
     let mut moved = 0u64;
     loop {
-        // A fresh descriptor reads from the start again.
+        // A new descriptor reads from the start again.
         let listing = sys::open_directory_at(top, c".")?;
         let names = sys::entries(listing.as_fd(), BATCH)?;
         if names.is_empty() {
@@ -74,7 +74,7 @@ fn empty_top(top: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Empties one directory: files are removed, directories that hold something move to the top.
+/// Empties one directory: files are removed, non-empty directories move to the top.
 fn flatten(top: BorrowedFd<'_>, inner: &OwnedFd, moved: &mut u64) -> io::Result<()> {
     loop {
         let listing = sys::open_directory_at(inner.as_fd(), c".")?;
@@ -102,7 +102,7 @@ fn move_to_top(
         *moved += 1;
         let new_name = sys::cstring(format!(".removing-{moved}").as_bytes())?;
         match sys::rename_at(inner.as_fd(), name, top, &new_name) {
-            // Left by a removal that was cut off, or named so by the sandbox.
+            // Left by an interrupted removal, or created by the sandbox with that name.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -152,7 +152,7 @@ mod tests {
         fs::create_dir(&tree).unwrap();
         let mut at = File::open(&tree).unwrap();
         for _ in 0..3_000 {
-            // Through the descriptor, for the whole path would be longer than paths may be.
+            // Through the descriptor, since the whole path would exceed the length limit.
             let below = format!("/proc/self/fd/{}/d", at.as_raw_fd());
             fs::create_dir(&below).unwrap();
             fs::write(format!("{below}/file"), "x").unwrap();

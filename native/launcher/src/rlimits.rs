@@ -1,4 +1,4 @@
-//! Limits of the sandbox's first process that the launcher has to set because the runtime may not.
+//! Limits of the sandbox's first process that the launcher has to set because the runtime cannot.
 
 use libc::{__rlimit_resource_t as Resource, rlim_t};
 use serde::Deserialize;
@@ -25,18 +25,18 @@ struct Wanted {
     hard: rlim_t,
 }
 
-/// Whether a runtime is not allowed to limit a process in a user namespace that root did not make.
+/// Whether a runtime is not allowed to limit a process in a user namespace that root did not create.
 ///
 /// runc sets limits from outside, for which it needs CAP_SYS_RESOURCE over that namespace. Root of a
-/// container often has it only over what it made itself.
+/// container often has it only over namespaces that it created itself.
 pub fn are_ours_to_set(runtime: RuntimeKind) -> bool {
     runtime == RuntimeKind::Runc && !sys::will_have_capability(sys::CAP_SYS_RESOURCE)
 }
 
-/// Takes the limits out of the configuration, to be set on the runtime, which passes them on.
+/// Removes the limits from the configuration, to be set on the runtime, which passes them on.
 ///
-/// SECURITY: one that is not known is an error, for else it would silently be missing (threat: using up
-/// descriptors; guarded by `limits_of_the_process_hold`).
+/// SECURITY: an unknown limit is an error, since it would otherwise silently be missing (threat: using
+/// up descriptors; guarded by `limits_of_the_process_hold`).
 pub fn take(config: &mut Map<String, Value>) -> Outcome<Vec<Rlimit>> {
     let process = config.get_mut("process").and_then(Value::as_object_mut);
     let Some(list) = process.and_then(|process| process.remove("rlimits")) else {

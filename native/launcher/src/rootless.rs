@@ -1,4 +1,4 @@
-//! Without root: a user namespace of our own, in which the rest of the work can be done.
+//! Without root: a user namespace in which the rest of the work can be done.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,12 +14,12 @@ use crate::{cgroup_cover, mounts};
 /// Ids 1 to 65,535 of the sandbox.
 const SUBORDINATE_IDS: u32 = 65_535;
 
-/// Who one is in the user namespace that was entered.
+/// The ids in the user namespace that was entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The caller is root, and a range that the administrator granted stands for the others.
+    /// The caller is root, and a range granted by the administrator maps the others.
     Full,
-    /// The caller is root and nobody else exists.
+    /// The caller is root and no other id exists.
     Single,
 }
 
@@ -30,9 +30,9 @@ impl Identity {
 
     /// The ids of the sandbox as ids of the user namespace that was entered.
     ///
-    /// SECURITY: the runtime makes a second user namespace inside ours, with the same ids. The
-    /// sandbox's root then has no power over our mounts, and the flags that make them harmless are
-    /// locked; in ours the runtime itself drops them (guarded by `without_root_it_says_what_is_missing`).
+    /// SECURITY: the runtime creates a second user namespace inside ours, with the same ids. The sandbox's
+    /// root then has no power over our mounts, and the flags that restrict them are locked; in ours the
+    /// runtime itself drops them (guarded by `without_root_it_says_what_is_missing`).
     pub fn range(self) -> IdRange {
         IdRange {
             base: 0,
@@ -44,7 +44,7 @@ impl Identity {
         }
     }
 
-    /// What root would have enforced and this cannot.
+    /// What would be enforced with root and is not here.
     pub fn not_enforced(self) -> impl Iterator<Item = &'static str> {
         let code_user = (self == Identity::Single).then_some("code_user");
         std::iter::once("unique_ids").chain(code_user)
@@ -59,7 +59,8 @@ pub struct Granted {
     newgidmap: PathBuf,
 }
 
-/// What the administrator granted this user, if it is enough and the tools to use it are there.
+/// The range that the administrator granted this user, if it is large enough and its tools are
+/// installed.
 pub fn granted() -> Option<Granted> {
     let uid = sys::geteuid();
     let user = user_name(uid);
@@ -98,7 +99,7 @@ fn find_tool(name: &str) -> Option<PathBuf> {
     found.into_iter().find(|path| path.is_file())
 }
 
-/// Makes a user namespace and enters it for good; in it the caller is root.
+/// Creates a user namespace and enters it for good; in it the caller is root.
 pub fn enter() -> Outcome<Identity> {
     match granted() {
         Some(granted) => enter_with_range(&granted).map(|()| Identity::Full),
@@ -116,7 +117,7 @@ fn unshare_user() -> Outcome<()> {
 fn enter_alone() -> Outcome<()> {
     let (uid, gid) = (sys::geteuid(), sys::getegid());
     unshare_user()?;
-    // The kernel takes a group map from one without privileges only after this.
+    // Without privileges, the kernel accepts a group map only after this.
     let maps = [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("0 {uid} 1")),
@@ -129,7 +130,7 @@ fn enter_alone() -> Outcome<()> {
     Ok(())
 }
 
-/// A range can be mapped only from outside, by tools with privileges: a child stays there for that.
+/// A range can only be mapped from outside, by privileged tools: a child stays there for that.
 fn enter_with_range(granted: &Granted) -> Outcome<()> {
     let (uid, gid) = (sys::geteuid(), sys::getegid());
     let pid = std::process::id();
@@ -174,11 +175,11 @@ fn run_map_tool(tool: &PathBuf, pid: u32, own: u32, base: u32) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Takes our covers off the host's directories again, as far as there are any: from a user namespace
-/// there is no way back to the mount namespace that we came from.
+/// Removes our covers from the host's directories, if any: a user namespace cannot return to its
+/// original mount namespace.
 pub fn uncover() {
     for uncovered in [cgroup_cover::unhide(), mounts::leave_scratch()] {
-        // Refused only where no cover of ours was, which is as good.
+        // Refused only if there was no cover of ours.
         drop(uncovered);
     }
 }

@@ -1,4 +1,4 @@
-//! Runs the OCI runtime: its arguments, the descriptors it passes on, and what it says when it fails.
+//! Runs the OCI runtime: its arguments, the descriptors it passes on, and its error output.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -19,17 +19,18 @@ use crate::{oom, sealed, warm_up};
 
 const DEADLINE_MS: i32 = 20_000;
 const CONSOLE_BYTES: u64 = 64 << 10;
-/// The socket, the cgroup directory, the memory events and where the runner's score comes are 3 to 6
-/// in the sandbox.
+/// The socket, the cgroup directory, the memory events and the source of the runner's score are
+/// descriptors 3 to 6 in the sandbox.
 pub const PASSED_FDS: usize = 4;
 const FIRST_PASSED_FD: RawFd = 3;
-/// As shells say it.
+/// As in shells.
 const EXEC_FAILED: i32 = 127;
 
-/// Keeps the numbers of the passed descriptors free of others until the runtime is started.
+/// Keeps the numbers of the passed descriptors free until the runtime is started.
 pub struct ReservedFds(#[allow(dead_code)] Vec<OwnedFd>);
 
-/// Occupies the numbers of what is passed, so that nothing opened later, here or by std, has these numbers.
+/// Occupies the numbers of the passed descriptors, so nothing opened later, here or by std, gets
+/// them.
 pub fn reserve_fds() -> Outcome<ReservedFds> {
     let mut held = Vec::new();
     loop {
@@ -48,9 +49,9 @@ pub struct Start<'a> {
     pub state_dir: &'a Path,
     pub bundle: &'a Path,
     pub pid_file: &'a Path,
-    /// The cgroups that the runtime is in before it begins.
+    /// The cgroups that the runtime joins before it begins.
     pub join: &'a Join,
-    /// What the runtime and all it starts are limited to.
+    /// The limits of the runtime and everything it starts.
     pub rlimits: Vec<Rlimit>,
     /// In the order of their numbers in the sandbox.
     pub pass: [OwnedFd; PASSED_FDS],
@@ -63,8 +64,8 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
     let log = start.state_dir.join("runtime.log");
     let sealed = sealed::copy(start.runtime);
     let mut command = command(&start, &log, sealed.as_ref());
-    // SECURITY: whoever holds the console could otherwise fill the host's disk through it; this one
-    // takes 64 KiB and no byte more (threat: floods of output; guarded by `the_console_is_bounded`).
+    // SECURITY: a process with the console could otherwise fill the host's disk through it; this
+    // one is limited to 64 KiB (threat: floods of output; guarded by `the_console_is_bounded`).
     let copy = |fd: &OwnedFd| fd.try_clone().context(|| "copying the console".into());
     command
         .stdin(empty_file()?)
@@ -92,7 +93,7 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
         }
     };
     drop(refused);
-    // It comes to its end when the runtime runs.
+    // It ends when the runtime runs.
     let mut reason = String::new();
     refusal.read_to_string(&mut reason).context(starting)?;
     if !reason.is_empty() {
@@ -119,10 +120,10 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
     }
 }
 
-/// What reads as empty and takes no byte.
+/// Reads as empty and accepts no byte.
 ///
-/// SECURITY: never /dev/null: crun gives its standard streams to the sandbox's root, which would own the
-/// host's device then (guarded by `host_devices_stay_as_they_are`).
+/// SECURITY: never /dev/null: crun gives its standard streams to the sandbox's root, which would then
+/// own the host's device (guarded by `host_devices_stay_as_they_are`).
 pub fn empty_file() -> Outcome<OwnedFd> {
     sys::bounded_memory_file(c"empty", 0).context(|| "making an empty file".into())
 }
@@ -155,7 +156,7 @@ fn command(start: &Start<'_>, log: &Path, sealed: Option<&File>) -> Command {
         command.arg(format!("--preserve-fds={PASSED_FDS}"));
     }
     command.arg(start.id).current_dir("/");
-    // SECURITY: nothing of the daemon's environment, keys least of all, gets near the sandbox
+    // SECURITY: nothing of the daemon's environment, least of all its keys, reaches the sandbox
     // (threat: leaked secrets and descriptors; guarded by `inherited_descriptors_lead_nowhere`).
     command.env_clear().env(
         "PATH",
@@ -183,8 +184,8 @@ fn fork(join: &Join) -> io::Result<Forked> {
 
 /// The files by which this process joins the cgroups that it is not in yet.
 ///
-/// SECURITY: whether it was born in the unified one, where all limits may be, is not assumed but read
-/// (threats: fork bombs, exhausting memory and hogging the CPU; guarded by
+/// SECURITY: whether it was created in the unified one, which may have all limits, is checked, not
+/// assumed (threats: fork bombs, exhausting memory and hogging the CPU; guarded by
 /// `the_sandbox_is_in_all_its_cgroups`).
 fn entrances(join: &Join) -> io::Result<Vec<RawFd>> {
     let mut files: Vec<RawFd> = join.tasks.iter().map(AsRawFd::as_raw_fd).collect();
@@ -199,8 +200,8 @@ fn entrances(join: &Join) -> io::Result<Vec<RawFd>> {
     Ok(files)
 }
 
-/// Before exec: joins the cgroups, puts the descriptors where the sandbox expects them and limits what
-/// follows.
+/// Before exec: joins the cgroups, moves the descriptors to where the sandbox expects them and sets
+/// the limits.
 fn hand_over(command: &mut Command, start: &Start<'_>, join: Vec<RawFd>) {
     let pass: Vec<RawFd> = start.pass.iter().map(AsRawFd::as_raw_fd).collect();
     let passing = passes_fds(start.runtime.kind);
@@ -232,7 +233,7 @@ fn hand_over(command: &mut Command, start: &Start<'_>, join: Vec<RawFd>) {
     }
 }
 
-/// None for success, else how the runtime ended.
+/// None on success, otherwise how the runtime ended.
 fn wait(child: i32) -> Outcome<Option<String>> {
     let waiting = || "waiting for the runtime".to_string();
     let pidfd = sys::pidfd_open(child).context(waiting)?;
@@ -248,12 +249,12 @@ fn wait(child: i32) -> Outcome<Option<String>> {
     Ok((!status.success()).then(|| status.to_string()))
 }
 
-/// What was printed so far; the bytes after it are the zeros the console was made of.
+/// The output so far; the bytes after it are the zeros that the console was created with.
 fn console_text(console: OwnedFd) -> io::Result<Vec<u8>> {
     let mut file = File::from(console);
     let length = file.stream_position()?.min(CONSOLE_BYTES);
     let mut bytes = vec![0; length as usize];
-    // Read at offsets: the position is the sandbox's too, which goes on printing.
+    // Read at offsets: the position is shared with the sandbox, which continues to print.
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
 }
@@ -286,7 +287,7 @@ fn log_message(line: &str) -> Option<String> {
     Some(entry.get("msg")?.as_str()?.trim().to_owned())
 }
 
-/// Where a runtime keeps what it knows of one sandbox.
+/// Where a runtime keeps the state of one sandbox.
 pub fn state_paths(runtime: &Runtime, id: &str) -> Outcome<Vec<PathBuf>> {
     if runtime.kind != RuntimeKind::Runsc {
         return Ok(vec![runtime.root.join(id)]);
@@ -312,7 +313,7 @@ pub fn state_paths(runtime: &Runtime, id: &str) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The sandbox's first process as (pid, start time), from the runtime's own notes.
+/// The sandbox's first process as (pid, start time), from the runtime's own state.
 pub fn noted_process(runtime: &Runtime, id: &str) -> Option<(i32, u64)> {
     let (file, pid, start) = match runtime.kind {
         RuntimeKind::Crun => ("status", "pid", "process-start-time"),

@@ -1,9 +1,9 @@
-//! A copy of the runtime's program in memory that nobody can change.
+//! An immutable copy of the runtime's program in memory.
 //!
-//! SECURITY: crun does not trust the file that it runs from, which code in the sandbox could get hold
-//! of and overwrite when it is entered (CVE-2019-5736): it makes a copy that cannot be changed and
-//! starts itself a second time from there. Started from one, it knows that it need not (threat: leaked
-//! secrets and descriptors).
+//! SECURITY: crun does not trust the file that it runs from, which code in the sandbox could access and
+//! overwrite when it is entered (CVE-2019-5736): it creates a copy that cannot be changed and restarts
+//! itself from there. If it is started from such a copy, it skips that (threat: leaked secrets and
+//! descriptors).
 
 use std::fs::File;
 use std::io;
@@ -12,8 +12,8 @@ use std::os::fd::AsFd;
 use crate::spec::{Runtime, RuntimeKind};
 use crate::sys;
 
-/// None when the runtime is run from its file: the kernel may forbid to run what is in memory, and
-/// runc, which would know the difference too, is so large that the copy takes longer than it saves.
+/// None if the runtime is run from its file: the kernel may forbid running programs in memory, and
+/// runc, which also detects such a copy, is so large that copying takes longer than it saves.
 pub fn copy(runtime: &Runtime) -> Option<File> {
     match runtime.kind {
         RuntimeKind::Crun => try_copy(runtime).ok(),

@@ -1,13 +1,13 @@
-//! The launcher as a server: stays beside the daemon and forks a child for every request, which does
-//! what a launcher of its own would do. Forking this small process takes a fraction of a millisecond;
-//! starting one from the daemon, which is large, stops the daemon for several.
+//! The launcher as a server: stays next to the daemon and forks a child for every request, which does
+//! what a separate launcher would do. Forking this small process takes a fraction of a millisecond;
+//! starting one from the daemon, which is large, blocks the daemon for several.
 //!
 //! A request is a line `ID COMMAND JSON` on stdin, and its answer a line `ID JSON` on stdout, as soon
-//! as the child has ended. The server reads no further than the command: what JSON holds is the
-//! child's business, and so is every mistake in it.
+//! as the child has ended. The server only parses up to the command: the child handles the JSON and its
+//! errors.
 //!
-//! SECURITY: it is asked by whoever started it, through a descriptor that nobody else has; it has no
-//! name that could be found (threat: replaced sockets).
+//! SECURITY: only the process that started it can send requests, through a private descriptor; it has
+//! no name that could be found (threat: replaced sockets).
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -20,33 +20,33 @@ use crate::fault::{Context, Fault, Outcome};
 use crate::sys::{self, Forked};
 
 const READ_BYTES: usize = 64 << 10;
-/// As for a single request: a bound on nonsense.
+/// As for a single request: limits invalid input.
 const MAX_LINE_BYTES: usize = 8 << 20;
-/// Of what a child said that ended without an answer.
+/// The maximum output kept of a child that ended without an answer.
 const MAX_SAID: usize = 4096;
 
 struct Server {
     requests: File,
-    /// What was read of a line that has not ended yet.
+    /// The beginning of an incomplete line.
     unread: Vec<u8>,
     null: File,
     running: Vec<Running>,
 }
 
-/// A child at work.
+/// A running child.
 struct Running {
     id: String,
     child: i32,
     ended: OwnedFd,
-    /// None when there is nothing more to come from it.
+    /// None after its end.
     output: Option<PipeReader>,
     text: Vec<u8>,
 }
 
-/// Serves until the requests end, which they do with the daemon. Children at work then go on, as a
-/// launcher does whose daemon dies: their sandboxes are there for the next one to find.
+/// Serves until the requests end, which they do with the daemon. Running children then continue,
+/// like a launcher whose daemon dies: the next daemon finds their sandboxes.
 pub fn serve() -> Outcome<()> {
-    // A Ctrl-C is for the daemon, which may still want to take down its sandboxes.
+    // A Ctrl-C is for the daemon, which may still need to destroy its sandboxes.
     sys::setsid();
     let requests = io::stdin()
         .as_fd()
@@ -64,7 +64,7 @@ pub fn serve() -> Outcome<()> {
 }
 
 impl Server {
-    /// Waits until something happens and sees to it; false when there are no more requests.
+    /// Waits for an event and handles it; false if there are no more requests.
     fn turn(&mut self) -> Outcome<bool> {
         let ended = self.running.iter().map(|work| work.ended.as_fd());
         let outputs = self.running.iter().filter_map(|work| work.output.as_ref());
@@ -105,11 +105,12 @@ impl Server {
         Ok(taken > 0)
     }
 
-    /// Has a child do what a line asks for.
+    /// Starts a child for a line's request.
     fn begin(&mut self, line: &[u8]) -> Outcome<()> {
         let (id, command, request) =
             parts(line).ok_or_else(|| Fault::new("a request is not ID COMMAND JSON"))?;
-        // Answered by the server itself: it tells whether requests are served, however long they take.
+        // Answered by the server itself: it shows whether requests are served, however long they
+        // take.
         if command == "ping" {
             return send(id, "{}");
         }
@@ -135,7 +136,7 @@ impl Server {
         match unsafe { sys::fork(0) }.context(|| "forking".into())? {
             Forked::Child => work(command, request, &self.null, &answer, server),
             Forked::Parent(child) => {
-                // First, so that there is a descriptor to be had for what follows.
+                // First, to free a descriptor for what follows.
                 drop(answer);
                 let ended = sys::pidfd_open(child).context(|| "taking hold of a child".into())?;
                 Ok((child, ended, output))
@@ -152,12 +153,12 @@ fn parts(line: &[u8]) -> Option<(&str, &str, &[u8])> {
     plain.then_some((id, command, parts.next().unwrap_or_default()))
 }
 
-/// Does what a launcher of its own would do, and ends like one.
+/// Does what a separate launcher would do, and ends like one.
 ///
 /// SECURITY: the child keeps none of the server's descriptors, neither the pipes of other requests nor
 /// the ones to the daemon (threat: leaked secrets and descriptors; guarded by
-/// `a_child_has_no_descriptors_of_others` and `a_server_passes_no_descriptors_on`). Namespaces, ids and
-/// limits are changed here, and end here.
+/// `a_child_has_no_descriptors_of_others` and `a_server_passes_no_descriptors_on`). Changes to
+/// namespaces, ids and limits end with the child.
 fn work(command: &str, request: &[u8], null: &File, answer: &PipeWriter, server: u32) -> ! {
     let placed = sys::place_fd(null.as_raw_fd(), 0)
         .and_then(|()| sys::place_fd(answer.as_raw_fd(), 1))
@@ -172,13 +173,13 @@ fn work(command: &str, request: &[u8], null: &File, answer: &PipeWriter, server:
         eprintln!("there is no command {command:?}");
         std::process::exit(2);
     };
-    // Nobody may be there to read any more; what was done stays done, and a sweep finds it.
+    // The reader may be gone; the work is done anyway, and a sweep finds it.
     let _ = writeln!(io::stdout(), "{answer}");
     std::process::exit(0);
 }
 
 impl Running {
-    /// Takes what the child has said since.
+    /// Reads the child's new output.
     fn listen(&mut self) -> Outcome<()> {
         let listening = || "listening to a child".to_string();
         while let Some(output) = &mut self.output
@@ -193,7 +194,7 @@ impl Running {
         Ok(())
     }
 
-    /// Buries the child and passes on what it said last.
+    /// Reaps the child and passes on its last output.
     fn finish(mut self) -> Outcome<()> {
         let status = sys::wait_child(self.child).context(|| "waiting for a child".into())?;
         self.listen()?;
@@ -201,7 +202,7 @@ impl Running {
     }
 }
 
-/// The last line of a child that ended well, or how it ended.
+/// The last line of a child that succeeded, or how it ended.
 fn answer(text: &[u8], status: ExitStatus) -> String {
     let said = String::from_utf8_lossy(text.trim_ascii_end());
     match said.lines().last() {

@@ -1,4 +1,4 @@
-//! What the daemon hands over as JSON, checked before anything is done with it.
+//! The daemon's requests as JSON, checked before use.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -20,9 +20,9 @@ pub enum RuntimeKind {
 pub struct Runtime {
     pub kind: RuntimeKind,
     pub path: PathBuf,
-    /// Where the runtime keeps its own notes (`--root`).
+    /// The runtime's state directory (`--root`).
     pub root: PathBuf,
-    /// Further options of the runtime, put before its command.
+    /// Additional options of the runtime, before its command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 }
@@ -34,6 +34,14 @@ pub struct Bind {
     pub to: PathBuf,
 }
 
+/// A file that stands over what the image has at its path, in one sandbox alone.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RootFile {
+    pub path: PathBuf,
+    pub content: String,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rootfs {
@@ -42,6 +50,9 @@ pub struct Rootfs {
     pub binds: Vec<Bind>,
     #[serde(default)]
     pub writable: bool,
+    /// Not part of what is written down as the intent.
+    #[serde(default, skip_serializing)]
+    pub files: Vec<RootFile>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,18 +63,18 @@ pub struct Disk {
     pub templates_dir: PathBuf,
 }
 
-/// A persistent disk for /workspace, which may be in several sandboxes at once.
+/// A persistent disk for /workspace, which several sandboxes may use at once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workspace {
     pub id: String,
-    /// Where all workspaces are, each in a directory of its name.
+    /// The directory of all workspaces, each in a sub-directory with its name.
     pub workspaces_dir: PathBuf,
-    /// How to make it when there is none.
+    /// How to create it if it does not exist.
     pub disk: Disk,
 }
 
-/// A persistent disk for a path of the sandbox's choice.
+/// A persistent disk at a chosen path of the sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FurtherWorkspace {
@@ -95,18 +106,18 @@ pub struct CreateSpec {
     pub disk: Option<Disk>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
-    /// Beside the one at /workspace.
+    /// In addition to the one at /workspace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workspaces: Vec<FurtherWorkspace>,
     pub limits: Limits,
-    /// Whether addresses that stand for names of other hosts lead back into the sandbox.
+    /// Whether addresses that represent other hosts are routed back into the sandbox.
     #[serde(default)]
     pub network: bool,
     pub cgroup_parent: String,
-    /// The OCI configuration; not part of what is written down as the intent.
+    /// The OCI configuration; not part of the recorded intent.
     #[serde(skip_serializing)]
     pub config: Map<String, Value>,
-    /// Whatever the daemon wants to find again in the record.
+    /// Metadata that the daemon wants to find in the record.
     #[serde(default)]
     pub meta: Map<String, Value>,
     /// For tests: fail, and clean up, right after this step.
@@ -147,19 +158,19 @@ pub struct ListWorkspacesRequest {
 pub struct DestroyWorkspaceRequest {
     pub id: String,
     pub workspaces_dir: PathBuf,
-    /// Where the sandboxes are whose notes tell which workspaces they have.
+    /// The directory of sandboxes whose records name the workspaces they use.
     pub sandboxes_dir: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RepairDevicesRequest {
-    /// Where the host has its device nodes.
+    /// The host's directory of device nodes.
     pub dev_dir: PathBuf,
 }
 
-/// SECURITY: ids become names of directories and cgroups, so nothing that could lead elsewhere is
-/// let in (threat: hostile names; guarded by `odd_names_are_refused`).
+/// SECURITY: ids become names of directories and cgroups, so anything that could lead elsewhere is
+/// refused (threat: hostile names; guarded by `odd_names_are_refused`).
 pub fn check_id(id: &str) -> Outcome<()> {
     let plain = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
@@ -176,7 +187,7 @@ pub fn check_id(id: &str) -> Outcome<()> {
     )))
 }
 
-/// SECURITY: as for ids; the name of a workspace becomes that of a directory (threat: hostile names;
+/// SECURITY: as for ids; the name of a workspace becomes a directory name (threat: hostile names;
 /// guarded by `odd_names_of_workspaces_are_refused`).
 pub fn check_workspace_id(id: &str) -> Outcome<()> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -188,7 +199,7 @@ pub fn check_workspace_id(id: &str) -> Outcome<()> {
     }
 }
 
-/// SECURITY: as for ids; a parent may be a path of several plain names, never one that climbs.
+/// SECURITY: as for ids; a parent may be a path of several plain names, without `..`.
 pub fn check_cgroup_parent(parent: &str) -> Outcome<()> {
     let plain = |name: &str| {
         !name.is_empty()
@@ -209,7 +220,7 @@ pub fn check_cgroup_parent(parent: &str) -> Outcome<()> {
     )))
 }
 
-/// Only absolute paths without `.` and `..` mean the same to everyone who reads them.
+/// Only absolute paths without `.` and `..` are unambiguous.
 pub fn check_path(name: &str, path: &Path) -> Outcome<()> {
     let plain = path
         .components()
@@ -250,6 +261,9 @@ impl CreateSpec {
             check_path("rootfs.binds.from", &bind.from)?;
             check_path("rootfs.binds.to", &bind.to)?;
         }
+        for file in &self.rootfs.files {
+            check_path("rootfs.files.path", &file.path)?;
+        }
         if let Some(disk) = &self.disk {
             disk.check("disk", 4)?;
         }
@@ -269,7 +283,7 @@ impl CreateSpec {
         for workspace in self.workspace.iter().chain(further) {
             check_workspace_id(&workspace.id)?;
             check_path("workspace.workspaces_dir", &workspace.workspaces_dir)?;
-            // A quarter of the least is the journal.
+            // A quarter of the minimum is the journal.
             workspace.disk.check("workspace.disk", 16)?;
             ids.push(&workspace.id);
         }
@@ -287,7 +301,7 @@ impl CreateSpec {
         Ok(())
     }
 
-    /// What undoes this create.
+    /// The request that undoes this create.
     pub fn destroy_request(&self) -> DestroyRequest {
         DestroyRequest {
             id: self.id.clone(),
@@ -308,8 +322,8 @@ impl DestroyRequest {
         if let Some(runtime) = &self.runtime {
             check_path("runtime.root", &runtime.root)?;
         }
-        // SECURITY: the state directory is removed with all that is in it, so it has to be the
-        // sandbox's own, which its name says (guarded by `odd_names_are_refused`).
+        // SECURITY: the state directory is removed recursively, so it must be the sandbox's own, as
+        // its name shows (guarded by `odd_names_are_refused`).
         if self.state_dir.file_name().and_then(|name| name.to_str()) != Some(&self.id) {
             return Err(Fault::new(format!(
                 "the state directory {} does not end in the id {}",

@@ -1,4 +1,4 @@
-//! The steps of a create, in their order; each leaves only what `destroy` finds again.
+//! The steps of a create, in order; each leaves only what `destroy` can find.
 
 use std::fs::{self, File};
 use std::io;
@@ -37,7 +37,8 @@ impl Creation {
                 ));
             }
         }
-        // SECURITY: what is in here (socket, disk, log) is for root alone (threat: replaced sockets).
+        // SECURITY: only root can access its contents (socket, disk, log) (threat: replaced
+        // sockets).
         match fs::DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(Fault::of(
@@ -58,8 +59,8 @@ impl Creation {
         record::write_atomically(&record::intent_path(&path), &intent)
     }
 
-    /// Gives up when the server is gone: whoever noticed that has taken down all that there was to
-    /// see of this sandbox. From here on that is its locked directory, for which a teardown waits.
+    /// Gives up if the server is gone: its successor has destroyed everything visible of this
+    /// sandbox. From here on that is its locked directory, which a teardown waits for.
     fn check_wanted(&self) -> Outcome<()> {
         match self.server {
             Some(server) if sys::parent_id() != server => Err(Fault::new(
@@ -123,7 +124,7 @@ impl Creation {
         }
     }
 
-    /// What was made of a workspace stays when a later step fails: whole, and empty if it is new.
+    /// A workspace stays if a later step fails: complete, and empty if it is new.
     pub fn workspace(&mut self) -> Outcome<()> {
         let form = match self.rootless {
             None => workspace::Form::Image,
@@ -148,7 +149,7 @@ impl Creation {
 
     pub fn user_namespace(&mut self) -> Outcome<()> {
         self.user_namespace = self.range.map(user_namespace::make).transpose()?;
-        // Without root, all is on the account of who runs the daemon.
+        // Without root, everything is charged to the user who runs the daemon.
         if self.rootless.is_some() || !user_namespace::is_joined_by(self.spec.runtime.kind) {
             self.not_enforced.push("shared_kernel_counts".to_owned());
         }
@@ -210,7 +211,7 @@ impl Creation {
     fn mount_image(&mut self) -> Outcome<()> {
         let image = mounts::mount_rootfs(&self.spec.rootfs, self.owner())?;
         let runner = mounts::mount_runner(&self.spec.runner)?;
-        // Without root the disk is a directory of the host, which its mounts tell.
+        // Without root the disk is a directory of the host, which its mounts reveal.
         if self.rootless.is_some() || [image, runner].contains(&HostPaths::Visible) {
             self.not_enforced.push("host_paths".to_owned());
         }
@@ -323,7 +324,7 @@ impl Creation {
         runtime::start(start)?;
         let pid = process::read_pid_file(&self.pid_path())?;
         oom::hand_score(&score, pid)?;
-        // gVisor has a network stack of its own, which cannot be reached from here.
+        // gVisor has its own network stack, which cannot be reached from here.
         if self.spec.network && self.spec.runtime.kind != RuntimeKind::Runsc {
             network::give_range(pid)?;
         }
@@ -376,7 +377,7 @@ impl Creation {
     }
 }
 
-/// The runner finds an empty file in the place of what this machine cannot give it.
+/// The runner gets an empty file in place of what this machine cannot provide.
 fn or_nothing(fd: Option<OwnedFd>) -> Outcome<OwnedFd> {
     match fd {
         Some(fd) => Ok(fd),

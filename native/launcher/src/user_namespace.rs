@@ -1,4 +1,5 @@
-//! The sandbox's user namespace: made here on the sandbox's own account, mapped, and joined by the runtime.
+//! The sandbox's user namespace: created here and charged to the sandbox, mapped, and joined by the
+//! runtime.
 
 use std::fs::{self, File};
 use std::io::{self, PipeReader, Read};
@@ -10,19 +11,19 @@ use crate::ids::IdRange;
 use crate::spec::RuntimeKind;
 use crate::sys::{self, Forked};
 
-/// Makes a user namespace in which ids 0… are `range` on the host. It lives as long as the descriptor.
+/// Creates a user namespace in which ids 0… are `range` on the host. It lives as long as the descriptor.
 ///
 /// SECURITY: what the kernel counts per user (inotify instances, bytes in message queues, pending
-/// signals, namespaces) it charges to the maker of the user namespace as well. Runtimes make theirs
-/// as root, so all sandboxes and the machine's root would live on one account that each of them can
-/// empty. Made by the first id of its own range, a sandbox empties only its own (threat: using up
+/// signals, namespaces) it also charges to the creator of the user namespace. Runtimes create theirs as
+/// root, so all sandboxes and the machine's root would share one account that each of them can exhaust.
+/// Created by the first id of its own range, a sandbox exhausts only its own (threat: using up
 /// descriptors; guarded by `what_the_kernel_counts_is_charged_to_the_sandbox` and
 /// resources-shared.test.ts).
 pub fn make(range: IdRange) -> Outcome<OwnedFd> {
     let making = || "making the sandbox's user namespace".to_string();
     let (ended, alive) = io::pipe().context(making)?;
     let mut alive = Some(alive);
-    // The child must not come back from this: in the new namespace there is no way to our old id.
+    // The child must not return from this: the new namespace has no way back to our old id.
     let forked = sys::with_effective_id(range.base, || {
         // SAFETY: the launcher has one thread; the child waits and ends.
         match unsafe { sys::fork(libc::CLONE_NEWUSER) }? {
@@ -40,8 +41,8 @@ pub fn make(range: IdRange) -> Outcome<OwnedFd> {
     namespace
 }
 
-/// Ends this process when nobody holds the other end of the pipe any more: the launcher is done with
-/// the namespace's first process, or was killed.
+/// Ends this process when the other end of the pipe is closed: the launcher no longer needs the
+/// namespace's first process, or was killed.
 fn wait_for_end(mut pipe: &PipeReader) -> ! {
     let waited = pipe.read(&mut [0]);
     std::process::exit(i32::from(waited.is_err()));
@@ -60,13 +61,13 @@ fn map_and_open(pid: i32, range: IdRange) -> Outcome<OwnedFd> {
 
 /// Whether a runtime joins a user namespace that it is given.
 ///
-/// gVisor does not: it has many threads when it gets there, and the kernel lets only a process with
-/// one thread change its user namespace. It makes its own, as root.
+/// gVisor does not: it has many threads by then, and the kernel only lets a single-threaded process
+/// change its user namespace. It creates its own, as root.
 pub fn is_joined_by(runtime: RuntimeKind) -> bool {
     runtime != RuntimeKind::Runsc
 }
 
-/// Where the runtime finds a namespace that we hold, for as long as we live.
+/// Where the runtime finds a namespace that we hold, as long as we live.
 pub fn path_of(namespace: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!(
         "/proc/{}/fd/{}",

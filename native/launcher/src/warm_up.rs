@@ -1,5 +1,5 @@
-//! Spares the runner a wait: the kernel lets the first move between cgroups in a while wait for a
-//! grace period, of 6 ms and more, and further ones soon after it for none.
+//! Saves the runner a wait: the kernel's first move between cgroups in a while waits for a grace
+//! period, of 6 ms and more, and moves soon after it do not.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -7,8 +7,7 @@ use std::os::fd::AsRawFd;
 use crate::hierarchy::Hierarchies;
 use crate::sys;
 
-/// The `cgroup.procs` of the unified cgroup that we are in. Only time depends on it, so that what
-/// fails here is no failure.
+/// The `cgroup.procs` of our unified cgroup. It only affects timing, so failures here are ignored.
 pub fn own_procs(hierarchies: &Hierarchies) -> Option<File> {
     let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = memberships
@@ -18,13 +17,13 @@ pub fn own_procs(hierarchies: &Hierarchies) -> Option<File> {
     OpenOptions::new().write(true).open(path).ok()
 }
 
-/// Has a child make a move that changes nothing, into the cgroup that it is in, while the runtime is
-/// at work. Not earlier, for while it waits nobody can make a cgroup or enter one.
+/// Lets a child make a move that changes nothing, into its own cgroup, while the runtime works. Not
+/// earlier, because no process can create or enter a cgroup while it waits.
 pub fn begin(own_procs: &File) {
     // SAFETY: this process has one thread; the child makes a few system calls and exits. It is left
     // to be reaped with us, for we live hardly longer than it does.
     if let Ok(sys::Forked::Child) = unsafe { sys::fork(0) } {
-        // Without what we hold, the lock of the sandbox above all.
+        // Without our descriptors, above all the sandbox's lock.
         let moved = sys::place_fd(own_procs.as_raw_fd(), 0)
             .and_then(|()| sys::close_from(1))
             .and_then(|()| sys::write_once(0, b"0"));

@@ -1,5 +1,5 @@
-//! A persistent workspace: made whole or not at all, locked while it changes, attached once however
-//! many sandboxes have it.
+//! A persistent workspace: created completely or not at all, locked while it changes, attached once
+//! for any number of sandboxes.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -15,33 +15,34 @@ use crate::remove::remove_tree;
 use crate::spec::Workspace;
 use crate::{disk_mounts, ids, loops, record, sys};
 
-/// A disk: what a workspace is with root.
+/// A disk: the form of a workspace with root.
 const IMAGE: &str = "disk.img";
-/// A plain directory without a limit: what it is without root.
+/// A plain directory without a size limit: its form without root.
 const FILES: &str = "files";
-/// How large the plain directory should be, for those who ask.
+/// The nominal size of the plain directory, for listings.
 const LIMIT: &str = "limit.json";
-/// What is being made, or was when a launcher was killed. It is no workspace before it is renamed.
+/// A workspace under construction, possibly left by a killed launcher. It only counts after it is
+/// renamed.
 const MAKING: &str = "making";
 
-/// What a workspace can be for this caller.
+/// The possible forms of a workspace for this caller.
 #[derive(Clone, Copy)]
 pub enum Form {
     Image,
     Directory(Owners),
 }
 
-/// A workspace that is there, and stays: the intent of the sandbox that we make names it.
+/// An existing workspace, which stays: the intent of the sandbox that we create names it.
 pub struct Held {
     id: String,
     bytes: u64,
     path: PathBuf,
     directory: File,
-    /// Opened where the host's mounts are, by whose path the loop device knows it then.
+    /// Opened in the host's mount namespace, whose path the loop device then records.
     image: Option<File>,
 }
 
-/// The lock of a workspace's directory, given back when this is dropped.
+/// The lock of a workspace's directory, released on drop.
 pub struct Lock<'a>(pub &'a File);
 
 impl Drop for Lock<'_> {
@@ -50,12 +51,13 @@ impl Drop for Lock<'_> {
     }
 }
 
-/// Waits for the lock of a directory that may be removed meanwhile. None when there is none, unless
-/// it is to be made.
+/// Waits for the lock of a directory that may be removed meanwhile. None if it does not exist and
+/// is not to be created.
 pub fn open_and_lock(path: &Path, make: bool) -> Outcome<Option<File>> {
     loop {
         if make {
-            // SECURITY: for root alone, as all that sandboxes are made of (threat: replaced sockets).
+            // SECURITY: only accessible to root, like everything that sandboxes are made of
+            // (threat: replaced sockets).
             match DirBuilder::new().mode(0o700).create(path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(error).context(|| format!("making {}", path.display()));
@@ -88,7 +90,8 @@ pub fn open_directory(path: &Path) -> Outcome<Option<File>> {
     }
 }
 
-/// Whoever had the lock before us may have removed the directory, and another have made it anew.
+/// The previous holder of the lock may have removed the directory, and another process may have
+/// recreated it.
 pub fn is_still_at(directory: &File, path: &Path) -> Outcome<bool> {
     let looking = || format!("looking at {}", path.display());
     let ours = directory.metadata().context(looking)?;
@@ -99,7 +102,7 @@ pub fn is_still_at(directory: &File, path: &Path) -> Outcome<bool> {
     }
 }
 
-/// The size of the workspace in a directory; none when there is no whole one.
+/// The size of the workspace in a directory; none if there is no complete one.
 pub fn size(path: &Path) -> Outcome<Option<u64>> {
     if let Some(image) = found_at(&path.join(IMAGE))? {
         return Ok(Some(image.len()));
@@ -122,7 +125,7 @@ fn found_at(path: &Path) -> Outcome<Option<fs::Metadata>> {
     }
 }
 
-/// The workspace that is wanted, made now if there is none.
+/// The requested workspace, created if it does not exist.
 pub fn obtain(wanted: &Workspace, form: Form) -> Outcome<Held> {
     ids::make_private_directory(&wanted.workspaces_dir)?;
     let path = wanted.workspaces_dir.join(&wanted.id);
@@ -135,7 +138,7 @@ pub fn obtain(wanted: &Workspace, form: Form) -> Outcome<Held> {
         (Ok(image), Ok(Some(bytes))) => Ok((image, bytes)),
         (Ok(_), Ok(None)) => Err(Fault::new(format!("{} is gone", path.display()))),
         (Ok(_), Err(fault)) => Err(fault),
-        // Nothing of a first attempt stays; what was whole before does.
+        // A failed first attempt leaves nothing; an existing workspace stays.
         (Err(fault), Ok(None)) => match remove_tree(&path) {
             Ok(()) => Err(fault),
             Err(second) => Err(Fault::new(format!("{fault}; and then {second}"))),
@@ -194,8 +197,8 @@ fn open_or_make_image(wanted: &Workspace, path: &Path, directory: &File) -> Outc
     let making = path.join(MAKING);
     remove_tree(&making)?;
     let made = disk::make_image(&wanted.disk, Purpose::Workspace, &making)?;
-    // Its content is on the host's disk before its name is: half an image is never seen under it,
-    // not even after the machine has lost power.
+    // Its content is on disk before it gets its name: an incomplete image never has that name, even
+    // after a power failure.
     made.sync_all()
         .and_then(|()| fs::rename(&making, &image))
         .and_then(|()| directory.sync_all())
@@ -220,8 +223,7 @@ fn make_files(wanted: &Workspace, owners: Owners, path: &Path) -> Outcome<()> {
         .context(|| format!("making {}", files.display()))
 }
 
-/// Makes the workspace in a locked directory one that is not there, at once; what is left of it is
-/// nobody's.
+/// Makes the workspace in a locked directory disappear atomically; what is left of it is garbage.
 pub fn unmake(path: &Path) -> Outcome<()> {
     let image = path.join(IMAGE);
     match fs::remove_file(&image) {
@@ -257,7 +259,7 @@ impl Held {
         }
     }
 
-    /// Mounts it at `place`, from the one loop device that it has.
+    /// Mounts it at `place`, from its single loop device.
     pub fn mount(&self, idmap: BorrowedFd<'_>, state_dir: &Path, place: &Place) -> Outcome<()> {
         let Some(image) = &self.image else {
             return Err(Fault::new("the workspace has no image"));
@@ -268,7 +270,7 @@ impl Held {
         disk_mounts::mount_workspace(&device, self.bytes, idmap, state_dir, place)
     }
 
-    /// Shows its plain directory at `place`.
+    /// Exposes its plain directory at `place`.
     pub fn bind(&self, place: &Place) -> Outcome<()> {
         disk_mounts::bind_workspace(&self.path.join(FILES).join("workspace"), place)
     }

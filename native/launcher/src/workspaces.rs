@@ -1,4 +1,4 @@
-//! All persistent workspaces: listed, and removed when no sandbox has them.
+//! Lists all persistent workspaces, and removes those that no sandbox uses.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::spec::{self, DestroyWorkspaceRequest, ListWorkspacesRequest};
 use crate::workspace::{self, Lock};
 use crate::{record, rootless, sys};
 
-/// The kernel detaches a disk a little after its last sandbox has gone.
+/// The kernel detaches a disk shortly after its last sandbox is gone.
 const DETACH_WAIT: Duration = Duration::from_secs(2);
 
 const GONE: DestroyedWorkspace = DestroyedWorkspace {
@@ -21,7 +21,7 @@ const GONE: DestroyedWorkspace = DestroyedWorkspace {
     in_use_by: None,
 };
 
-/// Lists what is whole, and sweeps up what a launcher that was killed has left.
+/// Lists complete workspaces, and removes what killed launchers left.
 pub fn list(request: &ListWorkspacesRequest) -> Outcome<WorkspaceList> {
     request.check()?;
     let mut found = Vec::new();
@@ -38,7 +38,7 @@ pub fn list(request: &ListWorkspacesRequest) -> Outcome<WorkspaceList> {
     Ok(WorkspaceList { workspaces: found })
 }
 
-/// Removes what is no whole workspace, unless somebody is making one of it right now.
+/// Removes an incomplete workspace, unless it is being created right now.
 fn sweep(path: &Path) -> Outcome<()> {
     let Some(directory) = workspace::open_directory(path)? else {
         return Ok(());
@@ -55,16 +55,16 @@ fn sweep(path: &Path) -> Outcome<()> {
 
 fn remove(path: &Path) -> Outcome<()> {
     if sys::geteuid() != 0 {
-        // As with sandboxes: files of the other ids are removed by who has these ids.
+        // As with sandboxes: only a process with the other ids can remove their files.
         rootless::enter()?;
     }
     remove_tree(path)
 }
 
-/// Removes a workspace with all that is in it, or tells which sandboxes have it.
+/// Removes a workspace with all its contents, or returns which sandboxes use it.
 ///
-/// A create first writes down which workspace it will take and then waits for its lock. Under the
-/// lock, therefore, either its intent is found, or it comes after us and makes a new workspace.
+/// A create first records which workspace it will take and then waits for its lock. Under the lock,
+/// therefore, either its intent is found, or it comes after us and creates a new workspace.
 pub fn destroy(request: &DestroyWorkspaceRequest) -> Outcome<DestroyedWorkspace> {
     request.check()?;
     let path = request.workspaces_dir.join(&request.id);
@@ -84,7 +84,7 @@ pub fn destroy(request: &DestroyWorkspaceRequest) -> Outcome<DestroyedWorkspace>
     Ok(GONE)
 }
 
-/// The sandboxes, whole, dead or half-made, that name the workspace in their notes.
+/// The sandboxes, live, dead or partial, that name the workspace in their records.
 fn users(sandboxes_dir: &Path, id: &str) -> Outcome<Vec<String>> {
     let names = directory_names(sandboxes_dir)?;
     Ok(names

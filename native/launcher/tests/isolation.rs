@@ -1,4 +1,4 @@
-//! What the launcher itself promises about isolation, seen from inside and outside.
+//! The launcher's own isolation guarantees, seen from inside and outside.
 
 mod support;
 
@@ -128,7 +128,7 @@ fn a_missing_namespace_is_refused() {
     world.assert_no_trace("after refusals");
 }
 
-/// The descriptor that a question to a namespace's file is answered with, or a value written to `answer`.
+/// The descriptor returned by a namespace ioctl, or a value written to `answer`.
 fn ask_namespace(file: &fs::File, question: libc::c_ulong, answer: &mut u32) -> i32 {
     // SAFETY: a live descriptor and a live place for the answer, which some questions leave alone.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), question, answer) };
@@ -408,9 +408,9 @@ fn damaged_devices_are_repaired() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     };
     make("null", 3, 1_000_000 + 7 * 65_536, 0o667);
-    // Of an administrator, who may want it so.
+    // Set by an administrator, who may want it so.
     make("zero", 5, 1234, 0o600);
-    // Not the device that has this name.
+    // Not the device that should have this name.
     make("full", 1, 1_000_000, 0o600);
     let answer = world
         .run("repair-devices", &json!({ "dev_dir": dev }))
@@ -514,7 +514,8 @@ fn inherited_descriptors_lead_nowhere() {
         assert!(part("own\n", "env\n").contains("sbx_fds/mine"), "{printed}");
         assert!(part("own\n", "env\n").contains("oom_kill"), "{printed}");
         assert!(!printed.contains("do-not-tell"));
-        // sh may hold the directory it lists or a script open, never more than one beyond the passed.
+        // sh may hold the directory it lists or a script open, never more than one besides the
+        // passed ones.
         let highest: u32 = printed
             .lines()
             .map_while(|line| line.parse().ok())
@@ -583,6 +584,57 @@ fn a_writable_root_is_written_to_the_disk_and_never_to_the_image() {
 }
 
 #[test]
+fn a_file_stands_over_the_image_in_one_sandbox_alone() {
+    for (runtime, writable) in [("crun", false), ("crun", true), ("runc", false)] {
+        let world = world_or_skip!(runtime);
+        fs::write(world.image().join("etc/word"), "of the image\n").unwrap();
+        fs::write(world.image().join("etc/other"), "stays\n").unwrap();
+        fs::set_permissions(world.image().join("etc"), fs::Permissions::from_mode(0o751)).unwrap();
+        let script = "cat /etc/word /etc/other; wc -c /etc/a/b/new; stat -c '%u %a %n' / /etc /etc/a /etc/word; cat /proc/self/mountinfo\necho done";
+        let mut spec = world.spec("sbx_over", runtime, script);
+        spec["rootfs"]["writable"] = json!(writable);
+        spec["rootfs"]["files"] = json!([
+            { "path": "/etc/word", "content": "of one sandbox\n" },
+            { "path": "/etc/a/b/new", "content": "x".repeat(300_000) },
+        ]);
+        let record = world.create(&spec).unwrap();
+        let printed = world.printed(&record);
+        for found in [
+            "of one sandbox\n",
+            "stays\n",
+            "300000 /etc/a/b/new",
+            "0 755 /\n",
+            "0 751 /etc\n",
+            "0 755 /etc/a\n",
+            "0 644 /etc/word\n",
+        ] {
+            assert!(printed.contains(found), "no {found} in {printed}");
+        }
+        assert!(!printed.contains("of the image"), "{printed}");
+        assert!(!printed.contains(world.base.to_str().unwrap()), "{printed}");
+        let kept = fs::read_to_string(world.state_dir("sbx_over").join("intent.json")).unwrap();
+        assert!(!kept.contains("of one sandbox"), "{kept}");
+        assert!(!world.image().join("etc/a").exists());
+        world.destroy("sbx_over").unwrap();
+        world.assert_no_trace("after a file over the image");
+    }
+}
+
+#[test]
+fn a_file_over_the_image_follows_no_link() {
+    let world = world_or_skip!("crun");
+    symlink("/etc", world.image().join("linked")).unwrap();
+    let mut spec = world.spec("sbx_overlink", "crun", "echo done");
+    spec["rootfs"]["files"] = json!([{ "path": "/linked/word", "content": "x" }]);
+    let error = world.create(&spec).unwrap_err();
+    assert!(
+        error.contains("laying /linked/word over the image"),
+        "{error}"
+    );
+    world.assert_no_trace("after a refused file");
+}
+
+#[test]
 fn a_read_only_root_stays_so_even_if_the_configuration_forgets_it() {
     let world = world_or_skip!("crun");
     let mut spec = world.spec("sbx_ro", "crun", "touch /etc/made\necho done");
@@ -601,7 +653,7 @@ fn the_console_is_bounded() {
         .create(&world.spec("sbx_console", "crun", script))
         .unwrap();
     world.printed(&record);
-    // When the shell has become the sleep at its end, it could print no more.
+    // Once the shell has become the final sleep, it can print no more.
     let deadline = Instant::now() + Duration::from_secs(10);
     while fs::read_to_string(format!("/proc/{}/comm", record["pid"]))
         .unwrap()

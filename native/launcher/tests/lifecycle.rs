@@ -47,10 +47,10 @@ fn create_and_destroy_leave_nothing_with_runsc() {
     create_and_destroy("runsc", json!(["shared_kernel_counts"]), |spec| {
         spec["runtime"]["args"] =
             json!(["--platform=systrap", "--network=none", "--overlay2=none"]);
-        // It leaves more behind there than the state of the sandbox.
+        // It leaves more than the sandbox's state there.
         let state_dir = spec["state_dir"].as_str().unwrap().to_owned();
         spec["runtime"]["root"] = json!(format!("{state_dir}/runtime"));
-        // It counts its own threads, and mounts nothing onto mounts it makes itself.
+        // It counts its own threads, and does not mount over its own mounts.
         spec["limits"]["pids"] = json!(512);
         let mounts = spec["config"]["mounts"].as_array_mut().unwrap();
         mounts.retain(|mount| mount["source"] != "@runner");
@@ -235,7 +235,8 @@ fn a_destroy_waits_for_the_create_it_meets() {
 fn creates_and_destroys_at_once_share_a_parent() {
     let world = world_or_skip!("crun");
     thread::scope(|scope| {
-        // These make and remove cgroups as fast as they can; most of the time they are the only ones.
+        // These create and remove cgroups as fast as they can; most of the time they are the only
+        // ones.
         for worker in 0..4 {
             let world = &world;
             scope.spawn(move || {
@@ -351,7 +352,7 @@ fn only_the_last_used_templates_are_kept() {
     };
     for mebibytes in 8..30 {
         make(mebibytes);
-        // Used again and again, however long ago it was made.
+        // Used repeatedly, however long ago it was created.
         make(8);
     }
     let kept: Vec<u64> = (8..30).filter(|mebibytes| exists(*mebibytes)).collect();
@@ -396,7 +397,7 @@ fn without_root_it_says_what_is_missing() {
             .find(|line| line.split(' ').nth(4) == Some("/"))
             .unwrap_or_else(|| panic!("{runtime}: no root in {mounts}"));
         assert!(root.contains(" ro,nosuid,nodev"), "{root}");
-        // The devices are the host's, which nobody here may change.
+        // The devices are the host's, and cannot be changed here.
         assert!(mounts.contains("written\n"), "{mounts}");
         assert_eq!(
             mounts.matches("Read-only file system").count(),

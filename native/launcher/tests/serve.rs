@@ -1,4 +1,4 @@
-//! The launcher as a server: many requests at once, and what becomes of them when it or they die.
+//! The launcher as a server: concurrent requests, and what happens when it or they die.
 
 mod support;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use support::{World, wait_until};
 
-/// A server, and the way to it and back. It is killed when it is dropped.
+/// A server with its pipes. It is killed on drop.
 struct Server {
     process: Child,
     requests: Option<ChildStdin>,
@@ -54,7 +54,7 @@ impl Server {
             .collect()
     }
 
-    /// The processes that are its children, dead ones that it has not buried included.
+    /// Its child processes, including zombies.
     fn children(&self) -> Vec<i32> {
         let own = self.process.id().to_string();
         let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -77,7 +77,7 @@ impl Drop for Server {
     }
 }
 
-/// The state, the parent and more of a process; nothing when there is none.
+/// The state, parent and other fields of a process; empty if there is none.
 fn stat_of(pid: i32) -> Vec<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
@@ -144,7 +144,7 @@ fn a_server_passes_no_descriptors_on() {
             .map_while(|line| line.parse().ok())
             .max()
             .unwrap();
-        // As of a launcher of its own: what is passed on purpose, and perhaps one of the shell's.
+        // As for a separate launcher: what is passed on purpose, and perhaps one of the shell's.
         assert!(highest <= 6, "{printed}");
         assert!(!printed.contains("do-not-tell"), "{printed}");
     }
@@ -228,7 +228,7 @@ fn a_sandbox_not_yet_begun_when_its_server_dies_is_not_made() {
     let world = world_or_skip!("crun");
     let mut server = Server::start();
     let mut spec = world.spec("sbx_late", "crun", "");
-    // So much that the child still reads it when the server is dead.
+    // So much that the child is still reading it when the server is dead.
     spec["meta"]["much"] = json!(vec!["much"; 500_000]);
     server.ask(1, "create", &spec);
     let mut children = Vec::new();

@@ -1,4 +1,5 @@
-//! Persistent workspaces: shared while sandboxes have them, whole when none has, gone when told to.
+//! Persistent workspaces: shared while sandboxes use them, intact when none does, gone when
+//! removed.
 
 mod support;
 
@@ -29,7 +30,7 @@ fn kill(record: &Value) {
     unsafe { libc::kill(record["pid"].as_i64().unwrap() as i32, libc::SIGKILL) };
 }
 
-/// What e2fsck thinks of the disk of a workspace that no sandbox has.
+/// Checks with e2fsck the disk of a workspace that no sandbox uses.
 fn assert_whole(world: &World) {
     wait_until("the workspace is detached", || workspace_loops(world) == 0);
     let output = Command::new("e2fsck")
@@ -70,7 +71,7 @@ fn a_workspace_outlives_its_sandboxes() {
             runtime,
             "cat file /home/sandbox/file; ls\necho done",
         );
-        // One that exists keeps its size.
+        // An existing workspace keeps its size.
         spec["workspace"]["disk"]["bytes"] = json!(64 << 20);
         let record = world.create(&spec).unwrap();
         assert_eq!(record["workspace"]["bytes"], 16 << 20);
@@ -95,7 +96,7 @@ fn a_workspace_outlives_its_sandboxes() {
 fn creates_at_once_share_one_loop_device() {
     const MANY: usize = 20;
     let world = world_or_skip!("crun");
-    // Each is done when it sees the file of every other.
+    // Each is done when it sees the files of all others.
     let script = |number: usize| {
         format!(
             "echo {number} > by-{number}; while [ $(ls | wc -l) -lt {MANY} ]; do sleep 0.02; done\necho done"
@@ -137,7 +138,7 @@ fn creates_at_once_share_one_loop_device() {
     assert_eq!(world.printed(&record), format!("{MANY}\ndone\n"));
 }
 
-/// Time and again the last sandbox goes, and the kernel detaches the disk, while the next one comes.
+/// Repeatedly, the last sandbox ends, and the kernel detaches the disk, while the next one starts.
 #[test]
 fn creates_and_destroys_at_once_lose_nothing() {
     const WORKERS: usize = 4;
@@ -223,7 +224,7 @@ fn a_failure_or_death_after_any_step_leaves_an_existing_workspace_as_it_was() {
             spec[hook] = json!(step);
             world.create(&spec).unwrap_err();
             if hook == "die_after" {
-                // It may not have got as far as to take it, but it has said so.
+                // It may not have taken it yet, but its intent says so.
                 let answer = world.destroy_workspace(ID).unwrap();
                 assert_eq!(answer["in_use_by"], json!(["sbx_faulty"]), "after {step}");
                 world.destroy("sbx_faulty").unwrap();
@@ -262,7 +263,7 @@ fn a_failure_after_any_step_leaves_a_new_workspace_whole_or_none() {
         }
         assert_eq!(world.destroy_workspace(ID).unwrap()["destroyed"], true);
     }
-    // All steps but those before the workspace's own.
+    // All steps except those before the workspace's own.
     assert_eq!(made, steps().len() - 3);
 }
 
@@ -293,7 +294,7 @@ fn what_a_killed_launcher_left_is_never_a_workspace() {
     half_made();
     assert_eq!(world.destroy_workspace(ID).unwrap()["destroyed"], true);
     assert!(!world.workspace_dir(ID).exists());
-    // While somebody is making it, it is not swept up.
+    // While it is being created, it is not swept.
     half_made();
     let making = fs::File::open(world.workspace_dir(ID)).unwrap();
     making.lock().unwrap();
@@ -328,7 +329,7 @@ fn a_workspace_is_not_destroyed_while_a_sandbox_has_it() {
     assert_eq!(world.destroy_workspace(ID).unwrap(), in_use);
     world.destroy("sbx_user").unwrap();
 
-    // Nor while something else has it attached, of which no notes tell.
+    // Nor while something else has it attached, which no record mentions.
     let image = world.workspace_dir(ID).join("disk.img");
     wait_until("it is detached", || workspace_loops(&world) == 0);
     let losetup = |arguments: &[&str]| {
@@ -342,7 +343,7 @@ fn a_workspace_is_not_destroyed_while_a_sandbox_has_it() {
     };
     let device = losetup(&["--find", "--show", image.to_str().unwrap()]);
     let answer = world.destroy_workspace(ID);
-    // It is that device that a sandbox uses then, rather than a second one.
+    // A sandbox then uses that device, rather than a second one.
     let created = world.create(&with_shared(&world, "sbx_next", "crun", ""));
     let loops = workspace_loops(&world);
     losetup(&["--detach", &device]);
@@ -373,7 +374,7 @@ fn a_destroyed_workspace_is_never_in_a_sandbox_that_meets_it() {
             let destroyed = world.destroy_workspace(ID).unwrap();
             (create.join().unwrap(), destroyed)
         });
-        // Whichever came first, the sandbox has a workspace, and it is the one that is there.
+        // Whichever came first, the sandbox has a workspace, and it is the existing one.
         assert_eq!(world.printed(&created), "x\ndone\n", "{destroyed}");
         let image = world.workspace_dir(ID).join("disk.img");
         assert_eq!(
@@ -394,7 +395,7 @@ fn a_destroyed_workspace_is_never_in_a_sandbox_that_meets_it() {
 fn a_workspace_gives_no_power_to_what_is_in_it() {
     let world = world_or_skip!("crun");
     let plants = "cp /bin/busybox as-root; chmod 4755 as-root; echo secret > mine; chmod 600 mine\necho done";
-    // Neither runtime is told that the workspace is to be harmless.
+    // Neither runtime is told that the workspace must be restricted.
     let plainly_bound = |mut spec: Value| {
         let mounts = spec["config"]["mounts"].as_array_mut().unwrap();
         for mount in mounts {
@@ -462,7 +463,7 @@ fn a_full_workspace_is_full_inside_only() {
     assert!(files < 1024, "{files} files on a disk of 1024 inodes");
     let image = fs::metadata(world.workspace_dir(ID).join("disk.img")).unwrap();
     assert!(image.blocks() * 512 <= 17 << 20);
-    // Others with the workspace can be made, and make room in it.
+    // Other sandboxes with the workspace can be created, and free space in it.
     let record = world
         .create(&with_shared(
             &world,
@@ -492,7 +493,7 @@ fn odd_names_of_workspaces_are_refused() {
         let error = world.destroy_workspace(id).unwrap_err();
         assert!(error.starts_with("destroy-workspace: "), "{id:?}: {error}");
     }
-    // A link in the place of a workspace leads nowhere.
+    // A link in place of a workspace is not followed.
     fs::create_dir(world.base.join("workspaces")).unwrap();
     std::os::unix::fs::symlink(world.image(), world.workspace_dir(ID)).unwrap();
     let error = world
@@ -543,7 +544,7 @@ fn without_root_a_workspace_is_a_directory_that_is_kept_and_destroyed() {
     world.destroy("sbx_second").unwrap();
     assert_eq!(world.workspaces(), [(ID.to_owned(), 16 << 20)]);
 
-    // As root it would have to be a disk, which it is not.
+    // With root it would have to be a disk, which it is not.
     let as_root = World::new(Caller::Root);
     let mut wrong = as_root.with_workspace(as_root.spec("sbx_wrong", "crun", ""), ID);
     wrong["workspace"]["workspaces_dir"] = json!(world.base.join("workspaces"));

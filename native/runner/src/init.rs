@@ -1,12 +1,14 @@
 //! Becoming PID 1: taking over what was handed in, then serving until told to stop.
 
-use crate::capabilities;
-use crate::guest_cgroup::GuestCgroup;
-use crate::oom::OomScore;
-use crate::run_dir::RunDir;
-use crate::server::{Options, Server};
+use crate::processes::user::is_mapped;
+use crate::sandbox::Sandbox;
+use crate::sandbox::capabilities;
+use crate::sandbox::guest_cgroup::GuestCgroup;
+use crate::sandbox::limits::Limits;
+use crate::sandbox::oom_score::OomScore;
+use crate::server::{Handles, Server};
+use crate::shells::RunDir;
 use crate::sys;
-use crate::user::is_mapped;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -102,27 +104,32 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
     // Before the first thread is started: one that does not block these signals would swallow them.
     let signals = sys::signal_fd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     let guest = guest_cgroup(&arguments)?;
-    let cgroup_dir = match &guest {
+    let cgroups = match &guest {
         Some(guest) => Some(guest.directory()?),
         None => arguments.cgroup_fd.and_then(inherited_directory),
     };
-    let options = Options {
-        listener,
-        open_files: sys::raise_open_files(),
-        oom_score: OomScore::open(arguments.score_fd.map(inherited).transpose()?)?,
-        cgroup_dir,
-        guest,
-        memory_events: arguments.memory_fd.and_then(|fd| inherited(fd).ok()),
+    let sandbox = Sandbox {
         uid,
         gid,
         allow_user: arguments.allow_user,
         workdir: arguments.workdir.unwrap_or_else(|| "/workspace".into()),
         env: std::env::vars().collect(),
+        open_files: sys::raise_open_files(),
+        oom_score: OomScore::open(arguments.score_fd.map(inherited).transpose()?)?,
+        limits: Limits {
+            guest,
+            memory_events: arguments.memory_fd.and_then(|fd| inherited(fd).ok()),
+        },
     };
-    let mut server = Server::new(options, run_dir, signals)?;
-    // Nobody has to read it.
+    let handles = Handles {
+        listener,
+        signals,
+        cgroups,
+        run_dir,
+    };
+    let mut server = Server::new(sandbox, handles)?;
+    // Nothing has to read it.
     let _ = sys::write(1, b"{\"type\":\"ready\",\"ready\":true}\n");
-    server.prestart_shell();
     server.run()
 }
 

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             let Some(line) = rest.first() else {
                 return fail(USAGE);
             };
-            let answer = runner::client::run(&socket(), line);
+            let answer = runner::subcommands::client::run(&socket(), line);
             println!("{answer}");
             if answer["type"] == "error" {
                 ExitCode::FAILURE
@@ -32,11 +32,14 @@ fn main() -> ExitCode {
         }
         "relay" => relay(),
         "probe" => {
-            println!("{}", runner::probe::run());
+            println!("{}", runner::subcommands::probe::run());
             ExitCode::SUCCESS
         }
         "disk-usage" => {
-            println!("{}", runner::disk_usage::measure(rest, MEASURE_TIME));
+            println!(
+                "{}",
+                runner::subcommands::disk_usage::measure(rest, MEASURE_TIME)
+            );
             ExitCode::SUCCESS
         }
         "version" | "--version" => {
@@ -61,8 +64,9 @@ fn init(arguments: &[String]) -> ExitCode {
 /// SECURITY: an engine starts this inside a hostile sandbox as its root. All it needs is to be the
 /// owner of the socket, so all else goes first (threats: replaced sockets and attacks on PID 1).
 fn relay() -> ExitCode {
-    runner::capabilities::hide_from_tracers();
-    let done = runner::capabilities::keep_only(&[]).and_then(|()| runner::relay::run(&socket()));
+    runner::sandbox::capabilities::hide_from_tracers();
+    let done = runner::sandbox::capabilities::keep_only(&[])
+        .and_then(|()| runner::subcommands::relay::run(&socket()));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("cannot reach the runner: {error}")),

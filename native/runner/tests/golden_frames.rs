@@ -4,7 +4,7 @@
 mod fixtures;
 
 use fixtures::{bytes, entries};
-use runner::frame::{
+use runner::protocol::frame::{
     Decoder, Frame, FrameError, Kind, encode, encode_credit, encode_json, encode_output,
 };
 use serde_json::{Map, Value};

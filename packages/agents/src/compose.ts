@@ -8,6 +8,8 @@ import type { AgentServiceConfig } from "./config.ts";
 import { DEFAULT_TURN_LIMITS } from "./models/chat-answer.ts";
 import { ModelRegistry } from "./models/model-registry.ts";
 import { AgentCatalogue } from "./prompts/agent-catalogue.ts";
+import { DaemonWatch } from "./runs/daemon-watch.ts";
+import type { DaemonWatchOptions } from "./runs/daemon-watch.ts";
 import { LocalExecutor } from "./runs/local-executor.ts";
 import { DEFAULT_RETRY } from "./runs/model-turn.ts";
 import type { LoopOptions } from "./runs/run-agent.ts";
@@ -37,6 +39,8 @@ export interface ComposeOptions {
   readonly loop?: Partial<LoopOptions> | undefined;
   /** How soon other processes take this one for dead, for tests. */
   readonly heartbeat?: ProcessRegistryOptions | undefined;
+  /** How soon a daemon that hangs ends runs, for tests. */
+  readonly daemonWatch?: DaemonWatchOptions | undefined;
 }
 
 export interface ComposedService {
@@ -73,6 +77,7 @@ export function composeService(
     runs,
     events,
     client,
+    daemonWatch: new DaemonWatch(client, options.daemonWatch),
     processId: processes.id,
     log,
     metrics,

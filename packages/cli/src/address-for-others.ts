@@ -1,11 +1,11 @@
-/** What a command in another terminal has to be told to reach the daemon that was started here. */
+/** What a command in another terminal needs to reach the daemon that was started here. */
 import type { Daemon } from "@sandkasten/daemon";
 import type { Config } from "@sandkasten/daemon/config";
 import type { GlobalOptions } from "./cli.ts";
 import type { Environment } from "./environment.ts";
 import { quoted } from "./exec-options.ts";
 
-/** Stands for a key that is not to be shown. */
+/** Placeholder for a key that must not be shown. */
 export const KEY_PLACEHOLDER = "<your key>";
 
 /** How the configuration was found. */
@@ -14,10 +14,10 @@ interface Starter {
   readonly options: () => Pick<GlobalOptions, "config">;
 }
 
-/** What a client needs of the configuration. */
+/** The configuration that a client needs. */
 const NEEDED: ReadonlySet<string> = new Set(["listen", "data_dir", "api_key", "api_keys"]);
 
-/** Variables to put before a command; none when it finds the daemon by itself. */
+/** Variables to put before a command; empty if it finds the daemon by itself. */
 export function addressForOthers(
   starter: Starter,
   config: Config,
@@ -27,10 +27,13 @@ export function addressForOthers(
   return isFound(starter, config) ? "" : `SANDKASTEN_URL=${url} SANDKASTEN_API_KEY=${quoted(key)} `;
 }
 
-/** Another terminal knows the defaults and the file that is looked for, but not our flags and variables. */
+/**
+ * Another terminal knows the defaults and the file in its default location, but not our flags and
+ * variables.
+ */
 function isFound({ host, options }: Starter, { listen, settings }: Config): boolean {
   const { SANDKASTEN_CONFIG: named = "" } = host.environment.variables;
-  // Port 0 became another one, which stands nowhere.
+  // Port 0 became another port, which is recorded nowhere.
   if (options().config !== undefined || named !== "" || listen.port === 0) return false;
   return settings
     .filter(({ key }) => NEEDED.has(key))

@@ -1,4 +1,4 @@
-/** Joins the parts of the command line: the host's streams, the commands, and what they share. */
+/** Assembles the command line: the host's streams, the commands, and their shared state. */
 import { SandboxClient } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli, GlobalOptions } from "./cli.ts";
@@ -11,7 +11,7 @@ import { buildProgram } from "./program.ts";
 export interface Assembled {
   readonly cli: Cli;
   readonly program: Command;
-  /** As the command that ran has set it. */
+  /** As set by the command that ran. */
   readonly exitCode: () => number;
 }
 

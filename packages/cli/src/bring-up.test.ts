@@ -11,7 +11,7 @@ import { Interrupted } from "./failure.ts";
 import { Interrupts } from "./interrupts.ts";
 import { describeFailure } from "./report-failure.ts";
 
-const RUNS_ALREADY = /^A daemon may run already/;
+const RUNS_ALREADY = /^A daemon may already be running/;
 
 it("a start beside a daemon on the same data says that one may run already", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
@@ -24,13 +24,13 @@ it("a start beside a daemon on the same data says that one may run already", asy
   );
   expect(describeFailure(refusal)).toMatchObject({
     code: "CONFLICT",
-    message: expect.stringContaining(`another daemon works on ${dataDir}`),
+    message: expect.stringContaining(`another daemon is using ${dataDir}`),
     hint: expect.stringMatching(RUNS_ALREADY),
   });
 });
 
 it("a refusal for another reason does not send the reader after a daemon or a session", () => {
-  const message = "the database is new, yet 2 sandboxes of this daemon live; restore it";
+  const message = "the database is new, but 2 sandboxes of this daemon are running; restore it";
   const refusals = [
     new SandboxError("CONFLICT", message),
     new SandboxError("CONFLICT", message, { cause: new Error("listen EADDRNOTAVAIL") }),

@@ -5,9 +5,9 @@ import { CliFailure } from "./failure.ts";
 import type { Interrupts } from "./interrupts.ts";
 import { CONFIG_HINT, describeFailure } from "./report-failure.ts";
 
-/** How long a start that is interrupted may take to get to where it can be given up. */
+/** How long an interrupted start may take to reach a point where it can be aborted. */
 const GIVE_UP_MS = 10_000;
-/** Of a data directory that is another program's. */
+/** The exit code for a data directory of another program. */
 const FOREIGN_EXIT_CODE = 3;
 
 export async function bringUp(
@@ -15,10 +15,10 @@ export async function bringUp(
   interrupts: Interrupts,
   onProgress?: (stage: string) => void,
 ): Promise<Daemon> {
-  // Loaded here only: it is large, and most commands do without.
+  // Loaded on demand: it is large, and most commands do not need it.
   const { startDaemon } = await import("@sandkasten/daemon");
   const { signal } = interrupts;
-  // Whatever the start hangs on, the process ends when it is told to.
+  // Even if the start hangs, the process ends when it is told to.
   const giveUp = Promise.withResolvers<never>();
   const onInterrupt = (): void => {
     setTimeout(() => giveUp.reject(signal.reason), GIVE_UP_MS).unref();
@@ -37,7 +37,7 @@ export async function bringUp(
   }
 }
 
-/** What the hints for a daemon that answers say of a conflict is about sessions, and wrong here. */
+/** The hints for a conflict with a running daemon are about sessions, and wrong here. */
 export function startFailure(cause: unknown): unknown {
   const { code, message } = describeFailure(cause);
   if (code === "INVALID_REQUEST")
@@ -55,7 +55,7 @@ export function startFailure(cause: unknown): unknown {
       exitCode: FOREIGN_EXIT_CODE,
     });
   const hint = isHeldByAnother(cause)
-    ? "A daemon may run already: `sandkasten doctor` tells. Two need different --listen and --data-dir."
+    ? "A daemon may already be running: check with `sandkasten doctor`. Two daemons need different --listen and --data-dir."
     : "`sandkasten doctor` checks the machine and the daemon.";
   return new CliFailure(message, { hint, code, cause });
 }
@@ -65,7 +65,7 @@ function isForeign(error: unknown): boolean {
   return Object(details).reason === "foreign_data_dir";
 }
 
-/** What SQLite says of a file that another process has, be it the lock or the database. */
+/** SQLite's code for a file that another process has locked, whether the lock or the database. */
 const SQLITE_BUSY = 5;
 
 function isHeldByAnother(error: unknown): boolean {
@@ -73,7 +73,7 @@ function isHeldByAnother(error: unknown): boolean {
   return cause instanceof Error && "errcode" in cause && primaryCode(cause.errcode) === SQLITE_BUSY;
 }
 
-/** The rest of the bits says more exactly how. */
+/** The other bits give more detail. */
 function primaryCode(errcode: unknown): number {
   return Number(errcode) & 0xff;
 }

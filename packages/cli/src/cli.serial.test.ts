@@ -1,7 +1,7 @@
 /** The command line as people run it: its own process, a real daemon, real sandboxes, a real terminal. */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -18,10 +18,13 @@ const run = promisify(execFile);
 let directory: string;
 let daemon: ChildProcess;
 let stages: readonly string[];
-let ready: { readonly url: string; readonly apiKey: string };
+let ready: { readonly url: string; readonly apiKey: string; readonly agentsUrl: string };
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
+  await mkdir(join(directory, "agents"));
+  const coder = "---\nmodel: scripted/demo\nsandbox: { mode: code }\n---\nWork.\n";
+  await writeFile(join(directory, "agents", "coder.prompt"), coder);
   daemon = spawn(
     PROGRAM,
     [
@@ -148,6 +151,18 @@ describe("start", () => {
     expect((await sandkasten("rm", id)).stdout).toBe(`${id}\n`);
   });
 
+  it("`stn up default --dev` can run agents with sandbox tools, and so can `sandkasten start`", async () => {
+    const answer = await fetch(`${ready.agentsUrl}/execute?wait=true`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: '{"agent_name": "coder", "task": "Write a hello.py and run it"}',
+    });
+    expect(await answer.json()).toMatchObject({
+      status: "succeeded",
+      text: "The program printed: Hello from the sandbox, it is Linux.",
+    });
+  });
+
   it("gives the agent service the daemon's key, but not where other users can read it", async () => {
     const words = await argumentsOf(await agentsPid(daemon));
     expect(words).toContain("serve");
@@ -174,7 +189,7 @@ describe("start", () => {
     await rm(data, { recursive: true, force: true });
     expect(shown).toMatch(/http:\/\/127\.0\.0\.1:\d+/);
     expect(shown).not.toContain("sk-chosen");
-    expect(shown).not.toContain("agent");
+    expect(shown.replaceAll(PROGRAM, "sandkasten")).not.toContain("agent");
   });
 });
 
@@ -256,7 +271,7 @@ describe("the daemon", () => {
 
   it("is said by doctor not to answer afterwards, which is no failure of the machine", async () => {
     const { code, stdout } = await sandkasten("doctor", "--data-dir", directory);
-    expect(stdout).toMatch(/^check\tdaemon\t–\tnone answers at .*\t.*sandkasten daemon/m);
+    expect(stdout).toMatch(/^check\tdaemon\t–\tnone answers at .*\t.*sandkasten start/m);
     expect(stdout).toMatch(/^usable\tyes\n/);
     expect(code).toBe(0);
   });

@@ -1,17 +1,17 @@
-/** What every command gets: the process's streams, the user's choices and the daemon. */
+/** What every command gets: the process's streams, the options and the daemon. */
 import type { SandboxClient } from "@sandkasten/sdk";
 import type { Host } from "./host.ts";
 import type { Interrupts } from "./interrupts.ts";
 import type { Sink } from "./output/sink.ts";
 
-/** Options that every command has. */
+/** Options of every command. */
 export interface GlobalOptions {
   readonly url?: string;
   readonly apiKey?: string;
   /** Name of a profile. */
   readonly daemon?: string;
   readonly json?: boolean;
-  /** Of the local configuration. */
+  /** For the local configuration. */
   readonly config?: string;
   readonly dataDir?: string;
 }
@@ -23,7 +23,7 @@ export interface Cli {
   readonly interrupts: Interrupts;
   readonly options: () => GlobalOptions;
   readonly wantsJson: () => boolean;
-  /** The daemon that the options, the environment or the local configuration name. */
+  /** The daemon named by the options, the environment or the local configuration. */
   readonly connect: () => Promise<SandboxClient>;
   readonly exitWith: (code: number) => void;
 }

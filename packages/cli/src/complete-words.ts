@@ -1,4 +1,4 @@
-/** Finds what an unfinished word of the command line may become, from the commands' own definitions. */
+/** Completes an unfinished word of the command line, from the commands' own definitions. */
 import type { Argument, Command, Option } from "commander";
 
 export interface Candidate {
@@ -6,7 +6,7 @@ export interface Candidate {
   readonly about: string;
 }
 
-/** Arguments whose values the daemon or the agent service knows, by their names in the definitions. */
+/** Arguments whose values come from the daemon or the agent service, by their names in the definitions. */
 const KNOWN_ELSEWHERE: Readonly<Record<string, string>> = {
   session: "session",
   workspace: "workspace",
@@ -15,7 +15,7 @@ const KNOWN_ELSEWHERE: Readonly<Record<string, string>> = {
   workflow: "workflow",
 };
 
-/** @param words - After the program's name; the last one is unfinished, possibly empty. */
+/** @param words - The words after the program's name; the last one is unfinished, possibly empty. */
 export async function completeWords(
   program: Command,
   words: readonly string[],
@@ -29,11 +29,11 @@ export async function completeWords(
 
 interface Position {
   readonly command: Command;
-  /** How many arguments of the command stand before. */
+  /** How many arguments of the command precede it. */
   readonly before: number;
   /** The option whose value comes next. */
   readonly pending?: Option;
-  /** What follows `--` is a command of the sandbox. */
+  /** What follows `--` is a command for the sandbox. */
   readonly closed: boolean;
 }
 
@@ -88,7 +88,7 @@ async function candidatesAt(
   if (argument === undefined) return [];
   if (argument.argChoices !== undefined) return words(argument.argChoices);
   const name = argument.name();
-  // Agents and workflows have runs of their own.
+  // Agents and workflows have separate runs.
   const kind = name === "run" ? `${command.parent?.name() ?? ""} run` : KNOWN_ELSEWHERE[name];
   return kind === undefined ? [] : await ask(kind);
 }

@@ -1,4 +1,4 @@
-/** Writes a configuration file in which every key stands with its meaning and its default. */
+/** Writes a configuration file that contains every key with its meaning and default. */
 import type { ConfigKey } from "@sandkasten/daemon/config";
 
 const HEADING = `# Configuration of the Sandkasten daemon.
@@ -8,7 +8,7 @@ const HEADING = `# Configuration of the Sandkasten daemon.
 
 const WIDTH = 100;
 
-/** @param chosen - Values by the names of keys; these stand without the comment sign. */
+/** @param chosen - Values by key name; these are not commented out. */
 export function configTemplate(
   keys: readonly ConfigKey[],
   chosen: ReadonlyMap<string, unknown>,
@@ -18,7 +18,7 @@ export function configTemplate(
   for (const key of keys) {
     const parents = key.path.slice(0, -1).join(".");
     if (parents !== group && parents !== "") {
-      // A group without a single value would be empty, which a mapping must not be.
+      // A group without values would be empty, which is not a valid mapping.
       const live = keys.some(({ name }) => name.startsWith(`${parents}.`) && chosen.has(name));
       lines.push(`${live ? "" : "# "}${parents}:`);
     }
@@ -37,11 +37,11 @@ function keyLines(key: ConfigKey, chosen: ReadonlyMap<string, unknown>): string[
     return [...comment, `${indent}${name}: ${inline(chosen.get(key.name))}`];
   const standard = key.schema.safeParse(undefined);
   const value = standard.success && standard.data !== undefined ? inline(standard.data) : "";
-  // Inside a group that is commented out, the sign stands before the indentation.
+  // Inside a commented-out group, the comment sign precedes the indentation.
   return [...comment, `# ${indent}${name}: ${value}`.trimEnd()];
 }
 
-/** JSON is YAML, too. */
+/** JSON is valid YAML. */
 function inline(value: unknown): string {
   return JSON.stringify(value);
 }

@@ -90,7 +90,7 @@ describe("which daemon", () => {
     const { code, stderr, stdout } = await runTestCli(["ls"], { env });
     expect(stderr.trimEnd().split("\n")).toEqual([
       `✗ No daemon answers at 127.0.0.1:${port}.`,
-      expect.stringContaining("Start a daemon with `sandkasten daemon`"),
+      expect.stringContaining("Start a daemon with `sandkasten start`"),
     ]);
     expect([code, stdout]).toEqual([1, ""]);
   });
@@ -102,7 +102,7 @@ describe("which daemon", () => {
       error: {
         code: "CONNECTION_FAILED",
         message: `No daemon answers at 127.0.0.1:${port}.`,
-        hint: expect.stringContaining("sandkasten daemon"),
+        hint: expect.stringContaining("sandkasten start"),
       },
     });
     expect(code).toBe(1);

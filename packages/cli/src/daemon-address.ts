@@ -1,4 +1,4 @@
-/** Finds the daemon to talk to, and the key for it. */
+/** Finds the daemon to use, and its key. */
 import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "@sandkasten/daemon/config";
@@ -12,7 +12,7 @@ export interface DaemonAddress {
   readonly apiKey?: string;
 }
 
-/** Flags before variables before the current profile before the local configuration. */
+/** Flags take precedence over variables, then the current profile, then the local configuration. */
 export async function findDaemon(cli: Cli): Promise<DaemonAddress> {
   const { environment } = cli.host;
   const options = cli.options();
@@ -25,11 +25,11 @@ export async function findDaemon(cli: Cli): Promise<DaemonAddress> {
   const apiKey = options.apiKey ?? environment.apiKey;
   if (url !== undefined) checkUrl(url);
   if (url !== undefined && apiKey !== undefined) return { url, apiKey };
-  // SECURITY: the key in the data directory opens this machine's daemon. It goes to that one only,
-  // never to an address that was named (threat: unauthorized access; guarded by
+  // SECURITY: the key in the data directory opens this machine's daemon. It is only sent to that
+  // daemon, never to an explicitly named address (threat: unauthorized access; guarded by
   // daemon-address.test.ts).
   if (url !== undefined) return { url };
-  // Who names a local configuration means the daemon of that one.
+  // Options for a local configuration mean the daemon of that configuration.
   const isLocal = options.config !== undefined || options.dataDir !== undefined;
   const name = isLocal ? undefined : (environment.profile ?? (await currentProfile(cli)));
   return name === undefined
@@ -41,7 +41,10 @@ async function currentProfile({ host }: Cli): Promise<string | undefined> {
   return (await readProfiles(profilesFile(host.environment))).current;
 }
 
-/** SECURITY: a profile's address gets the key of the profile, or the one of the flag: a key in the environment is for another daemon (threat: unauthorized access; guarded by profiles.test.ts). */
+/**
+ * SECURITY: a profile's address gets the key of the profile, or that of the flag: a key in the
+ * environment is for another daemon (threat: unauthorized access; guarded by profiles.test.ts).
+ */
 async function ofProfile(cli: Cli, name: string, given?: string): Promise<DaemonAddress> {
   const profiles = await readProfiles(profilesFile(cli.host.environment));
   const profile = requireProfile(profiles, name);
@@ -67,7 +70,7 @@ export function checkUrl(url: string): void {
   });
 }
 
-/** The configured key, or the one that the daemon made; none when it never ran. Never makes one. */
+/** The configured key, or the one that the daemon generated; undefined if it never ran. Never generates one. */
 async function localKey(config: Config): Promise<string | undefined> {
   const [configured] = config.apiKeys;
   if (configured !== undefined) return configured.key;

@@ -1,20 +1,20 @@
-/** What the command line takes from the environment; the one place of it that looks there. */
+/** What the command line reads from the environment; the only place that does. */
 import { statSync } from "node:fs";
 import { homedir } from "node:os";
 import { isAbsolute, join } from "node:path";
 
 export interface Environment {
-  /** Which daemon to talk to, and with which key. */
+  /** The daemon's address and key. */
   readonly url?: string;
   readonly apiKey?: string;
-  /** Name of the profile that says both. */
+  /** Name of the profile with both. */
   readonly profile?: string;
-  /** Has the profiles. */
+  /** The directory of the profiles file. */
   readonly configHome: string;
-  /** Which agent service to talk to, and with which key. */
+  /** The agent service's address and key. */
   readonly agentsUrl?: string;
   readonly agentsApiKey?: string;
-  /** Whether a terminal may be given colours. */
+  /** Whether a terminal gets colours. */
   readonly colours: boolean;
   readonly home: string;
   readonly isRoot: boolean;
@@ -49,10 +49,10 @@ export function readEnvironment(
 }
 
 /**
- * Where Node keeps the compiled form of this program between runs; undefined for nowhere.
+ * Where Node caches the compiled program between runs; undefined for nowhere.
  *
- * SECURITY: whoever can write there runs code as us. Hence not the shared /tmp that Node would take,
- * and no home directory of another user, as `sudo` may leave it in HOME (threat: unauthorized
+ * SECURITY: anyone who can write there runs code as us. So neither the shared /tmp, which is Node's
+ * default, nor a home directory of another user, as `sudo` may leave it in HOME (threat: unauthorized
  * access; guarded by environment.test.ts).
  */
 export function compileCacheDirectory(

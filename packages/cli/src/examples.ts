@@ -1,7 +1,10 @@
 /** Examples for the help of every command. */
 import type { Command } from "commander";
 
-/** By the words of the command. In a clone of the project, `sandkasten` is packages/cli/bin/sandkasten. */
+/**
+ * Keyed by the words of the command. In a clone of the project, `sandkasten` is
+ * packages/cli/bin/sandkasten.
+ */
 const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   "": ["sandkasten run python3 -c 'print(6 * 7)'", "sandkasten shell --image python"],
   start: ["sandkasten start", "sandkasten start --no-agents --listen 127.0.0.1:9000"],
@@ -109,7 +112,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   version: ["sandkasten version"],
 };
 
-/** Puts the examples under the help of each command. */
+/** Adds the examples to the help of each command. */
 export function addExamples(command: Command): void {
   const examples = examplesOf(command);
   if (examples.length > 0)

@@ -1,4 +1,4 @@
-/** The options with which `run` and `exec` say how a command shall run. */
+/** The options of `run` and `exec` for running a command. */
 import type { Command as SandboxCommand, StartOptions } from "@sandkasten/sdk";
 import { type Command, Option } from "commander";
 import type { Cli } from "./cli.ts";
@@ -58,8 +58,8 @@ export function addExecOptions(command: Command): Command {
 }
 
 /**
- * One word is text for the shell, several are a program and its arguments: what the user's own shell
- * has taken apart must not be put together again by guessing.
+ * One word is text for the shell, several are a program and its arguments: words that the user's
+ * shell has already split must not be joined again by guessing.
  */
 export function sandboxCommand(words: readonly string[], options: ExecOptions): SandboxCommand {
   const [first] = words;
@@ -74,7 +74,7 @@ export function sandboxCommand(words: readonly string[], options: ExecOptions): 
   return isText ? words.map(quoted).join(" ") : words;
 }
 
-/** As one word of a shell. */
+/** Quotes a word for a shell. */
 export function quoted(word: string): string {
   return /^[A-Za-z0-9_./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }

@@ -1,4 +1,4 @@
-/** What goes wrong in the command line itself, and what the user can do about it. */
+/** Failures of the command line itself, with hints. */
 
 export class CliFailure extends Error {
   override readonly name: string = "CliFailure";
@@ -22,7 +22,7 @@ export class CliFailure extends Error {
   }
 }
 
-/** The command was given in a form that it does not have. */
+/** Wrong usage of a command. */
 export class UsageFailure extends CliFailure {
   override readonly name = "UsageFailure";
 
@@ -31,13 +31,13 @@ export class UsageFailure extends CliFailure {
   }
 }
 
-/** Someone asked the process to end, or nobody reads its output any more. */
+/** The process was asked to end, or its output is no longer read. */
 export class Interrupted extends Error {
   override readonly name = "Interrupted";
   readonly by: Interruption;
 
   constructor(by: Interruption) {
-    super(by.kind === "signal" ? `ended by ${by.signal}` : "nobody reads the output any more");
+    super(by.kind === "signal" ? `ended by ${by.signal}` : "the output is no longer read");
     this.by = by;
   }
 }
@@ -47,7 +47,7 @@ export type Interruption =
   | { readonly kind: "closed-pipe" };
 
 const EXIT_CODES = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const;
-/** What a shell reports of a program that wrote to a pipe nobody reads. */
+/** A shell's exit code for a program that wrote to a closed pipe. */
 const CLOSED_PIPE_EXIT_CODE = 141;
 
 export function exitCodeOf(by: Interruption): number {

@@ -1,32 +1,35 @@
-/** Ids can be shortened to a prefix that only one thing has. */
+/** Resolves an id that was shortened to an unambiguous prefix. */
 import type { Exec, SandboxClient, Session } from "@sandkasten/sdk";
 import type { Cli } from "./cli.ts";
 import { CliFailure } from "./failure.ts";
 
-/** Fewer characters of an id say too little for commands that destroy. */
+/** A shorter prefix is too easily mistyped for commands that destroy. */
 const MIN_LETTERS = 3;
-/** How many of those that a prefix fits are named. */
+/** How many matches of an ambiguous prefix are listed. */
 const SHOWN = 5;
 const LIVING = ["running", "paused", "creating", "destroying"] as const;
 
-/**
- * The one id that begins with what was given, with or without the part before the underscore.
- * Undefined where none does, or where so little was given that it is not taken for a prefix.
- */
+/** The one id that begins with what was given, with or without the part before the underscore. */
 export function matchPrefix(
   kind: string,
   given: string,
   ids: readonly string[],
 ): string | undefined {
-  const [, bare = ""] = /^(?:[a-z]+_)?([0-9a-zA-Z-]*)$/.exec(given) ?? [];
-  if (bare.length < MIN_LETTERS) return undefined;
+  const [, bare] = /^(?:[a-z]+_)?([0-9a-zA-Z-]*)$/.exec(given) ?? [];
+  if (given === "" || bare === undefined) return undefined;
   const fits = ids.filter((id) => (given.includes("_") ? id : lettersOf(id)).startsWith(given));
   const found = [...new Set(fits)];
+  if (found.length > 0 && bare.length < MIN_LETTERS)
+    throw new CliFailure(`"${given}" is too short for the prefix of an id.`, {
+      hint: `Give at least ${MIN_LETTERS} characters of the ${kind}'s id.`,
+      code: "AMBIGUOUS_ID",
+      exitCode: 2,
+    });
   if (found.length < 2) return found[0];
   const more = found.length > SHOWN ? ", …" : "";
   throw new CliFailure(
-    `"${given}" is the beginning of ${found.length} ids: ${found.slice(0, SHOWN).join(", ")}${more}.`,
-    { hint: `Write more of the ${kind}'s id.`, code: "AMBIGUOUS_ID", exitCode: 2 },
+    `"${given}" matches ${found.length} ids: ${found.slice(0, SHOWN).join(", ")}${more}.`,
+    { hint: `Give more characters of the ${kind}'s id.`, code: "AMBIGUOUS_ID", exitCode: 2 },
   );
 }
 
@@ -38,13 +41,13 @@ interface Search<T> {
   readonly kind: string;
   readonly given: string;
   readonly get: (id: string) => Promise<T>;
-  /** Where ids are looked for, one after the other until one fits. */
+  /** Where to look for ids, one after the other until one matches. */
   readonly known: readonly (() => Promise<readonly string[]>)[];
-  /** The code that says that an id does not exist. */
+  /** The error code for an id that does not exist. */
   readonly notFound: string;
 }
 
-/** What an id or a prefix of one means; the daemon's refusal where it means nothing. */
+/** What an id or prefix refers to; rethrows the daemon's refusal if nothing matches. */
 export async function findById<T>(search: Search<T>): Promise<T> {
   const { kind, given, get, known, notFound } = search;
   try {
@@ -59,7 +62,7 @@ export async function findById<T>(search: Search<T>): Promise<T> {
   }
 }
 
-/** A session by its id or a prefix. Sessions that have not ended come before those that have. */
+/** A session by its id or a prefix. Sessions that have not ended come first. */
 export async function findSession(
   cli: Cli,
   client: SandboxClient,

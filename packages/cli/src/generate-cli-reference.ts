@@ -1,9 +1,9 @@
 /**
- * Prints `docs/reference/cli.md`, made from the definitions of the commands:
+ * Prints `docs/reference/cli.md`, generated from the command definitions:
  *
  *     node packages/cli/src/generate-cli-reference.ts > docs/reference/cli.md
  *
- * A test fails while the page is not what this prints.
+ * A test fails if the page is out of date.
  */
 import type { Argument, Command, Option } from "commander";
 import { assemble } from "./assemble.ts";
@@ -53,7 +53,7 @@ export function cliReference(): string {
   return `${parts.join("\n").trimEnd()}\n`;
 }
 
-/** A command and those below it; hidden ones are for programs. */
+/** A command and its sub-commands; hidden ones are for programs. */
 function commandSection(command: Command, level: string): string[] {
   const shown = command.parent?.createHelp().visibleCommands(command.parent) ?? [];
   if (!shown.includes(command)) return [];
@@ -112,7 +112,7 @@ function about(description: string, choices?: readonly string[], standard?: unkn
   ].join("; ");
 }
 
-/** Outside of code, Markdown takes `<name>` for markup. */
+/** Outside of code, Markdown interprets `<name>` as markup. */
 function escapeHtml(text: string): string {
   const parts = text.split("`");
   return parts.map((part, at) => (at % 2 === 0 ? part.replaceAll("<", "&lt;") : part)).join("`");

@@ -1,4 +1,4 @@
-/** The process that the command line runs in, as far as commands may see it. */
+/** The process that the command line runs in, as commands see it. */
 import { fstatSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import { type Environment, readEnvironment } from "./environment.ts";
@@ -18,7 +18,7 @@ export type EndSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
 
 export interface Host {
   readonly stdin: HostInput;
-  /** `none` is /dev/null, or nothing at all. */
+  /** `none` is /dev/null, or a closed descriptor. */
   readonly stdinKind: "terminal" | "piped" | "none";
   readonly stdout: HostOutput;
   readonly stderr: HostOutput;

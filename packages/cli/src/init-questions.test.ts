@@ -37,7 +37,7 @@ async function init(answers: readonly (readonly [question: RegExp, typed: string
 
 it("init asks on a terminal, and writes what was answered", async () => {
   const { code } = await init([
-    [/which address/, "127.0.0.1:9191\r"],
+    [/Which address/, "127.0.0.1:9191\r"],
     [/Which image/, "\r"],
     [/How much memory/, "2048\r"],
     [/how many seconds/, "\r"],
@@ -49,7 +49,7 @@ it("init asks on a terminal, and writes what was answered", async () => {
 });
 
 it("init writes nothing after Ctrl-C", async () => {
-  const { code, text } = await init([[/which address/, "\u0003"]]);
+  const { code, text } = await init([[/Which address/, "\u0003"]]);
   expect(code).toBe(1);
   expect(text).toContain("Nothing was written.");
   await expect(readFile(join(scratch, "sandkasten.yaml"))).rejects.toThrow(/ENOENT/);

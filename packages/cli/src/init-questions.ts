@@ -1,4 +1,4 @@
-/** Asks on the terminal for the settings that matter first. */
+/** Asks on the terminal for the most important settings. */
 import { cancel, intro, isCancel, text } from "@clack/prompts";
 import type { ConfigKey } from "@sandkasten/daemon/config";
 import type { Cli } from "./cli.ts";
@@ -11,8 +11,8 @@ interface Question {
 }
 
 const QUESTIONS: readonly Question[] = [
-  { key: "listen", message: "On which address shall the daemon listen?" },
-  { key: "default_image", message: "Which image do sandboxes have that ask for none?" },
+  { key: "listen", message: "Which address should the daemon listen on?" },
+  { key: "default_image", message: "Which image do sandboxes use by default?" },
   {
     key: "defaults.mem_limit_mb",
     message: "How much memory does a sandbox get, in MiB?",
@@ -20,12 +20,12 @@ const QUESTIONS: readonly Question[] = [
   },
   {
     key: "session_ttl_seconds",
-    message: "After how many seconds without use does a session end?",
+    message: "After how many seconds without use does a session expire?",
     isNumber: true,
   },
 ];
 
-/** Answers that differ from the defaults, by the names of keys. */
+/** Answers that differ from the defaults, by key name. */
 export async function askSettings(
   cli: Cli,
   keys: readonly ConfigKey[],
@@ -58,7 +58,7 @@ export async function askSettings(
   return answers;
 }
 
-/** What is left empty is the default. */
+/** An empty answer means the default. */
 function valueOf({ isNumber }: Question, given: string): unknown {
   if (given === "") return undefined;
   return isNumber === true ? Number(given) : given;

@@ -1,4 +1,4 @@
-/** One place where Ctrl-C, SIGTERM and a closed pipe arrive, and from where commands learn of them. */
+/** Receives Ctrl-C, SIGTERM and closed pipes, and passes them to commands. */
 import { exitCodeOf, type Interruption, Interrupted } from "./failure.ts";
 
 export class Interrupts {
@@ -10,7 +10,7 @@ export class Interrupts {
     this.#exitNow = exitNow;
   }
 
-  /** Aborts at the first interruption, so that the command unwinds and cleans up. */
+  /** Aborts at the first interruption, so the command unwinds and cleans up. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
@@ -20,14 +20,14 @@ export class Interrupts {
     return reason instanceof Interrupted ? reason.by : undefined;
   }
 
-  /** A second interruption ends the process at once: the first one's cleaning up has had its chance. */
+  /** A second interruption ends the process at once. */
   interrupt(by: Interruption): void {
     if (this.#handler !== undefined) this.#handler(by);
     else if (this.signal.aborted) this.#repeated(by);
     else this.#controller.abort(new Interrupted(by));
   }
 
-  /** Gives interruptions to a command that passes them on, until it lets go. */
+  /** Passes interruptions to a handler until it is disposed. */
   divert(handler: (by: Interruption) => void): Disposable {
     this.#handler = handler;
     return {
@@ -37,13 +37,13 @@ export class Interrupts {
     };
   }
 
-  /** For a handler that has nothing more to try than what everybody does. */
+  /** The default handling, for a handler that has nothing more to try. */
   unwind(by: Interruption): void {
     this.#handler = undefined;
     this.interrupt(by);
   }
 
-  /** Rejects at the first interruption, whatever becomes of the work then. */
+  /** Rejects at the first interruption, regardless of the work. */
   async race<T>(work: () => Promise<T>): Promise<T> {
     this.signal.throwIfAborted();
     const interrupted = Promise.withResolvers<never>();
@@ -57,7 +57,7 @@ export class Interrupts {
   }
 
   #repeated(by: Interruption): void {
-    // Output that stays closed says nothing new each time it is written to.
+    // A pipe that stays closed reports the same again on each write.
     if (by.kind === "signal") this.#exitNow(exitCodeOf(by));
   }
 }

@@ -1,6 +1,6 @@
-/** The oldest Node that Sandkasten runs on. Free of newer syntax, because older ones load it. */
+/** The oldest supported Node version. Free of newer syntax, because older versions load it. */
 
-/** As `engines` of the package says. */
+/** Must match `engines` in the package. */
 export const LEAST_NODE = "24.9";
 
 export function isRecentNode(version: string): boolean {

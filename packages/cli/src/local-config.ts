@@ -1,4 +1,4 @@
-/** The configuration of a daemon on this machine. Loaded when needed only: most commands need little of it. */
+/** The configuration of a local daemon. Loaded on demand: most commands need little of it. */
 import type { Config } from "@sandkasten/daemon/config";
 import type { Command } from "commander";
 import type { Cli } from "./cli.ts";
@@ -59,7 +59,7 @@ function settings(options: ConfigOptions): Readonly<Record<string, string>> {
   return Object.fromEntries(given);
 }
 
-/** Where a client on this machine reaches a daemon of this configuration. */
+/** Where a local client reaches a daemon with this configuration. */
 export function localUrl({ listen }: Pick<Config, "listen">): string {
   const everywhere = listen.host === "0.0.0.0" || listen.host === "::";
   const host = everywhere ? "127.0.0.1" : listen.host;

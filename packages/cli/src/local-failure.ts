@@ -1,19 +1,19 @@
-/** Files of this machine that cannot be read or written. */
+/** Local files that cannot be read or written. */
 import { stat } from "node:fs/promises";
 import { CliFailure } from "./failure.ts";
 
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: "does not exist",
-  EACCES: "may not be used by this user",
-  EPERM: "may not be used by this user",
+  EACCES: "is not accessible to this user",
+  EPERM: "is not accessible to this user",
   EISDIR: "is a directory, not a file",
-  ENOTDIR: "is not a directory, or lies below a file",
+  ENOTDIR: "is not a directory, or is below a file",
   EROFS: "is on a read-only file system",
-  ENOSPC: "has no room: the disk is full",
+  ENOSPC: "cannot be written: the disk is full",
 };
 
 const HINT = "Check the path on this machine.";
-/** Where the path may also be one in a session. */
+/** For paths that may also be in a session. */
 const HINT_OF_COPIES =
   "Check the path on this machine; one in a session is written as SESSION:path.";
 
@@ -31,7 +31,7 @@ export function localFailure(
   });
 }
 
-/** The failure of a call to this machine's file system, wherever in the chain of causes it is. */
+/** The failed call to the local file system, anywhere in the chain of causes. */
 export function localFailureIn(error: unknown): CliFailure | undefined {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const failed = cause as NodeJS.ErrnoException;
@@ -43,7 +43,7 @@ export function localFailureIn(error: unknown): CliFailure | undefined {
   return undefined;
 }
 
-/** Rejects unless there is a file, or a pipe or device, to be read. */
+/** Rejects unless there is a readable file, pipe or device. */
 export async function requireReadable(given: string, path: string): Promise<void> {
   const found = await stat(path).catch((cause: NodeJS.ErrnoException) => {
     throw localFailure(given, cause, HINT);

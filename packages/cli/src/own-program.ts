@@ -1,4 +1,4 @@
-/** How this program is started again, from a clone and from an installed package. */
+/** How to start this program again, from a clone or an installed package. */
 import { extname, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -8,7 +8,7 @@ const extension = extname(import.meta.filename);
 /** The file for Node. */
 export const PROGRAM = fileURLToPath(new URL(`./main${extension}`, import.meta.url));
 
-/** What people type. A clone has no `sandkasten` in the PATH. */
+/** The command to type. A clone has no `sandkasten` in the PATH. */
 export function ownCommand(workingDirectory: string): string {
   if (extension !== ".ts") return "sandkasten";
   const program = fileURLToPath(new URL("../bin/sandkasten", import.meta.url));

@@ -1,4 +1,4 @@
-/** A session that belongs to one run of the command line and does not outlive it. */
+/** A session that belongs to one run of the command line and ends with it. */
 import type { CreateSessionOptions, SandboxClient, Session } from "@sandkasten/sdk";
 import type { Cli } from "./cli.ts";
 import { waiting } from "./output/waiting.ts";
@@ -11,7 +11,7 @@ export async function withOwnSession(
   request: CreateSessionOptions,
   use: (session: Session) => Promise<void>,
 ): Promise<void> {
-  // Creation is not given up half-way: the daemon might have made what nobody then would destroy.
+  // Creation is not aborted half-way: the daemon might create a session that is never destroyed.
   const session = await waiting(cli, "Creating a session", () => client.createSession(request));
   try {
     await warnOfSubstitute(cli, session);
@@ -21,7 +21,7 @@ export async function withOwnSession(
   }
 }
 
-/** What the command did stands, even if cleaning up after it fails. */
+/** The command's result stands, even if the cleanup fails. */
 async function destroy(cli: Cli, session: Session): Promise<void> {
   try {
     await session.destroy();

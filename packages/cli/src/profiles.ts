@@ -1,4 +1,4 @@
-/** The file that names several daemons, with the key for each. */
+/** The file with several daemons by name, with the key for each. */
 import { randomUUID } from "node:crypto";
 import { open, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ export interface Profile {
 }
 
 export interface Profiles {
-  /** Used where a command names no daemon; the local one when absent. */
+  /** Used if a command names no daemon; the local one when absent. */
   readonly current?: string;
   readonly byName: ReadonlyMap<string, Profile>;
 }
@@ -28,11 +28,11 @@ export function profilesFile({ configHome }: Pick<Environment, "configHome">): s
   return join(configHome, "sandkasten", "profiles.yaml");
 }
 
-/** None when there is no file. */
+/** Empty if there is no file. */
 export async function readProfiles(path: string): Promise<Profiles> {
   const text = await readPrivate(path);
   if (text === undefined) return { byName: new Map() };
-  // Loaded here only: most users have no such file.
+  // Loaded on demand: most users have no such file.
   const { parse } = await import("yaml");
   let content: unknown;
   try {
@@ -54,9 +54,9 @@ export async function readProfiles(path: string): Promise<Profiles> {
 }
 
 /**
- * SECURITY: the file has keys. It is created for its owner alone, and one that others can read or
- * write is refused, because they could read the keys or name a daemon that collects them (threat:
- * unauthorized access; guarded by profiles.test.ts).
+ * SECURITY: the file contains keys. It is only accessible to its owner, and one that others can
+ * read or write is refused, because they could read the keys or name a daemon that collects them
+ * (threat: unauthorized access; guarded by profiles.test.ts).
  */
 async function readPrivate(path: string): Promise<string | undefined> {
   try {
@@ -75,7 +75,7 @@ async function readPrivate(path: string): Promise<string | undefined> {
   }
 }
 
-/** In one step: a reader sees the old profiles or the new ones. */
+/** Atomic: a reader sees the old profiles or the new ones. */
 export async function writeProfiles(path: string, { current, byName }: Profiles): Promise<void> {
   const { stringify } = await import("yaml");
   const entries = [...byName].map(
@@ -101,7 +101,7 @@ export async function writeProfiles(path: string, { current, byName }: Profiles)
   }
 }
 
-/** The profile of a name; undefined for the local daemon. */
+/** The profile with a name; undefined for the local daemon. */
 export function requireProfile({ byName }: Profiles, name: string): Profile | undefined {
   if (name === LOCAL_PROFILE) return undefined;
   const profile = byName.get(name);

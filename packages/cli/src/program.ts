@@ -1,4 +1,4 @@
-/** Every command and option of the command line, as commander knows them. */
+/** Every command and option of the command line, for commander. */
 import { Command } from "commander";
 import type { Cli } from "./cli.ts";
 import { addAgentCommand } from "./commands/agent.ts";
@@ -117,7 +117,7 @@ export function buildProgram(cli: Cli): Command {
     .configureOutput({
       writeOut: (text) => void cli.out.write(text),
       writeErr: (text) => void cli.err.write(text),
-      // The one who runs the program reports failures, in one form for all.
+      // The caller reports failures, in one format for all.
       outputError: () => {},
       getOutHelpWidth: () => cli.out.columns,
       getErrHelpWidth: () => cli.err.columns,

@@ -70,14 +70,14 @@ describe("a failure", () => {
     {
       args: "image import x:1 file/below",
       env: NOWHERE,
-      says: /^file\/below is not a directory, or lies below a file/,
+      says: /^file\/below is not a directory, or is below a file/,
       hint: /^Check the path on this machine\.$/,
     },
     {
       args: "image import x:1 file",
       env: NOWHERE,
       says: /^No daemon answers at 127\.0\.0\.1:\d+\./,
-      hint: /sandkasten daemon/,
+      hint: /sandkasten start/,
     },
     { args: "image rm no:1", says: /there is no image no:1/, hint: /image ls` shows the images/ },
     {
@@ -88,7 +88,7 @@ describe("a failure", () => {
     {
       args: "cp SESSION:/no/file here",
       says: /no\/file/,
-      hint: /relative ones start at \/workspace/,
+      hint: /relative paths start at \/workspace/,
     },
     {
       args: "cp no.txt SESSION:/workspace",
@@ -104,7 +104,7 @@ describe("a failure", () => {
     },
     {
       args: "cp SESSION:/workspace/a file/below",
-      says: /^file\/below is not a directory, or lies below a file/,
+      says: /^file\/below is not a directory, or is below a file/,
       hint: /path on this machine/,
     },
     ...[
@@ -120,7 +120,7 @@ describe("a failure", () => {
     ].map((args) => ({
       args,
       says: /no session ses_none/,
-      hint: /^`sandkasten ls` shows the sessions/,
+      hint: /^List sessions with `sandkasten ls`/,
     })),
     {
       args: "open --image no/such:1",
@@ -128,9 +128,20 @@ describe("a failure", () => {
       hint: /sandkasten image ls/,
     },
     { args: "open --workspace UPPER", says: /workspace_id/, hint: /Correct the value/ },
-    { args: "open --profile none", code: 2, says: /--profile/, hint: /--help/ },
-    { args: "frobnicate", code: 2, says: /unknown command/, hint: /--help/ },
-    { args: "exec", code: 2, says: /missing required argument/, hint: /--help/ },
+    { args: "open --profile none", code: 2, says: /--profile/, hint: /`sandkasten open --help`/ },
+    { args: "frobnicate", code: 2, says: /unknown command/, hint: /`sandkasten --help`/ },
+    {
+      args: "--url http://x exec",
+      code: 2,
+      says: /missing required argument/,
+      hint: /`sandkasten exec --help`/,
+    },
+    {
+      args: "workspace create",
+      code: 2,
+      says: /missing required argument/,
+      hint: /`sandkasten workspace create --help`/,
+    },
     {
       args: "ls",
       env: { SANDKASTEN_API_KEY: "not-the-key" },
@@ -141,7 +152,7 @@ describe("a failure", () => {
       args: "ls",
       env: NOWHERE,
       says: /^No daemon answers at 127\.0\.0\.1:\d+\./,
-      hint: /sandkasten daemon/,
+      hint: /sandkasten start/,
     },
     {
       args: "ls",
@@ -185,7 +196,7 @@ describe("a failure", () => {
     },
     {
       args: "daemon --data-dir /proc/none",
-      says: /\/proc\/none, where nothing can be stored/,
+      says: /\/proc\/none, which is not writable/,
       hint: /^Correct the named file, variable or flag/,
     },
   ];

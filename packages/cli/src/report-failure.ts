@@ -1,4 +1,4 @@
-/** Says what went wrong in one line and what to do about it in the next. */
+/** Reports what went wrong in one line and what to do about it in the next. */
 import { CommanderError } from "commander";
 import { CliFailure } from "./failure.ts";
 import { localFailureIn } from "./local-failure.ts";
@@ -21,7 +21,7 @@ export async function printFailure(
   const { exitCode: _, ...error } = report;
   if (json) return sink.line(plainJson({ error }));
   const { style } = sink;
-  // Several problems of a configuration are as many lines.
+  // Several configuration problems are several lines.
   const message = report.message.split("\n").map(plainText).join("\n  ");
   await sink.line(`${style.red("✗")} ${message}`);
   if (report.hint === "") return;
@@ -31,7 +31,7 @@ export async function printFailure(
 export const CONFIG_HINT =
   "Correct the named file, variable or flag; `sandkasten config` shows every key and where its value comes from.";
 
-/** Gives failures of these codes the hint that fits what is being done. */
+/** Gives failures with these codes a hint that fits the current operation. */
 export async function hinting<T>(
   hints: Readonly<Partial<Record<string, string>>>,
   work: () => Promise<T>,
@@ -45,7 +45,8 @@ export async function hinting<T>(
   }
 }
 
-export function describeFailure(error: unknown): FailureReport {
+/** @param command - What was run, as in `sandkasten workspace create`. */
+export function describeFailure(error: unknown, command = "sandkasten"): FailureReport {
   if (error instanceof CliFailure) {
     const { code, message, hint, exitCode } = error;
     return { code, message, hint, exitCode };
@@ -54,10 +55,10 @@ export function describeFailure(error: unknown): FailureReport {
     return {
       code: "USAGE",
       message: error.message.replace(/^error: /, ""),
-      hint: USAGE_HINT,
+      hint: `\`${command} --help\` shows the usage.`,
       exitCode: 2,
     };
-  // A file that cannot be read breaks the request off that should have sent it.
+  // An unreadable file aborts the request that should have sent it.
   const coded = codedError(error);
   const local =
     coded === undefined || coded.code === "CONNECTION_FAILED" ? localFailureIn(error) : undefined;
@@ -77,8 +78,6 @@ export function describeFailure(error: unknown): FailureReport {
   };
 }
 
-const USAGE_HINT = "`sandkasten --help` and `sandkasten COMMAND --help` say how it is used.";
-
 interface CodedError {
   readonly code: string;
   readonly message: string;
@@ -86,7 +85,7 @@ interface CodedError {
   readonly requestId?: string;
 }
 
-/** Errors of the client and of the daemon are two classes that look alike. */
+/** Errors of the client and of the daemon are two classes with the same shape. */
 function codedError(error: unknown): CodedError | undefined {
   if (!(error instanceof Error) || error.name !== "SandboxError") return undefined;
   const { code, requestId } = error as Error & { code?: unknown; requestId?: unknown };
@@ -101,7 +100,7 @@ function codedError(error: unknown): CodedError | undefined {
 
 const CHECK_ADDRESS = "Check the address in --url or SANDKASTEN_URL.";
 
-/** Why no connection came about, where that is known. */
+/** Why a connection failed, if known. */
 function connectionFailure(
   error: Error,
 ): { readonly message: string; readonly hint?: string } | undefined {
@@ -111,7 +110,7 @@ function connectionFailure(
       readonly port?: number;
       readonly hostname?: string;
     };
-    // Nobody listening is by far the most frequent failure.
+    // A missing daemon is by far the most common failure.
     if (code === "ECONNREFUSED" && address !== undefined)
       return { message: `No daemon answers at ${address}:${port ?? ""}.` };
     if (code === "ENOTFOUND" || code === "EAI_AGAIN")
@@ -120,13 +119,13 @@ function connectionFailure(
       return { message: "The port of the daemon's address cannot be used.", hint: CHECK_ADDRESS };
     if (code !== undefined && /^ERR_(?:SSL|TLS)|CERT|SELF_SIGNED/.test(code))
       return {
-        message: `No secure connection to the daemon came about (${code}).`,
+        message: `The TLS connection to the daemon failed (${code}).`,
         hint: `${CHECK_ADDRESS} The daemon itself speaks http://; https:// needs a proxy with a trusted certificate.`,
       };
     if (code === "ECONNRESET" || code === "EPIPE" || code === "UND_ERR_SOCKET")
       return {
         message: "The connection to the daemon closed before the response was complete.",
-        hint: "Try again; `sandkasten doctor` says whether the daemon runs.",
+        hint: "Try again; `sandkasten doctor` shows whether the daemon is running.",
       };
   }
   return undefined;
@@ -138,50 +137,55 @@ function fallbackHint(requestId: string | undefined): string {
     : `The daemon's log has the cause under the request id ${requestId}.`;
 }
 
-/** What to do about each code, unless the command knows better. INTERNAL_ERROR points to the log by its request id. */
+/**
+ * What to do about each code, unless the command has a better hint. INTERNAL_ERROR points to the
+ * log by its request id.
+ */
 export const HINTS = {
   CONNECTION_FAILED:
-    "Start a daemon with `sandkasten daemon`, or name one with --url or SANDKASTEN_URL.",
+    "Start a daemon with `sandkasten start`, or name one with --url or SANDKASTEN_URL.",
   UNAUTHORIZED:
-    "Pass the daemon's key with SANDKASTEN_API_KEY or --api-key. A local daemon stores it in the file api-key of its data directory.",
-  SESSION_NOT_FOUND:
-    "`sandkasten ls` shows the sessions there are, with --all also those that ended.",
+    "Pass the daemon's key with SANDKASTEN_API_KEY or --api-key. A local daemon keeps it in the file api-key in its data directory.",
+  SESSION_NOT_FOUND: "List sessions with `sandkasten ls`; `--all` includes those that have ended.",
   SESSION_EXPIRED:
-    "Open a new one with `sandkasten create`; `sandkasten logs` still shows its output.",
-  EXEC_NOT_FOUND: "`sandkasten ps SESSION` shows the commands of a session.",
-  INVALID_IMAGE: "`sandkasten image ls` shows what is there, `sandkasten image pull` fetches more.",
-  INVALID_REQUEST: "Correct the value; `--help` after the command says what it takes.",
-  FILE_NOT_FOUND: "Check the path; relative ones start at /workspace.",
+    "Create a new session with `sandkasten create`; `sandkasten logs` still shows the output of this one.",
+  EXEC_NOT_FOUND: "List the commands of a session with `sandkasten ps SESSION`.",
+  INVALID_IMAGE: "List images with `sandkasten image ls`, or get one with `sandkasten image pull`.",
+  INVALID_REQUEST: "Correct the value; the command's `--help` says which values it accepts.",
+  FILE_NOT_FOUND: "Check the path; relative paths start at /workspace.",
   NOT_A_FILE: "Name a regular file.",
   NOT_A_DIRECTORY: "Name a directory.",
-  FILE_EXISTS: "Choose another name, or remove what is there first.",
+  FILE_EXISTS: "Choose another name, or remove the existing file first.",
   FORBIDDEN:
-    "Use a key with another scope: give it with --api-key or SANDKASTEN_API_KEY. An administrator creates one with `sandkasten key create`.",
-  KEY_NOT_FOUND: "`sandkasten key list` shows the keys with their ids.",
+    "Use a key that has this scope, with --api-key or SANDKASTEN_API_KEY. An administrator creates one with `sandkasten key create`.",
+  KEY_NOT_FOUND: "List keys and their ids with `sandkasten key list`.",
   PERMISSION_DENIED:
-    "In a sandbox, write to /workspace, /tmp or the home directory. What the daemon itself refuses, its administrator can allow.",
+    "In a sandbox, write to /workspace, /tmp or the home directory. If the daemon refused the request, ask its administrator.",
   CONFLICT:
-    "`sandkasten ls --all` shows the state of each session, `sandkasten workspace ls` which workspaces are in use.",
-  NO_SHELL: "Run the program itself: add --argv, or give it with its arguments after `--`.",
+    "`sandkasten ls --all` shows the state of each session, `sandkasten workspace ls` shows which workspaces are in use.",
+  NO_SHELL: "Run the program itself: add --argv, or write it with its arguments after `--`.",
   PAYLOAD_TOO_LARGE: "Send less at once.",
   QUOTA_EXCEEDED:
     "Delete what you do not need with `sandkasten rm`, `sandkasten workspace rm` or `sandkasten image rm`, or try again later.",
-  SANDBOX_UNREACHABLE: "Try again; if it stays so, `sandkasten rm` the session and open a new one.",
-  COMMAND_TIMEOUT: "Give it more time with --timeout.",
-  STORAGE_FULL: "Free space: `sandkasten image gc`, `sandkasten workspace rm`, `sandkasten rm`.",
+  SANDBOX_UNREACHABLE:
+    "Try again. If the problem persists, destroy the session with `sandkasten rm` and create a new one.",
+  COMMAND_TIMEOUT: "Allow more time with --timeout.",
+  STORAGE_FULL:
+    "Free space with `sandkasten image gc`, `sandkasten workspace rm` or `sandkasten rm`.",
   ROUTE_NOT_FOUND:
     "Check that --url is the address of the daemon itself; `sandkasten version` shows both versions.",
-  SANDBOX_NOT_FOUND: "Its sandbox is gone; open a new session with `sandkasten create`.",
+  SANDBOX_NOT_FOUND: "The sandbox is gone; create a new session with `sandkasten create`.",
   SHELL_NOT_FOUND:
     "List the shells with `sandkasten shells SESSION`; `exec --in-shell` creates one.",
   FILE_CHANGED: "Read the file again and repeat the change.",
-  CANCELLED: "Run the command again if it was not meant to end.",
-  SANDBOX_IO_ERROR: "Look at the disk in the sandbox: `df -h` and `ls -l` say what is wrong.",
+  CANCELLED: "Run the command again if it should not have been cancelled.",
+  SANDBOX_IO_ERROR: "Check the disk in the sandbox with `df -h` and `ls -l`.",
   PORT_REFUSED: "Start the program that listens on the port, on 127.0.0.1 or 0.0.0.0.",
   PORT_FAILED: "Look at the log of the program that listens on the port.",
-  PREVIEW_DENIED: "Make a new link with `sandkasten ports SESSION --preview PORT`.",
-  ENGINE_UNREACHABLE: "Check that the Docker engine runs; `sandkasten doctor` tells.",
+  PREVIEW_DENIED: "Create a new link with `sandkasten ports SESSION --preview PORT`.",
+  ENGINE_UNREACHABLE: "Check that the Docker engine runs, for example with `sandkasten doctor`.",
   BACKEND_BUSY: "Try again in a moment.",
-  REGISTRY_UNREACHABLE: "Try again later; the administrator finds the reason in the daemon's log.",
-  UNSUPPORTED: "`sandkasten doctor` says what this machine can do and how to get the rest.",
+  REGISTRY_UNREACHABLE:
+    "Try again later; an administrator can find the reason in the daemon's log.",
+  UNSUPPORTED: "`sandkasten doctor` shows what this machine supports and how to enable the rest.",
 } as const;

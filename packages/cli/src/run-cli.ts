@@ -1,5 +1,5 @@
 /** Runs the command line once and answers its exit code. */
-import { CommanderError } from "commander";
+import { type Command, CommanderError } from "commander";
 import { assemble } from "./assemble.ts";
 import { exitCodeOf } from "./failure.ts";
 import type { Host } from "./host.ts";
@@ -17,10 +17,24 @@ export async function runCli(args: readonly string[], host: Host): Promise<numbe
     const { interruption } = cli.interrupts;
     if (interruption !== undefined) return exitCodeOf(interruption);
     if (error instanceof CommanderError && isHelp(error)) return error.exitCode === 0 ? 0 : 2;
-    const report = describeFailure(error);
+    const report = describeFailure(error, commandOf(program, args));
     await printFailure(cli.err, report, cli.wantsJson());
     return report.exitCode;
   }
+}
+
+/** The command and subcommands among the arguments, as people type them. */
+function commandOf(program: Command, args: readonly string[]): string {
+  const names = [program.name()];
+  let command = program;
+  for (const word of args) {
+    const inner = command.commands.find((one) => [one.name(), ...one.aliases()].includes(word));
+    if (inner === undefined) continue;
+    names.push(word);
+    command = inner;
+    if (inner.commands.length === 0) break;
+  }
+  return names.join(" ");
 }
 
 /** Help and version were printed already. */

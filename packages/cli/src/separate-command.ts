@@ -1,10 +1,10 @@
-/** Finds where a sandbox's command begins, so that `run ls -la` needs no `--`. */
+/** Finds where a sandbox's command begins, so `run ls -la` needs no `--`. */
 import type { Command, Option } from "commander";
 
 /** Commands whose last argument is a command for a sandbox, with options that are not ours. */
 const TAKES_A_COMMAND: ReadonlySet<string> = new Set(["run", "exec"]);
 
-/** Puts `--` before the first word of the sandbox's command, where the user did not. */
+/** Inserts `--` before the first word of the sandbox's command, if the user did not. */
 export function separateCommand(program: Command, args: readonly string[]): readonly string[] {
   let command = program;
   let operands = 0;
@@ -28,13 +28,13 @@ export function separateCommand(program: Command, args: readonly string[]): read
   return args;
 }
 
-/** Whether the word after an option is its value, as commander decides it. */
+/** Whether the word after an option is its value, by commander's rules. */
 function takesNext(options: readonly Option[], word: string, next: string | undefined): boolean {
   if (word.startsWith("--")) {
     const option = options.find(({ long }) => long === word);
     return option !== undefined && wantsValue(option, next);
   }
-  // Short options can be written together; the rest of the word is the value of one that has a value.
+  // Short options can be combined; the rest of the word is the value of one that takes a value.
   for (let at = 1; at < word.length; at++) {
     const option = options.find(({ short }) => short === `-${word[at]}`);
     if (option === undefined) return false;

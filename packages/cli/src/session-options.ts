@@ -1,4 +1,4 @@
-/** The options with which `run`, `open` and `shell` say what kind of session they want. */
+/** The session options of `run`, `open` and `shell`. */
 import type { CreateSessionOptions, WorkspaceMount } from "@sandkasten/sdk";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Cli } from "./cli.ts";
@@ -59,13 +59,13 @@ export function addSessionOptions(command: Command): Command {
     )
     .option(
       "--allow <rule>",
-      "host, network or preset that programs can connect to, as in `*.example.com:443`; may be repeated",
+      "host, network or preset that programs can connect to, as in `*.example.com:443`; can be repeated",
       collect,
     )
     .option("--metadata <name=value>", "label to find the session by; can be repeated", collect);
 }
 
-/** Variables for the sandbox: `NAME=value`, or `NAME` for the value it has here. */
+/** Variables for the sandbox: `NAME=value`, or `NAME` for the local value. */
 export function addEnvironmentOption(command: Command): Command {
   return command.option(
     "-e, --env <name=value>",
@@ -140,7 +140,7 @@ export function variables(
   return pairs("--env", given, (name) => cli.host.environment.variables[name] ?? "");
 }
 
-/** `name=value` of an option that may be repeated. */
+/** `name=value` pairs of a repeatable option. */
 export function pairs(
   option: string,
   given: readonly string[],

@@ -1,11 +1,11 @@
-/** Shows a command's output as it comes, feeds it its input, and makes an exit code of its end. */
+/** Shows a command's output as it arrives, forwards its input, and maps its end to an exit code. */
 import type { Exec, ExecInfo, OutputChunk } from "@sandkasten/sdk";
 import type { Cli } from "./cli.ts";
 import { CliFailure } from "./failure.ts";
 import { plainJson } from "./output/plain-text.ts";
 import { formatBytes, formatDuration } from "./output/units.ts";
 
-/** @param input - Whether the command's input was left open, to be fed from ours. */
+/** @param input - Whether the command's stdin was left open, to be forwarded from ours. */
 export async function streamCommand(
   cli: Cli,
   exec: Exec,
@@ -13,7 +13,7 @@ export async function streamCommand(
 ): Promise<ExecInfo> {
   const ended = new AbortController();
   const fed = input ? feedInput(cli, exec, ended.signal) : Promise.resolve();
-  // A failure to feed ends the following; one that comes after the command's end is none.
+  // A failure of the input ends the following; after the command's end it is ignored.
   const failed = Promise.withResolvers<never>();
   fed.catch((error: unknown) => {
     if (!ended.signal.aborted) failed.reject(error);
@@ -25,7 +25,7 @@ export async function streamCommand(
   }
 }
 
-/** All output until the command's end, or until no process that it left behind can print more. */
+/** All output until the command's end, or until no background process can print more. */
 export async function showOutput(
   cli: Cli,
   exec: Exec,
@@ -39,7 +39,7 @@ export async function showOutput(
   }
 }
 
-/** Output is passed on as the bytes it is; with --json as one line for each piece of it. */
+/** Output is passed on as raw bytes; with --json as one line per piece. */
 export async function showChunk(cli: Cli, execId: string, chunk: OutputChunk): Promise<void> {
   const { bytes, ...shown } = chunk;
   if (cli.wantsJson()) {
@@ -65,7 +65,7 @@ async function feedInput(cli: Cli, exec: Exec, ended: AbortSignal): Promise<void
     for await (const chunk of stdin) await exec.writeStdin(chunk as Uint8Array);
     await exec.closeStdin();
   } catch (error) {
-    // A command may end before it has read everything; while it runs, its input must be whole.
+    // A command may end before it has read everything; while it runs, its input must be complete.
     if ((await exec.info()).status !== "done") throw error;
   }
 }
@@ -75,7 +75,7 @@ const TIMEOUT_EXIT_CODE = 124;
 function timeoutHint({ timeoutClamped, timeoutMs }: ExecInfo): string {
   return timeoutClamped && timeoutMs !== null
     ? `The daemon allows at most ${formatDuration(timeoutMs)}; its administrator can raise max_exec_timeout_ms.`
-    : "Give it more time with --timeout or --idle-timeout.";
+    : "Allow more time with --timeout or --idle-timeout.";
 }
 
 /** The command's own exit code where it has one; a failure to report where it has none. */
@@ -85,8 +85,8 @@ export function exitCodeOfCommand(info: ExecInfo): number {
     case "idle_timeout":
       throw new CliFailure(
         info.endReason === "timeout"
-          ? "The command ran longer than allowed and was ended."
-          : "The command printed nothing for longer than allowed and was ended.",
+          ? "The command exceeded its timeout and was killed."
+          : "The command exceeded its idle timeout and was killed.",
         {
           hint: timeoutHint(info),
           code: "COMMAND_TIMEOUT",

@@ -1,13 +1,13 @@
-/** Takes the user's terminal for a sandbox's, and gives it back as it was. */
+/** Connects the user's terminal to a sandbox's, and restores it. */
 import { spawnSync } from "node:child_process";
 import type { HostInput } from "./host.ts";
 import type { Sink } from "./output/sink.ts";
 
 /**
- * What a program in the sandbox may have left switched on when it ended, or was cut off: colours, a
- * hidden cursor, reports of the mouse, bracketed paste, the application keypad.
+ * Resets what a program in the sandbox may have left enabled: colours, a hidden cursor, mouse reports,
+ * bracketed paste, the application keypad.
  *
- * SECURITY: a terminal left in such a state would type what the sandbox chose into the user's own
+ * SECURITY: a terminal left in such a state would type input chosen by the sandbox into the user's own
  * shell (threat: control characters; guarded by cli.serial.test.ts).
  */
 const USUAL_STATE =
@@ -24,14 +24,14 @@ export function holdTerminal(stdin: HostInput, out: Sink): Disposable {
     stdin.setRawMode?.(true);
     passOutputUnchanged();
   }
-  // Also where the process ends without unwinding, as at a second signal.
+  // Also if the process ends without unwinding, as at a second signal.
   process.on("exit", restore);
   return { [Symbol.dispose]: restore };
 }
 
 /**
- * Node's raw mode still makes CR LF of every LF, which the sandbox's terminal has done already, or
- * has been told not to do. Without `stty` lines look right, and only full-screen programs may not.
+ * Node's raw mode still converts every LF to CR LF, which the sandbox's terminal has already done,
+ * or was told not to do. Without `stty` lines look right, and only full-screen programs may not.
  */
 function passOutputUnchanged(): void {
   spawnSync("stty", ["-opost"], { stdio: ["inherit", "ignore", "ignore"] });

@@ -20,18 +20,18 @@ import { Providers } from "./sessions/providers.ts";
 import type { Provider } from "./sessions/providers.ts";
 
 export interface EmbeddedOptions {
-  /** Where images and sandboxes are kept. */
+  /** Where images and sandboxes are stored. */
   readonly dataDir: string;
-  /** Which OCI runtime to use; picked by version when absent. */
+  /** The OCI runtime to use; chosen by version when absent. */
   readonly runtime?: "crun" | "runc" | "runsc";
-  /** Runtimes in here are used instead of the system's. */
+  /** Runtimes in this directory are used instead of the system's. */
   readonly runtimeDir?: string;
   /** Whether sandboxes may ask for gVisor; true when absent. */
   readonly allowStrong?: boolean;
   readonly images?: ImagePolicy;
-  /** Where the two native programs are. */
+  /** Where the two native programs are installed. */
   readonly nativeDir?: string;
-  /** Where the machine's sandboxes note the host ids they hold. */
+  /** Where the sandboxes of this machine register the host ids they use. */
   readonly idsDir?: string;
   readonly log?: Log;
   /** For tests that make the launcher fail. */
@@ -47,8 +47,8 @@ export interface Embedded {
 const IDS_DIR = "/run/sandkasten/ids";
 
 /**
- * The backends that the configuration names, the usual one first. `instance` names the daemons whose
- * sandboxes they see; when absent, this one's data directory does.
+ * The configured backends, the default one first. `instance` identifies the daemons whose sandboxes
+ * they see; when absent, this daemon's data directory does.
  */
 export async function composeProviders(
   config: Config,
@@ -85,7 +85,7 @@ async function composeProvider(
 
 async function composeOci(config: Config, log?: Log): Promise<Provider> {
   const { backend, images } = await composeEmbedded(embeddedOptions(config, log));
-  // Workspaces: it has all that the runner needs, and is there without a download.
+  // Workspace file calls use it: it has everything the runner needs, without a download.
   return {
     backend,
     place: placeOfDirectory(await instanceId(config.dataDir)),
@@ -95,7 +95,10 @@ async function composeOci(config: Config, log?: Log): Promise<Provider> {
   };
 }
 
-/** The first that works, in the order of their names' list: those without an engine are quicker. */
+/**
+ * The first backend that works, in list order: those without an engine are checked first, being
+ * quicker.
+ */
 async function whatWorks(config: Config, log?: Log, instance?: string): Promise<Provider> {
   const failures: string[] = [];
   for (const name of BACKEND_NAMES) {
@@ -110,7 +113,7 @@ async function whatWorks(config: Config, log?: Log, instance?: string): Promise<
   );
 }
 
-/** A backend and what it can do here; never rejects for what is missing. */
+/** A backend and what it can do here; never rejects because something is missing. */
 export async function tryBackend(
   name: BackendName,
   config: Config,
@@ -126,7 +129,7 @@ export async function tryBackend(
   }
 }
 
-/** Sandboxes on a Docker engine. Its client takes a while to load, so only who needs it loads it. */
+/** Sandboxes on a Docker engine. Its client is slow to load, so it is loaded on demand. */
 async function composeDocker(config: Config, log?: Log, instance?: string): Promise<Provider> {
   const { openDockerBackend } = await import("./backends/docker/docker-backend.ts");
   const { DockerImageStore } = await import("./backends/docker/docker-image-store.ts");
@@ -175,7 +178,7 @@ async function readCertificates(
   return { ca: await read("ca.pem"), cert: await read("cert.pem"), key: await read("key.pem") };
 }
 
-/** Tells this daemon's containers from those of others on the same engine, whatever their paths. */
+/** Distinguishes this daemon's containers from others on the same engine, independent of paths. */
 async function instanceId(dataDir: string): Promise<string> {
   const path = join(dataDir, "instance-id");
   await writeFile(path, `${randomBytes(6).toString("hex")}\n`, { flag: "wx", mode: 0o600 }).catch(
@@ -203,7 +206,7 @@ function embeddedOptions(config: Config, log?: Log): EmbeddedOptions {
   };
 }
 
-/** Sandboxes on this machine, with nothing else running. */
+/** Sandboxes on this machine, without a container engine. */
 export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const nativeDir = options.nativeDir ?? nativeDirectory();
   const launcher = await requireProgram(join(nativeDir, "launcher"));

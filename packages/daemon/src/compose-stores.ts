@@ -1,4 +1,7 @@
-/** Chooses where sessions, output, events and keys are kept: in files of this daemon, or in a database that daemons share. */
+/**
+ * Chooses where sessions, output, events and keys are stored: in this daemon's files, or in a
+ * shared database.
+ */
 import { join } from "node:path";
 import type { Config } from "./config/config.ts";
 import { FileExecJournal } from "./journal/file-exec-journal.ts";
@@ -16,9 +19,9 @@ export interface Stores {
   readonly journal: ExecJournal;
   readonly eventLog: EventLog;
   readonly keyStore: KeyStore;
-  /** Names the daemons that share a database; absent when this daemon has its own. */
+  /** Identifies the daemons that share a database; absent if this daemon has its own. */
   readonly instance?: string;
-  /** All of them, when nothing was built on top of them. */
+  /** Closes all stores. Use it only if nothing was built on top of them. */
   close(): Promise<void>;
 }
 
@@ -56,7 +59,7 @@ async function inFiles(config: Config, log: Log): Promise<Stores> {
   }
 }
 
-/** Postgres takes a while to load, so only those who need it load it. */
+/** The Postgres client is slow to load, so it is loaded on demand. */
 async function inDatabase(
   url: string,
   config: Config,
@@ -85,7 +88,9 @@ async function inDatabase(
   }
 }
 
-/** What names the sandboxes of daemons that share a database; undefined when this daemon has its own. */
+/**
+ * Identifies the sandboxes of daemons that share a database; undefined if this daemon has its own.
+ */
 export async function sharedInstance({ databaseUrl: url }: Config): Promise<string | undefined> {
   if (url === undefined) return undefined;
   const { PostgresSessionStore } = await import("./store/postgres/postgres-session-store.ts");

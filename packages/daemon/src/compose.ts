@@ -1,4 +1,4 @@
-/** Builds the concrete parts and joins them; the only place that does. */
+/** Builds and connects the concrete parts; the only place that does. */
 import { createHmac } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
@@ -35,7 +35,7 @@ import { VERSION } from "./version.ts";
 import { pagesDirectory } from "./web-pages.ts";
 import { composeProviders } from "./compose-backends.ts";
 
-/** All that makes up a daemon, not yet started. */
+/** All parts of a daemon, not yet started. */
 export interface DaemonParts {
   readonly core: SessionCore;
   readonly store: SessionStore;
@@ -44,7 +44,7 @@ export interface DaemonParts {
   readonly app: FastifyInstance;
   readonly agents: AgentServiceLink;
   readonly metrics: DaemonMetrics;
-  /** Absent when nothing is sent to a collector. */
+  /** Absent if nothing is sent to a collector. */
   readonly spans?: StartedTelemetry | undefined;
 }
 
@@ -133,7 +133,7 @@ export async function composeDaemon(
   }
 }
 
-/** A daemon whose site was not built serves no pages. */
+/** Undefined if the site was not built; the daemon then serves no pages. */
 async function builtSite(log: Log): Promise<string | undefined> {
   const directory = pagesDirectory("site");
   const isBuilt = await stat(directory).then(
@@ -159,13 +159,13 @@ async function tokenKeys({ file, url, pem = "" }: NonNullable<Config["jwt"]>["so
   } catch (cause) {
     throw new SandboxError(
       "INVALID_REQUEST",
-      `${file} is no JSON Web Key Set; jwt.jwks_file needs one with the issuer's public keys`,
+      `${file} is not a JSON Web Key Set; jwt.jwks_file needs one with the issuer's public keys`,
       { cause },
     );
   }
 }
 
-/** Links that one of several daemons signs are good for all of them. */
+/** Every daemon of a cluster accepts links signed by any of the others. */
 async function previewKey({ cluster, dataDir }: Config): Promise<Buffer> {
   if (cluster.secret === undefined) return await ensurePreviewKey(dataDir);
   return createHmac("sha256", cluster.secret).update("previews").digest();
@@ -201,7 +201,7 @@ async function composeNetworks(
   });
 }
 
-/** Loads OpenTelemetry only for those who use it. */
+/** Loads OpenTelemetry only if it is used. */
 async function composeSpans(
   { telemetry: { otlp } }: Config,
   log: Logger,
@@ -216,7 +216,7 @@ async function composeSpans(
   });
 }
 
-/** So that the first sessions of a daemon need not wait for their sandboxes. */
+/** Lets the first sessions of a daemon start from the pool. */
 const IMPLIED_POOL_SIZE = 2;
 
 function sessionSettings(config: Config, defaultImage: string): SessionSettings {

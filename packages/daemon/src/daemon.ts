@@ -1,4 +1,4 @@
-/** The daemon as a whole: brought up stage by stage, and taken down in the reverse order. */
+/** Starts the daemon stage by stage, and stops it in reverse order. */
 import { SandboxError } from "@sandkasten/protocol";
 import { prometheusText } from "@sandkasten/telemetry";
 import { pino } from "pino";
@@ -21,29 +21,32 @@ import type { AgentServiceAddress } from "./surfaces/dashboard/agent-forwarding.
 import { VERSION } from "./version.ts";
 import { MetricsServer } from "./telemetry/metrics-server.ts";
 
-/** Whatever logs an error, the log has of it what a log may have. */
+/** Makes every logged error pass through the filter for logs. */
 const LOG_SERIALIZERS = {
   err: (error: unknown): unknown => (error instanceof Error ? failureForLog(error) : error),
 };
 
 export interface StartOptions {
-  /** Told of every stage as it begins. */
+  /** Called at the start of every stage. */
   readonly onProgress?: (stage: string) => void;
   /** Where the daemon's log goes; stderr when absent. */
   readonly log?: Logger;
-  /** Gives the start up between two stages, and takes down what was brought up. */
+  /** Aborts the start between two stages, and stops what was already started. */
   readonly signal?: AbortSignal;
 }
 
 export interface Daemon {
   readonly url: string;
-  /** A key that it accepts. */
+  /** A key that the daemon accepts. */
   readonly apiKey: string;
-  /** The daemon made the key, so that it may be shown; one that was configured is the administrator's secret. */
+  /**
+   * The daemon generated the key, so it may be shown; a configured key is the administrator's
+   * secret.
+   */
   readonly apiKeyGenerated: boolean;
-  /** Tells the dashboard where the agent service is, unless the configuration has said so. */
+  /** Sets the dashboard's agent service address, unless the configuration has set it. */
   useAgentService(address: AgentServiceAddress): void;
-  /** Lets requests end, then keeps or destroys the sandboxes, as configured. */
+  /** Waits for requests to finish, then keeps or destroys the sandboxes, as configured. */
   stop(): Promise<void>;
 }
 
@@ -94,22 +97,22 @@ export async function startDaemon(config: Config, options: StartOptions = {}): P
   }
 }
 
-/** A backend as it is found here. */
+/** A backend as found on this machine. */
 export interface CheckedBackend extends BackendHealth {
   readonly name: string;
-  /** It is the usual one, or one that sessions may ask for. */
+  /** It is the default backend, or sessions may request it. */
   readonly configured: boolean;
 }
 
 export interface CheckedMachine {
-  /** The usual backend works. */
+  /** The default backend works. */
   readonly usable: boolean;
   readonly backends: readonly CheckedBackend[];
 }
 
 /**
- * What backends can do here: `all` that there are, or those that are `needed`. Never rejects for what
- * the machine lacks, but for a data directory that cannot be used.
+ * What backends can do here: `all` of them, or only those `needed`. Rejects only for an unusable
+ * data directory, not for what the machine lacks.
  */
 export async function checkMachine(
   config: Config,
@@ -136,8 +139,9 @@ export async function checkMachine(
 }
 
 /**
- * Destroys every sandbox in the data directory, whose daemon must not run; with `database_url`, also
- * those on this daemon's engine of all daemons that share the database. Tells which.
+ * Destroys every sandbox in the data directory, whose daemon must not be running; with
+ * `database_url`, also the sandboxes on this daemon's engine of all daemons that share the
+ * database. Returns their ids.
  */
 export async function sweep(config: Config): Promise<readonly string[]> {
   await prepareDataDir(config);
@@ -149,7 +153,7 @@ export async function sweep(config: Config): Promise<readonly string[]> {
       await backend.destroy(id);
       swept.push(id);
     }
-    // Another daemon that shares the sandboxes may have swept them before.
+    // Another daemon that shares the sandboxes may already have swept them.
     await backend.tidy();
   }
   return swept;
@@ -161,7 +165,11 @@ async function listen({ app }: DaemonParts, { listen: { host, port } }: Config):
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     if (code !== "EADDRINUSE" && code !== "EACCES" && code !== "EADDRNOTAVAIL") throw cause;
-    const why = { EADDRINUSE: "is in use", EACCES: "is not allowed", EADDRNOTAVAIL: "is not here" };
+    const why = {
+      EADDRINUSE: "is in use",
+      EACCES: "is not allowed",
+      EADDRNOTAVAIL: "does not exist on this machine",
+    };
     throw new SandboxError(
       "CONFLICT",
       `the address ${host}:${port} ${why[code]}; listen elsewhere with SANDKASTEN_LISTEN or --listen`,
@@ -195,7 +203,7 @@ async function listenForMetrics(
   }
 }
 
-/** No new requests; those under way end, or are told that the daemon stops. */
+/** Accepts no new requests; those in progress finish, or fail because the daemon stops. */
 async function stop(
   { app, core }: DaemonParts,
   config: Config,

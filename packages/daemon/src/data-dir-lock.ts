@@ -1,12 +1,12 @@
-/** Makes sure that one daemon at a time works on a data directory. */
+/** Ensures that only one daemon at a time uses a data directory. */
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "@sandkasten/protocol";
 import { isSqliteKind, SQLITE, storeFailure } from "./store/sqlite/store-failure.ts";
 
 /**
- * SECURITY: a second daemon would take the first one's sandboxes for orphans and destroy them. The
- * kernel drops the lock with the process, however it ends. Guarded by data-dir-lock.test.ts.
+ * SECURITY: a second daemon would treat the first one's sandboxes as orphans and destroy them. The
+ * kernel releases the lock when the process ends, even on a kill. Guarded by data-dir-lock.test.ts.
  */
 export function lockDataDir(dataDir: string): Disposable {
   const path = join(dataDir, "daemon.lock");
@@ -19,7 +19,7 @@ export function lockDataDir(dataDir: string): Disposable {
     if (!isSqliteKind(cause, SQLITE.BUSY)) throw storeFailure(cause, path, "locking it");
     throw new SandboxError(
       "CONFLICT",
-      `another daemon works on ${dataDir}; stop it, or give this one another data_dir`,
+      `another daemon is using ${dataDir}; stop it, or set a different data_dir for this one`,
       { cause },
     );
   }

@@ -1,4 +1,7 @@
-/** Makes sure that the data directory can be used and is not another program's, before anything is put there. */
+/**
+ * Checks that the data directory is usable and not another program's, before anything is written
+ * there.
+ */
 import { randomUUID } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,7 +11,7 @@ import { makeDirectory } from "./make-directory.ts";
 import { foreignerAt } from "./store/sqlite/foreign-database.ts";
 import type { Foreigner } from "./store/sqlite/foreign-database.ts";
 
-/** Where the older Sandkasten has its database, whatever ours is called. */
+/** The older Sandkasten's database has this name, whatever ours is called. */
 const OLDER_DATABASE = "sandkasten.db";
 
 export async function prepareDataDir({
@@ -48,7 +51,7 @@ function unusable(key: string, path: string, cause: unknown): SandboxError {
   const reason = (cause as NodeJS.ErrnoException).code ?? String(cause);
   return new SandboxError(
     "INVALID_REQUEST",
-    `${key} is ${path}, where nothing can be stored (${reason}); choose a directory that the daemon can write to`,
+    `${key} is ${path}, which is not writable (${reason}); choose a directory that the daemon can write to`,
     { cause },
   );
 }

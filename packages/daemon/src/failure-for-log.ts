@@ -1,4 +1,4 @@
-/** What a log may have of an error. */
+/** What the log may contain about an error. */
 import { SandboxError } from "@sandkasten/protocol";
 
 interface FailureForLog {
@@ -10,10 +10,8 @@ interface FailureForLog {
 }
 
 /**
- * What a log may have of an error.
- *
- * SECURITY: never its details, which can be what a command printed, nor the runner's own words,
- * which name files of the sandbox. Guarded by native-errors.test.ts.
+ * SECURITY: excludes the error's details, which can be what a command printed, and the runner's
+ * message, which names files of the sandbox. Guarded by native-errors.test.ts.
  */
 export function failureForLog(error: unknown, depth = 0): FailureForLog {
   if (!(error instanceof Error)) return { type: typeof error, message: String(error) };
@@ -27,7 +25,7 @@ export function failureForLog(error: unknown, depth = 0): FailureForLog {
   };
 }
 
-/** What failed inside a sandbox, without its words. */
+/** What failed inside a sandbox, without the sandbox's wording. */
 function runnerFailure(error: Error): string | undefined {
   if (!(error instanceof SandboxError)) return undefined;
   const { operation, reason } = error.details ?? {};

@@ -1,11 +1,11 @@
-/** Where the machine's programs are. */
+/** Finds programs on this machine. */
 import { access, constants } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 
-/** All that programs we start get to see of an environment, and where sandboxes look by default. */
+/** The whole PATH of programs that we start, and the default PATH of sandboxes. */
 export const STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/** The first of these directories' programs of that name; those in `first` hide the machine's. */
+/** The first program of that name; `first` is searched before the standard directories. */
 export async function findProgram(name: string, first?: string): Promise<string | undefined> {
   const directories = STANDARD_PATH.split(delimiter);
   for (const directory of first === undefined ? directories : [first, ...directories]) {

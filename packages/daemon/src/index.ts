@@ -1,4 +1,4 @@
-/** What the daemon's package offers to the programs that start it and to backends' tests. */
+/** Exports for the programs that start the daemon and for backend tests. */
 export { composeEmbedded } from "./compose-backends.ts";
 export type { Config } from "./config/config.ts";
 export { describeConfig } from "./config/describe-config.ts";

@@ -1,12 +1,12 @@
-/** Where log lines go: to stderr, several with one write, since each write costs a command its time. */
+/** Writes log lines to stderr in batches, since each write delays commands. */
 import { pino } from "pino";
 import type { DestinationStream } from "pino";
 
-/** Lines wait this long for others at most. */
+/** The longest time that a line waits for others. */
 const BATCH_MS = 10;
-/** Well below what is written at once, so that a flush leaves nothing behind. */
+/** Well below the size of one write, so a flush leaves nothing behind. */
 const BATCH_BYTES = 8 * 1024;
-/** From this level on a line is written at once, with those before it. */
+/** From this level on a line is flushed at once, with those before it. */
 const WARN = 40;
 const STDERR = 2;
 
@@ -23,7 +23,7 @@ export function batchedLines(fd: number = STDERR): DestinationStream {
     timer = undefined;
     sink.flush();
   };
-  // Also after an exception that nothing catches. A daemon that is killed loses the last batch.
+  // Also runs after an uncaught exception. A daemon that is killed loses its last batch.
   process.once("exit", flush);
   const lines: DestinationStream & Levelled = {
     write(line) {

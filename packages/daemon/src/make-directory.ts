@@ -1,9 +1,9 @@
-/** Makes a directory and those above it, as `mkdir -p` does. */
+/** Creates a directory and its parents, as `mkdir -p` does. */
 import { mkdir, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 
 /**
- * Node's own `recursive` never returns where the kernel denies a new directory with ENOENT, as
+ * Node's own `recursive` never returns where the kernel refuses a new directory with ENOENT, as
  * below /proc, and the process then cannot even be stopped.
  */
 export async function makeDirectory(path: string, mode: number): Promise<void> {

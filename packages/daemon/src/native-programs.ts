@@ -1,10 +1,13 @@
-/** Where the runner and the launcher are: in `native/bin` of a clone, or in the platform's npm package. */
+/**
+ * Locates the runner and the launcher: in `native/bin` of a clone, or in the platform's npm
+ * package.
+ */
 import { createRequire } from "node:module";
 import { dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SandboxError } from "@sandkasten/protocol";
 
-/** @throws SandboxError when this is an installed package without the programs for this platform. */
+/** @throws SandboxError if this is an installed package without the programs for this platform. */
 export function nativeDirectory(): string {
   const isClone = extname(import.meta.filename) === ".ts";
   return isClone

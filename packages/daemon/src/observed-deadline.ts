@@ -1,15 +1,15 @@
-/** A deadline that counts only time in which this process was able to look. */
+/** A deadline that counts only time in which this process could run. */
 
-/** The longest pause between two looks. */
+/** The longest pause between two checks. */
 const LOOK_INTERVAL_MS = 1_000;
-/** A look that is later than this many intervals says that the process was stopped or blocked. */
+/** A check later than this many intervals means that the process was stopped or blocked. */
 const LATE_INTERVALS = 2;
 
 /**
  * A process that was stopped (SIGSTOP, a suspended machine, a blocked event loop) runs its timers
- * before it reads what arrived meanwhile. A plain timer then blames others for the process's own
- * absence. This one counts at most two intervals per look, and expires only after pending input was
- * read.
+ * before it reads pending input. A plain timer would then blame others for the process's own
+ * absence. This one counts at most two intervals per check, and expires only after pending input
+ * was read.
  */
 export class ObservedDeadline {
   readonly #afterMs: number;
@@ -26,7 +26,7 @@ export class ObservedDeadline {
     this.#look();
   }
 
-  /** All of its time begins again. */
+  /** Restarts the full time. */
   renew(): void {
     this.#leftMs = this.#afterMs;
     this.#lookedAtMs = performance.now();

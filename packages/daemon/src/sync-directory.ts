@@ -1,4 +1,4 @@
-/** Makes new names and renames in a directory survive a power cut. */
+/** Makes new names and renames in a directory survive a power failure. */
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 

@@ -7,7 +7,7 @@ export function systemClock(): Clock {
   return {
     bootId,
     nowMs: () => Date.now(),
-    // CLOCK_MONOTONIC, which counts from the boot in every process alike.
+    // CLOCK_MONOTONIC counts from boot and is the same in every process.
     monotonicMs: () => Number(process.hrtime.bigint() / 1000n) / 1000,
   };
 }

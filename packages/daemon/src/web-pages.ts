@@ -1,4 +1,7 @@
-/** Where the pages that the daemon serves are built: in the packages of a clone, or in the npm package. */
+/**
+ * Locates the built pages that the daemon serves: in the packages of a clone, or in the npm
+ * package.
+ */
 import { createRequire } from "node:module";
 import { dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,7 +1,9 @@
 /** The frame around every page: where one can go, who is signed in, how the connection is. */
 import type { JSX } from "preact";
 import { lazy, Suspense } from "preact/compat";
+import { ErrorBoundary } from "./parts/error-boundary.tsx";
 import { Icon, type IconName } from "./parts/icons.tsx";
+import { Loading } from "./parts/notice.tsx";
 import { Toasts } from "./parts/toasts.tsx";
 import { SessionsPage } from "./pages/sessions.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
@@ -46,9 +48,11 @@ export function App(): JSX.Element {
       </a>
       <Navigation />
       <main id="main" tabIndex={-1}>
-        <Suspense fallback={<p class="empty">Loading…</p>}>
-          <Page />
-        </Suspense>
+        <ErrorBoundary key={place.value[0]}>
+          <Suspense fallback={<Loading />}>
+            <Page />
+          </Suspense>
+        </ErrorBoundary>
       </main>
       <Toasts />
     </div>
@@ -78,6 +82,14 @@ function Navigation(): JSX.Element {
         </ul>
       </nav>
       <div class="side-foot">
+        <p class="side-links">
+          <a href="/guide/" target="_blank" rel="noopener">
+            Guide <Icon name="external" />
+          </a>
+          <a href="/docs/" target="_blank" rel="noopener">
+            API reference <Icon name="external" />
+          </a>
+        </p>
         <p class={`feed ${feedState.value}`} role="status">
           {FEED_WORDS[feedState.value]}
         </p>

@@ -1,4 +1,4 @@
-/** The MCP server of one session: which requests it answers, and with what. */
+/** The MCP server of one session. */
 import { McpServer, ProtocolError, ProtocolErrorCode } from "@modelcontextprotocol/server";
 import type { Tool } from "@modelcontextprotocol/server";
 import type { SandboxTool } from "@sandkasten/tools";
@@ -8,16 +8,19 @@ import { FILE_URI_TEMPLATE } from "./file-uri.ts";
 import type { McpSession } from "./mcp-session.ts";
 
 export const SERVER_INFO = { name: "sandkasten", title: "Sandkasten", version: "0.1.0" };
-/** SECURITY: a client that subscribes without end costs a bounded amount of memory. Guarded by mcp-attack.serial.test.ts. */
+/**
+ * SECURITY: bounds the memory of a client that subscribes without end. Guarded by
+ * mcp-attack.serial.test.ts.
+ */
 const MAX_SUBSCRIPTIONS = 256;
 
 const INSTRUCTIONS =
   "Tools to run code in an isolated Linux sandbox. It is opened by the first call, keeps its files and shell state between calls, and is destroyed when this connection ends.";
 
-/** Below the convenience of registered tools: ours check their input themselves. */
+/** The low-level server: our tools validate their own input. */
 type Server = McpServer["server"];
 
-/** `era` is that of the protocol: subscriptions of the newer one are held by the transport. */
+/** `era` is the protocol version: the transport handles subscriptions of the newer one. */
 export function buildServer(session: McpSession, era: "legacy" | "modern"): Server {
   const { hasFiles } = session;
   const { server } = new McpServer(SERVER_INFO, {
@@ -74,7 +77,7 @@ function holdSubscriptions(server: Server, session: McpSession): void {
   server.onclose = () => leave?.();
 }
 
-/** A client that is gone needs no news. */
+/** A disconnected client needs no notification. */
 export async function tellChange(server: Server, uri: string): Promise<void> {
   await server.sendResourceUpdated({ uri }).catch(() => undefined);
 }

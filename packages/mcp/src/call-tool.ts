@@ -1,4 +1,4 @@
-/** A tool call: its input checked by the tool, its output streamed as progress, its failure an answer. */
+/** A tool call: input validated by the tool, output streamed as progress, failures returned as results. */
 import { context, propagation } from "@opentelemetry/api";
 import type { CallToolResult, ServerContext } from "@modelcontextprotocol/server";
 import { SandboxError } from "@sandkasten/sdk";
@@ -6,7 +6,7 @@ import { nearestName, ToolError } from "@sandkasten/tools";
 import type { OutputPiece } from "@sandkasten/tools";
 import type { McpSession } from "./mcp-session.ts";
 
-/** A client sees that something happens; more would only cost it time. */
+/** Often enough to show activity; more would only slow the client down. */
 const PROGRESS_INTERVAL_MS = 100;
 const MAX_MESSAGE_LENGTH = 500;
 
@@ -28,7 +28,7 @@ export async function callTool(
             params: { progressToken: token, progress, message },
           }),
         );
-  // The trace of the client, where it sends one.
+  // The client's trace, if it sends one.
   const parent = propagation.extract(context.active(), meta ?? {});
   try {
     const output = await context.with(parent, () =>
@@ -44,7 +44,7 @@ export async function callTool(
   }
 }
 
-/** Bytes so far, and the last line; never faster than the client takes it. */
+/** Bytes so far, and the last line; never faster than the client reads. */
 function progressOf(
   notify: (progress: number, message: string) => Promise<void>,
 ): (piece: OutputPiece) => void {
@@ -57,7 +57,7 @@ function progressOf(
     if (isSending || now - sentMs < PROGRESS_INTERVAL_MS) return;
     sentMs = now;
     isSending = true;
-    // A client that is gone cancels the call by itself.
+    // A disconnected client cancels the call itself.
     notify(bytes, text.trimEnd().slice(-MAX_MESSAGE_LENGTH)).then(
       () => (isSending = false),
       () => undefined,
@@ -66,8 +66,8 @@ function progressOf(
 }
 
 /**
- * SECURITY: what is not written for a model, such as addresses of the daemon, stays here. Guarded by
- * mcp-attack.serial.test.ts.
+ * SECURITY: text that is not meant for a model, such as addresses of the daemon, is not passed on.
+ * Guarded by mcp-attack.serial.test.ts.
  */
 function visibleFailure(error: unknown): CallToolResult {
   if (!(error instanceof ToolError)) return failed("SANDBOX_FAILED", UNREACHABLE);

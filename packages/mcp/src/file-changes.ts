@@ -1,4 +1,4 @@
-/** Tells subscribers of changed files, with one watch for each sandbox, however many subscribe. */
+/** Notifies subscribers of changed files, with one watch per sandbox. */
 import type { Session } from "@sandkasten/sdk";
 import { fileUri } from "./file-uri.ts";
 
@@ -20,7 +20,7 @@ export class FileChanges {
     this.#onFailure = onFailure;
   }
 
-  /** Watching goes on until the last listener has left. */
+  /** Watches until the last listener has left. */
   listen(listener: Listener): () => void {
     this.#listeners.add(listener);
     this.refresh();
@@ -30,7 +30,7 @@ export class FileChanges {
     };
   }
 
-  /** Watches sandboxes that were opened since. */
+  /** Watches newly opened sandboxes. */
   refresh(): void {
     if (this.#listeners.size === 0) return;
     for (const session of this.#sandboxes())
@@ -47,7 +47,7 @@ export class FileChanges {
     this.#watches.clear();
   }
 
-  /** Never rejects: a sandbox that has ended has nothing more to tell. */
+  /** Never rejects: an ended sandbox has no more changes. */
   async #watch(session: Session): Promise<void> {
     const stop = new AbortController();
     this.#watches.set(session.id, stop);
@@ -58,7 +58,7 @@ export class FileChanges {
         for (const listener of this.#listeners) listener(uri);
       }
     } catch (error) {
-      if (!stop.signal.aborted) this.#onFailure("changes of files are no longer told", error);
+      if (!stop.signal.aborted) this.#onFailure("file changes are no longer reported", error);
     } finally {
       if (this.#watches.get(session.id) === stop) this.#watches.delete(session.id);
     }

@@ -11,7 +11,7 @@ import type { FileUri } from "./file-uri.ts";
 import type { McpSession } from "./mcp-session.ts";
 
 const PAGE_SIZE = 200;
-/** Beyond these a client asks for what it wants by name. */
+/** Beyond these, a client must request files by name. */
 const MAX_LISTED = 5000;
 const MAX_READ_BYTES = 10_485_760;
 
@@ -25,10 +25,11 @@ export async function listFiles(
   const resources: ListResourcesResult["resources"] = [];
   let index = 0;
   for (const sandbox of session.sandboxes())
-    for await (const { type, path, sizeBytes } of sandbox.files.list("/workspace", {
+    for await (const { type, path, rawPath, sizeBytes } of sandbox.files.list("/workspace", {
       recursive: true,
     })) {
-      if (type !== "file") continue;
+      // A name that is not UTF-8 cannot be said in a URI that leads back to it.
+      if (type !== "file" || rawPath !== undefined) continue;
       if (index >= MAX_LISTED) return { resources };
       if (index >= start + PAGE_SIZE) return { resources, nextCursor: String(index) };
       if (index >= start)
@@ -64,7 +65,7 @@ export async function readFile(session: McpSession, uri: string): Promise<ReadRe
   };
 }
 
-/** Throws for what is no name of a file, and for a file that no change is told of. */
+/** Throws for an invalid file name, and for a file that is not watched. */
 export async function requireWatchable(session: McpSession, uri: string): Promise<void> {
   const { sandboxId, path } = requireFileUri(uri);
   if (!session.sandboxes().some(({ id }) => id === sandboxId)) throw new ResourceNotFoundError(uri);

@@ -1,4 +1,4 @@
-/** Names of files as resources: `sandbox://<sandbox id>/<path>`. */
+/** Resource names of files: `sandbox://<sandbox id>/<path>`. */
 
 export interface FileUri {
   readonly sandboxId: string;
@@ -11,10 +11,10 @@ export const FILE_URI_TEMPLATE = "sandbox://{sandbox_id}/{+path}";
 const FORM = /^sandbox:\/\/(?<id>[A-Za-z0-9_-]{1,128})\/(?<path>.{1,8192})$/s;
 
 /**
- * Undefined for what is not such a name.
+ * Undefined for any other name.
  *
  * SECURITY: the id is one of the session's own sandboxes or is refused by its scope, and the path is
- * looked up inside the sandbox, so that `..` leads nowhere else. Guarded by mcp-attack.serial.test.ts.
+ * resolved inside the sandbox, so `..` cannot leave it. Guarded by mcp-attack.serial.test.ts.
  */
 export function parseFileUri(uri: string): FileUri | undefined {
   const { id, path } = FORM.exec(uri)?.groups ?? {};

@@ -1,4 +1,4 @@
-/** Who may speak to the HTTP server: with the key, by a name of this server, and from no foreign web page. */
+/** Who may use the HTTP server: with the key, by a known host name, and not from a foreign web page. */
 import { hash, timingSafeEqual } from "node:crypto";
 import {
   hostHeaderValidationResponse,
@@ -11,7 +11,7 @@ export interface GateOptions {
   readonly apiKey: string;
   /** The address that the server listens on. */
   readonly host: string;
-  /** Further names under which the server may be spoken to. */
+  /** Additional host names that requests may use. */
   readonly allowedHosts?: readonly string[] | undefined;
 }
 
@@ -28,10 +28,10 @@ export class Gate {
   }
 
   /**
-   * The answer to a request that must not get in.
+   * The response to a request that is not allowed.
    *
    * SECURITY: a web page could reach a server on loopback under a name that it made resolve to it (DNS
-   * rebinding); its Host or Origin header tells. The key is compared in constant time. Guarded by
+   * rebinding); its Host or Origin header reveals that. The key is compared in constant time. Guarded by
    * mcp-attack.serial.test.ts.
    */
   refuse(request: Request): Response | undefined {

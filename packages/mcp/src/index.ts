@@ -1,4 +1,4 @@
-/** The sandbox tools as a server of the Model Context Protocol. */
+/** The sandbox tools as a Model Context Protocol server. */
 export { serveHttp, type HttpServerOptions, type RunningMcpServer } from "./serve-http.ts";
 export { serveStdioSession, type StdioServerOptions } from "./serve-stdio.ts";
 export { startMcpTelemetry } from "./mcp-telemetry.ts";

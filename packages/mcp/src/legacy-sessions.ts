@@ -1,4 +1,4 @@
-/** Clients of the protocol up to 2025-11-25, which has sessions: each with its own sandboxes. */
+/** Clients of the protocol up to 2025-11-25, which has sessions: each has separate sandboxes. */
 import { randomUUID } from "node:crypto";
 import {
   isLegacyRequest,
@@ -9,7 +9,10 @@ import { McpSession } from "./mcp-session.ts";
 import type { McpSessionOptions } from "./mcp-session.ts";
 import { untilRead } from "./until-read.ts";
 
-/** SECURITY: clients that open sessions without end cost a bounded amount. Guarded by mcp-attack.serial.test.ts. */
+/**
+ * SECURITY: bounds the cost of clients that open sessions without end. Guarded by
+ * mcp-attack.serial.test.ts.
+ */
 const MAX_SESSIONS = 256;
 export const MAX_BODY_BYTES = 16 * 1024 * 1024;
 const IDLE_MS = 30 * 60_000;
@@ -19,7 +22,7 @@ interface LegacySession {
   readonly session: McpSession;
   readonly transport: WebStandardStreamableHTTPServerTransport;
   usedMs: number;
-  /** Requests, also streams of notifications, that are under way. */
+  /** Open requests, including notification streams. */
   open: number;
 }
 
@@ -79,7 +82,8 @@ export class LegacySessions {
     };
     try {
       const response = await one.transport.handleRequest(request);
-      // What did not become a session, such as a first request that is not `initialize`, is not kept.
+      // Transports that did not become a session, for example because the first request is not
+      // `initialize`, are closed.
       if (one.transport.sessionId === undefined) await one.session.close();
       return untilRead(response, leave);
     } catch (error) {
@@ -102,7 +106,7 @@ export class LegacySessions {
   }
 }
 
-/** SECURITY: a session that has ended and one that never was get the same answer. */
+/** SECURITY: an ended session and one that never existed get the same response. */
 function noSession(): Response {
   return errorBody(404, -32_001, "There is no such session. Start a new one with initialize.");
 }

@@ -214,6 +214,31 @@ it("no spelling of a path leads out of the sandbox or breaks the server", async 
   });
 });
 
+it("many files are listed page by page, each once, and large ones are not read whole", async () => {
+  const session = await openSession();
+  const id = await sandboxOf(session);
+  await send(exec("cd /workspace && seq 449 | xargs touch && truncate -s 10485761 large"), session);
+  const uris: string[] = [];
+  let cursor: unknown;
+  do {
+    const { result = {} } = await send(call(3, "resources/list", { cursor }), session);
+    const resources = result["resources"] as readonly { readonly uri: string }[];
+    expect(resources.length).toBeLessThanOrEqual(200);
+    uris.push(...resources.map(({ uri }) => uri));
+    cursor = result["nextCursor"];
+  } while (cursor !== undefined);
+  expect(uris).toHaveLength(451);
+  expect(new Set(uris).size).toBe(451);
+  for (const wrong of ["-1", "x", "1e9"])
+    expect((await send(call(3, "resources/list", { cursor: wrong }), session)).error).toBeDefined();
+  const large = `sandbox://${id}/workspace/large`;
+  const { error } = await send(call(4, "resources/read", { uri: large }), session);
+  expect(error?.message).toContain("larger than 10485760 bytes");
+  const outside = `sandbox://${id}/etc/hostname`;
+  const refused = await send(call(5, "resources/subscribe", { uri: outside }), session);
+  expect(refused.error?.message).toContain("below /workspace");
+});
+
 it("huge and broken messages are refused, and the next one is served", async () => {
   const session = await openSession();
   const huge = exec("x".repeat(20 * 1024 * 1024));

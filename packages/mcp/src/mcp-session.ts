@@ -1,4 +1,4 @@
-/** What one client has: its own sandboxes, the tools on them, and its subscriptions. */
+/** The state of one client: its sandboxes, the tools for them, and its subscriptions. */
 import type { SandboxClient, Session } from "@sandkasten/sdk";
 import { DEFAULT_POLICY, SandboxScope, sandboxTools } from "@sandkasten/tools";
 import type { SandboxPolicy, SandboxSettings, SandboxTool } from "@sandkasten/tools";
@@ -10,7 +10,7 @@ export interface McpSessionOptions {
   readonly policy?: SandboxPolicy | undefined;
   /** How long sandboxes outlive a server that died. */
   readonly leaseSeconds?: number | undefined;
-  /** Told of what could not be cleaned up. */
+  /** Called with what could not be cleaned up. */
   readonly onFailure: (message: string, error: unknown) => void;
 }
 
@@ -23,7 +23,10 @@ export class McpSession implements AsyncDisposable {
   readonly #onFailure: McpSessionOptions["onFailure"];
   #closing: Promise<void> | undefined;
 
-  /** SECURITY: `id` is what keeps one client from the sandboxes of another. Guarded by mcp-attack.serial.test.ts. */
+  /**
+   * SECURITY: `id` separates one client from the sandboxes of another. Guarded by
+   * mcp-attack.serial.test.ts.
+   */
   constructor(id: string, options: McpSessionOptions) {
     const { client, settings, policy = DEFAULT_POLICY, onFailure } = options;
     this.#onFailure = onFailure;
@@ -39,12 +42,12 @@ export class McpSession implements AsyncDisposable {
     this.changes = new FileChanges(() => this.sandboxes(), onFailure);
   }
 
-  /** Those that are open. */
+  /** The open sandboxes. */
   sandboxes(): readonly Session[] {
     return this.#scope.heldSessions().map(({ session }) => session);
   }
 
-  /** Whether files can be looked at between calls. */
+  /** Whether files can be accessed between calls. */
   get hasFiles(): boolean {
     return this.tools.has("sandbox_fs_read");
   }
@@ -56,7 +59,10 @@ export class McpSession implements AsyncDisposable {
       try {
         await this.#scope.close();
       } catch (error) {
-        this.#onFailure("sandboxes of a client are left to their lease", error);
+        this.#onFailure(
+          "could not destroy a client's sandboxes; they expire with their lease",
+          error,
+        );
       }
     })();
     await this.#closing;

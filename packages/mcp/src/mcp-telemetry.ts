@@ -5,7 +5,7 @@ import { SERVER_INFO } from "./build-server.ts";
 
 const SERVICE_NAME = "sandkasten-mcp";
 
-/** Never rejects: a variable that is of no use here is reported, and nothing is sent. */
+/** Never rejects: an unusable variable is reported, and nothing is sent. */
 export async function startMcpTelemetry(
   env: Variables,
   onFailure: (reason: string) => unknown,

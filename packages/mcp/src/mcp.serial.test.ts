@@ -74,6 +74,7 @@ async function exec(client: Client, input: object): Promise<CodeResult> {
 }
 
 describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version) => {
+  const TRACE = version === undefined ? "1".repeat(32) : "2".repeat(32);
   let connected: Connected;
   let client: Client;
   beforeAll(async () => {
@@ -101,6 +102,13 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
       expect(inputSchema.type).toBe("object");
       expect(outputSchema?.type).toBe("object");
     }
+    const reading = tools.filter(({ annotations }) => annotations?.readOnlyHint === true);
+    expect(reading.map(({ name }) => name)).toEqual([
+      "sandbox_exec_read",
+      "sandbox_exec_wait",
+      "sandbox_fs_read",
+      "sandbox_fs_list",
+    ]);
   });
 
   it("runs commands in one sandbox, and answers with structured content and text", async () => {
@@ -108,16 +116,20 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
     const result = await client.callTool({
       name: "sandbox_exec",
       arguments: { cmd: "echo $NAME $PWD; exit 3" },
+      _meta: { traceparent: `00-${TRACE}-b7ad6b7169203331-01` },
     });
     expect(result.isError ?? false).toBe(false);
     expect(result.structuredContent).toMatchObject({ exit_code: 3, stdout: "kept /tmp\n" });
     const [text] = result.content;
     expect(text?.type === "text" && JSON.parse(text.text)).toMatchObject({ exit_code: 3 });
-    const { spans } = receiver;
-    await receiver.span(
-      ({ name, service }) => name === "sandbox_exec" && service === "sandkasten-mcp",
+    const span = await receiver.span(
+      ({ name, service, traceId }) =>
+        name === "sandbox_exec" && service === "sandkasten-mcp" && traceId === TRACE,
     );
-    expect(spans.length).toBeGreaterThan(0);
+    expect(span).toMatchObject({
+      parentSpanId: "b7ad6b7169203331",
+      attributes: { "sandbox.exit_code": 3 },
+    });
   });
 
   it("answers bad input with an error that a model can act on", async () => {
@@ -179,7 +191,7 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
 
   it("has files as resources: templates, a list, contents, and news of changes", async () => {
     const { sandbox_id: id } = await exec(client, {
-      cmd: "cd /workspace && rm -rf -- * && printf text > 'a b.txt' && printf '\\377' > bytes",
+      cmd: "cd /workspace && rm -rf -- * && printf text > 'a b.txt' && printf '\\377' > bytes && mkdir dir && touch $'not\\xffutf8'",
     });
     const { resourceTemplates } = await client.listResourceTemplates();
     expect(resourceTemplates[0]?.uriTemplate).toBe("sandbox://{sandbox_id}/{+path}");

@@ -1,4 +1,7 @@
-/** Many clients over HTTP, each with the key: those of the older protocol in sessions, others request by request. */
+/**
+ * Many clients over HTTP, each with the key: those of the older protocol in sessions, others
+ * request by request.
+ */
 import { createServer } from "node:http";
 import type { Server as HttpServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -11,12 +14,12 @@ import { StatelessScopes } from "./stateless-scopes.ts";
 
 export interface HttpServerOptions extends McpSessionOptions, GateOptions {
   readonly host: string;
-  /** 0 for one that is free. */
+  /** 0 for any free port. */
   readonly port: number;
 }
 
 export interface RunningMcpServer extends AsyncDisposable {
-  /** Of the endpoint. */
+  /** The endpoint's URL. */
   readonly url: string;
 }
 
@@ -39,7 +42,7 @@ export async function serveHttp(options: HttpServerOptions): Promise<RunningMcpS
   };
   const handle = toNodeHandler({ fetch: answer });
   const server = createServer(
-    // SECURITY: a client that sends slowly holds a connection for a bounded time only.
+    // SECURITY: a client that sends slowly holds a connection for a limited time only.
     { headersTimeout: HEADERS_TIMEOUT_MS },
     (request, response) => void handle(request as Parameters<typeof handle>[0], response),
   );

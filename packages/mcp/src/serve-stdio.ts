@@ -1,4 +1,4 @@
-/** One client over stdin and stdout, whose sandboxes go with it. */
+/** One client over stdin and stdout; its sandboxes end with it. */
 import { randomUUID } from "node:crypto";
 import type { Readable, Writable } from "node:stream";
 import { StdioServerTransport, serveStdio } from "@modelcontextprotocol/server/stdio";
@@ -9,15 +9,15 @@ import type { McpSessionOptions } from "./mcp-session.ts";
 export interface StdioServerOptions extends McpSessionOptions {
   readonly stdin: Readable;
   readonly stdout: Writable;
-  /** Ends the connection. */
+  /** Aborts the connection. */
   readonly signal: AbortSignal;
 }
 
-/** A message with the content of a file; more is refused by closing the connection. */
+/** Enough for a message with a file's content; a larger one closes the connection. */
 const MAX_MESSAGE_BYTES = 32 * 1024 * 1024;
 const MAX_SUBSCRIPTIONS = 256;
 
-/** Resolves when the client is gone and its sandboxes are destroyed. */
+/** Resolves when the client has disconnected and its sandboxes are destroyed. */
 export async function serveStdioSession(options: StdioServerOptions): Promise<void> {
   await using session = new McpSession(`mcp-${randomUUID()}`, options);
   const transport = new StdioServerTransport(options.stdin, options.stdout, {
@@ -30,7 +30,7 @@ export async function serveStdioSession(options: StdioServerOptions): Promise<vo
   const handle = serveStdio(
     ({ era }) => {
       const server = buildServer(session, era);
-      // The connection itself knows what a client of the newer protocol has subscribed to.
+      // The connection itself tracks the subscriptions of a client of the newer protocol.
       if (era === "modern" && session.hasFiles)
         session.changes.listen((uri) => void tellChange(server, uri));
       return server;

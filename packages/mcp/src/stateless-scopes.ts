@@ -1,6 +1,6 @@
 /**
- * Clients of the protocol since 2026-07-28, which has no sessions: sandboxes belong to the path that a
- * client uses, `/mcp` or `/mcp/NAME`, until they are closed or nobody has used them for a while.
+ * Clients of the protocol since 2026-07-28, which has no sessions: sandboxes belong to the path
+ * that a client uses, `/mcp` or `/mcp/NAME`, until they are closed or unused for a while.
  */
 import { createMcpHandler, InMemoryServerEventBus } from "@modelcontextprotocol/server";
 import type { McpHttpHandler, ServerEvent, ServerEventBus } from "@modelcontextprotocol/server";
@@ -11,13 +11,13 @@ import type { McpSessionOptions } from "./mcp-session.ts";
 import { untilRead } from "./until-read.ts";
 
 const MAX_SUBSCRIPTIONS = 256;
-/** SECURITY: each name costs memory, so there are few. Guarded by mcp-attack.serial.test.ts. */
+/** SECURITY: each name costs memory, so their number is limited. Guarded by mcp-attack.serial.test.ts. */
 const MAX_SCOPES = 256;
 
 interface Scope {
   readonly session: McpSession;
   readonly handler: McpHttpHandler;
-  /** Requests, also streams of notifications, that are under way. */
+  /** Open requests, including notification streams. */
   underWay: number;
 }
 
@@ -48,7 +48,7 @@ export class StatelessScopes {
 
   #open(name: string): Scope | undefined {
     if (this.#scopes.size >= MAX_SCOPES && !this.#forgetUnused()) return undefined;
-    // The name is the same after a restart, so that clients find their sandboxes again within the lease.
+    // The name is stable across restarts, so clients find their sandboxes again within the lease.
     const session = new McpSession(`mcp-http-${name}`, this.#options);
     const handler = createMcpHandler(({ era }) => buildServer(session, era), {
       legacy: "reject",
@@ -62,7 +62,7 @@ export class StatelessScopes {
     return scope;
   }
 
-  /** Makes room for a name, if there is one without sandboxes and requests. */
+  /** Makes room for a name by removing one without sandboxes and requests. */
   #forgetUnused(): boolean {
     for (const [name, scope] of this.#scopes) {
       if (scope.underWay > 0 || scope.session.sandboxes().length > 0) continue;
@@ -81,7 +81,7 @@ async function closeScope({ session, handler }: Scope): Promise<void> {
   await session.close();
 }
 
-/** Watches files while somebody has subscribed. */
+/** Watches files while there are subscribers. */
 class WatchingBus implements ServerEventBus {
   readonly #bus = new InMemoryServerEventBus();
   readonly #session: McpSession;

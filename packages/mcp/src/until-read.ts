@@ -1,6 +1,6 @@
-/** Knows when a response, which can be a stream of any length, is over. */
+/** Detects when a response, which can be a stream of any length, has ended. */
 
-/** The same response. `leave` is called once, when its body was read to the end or nobody reads it. */
+/** Returns the same response. `leave` is called once, when its body was read to the end or abandoned. */
 export function untilRead(response: Response, leave: () => void): Response {
   if (response.body === null) {
     leave();

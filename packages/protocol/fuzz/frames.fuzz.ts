@@ -1,5 +1,5 @@
 /**
- * Fuzzes the frame decoder for as long as asked: `node packages/protocol/fuzz/frames.fuzz.ts [seconds] [seed]`.
+ * Fuzzes the frame decoder for a given time: `node packages/protocol/fuzz/frames.fuzz.ts [seconds] [seed]`.
  * Mutates golden frames and pushes them in random portions; anything but frames or a `ProtocolError`,
  * a buffer beyond one frame, or memory that keeps growing, ends it with exit code 1.
  */
@@ -18,7 +18,7 @@ import type { Frame } from "../src/index.ts";
 
 const MAX_HEAP_GROWTH_BYTES = 96 * 1024 * 1024;
 
-/** A small generator of repeatable numbers (xorshift), so that a finding can be replayed by its seed. */
+/** A small deterministic generator (xorshift), so a finding can be replayed by its seed. */
 function randomNumbers(seed: number): (below: number) => number {
   let state = seed >>> 0 || 1;
   return (below) => {

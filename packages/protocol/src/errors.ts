@@ -1,14 +1,14 @@
-/** The one error class of the project and the catalogue of its codes. */
+/** The project's only error class and the catalogue of its codes. */
 
 interface CatalogueEntry {
-  /** The HTTP status it is answered with. */
+  /** The HTTP status of the response. */
   readonly status: number;
   /** Whether the same request may succeed later, unchanged. */
   readonly retryable: boolean;
   readonly meaning: string;
 }
 
-/** Every code that leaves the daemon. `docs/reference/errors.md` is made from this table. */
+/** Every code that leaves the daemon. `docs/reference/errors.md` is generated from this table. */
 export const ERROR_CATALOGUE = {
   INVALID_REQUEST: {
     status: 400,
@@ -81,7 +81,7 @@ export const ERROR_CATALOGUE = {
   FILE_EXISTS: {
     status: 409,
     retryable: false,
-    meaning: "The path exists already, or the directory is not empty.",
+    meaning: "The path already exists, or the directory is not empty.",
   },
   NO_SHELL: {
     status: 409,
@@ -180,7 +180,7 @@ export interface SandboxErrorOptions {
   readonly cause?: unknown;
 }
 
-/** A failure with a code of the catalogue. The message says what happened, to what, and what to do. */
+/** A failure with a code from the catalogue. The message says what happened, to what, and what to do. */
 export class SandboxError extends Error {
   override readonly name = "SandboxError";
   readonly code: ErrorCode;

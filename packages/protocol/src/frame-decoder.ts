@@ -1,29 +1,29 @@
-/** Cuts a stream of bytes, split anywhere, into frames. */
+/** Splits a stream of bytes into frames. */
 import { FRAME_HEADER_BYTES, FrameType, MAX_PAYLOAD_BYTES, OUTPUT_HEAD_BYTES } from "./frames.ts";
 import type { Frame } from "./frames.ts";
 import { ProtocolError } from "./protocol-error.ts";
 
 const EMPTY = Buffer.alloc(0);
 
-/** A payload that spans chunks is put together in memory that is kept up to this size, and used again. */
+/** A payload that spans chunks is assembled in memory that is reused up to this size. */
 const MAX_KEPT_BYTES = 262_144;
 
 /**
- * An incremental reader of frames. Frames that lie whole in a chunk are views of it; only a
- * frame that spans chunks is copied, once, into memory that the next such frame is copied over.
+ * An incremental frame reader. Frames that are completely in one chunk are views of it; only a frame
+ * that spans chunks is copied, once, into memory that the next such frame reuses.
  *
  * SECURITY: the peer is hostile (threat: oversized messages; for example a length of 2^31 or a line of
- * 100 MB). Each header is judged before memory is reserved for its payload, so the decoder never holds
- * more than one frame of the largest size, and what it keeps for the next. Guarded by "refuses an
- * oversize length from its header alone" in frame-decoder.test.ts.
+ * 100 MB). Each header is checked before memory is reserved for its payload, so the decoder never holds
+ * more than one frame of the largest size, and its reused memory. Guarded by "refuses an oversize length
+ * from its header alone" in frame-decoder.test.ts.
  */
 export class FrameDecoder {
   readonly #header = Buffer.allocUnsafeSlow(FRAME_HEADER_BYTES);
   #headerBytes = 0;
-  /** The payload of a frame that spans chunks, and how much of it is there. */
+  /** The payload of a frame that spans chunks, and how much of it has arrived. */
   #payload: Buffer | undefined;
   #payloadBytes = 0;
-  /** Memory of the last payload that spanned chunks, free for the next. */
+  /** Reusable memory of the last payload that spanned chunks. */
   #spare = EMPTY;
   #stopped = false;
 
@@ -34,22 +34,22 @@ export class FrameDecoder {
       : FRAME_HEADER_BYTES + this.#payloadBytes;
   }
 
-  /** Ends decoding: nothing more is yielded, also not from the chunk being pushed. */
+  /** Ends decoding: nothing more is yielded, not even from the chunk being pushed. */
   stop(): void {
     this.#stopped = true;
     this.#payload = undefined;
     this.letGo();
   }
 
-  /** Frees the memory that is kept only to be used again: for a pause. */
+  /** Frees the reusable memory, for an idle period. */
   letGo(): void {
     this.#spare = EMPTY;
   }
 
   /**
-   * Takes a chunk and hands every frame it completes to `sink`, in order. A payload is valid until
-   * `sink` returns. Throws a `ProtocolError` at the first violation; from then on the decoder takes
-   * nothing.
+   * Takes a chunk and passes every completed frame to `sink`, in order. A payload is valid until
+   * `sink` returns. Throws a `ProtocolError` at the first violation; from then on the decoder
+   * accepts nothing.
    */
   push(chunk: Uint8Array, sink: (frame: Frame) => void): void {
     try {
@@ -111,7 +111,7 @@ export class FrameDecoder {
     return this.#spare.subarray(0, bytes);
   }
 
-  /** Copies what the chunk has of a started payload and tells where the chunk goes on. */
+  /** Copies the chunk's part of a started payload and returns where the chunk continues. */
   #fillPayload(payload: Buffer, chunk: Buffer, at: number, sink: (frame: Frame) => void): number {
     const taken = chunk.copy(payload, this.#payloadBytes, at);
     this.#payloadBytes += taken;

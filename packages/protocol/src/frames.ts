@@ -1,4 +1,4 @@
-/** The frames of the wire protocol between daemon and runner: their types, limits and encoding. */
+/** The frames of the wire protocol between daemon and runner: types, limits and encoding. */
 import { ProtocolError } from "./protocol-error.ts";
 
 /** Bytes of a frame before its payload: length (4), type (1), stream id (4). */
@@ -6,7 +6,7 @@ export const FRAME_HEADER_BYTES = 9;
 export const MAX_PAYLOAD_BYTES = 1_048_576;
 /** Bytes of an OUTPUT payload before the output itself: descriptor (1), sequence number (8), offset (8). */
 export const OUTPUT_HEAD_BYTES = 17;
-/** Credit that each direction of each stream starts with. */
+/** The initial credit of each direction of each stream. */
 export const INITIAL_CREDIT_BYTES = 262_144;
 export const PROTOCOL_VERSION = 1;
 export const MAX_STREAM_ID = 0xffff_ffff;
@@ -25,7 +25,7 @@ export const FrameType = {
 } as const;
 export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 
-/** One frame. The payload lies in memory that is used again: copy what is to be kept. */
+/** One frame. The payload is in reused memory: copy it to keep it. */
 export interface Frame {
   readonly type: FrameType;
   readonly stream: number;
@@ -35,7 +35,7 @@ export interface Frame {
 const EMPTY = Buffer.alloc(0);
 const TWO_TO_32 = 0x1_0000_0000;
 
-/** The nine bytes that go before a payload of that length. */
+/** The nine bytes before a payload of that length. */
 export function encodeFrameHeader(type: FrameType, stream: number, payloadBytes: number): Buffer {
   checkHeader(type, stream, payloadBytes);
   const header = Buffer.allocUnsafe(FRAME_HEADER_BYTES);
@@ -43,7 +43,10 @@ export function encodeFrameHeader(type: FrameType, stream: number, payloadBytes:
   return header;
 }
 
-/** A complete frame in one buffer. For large payloads write the header and the payload apart instead: that copies nothing. */
+/**
+ * A complete frame in one buffer. For large payloads, write header and payload separately to avoid
+ * the copy.
+ */
 export function encodeFrame(type: FrameType, stream: number, payload: Uint8Array = EMPTY): Buffer {
   checkHeader(type, stream, payload.byteLength);
   const frame = Buffer.allocUnsafe(FRAME_HEADER_BYTES + payload.byteLength);
@@ -122,12 +125,15 @@ export function decodeJsonObject(payload: Uint8Array): Record<string, unknown> {
   try {
     value = JSON.parse(utf8.decode(payload));
   } catch (cause) {
-    throw new ProtocolError("json_not_object", "a JSON frame holds text that is not JSON", {
+    throw new ProtocolError("json_not_object", "a JSON frame contains invalid JSON", {
       cause,
     });
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw new ProtocolError("json_not_object", "a JSON frame holds something other than an object");
+    throw new ProtocolError(
+      "json_not_object",
+      "a JSON frame contains something other than an object",
+    );
   }
   return value as Record<string, unknown>;
 }

@@ -1,9 +1,9 @@
 /**
- * Prints `docs/reference/errors.md`, made from the catalogue:
+ * Prints `docs/reference/errors.md`, generated from the catalogue:
  *
  *     node packages/protocol/src/generate-errors-page.ts > docs/reference/errors.md
  *
- * A test fails while the page is not what this prints.
+ * A test fails if the page is out of date.
  */
 import { ERROR_CATALOGUE } from "./errors.ts";
 

@@ -1,4 +1,4 @@
-/** What daemon, SDK and tests share: the frames and messages of the wire, and the catalogue of errors. No I/O. */
+/** Shared by daemon, SDK and tests: the frames and messages of the wire, and the error catalogue. No I/O. */
 export * from "./api/index.ts";
 export * from "./errors.ts";
 export * from "./frame-decoder.ts";

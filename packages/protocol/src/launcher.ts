@@ -1,10 +1,10 @@
 /**
- * What the daemon asks the native launcher, and what it answers. The launcher has the same types, and
- * the examples in fixtures/launcher.json are read by the tests of both.
+ * The daemon's requests to the native launcher, and its answers. The launcher has the same types,
+ * and the tests of both read the examples in fixtures/launcher.json.
  */
 import { z } from "zod";
 
-/** An OCI runtime and where it keeps its state. */
+/** An OCI runtime and its state directory. */
 const runtimeSchema = z.strictObject({
   kind: z.enum(["crun", "runc", "runsc"]),
   path: z.string(),
@@ -13,7 +13,7 @@ const runtimeSchema = z.strictObject({
   args: z.array(z.string()).readonly().default([]),
 });
 
-/** How to make a disk. */
+/** The parameters of a new disk. */
 const diskSchema = z.strictObject({
   bytes: z.number(),
   inodes: z.number(),
@@ -23,11 +23,11 @@ const diskSchema = z.strictObject({
 const workspaceSchema = z.strictObject({
   id: z.string(),
   workspaces_dir: z.string(),
-  /** For when there is none. */
+  /** Used if the disk does not exist. */
   disk: diskSchema,
 });
 
-/** Which sandbox a request is about, and where its traces are. */
+/** The sandbox that a request is about, and its directories. */
 const identityShape = {
   id: z.string(),
   state_dir: z.string(),
@@ -42,11 +42,16 @@ const createSchema = z.strictObject({
     path: z.string(),
     binds: z.array(z.strictObject({ from: z.string(), to: z.string() })).readonly(),
     writable: z.boolean(),
+    /** Stand over those of the image, in this sandbox alone. The paths have no links in the image. */
+    files: z
+      .array(z.strictObject({ path: z.string(), content: z.string() }))
+      .readonly()
+      .default([]),
   }),
   runner: z.string(),
   disk: diskSchema,
   workspace: workspaceSchema.optional(),
-  /** Beside the one at /workspace. */
+  /** In addition to the one at /workspace. */
   workspaces: z
     .array(z.strictObject({ workspace: workspaceSchema, path: z.string(), read_only: z.boolean() }))
     .readonly(),
@@ -55,11 +60,11 @@ const createSchema = z.strictObject({
     cpu_millicores: z.number(),
     pids: z.number(),
   }),
-  /** Whether addresses that stand for other hosts lead back into the sandbox. */
+  /** Whether addresses that represent other hosts are routed back into the sandbox. */
   network: z.boolean(),
-  /** The OCI configuration, whose placeholders the launcher fills in. */
+  /** The OCI configuration; the launcher fills in its placeholders. */
   config: z.record(z.string(), z.unknown()),
-  /** What the daemon wants to find again in the record. */
+  /** Metadata that the daemon wants to find in the record. */
   meta: z.record(z.string(), z.unknown()),
   /** For tests: fail, or die, right after this step. */
   fail_after: z.string().optional(),
@@ -89,11 +94,11 @@ const checkSchema = z.object({
   remedy: z.string().optional(),
 });
 
-/** Each command with its request, if it has one, and its answer. */
+/** Each command with its request, if any, and its answer. */
 export const launcherCommands = {
   create: { request: createSchema, answer: launcherRecordSchema },
   destroy: {
-    /** Without a runtime the one in the launcher's own notes counts. */
+    /** Without a runtime, the launcher's own notes determine it. */
     request: z.strictObject({ ...identityShape, runtime: runtimeSchema.optional() }),
     answer: z.object({ ok: z.literal(true) }),
   },
@@ -107,7 +112,7 @@ export const launcherCommands = {
       sandboxes: z.array(
         z.object({
           id: z.string(),
-          /** `partial`: it was never finished. */
+          /** `partial`: it was never completely created. */
           state: z.enum(["running", "paused", "dead", "partial"]),
           pid: z.number().optional(),
         }),
@@ -138,7 +143,7 @@ export const launcherCommands = {
   steps: { request: z.undefined(), answer: z.array(z.string()) },
 } as const;
 
-/** Why a request failed; the daemon decides by this alone, never by the message. */
+/** Why a request failed; the daemon only evaluates this, never the message. */
 export const launcherFailureKindSchema = z.enum([
   "invalid_request",
   "already_exists",

@@ -1,15 +1,18 @@
-/** What the runner answers: the JSON of HELLO, RESPONSE, ERROR and EVENT frames, checked and turned into our types. */
+/**
+ * The runner's answers: the JSON of HELLO, RESPONSE, ERROR and EVENT frames, validated and
+ * converted to our types.
+ */
 import { z } from "zod";
 import { PROTOCOL_VERSION } from "./frames.ts";
 import { execIdSchema, shellNameSchema } from "./requests.ts";
 
-// SECURITY: the runner may be captured by the code it runs, so nothing here is believed for its
-// shape: strings and arrays are capped and unknown fields dropped. Guarded by "hostile answers"
-// in packages/daemon/src/channel/hostile-runner.test.ts.
+// SECURITY: code may take over the runner that runs it, so nothing here is trusted: strings and
+// arrays are limited and unknown fields dropped. Guarded by "hostile answers" in
+// packages/daemon/src/channel/hostile-runner.test.ts.
 
 export type OutputStream = "stdout" | "stderr";
 
-/** How a command ended. The last two are the daemon's own findings; a runner cannot claim them. */
+/** How a command ended. Only the daemon itself reports the last two; a runner cannot claim them. */
 export type ExecEndReason =
   | "exited"
   | "timeout"
@@ -33,9 +36,9 @@ export interface FileEntry {
   readonly mtimeMs: number;
   readonly uid: number;
   readonly gid: number;
-  /** Where a symlink leads. */
+  /** The target of a symlink. */
   readonly target?: string;
-  /** The exact bytes of the path in base64, only when they are not UTF-8. */
+  /** The exact bytes of the path in base64, only if they are not UTF-8. */
   readonly rawPath?: string;
   /** Changes whenever the content does. */
   readonly version: string;
@@ -43,16 +46,16 @@ export interface FileEntry {
   readonly unreadable?: true;
 }
 
-/** A path that an operation was about. */
+/** A path that an operation used. */
 export interface NamedPath {
   readonly path: string;
-  /** The exact bytes of the path in base64, only when they are not UTF-8. */
+  /** The exact bytes of the path in base64, only if they are not UTF-8. */
   readonly rawPath?: string;
 }
 
 export interface DirectoryPage {
   readonly entries: readonly FileEntry[];
-  /** Give it back to get the next page; absent on the last one. */
+  /** The cursor of the next page; absent on the last one. */
   readonly nextCursor?: string;
 }
 
@@ -112,7 +115,7 @@ export const execEndSchema = z
     stderr_bytes: count,
     dropped_bytes: count,
     shell_restarted: z.boolean(),
-    // The runner of a sandbox that an earlier version made does not say; whoever attaches finds out.
+    // The runner of a sandbox from an earlier version does not report it; an attach finds out.
     output_open: z.boolean().default(true),
   })
   .transform((end) => ({

@@ -1,6 +1,6 @@
-/** The one error that a reader of frames raises; whoever catches it closes the connection. */
+/** The error for invalid frames; the code that catches it closes the connection. */
 
-/** Why a peer's bytes were refused. The first six are those of `fixtures/frames.json`. */
+/** Why a peer's bytes were refused. The first six match `fixtures/frames.json`. */
 export type ProtocolErrorReason =
   | "unknown_type"
   | "payload_too_large"

@@ -1,19 +1,19 @@
-/** What the daemon asks of the runner: the JSON of REQUEST frames. */
+/** The daemon's requests to the runner: the JSON of REQUEST frames. */
 import { z } from "zod";
 import { MAX_PAYLOAD_BYTES, PROTOCOL_VERSION } from "./frames.ts";
 
-/** A NUL cannot be part of a path, an argument or a variable. */
+/** A NUL byte cannot be part of a path, an argument or a variable. */
 const plainText = (maxLength: number) =>
   z
     .string()
     .max(maxLength)
-    .refine((text) => !text.includes("\0"), "must not contain a NUL")
+    .refine((text) => !text.includes("\0"), "must not contain a NUL byte")
     .refine((text) => text.isWellFormed(), "must be valid Unicode");
 
 const pathText = plainText(65_536).min(1);
-/** A path as text, or as base64 of its bytes when they are not UTF-8. */
+/** A path as text, or as base64 of its bytes if they are not UTF-8. */
 const path = z.union([pathText, z.strictObject({ raw: z.base64().min(1).max(87_384) })], {
-  error: "must be a path without a NUL",
+  error: "must be a path without NUL bytes",
 });
 const version = z.string().min(1).max(256);
 const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
@@ -35,7 +35,7 @@ export const shellNameSchema = z
   );
 
 const environment = z.record(
-  z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "must be the name of a variable"),
+  z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "must be a valid variable name"),
   plainText(131_072),
 );
 
@@ -73,7 +73,10 @@ const execRequest = z.discriminatedUnion("mode", [
   }),
 ]);
 
-/** Any request. The daemon checks its own before sending, so that a caller's slip is named and costs no round trip. */
+/**
+ * Any request. The daemon validates its requests before sending, so a caller's mistake is named
+ * without a round trip.
+ */
 export const requestSchema = z.union([
   execRequest,
   z.discriminatedUnion("op", [

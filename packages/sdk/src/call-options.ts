@@ -1,6 +1,6 @@
-/** The option that every call has. */
+/** The option of every call. */
 
-/** How a call is given up. */
+/** How to abort a call. */
 export interface CallOptions {
   /** Ends the call with the signal's reason. */
   readonly signal?: AbortSignal | undefined;

@@ -1,10 +1,10 @@
-/** Turns the snake_case names of the wire into the camelCase names of the SDK. */
+/** Converts the wire's snake_case names to the SDK's camelCase names. */
 
 type CamelName<Name> = Name extends `${infer Head}_${infer Tail}`
   ? `${Head}${Capitalize<CamelName<Tail>>}`
   : Name;
 
-/** An object with its own keys in camelCase; what lies deeper stays as it is. */
+/** An object with its own keys in camelCase; nested objects stay unchanged. */
 export type CamelKeys<Body> = { readonly [Key in keyof Body as CamelName<Key>]: Body[Key] };
 
 export function camelName(name: string): string {
@@ -12,8 +12,8 @@ export function camelName(name: string): string {
 }
 
 /**
- * Not deep on purpose: names of variables and metadata are the caller's and must come back as they
- * were. Whoever has an object inside an object says so.
+ * Not deep on purpose: names of variables and metadata belong to the caller and must not change.
+ * Nested objects must be converted explicitly.
  */
 export function camelKeys<Body extends object>(body: Body): CamelKeys<Body> {
   const entries = Object.entries(body).map(([key, value]) => [camelName(key), value]);

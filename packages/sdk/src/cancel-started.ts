@@ -1,17 +1,17 @@
-/** Ends a command whose caller gave the waiting up, and wants it cancelled. */
+/** Cancels a command whose caller aborted the call and wants that. */
 import type { ExecInfoBody } from "@sandkasten/protocol";
 import { Exec } from "./exec.ts";
 import type { ExecOptions } from "./exec-types.ts";
 import { camelOptions } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
 
-/** Whether the caller has given up, and wants the command to end with that. */
+/** Whether the caller has aborted, and wants the command to end. */
 export function cancelsOnAbort(options: ExecOptions): boolean {
   const { onAbort, signal } = camelOptions(options);
   return onAbort === "cancel" && signal?.aborted === true;
 }
 
-/** The call's answer would have named the command; the same request under the same key names it again. */
+/** The lost response would have named the command; repeating the request with the same key returns it. */
 export async function cancelStarted(
   transport: Transport,
   sessionId: string,

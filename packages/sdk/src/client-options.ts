@@ -1,4 +1,4 @@
-/** How a client is made. */
+/** The options of a client. */
 import { camelOptions, type WithSnakeNames } from "./snake-names.ts";
 import type { TransportOptions } from "./transport.ts";
 import type { WebSocketConstructor } from "./web-socket.ts";
@@ -42,12 +42,14 @@ export function toTransportOptions(given: ClientOptions): TransportOptions {
   const apiKey =
     options.apiKey === undefined ? variable("SANDKASTEN_API_KEY") : (options.apiKey ?? undefined);
   if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey)) {
-    throw new TypeError("apiKey must be printable ASCII without spaces, as it is in a header.");
+    throw new TypeError(
+      "apiKey must be printable ASCII without spaces, because it is sent in a header.",
+    );
   }
   return {
     baseUrl: checkedUrl(options.baseUrl ?? variable("SANDKASTEN_URL") ?? DEFAULT_URL),
     apiKey,
-    // Found when it is called, and called as a function of the global object, as browsers insist.
+    // Looked up on each call, and called as a method of the global object, as browsers require.
     fetch: options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
     webSocket: options.webSocket,
     timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
@@ -56,7 +58,7 @@ export function toTransportOptions(given: ClientOptions): TransportOptions {
   };
 }
 
-/** A variable of Node's environment that is not empty; browsers have none. */
+/** A non-empty variable of Node's environment; browsers have none. */
 function variable(name: string): string | undefined {
   const { process } = globalThis as {
     readonly process?: { readonly env?: Readonly<Record<string, string | undefined>> };

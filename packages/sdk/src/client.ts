@@ -1,4 +1,4 @@
-/** The way in: a client of one daemon. */
+/** The entry point: a client of one daemon. */
 import type { SessionBody } from "@sandkasten/protocol";
 import type { CallOptions } from "./call-options.ts";
 import { type ClientOptions, toTransportOptions } from "./client-options.ts";
@@ -6,6 +6,7 @@ import { type EventOptions, followEvents, type SandboxEvent } from "./events.ts"
 import { Images } from "./images.ts";
 import { Keys } from "./keys.ts";
 import { Session } from "./session.ts";
+import { Snapshots } from "./snapshots.ts";
 import { camelOptions, withSnakeNames } from "./snake-names.ts";
 import {
   type CreateSessionOptions,
@@ -21,22 +22,24 @@ import { path, Transport } from "./transport.ts";
 import type { VersionBody } from "./wire-bodies.ts";
 import { Workspaces } from "./workspaces.ts";
 
-/** What a daemon is. */
+/** A daemon's version and backends. */
 export interface DaemonVersion {
   readonly version: string;
-  /** The usual backend. */
+  /** The default backend. */
   readonly backend: string;
   /** All backends that sessions can use. */
   readonly backends: readonly string[];
   readonly node: string;
 }
 
-/** Speaks with one daemon. It holds no connection and need not be closed. */
+/** A client of one daemon. It holds no connection and need not be closed. */
 export class SandboxClient {
-  /** The images that sandboxes are made of. */
+  /** The images that sandboxes are created from. */
   readonly images: Images;
   /** Directories that outlive sessions. */
   readonly workspaces: Workspaces;
+  /** Copies of sessions, from which new sessions start. */
+  readonly snapshots: Snapshots;
   /** Who may use the daemon, for administrators. */
   readonly keys: Keys;
   readonly #transport: Transport;
@@ -46,6 +49,9 @@ export class SandboxClient {
     this.images = new Images(this.#transport);
     this.keys = new Keys(this.#transport);
     this.workspaces = new Workspaces(this.#transport);
+    this.snapshots = new Snapshots(this.workspaces, this.images, (asked) =>
+      this.createSession(asked),
+    );
   }
 
   /** Creates a session, or returns the active session for the `key`. */
@@ -66,7 +72,7 @@ export class SandboxClient {
     );
   }
 
-  /** The session of an id, also of one that has ended. */
+  /** The session with an id, active or ended. */
   async getSession(id: string, options: CallOptions = {}): Promise<Session> {
     const body = await this.#transport.json<SessionBody>({
       method: "GET",
@@ -76,7 +82,10 @@ export class SandboxClient {
     return new Session(this.#transport, toSessionInfo(body));
   }
 
-  /** One page of sessions: those that have not ended first, the newest first among both. `sessions` goes over all of them. */
+  /**
+   * One page of sessions: those that have not ended first, each group newest first. `sessions`
+   * iterates over all pages.
+   */
   async listSessions(options: ListSessionsOptions = {}): Promise<SessionPage> {
     const { owner, status, key, metadata = {}, limit, cursor, signal } = options;
     const pairs = Object.entries(metadata).map(([name, value]) => `${name}=${value}`);
@@ -95,7 +104,7 @@ export class SandboxClient {
     );
   }
 
-  /** All sessions that fit, in the same order, page by page as they are asked for. */
+  /** All matching sessions, in the same order, loading pages as needed. */
   async *sessions(
     filter: SessionFilter & CallOptions = {},
   ): AsyncGenerator<SessionInfo, void, undefined> {
@@ -108,8 +117,8 @@ export class SandboxClient {
   }
 
   /**
-   * What happens, of all that the key may see: each event once and in order, also when the connection
-   * breaks or the daemon restarts. A `gap` tells that some are missing.
+   * All events that the key can see: each event once and in order, even if the connection breaks or
+   * the daemon restarts. A `gap` means that some are missing.
    */
   events(options: EventOptions = {}): AsyncGenerator<SandboxEvent, void, undefined> {
     return followEvents(this.#transport, "/v1/events", options);
@@ -120,7 +129,7 @@ export class SandboxClient {
     return this.workspaces.list(options);
   }
 
-  /** Removes a workspace with its files; the same as `workspaces.delete`. */
+  /** Deletes a workspace with its files; the same as `workspaces.delete`. */
   deleteWorkspace(id: string, options?: CallOptions): Promise<void> {
     return this.workspaces.delete(id, options);
   }
@@ -130,7 +139,7 @@ export class SandboxClient {
     return this.#transport.json({ method: "GET", path: "/healthz", signal: options.signal });
   }
 
-  /** What the daemon is. */
+  /** The daemon's version and backends. */
   version(options: CallOptions = {}): Promise<DaemonVersion> {
     const call = { method: "GET", path: "/v1/version", signal: options.signal } as const;
     return this.#transport.json<VersionBody>(call);

@@ -6,7 +6,7 @@ export interface Deferred<Value> {
   readonly reject: (reason: unknown) => void;
 }
 
-/** The same as `Promise.withResolvers`, which Node 20 does not have. */
+/** Like `Promise.withResolvers`, which Node 20 does not have. */
 export function deferred<Value>(): Deferred<Value> {
   let resolve: Deferred<Value>["resolve"] = () => undefined;
   let reject: Deferred<Value>["reject"] = () => undefined;

@@ -1,4 +1,4 @@
-/** What the SDK knows of each code of the daemon's catalogue. */
+/** The status and retryability of each error code. */
 import type { ERROR_CATALOGUE, ErrorCode } from "@sandkasten/protocol";
 
 /**

@@ -1,4 +1,4 @@
-/** Rebuilds the daemon's errors from what it sent. */
+/** Rebuilds the daemon's errors from its responses. */
 import type { ErrorBody, ExecResultBody } from "@sandkasten/protocol";
 import { errorTable, isErrorCode } from "./error-table.ts";
 import { type ExecResult, toExecResult } from "./exec-types.ts";
@@ -6,7 +6,7 @@ import { parseRetryAfter } from "./retry.ts";
 import { SandboxError, type SandboxErrorOptions } from "./sandbox-error.ts";
 import type { ErrorCode } from "./wire-names.ts";
 
-/** What stands in for a code that is not known: of a newer daemon, or of a proxy before it. */
+/** Fallbacks for an unknown code: from a newer daemon, or from a proxy. */
 const codesByStatus: Readonly<Partial<Record<number, ErrorCode>>> = {
   401: "UNAUTHORIZED",
   403: "PERMISSION_DENIED",
@@ -17,7 +17,7 @@ const codesByStatus: Readonly<Partial<Record<number, ErrorCode>>> = {
   507: "STORAGE_FULL",
 };
 
-/** What a proxy answers that did not get an answer itself. */
+/** Statuses of a proxy that got no response itself. */
 const gatewayStatuses: ReadonlySet<number> = new Set([502, 503, 504]);
 
 function codeForStatus(status: number): ErrorCode {
@@ -32,14 +32,14 @@ function isErrorBody(value: unknown): value is Partial<ErrorBody> & Pick<ErrorBo
   return isObject(value) && typeof value["error_code"] === "string";
 }
 
-/** Where a command is what failed, the details are its result. */
+/** If a command failed, the details are its result. */
 function resultInDetails(details: unknown): ExecResult | undefined {
   if (!isObject(details) || typeof details["exec_id"] !== "string") return undefined;
   if (typeof details["output"] !== "string") return undefined;
   return toExecResult(details as unknown as ExecResultBody);
 }
 
-/** The error that a body of the form `{error_code, message, details, request_id}` describes. */
+/** The error for a body of the form `{error_code, message, details, request_id}`. */
 export function errorFromBody(
   body: unknown,
   answer: Pick<SandboxErrorOptions, "status" | "requestId" | "retryAfterMs"> = {},
@@ -59,10 +59,10 @@ export function errorFromBody(
 
 function errorWithoutBody(status: number, answer: SandboxErrorOptions): SandboxError {
   if (gatewayStatuses.has(status)) {
-    const message = `No daemon answered: something between it and here said ${status}.`;
+    const message = `The daemon did not respond: a proxy returned status ${status}.`;
     return new SandboxError("CONNECTION_FAILED", message, answer);
   }
-  const message = `The answer was ${status} without a reason; is this the address of a Sandkasten daemon?`;
+  const message = `The response was ${status} without a reason; check that this is the address of a Sandkasten daemon.`;
   return new SandboxError(codeForStatus(status), message, answer);
 }
 
@@ -70,17 +70,17 @@ async function jsonOf(response: Response): Promise<unknown> {
   try {
     return await response.json();
   } catch {
-    // The status is known, and says more than a body that broke off or that is a proxy's page.
+    // The status says more than a truncated body or a proxy's page.
     return undefined;
   }
 }
 
-/** The error that an answer other than success stands for. */
+/** The error for an unsuccessful response. */
 export async function errorFromResponse(response: Response): Promise<SandboxError> {
-  // A browser hides where a redirect leads, and its status with it.
+  // A browser hides a redirect's target and status.
   if (response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400)) {
     await response.body?.cancel();
-    const message = "The address leads elsewhere; use the one that it leads to as baseUrl.";
+    const message = "The address redirects elsewhere; use the redirect's target as baseUrl.";
     return new SandboxError("CONNECTION_FAILED", message, {
       status: response.status,
       retryable: false,
@@ -93,14 +93,14 @@ export async function errorFromResponse(response: Response): Promise<SandboxErro
   });
 }
 
-/** Whatever `fetch` threw, as an error that says so. */
+/** Wraps whatever `fetch` threw. */
 export function connectionFailed(what: string, cause: unknown): SandboxError {
   if (cause instanceof SandboxError) return cause;
-  const message = `${what} failed: ${reasonOf(cause)}. Check that the daemon runs at this address.`;
+  const message = `${what} failed: ${reasonOf(cause)}. Check that the daemon is running at this address.`;
   return new SandboxError("CONNECTION_FAILED", message, { cause });
 }
 
-/** Runtimes hide the reason in different places. */
+/** Runtimes put the reason in different places. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const inner = error.cause;

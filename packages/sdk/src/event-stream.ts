@@ -1,4 +1,4 @@
-/** Server-sent events of the daemon: their JSON, and their failures as errors. */
+/** Server-sent events of the daemon: parsed JSON, with failures as errors. */
 import type { ExecInfoBody } from "@sandkasten/protocol";
 import { connectionFailed, errorFromBody } from "./errors-from-wire.ts";
 import { canRetry, HELD_MS, pause, pauseMs, type RetryPolicy } from "./retry.ts";
@@ -6,7 +6,7 @@ import type { Reading } from "./response-body.ts";
 import { SandboxError } from "./sandbox-error.ts";
 import { readEvents } from "./sse-parser.ts";
 
-/** An event of which the data was read. It is believed to be what the API says it is. */
+/** A parsed event. Its data is trusted to match the API. */
 export interface JsonEvent {
   readonly type: string;
   readonly data: unknown;
@@ -14,18 +14,18 @@ export interface JsonEvent {
   readonly id?: string;
 }
 
-/** What the daemon sends in place of further events. */
+/** The data of an `error` event, which ends a stream. */
 interface ErrorEventBody {
   /** A sentence. */
   readonly error?: string;
   readonly error_code?: string;
-  /** When it is a command that failed and not the stream: what became of it. */
+  /** Present if a command failed rather than the stream: the command's state. */
   readonly exec?: ExecInfoBody;
 }
 
 /**
- * The events of an answer. One that tells of a failure is thrown, except when it tells how a command
- * ended, which is `done` like every end.
+ * The events of a response. An `error` event is thrown, except if it reports how a command ended,
+ * which counts as `done`.
  */
 export async function* readJsonEvents(
   response: Response,
@@ -49,16 +49,16 @@ function endOfCommand({ error, error_code = "INTERNAL_ERROR", exec }: ErrorEvent
   throw errorFromBody({ error_code, message: error });
 }
 
-/** Where events come from, however many connections that takes. */
+/** A source of events over any number of connections. */
 export interface ResumableSource extends Reading {
-  /** Connects, or connects again at the place where the last connection broke. */
+  /** Connects, or reconnects where the last connection broke. */
   readonly open: () => Promise<Response>;
   readonly policy: RetryPolicy;
 }
 
 /**
- * Events over one connection after the other. It ends by being left: a connection that ends is one
- * that broke. `reconnected` stands between the events of two connections.
+ * Events over consecutive connections. It ends only when the loop is left: a connection that ends
+ * counts as broken. `reconnected` separates the events of two connections.
  */
 export async function* resumeEvents(
   source: ResumableSource,

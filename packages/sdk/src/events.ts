@@ -12,22 +12,22 @@ interface EventFields {
   readonly id: string;
   /** `gap` when events are missing before the next one; `data.reason` says why. */
   readonly type: EventType | "gap";
-  /** When it happened; of a gap, when it was noticed. */
+  /** When it happened; for a gap, when it was noticed. */
   readonly time: string;
   /** The owner. Empty for the daemon itself. */
   readonly owner: string;
   readonly sessionId?: string;
-  /** What there is to know about an event of this type. */
+  /** The data of an event of this type. */
   readonly data: Readonly<Record<string, unknown>>;
 }
 
-/** Something that happened. */
+/** An event of the feed. */
 export type SandboxEvent = WithSnakeNames<EventFields>;
 
 interface EventOptionFields extends CallOptions {
   /** Types such as `exec.ended`, or first words such as `session`. All types by default. */
   readonly types?: readonly string[] | undefined;
-  /** Go on behind the event with this `id`. */
+  /** Continue after the event with this `id`. */
   readonly cursor?: string | undefined;
   /** Where to begin without a cursor; `now`, or `start` when `follow` is false. */
   readonly from?: "now" | "start" | undefined;
@@ -39,16 +39,16 @@ interface EventOptionFields extends CallOptions {
 export type SessionEventOptions = WithSnakeNames<EventOptionFields>;
 
 interface AllEventOptionFields extends EventOptionFields {
-  /** Only this session's. */
+  /** Only events of this session. */
   readonly sessionId?: string | undefined;
-  /** Only this owner's, for an administrator. */
+  /** Only events of this owner, for an administrator. */
   readonly owner?: string | undefined;
 }
 
 /** Which events, and from where on. */
 export type EventOptions = WithSnakeNames<AllEventOptionFields>;
 
-/** Ends by being left, or with `follow: false` after what there is. */
+/** Ends when the loop is left, or with `follow: false` after the current events. */
 export async function* followEvents(
   transport: Transport,
   path: string,

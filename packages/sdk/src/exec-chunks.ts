@@ -1,4 +1,4 @@
-/** A command's output and its end as one sequence, for those who want a single loop. */
+/** A command's output and end as one sequence, for a single loop. */
 import type { ExecStream } from "./exec-stream.ts";
 import { type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 import type { EndReason, OutputStream } from "./wire-names.ts";
@@ -8,7 +8,7 @@ interface ExecChunkFields {
   readonly output: string;
   /** Milliseconds since 1970. */
   readonly timestamp: number;
-  /** true in the last element only, which tells how the command ended. */
+  /** true only in the last element, which reports how the command ended. */
   readonly done: boolean;
   /** Absent in the last element. */
   readonly stream?: OutputStream | undefined;

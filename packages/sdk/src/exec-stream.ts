@@ -1,4 +1,4 @@
-/** The output of a command while it runs. */
+/** The output of a running command. */
 import { cancelStarted } from "./cancel-started.ts";
 import { deferred } from "./deferred.ts";
 import { Exec } from "./exec.ts";
@@ -16,7 +16,7 @@ import { camelOptions } from "./snake-names.ts";
 import { type Call, path, type Transport } from "./transport.ts";
 
 /**
- * A running command. Loop over it for its output: each byte comes once, in order, also when the
+ * A running command. Iterate it for its output: each byte arrives once, in order, even if the
  * connection breaks, and the command waits for a slow reader. `result` says how it ended, with or
  * without a loop. Leaving the loop does not end the command; `(await stream.exec).cancel()` does.
  */
@@ -24,12 +24,12 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
   readonly #transport: Transport;
   readonly #call: Call;
   readonly #exec: Promise<Exec>;
-  /** The connection that began the command, until somebody reads from it. */
+  /** The connection that started the command, until it is read. */
   #unread: Promise<Response> | undefined;
-  /** What the last loop learned of the end; nothing when it was left early. */
+  /** The end that the last loop saw; undefined if it was left early. */
   #reading: Promise<ExecInfo | undefined> | undefined;
   #result: Promise<ExecInfo> | undefined;
-  /** Under way once the caller gave up a command that is to end with that. */
+  /** Set once the caller aborted a command that should end with that. */
   #cancelling: Promise<void> | undefined;
 
   /** @internal */
@@ -53,7 +53,7 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
     });
     if (options.onAbort === "cancel")
       options.signal?.addEventListener("abort", () => this.#cancel(sessionId), { once: true });
-    // Whoever loops, or asks for `exec` or `result`, gets the failure. Nobody has to.
+    // Iterating, or awaiting `exec` or `result`, reports the failure. Neither is required.
     this.#exec.catch(() => undefined);
   }
 
@@ -62,7 +62,7 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
     return this.#exec;
   }
 
-  /** What became of the command. A time that was up is part of it, and no error. */
+  /** How the command ended. A timeout is part of it, not an error. */
   get result(): Promise<ExecInfo> {
     this.#result ??= this.#findResult();
     return this.#result;
@@ -89,7 +89,10 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
     }
   }
 
-  /** Begins on the connection that began the command, and goes on by the command's id: it never runs twice. */
+  /**
+   * Starts with the connection that started the command, and continues by the command's id: it
+   * never runs twice.
+   */
   async #open(cursor: number): Promise<Response> {
     const unread = this.#unread;
     this.#unread = undefined;
@@ -99,7 +102,7 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
   }
 
   async #findResult(): Promise<ExecInfo> {
-    // A loop that begins beside this, as in `Promise.all`, shall have the connection.
+    // Lets a concurrent loop, as in `Promise.all`, take the connection.
     await pause(0, this.#call.signal);
     const info = await this.#reading;
     if (info !== undefined) return info;
@@ -112,11 +115,11 @@ export class ExecStream implements AsyncIterable<OutputChunk> {
 
   #cancel(sessionId: string): void {
     this.#cancelling = cancelStarted(this.#transport, sessionId, this.#call);
-    // Whoever reads gets the failure.
+    // Readers get the failure.
     this.#cancelling.catch(() => undefined);
   }
 
-  /** A command waits for those who could read its output; nobody will. */
+  /** A command waits for its readers, and there will be none. */
   async #letGo(): Promise<void> {
     const unread = this.#unread;
     this.#unread = undefined;

@@ -1,4 +1,4 @@
-/** Commands and their output, as the SDK shows them. */
+/** Commands and their output in the SDK. */
 import type { ExecInfoBody, ExecRequestBody, ExecResultBody } from "@sandkasten/protocol";
 import { decodeBase64, encodeBase64 } from "./base64.ts";
 import { camelKeys } from "./camel-keys.ts";
@@ -14,35 +14,38 @@ export interface TerminalSize {
   readonly cols: number;
 }
 
-/** What interprets a command, as traces and metrics name it. */
+/** A command's interpreter, as named in traces and metrics. */
 export type CommandRuntime = "python" | "node" | "typescript" | "bash" | "other";
 
 interface ExecOptionFields {
   /**
-   * The command is ended after this time. 0 or absent for the longest that the daemon allows, to which
-   * a longer one is lowered: see `timeoutClamped` of the result.
+   * Kills the command after this time. 0 or absent means the longest that the daemon allows; longer
+   * values are lowered to it, see `timeoutClamped` of the result.
    */
   readonly timeoutMs?: number | undefined;
   /** Kills the command if it prints nothing for this long. */
   readonly idleTimeoutMs?: number | undefined;
-  /** Where it runs. When absent, text runs in the shell's directory, a list of arguments in /workspace. */
+  /**
+   * The working directory. By default, text runs in the shell's directory, a list of arguments in
+   * /workspace.
+   */
   readonly cwd?: string | undefined;
-  /** Variables for this command alone. Those that are undefined are left out. */
+  /** Variables for this command only. Undefined values are omitted. */
   readonly env?: Variables | undefined;
   /** `uid` or `uid:gid`. */
   readonly user?: string | undefined;
-  /** All of its input. Without it, it reads the end of input at once. */
+  /** The complete stdin. Without it, stdin is at its end. */
   readonly stdin?: string | Uint8Array | undefined;
   /**
-   * Name of the shell that runs the command; created on first use. `default` by default. Commands of
-   * one shell run one after the other, those of different shells side by side.
+   * Name of the shell that runs the command; created on first use. `default` by default. Commands
+   * of one shell run one after the other, those of different shells concurrently.
    */
   readonly shell?: string | undefined;
   /** false runs the text in a new shell instead of the stateful one. */
   readonly stateful?: boolean | undefined;
-  /** One pipe for stdout and stderr: their order is exact, and all of it is stdout. */
+  /** Uses one pipe for stdout and stderr: their order is exact, and everything counts as stdout. */
   readonly merge?: boolean | undefined;
-  /** How much output the result holds: its beginning and its end. */
+  /** How much output the result contains: its beginning and its end. */
   readonly outputBudgetBytes?: number | undefined;
   /** Adds `rawOutput` to the result: the exact bytes of the output. */
   readonly raw?: boolean | undefined;
@@ -58,13 +61,13 @@ interface ExecOptionFields {
   readonly onAbort?: "detach" | "cancel" | undefined;
   /** What happens to the command when the connection breaks. `continue` by default. */
   readonly onDisconnect?: "continue" | "cancel" | undefined;
-  /** Runs it on a terminal of this size. In a named shell the terminal stays for later commands. */
+  /** Runs it on a terminal of this size. A named shell keeps the terminal for later commands. */
   readonly pty?: TerminalSize | undefined;
-  /** What interprets the command, for traces and metrics. Guessed from the command by default. */
+  /** The command's interpreter, for traces and metrics. Guessed from the command by default. */
   readonly runtime?: CommandRuntime | undefined;
 }
 
-/** What to wait for in a command's output, also in what it left in the background. */
+/** What to wait for in the output of a command, including its background processes. */
 export interface OutputCondition {
   /** A regular expression in the syntax of RE2, searched for in each line. */
   readonly pattern: string;
@@ -80,14 +83,14 @@ export interface OutputMatch {
   readonly line: string;
 }
 
-/** Variables of the environment by name. */
+/** Environment variables by name. */
 export type Variables = Readonly<Record<string, string | undefined>>;
 
 /** Options for running a command. */
 export type ExecOptions = WithSnakeNames<ExecOptionFields>;
 
 interface StartOptionFields extends ExecOptionFields {
-  /** Keeps its input open for `writeStdin`. */
+  /** Keeps stdin open for `writeStdin`. */
   readonly stdinOpen?: boolean | undefined;
 }
 
@@ -106,7 +109,7 @@ interface ExecInfoFields {
   readonly exitCode: number | null;
   /** null while it runs. */
   readonly endReason: EndReason | null;
-  /** Its time was up, in all or without output. */
+  /** It exceeded its timeout or idle timeout. */
   readonly timedOut: boolean;
   /** The signal that ended it. */
   readonly signal?: number | undefined;
@@ -118,7 +121,7 @@ interface ExecInfoFields {
   readonly stderrBytes: number;
   /** Bytes of output that are no longer available. */
   readonly droppedBytes: number;
-  /** It got a new shell, because the one before had ended: what that one remembered is gone. */
+  /** It ran in a new shell, because the previous one had ended: that shell's state is lost. */
   readonly shellRestarted: boolean;
   /** It has ended, but processes that it left in the background hold its output and can print more. */
   readonly background: boolean;
@@ -126,22 +129,22 @@ interface ExecInfoFields {
   readonly backgroundBytes: number;
   /** The timeout in effect. null for a terminal without a timeout. */
   readonly timeoutMs: number | null;
-  /** A longer timeout was asked for than the daemon allows. */
+  /** The requested timeout was longer than the daemon allows. */
   readonly timeoutClamped: boolean;
   /** ISO 8601, like all times here. */
   readonly startedAt: string;
   readonly endedAt?: string | undefined;
 }
 
-/** What is known of a command without its output. */
+/** A command without its output. */
 export type ExecInfo = WithSnakeNames<ExecInfoFields>;
 
 interface ExecResultFields extends ExecInfoFields {
-  /** stdout and stderr as they came. What is not UTF-8 is replaced. */
+  /** stdout and stderr in order of arrival. Invalid UTF-8 is replaced. */
   readonly output: string;
   readonly stdout: string;
   readonly stderr: string;
-  /** The middle of the output is missing here; `exec.read` has all of it. */
+  /** The middle of the output is omitted here; `exec.read` has all of it. */
   readonly truncated: boolean;
   /** Where the output of this response ends: the cursor to continue reading from. */
   readonly nextCursor: number;
@@ -157,15 +160,15 @@ export type ExecResult = WithSnakeNames<ExecResultFields>;
 
 interface OutputChunkFields {
   readonly stream: OutputStream;
-  /** What is not UTF-8 is replaced. A character is in one piece, never in two halves. */
+  /** Invalid UTF-8 is replaced. Characters are never split. */
   readonly text: string;
-  /** Exactly what was written. */
+  /** The exact bytes. */
   readonly bytes: Uint8Array;
-  /** Counts the pieces of a command. */
+  /** The chunk's number within the command. */
   readonly seq: number;
   /** Milliseconds since 1970. */
   readonly timestamp: number;
-  /** Where it begins in all that the command wrote, in bytes. */
+  /** Its byte offset in the command's output. */
   readonly offset: number;
   /** Bytes before it that are no longer available; usually 0. */
   readonly skippedBytes: number;
@@ -180,11 +183,11 @@ interface OutputPageFields {
   /** The cursor to continue from. */
   readonly nextCursor: number;
   readonly chunks: readonly OutputChunk[];
-  /** Bytes between the cursor and the first piece that are gone. */
+  /** Bytes between the cursor and the first chunk that are lost. */
   readonly skippedBytes: number;
   /** The command has ended, and this is the end of its own output. */
   readonly done: boolean;
-  /** Nothing more can come: all processes that held the output have ended, too. */
+  /** No more output can come: all processes that held the output have ended, too. */
   readonly closed: boolean;
   /** The command as it was before the page was read. */
   readonly exec: ExecInfo;
@@ -193,7 +196,7 @@ interface OutputPageFields {
 /** A part of a command's output. */
 export type OutputPage = WithSnakeNames<OutputPageFields>;
 
-/** A command as the daemon wants to be asked for it. */
+/** Converts a command to a request. */
 export function toExecRequest(cmd: Command, options: StartOptions): ExecRequestBody {
   const { stdin } = options;
   return {
@@ -219,7 +222,7 @@ export function toExecRequest(cmd: Command, options: StartOptions): ExecRequestB
   };
 }
 
-/** As the daemon wants them: what is undefined is not there. */
+/** Removes undefined values. */
 export function toVariables(variables: Variables | undefined): Record<string, string> | undefined {
   if (variables === undefined) return undefined;
   const given = Object.entries(variables).filter((entry): entry is [string, string] => {

@@ -18,16 +18,16 @@ import { type Call, path, type Transport } from "./transport.ts";
 import type { CancelledBody, SignalledBody } from "./wire-bodies.ts";
 import type { OutputStream } from "./wire-names.ts";
 
-/** What one request waits for: short enough that nothing on the way takes it for dead. */
+/** How long one request waits: short enough that proxies do not close it. */
 const WAIT_MS = 60_000;
 
 interface ReadOutputOptionFields extends CallOptions {
-  /** Where to begin, in bytes; the `nextCursor` of the page before. */
+  /** Where to begin, in bytes; the `nextCursor` of the previous page. */
   readonly cursor?: number | undefined;
   readonly maxBytes?: number | undefined;
   /** How long to wait for output if there is none yet. */
   readonly waitMs?: number | undefined;
-  /** Only this stream. Cursors are offsets in the output of both all the same. */
+  /** Only this stream. Cursors are still offsets in the merged output. */
   readonly stream?: OutputStream | undefined;
 }
 
@@ -40,7 +40,7 @@ export interface FollowExecOptions extends CallOptions {
   readonly cursor?: number | undefined;
   /** Only this stream. */
   readonly stream?: OutputStream | undefined;
-  /** `done` ends with the command; `closed` when processes that it left in the background have ended, too. */
+  /** `done` ends with the command; `closed` when its background processes have ended, too. */
   readonly until?: "done" | "closed" | undefined;
 }
 
@@ -49,7 +49,7 @@ interface WaitOptionFields extends CallOptions {
   readonly timeoutMs?: number | undefined;
   /** Returns as soon as the output matches, instead of at the end; check `matched`. */
   readonly until?: OutputCondition | undefined;
-  /** How much output the result holds. */
+  /** How much output the result contains. */
   readonly outputBudgetBytes?: number | undefined;
   /** Adds `rawOutput` to the result. */
   readonly raw?: boolean | undefined;
@@ -58,9 +58,9 @@ interface WaitOptionFields extends CallOptions {
 /** How to wait for a command. */
 export type WaitOptions = WithSnakeNames<WaitOptionFields>;
 
-/** To whom a signal goes. */
+/** Which processes get a signal. */
 export interface SignalOptions extends CallOptions {
-  /** To all that the command started. */
+  /** Everything that the command started. */
   readonly tree?: boolean | undefined;
 }
 
@@ -84,12 +84,12 @@ export class Exec {
     return this.sessionId;
   }
 
-  /** What is known of it now. */
+  /** The command's current state. */
   async info(options: CallOptions = {}): Promise<ExecInfo> {
     return toExecInfo(await this.#get<ExecInfoBody>("", {}, options.signal));
   }
 
-  /** A page of its output, also after its end and after the sandbox's. */
+  /** A page of its output, also after the command or the sandbox has ended. */
   async read(options: ReadOutputOptions = {}): Promise<OutputPage> {
     const { cursor, maxBytes, waitMs, stream, signal } = camelOptions(options);
     const query = { cursor, max_bytes: maxBytes, wait_ms: waitMs, raw: true, stream };
@@ -98,7 +98,7 @@ export class Exec {
     return toOutputPage(page, stream !== undefined);
   }
 
-  /** Its output as it comes, each byte once, until its end. Broken connections are mended. */
+  /** Its output as it arrives, each byte once, until its end. Reconnects if a connection breaks. */
   async *follow(options: FollowExecOptions = {}): AsyncGenerator<OutputChunk, ExecInfo, undefined> {
     return yield* followOutput({
       open: (cursor) => this.openStream({ ...options, cursor }),
@@ -110,7 +110,7 @@ export class Exec {
     });
   }
 
-  /** Waits for its end. A time that was up is part of the result here, and no error. */
+  /** Waits for its end. A timeout is part of the result, not an error. */
   async wait(options: WaitOptions = {}): Promise<ExecResult> {
     const { timeoutMs = Infinity, until, outputBudgetBytes, raw, signal } = camelOptions(options);
     const endMs = performance.now() + timeoutMs;
@@ -123,7 +123,7 @@ export class Exec {
           output_budget_bytes: outputBudgetBytes,
           raw_output: raw,
         }),
-        // It only looks.
+        // Read-only, so it can be repeated.
         repeatable: true,
         waits: true,
         signal,
@@ -135,12 +135,12 @@ export class Exec {
 
   /**
    * Ends it as a timeout does: an interrupt, then a kill of everything that it started. Its shell
-   * lives on. Answers at once, with false when it had ended already; `wait` tells its end.
+   * continues. Returns at once, with false if it had already ended; `wait` returns its end.
    */
   async cancel(options: CallOptions = {}): Promise<boolean> {
     const body = await this.#transport.json<CancelledBody>({
       ...this.#post("/cancel", {}),
-      // What is cancelled already stays so.
+      // Cancelling twice has no further effect.
       repeatable: true,
       signal: options.signal,
     });
@@ -156,7 +156,7 @@ export class Exec {
     return body.delivered;
   }
 
-  /** Writes to its input, which `stdinOpen` kept open. Resolves when the command's side took it. */
+  /** Writes to its stdin, which `stdinOpen` kept open. Resolves when the sandbox has accepted the data. */
   async writeStdin(data: string | Uint8Array, options: CallOptions = {}): Promise<void> {
     const content =
       typeof data === "string" ? { text: data } : { content_base64: encodeBase64(data) };
@@ -167,7 +167,7 @@ export class Exec {
     });
   }
 
-  /** Ends its input. */
+  /** Closes its stdin. */
   async closeStdin(options: CallOptions = {}): Promise<void> {
     await this.#transport.json({
       ...this.#post("/stdin", { close: true }),
@@ -175,11 +175,11 @@ export class Exec {
     });
   }
 
-  /** Tells its terminal a new size. */
+  /** Resizes its terminal. */
   async resize(size: TerminalSize, options: CallOptions = {}): Promise<void> {
     await this.#transport.json({
       ...this.#post("/resize", { rows: size.rows, cols: size.cols }),
-      // The same size twice is the same size.
+      // Resizing twice has no further effect.
       repeatable: true,
       signal: options.signal,
     });

@@ -1,4 +1,4 @@
-/** Files and changes to them, as the SDK shows them. */
+/** Files and their changes in the SDK. */
 import type { FileChangeBody, FileEntryBody } from "@sandkasten/protocol";
 import { camelKeys } from "./camel-keys.ts";
 import { type NamedPath, toNamedPath } from "./sandbox-path.ts";
@@ -19,24 +19,24 @@ interface FileEntryFields {
   readonly gid: number;
   /** Where a link points. */
   readonly target?: string | undefined;
-  /** base64 of a path that is not UTF-8. Give the entry itself to other calls, and it is respected. */
+  /** base64 of a path that is not UTF-8. Pass the entry itself to other calls to use it. */
   readonly rawPath?: string | undefined;
   /** Changes whenever the content does; see `ifMatch`. */
   readonly etag: string;
-  /** true for a directory that cannot be read: a recursive list has nothing of it. */
+  /** true for an unreadable directory: a recursive list omits its contents. */
   readonly unreadable?: true | undefined;
 }
 
 /** A file, directory or link in a sandbox. */
 export type FileEntry = WithSnakeNames<FileEntryFields>;
 
-/** Something that happened to a file. */
+/** A change of a file. */
 export type FileChange = NamedPath & { readonly kind: FileChangeKind };
 
-/** Bytes that come one after the other. They can be sent once only, so that a failure is not retried. */
+/** A stream of bytes. It can only be sent once, so a failure is not retried. */
 export type ByteStream = ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
 
-/** What is sent to the daemon. */
+/** Content to send to the daemon. */
 export type FileSource = string | Uint8Array | ArrayBuffer | Blob | ByteStream;
 
 /** Part of a file. */

@@ -34,8 +34,8 @@ interface ReadFileOptionFields extends CallOptions {
   /** At most this many bytes from the beginning. The whole file by default. */
   readonly maxBytes?: number | undefined;
   /**
-   * Told where the file really is, without links, before its bytes are returned; what it throws, the
-   * call throws. Of an empty file nothing is told.
+   * Called with the file's real path, without links, before its bytes are returned; if it throws,
+   * so does the call. Not called for an empty file.
    */
   readonly onRealPath?: ((path: string) => void) | undefined;
 }
@@ -65,7 +65,7 @@ export interface DownloadOptions extends CallOptions {
 
 /** Whether to describe a link or its target. */
 export interface StatOptions extends CallOptions {
-  /** true describes what a link leads to. */
+  /** true describes the target of a link. */
   readonly follow?: boolean | undefined;
 }
 
@@ -83,18 +83,18 @@ export interface MakeDirectoryOptions extends CallOptions {
 
 /** Options for moving a file. */
 export interface MoveOptions extends CallOptions {
-  /** true replaces what is there. */
+  /** true replaces an existing target. */
   readonly overwrite?: boolean | undefined;
 }
 
 /** Options for copying a file or directory. */
 export interface CopyOptions extends MoveOptions {
-  /** true copies a directory with all that is below it. */
+  /** true copies a directory with everything below it. */
   readonly recursive?: boolean | undefined;
 }
 
 interface TarOptionFields extends CallOptions {
-  /** What is left out: patterns as in a `.gitignore`, without `!`. */
+  /** Entries to leave out: patterns as in a `.gitignore`, without `!`. */
   readonly exclude?: readonly string[] | undefined;
   /** Whether unreadable entries fail the call (the default) or are skipped. */
   readonly onUnreadable?: "fail" | "skip" | undefined;
@@ -109,7 +109,7 @@ interface WrittenFileFields {
   readonly path: string;
   /** base64 of a path that is not UTF-8. */
   readonly rawPath?: string | undefined;
-  /** Of the whole file. */
+  /** Size of the whole file. */
   readonly sizeBytes: number;
   /** Changes whenever the content does; see `ifMatch`. */
   readonly etag: string;
@@ -155,22 +155,22 @@ export class Files {
       onRealPath === undefined ? file : { ...file, query: { ...file.query, real_path: true } };
     if (maxBytes === undefined) return this.#bytes(whole, onRealPath);
     try {
-      // One byte at least: a range cannot be empty.
+      // At least one byte: a range cannot be empty.
       const range = rangeHeader({ end: Math.max(1, maxBytes) });
       return (await this.#bytes({ ...whole, headers: range }, onRealPath)).subarray(0, maxBytes);
     } catch (error) {
-      // No range fits into an empty file.
+      // No range is satisfiable in an empty file.
       if (error instanceof SandboxError && error.status === 416) return new Uint8Array();
       throw error;
     }
   }
 
-  /** A file's text, which must be UTF-8; what is not is replaced. */
+  /** A file's text. Invalid UTF-8 is replaced. */
   async readText(path: SandboxPath, options: ReadFileOptions = {}): Promise<string> {
     return new TextDecoder("utf-8", { ignoreBOM: true }).decode(await this.read(path, options));
   }
 
-  /** Writes a file whole: whoever reads it meanwhile sees the old content or the new. */
+  /** Writes a file atomically: readers see the old content or the new. */
   async write(
     path: SandboxPath,
     content: FileSource,
@@ -182,14 +182,14 @@ export class Files {
       content,
       { mode: octal(mode), overwrite, if_match: ifMatch },
       {
-        // When the answer is lost, the file that a second try finds may be the first try's.
+        // If the response is lost, a retry may find the file of the first attempt.
         ...(overwrite === false || ifMatch !== undefined ? { repeatable: false } : {}),
         signal,
       },
     );
   }
 
-  /** Adds to the end of a file, which is made if it is not there: all of the content or nothing. */
+  /** Appends to a file atomically; creates it if it does not exist. */
   async append(
     path: SandboxPath,
     content: FileSource,
@@ -201,7 +201,7 @@ export class Files {
       content,
       { mode: octal(mode), append: true, if_match: ifMatch },
       {
-        // A second try would add it twice.
+        // A retry would append it twice.
         repeatable: false,
         signal,
       },
@@ -240,7 +240,7 @@ export class Files {
     return paths;
   }
 
-  /** A file's bytes as they come. A connection that breaks fails the stream. */
+  /** A file's bytes as a stream. A broken connection fails the stream. */
   async download(
     path: SandboxPath,
     options: DownloadOptions = {},
@@ -252,7 +252,7 @@ export class Files {
     });
   }
 
-  /** What a path leads to. A link is described itself, unless it is to be followed. */
+  /** Describes a path. A link is described itself, unless `follow` is set. */
   async stat(path: SandboxPath, options: StatOptions = {}): Promise<FileEntry> {
     const entry = await this.#transport.json<FileEntryBody>({
       method: "GET",
@@ -274,7 +274,7 @@ export class Files {
     return toNamedPath(body);
   }
 
-  /** What a directory contains, page by page as it is asked for. */
+  /** A directory's contents, loading pages as needed. */
   async *list(
     path?: SandboxPath,
     options: RecursiveOptions = {},
@@ -305,8 +305,8 @@ export class Files {
   }
 
   /**
-   * Copies a file, or with `recursive` a directory. Modes are kept, links are copied as links, and the
-   * copy has its name only when it is complete.
+   * Copies a file, or with `recursive` a directory. Modes are kept, links are copied as links, and
+   * the copy appears under its name only when it is complete.
    */
   async copy(from: SandboxPath, to: SandboxPath, options: CopyOptions = {}): Promise<CopiedFiles> {
     const { overwrite, recursive, signal } = options;
@@ -316,7 +316,7 @@ export class Files {
     return Object.assign(toNamedPath(body), { entries, bytes, skipped });
   }
 
-  /** Removes a file, or a directory; one that is not empty only when `recursive`. */
+  /** Removes a file, or a directory; a non-empty one only with `recursive`. */
   async remove(path: SandboxPath, options: RecursiveOptions = {}): Promise<void> {
     await this.#transport.json({
       method: "DELETE",
@@ -328,8 +328,8 @@ export class Files {
   }
 
   /**
-   * Changes as they happen, until the loop is left or the signal ends it. After a connection that
-   * broke there is one of the kind `overflow`: something may have been missed.
+   * Changes as they happen, until the loop is left or the signal aborts it. After a broken
+   * connection there is a change of the kind `overflow`: changes may have been missed.
    */
   watch(
     path?: SandboxPath,
@@ -346,8 +346,8 @@ export class Files {
   }
 
   /**
-   * A directory as a tar archive. What cannot be read fails the call before there is a stream, or is
-   * left out; a stream that ends is complete.
+   * A directory as a tar archive. Unreadable entries fail the call before there is a stream, or are
+   * skipped; a stream that ends is complete.
    */
   async tar(path?: SandboxPath, options: TarOptions = {}): Promise<ReadableStream<Uint8Array>> {
     const { exclude, onUnreadable, onSkipped, signal } = camelOptions(options);
@@ -355,7 +355,7 @@ export class Files {
       method: "GET",
       path: `${this.#base}/fs/tar`,
       query: { ...pathFields(path), exclude, on_unreadable: onUnreadable },
-      // A large tree is looked through before the answer begins.
+      // A large tree is scanned before the response begins.
       large: true,
       signal,
     };
@@ -448,7 +448,7 @@ function skippedPaths(response: Response): readonly string[] {
   return header === "" ? [] : header.split(",").map(decodedPath);
 }
 
-/** What is not UTF-8 is shown as it is in the header. */
+/** Invalid UTF-8 stays percent-encoded. */
 function decodedPath(path: string): string {
   try {
     return decodeURIComponent(path);
@@ -457,7 +457,7 @@ function decodedPath(path: string): string {
   }
 }
 
-/** HTTP names the last byte, the SDK the one after it, as everywhere in JavaScript. */
+/** HTTP ranges include the last byte; the SDK's end is exclusive, as usual in JavaScript. */
 function rangeHeader({ start = 0, end }: ByteRange): { readonly range: string } {
   return { range: `bytes=${start}-${end === undefined ? "" : end - 1}` };
 }

@@ -1,4 +1,4 @@
-/** Follows the connections of a session over connections that may break. */
+/** Follows a session's outbound connections, reconnecting as needed. */
 import type { EgressRecordBody } from "@sandkasten/protocol";
 import { resumeEvents } from "./event-stream.ts";
 import { type EgressRecord, toEgressRecord } from "./network-types.ts";

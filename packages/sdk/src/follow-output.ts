@@ -1,4 +1,4 @@
-/** Follows the output of a command to its end, each byte once, over connections that may break. */
+/** Follows a command's output to its end, each byte once, reconnecting as needed. */
 import type { ExecInfoBody, OutputChunkBody, OutputPageBody } from "@sandkasten/protocol";
 import { decodeBase64 } from "./base64.ts";
 import { resumeEvents } from "./event-stream.ts";
@@ -12,13 +12,13 @@ export interface FollowOptions {
   readonly transport: Transport;
   readonly cursor: number;
   readonly signal: AbortSignal | undefined;
-  /** Whether only one stream comes, so that offsets between its pieces are no loss. */
+  /** Whether only one stream is received, so gaps between offsets are not losses. */
   readonly isFiltered?: boolean;
   /** What it is, for messages. */
   readonly what: string;
 }
 
-/** Returns what is known of the command when all its output was delivered. */
+/** Returns the command's state when all its output was delivered. */
 export async function* followOutput(
   options: FollowOptions,
 ): AsyncGenerator<OutputChunk, ExecInfo, undefined> {
@@ -43,13 +43,13 @@ export async function* followOutput(
   throw new Error("unreachable: the events end by being left");
 }
 
-/** Knows how far the output was delivered, and which characters are still halves. */
+/** Tracks how far the output was delivered, and incomplete characters. */
 class OutputAssembler {
   readonly #decoders = { stdout: textDecoder(), stderr: textDecoder() };
   readonly #isFiltered: boolean;
   #last: OutputChunk | undefined;
   #cursor: number;
-  /** Bytes that are gone since the last piece, where offsets do not tell. */
+  /** Lost bytes since the last chunk, where offsets do not show them. */
   #skippedBytes = 0;
 
   constructor(cursor: number, isFiltered: boolean) {
@@ -65,7 +65,7 @@ class OutputAssembler {
     if (this.#isFiltered) this.#skippedBytes += bytes;
   }
 
-  /** What is new in a piece; undefined when nothing is. */
+  /** The new part of a chunk; undefined if there is none. */
   add(body: OutputChunkBody): OutputChunk | undefined {
     const known = Math.max(0, this.#cursor - body.offset);
     const bytes = bytesOf(body).subarray(known);
@@ -80,7 +80,7 @@ class OutputAssembler {
     return this.#last;
   }
 
-  /** The text of characters that never got their end. Their bytes were delivered. */
+  /** The text of incomplete characters. Their bytes were delivered. */
   *flush(): Iterable<OutputChunk> {
     for (const stream of ["stdout", "stderr"] as const) {
       const text = this.#decoders[stream].decode();
@@ -92,10 +92,10 @@ class OutputAssembler {
   }
 }
 
-/** A byte order mark is output like any other. */
+/** A byte order mark is treated as output. */
 const textDecoder = () => new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** A page of output. A character that is cut by its border is replaced, as nobody knows what comes next. */
+/** A page of output. A character cut by its boundary is replaced, since the next page is unknown. */
 export function toOutputPage(body: OutputPageBody, isFiltered: boolean): OutputPage {
   const assembler = new OutputAssembler(body.cursor, isFiltered);
   const chunks = body.chunks.map((chunk) => assembler.add(chunk));
@@ -111,7 +111,7 @@ export function toOutputPage(body: OutputPageBody, isFiltered: boolean): OutputP
   });
 }
 
-/** Exact where the daemon sent the bytes, which it does when asked. */
+/** Exact if the daemon sent the bytes, which it does on request. */
 function bytesOf(body: OutputChunkBody): Uint8Array {
   return body.chunk_base64 === undefined
     ? new TextEncoder().encode(body.chunk)

@@ -1,4 +1,4 @@
-/** Images, as the SDK shows them. */
+/** Images in the SDK. */
 import type { ImageBody, ImageProgressBody } from "@sandkasten/protocol";
 import { camelKeys } from "./camel-keys.ts";
 import { type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
@@ -14,10 +14,10 @@ interface ImageFields {
   readonly createdAt: string;
 }
 
-/** An image that sandboxes can be made of. */
+/** An image that sandboxes can be created from. */
 export type ImageInfo = WithSnakeNames<ImageFields>;
 
-/** How far the getting of an image is, in bytes. */
+/** Progress of a pull or import, in bytes. */
 export interface ImageProgress {
   readonly phase: ImagePhase;
   readonly done: number;
@@ -29,7 +29,7 @@ interface CollectedImagesFields {
   readonly freedBytes: number;
 }
 
-/** What the removal of unused images gained. */
+/** The result of removing unused images. */
 export type CollectedImages = WithSnakeNames<CollectedImagesFields>;
 
 export function toImageInfo(body: ImageBody): ImageInfo {

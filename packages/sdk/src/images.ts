@@ -1,4 +1,4 @@
-/** The images that sandboxes are made of. */
+/** The images that sandboxes are created from. */
 import type { ImageBody, ImageProgressBody } from "@sandkasten/protocol";
 import type { CallOptions } from "./call-options.ts";
 import { readJsonEvents } from "./event-stream.ts";
@@ -16,14 +16,14 @@ import { camelOptions, type WithSnakeNames, withSnakeNames } from "./snake-names
 import type { Call, Transport } from "./transport.ts";
 import type { CollectedBody, ImageListBody } from "./wire-bodies.ts";
 
-/** Whose images are meant. */
+/** Which backend's images. */
 export interface ImageOptions extends CallOptions {
   /** A backend of the daemon. The default backend if absent. */
   readonly backend?: string | undefined;
 }
 
 interface ProgressOptionFields extends ImageOptions {
-  /** Called now and then while the image is on its way. */
+  /** Called from time to time during the transfer. */
   readonly onProgress?: ((progress: ImageProgress) => void) | undefined;
 }
 
@@ -45,7 +45,7 @@ export class Images {
     this.#transport = transport;
   }
 
-  /** All images that are here. */
+  /** All local images. */
   async list(options: ImageOptions = {}): Promise<readonly ImageInfo[]> {
     const { images } = await this.#transport.json<ImageListBody>({
       method: "GET",
@@ -56,7 +56,7 @@ export class Images {
     return images.map(toImageInfo);
   }
 
-  /** Gets an image from its registry. */
+  /** Pulls an image from its registry. */
   pull(reference: string, options: ProgressOptions = {}): Promise<ImageInfo> {
     const json = { reference, backend: options.backend };
     return this.#obtain({ method: "POST", path: "/v1/images/pull", json }, options);
@@ -76,7 +76,7 @@ export class Images {
     );
   }
 
-  /** Removes an image. */
+  /** Deletes an image. */
   async remove(reference: string, options: ImageOptions = {}): Promise<void> {
     await this.#transport.json({
       method: "DELETE",
@@ -87,7 +87,7 @@ export class Images {
     });
   }
 
-  /** Removes what no image and no sandbox needs. */
+  /** Deletes unused image data. */
   async collectGarbage(options: ImageOptions = {}): Promise<CollectedImages> {
     const body = await this.#transport.json<CollectedBody>({
       method: "POST",
@@ -99,7 +99,7 @@ export class Images {
     return withSnakeNames({ removed: body.removed, freedBytes: body.freed_bytes });
   }
 
-  /** The daemon tells of its progress where it can, and else only of the end. */
+  /** The daemon reports progress if it can, otherwise only the end. */
   async #obtain(call: Call, options: ProgressOptions): Promise<ImageInfo> {
     const { onProgress, signal } = camelOptions(options);
     const what = `${call.method} ${call.path}`;

@@ -75,6 +75,7 @@ export type {
   WorkspaceMount,
 } from "./session-types.ts";
 export type { Shell, ShellInfo } from "./shell.ts";
+export type { CreateSnapshotOptions, SnapshotInfo, Snapshots } from "./snapshots.ts";
 export type { WebSocketConstructor, WebSocketLike } from "./web-socket.ts";
 export type {
   AcquireSource,

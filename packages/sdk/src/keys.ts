@@ -16,17 +16,17 @@ interface KeyFields {
   readonly createdAt?: string;
   readonly expiresAt?: string;
   readonly revokedAt?: string;
-  /** To within some minutes. */
+  /** Accurate to a few minutes. */
   readonly lastUsedAt?: string;
   readonly maxSessions?: number;
   readonly maxRunningExecs?: number;
   readonly maxImageBytes?: number;
 }
 
-/** A key, without what would let somebody use it. */
+/** A key without its secret. */
 export type KeyInfo = WithSnakeNames<KeyFields>;
 
-/** A new key, with the key itself, which is not shown again. */
+/** A new key including its secret, which is not shown again. */
 export type CreatedKey = WithSnakeNames<KeyFields & { readonly key: string }>;
 
 interface CreateKeyFields extends CallOptions {
@@ -40,7 +40,7 @@ interface CreateKeyFields extends CallOptions {
   readonly maxImageBytes?: number | undefined;
 }
 
-/** What a new key may do, and for how long. */
+/** A new key's permissions and lifetime. */
 export type CreateKeyOptions = WithSnakeNames<CreateKeyFields>;
 
 /** The keys of the daemon. */
@@ -52,7 +52,7 @@ export class Keys {
     this.#transport = transport;
   }
 
-  /** Creates a key. A repetition would create another one, so none is tried. */
+  /** Creates a key. Not retried, because a repetition would create another key. */
   async create(name: string, options: CreateKeyOptions = {}): Promise<CreatedKey> {
     const asked = camelOptions(options);
     const body = await this.#transport.json<KeyBody & { readonly key: string }>({
@@ -72,7 +72,7 @@ export class Keys {
     return withSnakeNames(camelKeys(body) as CamelKeys<typeof body> & CreatedKey);
   }
 
-  /** All keys, those of the configuration and revoked ones included. */
+  /** All keys, including configured and revoked ones. */
   async list(options: CallOptions = {}): Promise<readonly KeyInfo[]> {
     const { keys } = await this.#transport.json<{ readonly keys: readonly KeyBody[] }>({
       method: "GET",
@@ -82,7 +82,7 @@ export class Keys {
     return keys.map((body) => withSnakeNames(camelKeys(body) as CamelKeys<KeyBody> & KeyInfo));
   }
 
-  /** Revokes a key: what it has open is cut, and links made with it end. */
+  /** Revokes a key: its open connections and preview links end. */
   async revoke(id: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.json({
       method: "DELETE",

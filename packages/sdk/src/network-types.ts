@@ -1,4 +1,4 @@
-/** Networks of sessions, and what was used of them. */
+/** Networks of sessions, and their connections. */
 import type { EgressPageBody, EgressRecordBody } from "@sandkasten/protocol";
 import { camelKeys } from "./camel-keys.ts";
 import { type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
@@ -19,9 +19,9 @@ export interface NetworkRules {
  */
 export type NetworkRequest = boolean | "none" | "full" | NetworkRules;
 
-/** What may be shown of a secret. */
+/** The visible part of a secret. */
 export interface SecretHeader {
-  /** The host whose requests get it. */
+  /** The host whose requests get the header. */
   readonly host: string;
   /** The name of the header. */
   readonly header: string;
@@ -31,7 +31,7 @@ export interface SecretHeader {
 
 /** A header that the gateway adds to HTTPS requests to a host. */
 export interface Secret extends SecretHeader {
-  /** What the header is set to. */
+  /** The header's value. */
   readonly value?: string | undefined;
 }
 
@@ -45,7 +45,7 @@ interface EgressFields {
   /** The address of the connection. */
   readonly address?: string | undefined;
   readonly port?: number | undefined;
-  /** How the program asked: `transparent`, `connect`, `http`, `socks5`, or `dns` for a name alone. */
+  /** How the program asked: `transparent`, `connect`, `http`, `socks5`, or `dns` for a name only. */
   readonly via: string;
   readonly verdict: "allowed" | "refused" | "failed";
   /** Why it was refused or failed. */
@@ -56,7 +56,7 @@ interface EgressFields {
   readonly count: number;
 }
 
-/** A connection to another host that has ended, or was refused. */
+/** An ended or refused connection to another host. */
 export type EgressRecord = WithSnakeNames<EgressFields>;
 
 interface OpenEgressFields {
@@ -69,10 +69,10 @@ interface OpenEgressFields {
   readonly receivedBytes: number;
 }
 
-/** A connection to another host that is open now. */
+/** An open connection to another host. */
 export type OpenEgress = WithSnakeNames<OpenEgressFields>;
 
-/** A page of a session's connections, the oldest first. */
+/** A page of a session's connections, oldest first. */
 export interface EgressPage {
   readonly records: readonly EgressRecord[];
   /** The cursor of the next page. */

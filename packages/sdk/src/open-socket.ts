@@ -1,4 +1,4 @@
-/** Opens a WebSocket to the daemon, with the key where a browser can put it. */
+/** Opens a WebSocket to the daemon, with the key where a browser can set it. */
 import { encodeBase64Url } from "./base64.ts";
 import { SandboxError } from "./sandbox-error.ts";
 import type { Call, Transport } from "./transport.ts";
@@ -7,7 +7,7 @@ import type { WebSocketConstructor, WebSocketLike } from "./web-socket.ts";
 const SUBPROTOCOL = "sandkasten.v1";
 const KEY_SUBPROTOCOL = "sandkasten.bearer.";
 
-/** The daemon takes no message of more than a megabyte. */
+/** The daemon accepts messages of up to one megabyte. */
 export const MESSAGE_BYTES = 65_536;
 
 export function openSocket(
@@ -18,8 +18,8 @@ export function openSocket(
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
   const { webSocket, apiKey } = transport.options;
   const Socket = webSocket ?? globalWebSocket();
-  // A browser can set no header here, so the key comes as a subprotocol. It is not part of the
-  // address, which ends up in logs.
+  // A browser cannot set headers here, so the key is sent as a subprotocol. It is not part of the
+  // URL, which ends up in logs.
   const keys = apiKey === undefined ? [] : [KEY_SUBPROTOCOL + encodeBase64Url(apiKey)];
   return new Socket(url.href, [SUBPROTOCOL, ...keys]);
 }
@@ -28,6 +28,6 @@ function globalWebSocket(): WebSocketConstructor {
   if (typeof globalThis.WebSocket === "function") return globalThis.WebSocket;
   throw new SandboxError(
     "UNSUPPORTED",
-    "There is no WebSocket here; pass one as the client's `webSocket`.",
+    "This runtime has no WebSocket; pass one as the client's `webSocket`.",
   );
 }

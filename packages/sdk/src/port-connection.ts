@@ -4,27 +4,27 @@ import { MESSAGE_BYTES, openSocket } from "./open-socket.ts";
 import { PortLink } from "./port-link.ts";
 import { type Call, path, type Transport } from "./transport.ts";
 
-/** Either side sends at most this much before the other has used some of it. */
+/** The most that either side sends before the other acknowledges some of it. */
 const WINDOW_BYTES = 1_048_576;
 
-/** Something that listens on a TCP port inside a sandbox. */
+/** A program that listens on a TCP port inside a sandbox. */
 export interface PortInfo {
   readonly port: number;
   readonly address: string;
-  /** Process id inside the sandbox, where it is known. */
+  /** Process id inside the sandbox, if known. */
   readonly pid?: number | undefined;
-  /** Name of the process, where it is known. */
+  /** Name of the process, if known. */
   readonly process?: string | undefined;
 }
 
 /**
- * An open connection. Bytes wait at their source until they are wanted: neither stream holds more
+ * An open connection. Bytes wait at their source until they are read: neither stream buffers more
  * than a megabyte. Closing `writable` closes that direction; `readable` continues.
  */
 export class PortConnection implements Disposable {
-  /** What the port sends, until it ends. */
+  /** Bytes from the port, until it ends. */
   readonly readable: ReadableStream<Uint8Array>;
-  /** What the port gets. */
+  /** Bytes to the port. */
   readonly writable: WritableStream<Uint8Array>;
   readonly #link: PortLink;
 
@@ -40,7 +40,7 @@ export class PortConnection implements Disposable {
         },
         cancel: () => link.close(),
       },
-      // Nothing is taken ahead of the reader, for what is taken is acknowledged.
+      // Nothing is read ahead of the consumer, since reading acknowledges.
       { highWaterMark: 0 },
     );
     this.writable = new WritableStream<Uint8Array>({
@@ -64,7 +64,7 @@ export class PortConnection implements Disposable {
   }
 }
 
-/** Resolves when the port has taken the connection. */
+/** Resolves when the port has accepted the connection. */
 export async function connectToPort(
   transport: Transport,
   sessionId: string,
@@ -84,7 +84,7 @@ export async function connectToPort(
     return new PortConnection(link);
   } catch (error) {
     signal?.throwIfAborted();
-    // A WebSocket does not say why it was refused. The same request without the upgrade does.
+    // A WebSocket does not report why it was refused. The same request without the upgrade does.
     if (!link.accepted) await transport.json(call);
     throw error;
   }

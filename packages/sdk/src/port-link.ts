@@ -1,4 +1,4 @@
-/** The WebSocket of a connection to a port: binary messages are its bytes, text messages are about them. */
+/** The WebSocket of a port connection: binary messages are its bytes, text messages are control messages. */
 import type { PortClientMessage, PortServerMessage } from "@sandkasten/protocol";
 import { deferred } from "./deferred.ts";
 import { connectionFailed, errorFromBody } from "./errors-from-wire.ts";
@@ -8,7 +8,7 @@ import type { WebSocketLike } from "./web-socket.ts";
 const NORMAL_CLOSURE = 1000;
 
 export class PortLink {
-  /** Resolves when the port has taken the connection. */
+  /** Resolves when the port has accepted the connection. */
   readonly connected: Promise<void>;
   readonly #socket: WebSocketLike;
   readonly #windowBytes: number;
@@ -17,9 +17,9 @@ export class PortLink {
   readonly #onAbort = (): void => this.#finish(this.#signal?.reason);
   readonly #queue: Uint8Array[] = [];
   #accepted = false;
-  /** The port sends no more. */
+  /** The port has ended its output. */
   #portEnded = false;
-  /** We send no more. */
+  /** We have ended our output. */
   #ended = false;
   #over: { readonly error: unknown } | undefined;
   #unacknowledgedBytes = 0;
@@ -39,16 +39,17 @@ export class PortLink {
     socket.addEventListener("message", ({ data }) => this.#receive(data));
     socket.addEventListener("close", ({ code, reason }) => {
       const why = reason === "" ? `code ${code}` : reason;
-      // Both sides have ended; what has arrived is still to be read.
+      // Both sides have ended; what has arrived can still be read.
       this.#finish(this.#portEnded && code === NORMAL_CLOSURE ? undefined : brokenOff(why));
     });
-    // It says nothing; whoever does not send `close` after it must not leave us waiting.
+    // It carries no information; a runtime that sends no `close` after it must not leave us
+    // waiting.
     socket.addEventListener("error", () => this.#finish(brokenOff("no reason given")));
     if (signal?.aborted === true) this.#onAbort();
     else signal?.addEventListener("abort", this.#onAbort, { once: true });
   }
 
-  /** Whether the daemon took the WebSocket. */
+  /** Whether the daemon accepted the WebSocket. */
   get accepted(): boolean {
     return this.#accepted;
   }
@@ -85,7 +86,7 @@ export class PortLink {
     this.#socket.send(bytes);
   }
 
-  /** Says that no more comes. */
+  /** Ends our output. */
   end(): void {
     if (this.#ended) return;
     this.#ended = true;
@@ -125,7 +126,7 @@ export class PortLink {
     }
   }
 
-  /** Without an error it has ended as it should. */
+  /** Without an error it has ended normally. */
   #finish(error: unknown): void {
     if (this.#over !== undefined) return;
     this.#over = { error };

@@ -1,4 +1,4 @@
-/** The connection of a terminal: binary messages are bytes of it, text messages are about it. */
+/** The connection of a terminal: binary messages are its bytes, text messages are control messages. */
 import type { PtyClientMessage, PtyServerMessage } from "@sandkasten/protocol";
 import { deferred } from "./deferred.ts";
 import { connectionFailed, errorFromBody } from "./errors-from-wire.ts";
@@ -32,7 +32,7 @@ export class PtyLink {
     this.#signal = signal;
     this.started = this.#startedResolvers.promise;
     this.exited = this.#exitedResolvers.promise;
-    // The loop over the terminal tells of the same failure. Nobody has to look at this one.
+    // Iterating the terminal reports the same failure, so this one may be ignored.
     this.exited.catch(() => undefined);
 
     socket.binaryType = "arraybuffer";
@@ -44,7 +44,8 @@ export class PtyLink {
       const why = reason === "" ? `code ${code}` : reason;
       this.#finish({ error: brokenOff(why) });
     });
-    // It says nothing; whoever does not send `close` after it must not leave us waiting.
+    // It carries no information; a runtime that sends no `close` after it must not leave us
+    // waiting.
     socket.addEventListener("error", () => this.#finish({ error: brokenOff("no reason given") }));
     if (signal?.aborted === true) this.#onAbort();
     else signal?.addEventListener("abort", this.#onAbort, { once: true });
@@ -81,7 +82,7 @@ export class PtyLink {
           yield bytes;
         }
       } finally {
-        // What a loop that was left has not taken is for the next one.
+        // What a loop left unread is for the next one.
         this.#queue = [...arrived.slice(taken), ...this.#queue];
       }
       if (this.#queue.length > 0) continue;

@@ -14,20 +14,20 @@ interface PtyOptionFields extends CallOptions {
   readonly cwd?: string | undefined;
   readonly rows?: number | undefined;
   readonly cols?: number | undefined;
-  /** Goes back to this terminal instead of opening one. */
+  /** Reattaches to this terminal instead of opening one. */
   readonly execId?: string | undefined;
-  /** With `execId`: shows what it printed from this byte on. */
+  /** With `execId`: replays its output from this byte on. */
   readonly cursor?: number | undefined;
 }
 
 /** Which terminal to open. */
 export type PtyOptions = WithSnakeNames<PtyOptionFields>;
 
-/** An open terminal. Loop over it for what it prints; the loop ends with it. */
+/** An open terminal. Iterate it for its output; the loop ends with it. */
 export class Pty implements AsyncIterable<Uint8Array>, Disposable {
-  /** The command that is running in the shell, for `session.getExec` and for going back to it. */
+  /** The command that is running in the terminal, for `session.getExec` and for reattaching. */
   readonly execId: string;
-  /** What became of the command. Rejects when the connection ends before it. */
+  /** How the command ended. Rejects if the connection ends before it. */
   readonly exited: Promise<ExecInfo>;
   readonly #link: PtyLink;
 
@@ -43,12 +43,12 @@ export class Pty implements AsyncIterable<Uint8Array>, Disposable {
     return this.execId;
   }
 
-  /** Up to which byte its output has come here: the `cursor` for going back to it. */
+  /** The end of the received output: the `cursor` for reattaching. */
   get cursor(): number {
     return this.#link.cursor;
   }
 
-  /** Types into it. */
+  /** Sends input. */
   write(data: string | Uint8Array): void {
     const bytes = typeof data === "string" ? new TextEncoder().encode(data) : new Uint8Array(data);
     for (let from = 0; from < bytes.length; from += MESSAGE_BYTES) {
@@ -56,17 +56,17 @@ export class Pty implements AsyncIterable<Uint8Array>, Disposable {
     }
   }
 
-  /** Tells it a new size. */
+  /** Resizes the terminal. */
   resize(size: TerminalSize): void {
     this.#link.send({ type: "resize", rows: size.rows, cols: size.cols });
   }
 
-  /** Sends a signal, by name or number, to what runs in it. */
+  /** Sends a signal, by name or number, to the running processes. */
   signal(signal: string | number): void {
     this.#link.send({ type: "signal", signal });
   }
 
-  /** Ends its input. */
+  /** Ends the input. */
   eof(): void {
     this.#link.send({ type: "eof" });
   }
@@ -76,18 +76,18 @@ export class Pty implements AsyncIterable<Uint8Array>, Disposable {
     this.#link.close();
   }
 
-  /** What it prints. */
+  /** The terminal's output. */
   [Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
     return this.#link.read();
   }
 
-  /** Leaves it. */
+  /** Disconnects. */
   [Symbol.dispose](): void {
     this.close();
   }
 }
 
-/** Resolves when the daemon says which command runs in the terminal. */
+/** Resolves when the daemon reports which command runs in the terminal. */
 export async function openPty(
   transport: Transport,
   sessionId: string,
@@ -106,7 +106,7 @@ export async function openPty(
     return new Pty(link, await link.started);
   } catch (error) {
     signal?.throwIfAborted();
-    // A WebSocket does not say why it was refused. The same request without the upgrade does.
+    // A WebSocket does not report why it was refused. The same request without the upgrade does.
     if (!link.connected) await transport.json(call);
     throw error;
   }

@@ -1,7 +1,7 @@
-/** Makes what callers send into what `fetch` takes. */
+/** Converts bodies to what `fetch` accepts. */
 import type { ByteStream, FileSource } from "./file-types.ts";
 
-/** Whether a body is used up by sending it. */
+/** Whether a body can only be sent once. */
 export function isStream(source: FileSource | FormData | undefined): source is ByteStream {
   return source instanceof ReadableStream || isIterable(source);
 }
@@ -12,7 +12,7 @@ function isIterable(source: unknown): source is AsyncIterable<Uint8Array> {
 
 /**
  * Browsers stream a request over HTTP/2 at best, and some of them send the text "[object
- * ReadableStream]" instead. There, a stream is collected first, which may be on the disk.
+ * ReadableStream]" instead. There, a stream is collected first, possibly on disk.
  */
 function isBrowser(): boolean {
   return "document" in globalThis || "importScripts" in globalThis;
@@ -33,7 +33,7 @@ function toReadableStream(source: ByteStream): ReadableStream<Uint8Array> {
   });
 }
 
-/** The part of a request that its body decides. `duplex` lets Node send a stream. */
+/** The part of a request that depends on its body. `duplex` lets Node send a stream. */
 export async function toRequestBody(
   source: FileSource | FormData,
 ): Promise<Pick<RequestInit, "body" | "duplex">> {

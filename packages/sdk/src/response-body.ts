@@ -1,13 +1,13 @@
-/** Reads bodies of answers, and names what breaks them. */
+/** Reads response bodies, and translates their failures. */
 import { connectionFailed } from "./errors-from-wire.ts";
 
-/** What is read, for messages, and what gives it up. */
+/** What is read, for messages, and how to abort it. */
 export interface Reading {
   readonly what: string;
   readonly signal: AbortSignal | undefined;
 }
 
-/** The JSON of an answer. It is believed to be what the API says it is. */
+/** The JSON of a response. It is trusted to match the API. */
 export async function readJson<Body>(response: Response, { what, signal }: Reading): Promise<Body> {
   try {
     return (await response.json()) as Body;
@@ -17,7 +17,7 @@ export async function readJson<Body>(response: Response, { what, signal }: Readi
   }
 }
 
-/** The bytes of an answer as they come. A connection that breaks fails the stream with a SandboxError. */
+/** The bytes of a response as a stream. A broken connection fails the stream with a SandboxError. */
 export function readBytes(
   response: Response,
   { what, signal }: Reading,

@@ -1,22 +1,22 @@
-/** When a request is sent again, and after how long. */
+/** When a request is retried, and after which delay. */
 import type { SandboxError } from "./sandbox-error.ts";
 
 const MAX_DELAY_MS = 8_000;
-/** Whoever is asked to come back later than this is told so instead of being kept waiting. */
+/** A longer Retry-After is reported to the caller instead of waiting. */
 const MAX_RETRY_AFTER_MS = 60_000;
 
-/** A connection that lasted so long got somewhere: what ended it is a new trouble. */
+/** A connection that lasted this long was successful: the retry count starts again. */
 export const HELD_MS = 30_000;
 
-/** How often to try again. */
+/** How often to retry. */
 export interface RetryPolicy {
-  /** How many times a request is sent again. */
+  /** The maximum number of retries. */
   readonly maxRetries: number;
-  /** The longest first pause; each further one may be twice as long. */
+  /** The longest first delay; it doubles with each retry. */
   readonly retryDelayMs: number;
 }
 
-/** Whether sending the same request again can help. What a command has come to stays as it is. */
+/** Whether a retry can help. A command's failed result is final. */
 export function canRetry(error: SandboxError): boolean {
   if (error.result?.status === "done") return false;
   if (!error.retryable || (error.retryAfterMs ?? 0) > MAX_RETRY_AFTER_MS) return false;
@@ -24,8 +24,8 @@ export function canRetry(error: SandboxError): boolean {
 }
 
 /**
- * How long to pause before the next try: at least what the daemon asked for, else between half of
- * a doubling time and all of it, so that those who failed together do not come back together.
+ * The delay before the next retry: at least what the daemon asked for, otherwise exponential
+ * backoff with jitter, between half and all of the doubling time.
  */
 export function pauseMs(
   failures: number,
@@ -37,19 +37,19 @@ export function pauseMs(
   return retryAfterMs === undefined ? jitteredMs : Math.max(retryAfterMs, jitteredMs);
 }
 
-/** The header, which holds seconds or a date, as milliseconds from now. */
+/** The header, which contains seconds or a date, as milliseconds from now. */
 export function parseRetryAfter(value: string | null, nowMs: number): number | undefined {
   if (value === null || value.trim() === "") return undefined;
   const ms = /^\d+$/.test(value.trim()) ? Number(value) * 1000 : Date.parse(value) - nowMs;
   return Number.isNaN(ms) ? undefined : Math.max(0, ms);
 }
 
-/** Resolves after a time; rejects with the signal's reason when that comes first. */
+/** Resolves after a time; rejects with the signal's reason if that comes first. */
 export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const stop = (): void => {
       clearTimeout(timer);
-      // The reason is whatever the caller gave up with, and is handed back as it is.
+      // The reason is the caller's and is passed on unchanged.
       // oxlint-disable-next-line typescript/prefer-promise-reject-errors
       reject(signal?.reason);
     };

@@ -1,24 +1,24 @@
-/** The one error of the SDK: what the daemon answered, or that none answered. */
+/** The SDK's only error: what the daemon returned, or that it did not respond. */
 import { errorTable } from "./error-table.ts";
 import type { ExecResult } from "./exec-types.ts";
 import type { ErrorCode } from "./wire-names.ts";
 
-/** A code of the daemon, or `CONNECTION_FAILED` when no daemon answered. */
+/** A code of the daemon, or `CONNECTION_FAILED` if it did not respond. */
 export type SandboxErrorCode = ErrorCode | "CONNECTION_FAILED";
 
-/** What can be known of a failure beside its code and message. */
+/** Additional information about a failure. */
 export interface SandboxErrorOptions {
-  /** The HTTP status, where it differs from the code's own. */
+  /** The HTTP status, if it differs from the code's. */
   readonly status?: number | undefined;
-  /** Whether the same request may succeed later, where it differs from the code's own. */
+  /** Whether the same request may succeed later, if it differs from the code's. */
   readonly retryable?: boolean | undefined;
-  /** What the daemon said about the failure. */
+  /** Details of the failure, as the daemon sent them. */
   readonly details?: Readonly<Record<string, unknown>> | undefined;
-  /** The daemon's name for the request, to be found in its log. */
+  /** The request's id in the daemon's log. */
   readonly requestId?: string | undefined;
-  /** When the daemon asked to come back. */
+  /** When the daemon asked to retry. */
   readonly retryAfterMs?: number | undefined;
-  /** Of a command whose time was up: what it did until then. */
+  /** The result so far of a command that exceeded its timeout. */
   readonly result?: ExecResult | undefined;
   readonly cause?: unknown;
 }
@@ -26,7 +26,7 @@ export interface SandboxErrorOptions {
 /** A request that failed. The message says what happened, to what, and what to do. */
 export class SandboxError extends Error {
   override readonly name = "SandboxError";
-  /** What went wrong, for programs. */
+  /** The error code, for programs. */
   readonly code: SandboxErrorCode;
   /** The HTTP status; 0 if there was no response. */
   readonly status: number;
@@ -34,11 +34,11 @@ export class SandboxError extends Error {
   readonly retryable: boolean;
   /** Details of the failure, as the daemon sent them. */
   readonly details: Readonly<Record<string, unknown>> | undefined;
-  /** The daemon's name for the request, to be found in its log. */
+  /** The request's id in the daemon's log. */
   readonly requestId: string | undefined;
-  /** When the daemon asked to come back. */
+  /** When the daemon asked to retry. */
   readonly retryAfterMs: number | undefined;
-  /** With `COMMAND_TIMEOUT`: what the command did until its time was up. */
+  /** With `COMMAND_TIMEOUT`: the result so far. */
   readonly result: ExecResult | undefined;
 
   constructor(code: SandboxErrorCode, message: string, options: SandboxErrorOptions = {}) {

@@ -4,15 +4,15 @@ import { type WithSnakeNames, withSnakeNames } from "./snake-names.ts";
 
 interface NamedPathFields {
   readonly path: string;
-  /** base64 of a path that is not UTF-8; absent when `path` is all there is to it. */
+  /** base64 of a path that is not UTF-8; absent if `path` is exact. */
   readonly rawPath?: string | undefined;
 }
 
-/** A path as the daemon names it. */
+/** A path as the daemon returns it. */
 export type NamedPath = WithSnakeNames<NamedPathFields>;
 
 /**
- * A path in a sandbox: text, its bytes, or something that has one, such as an entry of a list. Only
+ * A path in a sandbox: text, its bytes, or an object with one, such as an entry of a list. Only
  * bytes and entries can name files whose names are not UTF-8.
  */
 export type SandboxPath = string | Uint8Array | NamedPathFields;
@@ -25,7 +25,7 @@ export function toNamedPath(body: {
   return withSnakeNames({ path, ...(rawPath === undefined ? {} : { rawPath }) });
 }
 
-/** The two fields of which a request has one. */
+/** The two fields of a request for a path, only one of which is set. */
 export function pathFields(path: SandboxPath | undefined): {
   readonly path?: string;
   readonly raw_path?: string;

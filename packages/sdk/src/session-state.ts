@@ -1,4 +1,4 @@
-/** The last known state of a session, in its own fields. */
+/** The last known state of a session, also as its own fields. */
 import type { SessionInfo } from "./session-types.ts";
 import { withSnakeNames } from "./snake-names.ts";
 
@@ -10,7 +10,7 @@ class KnownSession {
     this.learn(info);
   }
 
-  /** What was known of it when it was last asked for; its fields are also the session's own. */
+  /** The session's state when it was last requested; its fields are also the session's own. */
   get lastInfo(): SessionInfo {
     return this.#info;
   }
@@ -19,8 +19,8 @@ class KnownSession {
   protected learn(info: SessionInfo): SessionInfo {
     this.#info = info;
     for (const name of Object.keys(info)) {
-      // Known already, or a newer daemon's word for what is a method here; what is a field here
-      // may take the place later.
+      // Already known, or a newer daemon's name for what is a method here; fields of this class may
+      // be set later.
       if (name in this) continue;
       const get = (): unknown => Reflect.get(this.#info, name);
       Object.defineProperty(this, name, { get, enumerable: true, configurable: true });
@@ -30,5 +30,5 @@ class KnownSession {
   }
 }
 
-/** The fields come with the info, which the class itself cannot say. */
+/** The fields come from the info, which the class itself cannot declare. */
 export const SessionState = KnownSession as new (info: SessionInfo) => KnownSession & SessionInfo;

@@ -1,4 +1,4 @@
-/** Sessions and workspaces, as the SDK shows them. */
+/** Sessions and workspaces in the SDK. */
 import {
   type NetworkRequest,
   type NetworkRules,
@@ -33,18 +33,18 @@ interface LimitFields {
   readonly diskInodes: number;
 }
 
-/** What a sandbox may use at most. */
+/** Resource limits of a sandbox. */
 export type Limits = WithSnakeNames<LimitFields>;
 
 interface WorkspaceMountFields {
   readonly id: string;
-  /** Absolute; where the sandbox has it. */
+  /** The absolute mount path. */
   readonly path: string;
   /** The mount is read-only. */
   readonly readOnly?: boolean | undefined;
 }
 
-/** A workspace and where a session has it. */
+/** A workspace and its mount path in a session. */
 export type WorkspaceMount = WithSnakeNames<WorkspaceMountFields>;
 
 interface CreateSessionOptionFields {
@@ -52,25 +52,25 @@ interface CreateSessionOptionFields {
   readonly backend?: string | undefined;
   /** Reference or short name of an image. */
   readonly image?: string | undefined;
-  /** How long the session lives without use. */
+  /** The session expires after this time without use. */
   readonly ttlSeconds?: number | undefined;
-  /** A workspace to have at /workspace; made when there is none of this id. */
+  /** A workspace to mount at /workspace. Created if it does not exist. */
   readonly workspaceId?: string | undefined;
   /** Additional workspaces, each at an absolute path. Created if they do not exist. */
   readonly workspaces?: readonly WorkspaceMount[] | undefined;
   /** Get or create: if an active session has this key, it is returned instead of a new one. */
   readonly key?: string | undefined;
-  /** Variables of every command. */
+  /** Environment variables for every command. */
   readonly env?: Variables | undefined;
   readonly limits?: Partial<Limits> | undefined;
   /** Which hosts programs can connect to. None by default. */
   readonly network?: NetworkRequest | undefined;
-  /** Headers that the gateway adds to HTTPS requests, so that their values never enter the sandbox. */
+  /** Headers that the gateway adds to HTTPS requests, so their values never enter the sandbox. */
   readonly secrets?: readonly Secret[] | undefined;
   readonly profile?: SandboxProfile | undefined;
-  /** `strong` asks for a kernel of the sandbox's own (gVisor), where the daemon has it. */
+  /** `strong` requests a separate kernel (gVisor), if the daemon has it. */
   readonly isolation?: SandboxIsolation | undefined;
-  /** Words of your own, to find the session by. */
+  /** Your own labels, for finding the session. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
   /** Two calls with the same key create one session. The SDK generates a key for each call. */
   readonly idempotencyKey?: string | undefined;
@@ -82,11 +82,14 @@ export type CreateSessionOptions = WithSnakeNames<CreateSessionOptionFields>;
 
 /** Which sessions to list. */
 export interface SessionFilter {
-  /** Another owner's are for an administrator, who lists those of all owners without this. */
+  /**
+   * Only sessions of this owner. Only an administrator can name another owner, or sees all owners
+   * without this.
+   */
   readonly owner?: string | undefined;
   readonly status?: SessionStatus | undefined;
   readonly key?: string | undefined;
-  /** All of these must fit. */
+  /** Sessions must match all of these. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
 }
 
@@ -94,7 +97,7 @@ export interface SessionFilter {
 export interface ListSessionsOptions extends SessionFilter {
   /** The maximum number of results. */
   readonly limit?: number | undefined;
-  /** The `nextCursor` of the page before. */
+  /** The `nextCursor` of the previous page. */
   readonly cursor?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -102,7 +105,7 @@ export interface ListSessionsOptions extends SessionFilter {
 interface SessionFields {
   readonly id: string;
   readonly owner?: string | undefined;
-  /** The image that is used. */
+  /** The image in use. */
   readonly image: string;
   /** The requested image, if it differs. */
   readonly requestedImage?: string | undefined;
@@ -113,19 +116,19 @@ interface SessionFields {
   readonly cwd: string;
   readonly acquireSource: AcquireSource;
   readonly workspaceId?: string | undefined;
-  /** Further workspaces; absent when there are none. */
+  /** Additional workspaces; absent if there are none. */
   readonly workspaces?: readonly WorkspaceMount[] | undefined;
   readonly key?: string | undefined;
   /** The key as `{namespace}_{id}_sandbox`. */
   readonly sessionAlias?: string | undefined;
   readonly profile: SandboxProfile;
-  /** `none` is only a loopback interface, `full` every public address, else what is allowed. */
+  /** `none` is only a loopback interface, `full` every public address, otherwise the allowed destinations. */
   readonly network: "none" | "full" | NetworkRules;
-  /** Who enforces the network: the daemon's gateway, or the container engine; absent for `none`. */
+  /** What enforces the network rules: the daemon's gateway, or the container engine; absent for `none`. */
   readonly networkVia?: "gateway" | "engine" | undefined;
   /** Headers that the gateway adds to requests, without their values. */
   readonly secrets?: readonly SecretHeader[] | undefined;
-  /** Whether code runs on the host's kernel or on one of the sandbox's own. */
+  /** Whether code runs on the host's kernel or on a separate one. */
   readonly isolationLevel: SandboxIsolation;
   readonly limits: Limits;
   readonly metadata: Readonly<Record<string, string>>;
@@ -142,15 +145,15 @@ interface SessionFields {
   readonly endReason?: string | undefined;
 }
 
-/** What is known of a session. */
+/** A session's fields. */
 export type SessionInfo = WithSnakeNames<SessionFields>;
 
 interface PageFields {
-  /** What to pass as `cursor` for the next page; absent when this is the last. */
+  /** The `cursor` of the next page; absent on the last page. */
   readonly nextCursor?: string | undefined;
 }
 
-/** A page of sessions: those that have not ended first, the newest first among both. */
+/** A page of sessions: those that have not ended first, each group newest first. */
 export type SessionPage = readonly SessionInfo[] & WithSnakeNames<PageFields>;
 
 interface StatsFields {
@@ -164,18 +167,18 @@ interface StatsFields {
   readonly oomKills: number;
 }
 
-/** What a sandbox uses now. */
+/** A sandbox's current resource usage. */
 export type SessionStats = WithSnakeNames<StatsFields>;
 
-/** One wall of a sandbox. */
+/** One isolation property of a sandbox. */
 export interface IsolationFact {
   readonly name: string;
   readonly enforced: boolean;
-  /** What was looked at, and what was seen. */
+  /** What was measured. */
   readonly measured: string;
 }
 
-/** How well a sandbox is shut off, as measured inside it. */
+/** A sandbox's isolation, as measured inside it. */
 export interface IsolationReport {
   readonly tier: IsolationTier;
   readonly runtime: string;
@@ -192,7 +195,7 @@ interface WorkspaceFields {
   readonly sessions: readonly string[];
 }
 
-/** What is known of a workspace. */
+/** A workspace's fields. */
 export type WorkspaceInfo = WithSnakeNames<WorkspaceFields>;
 
 export function toCreateSession(options: CreateSessionOptions): CreateSession {

@@ -1,4 +1,4 @@
-/** A session: a sandbox, the shell in it that remembers, and its files. */
+/** A session: a sandbox with its stateful shell and its files. */
 import type {
   ImageBody,
   EgressPageBody,
@@ -68,7 +68,7 @@ interface UrlOptionFields extends CallOptions {
 /** Options for the URL of a port. */
 export type UrlOptions = WithSnakeNames<UrlOptionFields>;
 
-/** How to renew a lease. */
+/** Options for renewing a session. */
 export type RenewOptions = WithSnakeNames<RenewOptionFields>;
 
 /** `await using` destroys it at the end of the block. */
@@ -93,7 +93,7 @@ export class Session extends SessionState implements AsyncDisposable {
     return this.#created;
   }
 
-  /** Asks what is known of it now; its own fields are up to date afterwards. */
+  /** Gets the current state and updates the session's own fields. */
   info(options: CallOptions = {}): Promise<SessionInfo> {
     return this.refresh(options);
   }
@@ -104,8 +104,8 @@ export class Session extends SessionState implements AsyncDisposable {
   }
 
   /**
-   * Runs a command to its end. What it exits with is a result and never an error; a command whose
-   * time was up throws `COMMAND_TIMEOUT`, with what it printed in `error.result`.
+   * Runs a command to its end. An exit code is a result, never an error; a command that exceeds its
+   * timeout throws `COMMAND_TIMEOUT`, with its output in `error.result`.
    */
   async exec(cmd: Command, options: ExecOptions = {}): Promise<ExecResult> {
     const call = { ...this.#execCall("/exec", cmd, options), waits: true };
@@ -117,12 +117,12 @@ export class Session extends SessionState implements AsyncDisposable {
     }
   }
 
-  /** Runs a command and shows its output as it comes. */
+  /** Runs a command and streams its output. */
   stream(cmd: Command, options: ExecOptions = {}): ExecStream {
     return new ExecStream(this.#transport, this.id, cmd, options);
   }
 
-  /** Runs a command; its output and then its end come in one loop. `stream` has more to offer. */
+  /** Runs a command; one loop yields its output and then its end. `stream` has more features. */
   execStream(cmd: Command, options: ExecOptions = {}): AsyncGenerator<ExecChunk, void, undefined> {
     return execChunks(this.stream(cmd, options));
   }
@@ -133,17 +133,17 @@ export class Session extends SessionState implements AsyncDisposable {
     return this.getExec(body.exec_id);
   }
 
-  /** What happens in this session, as `client.events` tells it. */
+  /** The events of this session, as in `client.events`. */
   events(options: SessionEventOptions = {}): AsyncGenerator<SandboxEvent, void, undefined> {
     return followEvents(this.#transport, `${this.#base}/events`, options);
   }
 
-  /** The command of an id. Nothing is asked of the daemon yet. */
+  /** The command with an id. Sends no request. */
   getExec(execId: string): Exec {
     return new Exec(this.#transport, this.id, execId);
   }
 
-  /** All commands of the session, newest first, page by page as they are asked for. */
+  /** All commands of the session, newest first, loading pages as needed. */
   async *execs(options: CallOptions = {}): AsyncGenerator<ExecInfo, void, undefined> {
     let cursor: string | undefined;
     do {
@@ -158,29 +158,29 @@ export class Session extends SessionState implements AsyncDisposable {
     } while (cursor !== undefined);
   }
 
-  /** The shell of a name. It is created by its first command; nothing is asked of the daemon yet. */
+  /** The shell with a name. Its first command creates it; this sends no request. */
   shell(name: string): Shell {
     return new Shell(this.#transport, this, name);
   }
 
-  /** The shells that exist, in the order in which they were created. */
+  /** The existing shells, in order of creation. */
   async shells(options: CallOptions = {}): Promise<ShellInfo[]> {
     return toShellInfos(await this.#get<ShellListBody>("/shells", options));
   }
 
-  /** Opens a terminal, or goes back to one. */
+  /** Opens a terminal, or reattaches to one. */
   pty(options: PtyOptions = {}): Promise<Pty> {
     return openPty(this.#transport, this.id, options);
   }
 
-  /** What listens on TCP ports inside it. */
+  /** The listening TCP ports inside it. */
   async ports(options: CallOptions = {}): Promise<PortInfo[]> {
     return (await this.#get<PortListBody>("/ports", options)).ports;
   }
 
   /**
-   * A URL that opens a port in a browser without the key. It is for this one port, until it expires
-   * or the session ends.
+   * A URL that opens a port in a browser without the key. It is valid for this port only, until it
+   * expires or the session ends.
    */
   async url(port: number, options: UrlOptions = {}): Promise<string> {
     const { expiresInSeconds, signal } = camelOptions(options);
@@ -189,12 +189,12 @@ export class Session extends SessionState implements AsyncDisposable {
     return (await this.#transport.json<PreviewUrlBody>(call)).url;
   }
 
-  /** Connects to a port inside it. Fails with `PORT_REFUSED` when nothing listens there. */
+  /** Connects to a port inside it. Fails with `PORT_REFUSED` if nothing listens there. */
   connect(port: number, options: CallOptions = {}): Promise<PortConnection> {
     return connectToPort(this.#transport, this.id, port, options);
   }
 
-  /** Changes which hosts it may connect to; connections that are not allowed any more are cut. */
+  /** Changes which hosts it may connect to; connections that are no longer allowed are cut. */
   setNetwork(network: NetworkRequest, options: CallOptions = {}): Promise<SessionInfo> {
     return this.#update({
       method: "PUT",
@@ -204,7 +204,7 @@ export class Session extends SessionState implements AsyncDisposable {
     });
   }
 
-  /** Its connections to other hosts, also those that were refused, the oldest first. */
+  /** Its outbound connections, including refused ones, oldest first. */
   async egress(options: EgressOptions = {}): Promise<EgressPage> {
     const { cursor, limit, signal } = options;
     return toEgressPage(
@@ -217,7 +217,7 @@ export class Session extends SessionState implements AsyncDisposable {
     );
   }
 
-  /** Its connections to other hosts as they end, those that are known already first. */
+  /** Its outbound connections as they end, starting with those already recorded. */
   followEgress(
     options: Pick<EgressOptions, "cursor" | "signal"> = {},
   ): AsyncGenerator<EgressRecord, void, undefined> {
@@ -244,7 +244,7 @@ export class Session extends SessionState implements AsyncDisposable {
     return this.files.write(path, text, options);
   }
 
-  /** Freezes all that runs in it, until `resume`. */
+  /** Freezes all processes of the session, until `resume`. */
   pause(options: CallOptions = {}): Promise<SessionInfo> {
     return this.#update(this.#post("/pause", {}, options));
   }
@@ -260,18 +260,21 @@ export class Session extends SessionState implements AsyncDisposable {
     return this.#update(this.#post("/renew", { ttl_seconds: ttlSeconds }, { signal }));
   }
 
-  /** Makes an image of what it has become. Needs the profile `root`; `/workspace` and the home directory are not part of it. */
+  /**
+   * Creates an image from the session's root. Requires the profile `root`; `/workspace` and the
+   * home directory are not included.
+   */
   async commit(reference: string, options: CallOptions = {}): Promise<ImageInfo> {
     const call = this.#post("/commit", { reference }, { signal: options.signal });
     return toImageInfo(await this.#transport.json<ImageBody>({ ...call, waits: true }));
   }
 
-  /** What it uses now. */
+  /** Its current resource usage. */
   async stats(options: CallOptions = {}): Promise<SessionStats> {
     return toSessionStats(await this.#get<StatsBody>("/stats", options));
   }
 
-  /** How well it is shut off, as measured inside it. */
+  /** Its isolation, as measured inside it. */
   async isolation(options: CallOptions = {}): Promise<IsolationReport> {
     return toIsolationReport(await this.#get<IsolationBody>("/isolation", options));
   }

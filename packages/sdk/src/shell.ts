@@ -1,4 +1,4 @@
-/** A shell of a session by its name, and what is known of shells. */
+/** A named shell of a session. */
 import type { CallOptions } from "./call-options.ts";
 import { camelKeys } from "./camel-keys.ts";
 import type { Exec } from "./exec.ts";
@@ -20,10 +20,10 @@ interface ShellInfoFields {
   readonly queued: number;
 }
 
-/** A shell that exists. */
+/** An existing shell. */
 export type ShellInfo = WithSnakeNames<ShellInfoFields>;
 
-/** The session, as its shells need it. */
+/** The part of a session that its shells need. */
 interface ShellSession {
   readonly id: string;
   exec(cmd: Command, options: ExecOptions): Promise<ExecResult>;
@@ -32,8 +32,8 @@ interface ShellSession {
 }
 
 /**
- * A shell of a session. It exists from its first command on, and remembers directory, variables and
- * background jobs apart from all others. Commands of different shells run side by side.
+ * A shell of a session. It is created by its first command, and has its own directory, variables
+ * and background jobs. Commands of different shells run concurrently.
  */
 export class Shell implements AsyncDisposable {
   readonly name: string;
@@ -52,7 +52,7 @@ export class Shell implements AsyncDisposable {
     return this.#session.exec(cmd, { ...options, shell: this.name });
   }
 
-  /** Runs a command in it and shows its output as it comes. */
+  /** Runs a command in it and streams its output. */
   stream(cmd: Command, options: ExecOptions = {}): ExecStream {
     return this.#session.stream(cmd, { ...options, shell: this.name });
   }
@@ -62,7 +62,7 @@ export class Shell implements AsyncDisposable {
     return this.#session.start(cmd, { ...options, shell: this.name });
   }
 
-  /** Ends it, and cancels the commands that run or wait in it. Its background jobs live on. */
+  /** Closes it, and cancels its running and queued commands. Its background jobs continue. */
   async close(options: CallOptions = {}): Promise<void> {
     await this.#transport.json({
       method: "DELETE",

@@ -187,7 +187,7 @@ describe("options in snake_case", () => {
     const contradiction = session.exec("x", { timeoutMs: 0, timeout_ms: 1 });
     await expect(contradiction).rejects.toThrow(TypeError);
     await expect(contradiction).rejects.toThrow(
-      "timeoutMs and timeout_ms are one option and differ here; give one of them.",
+      "timeoutMs and timeout_ms are the same option but have different values; pass one of them.",
     );
     const limits = { memoryMb: 1, memory_mb: 2 };
     await expect(clientOf(server).createSession({ limits })).rejects.toThrow("memory_mb");

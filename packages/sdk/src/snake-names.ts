@@ -1,11 +1,11 @@
-/** Options and results have camelCase names, and for each of them its snake_case name as well. */
+/** Options and results have camelCase names, and also a snake_case alias for each. */
 import { camelName } from "./camel-keys.ts";
 
 type SnakeName<Name> = Name extends `${infer First}${infer Rest}`
   ? `${First extends Lowercase<First> ? First : `_${Lowercase<First>}`}${SnakeName<Rest>}`
   : "";
 
-/** Fields that go by their snake_case names, too: what is `exitCode` is also `exit_code`. */
+/** Fields with snake_case aliases: `exitCode` is also `exit_code`. */
 export type WithSnakeNames<Fields> = Fields & {
   readonly [Name in keyof Fields as Exclude<SnakeName<Name>, Name>]: Fields[Name];
 };
@@ -15,8 +15,8 @@ function snakeName(name: string): string {
 }
 
 /**
- * Gives an object the snake_case names of the fields that it has. They cannot be enumerated, so
- * that JSON, a copy or a log has each field once.
+ * Adds the snake_case aliases of an object's fields. They are not enumerable, so JSON, a copy or a
+ * log contains each field once.
  */
 export function withSnakeNames<Fields extends object>(fields: Fields): WithSnakeNames<Fields>;
 export function withSnakeNames(fields: object): object {
@@ -28,14 +28,16 @@ export function withSnakeNames(fields: object): object {
   return fields;
 }
 
-/** The same options by their camelCase names alone. */
+/** The same options with camelCase names only. */
 export function camelOptions<Options extends object>(options: Options): Options {
   const camel = { ...options } as Record<string, unknown>;
   for (const [alias, value] of Object.entries(options)) {
     const name = camelName(alias);
     if (name === alias || value === undefined) continue;
     if (camel[name] !== undefined && !Object.is(camel[name], value)) {
-      throw new TypeError(`${name} and ${alias} are one option and differ here; give one of them.`);
+      throw new TypeError(
+        `${name} and ${alias} are the same option but have different values; pass one of them.`,
+      );
     }
     camel[name] = value;
   }

@@ -119,7 +119,7 @@ describe("readEvents()", () => {
     });
     const events = readEvents(silent, 10);
     expect((await events.next()).value).toMatchObject({ data: "a" });
-    await expect(events.next()).rejects.toThrow("nothing came for 10 ms");
+    await expect(events.next()).rejects.toThrow("no data for 10 ms");
     await cancelled.promise;
   });
 

@@ -1,9 +1,9 @@
-/** Reads server-sent events from bytes that may be cut anywhere. */
+/** Parses server-sent events from arbitrarily split bytes. */
 import { deferred } from "./deferred.ts";
 
 /** One event. */
 export interface SseEvent {
-  /** `message` when the server named none. */
+  /** `message` if the server named none. */
   readonly type: string;
   readonly data: string;
   /** The last id that the server sent, with this event or before it. */
@@ -11,20 +11,20 @@ export interface SseEvent {
 }
 
 /**
- * Feed it bytes as they come. Lines end with LF, CR or CRLF; an event ends with an empty line; what
- * has no empty line after it when the connection ends is no event.
+ * Pass it bytes as they arrive. Lines end with LF, CR or CRLF; an event ends with an empty line; an
+ * incomplete event at the end of the connection is dropped.
  */
 export class SseParser {
-  /** Keeps characters that are cut in two, and takes a byte order mark away. */
+  /** Buffers split characters, and removes a byte order mark. */
   readonly #decoder = new TextDecoder();
-  /** Pieces of a line whose end has not come. Joined once, or a long line would cost its square. */
+  /** Pieces of an incomplete line. Joined once, since repeated joining of a long line takes quadratic time. */
   #pieces: string[] = [];
   #afterCarriageReturn = false;
   #type = "";
   #data: string[] = [];
   #id = "";
 
-  /** The events that these bytes complete. */
+  /** The events completed by these bytes. */
   push(bytes: Uint8Array): SseEvent[] {
     const events: SseEvent[] = [];
     let text = this.#decoder.decode(bytes, { stream: true });
@@ -50,7 +50,8 @@ export class SseParser {
     const name = colon === -1 ? line : line.slice(0, colon);
     const rest = colon === -1 ? "" : line.slice(colon + 1);
     const value = rest.startsWith(" ") ? rest.slice(1) : rest;
-    // A line that begins with a colon has the empty name: a comment, like every name not known.
+    // A line that begins with a colon has an empty name: a comment, ignored like every unknown
+    // name.
     if (name === "event") this.#type = value;
     else if (name === "data") this.#data.push(value);
     else if (name === "id" && !value.includes("\0")) this.#id = value;
@@ -64,10 +65,13 @@ export class SseParser {
   }
 }
 
-/** The daemon says something every few seconds, if only that it is there. */
+/** The daemon sends something every few seconds, if only a ping. */
 const SILENCE_MS = 60_000;
 
-/** The events of a body, one by one. Leaving early gives the connection back; one that is silent for long is dead. */
+/**
+ * The events of a body, one by one. Leaving early closes the connection; a long silence counts as a
+ * dead connection.
+ */
 export async function* readEvents(
   body: ReadableStream<Uint8Array>,
   silenceMs = SILENCE_MS,
@@ -82,15 +86,15 @@ export async function* readEvents(
       yield* parser.push(value);
     }
   } finally {
-    // Nobody is left to whom a failure to let go could matter.
+    // A failure to cancel does not matter any more.
     reader.cancel().catch(() => undefined);
   }
 }
 
-/** What a promise resolves with, or a failure when that takes too long. */
+/** The promise's value, or a failure if it takes too long. */
 async function withinTime<Value>(promise: Promise<Value>, ms: number): Promise<Value> {
   const late = deferred<never>();
-  const timer = setTimeout(() => late.reject(new Error(`nothing came for ${ms} ms`)), ms);
+  const timer = setTimeout(() => late.reject(new Error(`no data for ${ms} ms`)), ms);
   try {
     return await Promise.race([promise, late.promise]);
   } finally {

@@ -1,6 +1,6 @@
-/** The trace that a call belongs to, where the program uses OpenTelemetry. Needs no dependency on it. */
+/** The current trace, if the program uses OpenTelemetry. Needs no dependency on it. */
 
-/** What OpenTelemetry's API keeps in the global object, as far as it is needed here. */
+/** The part of OpenTelemetry's global API that is needed here. */
 interface OpenTelemetryApi {
   readonly context?: { active(): unknown };
   readonly propagation?: {
@@ -13,7 +13,7 @@ interface OpenTelemetryApi {
 }
 
 const API = Symbol.for("opentelemetry.js.api.1");
-/** `baggage` stays here: it can hold anything, and the daemon has no use for it. */
+/** `baggage` is not sent: it can contain anything, and the daemon does not need it. */
 const SENT: ReadonlySet<string> = new Set(["traceparent", "tracestate"]);
 
 const setter = {

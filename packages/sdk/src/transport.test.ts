@@ -287,7 +287,7 @@ describe("the time for an answer", () => {
     await using server = await ScriptedServer.start(silent);
     const error = await errorOf(transportOf(server, { timeoutMs: 20, maxRetries: 0 }).json(get));
     expect(error.code).toBe("CONNECTION_FAILED");
-    expect(error.message).toContain("no answer within 20 ms");
+    expect(error.message).toContain("no response within 20 ms");
   });
 
   test("does not bind a call that waits for something, nor a body that has begun", async () => {

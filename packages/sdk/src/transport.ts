@@ -1,4 +1,4 @@
-/** Sends requests to the daemon: with the key, within a time, and again where that is safe. */
+/** Sends requests to the daemon: with the key, with a timeout, and with retries where they are safe. */
 import { connectionFailed, errorFromResponse } from "./errors-from-wire.ts";
 import type { FileSource } from "./file-types.ts";
 import { isStream, toRequestBody } from "./request-body.ts";
@@ -10,27 +10,27 @@ import type { ErrorCode } from "./wire-names.ts";
 
 const repeatableMethods: ReadonlySet<string> = new Set(["GET", "PUT", "DELETE"]);
 
-/** A value of a query; a list is sent as several. */
+/** A query value; a list is sent as several parameters. */
 type QueryValue = string | number | boolean | readonly string[] | undefined;
 
-/** One request, which may take several tries. */
+/** One request, with possible retries. */
 export interface Call {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** From `/` on, each segment encoded. */
+  /** Starts with `/`; each segment is encoded. */
   readonly path: string;
   readonly query?: Readonly<Record<string, QueryValue>>;
   readonly json?: unknown;
   readonly body?: FileSource | FormData;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Lets the daemon know a repetition when it sees one. */
+  /** Lets the daemon recognize a repetition. */
   readonly idempotencyKey?: string;
-  /** Whether doing it twice is the same as doing it once, where the method does not say. */
+  /** Whether repeating it is safe, if the method does not imply that. */
   readonly repeatable?: boolean;
-  /** What a repetition answers when the try before it was done but its answer was lost: a success. */
+  /** The error of a repetition whose previous attempt succeeded without a response: counts as success. */
   readonly doneWhenRepeated?: ErrorCode;
-  /** The daemon answers when something has happened, not as soon as it can. */
+  /** The daemon responds when something has happened, not as soon as it can. */
   readonly waits?: boolean;
-  /** The answer is as large as what is asked for, and may take accordingly. */
+  /** The response may be large, and take accordingly long. */
   readonly large?: boolean;
   readonly signal?: AbortSignal | undefined;
 }
@@ -41,11 +41,11 @@ export interface TransportOptions extends RetryPolicy {
   readonly fetch: typeof globalThis.fetch;
   /** For terminals; the global one when absent. */
   readonly webSocket: WebSocketConstructor | undefined;
-  /** How long the daemon may take to answer a call that does not wait for anything. */
+  /** The response timeout of a call that does not wait for anything. */
   readonly timeoutMs: number;
 }
 
-/** A URL's path of literal parts and encoded values: `` path`/v1/sessions/${id}` ``. */
+/** A URL path from literal parts and encoded values: `` path`/v1/sessions/${id}` ``. */
 export function path(parts: TemplateStringsArray, ...values: readonly string[]): string {
   return String.raw({ raw: parts }, ...values.map((value) => encodeURIComponent(value)));
 }
@@ -63,17 +63,17 @@ export class Transport {
     this.options = options;
   }
 
-  /** The JSON of the answer. It is believed to be what the API says it is. */
+  /** The JSON of the response. It is trusted to match the API. */
   json<Body>(call: Call): Promise<Body> {
     return this.send(call, async (response) => (await response.json()) as Body);
   }
 
-  /** The answer as soon as it begins; its body is the caller's to read or cancel. */
+  /** The response as soon as it begins; the caller must read or cancel its body. */
   open(call: Call): Promise<Response> {
     return this.send(call, (response) => Promise.resolve(response));
   }
 
-  /** Sends it, and again while that is safe and may help. `read` takes what it needs of the answer and does nothing else. */
+  /** Sends it, with retries while they are safe and may help. `read` only reads the response. */
   async send<Answer>(call: Call, read: (response: Response) => Promise<Answer>): Promise<Answer> {
     let lostAnswer = false;
     for (let failures = 0; ; failures++) {
@@ -95,7 +95,7 @@ export class Transport {
     }
   }
 
-  /** Where a call goes, as `http:` or, for a terminal, as `ws:`. */
+  /** The URL of a call, as `http:` or, for a terminal, as `ws:`. */
   url(call: Pick<Call, "path" | "query">): URL {
     const url = new URL(this.options.baseUrl);
     url.pathname = url.pathname.replace(/\/+$/, "") + call.path;
@@ -115,7 +115,7 @@ export class Transport {
     call.signal?.throwIfAborted();
     const timeout = new AbortController();
     const { timeoutMs } = this.options;
-    // How long a body takes depends on its size, which is not the daemon's fault.
+    // The time for a body depends on its size, which is not the daemon's fault.
     const takesTime = call.waits === true || call.large === true || call.body !== undefined;
     const isBounded = !takesTime && timeoutMs > 0;
     const timer = isBounded ? setTimeout(() => timeout.abort(), timeoutMs) : undefined;
@@ -126,7 +126,7 @@ export class Transport {
       return await read(response);
     } catch (error) {
       if (!timeout.signal.aborted || error instanceof SandboxError) throw error;
-      const message = `${this.#describe(call)}: no answer within ${timeoutMs} ms.`;
+      const message = `${this.#describe(call)}: no response within ${timeoutMs} ms.`;
       throw new SandboxError("CONNECTION_FAILED", message, { cause: error });
     } finally {
       clearTimeout(timer);
@@ -140,15 +140,15 @@ export class Transport {
     }
     if (call.idempotencyKey !== undefined) headers.set("idempotency-key", call.idempotencyKey);
     addTraceHeaders(headers);
-    // SECURITY: a redirect could send files and commands to another host. (threat: redirects to other
-    // hosts). Guarded by "a redirect is refused" in transport.test.ts.
+    // SECURITY: a redirect could send files and commands to another host (threat: redirects to
+    // other hosts). Guarded by "a redirect is refused" in transport.test.ts.
     const init: RequestInit = { method: call.method, headers, signal, redirect: "manual" };
     if (call.json !== undefined) {
       headers.set("content-type", "application/json");
       return { ...init, body: JSON.stringify(call.json) };
     }
     if (call.body === undefined) return init;
-    // A form brings its own type, with the boundary in it.
+    // A form sets its own content type, which contains the boundary.
     if (!(call.body instanceof FormData)) headers.set("content-type", "application/octet-stream");
     return { ...init, ...(await toRequestBody(call.body)) };
   }

@@ -1,12 +1,12 @@
-/** Follows the changes of a directory over connections that may break. */
+/** Follows the changes of a directory, reconnecting as needed. */
 import type { FileChangeBody } from "@sandkasten/protocol";
 import { resumeEvents } from "./event-stream.ts";
 import { type FileChange, toFileChange } from "./file-types.ts";
 import type { Call, Transport } from "./transport.ts";
 
 /**
- * The daemon keeps no changes for those who are not there, so after a broken connection the caller
- * is told with an `overflow` that some may be missing.
+ * The daemon does not store changes, so after a broken connection the caller gets an `overflow`:
+ * changes may be missing.
  */
 export async function* watchFiles(
   transport: Transport,

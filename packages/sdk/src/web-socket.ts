@@ -1,9 +1,9 @@
-/** The part of the WebSocket interface that terminals need; the global one has it, and that of `ws`. */
+/** The part of the WebSocket interface that terminals need; both the global one and `ws` provide it. */
 
-/** Bytes that are not shared with other threads; before TypeScript 5.7 all `Uint8Array`s. */
+/** Bytes that are not shared with other threads; before TypeScript 5.7 every `Uint8Array`. */
 export type OwnBytes = ReturnType<Uint8ArrayConstructor["of"]>;
 
-/** A connection for messages. */
+/** A message connection. */
 export interface WebSocketLike {
   binaryType: string;
   send(data: string | OwnBytes): void;
@@ -17,5 +17,5 @@ export interface WebSocketLike {
   addEventListener(type: "error", listener: () => void): void;
 }
 
-/** Connects to an address with the offered subprotocols. */
+/** Connects to a URL with the offered subprotocols. */
 export type WebSocketConstructor = new (url: string, protocols: string[]) => WebSocketLike;

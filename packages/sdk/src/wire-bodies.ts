@@ -1,4 +1,4 @@
-/** Answers of the daemon for which the protocol has a schema but no type of its own. */
+/** Responses of the daemon for which the protocol has a schema but no named type. */
 import type {
   cancelledBodySchema,
   collectedSchema,

@@ -1,6 +1,6 @@
 /**
- * The words that SDK and daemon share. They are written out, so that the published types need no
- * other package; wire-names.test.ts does not compile when they are not the protocol's.
+ * The names that SDK and daemon share. They are repeated here, so the published types need no other
+ * package; wire-names.test.ts does not compile if they differ from the protocol's.
  */
 
 /** Every error code of the daemon. */
@@ -43,7 +43,7 @@ export type ErrorCode =
 /** What a key may do. */
 export type KeyScope = "admin" | "use" | "read";
 
-/** What happened. */
+/** The types of events. */
 export type EventType =
   | "session.created"
   | "session.running"
@@ -78,7 +78,7 @@ export type SessionStatus =
 /** The status of a session. `unreachable` means that its backend does not respond. */
 export type ShownStatus = SessionStatus | "unreachable";
 
-/** Whether a command waits for its turn, runs, or has ended. */
+/** Whether a command is queued, running, or has ended. */
 export type ExecStatus = "queued" | "running" | "done";
 
 /** Why a command ended. */
@@ -93,29 +93,29 @@ export type EndReason =
   | "not_started"
   | "unknown";
 
-/** Where a piece of output was written. */
+/** Where output was written to. */
 export type OutputStream = "stdout" | "stderr";
 
-/** What a path leads to. */
+/** The type of a file. */
 export type FileType = "file" | "dir" | "symlink" | "other";
 
-/** What happened to a file. After `overflow` some changes are not known: look again. */
+/** What happened to a file. After `overflow` some changes are missing: list the directory again. */
 export type FileChangeKind = "create" | "modify" | "remove" | "move" | "overflow";
 
 /** `restricted` runs as an ordinary user, `root` as the sandbox's own root. */
 export type SandboxProfile = "restricted" | "root";
 
-/** `standard` runs code on the host's kernel, `strong` on one of the sandbox's own. */
+/** `standard` runs code on the host's kernel, `strong` on a separate one. */
 export type SandboxIsolation = "standard" | "strong";
 
-/** Whether a sandbox was ready already. */
+/** Whether a sandbox came from the pool. */
 export type AcquireSource = "pool" | "cold";
 
-/** How strong the walls around a sandbox are. */
+/** How strong a sandbox's isolation is. */
 export type IsolationTier = "strong" | "standard" | "weak";
 
 /** Where an image came from. */
 export type ImageSource = "host" | "rootfs" | "oci-archive" | "registry";
 
-/** What is being done to get an image. */
+/** The phase of getting an image. */
 export type ImagePhase = "download" | "unpack";

@@ -6,7 +6,7 @@ import { toWorkspaceInfo, type WorkspaceInfo } from "./session-types.ts";
 import { path, type Transport } from "./transport.ts";
 import type { WorkspaceListBody } from "./wire-bodies.ts";
 
-/** The workspaces of the caller. A session gets one with `workspaceId`. */
+/** The caller's workspaces. A session mounts one with `workspaceId`. */
 export class Workspaces {
   readonly #transport: Transport;
 
@@ -15,7 +15,7 @@ export class Workspaces {
     this.#transport = transport;
   }
 
-  /** All of them. */
+  /** All workspaces. */
   async list(options: CallOptions = {}): Promise<readonly WorkspaceInfo[]> {
     const { workspaces } = await this.#transport.json<WorkspaceListBody>({
       method: "GET",
@@ -25,7 +25,7 @@ export class Workspaces {
     return workspaces.map(toWorkspaceInfo);
   }
 
-  /** What is known of one. */
+  /** One workspace. */
   async get(id: string, options: CallOptions = {}): Promise<WorkspaceInfo> {
     const body = await this.#transport.json<WorkspaceBody>({
       method: "GET",
@@ -35,7 +35,7 @@ export class Workspaces {
     return toWorkspaceInfo(body);
   }
 
-  /** Creates an empty one, or returns the one of this id. */
+  /** Creates an empty one, or returns the existing one with this id. */
   async create(id: string, options: CallOptions = {}): Promise<WorkspaceInfo> {
     const body = await this.#transport.json<WorkspaceBody>({
       method: "PUT",
@@ -45,7 +45,7 @@ export class Workspaces {
     return toWorkspaceInfo(body);
   }
 
-  /** Removes one with its files; `CONFLICT` while a session has it. */
+  /** Deletes one with its files; `CONFLICT` while a session uses it. */
   async delete(id: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.json({
       method: "DELETE",
@@ -55,7 +55,7 @@ export class Workspaces {
     });
   }
 
-  /** The files of one, also while no session has it. */
+  /** The files of one, even without a session. */
   files(id: string): Files {
     return new Files(this.#transport, path`/v1/workspaces/${id}`);
   }

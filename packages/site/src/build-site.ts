@@ -9,7 +9,7 @@ import { guideFiles } from "./guide/guide-files.ts";
 const compress = promisify(gzip);
 const require = createRequire(import.meta.url);
 const sources = import.meta.dirname;
-/** Smaller files are not worth a second copy. */
+/** Smaller files are not compressed. */
 const COMPRESSED_FROM_BYTES = 2048;
 const COMPRESSIBLE = /\.(?:html|css|js|json|svg)$/;
 
@@ -17,6 +17,8 @@ export async function buildSite(root: string, target: string): Promise<void> {
   const reference = join(target, "docs");
   await copyTo(reference, [
     join(sources, "reference/index.html"),
+    join(sources, "reference/adopted-styles.js"),
+    join(sources, "reference/reference.css"),
     join(sources, "reference/reference.js"),
     join(sources, "assets/bar.css"),
     join(sources, "assets/icon.svg"),
@@ -25,9 +27,7 @@ export async function buildSite(root: string, target: string): Promise<void> {
     dirname(require.resolve("@scalar/api-reference/style.css")),
     "browser/standalone.js",
   );
-  // Its source map is not served.
-  const script = (await readFile(scalar, "utf8")).replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n");
-  await writeFile(join(reference, "scalar.js"), script);
+  await writeFile(join(reference, "scalar.js"), referenceScript(await readFile(scalar, "utf8")));
 
   const guide = join(target, "guide");
   for (const [name, content] of await guideFiles(root)) {
@@ -46,12 +46,23 @@ export async function buildSite(root: string, target: string): Promise<void> {
   await compressAll(target);
 }
 
+/** Samples get the width of their line numbers as an inline style, which the page's policy refuses. */
+const LINE_STYLE =
+  /\w+\.properties\.style=\[`--line-count: \$\{(\w+)\};`,`--line-digits: \$\{\1\.toString\(\)\.length\};`\]/g;
+
+/** Without inline styles, and without the source map, which is not served. */
+function referenceScript(scalar: string): string {
+  if (scalar.match(LINE_STYLE)?.length !== 1)
+    throw new Error("Scalar no longer styles samples in the way that build-site.ts replaces");
+  return scalar.replace(LINE_STYLE, "0").replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n");
+}
+
 async function copyTo(directory: string, files: readonly string[]): Promise<void> {
   await mkdir(directory, { recursive: true });
   for (const file of files) await copyFile(file, join(directory, basename(file)));
 }
 
-/** Beside each file a compressed one, which browsers get. */
+/** Adds a compressed copy of each file. */
 async function compressAll(directory: string): Promise<void> {
   const entries = await readdir(directory, { recursive: true, withFileTypes: true });
   const files = entries

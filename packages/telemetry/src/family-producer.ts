@@ -1,4 +1,4 @@
-/** Hands the metrics of this process to OpenTelemetry as they are, instead of counting twice. */
+/** Passes the metrics of this process to OpenTelemetry, instead of counting twice. */
 import { ValueType } from "@opentelemetry/api";
 import type { HrTime } from "@opentelemetry/api";
 import { resourceFromAttributes } from "@opentelemetry/resources";
@@ -28,7 +28,7 @@ export class FamilyProducer implements MetricProducer {
     const times = { startTime: this.#startTime, endTime: now() };
     const metrics = (await this.#families()).map((family) => dataOf(family, times));
     return {
-      // The reader puts its own resource in the place of this one.
+      // The reader replaces this resource with its own.
       resourceMetrics: {
         resource: resourceFromAttributes({}),
         scopeMetrics: [{ scope: { name: this.#scope }, metrics }],

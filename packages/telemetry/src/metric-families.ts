@@ -1,4 +1,4 @@
-/** Counts and durations of this process, kept as plain numbers until somebody asks for them. */
+/** Counts and durations of this process, kept as plain numbers until they are collected. */
 
 export type Label = Readonly<Record<string, string>>;
 
@@ -6,7 +6,7 @@ export type MetricSample =
   | { readonly labels: Label; readonly value: number }
   | {
       readonly labels: Label;
-      /** How many values each bucket has by itself; one more than bounds, the last for larger values. */
+      /** The number of values in each bucket; one more than bounds, the last for larger values. */
       readonly counts: readonly number[];
       readonly sum: number;
     };
@@ -21,7 +21,7 @@ export interface MetricFamily {
   readonly samples: readonly MetricSample[];
 }
 
-/** A number for each set of labels, which only grows. */
+/** A monotonic counter for each set of labels. */
 export class CounterFamily implements MetricFamily {
   readonly type = "counter";
   readonly name: string;
@@ -51,7 +51,7 @@ interface Buckets {
   sum: number;
 }
 
-/** How often values were how large, for each set of labels. */
+/** A histogram for each set of labels. */
 export class HistogramFamily implements MetricFamily {
   readonly type = "histogram";
   readonly name: string;

@@ -5,13 +5,12 @@ import {
   DiagLogLevel,
   propagation,
   ROOT_CONTEXT,
-  SpanKind,
-  SpanStatusCode,
   trace,
+  TraceFlags,
 } from "@opentelemetry/api";
-import type { Context, DiagLogger, Tracer } from "@opentelemetry/api";
+import type { DiagLogger } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
-import { TraceState, W3CTraceContextPropagator } from "@opentelemetry/core";
+import { W3CTraceContextPropagator } from "@opentelemetry/core";
 import { OTLPMetricExporter as JsonMetricExporter } from "@opentelemetry/exporter-metrics-otlp-http";
 import { OTLPMetricExporter as ProtobufMetricExporter } from "@opentelemetry/exporter-metrics-otlp-proto";
 import { OTLPTraceExporter as JsonTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
@@ -20,32 +19,33 @@ import { defaultResource, resourceFromAttributes } from "@opentelemetry/resource
 import type { Resource } from "@opentelemetry/resources";
 import { MeterProvider, PeriodicExportingMetricReader } from "@opentelemetry/sdk-metrics";
 import {
-  AlwaysOffSampler,
-  AlwaysOnSampler,
   BatchSpanProcessor,
   ParentBasedSampler,
+  SamplingDecision,
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
-import type { ReadableSpan, Sampler, SpanProcessor } from "@opentelemetry/sdk-trace";
+import type { ReadableSpan, SpanProcessor } from "@opentelemetry/sdk-trace";
 import { FamilyProducer } from "./family-producer.ts";
 import { PooledIds } from "./pooled-ids.ts";
+import { MAX_ATTRIBUTE_LENGTH, RecordedSpan } from "./recorded-span.ts";
+import type { SpanOrigin } from "./recorded-span.ts";
 import type { OtlpTarget, TelemetrySettings } from "./settings-from-environment.ts";
 import type { OpenSpan, SpanStart, StartedTelemetry, StartOptions } from "./started-telemetry.ts";
-import { idsOf, traceparentOf } from "./trace-context.ts";
-import type { TraceContext } from "./trace-context.ts";
+import { SpanTrace } from "./span-trace.ts";
+import type { TraceIds } from "./trace-context.ts";
 
 const SCOPE = "sandkasten";
 const STOP_TIMEOUT_MS = 5000;
 const EXPORT_TIMEOUT_MS = 10_000;
-/** A collector that is away costs this much memory at most; then spans are dropped. */
+/** Bounds the memory used while the collector is unreachable; further spans are dropped. */
 const MAX_QUEUED_SPANS = 4096;
-/** Nothing that a span says is longer, whoever made it. */
-const MAX_ATTRIBUTE_LENGTH = 8192;
 
 export class OtlpTelemetry implements StartedTelemetry {
-  readonly #tracer: Tracer;
   readonly #spans: TracerProvider;
+  readonly #origin: SpanOrigin;
+  readonly #rootSampler: TraceIdRatioBasedSampler;
+  readonly #ids = new PooledIds();
   readonly #meters: MeterProvider | undefined;
   readonly #isGlobal: boolean;
 
@@ -55,14 +55,17 @@ export class OtlpTelemetry implements StartedTelemetry {
       suppressOverrideMessage: true,
     });
     const resource = resourceOf(settings, options.version);
+    const spanProcessors = processorsOf(settings, options);
+    const scope = { name: SCOPE, version: options.version };
+    this.#origin = { resource, scope, processors: spanProcessors };
+    this.#rootSampler = new TraceIdRatioBasedSampler(settings.sampleRatio);
     this.#spans = new TracerProvider({
       resource,
-      sampler: samplerOf(settings.sampleRatio),
+      sampler: new ParentBasedSampler({ root: this.#rootSampler }),
       spanLimits: { attributeValueLengthLimit: MAX_ATTRIBUTE_LENGTH },
-      spanProcessors: processorsOf(settings, options),
-      idGenerator: new PooledIds(),
+      spanProcessors,
+      idGenerator: this.#ids,
     });
-    this.#tracer = this.#spans.getTracer(SCOPE, options.version);
     this.#meters = metersOf(settings, options, resource);
     this.#isGlobal = options.isGlobal;
     if (!options.isGlobal) return;
@@ -72,30 +75,22 @@ export class OtlpTelemetry implements StartedTelemetry {
     trace.setGlobalTracerProvider(this.#spans);
   }
 
+  /** Spans of libraries come from the tracer; these are cheaper. */
   startSpan(name: string, start: SpanStart): OpenSpan {
-    const { attributes = {}, parent, startedAtMs, isServer = false } = start;
-    const kind = isServer ? SpanKind.SERVER : SpanKind.INTERNAL;
-    const span = this.#tracer.startSpan(
-      name,
-      { kind, attributes, ...(startedAtMs !== undefined && { startTime: startedAtMs }) },
-      parent === undefined ? ROOT_CONTEXT : remote(parent),
-    );
-    const { traceId, spanId, traceFlags, traceState } = span.spanContext();
-    const tracestate = traceState?.serialize();
-    return {
-      context: {
-        traceparent: traceparentOf({ traceId, spanId, flags: traceFlags }),
-        ...(tracestate && { tracestate }),
-      },
-      end: ({ attributes: late = {}, error } = {}) => {
-        span.setAttributes(late);
-        if (error !== undefined) {
-          span.setAttribute("error", true);
-          span.setStatus({ code: SpanStatusCode.ERROR, message: error });
-        }
-        span.end();
-      },
-    };
+    const parent = start.parent && SpanTrace.of(start.parent);
+    const context = new SpanTrace(this.#idsBelow(parent), parent?.tracestate, false);
+    return new RecordedSpan(name, context, parent, start, this.#origin);
+  }
+
+  /** Who calls decides whether its trace is kept; for those that begin here the ratio does. */
+  #idsBelow(parent: SpanTrace | undefined): TraceIds {
+    const spanId = this.#ids.generateSpanId();
+    if (parent !== undefined)
+      return { traceId: parent.traceId, spanId, flags: parent.traceFlags & TraceFlags.SAMPLED };
+    const traceId = this.#ids.generateTraceId();
+    const { decision } = this.#rootSampler.shouldSample(ROOT_CONTEXT, traceId);
+    const isKept = decision === SamplingDecision.RECORD_AND_SAMPLED;
+    return { traceId, spanId, flags: isKept ? TraceFlags.SAMPLED : TraceFlags.NONE };
   }
 
   async flush(): Promise<void> {
@@ -109,23 +104,11 @@ export class OtlpTelemetry implements StartedTelemetry {
     await Promise.race([sent, over.promise]);
     clearTimeout(timer);
     if (!this.#isGlobal) return;
-    // The next one in this process takes the place.
+    // Allows a new instance in this process to register.
     trace.disable();
     context.disable();
     propagation.disable();
   }
-}
-
-function remote(parent: TraceContext): Context {
-  const { traceId, spanId, flags } = idsOf(parent);
-  const { tracestate } = parent;
-  return trace.setSpanContext(ROOT_CONTEXT, {
-    traceId,
-    spanId,
-    traceFlags: flags,
-    isRemote: true,
-    ...(tracestate !== undefined && { traceState: new TraceState(tracestate) }),
-  });
 }
 
 function resourceOf(settings: TelemetrySettings, version: string): Resource {
@@ -136,13 +119,6 @@ function resourceOf(settings: TelemetrySettings, version: string): Resource {
       "service.name": settings.serviceName,
     }),
   );
-}
-
-/** Who calls decides for its trace; only for those that begin here there is a choice. */
-function samplerOf(ratio: number): Sampler {
-  if (ratio >= 1) return new ParentBasedSampler({ root: new AlwaysOnSampler() });
-  if (ratio <= 0) return new ParentBasedSampler({ root: new AlwaysOffSampler() });
-  return new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) });
 }
 
 function processorsOf(settings: TelemetrySettings, options: StartOptions): SpanProcessor[] {
@@ -185,14 +161,14 @@ function exporterOptions({ url, headers }: OtlpTarget) {
   return { url, headers: { ...headers }, timeoutMillis: EXPORT_TIMEOUT_MS };
 }
 
-/** A collector that is away must be noticed, but not in every second. */
+/** An unreachable collector must be reported, but not every second. */
 function diagLogger(onFailure: (message: string) => void): DiagLogger {
   const tell = (message: string): void => onFailure(message.slice(0, 500));
   const ignore = (): void => undefined;
   return { error: tell, warn: tell, info: ignore, debug: ignore, verbose: ignore };
 }
 
-/** Leaves out spans of libraries that say more than they may. */
+/** Drops spans of libraries that reveal too much. */
 class ScopeFilter implements SpanProcessor {
   readonly #next: SpanProcessor;
   readonly #keeps: (name: string) => boolean;

@@ -1,4 +1,4 @@
-/** Ids of traces and spans, from random bytes that are fetched for many ids at once. */
+/** Ids of traces and spans, from random bytes generated for many ids at once. */
 import { randomFillSync } from "node:crypto";
 import type { IdGenerator } from "@opentelemetry/sdk-trace";
 
@@ -18,7 +18,7 @@ export class PooledIds implements IdGenerator {
     return this.#next(SPAN_ID_BYTES);
   }
 
-  /** Zeros alone are no id. */
+  /** An id of only zeros is invalid. */
   #next(bytes: number): string {
     for (;;) {
       if (this.#used + bytes > POOL_BYTES) {

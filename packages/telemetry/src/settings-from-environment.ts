@@ -1,8 +1,8 @@
-/** The standard `OTEL_*` variables, as far as they matter here. */
+/** The supported standard `OTEL_*` variables. */
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
-/** Where a signal goes. */
+/** Where a signal is sent. */
 export interface OtlpTarget {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -12,13 +12,13 @@ export interface OtlpTarget {
 export interface TelemetrySettings {
   readonly serviceName: string;
   readonly resourceAttributes: Readonly<Record<string, string>>;
-  /** Absent when spans go nowhere. */
+  /** Absent if spans are not sent. */
   readonly traces?: OtlpTarget;
-  /** Absent when metrics go nowhere. */
+  /** Absent if metrics are not sent. */
   readonly metrics?: OtlpTarget;
-  /** The share of traces that start here and are kept; the caller decides for the others. */
+  /** The share of recorded traces among those that begin here; the caller decides for the others. */
   readonly sampleRatio: number;
-  /** How long finished spans wait for others before they are sent. */
+  /** How long finished spans wait to be sent with others. */
   readonly batchDelayMs: number;
   readonly metricIntervalMs: number;
 }
@@ -30,8 +30,8 @@ const DEFAULT_METRIC_INTERVAL_MS = 60_000;
 type Signal = "TRACES" | "METRICS";
 
 /**
- * Undefined when nothing asks for telemetry: no endpoint is named, and no exporter. Throws an Error
- * whose message names the variable for a value that cannot be used.
+ * Undefined if telemetry is not requested: neither an endpoint nor an exporter is named. Throws an
+ * Error that names the variable for an unusable value.
  */
 export function telemetryFromEnvironment(
   env: Variables,
@@ -92,7 +92,7 @@ function protocolOf(env: Variables, signal: Signal): OtlpTarget["protocol"] {
   const protocol = given(env, name) ?? given(env, "OTEL_EXPORTER_OTLP_PROTOCOL") ?? "http/protobuf";
   if (protocol === "http/protobuf" || protocol === "http/json") return protocol;
   throw new Error(
-    `the OTLP protocol is "${protocol}"; use http/protobuf or http/json, which collectors take on port 4318`,
+    `the OTLP protocol is "${protocol}"; use http/protobuf or http/json, which collectors accept on port 4318`,
   );
 }
 
@@ -144,7 +144,7 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    // A value that is not percent-encoded stands for itself.
+    // A value that is not percent-encoded is used literally.
     return text;
   }
 }

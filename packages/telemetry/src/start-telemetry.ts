@@ -1,4 +1,4 @@
-/** Starts what sends spans and metrics away. Nothing of OpenTelemetry's SDK is loaded before. */
+/** Starts sending spans and metrics. OpenTelemetry's SDK is only loaded here. */
 import type { TelemetrySettings } from "./settings-from-environment.ts";
 import type { StartedTelemetry, StartOptions } from "./started-telemetry.ts";
 

@@ -1,16 +1,16 @@
-/** What can be asked of telemetry that was started, in terms of no library. */
+/** The interface of running telemetry, without library types. */
 import type { MetricFamily } from "./metric-families.ts";
 import type { TraceContext } from "./trace-context.ts";
 
 export interface StartOptions {
   readonly version: string;
-  /** What is sent as metrics each time; none when absent. */
+  /** The metrics to send each time; none when absent. */
   readonly families?: () => Promise<readonly MetricFamily[]>;
-  /** Whether libraries in this process find the tracer by themselves, and spans nest by themselves. */
+  /** Whether libraries in this process find the tracer, and spans nest, automatically. */
   readonly isGlobal: boolean;
   /** Spans whose instrumentation scope this refuses are not sent. */
   readonly keepsScope?: (name: string) => boolean;
-  /** Told of what could not be sent. */
+  /** Called with what could not be sent. */
   readonly onFailure: (message: string) => void;
 }
 
@@ -18,19 +18,19 @@ export type SpanAttributes = Readonly<Record<string, string | number | boolean |
 
 export interface SpanStart {
   readonly attributes?: SpanAttributes;
-  /** A new trace begins when absent. */
+  /** Starts a new trace when absent. */
   readonly parent?: TraceContext | undefined;
   /** Now when absent. */
   readonly startedAtMs?: number | undefined;
-  /** Whether it is the answer to a request of another process. */
+  /** Whether it handles a request of another process. */
   readonly isServer?: boolean;
 }
 
-/** Something that takes time and has not ended. */
+/** A span that has not ended. */
 export interface OpenSpan {
-  /** The parent of what happens within. */
+  /** The parent of nested spans. */
   readonly context: TraceContext;
-  /** Attributes that are only known now, and what went wrong, if anything. */
+  /** Attributes that are only known now, and an error, if any. */
   end(outcome?: {
     readonly attributes?: SpanAttributes;
     readonly error?: string | undefined;
@@ -39,8 +39,8 @@ export interface OpenSpan {
 
 export interface StartedTelemetry {
   startSpan(name: string, start: SpanStart): OpenSpan;
-  /** Sends what has come together; rejects when that fails. */
+  /** Sends everything collected so far; rejects if that fails. */
   flush(): Promise<void>;
-  /** Sends the rest, for a few seconds at most, and stops. Never rejects. */
+  /** Sends the rest, for at most a few seconds, and stops. Never rejects. */
   stop(): Promise<void>;
 }

@@ -1,10 +1,12 @@
-/** The W3C headers `traceparent` and `tracestate`, checked before anything is done with them. */
+/** The W3C headers `traceparent` and `tracestate`, validated before use. */
 
-/** A place in a trace, as it is sent over HTTP and handed to commands. */
+/** A position in a trace, as sent over HTTP and passed to commands. */
 export interface TraceContext {
   /** Of version 00: `00-<trace id>-<span id>-<flags>`. */
   readonly traceparent: string;
   readonly tracestate?: string;
+  /** The parts of `traceparent`, where they are known already. */
+  readonly ids?: TraceIds;
 }
 
 export interface TraceIds {
@@ -15,15 +17,15 @@ export interface TraceIds {
 
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}/;
 const LENGTH = 55;
-/** What the specification asks every party to pass on at least. */
+/** The minimum length that the specification requires to be passed on. */
 const MAX_STATE_LENGTH = 512;
 const TRACESTATE = /^[\x20-\x7e]+$/;
 
 /**
- * Undefined for anything that is not a valid context, so that a bad header starts a new trace.
+ * Undefined for an invalid context, so a bad header starts a new trace.
  *
- * SECURITY: the header becomes an environment variable and part of a log line, so nothing but
- * hexadecimal digits passes. Guarded by trace-context.test.ts.
+ * SECURITY: the header becomes an environment variable and part of a log line, so only hexadecimal
+ * digits pass. Guarded by trace-context.test.ts.
  */
 export function parseTraceContext(
   traceparent: unknown,
@@ -33,7 +35,7 @@ export function parseTraceContext(
   const text = traceparent.trim();
   if (!TRACEPARENT.test(text)) return undefined;
   const isVersion0 = text.startsWith("00");
-  // Later versions may append fields, which this one does not understand and does not pass on.
+  // Later versions may append fields, which are unknown here and not passed on.
   if (isVersion0 ? text.length !== LENGTH : text.length > LENGTH && text[LENGTH] !== "-")
     return undefined;
   const state = typeof tracestate === "string" ? tracestate.trim() : "";
@@ -45,9 +47,14 @@ export function parseTraceContext(
 }
 
 /** The parts of a context that was parsed. */
-export function idsOf({ traceparent }: TraceContext): TraceIds {
-  const [, traceId = "", spanId = "", flags = "00"] = traceparent.split("-");
-  return { traceId, spanId, flags: Number.parseInt(flags, 16) };
+export function idsOf({ traceparent, ids }: TraceContext): TraceIds {
+  return (
+    ids ?? {
+      traceId: traceparent.slice(3, 35),
+      spanId: traceparent.slice(36, 52),
+      flags: Number.parseInt(traceparent.slice(53), 16),
+    }
+  );
 }
 
 export function traceparentOf({ traceId, spanId, flags }: TraceIds): string {

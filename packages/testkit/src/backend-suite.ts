@@ -1,4 +1,4 @@
-/** The conformance suite of the `Backend` port: every kind of sandbox passes it. */
+/** The conformance suite of the `Backend` port: every backend passes it. */
 import { randomBytes } from "node:crypto";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Backend, SandboxLimits, SandboxSpec } from "./ports.ts";
@@ -7,9 +7,9 @@ import { workspaceSuite } from "./suites/workspaces.ts";
 
 export interface BackendFixture {
   readonly backend: Backend;
-  /** An image that can be used here, with a shell. */
+  /** A usable image with a shell. */
   readonly image: string;
-  /** A second backend over the same data, as a daemon started anew has it. The first goes on. */
+  /** A second backend on the same data, as a restarted daemon has it. The first one keeps working. */
   readonly reopen: () => Promise<Backend>;
   /** Called after all sandboxes were destroyed. */
   readonly close: () => Promise<void>;
@@ -23,7 +23,10 @@ const LIMITS: SandboxLimits = {
   diskInodes: 4_096,
 };
 
-/** `unavailable` says why the backend cannot be used here; the suite is then skipped with that reason in its name. */
+/**
+ * `unavailable` says why the backend cannot be used here; the suite is then skipped with that
+ * reason in its name.
+ */
 export function backendSuite(
   name: string,
   makeFixture: () => Promise<BackendFixture>,
@@ -173,7 +176,7 @@ export function backendSuite(
         await second.resume(spec.id);
         expect((await run(channel, "echo resumed")).stdout).toBe("resumed\n");
         channel.close();
-        // The first learns of it by itself.
+        // The first backend notices it by itself.
         expect((await backend.isolation(spec.id)).facts.length).toBeGreaterThan(0);
       });
 

@@ -1,4 +1,4 @@
-/** What the conformance suite of the `Channel` port needs of a sandbox. */
+/** What the conformance suite of the `Channel` port needs from a sandbox. */
 import type { Channel, ExecCommand } from "./ports.ts";
 
 /** One sandbox with a shell and the usual small programs (`echo`, `cat`, `sleep`, `printenv`, `tty`, …). */
@@ -6,13 +6,16 @@ export interface ChannelFixture {
   readonly channel: Channel;
   /** Another channel into the same sandbox; the suite closes it. */
   readonly reopen: () => Promise<Channel>;
-  /** A program that listens on the port inside the sandbox and sends back what it gets. Absent when the sandbox has none: then that test is skipped. */
+  /**
+   * A program that listens on the port inside the sandbox and echoes its input. Absent if the
+   * sandbox has none: that test is then skipped.
+   */
   readonly echoServer?: (port: number) => ExecCommand;
-  /** The sandbox's kernel does not tell whose a listening socket is. */
+  /** The sandbox's kernel does not reveal who owns a listening socket. */
   readonly hidesListeners?: boolean;
-  /** Ends the sandbox. */
+  /** Destroys the sandbox. */
   readonly close: () => Promise<void>;
 }
 
-/** Gives the tests of a part the sandbox that was made for it. */
+/** Returns the sandbox that was created for a part of the suite. */
 export type FixtureOf = () => ChannelFixture;

@@ -22,7 +22,7 @@ const PARTS = {
 export interface ChannelSuiteOptions {
   /** All of them when absent. */
   readonly parts?: readonly (keyof typeof PARTS)[];
-  /** Says why the sandbox cannot be made here; the suite is then skipped with that reason in its name. */
+  /** Why the sandbox cannot be created here; the suite is then skipped with that reason in its name. */
   readonly unavailable?: string | undefined;
 }
 
@@ -47,7 +47,8 @@ export function channelSuite(
           await fixture?.close();
         });
         part(() => {
-          if (fixture === undefined) throw new Error("the sandbox of this suite could not be made");
+          if (fixture === undefined)
+            throw new Error("the sandbox of this suite could not be created");
           return fixture;
         });
       });

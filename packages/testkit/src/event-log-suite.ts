@@ -1,11 +1,11 @@
-/** The conformance suite of the `EventLog` port: every log of events passes it. */
+/** The conformance suite of the `EventLog` port: every event log passes it. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { EventLog, EventQuery, EventRetention, NewEvent, StoredEvent } from "./ports.ts";
 
 export interface EventLogFixture {
   /** New and empty. */
   readonly log: EventLog;
-  /** Closes the log and opens its data anew. */
+  /** Closes the log and reopens its data. */
   readonly reopen: () => Promise<EventLog>;
   readonly close: () => Promise<void>;
 }
@@ -147,7 +147,7 @@ export function eventLogSuite(name: string, makeFixture: () => Promise<EventLogF
   });
 }
 
-/** Told apart by their times. */
+/** Distinguished by their times. */
 function started(owner: string, atMs: number, sessionId = "ses_1"): NewEvent {
   return {
     type: "exec.started",

@@ -1,4 +1,7 @@
-/** What the tests of several packages share: conformance suites of the ports, fakes that pass them, and a runner to play. */
+/**
+ * Shared by the tests of several packages: conformance suites of the ports, fakes that pass them,
+ * and a scripted runner.
+ */
 export * from "./backend-suite.ts";
 export type * from "./channel-fixture.ts";
 export * from "./channel-suite.ts";

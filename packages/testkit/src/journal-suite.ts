@@ -5,9 +5,9 @@ import type { ExecJournal } from "./ports.ts";
 export interface JournalFixture {
   /** Keeps at most 1 MiB of a command, and 4 MiB of a session. */
   readonly journal: ExecJournal;
-  /** The same data, as another daemon has it. */
+  /** The same data, as another daemon sees it. */
   readonly reopen: () => Promise<ExecJournal>;
-  /** The token with which the session `ses_1` is served; `ses_2` is, too. */
+  /** The token with which the sessions `ses_1` and `ses_2` are served. */
   readonly fence: number;
   readonly close: () => Promise<void>;
 }

@@ -1,11 +1,11 @@
-/** The conformance suite of the `KeyStore` port: every store of keys passes it. */
+/** The conformance suite of the `KeyStore` port: every key store passes it. */
 import { beforeEach, describe, expect, it } from "vitest";
 import type { KeyRow, KeyStore } from "./ports.ts";
 
 export interface KeyStoreFixture {
   /** New and empty. */
   readonly store: KeyStore;
-  /** Closes the store and opens its data anew. */
+  /** Closes the store and reopens its data. */
   readonly reopen: () => Promise<KeyStore>;
 }
 

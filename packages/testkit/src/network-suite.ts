@@ -5,14 +5,15 @@ import { attackSuite } from "./suites/network/attacks.ts";
 import { loadSuite } from "./suites/network/load.ts";
 import { programSuite } from "./suites/network/programs.ts";
 import type { NetworkSetup } from "./suites/network/setup.ts";
+import { trustSuite } from "./suites/network/trust.ts";
 import { TestNetwork } from "./suites/network/test-network.ts";
 import { sendLarge, serveHttp, serveTcp } from "./suites/network/world.ts";
 import { run } from "./suites/run-command.ts";
 
-/** A sandbox whose network leads into the world of the test. */
+/** A sandbox whose network leads into the test's world. */
 export interface NetworkFixture {
   readonly channel: Channel;
-  /** What the sandbox says that it has. */
+  /** The mode that the sandbox reports. */
   readonly mode: "transparent" | "proxy";
   readonly close: () => Promise<void>;
 }
@@ -21,16 +22,17 @@ const PARTS = {
   "real programs": programSuite,
   attacks: attackSuite,
   load: loadSuite,
+  trust: trustSuite,
 } as const satisfies Record<string, (setup: () => NetworkSetup) => void>;
 
 export interface NetworkSuiteOptions {
-  /** What the backend gives. */
+  /** The mode that the backend provides. */
   readonly mode: NetworkFixture["mode"];
   /** All of them when absent. */
   readonly parts?: readonly (keyof typeof PARTS)[];
-  /** Says why the sandbox cannot be made here; the suite is then skipped with that reason in its name. */
+  /** Why the sandbox cannot be created here; the suite is then skipped with that reason in its name. */
   readonly unavailable?: string | undefined;
-  /** How large the large download is. */
+  /** The size of the large download. */
   readonly mebibytes?: number;
 }
 
@@ -47,7 +49,7 @@ export function networkSuite(
     () => {
       let made: (NetworkSetup & { readonly close: () => Promise<void> }) | undefined;
       const setup = (): NetworkSetup => {
-        if (made === undefined) throw new Error("the sandbox of this suite could not be made");
+        if (made === undefined) throw new Error("the sandbox of this suite could not be created");
         return made;
       };
       beforeAll(async () => {
@@ -68,9 +70,7 @@ export function networkSuite(
 }
 
 function basicSuite(setup: () => NetworkSetup): void {
-  it("leads to an allowed host through the proxy, plain, tunnelled and by SOCKS", async (context) => {
-    const { stdout: has } = await setup().sh("command -v curl || true");
-    if (has === "") context.skip("the image has no curl");
+  it("leads to an allowed host through the proxy, plain, tunnelled and by SOCKS", async () => {
     const { stdout } = await setup().sh(
       "curl -sS http://web.test:PORT/a; curl -sSp http://web.test:PORT/b; " +
         "curl -sS --socks5-hostname 127.0.0.1:3128 http://web.test:PORT/c",
@@ -105,7 +105,7 @@ async function makeSetup(
   makeFixture: (network: TestNetwork) => Promise<NetworkFixture>,
   mebibytes: number,
 ): Promise<NetworkSetup & { readonly close: () => Promise<void> }> {
-  const network = new TestNetwork();
+  const network = await TestNetwork.make();
   const requests: string[] = [];
   const web = await serveHttp(async (request, response) => {
     const { method = "", url = "", headers } = request;

@@ -1,4 +1,4 @@
-/** A receiver of OTLP over HTTP, which decodes with OpenTelemetry's own definitions and keeps everything. */
+/** An OTLP receiver over HTTP, which decodes with OpenTelemetry's own definitions and keeps everything. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
@@ -20,24 +20,26 @@ export interface ReceivedSpan {
   readonly attributes: ReceivedAttributes;
   readonly isError: boolean;
   readonly statusMessage: string;
+  /** Whether it is the answer to a request of another process. */
+  readonly isServer: boolean;
 }
 
 export interface ReceivedPoint {
   readonly service: Value;
   readonly metric: string;
   readonly attributes: ReceivedAttributes;
-  /** Of a counter or gauge. */
+  /** For a counter or gauge. */
   readonly value?: number;
-  /** Of a histogram. */
+  /** For a histogram. */
   readonly count?: number;
   readonly sum?: number;
 }
 
 export class OtlpReceiver implements AsyncDisposable {
   readonly spans: ReceivedSpan[] = [];
-  /** In the order in which they came. */
+  /** In order of arrival. */
   readonly points: ReceivedPoint[] = [];
-  /** All that was received, as text, to look for what must not be in it. */
+  /** Everything received, as text, for searching what must not be in it. */
   readonly bodies: string[] = [];
   readonly contentTypes = new Set<string>();
   readonly authorizations = new Set<string | undefined>();
@@ -65,12 +67,12 @@ export class OtlpReceiver implements AsyncDisposable {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** The first span that fits, now or later. */
+  /** The first matching span, now or later. */
   async span(fits: (span: ReceivedSpan) => boolean): Promise<ReceivedSpan> {
     return await this.#first(() => this.spans.find(fits));
   }
 
-  /** The latest point that fits, now or later. */
+  /** The latest matching point, now or later. */
   async point(fits: (point: ReceivedPoint) => boolean): Promise<ReceivedPoint> {
     return await this.#first(() => this.points.findLast(fits));
   }
@@ -159,6 +161,7 @@ interface KeyValue {
 
 interface SpanBody {
   readonly name: string;
+  readonly kind?: number;
   readonly traceId: string | Uint8Array;
   readonly spanId: string | Uint8Array;
   readonly parentSpanId?: string | Uint8Array;
@@ -189,6 +192,7 @@ function spansOf(body: Json): ReceivedSpan[] {
         attributes: attributesOf(span.attributes),
         isError: span.status?.code === 2,
         statusMessage: span.status?.message ?? "",
+        isServer: span.kind === 2,
       })),
     );
   });

@@ -1,2 +1,2 @@
-/** The ports that the suites are about. Types only: the testkit runs nothing of the daemon. */
+/** The ports that the suites test. Types only: the testkit runs no daemon code. */
 export type * from "@sandkasten/daemon";

@@ -1,4 +1,4 @@
-/** A runner that a test plays itself, frame by frame, on a real unix socket. */
+/** A runner played by a test, frame by frame, on a real unix socket. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import type { Server, Socket } from "node:net";
@@ -33,7 +33,7 @@ export class RunnerPeer {
     });
     socket.on("end", () => this.#close());
     socket.on("close", () => this.#close());
-    // A test that breaks the connection on purpose is told by what the other side does.
+    // A test that breaks the connection on purpose sees it by the other side's reaction.
     socket.on("error", () => this.#close());
   }
 
@@ -86,20 +86,20 @@ export class RunnerPeer {
     this.respond(stream, execEndMessage(execId, exitCode));
   }
 
-  /** The next frame but CREDIT; undefined when the connection has ended. */
+  /** The next frame other than CREDIT; undefined if the connection has ended. */
   nextFrame(): Promise<Frame | undefined> {
     const frame = this.#frames.shift();
     if (frame !== undefined || this.#closed) return Promise.resolve(frame);
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Reads on to the next REQUEST, which must be of that operation when one is named. */
+  /** Reads up to the next REQUEST, which must be of the named operation, if any. */
   async request(
     op?: RunnerOperation,
   ): Promise<{ stream: number; message: Record<string, unknown> }> {
     for (;;) {
       const frame = await this.nextFrame();
-      if (frame === undefined) throw new Error("the connection ended before the request came");
+      if (frame === undefined) throw new Error("the connection ended before the request arrived");
       if (frame.type !== FrameType.request) continue;
       const message = decodeJsonObject(frame.payload);
       if (op !== undefined && message["op"] !== op)
@@ -146,7 +146,7 @@ export function execEndMessage(execId: string, exitCode = 0): Record<string, unk
   };
 }
 
-/** Plays one connection. What it rejects with is kept as `failure`. */
+/** Plays one connection. Its rejection is kept as `failure`. */
 export type RunnerScript = (peer: RunnerPeer, connectionNumber: number) => Promise<void> | void;
 
 export class ScriptedRunner implements AsyncDisposable {
@@ -192,7 +192,7 @@ export class ScriptedRunner implements AsyncDisposable {
       });
     });
 
-  /** Stops listening: new connections are refused, present ones stay. */
+  /** Stops listening: new connections are refused, existing ones stay. */
   stopListening(): void {
     this.#server.close();
   }

@@ -35,7 +35,7 @@ export function storeSuite(name: string, makeFixture: () => Promise<StoreFixture
       fixture = undefined;
     });
     const current = (): StoreFixture => {
-      if (fixture === undefined) throw new Error("the store of this suite could not be made");
+      if (fixture === undefined) throw new Error("the store of this suite could not be created");
       return fixture;
     };
 

@@ -7,7 +7,7 @@ export interface TarEntry {
   readonly type: "file" | "dir" | "symlink" | "device";
   readonly mode?: number;
   readonly bytes?: Uint8Array;
-  /** Where a symlink leads. */
+  /** The target of a symlink. */
   readonly target?: string;
 }
 
@@ -51,7 +51,7 @@ function header(entry: TarEntry, size: number): Buffer {
   return block;
 }
 
-/** The files, directories and symlinks of an archive; extension headers are passed over. */
+/** The files, directories and symlinks of an archive; extension headers are skipped. */
 export function readTar(archive: Uint8Array): TarEntry[] {
   const buffer = Buffer.from(archive);
   const entries: TarEntry[] = [];

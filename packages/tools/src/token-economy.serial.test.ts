@@ -1,4 +1,4 @@
-/** How many tokens code mode saves against sending all files again with every run (V2-90). */
+/** How many tokens code mode saves against sending all files again with every run, and what that is worth. */
 import { readFile } from "node:fs/promises";
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -58,6 +58,8 @@ interface Outcome {
   readonly conversation: Conversation;
   /** The last line of the tests' output after each step. */
   readonly verdicts: readonly string[];
+  /** How many tokens the conversation has after each step. */
+  readonly sizes: readonly number[];
 }
 
 /** The last line that the tests print. */
@@ -78,7 +80,7 @@ ${TEST_COMMAND.join(" ")}`;
 
 async function inCodeMode(): Promise<Outcome> {
   const conversation = new Conversation(fixture.agent({ mode: "code", runtime: "python" }));
-  const verdicts: string[] = [];
+  const [verdicts, sizes]: [string[], number[]] = [[], []];
   await conversation.turn(
     ...Object.entries(LEDGER_FILES).map(([path, contents]) => ({
       name: "sandbox_fs_write" as const,
@@ -88,14 +90,15 @@ async function inCodeMode(): Promise<Outcome> {
   for (const cmd of [TEST_COMMAND, ...LEDGER_EDITS.map(editAndTest)]) {
     const [result] = await conversation.turn({ name: "sandbox_exec" as const, input: { cmd } });
     verdicts.push(verdict(result));
+    sizes.push(conversation.exchanged);
   }
-  return { conversation, verdicts };
+  return { conversation, verdicts, sizes };
 }
 
 async function inComputeMode(): Promise<Outcome> {
   const conversation = new Conversation(fixture.agent("python"));
   const files: Record<string, string> = { ...LEDGER_FILES };
-  const verdicts: string[] = [];
+  const [verdicts, sizes]: [string[], number[]] = [[], []];
   const argv = TEST_COMMAND.map((argument) => JSON.stringify(argument)).join(", ");
   const code = `import subprocess, sys\nsys.exit(subprocess.run([${argv}]).returncode)`;
   for (const edit of [undefined, ...LEDGER_EDITS]) {
@@ -109,15 +112,21 @@ async function inComputeMode(): Promise<Outcome> {
       input: { code, files },
     });
     verdicts.push(verdict(result));
+    sizes.push(conversation.exchanged);
   }
-  return { conversation, verdicts };
+  return { conversation, verdicts, sizes };
 }
+
+let code: Outcome;
+let compute: Outcome;
+beforeAll(async () => {
+  [code, compute] = [await inCodeMode(), await inComputeMode()];
+});
 
 /** What the guide says, in percent. */
 const SAVED = { exchanged: 75, read: 40 };
 
 it("Reduced token usage vs. re-injecting all files on each call, by as much as the guide says", async () => {
-  const [code, compute] = [await inCodeMode(), await inComputeMode()];
   // The same work with the same results: every step's failure, and then success.
   expect(code.verdicts).toEqual(compute.verdicts);
   expect(code.verdicts).toEqual([
@@ -132,4 +141,17 @@ it("Reduced token usage vs. re-injecting all files on each call, by as much as t
   const guide = await readFile("docs/guides/tools.md", "utf8");
   expect(guide).toContain(`more than ${SAVED.exchanged} % of the tokens in calls and results`);
   expect(guide).toContain(`more than ${SAVED.read} % of all tokens that the model reads`);
+});
+
+it("Agents using code mode show higher task success rates for complex coding tasks: of bugs that take several tries, more are fixed before the context is full", () => {
+  const project = countTokens(JSON.stringify(LEDGER_FILES));
+  const fixed = ({ sizes }: Outcome, contextTokens: number): number =>
+    sizes.slice(1).filter((size) => size <= contextTokens).length;
+  for (const times of [2, 3, 4]) {
+    const contextTokens = times * project;
+    expect(fixed(code, contextTokens)).toBeGreaterThan(fixed(compute, contextTokens));
+  }
+  // In the largest of these contexts the whole task fits, and without a sandbox that keeps files not even half of it.
+  expect(fixed(code, 4 * project)).toBe(LEDGER_EDITS.length);
+  expect(fixed(compute, 4 * project)).toBeLessThan(LEDGER_EDITS.length / 2);
 });

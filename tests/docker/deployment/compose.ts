@@ -8,7 +8,7 @@ import type { DockerEngine } from "../../support/docker-engine.ts";
 import { BASES } from "../../support/image-builds.ts";
 import type { Built } from "./images.ts";
 
-/** Writes a program, sees it fail, mends it and sees it work, in a shell that remembers. */
+/** Writes a program, sees it fail, fixes it and sees it work, in a stateful shell. */
 async function workLikeAnAgent(session: Session): Promise<void> {
   await session.write("sum.py", "print(sum(numbers))\n");
   const failed = await session.exec(["python3", "sum.py"]);
@@ -32,7 +32,7 @@ interface Rights {
   readonly capabilities: readonly string[] | null;
 }
 
-/** Little enough for a process that holds the key to an engine. */
+/** Few privileges for a process that controls an engine. */
 async function expectHardened(
   engine: DockerEngine,
   container: string,
@@ -60,7 +60,7 @@ async function networks(engine: DockerEngine): Promise<readonly string[]> {
   return listed.split("\n").toSorted();
 }
 
-/** @param built - Answers when the tests run. */
+/** @param built - Resolves when the tests run. */
 export function testCompose(built: () => Built): void {
   test("an agent works through the daemon beside its sandboxes, and nothing is left of it", async () => {
     const { engine } = built();
@@ -79,14 +79,14 @@ export function testCompose(built: () => Built): void {
       expect(session.image).toBe("sandbox-runtime:python");
       await workLikeAnAgent(session);
 
-      // SECURITY: sessions share a volume and must not see each other in it (threat: reaching another
-      // sandbox).
+      // SECURITY: sessions share a volume and must not see each other in it (threat: reaching
+      // another sandbox).
       await using other = await client.createSession({ image: "python", profile: "root" });
       const seen = await other.exec(
         "ls -A /workspace; find / -name sum.py 2>/dev/null; ls -d /shared-sandboxes",
       );
       expect(seen.stdout).toBe("");
-      // Those of sandboxes created in advance are there as well.
+      // Pooled sandboxes are there as well.
       const container = async (): Promise<string> => await stack.container("sandkasten");
       const directories = async (): Promise<readonly string[]> =>
         (await engine.docker("exec", await container(), "ls", "/shared-sandboxes")).split("\n");
@@ -97,7 +97,7 @@ export function testCompose(built: () => Built): void {
       await stack.restart();
       expect((await session.exec('echo "$ROUND $PWD"')).stdout).toBe("2 /workspace/data\n");
 
-      // What only its owner could remove.
+      // Files that only their owner could remove.
       const traps =
         "mkdir shut sticky && touch shut/file sticky/file && chmod 0 shut && chmod 1777 sticky";
       for (const one of [session, other]) {

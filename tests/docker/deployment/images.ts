@@ -16,13 +16,13 @@ const BUILD = "images/build.sh";
 /** An engine that has the images. */
 export interface Built {
   readonly engine: DockerEngine;
-  /** For whatever else a test needs. */
+  /** For other files of a test. */
   readonly directory: string;
   /** What the script printed when it built them. */
   readonly printed: string;
 }
 
-/** @param built - Answers when the tests run. */
+/** @param built - Resolves when the tests run. */
 export function testImages(built: () => Built): void {
   describe("the images for sandboxes", () => {
     test("are built one after the other, the base first, and the script tells how far it is", () => {
@@ -193,16 +193,16 @@ interface Reply {
 interface Made extends AsyncDisposable {
   /** One request, as `docker exec … runner --client` sends it. */
   ask(request: Readonly<Record<string, unknown>>): Promise<Reply>;
-  /** The output of a command in the shell that remembers. */
+  /** The output of a command in the stateful shell. */
   sh(cmd: string): Promise<string>;
 }
 
-/** A container of the image as it is, with nothing said but its name. */
+/** A container of the unchanged image, with only a name set. */
 async function start(engine: DockerEngine, image: string): Promise<Made> {
   const id = await engine.docker("run", "--detach", image);
   const ask = async (request: Readonly<Record<string, unknown>>): Promise<Reply> => {
     const line = JSON.stringify({ id: "one", ...request });
-    // A failure is an answer, too: it comes with exit code 1.
+    // A failure is an answer, too: it has exit code 1.
     const [program = "", ...args] = engine.command("exec", id, "runner", "--client", line);
     const { stdout } = await run(program, args).catch(
       (error: { readonly stdout: string }) => error,
@@ -229,7 +229,7 @@ async function start(engine: DockerEngine, image: string): Promise<Made> {
   };
 }
 
-/** The runner says on its output when it can be asked. */
+/** The runner prints when it is ready for requests. */
 async function ready(engine: DockerEngine, id: string): Promise<void> {
   const [program = "", ...args] = engine.command("logs", "--follow", id);
   const logs = spawn(program, args);

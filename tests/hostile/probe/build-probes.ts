@@ -1,4 +1,4 @@
-/** Compiles the programs that attack from inside, and puts them into sandboxes. */
+/** Compiles the programs that attack from inside, and installs them in sandboxes. */
 import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ const source = (name: string): string => join(import.meta.dirname, name);
 export interface Probes {
   /** See attack.c for what it can do. */
   readonly attack: Uint8Array;
-  /** The prober of the system-call tests, for the code user of a sandbox. */
+  /** The prober of the system call tests, for the code user of a sandbox. */
   readonly probe: Uint8Array;
 }
 
@@ -53,11 +53,11 @@ export async function buildProbes(): Promise<Probes> {
 export interface Attacker extends TestSandbox {
   /** Runs attack.c with these arguments. */
   readonly attack: (...args: readonly string[]) => Promise<Ran>;
-  /** Starts it and answers with its first line; it goes on until the sandbox ends it. */
+  /** Starts it and returns its first line; it continues until the sandbox ends it. */
   readonly attackAndHold: (...args: readonly string[]) => Promise<string>;
-  /** Starts a process and answers with its output as soon as that holds the text; it goes on as well. */
+  /** Starts a process and returns its output as soon as it contains the text; it continues as well. */
   readonly holdUntil: (argv: readonly string[], said: string, execId: string) => Promise<string>;
-  /** Makes system calls, given as `NUMBER:ARG,ARG`, and tells each one's outcome, such as `errno=1`. */
+  /** Makes system calls, given as `NUMBER:ARG,ARG`, and returns each one's outcome, such as `errno=1`. */
   readonly trySyscalls: (
     calls: Readonly<Record<string, string>>,
   ) => Promise<Record<string, string>>;

@@ -1,9 +1,9 @@
-/** The host ids of a sandbox, from outside: gVisor shows code a map of its own kernel. */
+/** The host ids of a sandbox, from outside: gVisor shows code the map of its own kernel. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { SandboxMachine } from "../../support/sandbox-machine.ts";
 
-/** The host process that is the sandbox's PID 1, or gVisor's kernel around it. */
+/** The host process of the sandbox's PID 1, or of gVisor's kernel around it. */
 export async function hostPid(machine: SandboxMachine, id: string): Promise<number> {
   const path = join(machine.dataDir, "sandboxes", id, "sandbox.json");
   const { pid } = JSON.parse(await readFile(path, "utf8")) as { pid: number };

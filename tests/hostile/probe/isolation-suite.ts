@@ -1,4 +1,4 @@
-/** What every suite on isolation needs: a machine with one runtime, and attackers in it. */
+/** Shared by all isolation suites: a machine with one runtime, and attackers in it. */
 import { afterAll, beforeAll } from "vitest";
 import type { SandboxProfile } from "@sandkasten/daemon";
 import { aroundCase, warmUp } from "../../support/oracles/around-case.ts";

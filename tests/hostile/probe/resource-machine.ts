@@ -1,4 +1,4 @@
-/** A machine for cases that use up resources: an attacker, and a neighbour that must not notice. */
+/** A machine for cases that exhaust resources: an attacker, and a neighbour that must not notice. */
 import type { SandboxLimits, SandboxSpec } from "@sandkasten/daemon";
 import type { TestContext } from "vitest";
 import { aroundCase, warmUp } from "../../support/oracles/around-case.ts";
@@ -35,12 +35,12 @@ export class ResourceMachine implements AsyncDisposable {
     const machine = await SandboxMachine.start({ runtime: runtimeUnderTest() });
     await warmUp(machine);
     const neighbour = await machine.sandbox();
-    // Connected from now on, so that its socket is part of every snapshot.
+    // Connected from now on, so its socket is part of every snapshot.
     await neighbour.channel.ping();
     return new ResourceMachine(machine, neighbour, probes);
   }
 
-  /** One case, with an attacker of these limits and oracles L and S around it. */
+  /** One case, with an attacker with these limits and oracles L and S around it. */
   async attacked(
     limits: Partial<SandboxLimits>,
     attack: (arena: Arena) => Promise<void>,
@@ -62,7 +62,7 @@ export class ResourceMachine implements AsyncDisposable {
     );
   }
 
-  /** Skips a test of what the backend does not claim to enforce; its isolation report says so. */
+  /** Skips a test of what the backend does not claim to enforce, according to its isolation report. */
   async skipUnlessEnforced(context: TestContext, name: string): Promise<void> {
     const { facts } = await this.machine.backend.isolation(this.#neighbour.id);
     const fact = facts.find((candidate) => candidate.name === name);

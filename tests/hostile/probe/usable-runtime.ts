@@ -1,10 +1,10 @@
-/** Whether hostile code can be tried on the runtime of the run here, and why not. */
+/** Whether hostile code can be tested on the run's runtime here, and why not. */
 import { execFileSync } from "node:child_process";
 import { beforeEach } from "vitest";
 import { whyNoGvisor } from "../../support/gvisor.ts";
 import { runtimeUnderTest } from "../../support/runtime-under-test.ts";
 
-/** Says why nothing can be tried, or nothing when it can. */
+/** Why nothing can be tested; undefined if it can. */
 function whyNot(runtime: string): string | undefined {
   if (process.getuid?.() !== 0) return "sandboxes with host ids of their own need root";
   if (process.arch !== "x64") return "the system calls that are tried have the numbers of x86_64";

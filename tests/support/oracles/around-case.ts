@@ -7,11 +7,11 @@ import { Sentinel } from "./sentinel.ts";
 
 export interface CaseTools {
   readonly sentinel: Sentinel;
-  /** A sandbox whose output is watched; it is gone after the case. */
+  /** A sandbox whose output is watched; it is destroyed after the case. */
   readonly sandbox: (spec?: Partial<SandboxSpec>) => Promise<TestSandbox>;
 }
 
-/** Makes what a machine makes once and keeps, so that a snapshot holds it. */
+/** Creates what a machine creates once and keeps, so a snapshot includes it. */
 export async function warmUp(machine: SandboxMachine): Promise<void> {
   const { id } = await machine.sandbox();
   await machine.destroy(id);

@@ -1,17 +1,17 @@
-/** Oracle L for a daemon: what its sandboxes leave on the host, apart from its own books. */
+/** Oracle L for a daemon: what its sandboxes leave on the host, apart from its own files. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxMachine } from "../sandbox-machine.ts";
 import type { TestDaemon } from "../test-daemon.ts";
 import { scopeOf, tracesOf } from "./machine-traces.ts";
 
-/** What a daemon keeps for itself: database, journals, lock, key. */
+/** A daemon's own files: database, journals, lock, key. */
 const OWN_FILES = /^((sandkasten|events|keys)\.db|journal|daemon\.lock|api-key|uploads)/u;
 const SETTLE_MS = 3_000;
 const POLL_MS = 50;
 
 /** Every trace as a line. */
 export async function daemonTraces(daemon: TestDaemon): Promise<readonly string[]> {
-  // Only for looking: a machine that is not disposed of removes nothing.
+  // Only for inspection: a machine that is not disposed removes nothing.
   const machine = await SandboxMachine.start({ dataDir: daemon.dataDir });
   const traces = await tracesOf(await scopeOf(machine));
   const listed = (await machine.backend.list()).map(({ id, state }) => `${id} ${state}`);
@@ -25,7 +25,7 @@ export async function daemonTraces(daemon: TestDaemon): Promise<readonly string[
   ].toSorted();
 }
 
-/** Throws with the differences that do not go away by themselves. */
+/** Throws with the differences that do not disappear by themselves. */
 export async function expectTraces(daemon: TestDaemon, before: readonly string[]): Promise<void> {
   const deadline = performance.now() + SETTLE_MS;
   for (;;) {

@@ -1,6 +1,6 @@
 /**
- * Fails every test after which a device node of the host has another owner or mode. A set-up file of
- * all projects whose tests make sandboxes.
+ * Fails every test after which a device node of the host has another owner or mode. A set-up file
+ * of all projects whose tests create sandboxes.
  */
 import { stat } from "node:fs/promises";
 import { afterEach, beforeEach } from "vitest";

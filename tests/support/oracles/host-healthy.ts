@@ -4,7 +4,7 @@ import type { TestSandbox } from "../sandbox-machine.ts";
 
 /** How long a neighbour's `echo` may take during an attack. */
 const MAX_ANSWER_MS = 1_000;
-/** On a machine that is slow by itself, so much slower than without the attack is still healthy. */
+/** On a slow machine, this much slower than without the attack still counts as healthy. */
 const MAX_SLOWDOWN = 10;
 const BASELINE_SAMPLES = 30;
 const PAUSE_MS = 10;
@@ -16,8 +16,8 @@ export interface Health {
 }
 
 /**
- * Runs the attack and, all the while, `echo` in the neighbour. Fails when that takes too long or
- * goes wrong. Give an attack that lasts: a short one is hardly measured.
+ * Runs the attack and, meanwhile, `echo` in the neighbour. Fails if that takes too long or goes
+ * wrong. The attack should last for a while: a short one is hardly measured.
  */
 export async function whileNeighbourAnswers<T>(
   neighbour: TestSandbox,
@@ -36,7 +36,7 @@ export async function whileNeighbourAnswers<T>(
       await sleep(PAUSE_MS);
     } while (attacking);
   })();
-  // The attack may have failed first; either way neither is left running.
+  // The attack may have failed first; in any case neither is left running.
   const [attacked, measured] = await Promise.allSettled([running, measuring]);
   if (attacked.status === "rejected") throw attacked.reason;
   if (measured.status === "rejected") throw measured.reason;

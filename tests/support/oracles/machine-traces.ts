@@ -1,7 +1,7 @@
 /**
  * Lists every trace that the sandboxes of one machine under test leave on the host. Other sandboxes
- * and daemons may be at work beside it, so all that is listed is told apart by the machine's data
- * directory, its cgroups and its host ids.
+ * and daemons may be running, so everything listed is identified by the machine's data directory,
+ * its cgroups and its host ids.
  */
 import { createHash } from "node:crypto";
 import { readdir, readFile, readlink, realpath } from "node:fs/promises";
@@ -11,7 +11,7 @@ import type { SandboxMachine } from "../sandbox-machine.ts";
 /** Sorted lines by kind of trace. */
 export type Traces = Readonly<Record<string, readonly string[]>>;
 
-/** What is the machine's own. */
+/** What belongs to the machine. */
 export interface Scope {
   readonly dataDir: string;
   readonly cgroupParent: string;
@@ -100,7 +100,7 @@ interface Process {
   readonly network: string;
 }
 
-/** Processes in the machine's cgroups, ids or mounts, or that were told its data directory. */
+/** Processes in the machine's cgroups, ids or mounts, or with its data directory in their arguments. */
 async function processesOf(scope: Scope, slots: readonly Slot[]): Promise<Process[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/u.test(name));
   const found = await Promise.all(pids.map((pid) => lookAt(pid, scope, slots)));
@@ -117,7 +117,7 @@ async function lookAt(
   const [status, cgroup, mounts, command] = await Promise.all(
     ["status", "cgroup", "mountinfo", "cmdline"].map(file),
   );
-  // What is dead waits only for the machine's init, which is not ours to wait for.
+  // A zombie only waits for the machine's init, which we need not wait for.
   if (/^State:\s*Z/mu.test(status ?? "") && /^PPid:\s*1$/mu.test(status ?? "")) return undefined;
   const uid = Number(/^Uid:\s*(\d+)/mu.exec(status ?? "")?.[1] ?? -1);
   const inSlot = slots.some(
@@ -144,10 +144,10 @@ async function loopDevices(dataDir: string): Promise<string[]> {
   return found;
 }
 
-/** Templates of disks are kept on purpose: one for each size that was ever asked for. */
+/** Disk templates are kept on purpose: one for each size that was ever requested. */
 async function dataFiles(dataDir: string): Promise<string[]> {
   const found: string[] = [];
-  // By hand: readdir's own recursion follows links, and images have some that lead to the host.
+  // By hand: readdir's own recursion follows links, and images contain some that lead to the host.
   const walk = async (path: string): Promise<void> => {
     for (const entry of await readdir(join(dataDir, path), { withFileTypes: true }).catch(
       ignoreMissing,

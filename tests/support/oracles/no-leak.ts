@@ -6,18 +6,18 @@ import { scopeOf, tracesOf } from "./machine-traces.ts";
 import type { Scope, Traces } from "./machine-traces.ts";
 
 const MIB = 1024 * 1024;
-/** The kernel frees loop devices, cgroups and namespaces a little after their last user has gone. */
+/** The kernel frees loop devices, cgroups and namespaces a little after their last user is gone. */
 const SETTLE_MS = 10_000;
 const POLL_MS = 25;
 const DESCRIPTORS = "descriptors of this process";
 
 export interface LeakOptions {
-  /** By how much what this process holds in memory may grow: caches, compiled code, test results. */
+  /** How much this process's reachable memory may grow: caches, compiled code, test results. */
   readonly memoryToleranceBytes?: number;
   readonly settleMs?: number;
 }
 
-/** The state of the host, as far as one machine under test is concerned. */
+/** The state of the host, as far as it concerns one machine under test. */
 export class HostSnapshot {
   readonly #machine: SandboxMachine;
   readonly #scope: Scope;
@@ -31,13 +31,13 @@ export class HostSnapshot {
     this.#heldBytes = heldBytes();
   }
 
-  /** What a machine makes once and keeps (images, directories) must be there already: make a sandbox first. */
+  /** What a machine creates once and keeps (images, directories) must already exist: create a sandbox first. */
   static async take(machine: SandboxMachine): Promise<HostSnapshot> {
     const scope = await scopeOf(machine);
     return new HostSnapshot(machine, scope, await allTraces(machine, scope));
   }
 
-  /** Throws with the differences, if there are any that do not go away by themselves. */
+  /** Throws with the differences that do not disappear by themselves. */
   async expectUnchanged(options: LeakOptions = {}): Promise<void> {
     const deadline = performance.now() + (options.settleMs ?? SETTLE_MS);
     for (;;) {
@@ -54,13 +54,13 @@ export class HostSnapshot {
 }
 
 /**
- * What is still reachable, on the heap and in buffers. The resident size says little: the garbage of
- * all files that share the process counts, and is not given back when it is collected.
+ * Reachable memory, on the heap and in buffers. The resident size says little: it includes the
+ * garbage of all files that share the process, and is not returned after a collection.
  */
 export function heldBytes(): number {
   if (globalThis.gc === undefined) throw new Error("run the tests with node --expose-gc");
   globalThis.gc();
-  // Buffers are freed by another thread after a collection; the next collection waits for it.
+  // Another thread frees buffers after a collection; the next collection waits for it.
   globalThis.gc();
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
@@ -79,7 +79,7 @@ async function allTraces(machine: SandboxMachine, scope: Scope): Promise<Traces>
 async function openDescriptors(): Promise<string[]> {
   const counts = new Map<string, number>();
   for (const fd of await readdir("/proc/self/fd")) {
-    // The descriptor that lists the others is gone by now.
+    // The descriptor that listed the others is already closed.
     const target = await readlink(`/proc/self/fd/${fd}`).catch(() => undefined);
     if (target === undefined) continue;
     const kind = target.replace(/:\[\d+\]$/u, "");

@@ -1,18 +1,18 @@
 /**
- * Oracle N: what was acknowledged is still true later. It logs every write and command as it is
- * tried and as it is acknowledged; after the fault, a fresh channel is asked for all of them.
+ * Oracle N: what was acknowledged is still true later. It logs every write and command when it is
+ * tried and when it is acknowledged; after the fault, it checks all of them through a new channel.
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { Channel, ExecEnd } from "@sandkasten/daemon";
 import { testSandbox } from "../sandbox-machine.ts";
 
-/** Each command appends its id to this file, so that it shows how often it has run. */
+/** Each command appends its id to this file, which shows how often it ran. */
 const RUNS = "/workspace/.runs";
 
 interface Written {
   /** The content of the last acknowledged write. */
   acknowledged?: string;
-  /** Contents of later writes that nobody answered: these may be there, or not. */
+  /** Contents of later unacknowledged writes, which may or may not be there. */
   readonly unanswered: Set<string>;
 }
 
@@ -32,7 +32,7 @@ export class AcknowledgedLog {
     file.unanswered.clear();
   }
 
-  /** Runs a shell command. One whose end is not known was not acknowledged. */
+  /** Runs a shell command. A command with an unknown end was not acknowledged. */
   async sh(channel: Channel, command: string): Promise<ExecEnd> {
     const id = `run-${randomBytes(8).toString("hex")}`;
     this.#commands.set(id, "tried");
@@ -45,7 +45,7 @@ export class AcknowledgedLog {
     return this.#files.size + this.#commands.size;
   }
 
-  /** Throws with all that is lost, half-written, or has run twice. */
+  /** Throws with everything that is lost, incomplete, or has run twice. */
   async verify(channel: Channel): Promise<void> {
     const faults: string[] = [];
     for (const [path, file] of this.#files) {

@@ -1,4 +1,4 @@
-/** The oracles themselves: each must see what it is there to see. */
+/** The oracles themselves: each must detect what it is for. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, open, rmdir, writeFile, rm } from "node:fs/promises";

@@ -1,4 +1,4 @@
-/** Oracle S: a file of the host stays as it is, and its text never comes out of a sandbox. */
+/** Oracle S: a file of the host stays unchanged, and its text never leaves a sandbox. */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Ran, TestSandbox } from "../sandbox-machine.ts";
 
 export class Sentinel implements AsyncDisposable {
-  /** The host directory that it stands in, outside any data directory. */
+  /** Its directory on the host, outside any data directory. */
   readonly directory: string;
   readonly path: string;
   /** What no output may contain. */
@@ -24,12 +24,12 @@ export class Sentinel implements AsyncDisposable {
     const directory = await mkdtemp(join(tmpdir(), "sandkasten-sentinel-"));
     const path = join(directory, "sentinel");
     const secret = `sentinel-${randomBytes(16).toString("hex")}`;
-    // Readable for all: only the walls of the sandbox keep it in.
+    // Readable for all: only the sandbox's isolation protects it.
     await writeFile(path, `${secret}\n`, { mode: 0o644 });
     return new Sentinel(directory, path, secret, await stateOf(directory, path));
   }
 
-  /** Fails when the bytes hold the secret. */
+  /** Fails if the bytes contain the secret. */
   expectNotIn(what: string, bytes: string | Uint8Array): void {
     const text = typeof bytes === "string" ? bytes : Buffer.from(bytes).toString("latin1");
     if (text.includes(this.secret))
@@ -42,7 +42,7 @@ export class Sentinel implements AsyncDisposable {
       throw new Error(`The host's sentinel file has changed:\n  ${this.#state}\n  ${state}`);
   }
 
-  /** The same sandbox, with an eye on everything that its commands print. */
+  /** The same sandbox, with a check on all output of its commands. */
   watchOver(sandbox: TestSandbox): TestSandbox {
     const checked = async (what: string, running: Promise<Ran>): Promise<Ran> => {
       const ran = await running;
@@ -61,7 +61,7 @@ export class Sentinel implements AsyncDisposable {
   }
 }
 
-/** Reading changes none of this; writing, replacing, or adding beside it does. */
+/** Reading changes none of this; writing, replacing, or adding files next to it does. */
 async function stateOf(directory: string, path: string): Promise<string> {
   const facts = await Promise.all(
     [directory, path].map(async (at) => {

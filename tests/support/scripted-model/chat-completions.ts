@@ -1,4 +1,4 @@
-/** OpenAI's chat-completions API, streamed or whole, as the request asks for it. */
+/** OpenAI's chat-completions API, streamed or complete, as requested. */
 import { answerChat } from "../../../packages/agents/src/testing/model-server.ts";
 import type { WireFormat } from "./wire-format.ts";
 

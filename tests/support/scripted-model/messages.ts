@@ -1,4 +1,4 @@
-/** Anthropic's Messages API, streamed or whole, as the request asks for it. */
+/** Anthropic's Messages API, streamed or complete, as requested. */
 import { jsonText, sendEvents, sendJson, type Turn, type WireFormat } from "./wire-format.ts";
 
 interface Block {

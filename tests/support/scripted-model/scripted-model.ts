@@ -1,4 +1,4 @@
-/** A model that follows a script, behind a real HTTP server that speaks the APIs of two makers. */
+/** A model that follows a script, behind a real HTTP server with the APIs of two vendors. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
@@ -13,9 +13,9 @@ export type { ToolRequest } from "./wire-format.ts";
 
 const formats: readonly WireFormat[] = [responses, chatCompletions, messages];
 
-/** What it says depends on nothing but what the tools answered. */
+/** Its answers only depend on the tool results. */
 export class ScriptedModel implements AsyncDisposable {
-  /** What the tools have answered, as the model sees it. */
+  /** The tool results, as the model sees them. */
   answers: readonly ToolAnswer[] = [];
   /** The tools that the last conversation offered. */
   toolNames: readonly string[] = [];
@@ -31,7 +31,7 @@ export class ScriptedModel implements AsyncDisposable {
     this.#server = createServer((request, response) => void this.#serve(request, response));
   }
 
-  /** Calls these tools one after the other, and refuses to go on after so many. */
+  /** Calls these tools one after the other, and refuses to continue after a limit. */
   static async start(
     calls: readonly ToolRequest[],
     refusesAfter = Number.POSITIVE_INFINITY,
@@ -53,7 +53,7 @@ export class ScriptedModel implements AsyncDisposable {
       OPENAI_API_KEY: "of-nobody",
       ANTHROPIC_BASE_URL: this.origin,
       ANTHROPIC_API_KEY: "of-nobody",
-      // The Python SDK reports runs to its maker otherwise.
+      // The Python SDK would otherwise report runs to its vendor.
       OPENAI_AGENTS_DISABLE_TRACING: "1",
     };
   }

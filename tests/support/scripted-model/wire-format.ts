@@ -1,14 +1,14 @@
-/** What a scripted model has to know of the API that it speaks. */
+/** What a scripted model needs to know about its API. */
 import type { ServerResponse } from "node:http";
 
 /** A tool that the model calls. */
 export interface ToolRequest {
   readonly name: string;
-  /** A string is sent as it is, so that it can be malformed. */
+  /** A string is sent unchanged, so it can be malformed. */
   readonly input: object | string;
 }
 
-/** What the model says: a call, or its last words. */
+/** What the model says: a call, or its final answer. */
 export interface Turn {
   /** How many tool calls were answered before it. */
   readonly index: number;
@@ -16,17 +16,17 @@ export interface Turn {
   readonly text: string;
 }
 
-/** What a tool answered, as the model sees it. */
+/** A tool result, as the model sees it. */
 export interface ToolAnswer {
   readonly output: string;
-  /** Whether it is marked as an error, where the API has such a mark. */
+  /** Whether it is marked as an error, if the API supports that. */
   readonly isError?: boolean | undefined;
 }
 
 export interface WireFormat {
   readonly path: string;
   answersOf(body: never): readonly ToolAnswer[];
-  /** Whether the request has only what is new, and the server remembers the rest. */
+  /** Whether the request only contains what is new, and the server remembers the rest. */
   isContinued?(body: never): boolean;
   toolNamesOf(body: never): readonly string[];
   send(response: ServerResponse, turn: Turn, body: never): Promise<void> | void;

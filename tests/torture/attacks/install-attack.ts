@@ -1,4 +1,7 @@
-/** Programs that attack from inside: compiled on this machine, without libraries, and put into a sandbox. */
+/**
+ * Programs that attack from inside: compiled on this machine, without libraries, and installed in a
+ * sandbox.
+ */
 import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -17,7 +20,7 @@ export type Attack =
   | "reach-init"
   | "stop-newcomers";
 
-/** Compiles the program; it is there until the work with it is done. */
+/** Compiles the program; it exists until the work with it is done. */
 export async function withAttack<T>(
   attack: Attack,
   work: (program: string) => Promise<T>,
@@ -33,7 +36,7 @@ export async function withAttack<T>(
   }
 }
 
-/** Gives the path that the program has inside. */
+/** Returns the program's path inside. */
 export async function installAttack(channel: Channel, attack: Attack): Promise<string> {
   const path = `/home/sandbox/${attack}`;
   await withAttack(attack, async (program) => {

@@ -1,4 +1,4 @@
-//! Files: opened under rules, looked at, copied sparsely, locked, or held in memory only.
+//! Files: opened under rules, inspected, copied sparsely, locked, or held in memory.
 
 use std::ffi::CStr;
 use std::io;
@@ -10,7 +10,7 @@ use libc::{c_int, c_long, c_uint};
 
 use super::{checked, cpath, owned};
 
-/// Opens `path` below `root` with the given rules of resolution (`libc::RESOLVE_*`).
+/// Opens `path` below `root` with the given resolution flags (`libc::RESOLVE_*`).
 pub fn open_beneath(
     root: BorrowedFd<'_>,
     path: &Path,
@@ -42,7 +42,7 @@ pub fn fstat(fd: BorrowedFd<'_>) -> io::Result<libc::stat> {
     Ok(stat)
 }
 
-/// As large as what a runtime writes down about a sandbox.
+/// The size of a runtime's state for a sandbox.
 const SMALL_FILE_BYTES: u64 = 64 << 10;
 
 fn statfs(path: &Path) -> io::Result<libc::statfs> {
@@ -64,7 +64,7 @@ pub fn filesystem_bytes(path: &Path) -> io::Result<u64> {
     statfs(path).map(|answer| answer.f_blocks * answer.f_bsize as u64)
 }
 
-/// Whether the filesystem that holds `path` refuses to be written to.
+/// Whether the filesystem that holds `path` is read-only.
 pub fn is_read_only(path: &Path) -> io::Result<bool> {
     let path = cpath(path)?;
     // SAFETY: an all-zero statvfs is a valid place for the answer.
@@ -74,7 +74,7 @@ pub fn is_read_only(path: &Path) -> io::Result<bool> {
     Ok(answer.f_flag & libc::ST_RDONLY != 0)
 }
 
-/// Whether the filesystem that holds `path` has no room left for even a small file.
+/// Whether the filesystem that holds `path` has no room even for a small file.
 pub fn is_full(path: &Path) -> bool {
     statfs(path).is_ok_and(|answer| {
         answer.f_bavail * (answer.f_bsize as u64) < SMALL_FILE_BYTES
@@ -82,7 +82,7 @@ pub fn is_full(path: &Path) -> bool {
     })
 }
 
-/// Whether we may make things in a directory.
+/// Whether we may create entries in a directory.
 pub fn is_writable(path: &Path) -> bool {
     // SAFETY: a NUL-terminated string and plain flags.
     cpath(path).is_ok_and(|path| unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) } == 0)
@@ -92,7 +92,7 @@ pub fn chown(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     std::os::unix::fs::lchown(path, Some(uid), Some(gid))
 }
 
-/// Makes a character device with exactly this mode, whatever the umask.
+/// Creates a character device with exactly this mode, regardless of the umask.
 pub fn make_character_node(path: &Path, major: u32, minor: u32, mode: u32) -> io::Result<()> {
     let name = cpath(path)?;
     // SAFETY: a NUL-terminated string and plain numbers.
@@ -106,14 +106,14 @@ pub fn make_character_node(path: &Path, major: u32, minor: u32, mode: u32) -> io
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
 }
 
-/// Makes `to` share the blocks of `from`, on filesystems that can.
+/// Makes `to` share the blocks of `from`, if the filesystem can.
 pub fn clone_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: two valid descriptors.
     checked(unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) } as c_long)
         .map(drop)
 }
 
-/// The next stretch of data at or after `offset`, as (start, end); none when only a hole follows.
+/// The next range of data at or after `offset`, as (start, end); none if only a hole follows.
 pub fn next_data(file: BorrowedFd<'_>, offset: i64) -> io::Result<Option<(i64, i64)>> {
     // SAFETY: a valid descriptor and plain numbers.
     let start = unsafe { libc::lseek(file.as_raw_fd(), offset, libc::SEEK_DATA) };
@@ -130,7 +130,7 @@ pub fn next_data(file: BorrowedFd<'_>, offset: i64) -> io::Result<Option<(i64, i
     Ok(Some((start, end)))
 }
 
-/// Copies a stretch between two files at the same offset, inside the kernel.
+/// Copies a range between two files at the same offset, inside the kernel.
 pub fn copy_range(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -157,7 +157,7 @@ pub fn copy_range(
     Ok(())
 }
 
-/// Takes the lock of an open file or directory without waiting; false when another has it.
+/// Takes the lock of an open file or directory without waiting; false if another process has it.
 pub fn try_lock(fd: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: a valid descriptor and plain flags.
     if unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
@@ -177,13 +177,13 @@ pub fn lock(fd: BorrowedFd<'_>) -> io::Result<()> {
     checked(unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX) } as c_long).map(drop)
 }
 
-/// Gives back the lock of an open file or directory, also when a child has the descriptor too.
+/// Releases the lock of an open file or directory, even if a child also has the descriptor.
 pub fn unlock(fd: BorrowedFd<'_>) {
     // SAFETY: a valid descriptor and a plain flag, with which this cannot fail.
     unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_UN) };
 }
 
-/// A file in memory of exactly `size` bytes: it takes no byte beyond them, ever.
+/// A file in memory of exactly `size` bytes: it cannot grow.
 pub fn bounded_memory_file(name: &CStr, size: u64) -> io::Result<OwnedFd> {
     let file = memory_file(name, 0)?;
     // SAFETY: a valid descriptor and plain numbers.
@@ -195,16 +195,16 @@ pub fn bounded_memory_file(name: &CStr, size: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// An empty file in memory whose content, once it is there, can be run.
+/// An empty file in memory whose content can be executed.
 pub fn memory_program(name: &CStr) -> io::Result<OwnedFd> {
     match memory_file(name, libc::MFD_EXEC) {
-        // Kernels before 6.3 let all files in memory be run, and do not know the flag.
+        // Kernels before 6.3 allow executing all files in memory, and do not know the flag.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => memory_file(name, 0),
         other => other,
     }
 }
 
-/// Lets nobody change a file in memory any more.
+/// Makes a file in memory immutable.
 pub fn seal(file: BorrowedFd<'_>) -> io::Result<()> {
     add_seals(
         file,

@@ -43,14 +43,14 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
-/// The number of a loop device that is free at this moment.
+/// The number of a currently free loop device.
 pub fn free_loop_number(control: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: this request takes no argument.
     checked(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) } as c_long)
         .map(|n| n as u32)
 }
 
-/// Backs a loop device by a file until its last user lets go of it.
+/// Backs a loop device by a file until its last user closes it.
 pub fn configure_loop(device: BorrowedFd<'_>, file: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     // SAFETY: all-zero is a valid loop configuration.
     let mut config: LoopConfig = unsafe { mem::zeroed() };
@@ -62,7 +62,7 @@ pub fn configure_loop(device: BorrowedFd<'_>, file: BorrowedFd<'_>, name: &[u8])
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &config) } as c_long).map(drop)
 }
 
-/// The device and inode numbers of the file behind a loop device; ENXIO when there is none.
+/// The device and inode numbers of the file behind a loop device; ENXIO if there is none.
 pub fn loop_backing(device: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     // SAFETY: all-zero is a valid place for the answer.
     let mut info: LoopInfo64 = unsafe { mem::zeroed() };
@@ -71,7 +71,7 @@ pub fn loop_backing(device: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     Ok((info.device, info.inode))
 }
 
-/// Detaches a loop device now, or when its last user lets go of it.
+/// Detaches a loop device now, or when its last user closes it.
 pub fn clear_loop(device: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: this request takes no argument.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) } as c_long).map(drop)

@@ -1,4 +1,4 @@
-//! System calls that std has no words for, each wrapped once into a safe function.
+//! System calls that std does not provide, each wrapped once in a safe function.
 
 mod directory;
 mod file;

@@ -1,4 +1,4 @@
-//! Mounts by descriptor: made, changed and attached without a path that could be swapped.
+//! Mounts by descriptor: created, changed and attached without a path that could be replaced.
 
 use std::ffi::CStr;
 use std::io;
@@ -66,7 +66,7 @@ pub fn mount_tmpfs(at: &Path, options: &CStr) -> io::Result<()> {
     .map(drop)
 }
 
-/// Takes a mount and all below it out of this namespace at once.
+/// Detaches a mount and everything below it from this namespace.
 pub fn detach_mount(at: &Path) -> io::Result<()> {
     let at = cpath(at)?;
     // SAFETY: a NUL-terminated string and plain flags.
@@ -76,7 +76,7 @@ pub fn detach_mount(at: &Path) -> io::Result<()> {
     .map(drop)
 }
 
-/// A detached copy of the mount at `path`, which nothing is attached above: `..` of its root is its root.
+/// A detached copy of the mount at `path`, with nothing above it: `..` of its root is its root.
 pub fn clone_tree(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
     let path = cpath(path)?;
     let mut flags =
@@ -88,7 +88,7 @@ pub fn clone_tree(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
     owned(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })
 }
 
-/// Sets attributes of a mount held by descriptor, and its id map when a user namespace is given.
+/// Sets attributes of a mount held by descriptor, and its id map if a user namespace is given.
 pub fn set_mount_attributes(
     mount: BorrowedFd<'_>,
     set: u64,
@@ -100,7 +100,7 @@ pub fn set_mount_attributes(
         ..MountAttr::default()
     };
     if set & MOUNT_ATTR_NOATIME != 0 {
-        // The kernel wants the old choice of access times cleared before a new one is set.
+        // The kernel requires clearing the old atime setting before a new one is set.
         attr.attr_clr = MOUNT_ATTR_ATIME;
     }
     if let Some(userns) = idmap {
@@ -162,7 +162,7 @@ pub enum FsOption<'a> {
     Value(&'a str, &'a [u8]),
 }
 
-/// Makes a new filesystem instance and returns it as a detached mount with these attributes.
+/// Creates a new filesystem instance and returns it as a detached mount with these attributes.
 pub fn new_mount(kind: &str, options: &[FsOption<'_>], attributes: u64) -> io::Result<OwnedFd> {
     let kind = cstring(kind.as_bytes())?;
     // SAFETY: a NUL-terminated string and a plain flag.
@@ -210,7 +210,7 @@ fn configure(
     .map_err(|error| explain(fs, error))
 }
 
-/// The kernel leaves its reasons for refusing a mount to be read from the filesystem context.
+/// The kernel puts its reasons for refusing a mount into the filesystem context.
 fn explain(fs: &OwnedFd, error: io::Error) -> io::Error {
     let mut buffer = [0u8; 512];
     // SAFETY: the buffer is ours and its length is given.

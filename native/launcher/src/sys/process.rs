@@ -1,4 +1,4 @@
-//! Processes and namespaces: who we are, whom we make and whom we end.
+//! Processes and namespaces: our ids, our children, and signals.
 
 use std::io;
 use std::mem;
@@ -20,7 +20,7 @@ pub fn getegid() -> u32 {
     unsafe { libc::getegid() }
 }
 
-/// The process that started us, or has inherited us from it.
+/// The process that started us, or that has adopted us.
 pub fn parent_id() -> u32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::getppid() as u32 }
@@ -39,7 +39,7 @@ pub fn random_share() -> f64 {
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }
 
-/// Leaves the caller's session, so that a Ctrl-C for the daemon does not end a create half-way.
+/// Leaves the caller's session, so a Ctrl-C for the daemon does not end a create half-way.
 pub fn setsid() {
     // SAFETY: no arguments; fails harmlessly for one who leads a group already.
     unsafe { libc::setsid() };
@@ -66,7 +66,7 @@ pub fn setns(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<()> {
     checked(unsafe { libc::setns(fd.as_raw_fd(), kind) } as c_long).map(drop)
 }
 
-/// Does `act` as `id` in the eyes of filesystems, with all capabilities kept.
+/// Runs `act` as `id` in the eyes of filesystems, keeping all capabilities.
 pub fn with_filesystem_id<T>(id: u32, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     keeping_capabilities(|| {
         let result = set_filesystem_id(id).and_then(|()| act());
@@ -75,21 +75,21 @@ pub fn with_filesystem_id<T>(id: u32, act: impl FnOnce() -> io::Result<T>) -> io
     })
 }
 
-/// Does `act` with `id` as effective user and group, with all capabilities kept.
+/// Runs `act` with `id` as effective user and group, keeping all capabilities.
 pub fn with_effective_id<T>(id: u32, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let result = keeping_capabilities(|| {
         let result = set_effective_id(id).and_then(|()| act());
         set_effective_id(0)?;
         result
     });
-    // A change of ids closes `/proc/self` to others, root with few capabilities included; the
-    // runtime looks there for what we hold.
+    // Changing ids closes `/proc/self` to others, including root with few capabilities; the runtime
+    // looks there for what we hold.
     // SAFETY: plain numbers.
     checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) } as c_long)?;
     result
 }
 
-/// Lets `act` change ids without the loss of capabilities that comes with leaving root's.
+/// Lets `act` change ids without losing capabilities, as leaving root's id otherwise does.
 fn keeping_capabilities<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     const SECBIT_NO_SETUID_FIXUP: c_ulong = 1 << 2;
     // SAFETY: plain numbers.
@@ -134,7 +134,7 @@ pub fn will_have_capability(capability: c_int) -> bool {
     unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability) == 1 }
 }
 
-/// For changes to the network namespace that this process is in.
+/// For changes to this process's network namespace.
 pub fn route_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: plain numbers.
@@ -160,12 +160,13 @@ pub fn pidfd_kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     .map(drop)
 }
 
-/// Waits until a descriptor is readable (a pidfd: until its process ended); false after the timeout.
+/// Waits until a descriptor is readable (a pidfd: until its process ended); false after the
+/// timeout.
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout_ms: i32) -> io::Result<bool> {
     poll(&[fd], timeout_ms).map(|ready| ready[0])
 }
 
-/// Waits until one of several descriptors is readable, and tells which are.
+/// Waits until one of several descriptors is readable, and returns which are.
 pub fn wait_readable_any(fds: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
     poll(fds, -1)
 }
@@ -190,7 +191,7 @@ fn poll(fds: &[BorrowedFd<'_>], timeout_ms: i32) -> io::Result<Vec<bool>> {
     }
 }
 
-/// A forked child, or the word that we are it.
+/// The parent's or the child's side of a fork.
 pub enum Forked {
     Parent(i32),
     Child,
@@ -209,10 +210,10 @@ pub unsafe fn fork(namespaces: c_int) -> io::Result<Forked> {
     }
 }
 
-/// libc has it in a type that is too small for it.
+/// libc defines it with a type that is too small for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// As `fork`, for a child that is in the cgroup of this directory from the start.
+/// Like `fork`, for a child that starts in the cgroup of this directory.
 ///
 /// # Safety
 /// As for `fork`.
@@ -235,7 +236,7 @@ pub unsafe fn fork_into(cgroup: BorrowedFd<'_>) -> io::Result<Forked> {
     }
 }
 
-/// Waits for a child of ours and tells how it ended.
+/// Waits for a child of ours and returns how it ended.
 pub fn wait_child(pid: i32) -> io::Result<ExitStatus> {
     let mut status = 0;
     loop {
@@ -250,7 +251,7 @@ pub fn wait_child(pid: i32) -> io::Result<ExitStatus> {
     }
 }
 
-/// Closes every descriptor from `first` on, whoever in this process thinks to own it.
+/// Closes every descriptor from `first` on, regardless of its owner in this process.
 pub fn close_from(first: c_uint) -> io::Result<()> {
     // SAFETY: plain numbers. Only for a process that uses none of them any more.
     checked(unsafe { libc::syscall(libc::SYS_close_range, first, c_uint::MAX, 0) }).map(drop)
@@ -282,14 +283,14 @@ pub fn write_once(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     checked(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) } as c_long).map(drop)
 }
 
-/// Sends a descriptor, with one byte, to whoever reads the other end of a socket.
+/// Sends a descriptor, with one byte, over a socket.
 pub fn send_fd(socket: BorrowedFd<'_>, passed: BorrowedFd<'_>) -> io::Result<()> {
     let mut byte = [0u8; 1];
     let mut part = libc::iovec {
         iov_base: byte.as_mut_ptr().cast(),
         iov_len: byte.len(),
     };
-    // Words, so that it is aligned as its head has to be; one descriptor and its head take three.
+    // Words, to align it for its head; one descriptor and its head take three.
     let mut control = [0u64; 4];
     // SAFETY: an all-zero message is valid; what it points to lives until it is sent, and the control
     // buffer has room for one head with one descriptor.

@@ -1,5 +1,5 @@
-//! A place of its own for each test: a busybox image, a sandbox directory, a cgroup parent, and the
-//! question whether anything is left of it.
+//! A separate place for each test: a busybox image, a sandbox directory, a cgroup parent, and a
+//! check that nothing is left of it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub enum Caller {
 
 const UNPRIVILEGED_ID: u32 = 64_321;
 
-/// Everything of one test; gone when it is dropped.
+/// Everything of one test; removed on drop.
 pub struct World {
     pub base: PathBuf,
     pub cgroup_parent: String,
@@ -48,7 +48,7 @@ pub fn missing(runtime: &str) -> Option<String> {
     None
 }
 
-/// gVisor is the one that set-up builds, because distributions have none that is new enough.
+/// gVisor as built by set-up, because distributions have no recent enough version.
 pub fn runtime_path(kind: &str) -> String {
     if kind == "runsc" {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
@@ -62,7 +62,7 @@ pub fn runtime_path(kind: &str) -> String {
         .unwrap_or_else(|| format!("/usr/bin/{kind}"))
 }
 
-/// Makes a world, or prints why the test is skipped and returns from it.
+/// Creates a world, or prints why the test is skipped and returns from it.
 #[macro_export]
 macro_rules! world_or_skip {
     ($runtime:expr) => {
@@ -87,8 +87,8 @@ impl World {
         let base = std::env::temp_dir().join(&name).join(suffix);
         fs::create_dir_all(base.join("sandboxes")).unwrap();
         let launcher = base.join("launcher");
-        // By another process: a child that is forked while we have the copy open for writing would
-        // keep it so, and what is open for writing cannot be run.
+        // By another process: a child forked while we have the copy open for writing would keep it
+        // open, and a file that is open for writing cannot be executed.
         let copied = Command::new("cp")
             .args([Path::new(env!("CARGO_BIN_EXE_launcher")), &launcher])
             .status()
@@ -164,7 +164,7 @@ impl World {
         })
     }
 
-    /// The same with a workspace of 16 MiB, to be made if there is none.
+    /// The same with a workspace of 16 MiB, created if it does not exist.
     pub fn with_workspace(&self, mut spec: Value, id: &str) -> Value {
         spec["workspace"] = json!({
             "id": id,
@@ -244,7 +244,7 @@ impl World {
                 "state_dir": self.state_dir(id),
                 "ids_dir": self.base.join("ids"),
                 "cgroup_parent": self.cgroup_parent,
-                // Found again in what the create has written down.
+                // Found in the create's record.
                 "runtime": null,
             }),
         )
@@ -327,7 +327,7 @@ impl World {
             .collect()
     }
 
-    /// What the sandbox has printed once it printed the line `done`.
+    /// The sandbox's output once it printed the line `done`.
     pub fn printed(&self, record: &Value) -> String {
         let console = format!("/proc/{}/fd/1", record["pid"]);
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -385,7 +385,7 @@ impl Drop for World {
     }
 }
 
-/// A configuration as the daemon makes them, but for the seccomp profile.
+/// A configuration as the daemon creates it, without the seccomp profile.
 fn config(script: &str) -> Value {
     let capabilities = json!(["CAP_SETUID", "CAP_SETGID", "CAP_KILL"]);
     let tmpfs = |at: &str, options: &str| json!({ "destination": at, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", options] });

@@ -2,9 +2,9 @@
 
 use super::place::shown;
 use super::{entry, stat_at};
-use crate::error::Failure;
+use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::worker::Mailbox;
+use crate::workers::Mailbox;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

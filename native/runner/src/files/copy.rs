@@ -12,9 +12,9 @@ use super::{
     identity, is_kind, open_directory, open_named_directory, open_searchable, stat_at, stat_fd,
     tree,
 };
-use crate::error::Failure;
+use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::ffi::{CStr, CString};
 use std::io;

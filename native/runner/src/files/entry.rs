@@ -2,8 +2,8 @@
 
 use super::place::{answer, raw, shown};
 use super::{is_kind, open_itself, open_plainly, stat_fd};
-use crate::error::Failure;
-use crate::message::Entry;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::Entry;
 use crate::sys;
 use serde_json::{Value, json};
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
 //! Patterns that leave entries out, as in a `.gitignore`, matched in time linear to the path.
 
-use crate::error::Failure;
+use crate::protocol::failure::Failure;
 
 const MAX_PATTERNS: usize = 100;
 const MAX_PATTERN_BYTES: usize = 1024;

@@ -6,11 +6,11 @@ use super::{
     for_each_name, is_kind, open_directory, open_named_directory, open_searchable,
     require_searchable, stat_at,
 };
-use crate::base64;
-use crate::error::Failure;
-use crate::message::Entry;
+use crate::protocol::base64;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::Entry;
 use crate::sys;
-use crate::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::collections::BinaryHeap;
 use std::ffi::OsStr;

@@ -18,10 +18,10 @@ mod walk;
 mod watch;
 mod write;
 
-use crate::error::Failure;
-use crate::message::FileRequest;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::FileRequest;
 use crate::sys;
-use crate::worker::{Mailbox, Work};
+use crate::workers::{Mailbox, Pace, Work};
 use commit::Condition;
 use place::Place;
 use serde_json::Value;
@@ -33,6 +33,24 @@ use std::path::Path;
 /// What a thread has to do for a request.
 pub fn work(request: FileRequest, workdir: String) -> Work {
     Box::new(move |mailbox: &Mailbox| perform(request, &Place(workdir), mailbox))
+}
+
+pub fn pace(request: &FileRequest) -> Pace {
+    match request {
+        FileRequest::Watch { .. } => Pace::Lasting,
+        FileRequest::Read { .. }
+        | FileRequest::Write { .. }
+        | FileRequest::Append { .. }
+        | FileRequest::Copy { .. }
+        | FileRequest::TarIn { .. }
+        | FileRequest::TarOut { .. } => Pace::Streaming,
+        FileRequest::Stat { .. }
+        | FileRequest::Realpath { .. }
+        | FileRequest::List { .. }
+        | FileRequest::Mkdir { .. }
+        | FileRequest::Move { .. }
+        | FileRequest::Remove { .. } => Pace::Quick,
+    }
 }
 
 fn perform(request: FileRequest, place: &Place, mailbox: &Mailbox) -> Result<Value, Failure> {

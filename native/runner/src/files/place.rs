@@ -1,8 +1,8 @@
 //! Paths between requests, answers and the file system.
 
-use crate::base64;
-use crate::error::Failure;
-use crate::message::WirePath;
+use crate::protocol::base64;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::WirePath;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

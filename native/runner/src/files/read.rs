@@ -2,9 +2,9 @@
 
 use super::place::shown;
 use super::{entry, is_kind, open_for_reading, stat_fd};
-use crate::error::Failure;
+use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -3,9 +3,9 @@
 use super::commit::take_turn;
 use super::place::{answer, shown};
 use super::{for_each_name, identity, open_directory, open_named_directory};
-use crate::error::Failure;
+use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::ffi::CString;
 use std::io;

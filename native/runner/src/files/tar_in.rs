@@ -3,9 +3,9 @@
 use super::place::shown;
 use super::tar::{BLOCK, Header, Kind, pax_records};
 use super::{open_directory, open_named_directory, tree};
-use crate::error::Failure;
+use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::ffi::CString;
 use std::io;

@@ -2,7 +2,7 @@
 
 use super::place::shown;
 use super::{entry, open_named_directory, stat_fd, tree};
-use crate::error::Failure;
+use crate::protocol::failure::Failure;
 use crate::sys;
 use std::ffi::{CStr, CString};
 use std::io;

@@ -2,7 +2,7 @@
 
 use super::place::shown;
 use super::{for_each_name, identity, open_directory};
-use crate::error::Failure;
+use crate::protocol::failure::Failure;
 use crate::sys;
 use std::ffi::CString;
 use std::io;

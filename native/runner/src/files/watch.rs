@@ -2,9 +2,9 @@
 
 use super::place::{answer, shown};
 use super::{for_each_name, open_directory, open_plainly};
-use crate::error::Failure;
+use crate::protocol::failure::Failure;
 use crate::sys;
-use crate::worker::Mailbox;
+use crate::workers::Mailbox;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io;

@@ -1,11 +1,12 @@
 //! One connection of a program in the sandbox, carried on a stream to the gateway.
 
-use crate::frame::{self, Kind};
 use crate::network::handshake::{Handshake, Wanted};
 use crate::network::http::Body;
 use crate::network::wire::{Watch, Wire};
-use crate::sys::{self, Epoll};
-use crate::token::NetworkPart;
+use crate::protocol::frame::{self, Kind};
+use crate::server::poll::Poll;
+use crate::server::token::NetworkPart;
+use crate::sys;
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::io;
@@ -286,7 +287,7 @@ impl Flow {
                     };
                     if n > 0 {
                         let data = frame::encode(Kind::Data, self.stream, &wire.buffer[..n]);
-                        wire.connection.queue(data);
+                        wire.outgoing.queue(data);
                         self.credit -= n as u64;
                     }
                 }
@@ -379,7 +380,7 @@ impl Flow {
             interest |= libc::EPOLLOUT;
         }
         self.watch.set(
-            wire.epoll,
+            wire.poll,
             &self.socket,
             interest,
             NetworkPart::Flow,
@@ -387,9 +388,9 @@ impl Flow {
         )
     }
 
-    pub fn unwatch(&mut self, epoll: &Epoll) {
+    pub fn unwatch(&mut self, poll: &Poll) {
         let _ = self
             .watch
-            .set(epoll, &self.socket, 0, NetworkPart::Flow, self.id);
+            .set(poll, &self.socket, 0, NetworkPart::Flow, self.id);
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::network::dns::{self, Query, Verdict};
 use crate::network::wire::Watch;
-use crate::sys::{self, Epoll};
-use crate::token::NetworkPart;
+use crate::server::poll::Poll;
+use crate::server::token::NetworkPart;
+use crate::sys;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -41,7 +42,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    pub fn open(epoll: &Epoll) -> io::Result<Resolver> {
+    pub fn open(poll: &Poll) -> io::Result<Resolver> {
         let address = (Ipv4Addr::LOCALHOST, PORT);
         let datagrams = UdpSocket::bind(address)?;
         let listener = TcpListener::bind(address)?;
@@ -56,30 +57,30 @@ impl Resolver {
             next_client: 0,
             waiting: HashMap::new(),
         };
-        resolver.watch(epoll, libc::EPOLLIN)?;
+        resolver.watch(poll, libc::EPOLLIN)?;
         Ok(resolver)
     }
 
-    fn watch(&mut self, epoll: &Epoll, interest: i32) -> io::Result<()> {
+    fn watch(&mut self, poll: &Poll, interest: i32) -> io::Result<()> {
         let (udp, tcp) = (NetworkPart::Datagrams, NetworkPart::DnsListener);
         self.datagrams_watch
-            .set(epoll, &self.datagrams, interest, udp, 0)?;
+            .set(poll, &self.datagrams, interest, udp, 0)?;
         self.listener_watch
-            .set(epoll, &self.listener, interest, tcp, 0)
+            .set(poll, &self.listener, interest, tcp, 0)
     }
 
     /// There is nobody to ask. Programs ask again.
-    pub fn rest(&mut self, epoll: &Epoll) {
+    pub fn rest(&mut self, poll: &Poll) {
         self.waiting.clear();
         let clients: Vec<u32> = self.clients.keys().copied().collect();
         for id in clients {
-            self.drop_client(epoll, id);
+            self.drop_client(poll, id);
         }
-        let _ = self.watch(epoll, 0);
+        let _ = self.watch(poll, 0);
     }
 
-    pub fn resume(&mut self, epoll: &Epoll) {
-        let _ = self.watch(epoll, libc::EPOLLIN);
+    pub fn resume(&mut self, poll: &Poll) {
+        let _ = self.watch(poll, libc::EPOLLIN);
     }
 
     /// Reads what has come over UDP; `ask` gives the stream on which the gateway is asked for a name.
@@ -96,7 +97,7 @@ impl Resolver {
         }
     }
 
-    pub fn accept(&mut self, epoll: &Epoll) {
+    pub fn accept(&mut self, poll: &Poll) {
         while let Ok((socket, _)) = self.listener.accept() {
             if self.clients.len() >= MAX_CLIENTS || socket.set_nonblocking(true).is_err() {
                 continue;
@@ -105,7 +106,7 @@ impl Resolver {
             self.next_client = id.wrapping_add(1);
             let mut watch = Watch::default();
             let part = NetworkPart::DnsClient;
-            if watch.set(epoll, &socket, libc::EPOLLIN, part, id).is_ok() {
+            if watch.set(poll, &socket, libc::EPOLLIN, part, id).is_ok() {
                 let received = Vec::new();
                 self.clients.insert(
                     id,
@@ -121,7 +122,7 @@ impl Resolver {
 
     pub fn serve_client(
         &mut self,
-        epoll: &Epoll,
+        poll: &Poll,
         id: u32,
         buffer: &mut [u8],
         mut ask: impl FnMut(&str) -> Option<u32>,
@@ -138,17 +139,17 @@ impl Resolver {
             Ok(_) => false,
         };
         if !goes_on {
-            return self.drop_client(epoll, id);
+            return self.drop_client(poll, id);
         }
         while let Some(message) = self.clients.get_mut(&id).and_then(Client::next_message) {
             self.take(&message, Asker::Client(id), &mut ask);
         }
     }
 
-    fn drop_client(&mut self, epoll: &Epoll, id: u32) {
+    fn drop_client(&mut self, poll: &Poll, id: u32) {
         if let Some(mut client) = self.clients.remove(&id) {
             let part = NetworkPart::DnsClient;
-            let _ = client.watch.set(epoll, &client.socket, 0, part, id);
+            let _ = client.watch.set(poll, &client.socket, 0, part, id);
         }
     }
 

@@ -5,7 +5,7 @@
 mod fixtures;
 
 use fixtures::{bytes, entries};
-use runner::frame::{Decoder, FrameError, HEADER_BYTES, Kind, MAX_PAYLOAD, encode};
+use runner::protocol::frame::{Decoder, FrameError, HEADER_BYTES, Kind, MAX_PAYLOAD, encode};
 use serde_json::{Map, Value};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,6 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { GenerateResponseData, Part } from "genkit/model";
 import { isDeeperThan } from "../json-depth.ts";
+import { JSON_SHAPE, shapeProblem } from "../json-shape.ts";
 import { ModelFailure } from "./model-failure.ts";
 
 /** What a turn may consist of. More was never meant to be used. */
@@ -157,13 +158,10 @@ function countOf(value: unknown): number {
   return typeof value === "number" && value > 0 && value < 1e12 ? Math.floor(value) : 0;
 }
 
-/** Deeper than any tool takes; what is deeper still cannot be written down again. */
-const MAX_ARGUMENT_DEPTH = 200;
-
 function writtenAsJson(value: unknown): string {
-  if (!isDeeperThan(value, MAX_ARGUMENT_DEPTH)) return JSON.stringify(value);
-  // Just as deep as it must be to be refused like all that is.
-  const depth = MAX_ARGUMENT_DEPTH + 2;
+  if (!isDeeperThan(value, JSON_SHAPE.maxDepth)) return JSON.stringify(value);
+  // What is deeper cannot be written down; this is just as deep as it must be to be refused as well.
+  const depth = JSON_SHAPE.maxDepth + 2;
   return "[".repeat(depth) + "]".repeat(depth);
 }
 
@@ -178,9 +176,11 @@ function toolRequest({ id, name, pieces }: PendingCall, seen: Set<string>): Part
     metadata: { [MALFORMED_ARGUMENTS]: problem.slice(0, 200) },
   });
   try {
+    // SECURITY: everybody would wait while millions of values are parsed, checked and stored. Guarded
+    // by chat-completions.test.ts.
+    const problem = shapeProblem(text, JSON_SHAPE);
+    if (problem !== undefined) return malformed(problem);
     const input: unknown = JSON.parse(text);
-    if (isDeeperThan(input, MAX_ARGUMENT_DEPTH))
-      return malformed(`nested more than ${MAX_ARGUMENT_DEPTH} levels deep`);
     return { toolRequest: { name, ref, input } };
   } catch (error) {
     return malformed(error instanceof Error ? error.message : String(error));

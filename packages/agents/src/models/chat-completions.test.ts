@@ -205,6 +205,19 @@ test("arguments that are nested without end are malformed, whichever form they h
     ]);
 });
 
+test("arguments of very many values are malformed, and long ones are not", async () => {
+  const values = (count: number): string => `{"list":[${"1,".repeat(count)}1]}`;
+  const long = JSON.stringify({ text: "[1,".repeat(100_000) });
+  const { message } = await ask({
+    calls: [values(60_000), values(40_000), long].map((given) => ({ name: "a", arguments: given })),
+  });
+  expect(message?.content.map(({ metadata }) => metadata)).toEqual([
+    { malformedArguments: "made of more than 50000 values" },
+    undefined,
+    undefined,
+  ]);
+});
+
 test("a redirect is refused, so that the key stays where it belongs", async () => {
   await using other = await ModelServer.start([{ text: "stolen" }]);
   const headers = { location: `${other.url}/chat/completions` };

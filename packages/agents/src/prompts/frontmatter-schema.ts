@@ -122,7 +122,7 @@ export const frontmatterSchema = z.strictObject({
     .array(z.string().min(1))
     .optional()
     .describe(
-      "Which tools of the MCP servers the agent may use, as `SERVER_TOOL`; all of them unless set. Sandbox tools come with `sandbox`",
+      "Which tools of the MCP servers the agent may use, as `SERVER_TOOL`, at most 200; all of them unless set. Sandbox tools come with `sandbox`",
     ),
   agents: z
     .array(z.string().min(1))

@@ -294,3 +294,24 @@ print(json.dumps({"total_lines": len(lines), "error_count": len(errors), "top_er
     /log_data is missing/,
   );
 });
+
+/** What a monitoring system reads of the service. */
+async function counted(): Promise<{ readonly runs: number; readonly transforms: number }> {
+  const text = await (await fetch(`${fixture.service.url}/metrics`)).text();
+  const sum = (pattern: RegExp): number =>
+    [...text.matchAll(pattern)].reduce((total, [, value]) => total + Number(value), 0);
+  return {
+    runs: sum(/^sandkasten_agent_runs_total\{.*\} (\d+)$/gm),
+    transforms: sum(/^sandkasten_tool_calls_total\{tool="sandbox_run",ok="true"\} (\d+)$/gm),
+  };
+}
+
+test('Measurable increase in "tool-assisted deterministic transforms" vs LLM-only reasoning: both are counted', async () => {
+  const before = await counted();
+  await fixture.run("computer", [{ text: "About 40, I think." }]);
+  const guessed = await counted();
+  expect(guessed).toEqual({ runs: before.runs + 1, transforms: before.transforms });
+  const code = "print(sum(range(10)))";
+  await fixture.run("computer", [call("sandbox_run", { code }), { text: "45" }]);
+  expect(await counted()).toEqual({ runs: guessed.runs + 1, transforms: guessed.transforms + 1 });
+});

@@ -53,6 +53,7 @@ export type AgentRunErrorCode =
   | "MODEL_FAILED"
   | "MODEL_UNAVAILABLE"
   | "TOOLS_FAILED"
+  | "DAEMON_UNAVAILABLE"
   | "MAX_STEPS_EXCEEDED"
   | "OUTPUT_LIMIT_EXCEEDED"
   | "TIMEOUT"
@@ -64,6 +65,7 @@ export type AgentRunErrorCode =
 const RETRYABLE: ReadonlySet<AgentRunErrorCode> = new Set([
   "MODEL_UNAVAILABLE",
   "TOOLS_FAILED",
+  "DAEMON_UNAVAILABLE",
   "TIMEOUT",
   "PROCESS_ENDED",
 ]);

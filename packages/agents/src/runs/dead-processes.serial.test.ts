@@ -106,6 +106,49 @@ test("a service that starts later fails what a dead one left, once", async () =>
   expect((await third.client.run(id)).status).toBe("failed");
 });
 
+test("a service that was stalled and goes on finishes its runs", async () => {
+  const heartbeatMs = 500;
+  await using services = await ServiceProcesses.create({ agents: AGENTS, daemon, heartbeatMs });
+  const service = await services.start();
+  services.model.play([
+    {
+      calls: [{ name: "sandbox_exec", arguments: { command: "echo begun; sleep 2; echo ended" } }],
+    },
+    { text: "Finished." },
+  ]);
+  const id = await service.client.execute("coder", { task: "work" });
+  for await (const { type } of service.client.events(id)) if (type === "tool_output") break;
+  service.signal("SIGSTOP");
+  await setTimeout(4 * heartbeatMs);
+  service.signal("SIGCONT");
+  const events = await Array.fromAsync(service.client.events(id));
+  expect(events.at(-1)).toMatchObject({
+    type: "run_ended",
+    status: "succeeded",
+    text: "Finished.",
+  });
+  expect(services.model.lastMessage?.content).toContain("ended");
+});
+
+test("a service that was stalled stops working on a run that another one has ended", async () => {
+  await using services = await ServiceProcesses.create({
+    agents: AGENTS,
+    daemon,
+    heartbeatMs: 1000,
+  });
+  const [one, other] = [await services.start(), await services.start()];
+  services.model.play([{ hang: true }]);
+  const id = await one.client.execute("talker", { task: "x" });
+  while (services.model.requests.length === 0) await setTimeout(10);
+  one.signal("SIGSTOP");
+  const events = await Array.fromAsync(other.client.events(id));
+  expect(events.at(-1)).toMatchObject({ error: { code: "PROCESS_ENDED" } });
+  one.signal("SIGCONT");
+  const { requests } = services.model;
+  await expect.poll(() => requests[0]?.isClosed(), { timeout: 60_000 }).toBe(true);
+  expect(requests).toHaveLength(1);
+});
+
 test("two processes share one database: each sees, follows and cancels the other's runs", async () => {
   await using services = await ServiceProcesses.create({ agents: AGENTS, daemon });
   const [one, other] = [await services.start(), await services.start()];

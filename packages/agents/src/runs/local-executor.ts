@@ -90,15 +90,18 @@ export class LocalExecutor implements AgentExecutor {
     return stop !== undefined;
   }
 
-  /** Ends the runs of this process; `reason` is what their errors say. */
-  cancelAll(error: AgentRunError): void {
-    for (const stop of this.#active.values()) stop.abort(error);
+  /** Stops working on runs that another process has ended, which took this one for dead. */
+  dropLostRuns(): void {
+    const { runs, processId } = this.#options;
+    for (const [runId, stop] of this.#active)
+      if (!runs.isUnfinished(runId, processId)) stop.abort(lostRun());
   }
 
   /** Cancels all runs and waits until their sandboxes are gone. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.cancelAll(new AgentRunError("CANCELLED", "The agent service was stopped."));
+    const error = new AgentRunError("CANCELLED", "The agent service was stopped.");
+    for (const stop of this.#active.values()) stop.abort(error);
     await Promise.allSettled(this.#ending);
   }
 

@@ -34,7 +34,7 @@ test("a process that another one took for dead tells nothing more about the run"
   using database = new DatabaseSync(join(fixture.dir, ".sandkasten", "agents.db"));
   // What the other process does, which finds no heartbeat of this one.
   const error = { code: "PROCESS_ENDED", message: "The process that ran it ended." };
-  expect(new RunStore(database).failAbandoned([], error)).toEqual([id]);
+  expect(new RunStore(database).failAbandoned(() => [], error)).toEqual([id]);
   const events = new EventLog(database);
   const { seq } = events.append(id, "run_ended", { status: "failed", error });
 

@@ -8,8 +8,8 @@ import { startHttpMcpServer } from "../testing/mcp-server.ts";
 import type { HttpMcpServer } from "../testing/mcp-server.ts";
 
 const SERVER = join(import.meta.dirname, "../testing/mcp-server.ts");
-const stdio = (more = "") =>
-  `mcp:\n  tools:\n    command: ${process.execPath}\n    args: [${SERVER}]\n${more}`;
+const stdio = (more = "", extraTools = 0) =>
+  `mcp:\n  tools:\n    command: ${process.execPath}\n    args: [${SERVER}, "${extraTools}"]\n${more}`;
 
 let http: HttpMcpServer;
 let fixture: AgentFixture;
@@ -25,6 +25,8 @@ beforeAll(async () => {
       picky: agent(`tools: [tools_add]\n${stdio()}`),
       wrong: agent(`tools: [tools_subtract]\n${stdio()}`),
       missing: agent(stdio('    env: { TOKEN: "${NOT_SET}" }')),
+      crowded: agent(stdio("", 200)),
+      choosy: agent(`tools: [tools_extra300]\n${stdio("", 300)}`),
       absent: agent("mcp:\n  gone:\n    command: /nonexistent/program"),
       unreachable: agent("mcp:\n  gone:\n    url: http://127.0.0.1:1/mcp"),
     },
@@ -86,6 +88,22 @@ test("`tools` chooses among them, and one that does not exist is an error", asyn
     code: "TOOLS_FAILED",
     message: expect.stringMatching(/tools_subtract.*Its MCP servers have tools_add/) as string,
   });
+});
+
+test("more tools than an agent can have fail the run, unless `tools` chooses among them", async () => {
+  const run = await fixture.run("crowded", [{ text: "never" }]);
+  expect(run).toMatchObject({
+    status: "failed",
+    error: {
+      code: "TOOLS_FAILED",
+      message: expect.stringMatching(
+        /agent crowded offer 207 tools.* at most 200\. List .*`tools: \[tools_add\]`/,
+      ) as string,
+    },
+  });
+  expect(fixture.model.requests).toEqual([]);
+  await fixture.run("choosy", [{ calls: [call("tools_extra300")] }, { text: "Done." }]);
+  expect(toolResults(fixture.model)).toEqual([{ content: "extra 300" }]);
 });
 
 test.for([

@@ -25,7 +25,9 @@ const CONNECT_TIMEOUT_MS = 20_000;
 const CALL_TIMEOUT_MS = 10 * 60_000;
 const MAX_RESULT_LENGTH = 100_000;
 const MAX_DESCRIPTION_LENGTH = 4_000;
+/** Each one costs the model context on every turn, and providers refuse more. */
 const MAX_TOOLS = 200;
+
 /** Connects to all servers of the agent. Throws AgentRunError when one cannot be reached. */
 export async function connectMcp(
   definition: AgentDefinition,
@@ -62,7 +64,7 @@ async function toolsOf(
     const transport = await transportOf(settings, options);
     await client.connect(transport, { timeout: CONNECT_TIMEOUT_MS, signal });
     const { tools } = await client.listTools({}, { timeout: CONNECT_TIMEOUT_MS, signal });
-    return tools.slice(0, MAX_TOOLS).map((tool) => ({
+    return tools.map((tool) => ({
       name: toolName(server, tool.name),
       description: shortenedText(tool.description ?? tool.name, MAX_DESCRIPTION_LENGTH),
       inputSchema: tool.inputSchema,
@@ -171,7 +173,7 @@ function allowedTools(
       "TOOLS_FAILED",
       `Two tools of the MCP servers of the agent ${name} have the same name. Give the servers other names.`,
     );
-  if (allowed === undefined) return tools;
+  if (allowed === undefined) return refuseTooMany(name, tools);
   const wanted = allowed.filter((tool) => !tool.startsWith("sandbox_"));
   const missing = wanted.filter((tool) => !names.has(tool));
   if (missing.length > 0)
@@ -179,7 +181,18 @@ function allowedTools(
       "TOOLS_FAILED",
       `The agent ${name} names tools that do not exist: ${missing.join(", ")}. ${Object.keys(mcp).length === 0 ? "It has no MCP servers." : `Its MCP servers have ${[...names].join(", ") || "none"}.`}`,
     );
-  return tools.filter((tool) => wanted.includes(tool.name));
+  return refuseTooMany(
+    name,
+    tools.filter((tool) => wanted.includes(tool.name)),
+  );
+}
+
+function refuseTooMany(name: string, tools: AgentTool[]): AgentTool[] {
+  if (tools.length <= MAX_TOOLS) return tools;
+  throw new AgentRunError(
+    "TOOLS_FAILED",
+    `The MCP servers of the agent ${name} offer ${tools.length} tools, and an agent can have at most ${MAX_TOOLS}. List the ones that it needs in \`tools\`, for example \`tools: [${tools[0]?.name ?? ""}]\`.`,
+  );
 }
 
 function reasonOf(error: unknown): string {

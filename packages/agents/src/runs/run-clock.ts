@@ -1,15 +1,25 @@
-/** The time that a run has. It stands still while sandboxes and other agents work. */
+/**
+ * The time that a run has. It stands still while sandboxes and other agents work, and while this
+ * process does not: a run must not pay for a service that was suspended.
+ */
+
+/** How long the clock goes without looking. */
+const TICK_MS = 1_000;
+/** What a tick counts at most: the rest is time in which the process was suspended. */
+const MAX_TICKS_AT_ONCE = 2;
 
 export class RunClock implements Disposable {
   readonly #onTimeout: () => void;
+  readonly #tickMs: number;
   #leftMs: number;
   #startedMs = 0;
   #timer: NodeJS.Timeout | undefined;
   #pauses = 0;
   #isStopped = false;
 
-  constructor(timeoutMs: number, onTimeout: () => void) {
+  constructor(timeoutMs: number, onTimeout: () => void, tickMs = TICK_MS) {
     this.#leftMs = timeoutMs;
+    this.#tickMs = tickMs;
     this.#onTimeout = onTimeout;
     this.#go();
   }
@@ -38,14 +48,24 @@ export class RunClock implements Disposable {
   #go(): void {
     if (this.#isStopped) return;
     this.#startedMs = performance.now();
-    // Timers cannot count further than this.
-    this.#timer = setTimeout(this.#onTimeout, Math.min(this.#leftMs, 2 ** 31 - 1));
+    this.#timer = setTimeout(() => this.#tick(), Math.min(this.#leftMs, this.#tickMs));
+  }
+
+  #tick(): void {
+    this.#count();
+    if (this.#leftMs > 0) this.#go();
+    else this.#onTimeout();
   }
 
   #halt(): void {
     if (this.#timer === undefined) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#leftMs = Math.max(0, this.#leftMs - (performance.now() - this.#startedMs));
+    this.#count();
+  }
+
+  #count(): void {
+    const passedMs = performance.now() - this.#startedMs;
+    this.#leftMs -= Math.min(passedMs, this.#tickMs * MAX_TICKS_AT_ONCE);
   }
 }

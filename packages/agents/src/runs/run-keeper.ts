@@ -5,8 +5,8 @@ import { SandboxScope } from "@sandkasten/tools";
 import type { EventLog } from "../store/event-log.ts";
 import type { ProcessRegistry } from "../store/process-registry.ts";
 import type { RunStore } from "../store/run-store.ts";
-import { AgentRunError } from "./agent-executor.ts";
 import type { LocalExecutor } from "./local-executor.ts";
+import { within } from "./within.ts";
 
 export interface RunKeeperOptions {
   readonly processes: ProcessRegistry;
@@ -21,6 +21,8 @@ export interface RunKeeperOptions {
 
 const INTERVAL_MS = 1_000;
 const PRUNE_INTERVAL_MS = 60 * 60_000;
+/** A daemon that hangs must not keep the service from stopping. */
+const CLEANUP_TIMEOUT_MS = 20_000;
 const DAY_MS = 24 * 60 * 60_000;
 
 export class RunKeeper {
@@ -30,11 +32,7 @@ export class RunKeeper {
 
   constructor(options: RunKeeperOptions) {
     this.#options = options;
-    options.processes.onLost(() =>
-      options.executor.cancelAll(
-        new AgentRunError("PROCESS_ENDED", "The process that ran it did not answer for too long."),
-      ),
-    );
+    options.processes.onStall(() => options.executor.dropLostRuns());
   }
 
   start(): void {
@@ -64,7 +62,7 @@ export class RunKeeper {
     const { processes, runs, events, executor, log } = this.#options;
     for (const runId of runs.cancelRequests(processes.id)) executor.cancel(runId);
     const error = { code: "PROCESS_ENDED", message: "The process that ran it ended." };
-    for (const runId of runs.failAbandoned(processes.alive(), error)) {
+    for (const runId of runs.failAbandoned(() => processes.alive(), error)) {
       events.append(runId, "run_ended", { status: "failed", error });
       log.warn({ run_id: runId }, "a run of a dead process was failed");
       this.#close(runId);
@@ -81,7 +79,7 @@ export class RunKeeper {
   #close(runId: string): void {
     const { client, log } = this.#options;
     const scope = new SandboxScope({ client, namespace: "agent", id: runId });
-    const closing = scope.close().catch((error: unknown) => {
+    const closing = within(CLEANUP_TIMEOUT_MS, scope.close()).catch((error: unknown) => {
       log.warn({ err: error, run_id: runId }, "sandboxes of a dead run are left to their lease");
     });
     this.#closing.add(closing);

@@ -28,6 +28,16 @@ describe("the clock of a run", () => {
     await setTimeout(60);
     expect(timeouts).toBe(1);
   });
+
+  test("does not count time in which the process was suspended", async () => {
+    let isOver = false;
+    using _clock = new RunClock(500, () => (isOver = true), 50);
+    // As SIGSTOP does, for longer than the run may take.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 700);
+    await setTimeout(50);
+    expect(isOver).toBe(false);
+    while (!isOver) await setTimeout(10);
+  });
 });
 
 describe("slots", () => {

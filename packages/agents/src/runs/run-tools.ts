@@ -10,12 +10,14 @@ import { AgentRunError } from "./agent-executor.ts";
 import type { AgentRunResult } from "./agent-executor.ts";
 import { fromSandboxTool } from "./agent-tool.ts";
 import type { AgentTool } from "./agent-tool.ts";
+import type { DaemonWatch } from "./daemon-watch.ts";
 import { findAgent } from "./find-agent.ts";
 import { connectMcp } from "./mcp-tools.ts";
 import type { PreparedRun } from "./prepare-run.ts";
 import type { AgentMetrics } from "../telemetry/agent-metrics.ts";
 import { subAgentTools } from "./sub-agent-tools.ts";
 import type { SubAgentCall } from "./sub-agent-tools.ts";
+import { within } from "./within.ts";
 
 export interface RunToolsOptions {
   readonly catalogue: AgentCatalogue;
@@ -29,6 +31,7 @@ export interface RunToolsOptions {
   /** How long a sandbox outlives a process that died. */
   readonly leaseSeconds?: number | undefined;
   readonly metrics: AgentMetrics;
+  readonly daemonWatch: DaemonWatch;
 }
 
 export interface RunTools extends AsyncDisposable {
@@ -37,6 +40,7 @@ export interface RunTools extends AsyncDisposable {
 
 /** A daemon that does not answer must not keep a run from ending; the lease ends its sandboxes. */
 const CLEANUP_TIMEOUT_MS = 20_000;
+const SILENT_CLEANUP_TIMEOUT_MS = 1_000;
 
 /** Opens no sandbox yet. Disposing ends all that the run has used. Throws AgentRunError. */
 export async function openTools(
@@ -46,7 +50,9 @@ export async function openTools(
 ): Promise<RunTools> {
   const { definition, stop } = run;
   await using stack = new AsyncDisposableStack();
-  const tools = ofSandbox(run, options, stack).map(fromSandboxTool);
+  const tools = ofSandbox(run, options, stack)
+    .map(fromSandboxTool)
+    .map((tool) => endingWithDaemon(tool, run, options.daemonWatch));
   const others = subAgentTools(definition, (name) => findAgent(options.catalogue, name), callAgent);
   const { dir, env } = options;
   const mcp = stack.use(await connectMcp(definition, { dir, env, signal: stop.signal }));
@@ -57,9 +63,24 @@ export async function openTools(
   };
 }
 
+/** Sandbox time does not count towards the run's timeout, so a daemon that hangs must end the run. */
+function endingWithDaemon(tool: AgentTool, { stop }: PreparedRun, watch: DaemonWatch): AgentTool {
+  const fail = (): void =>
+    stop.abort(
+      new AgentRunError(
+        "DAEMON_UNAVAILABLE",
+        "The Sandkasten daemon has stopped answering. Check it with `sandkasten doctor`, then start the run again.",
+      ),
+    );
+  return {
+    ...tool,
+    run: async (input, call) => await watch.during(() => tool.run(input, call), fail),
+  };
+}
+
 function ofSandbox(
   { runId, definition, request }: PreparedRun,
-  { client, log, leaseSeconds, policy, fileStore, metrics }: RunToolsOptions,
+  { client, log, leaseSeconds, policy, fileStore, metrics, daemonWatch }: RunToolsOptions,
   stack: AsyncDisposableStack,
 ): readonly SandboxTool[] {
   const agentScope = new SandboxScope({
@@ -70,7 +91,15 @@ function ofSandbox(
     onCleanupFailure: (key, error) =>
       log.warn({ err: error, key }, `failed to cleanup session ${key}`),
   });
-  if (definition.sandbox !== undefined) stack.defer(() => cleanUp(agentScope, runId, log));
+  if (definition.sandbox !== undefined)
+    stack.defer(async () => {
+      const timeoutMs = daemonWatch.isSilent ? SILENT_CLEANUP_TIMEOUT_MS : CLEANUP_TIMEOUT_MS;
+      try {
+        await within(timeoutMs, agentScope.close());
+      } catch (error) {
+        log.warn({ err: error, run_id: runId }, "sandboxes of a run are left to their lease");
+      }
+    });
   const workflowScope = request.workflow?.scope;
   const context: SandboxToolContext = {
     client,
@@ -98,18 +127,4 @@ function refuseMissing(
     "AGENT_INVALID",
     `The agent ${name} names ${missing.join(", ")}, which its \`sandbox\` does not have${has.length === 0 ? "" : `; it has ${has.map((one) => one.name).join(", ")}`}.`,
   );
-}
-
-async function cleanUp(scope: SandboxScope, runId: string, log: Logger): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<"late">();
-  const timer = setTimeout(() => resolve("late"), CLEANUP_TIMEOUT_MS);
-  try {
-    const outcome = await Promise.race([scope.close(), promise]);
-    if (outcome === "late")
-      log.warn({ run_id: runId }, "sandboxes of a run are left to their lease");
-  } catch (error) {
-    log.warn({ err: error, run_id: runId }, "sandboxes of a run are left to their lease");
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -1,17 +1,13 @@
 /** Checks what a client sent against a schema, and says what is wrong. */
 import type { z } from "zod";
-import { isDeeperThan } from "../json-depth.ts";
+import { shortenedText } from "../runs/shorten.ts";
 import { ServiceError } from "./service-error.ts";
 
-const MAX_BODY_DEPTH = 200;
+const MAX_PROBLEMS = 10;
+const MAX_PROBLEM_LENGTH = 300;
 
 /** Throws ServiceError. */
 export function parseBody<Output>(schema: z.ZodType<Output>, body: unknown): Output {
-  if (isDeeperThan(body, MAX_BODY_DEPTH))
-    throw new ServiceError(
-      "INVALID_REQUEST",
-      `The body is nested more than ${MAX_BODY_DEPTH} levels deep.`,
-    );
   return parse(schema, body ?? {}, "body");
 }
 
@@ -23,8 +19,10 @@ export function parseQuery<Output>(schema: z.ZodType<Output>, query: unknown): O
 function parse<Output>(schema: z.ZodType<Output>, given: unknown, what: string): Output {
   const result = schema.safeParse(given);
   if (result.success) return result.data;
-  const problems = result.error.issues.map(
-    ({ path, message }) => `${path.length === 0 ? what : path.join(".")}: ${message}`,
-  );
+  // What a client sends is quoted in messages, so an error could be as long as the request.
+  const problems = result.error.issues
+    .slice(0, MAX_PROBLEMS)
+    .map(({ path, message }) => `${path.length === 0 ? what : path.join(".")}: ${message}`)
+    .map((problem) => shortenedText(problem, MAX_PROBLEM_LENGTH));
   throw new ServiceError("INVALID_REQUEST", `The ${what} is not valid: ${problems.join("; ")}.`);
 }

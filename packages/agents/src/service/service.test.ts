@@ -18,6 +18,7 @@ function service(): FastifyInstance {
     modules: [
       (routes) => {
         routes.post("/echo", (request) => ({ body: parseBody(z.unknown(), request.body) }));
+        routes.post("/strict", (request) => parseBody(z.strictObject({}), request.body));
         routes.get("/refuse", () => {
           throw new ServiceError("CONFLICT", "It has ended already.", { status: "failed" });
         });
@@ -80,6 +81,58 @@ test("bodies that are no JSON, poisoned or too large are refused", async () => {
   expect((await post(JSON.stringify("x".repeat(17_000_000)))).json()).toMatchObject({
     error_code: "PAYLOAD_TOO_LARGE",
   });
+});
+
+test("a body of very many values is refused before it is parsed", async () => {
+  const post = async (values: number) =>
+    await service().inject({
+      url: "/echo",
+      method: "POST",
+      headers: json,
+      payload: `[${"1,".repeat(values - 2)}1]`,
+    });
+  expect((await post(50_000)).statusCode).toBe(200);
+  const refused = await post(50_001);
+  expect([refused.statusCode, refused.json()]).toMatchObject([
+    400,
+    { message: "The body is made of more than 50000 values." },
+  ]);
+});
+
+test("an error does not repeat all that is wrong with a body", async () => {
+  const names = Array.from({ length: 20_000 }, (_, index) => `unknown${index}`);
+  const answer = await service().inject({
+    url: "/strict",
+    method: "POST",
+    headers: json,
+    payload: JSON.stringify(Object.fromEntries(names.map((name) => [name, 1]))),
+  });
+  expect(answer.statusCode).toBe(400);
+  expect(answer.json()).toMatchObject({
+    message: expect.stringContaining('"unknown0"') as string,
+  });
+  expect(answer.body.length).toBeLessThan(1000);
+});
+
+test("a client that leaves in the middle of its body is no error of the service", async () => {
+  const lines: string[] = [];
+  const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
+  const served = buildService({
+    log,
+    modules: [(routes) => routes.post("/echo", () => ({ ok: true }))],
+  });
+  await served.listen({ host: "127.0.0.1", port: 0 });
+  try {
+    const closed = Promise.withResolvers<void>();
+    served.server.once("connection", (socket) => socket.once("close", () => closed.resolve()));
+    const socket = connect((served.server.address() as AddressInfo).port, "127.0.0.1");
+    const head = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
+    socket.write(`${head}\r\nContent-Length: 100\r\n\r\n{`, () => socket.destroy());
+    await closed.promise;
+  } finally {
+    await served.close();
+  }
+  expect(lines).toEqual([]);
 });
 
 test("a client that never finishes its headers loses its connection", async () => {

@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import fastify, { LogController } from "fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
+import { JSON_SHAPE, shapeProblem } from "../json-shape.ts";
 import { Gate } from "./gate.ts";
 import type { GateOptions } from "./gate.ts";
 import { ServiceError } from "./service-error.ts";
@@ -78,7 +79,15 @@ export function buildService(options: ServiceOptions): FastifyInstance {
  * browser ask, and the gate refuses that question. Guarded by service.test.ts.
  */
 function acceptOnlyJson(app: FastifyInstance): void {
-  app.removeContentTypeParser("text/plain");
+  app.removeContentTypeParser(["text/plain", "application/json"]);
+  const parse = app.getDefaultJsonParser("error", "error");
+  // SECURITY: a body of a few megabytes can hold millions of values, and everybody would wait while
+  // they are parsed, checked and copied. Guarded by service.test.ts.
+  app.addContentTypeParser("application/json", { parseAs: "string" }, (request, body, done) => {
+    const problem = shapeProblem(String(body), JSON_SHAPE);
+    if (problem === undefined) void parse(request, String(body), done);
+    else done(new ServiceError("INVALID_REQUEST", `The body is ${problem}.`));
+  });
   app.addContentTypeParser("*", (_request, _payload, done) => {
     done(
       new ServiceError(
@@ -112,6 +121,11 @@ function fail(error: unknown, request: FastifyRequest, reply: FastifyReply): voi
 function fromFramework(error: unknown): ServiceError | undefined {
   if (!(error instanceof Error) || !("code" in error) || !("statusCode" in error)) return undefined;
   const { code, statusCode } = error;
+  if (code === "ECONNRESET" && statusCode === 400)
+    return new ServiceError(
+      "INVALID_REQUEST",
+      "The connection closed before the body was complete.",
+    );
   if (typeof code !== "string" || !code.startsWith("FST_")) return undefined;
   if (statusCode === 413)
     return new ServiceError(

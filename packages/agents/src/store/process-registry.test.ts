@@ -35,16 +35,20 @@ test("a process of another boot is dead, whatever its time says", () => {
   expect(one.alive()).toEqual([one.id]);
 });
 
-test("a process that was silent for too long is told to stop its work", () => {
-  const one = registry();
-  let stops = 0;
-  one.onLost(() => (stops += 1));
+test("a process that was stalled is dead for others and alive for itself, and learns of it", () => {
+  const [one, other] = [registry(), registry()];
+  const seen: (readonly string[])[] = [];
+  one.onStall(() => seen.push(other.alive()));
   nowMs += 14_000;
   one.beat();
-  expect(stops).toBe(0);
+  expect(seen).toEqual([]);
   nowMs += 15_000;
+  other.beat();
+  expect(other.alive()).toEqual([other.id]);
+  expect(one.alive()).toEqual([one.id, other.id]);
   one.beat();
-  expect(stops).toBe(1);
+  // It is alive for others by the time that it looks for runs that they took.
+  expect(seen).toEqual([[other.id, one.id]]);
 });
 
 test("the heartbeat is written by itself once started", async () => {
@@ -54,5 +58,5 @@ test("the heartbeat is written by itself once started", async () => {
   const beats = database.prepare("SELECT beat_ms FROM processes");
   while (beats.get()?.["beat_ms"] !== nowMs) await new Promise((resolve) => setTimeout(resolve, 5));
   one.stop();
-  expect(one.alive()).toEqual([]);
+  expect(beats.all()).toEqual([]);
 });

@@ -18,7 +18,7 @@ export const PROCESS_MIGRATIONS: readonly Migration[] = [
 ];
 
 const BEAT_INTERVAL_MS = 3_000;
-/** A process that has not written for this long is dead, or must act as if it were. */
+/** Other processes take one that has not written for this long for dead. */
 const DEAD_AFTER_MS = 15_000;
 /** Rows of processes that died this long ago are of no use: an absent process counts as dead. */
 const FORGET_AFTER_MS = 24 * 60 * 60_000;
@@ -41,13 +41,13 @@ export class ProcessRegistry {
   readonly id = `prc_${randomUUID()}`;
   readonly #bootId = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
   readonly #write: StatementSync;
-  readonly #alive: StatementSync;
+  readonly #othersAlive: StatementSync;
   readonly #forget: StatementSync;
   readonly #remove: StatementSync;
   readonly #now: () => number;
   readonly #deadAfterMs: number;
   readonly #beatIntervalMs: number;
-  readonly #whenLost: (() => void)[] = [];
+  readonly #whenStalled: (() => void)[] = [];
   readonly #onFailure: (error: unknown) => void;
   #timer: NodeJS.Timeout | undefined;
   #lastBeatMs: number;
@@ -61,8 +61,8 @@ export class ProcessRegistry {
       INSERT INTO processes (process_id, boot_id, beat_ms) VALUES (:id, :boot, :now)
       ON CONFLICT (process_id) DO UPDATE SET beat_ms = excluded.beat_ms
     `);
-    this.#alive = database.prepare(
-      "SELECT process_id FROM processes WHERE boot_id = ? AND beat_ms > ?",
+    this.#othersAlive = database.prepare(
+      "SELECT process_id FROM processes WHERE boot_id = ? AND beat_ms > ? AND process_id <> ?",
     );
     this.#forget = database.prepare("DELETE FROM processes WHERE boot_id <> ? OR beat_ms < ?");
     this.#remove = database.prepare("DELETE FROM processes WHERE process_id = ?");
@@ -83,24 +83,27 @@ export class ProcessRegistry {
   }
 
   /**
-   * Called when this process did not come to write for so long that others took it for dead and may
-   * have taken its runs: it must stop working on them.
+   * Called after this process was stalled for so long that others took it for dead. They may have
+   * taken some of its runs, which it must find and stop; the others are still its own.
    */
-  onLost(stopWork: () => void): void {
-    this.#whenLost.push(stopWork);
+  onStall(findLostRuns: () => void): void {
+    this.#whenStalled.push(findLostRuns);
   }
 
-  /** The ids of all living processes, this one included. A run of any other process is abandoned. */
+  /**
+   * The ids of all living processes. A run of any other process is abandoned. This process is alive
+   * even before it has written again after a stall.
+   */
   alive(): readonly string[] {
-    return this.#alive
-      .all(this.#bootId, this.#now() - this.#deadAfterMs)
-      .map(({ process_id: id }) => String(id));
+    const others = this.#othersAlive.all(this.#bootId, this.#now() - this.#deadAfterMs, this.id);
+    return [this.id, ...others.map(({ process_id: id }) => String(id))];
   }
 
   beat(): void {
     const silentMs = this.#now() - this.#lastBeatMs;
+    // Written first: from here on no other process takes further runs.
     this.#beat();
-    if (silentMs >= this.#deadAfterMs) for (const stopWork of this.#whenLost) stopWork();
+    if (silentMs >= this.#deadAfterMs) for (const findLostRuns of this.#whenStalled) findLostRuns();
   }
 
   /** Says that this process ends, so that others need not wait for its silence. */

@@ -64,8 +64,8 @@ test("runs of dead processes are failed once, and their old process cannot end t
   runs.start("r1", "dead");
   runs.create(newRun("r2", "alive"));
   const error = { code: "PROCESS_ENDED", message: "gone" };
-  expect(others.failAbandoned(["alive"], error)).toEqual(["r1"]);
-  expect(runs.failAbandoned(["alive"], error)).toEqual([]);
+  expect(others.failAbandoned(() => ["alive"], error)).toEqual(["r1"]);
+  expect(runs.failAbandoned(() => ["alive"], error)).toEqual([]);
   expect(runs.end("r1", "dead", { status: "succeeded" })).toBe(false);
   expect(runs.get("r1")).toMatchObject({ status: "failed", error });
   expect(runs.get("r2")?.status).toBe("queued");

@@ -105,6 +105,7 @@ export class RunStore {
   readonly #start: StatementSync;
   readonly #progress: StatementSync;
   readonly #isRunning: StatementSync;
+  readonly #isUnfinished: StatementSync;
   readonly #end: StatementSync;
   readonly #list: StatementSync;
   readonly #requestCancel: StatementSync;
@@ -132,6 +133,9 @@ export class RunStore {
     `);
     this.#isRunning = database.prepare(
       "SELECT 1 FROM agent_runs WHERE run_id = ? AND process_id = ? AND status = 'running'",
+    );
+    this.#isUnfinished = database.prepare(
+      "SELECT 1 FROM agent_runs WHERE run_id = ? AND process_id = ? AND status IN ('queued', 'running')",
     );
     this.#end = database.prepare(`
       UPDATE agent_runs SET status = :status, text = :text, output = :output, error_code = :code,
@@ -209,6 +213,11 @@ export class RunStore {
     });
   }
 
+  /** Whether the run has not ended and is this process's. */
+  isUnfinished(runId: string, processId: string): boolean {
+    return this.#isUnfinished.get(runId, processId) !== undefined;
+  }
+
   /** False when the run has ended already or is no longer this process's. */
   end(runId: string, processId: string, end: RunEnd): boolean {
     const { changes } = this.#end.run({
@@ -257,14 +266,19 @@ export class RunStore {
     });
   }
 
-  /** Fails the runs of dead processes; each is told to one caller only. */
+  /**
+   * Fails the runs of processes that are not alive; each is told to one caller only. Who is alive is
+   * read in the same transaction, so that a process that has just written keeps its runs.
+   */
   failAbandoned(
-    alive: readonly string[],
-    error: { readonly code: string; readonly message: string },
+    alive: () => readonly string[],
+    { code, message }: { readonly code: string; readonly message: string },
   ): string[] {
-    return this.#abandoned
-      .all({ alive: JSON.stringify(alive), code: error.code, message: error.message, now: now() })
-      .map(({ run_id: id }) => String(id));
+    return inTransaction(this.#database, () =>
+      this.#abandoned
+        .all({ alive: JSON.stringify(alive()), code, message, now: now() })
+        .map(({ run_id: id }) => String(id)),
+    );
   }
 }
 

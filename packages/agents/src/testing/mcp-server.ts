@@ -1,4 +1,4 @@
-/** An MCP server for tests: over stdio as `node mcp-server.ts`, and over HTTP in this process. */
+/** An MCP server for tests: over stdio as `node mcp-server.ts [EXTRA_TOOLS]`, and over HTTP in this process. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { IncomingHttpHeaders } from "node:http";
@@ -32,6 +32,11 @@ function testServer(): McpServer {
     { description: "Never answers." },
     () => new Promise(() => undefined),
   );
+  const count = Number(process.argv[2] ?? 0);
+  for (let number = 1; number <= count; number++)
+    server.registerTool(`extra${number}`, { description: "One of many." }, () =>
+      text(`extra ${number}`),
+    );
   return server;
 }
 

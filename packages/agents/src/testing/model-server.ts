@@ -63,6 +63,8 @@ export interface SeenRequest {
   readonly body: ChatRequest;
   readonly headers: IncomingMessage["headers"];
   readonly atMs: number;
+  /** Whether the answer has ended, or its reader has left. */
+  readonly isClosed: () => boolean;
 }
 
 type Script = readonly ScriptedTurn[] | ((request: ChatRequest, index: number) => ScriptedTurn);
@@ -118,7 +120,9 @@ export class ModelServer implements AsyncDisposable {
       return;
     }
     const body = JSON.parse(text) as ChatRequest;
-    this.requests.push({ body, headers: request.headers, atMs: performance.now() });
+    const { headers } = request;
+    const isClosed = (): boolean => response.closed;
+    this.requests.push({ body, headers, atMs: performance.now(), isClosed });
     const turn = this.#next(body);
     response.on("error", () => undefined);
     await answerChat(response, turn);

@@ -13,6 +13,8 @@ const PROGRAM = join(import.meta.dirname, "service-process.ts");
 
 export interface ServiceProcess {
   readonly client: AgentServiceClient;
+  /** Stalls it, or lets it go on. */
+  signal(signal: "SIGSTOP" | "SIGCONT"): void;
   /** Resolves with the exit code, null after SIGKILL. */
   end(signal: "SIGKILL" | "SIGTERM"): Promise<number | null>;
 }
@@ -75,6 +77,7 @@ export class ServiceProcesses implements AsyncDisposable {
     ])) as [string];
     return {
       client: new AgentServiceClient({ baseUrl: url }),
+      signal: (signal) => child.kill(signal),
       end: async (signal) => {
         child.kill(signal);
         return (await exited)[0];

@@ -144,6 +144,20 @@ describe("agent run", { timeout: 60_000 }, () => {
   );
 });
 
+describe("agent cancel", { timeout: 60_000 }, () => {
+  it("ends a run of another command, which exits with 130", async () => {
+    model.play([{ text: "I think", hang: true }]);
+    const args = ["agent", "run", "greeter", "--input", '{"name": "Ada"}'];
+    const running = start(args, withModel());
+    await running.seen(/I think/);
+    const listed = await start(["agent", "runs", "--status", "running"]).done;
+    const [id = ""] = listed.stdout.split("\t");
+    expect((await start(["agent", "cancel", id]).done).stdout).toBe(`${id}\n`);
+    const { code, stderr } = await running.done;
+    expect([code, stderr]).toEqual([130, expect.stringContaining(`! ${id} cancelled`)]);
+  });
+});
+
 describe("an agent with a sandbox", { timeout: 60_000 }, () => {
   it("is not begun when no daemon answers", async () => {
     const sandboxed = "---\nmodel: openai/some-model\nsandbox: python\n---\n{{userInput}}\n";

@@ -1,4 +1,4 @@
-/** Shows an agent run as it happens: what the model says on stdout, what it does on stderr. */
+/** Shows an agent run as it happens: the model's text on stdout, its actions on stderr. */
 import type { RunEventBody } from "@sandkasten/agents/client";
 import type { Cli } from "../cli.ts";
 import { plainProse, plainText } from "../output/plain-text.ts";
@@ -7,9 +7,9 @@ import { callSummary } from "./call-summary.ts";
 import { numberIn, textIn } from "./event-fields.ts";
 import { OutputLines } from "./output-lines.ts";
 
-/** How long a line about a call may be where no terminal has a width. */
+/** The maximum length of a line about a call if there is no terminal width. */
 const PIPED_COLUMNS = 160;
-/** Calls that take less are not worth the mention. */
+/** Shorter calls are not reported. */
 const LONG_CALL_MS = 2000;
 
 type Stream = "stdout" | "stderr";
@@ -17,7 +17,7 @@ type Stream = "stdout" | "stderr";
 export class AgentRunPrinter {
   readonly #cli: Pick<Cli, "out" | "err">;
   readonly #calls = new Map<string, Readonly<Record<Stream, OutputLines>>>();
-  /** The text so far does not end with a line break. */
+  /** Whether the text so far does not end with a line break. */
   #isMidLine = false;
 
   constructor(cli: Pick<Cli, "out" | "err">) {
@@ -25,8 +25,8 @@ export class AgentRunPrinter {
   }
 
   /**
-   * SECURITY: a model or code in a sandbox chose this text, so control characters are shown as text,
-   * too (threat: control characters; guarded by agent-run-printer.test.ts).
+   * SECURITY: a model or code in a sandbox chose this text, so control characters are escaped
+   * (threat: control characters; guarded by agent-run-printer.test.ts).
    */
   async show(event: RunEventBody): Promise<void> {
     switch (event.type) {
@@ -98,7 +98,7 @@ export class AgentRunPrinter {
     if (failure !== undefined)
       await err.line(`  ${err.style.red(`✗ ${callSummary(failure, this.#columns - 4)}`)}`);
     const tookMs = numberIn(event, "duration_ms") ?? 0;
-    // For people only: the same run prints the same elsewhere.
+    // Only on a terminal: elsewhere the same run prints the same text.
     if (err.isTerminal && tookMs >= LONG_CALL_MS)
       await err.line(`  ${err.style.dim(formatDuration(tookMs))}`);
   }

@@ -1,4 +1,4 @@
-/** Finds the agent service to talk to, or runs one inside this process for the length of a command. */
+/** Finds the agent service to use, or runs one inside this process for the duration of a command. */
 import type { AgentServiceClient } from "@sandkasten/agents/client";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -7,7 +7,7 @@ import { CliFailure } from "../failure.ts";
 import { type Purpose, startOwnService } from "./own-service.ts";
 import { serviceFailure } from "./service-failure.ts";
 
-/** Where a service listens that was not told otherwise. */
+/** The default address of a service. */
 export const USUAL_URL = "http://127.0.0.1:8587";
 
 export interface DirOption {
@@ -19,9 +19,9 @@ export interface AgentService {
   readonly url: string;
   /** It runs inside this process and ends with the command. */
   readonly isOwn: boolean;
-  /** Has the files of a service that is our own. */
+  /** The directory of a service that runs inside this process. */
   readonly dir: string;
-  /** Whose sandboxes a service that is our own uses. */
+  /** The daemon whose sandboxes a service inside this process uses. */
   readonly daemon?: DaemonAddress | undefined;
 }
 
@@ -33,10 +33,10 @@ export function addDirOption(command: Command): Command {
 }
 
 /**
- * Uses the service that is named by SANDKASTEN_AGENTS_URL or that answers at the usual address. Where
- * none answers there, and with --dir always, a service of this process serves the directory.
+ * Uses the service named by SANDKASTEN_AGENTS_URL or the one at the default address. If none answers
+ * there, and always with --dir, a service inside this process serves the directory.
  *
- * @param purpose - What the command needs of a service inside this process.
+ * @param purpose - What the command needs a service inside this process for.
  */
 export async function withAgentService(
   cli: Cli,
@@ -64,7 +64,7 @@ async function translating(
   }
 }
 
-/** Undefined when none answers at the usual address; one that was named has to answer. */
+/** Undefined if none answers at the default address; an explicitly named one must answer. */
 export async function findRunning(cli: Cli): Promise<AgentService | undefined> {
   const { agentsUrl, agentsApiKey } = cli.host.environment;
   const url = agentsUrl ?? USUAL_URL;
@@ -84,7 +84,7 @@ async function connect(url: string, apiKey: string | undefined): Promise<AgentSe
   return new AgentServiceClient({ baseUrl: url, apiKey });
 }
 
-/** Whatever else answers at the usual address is not an agent service. */
+/** Anything else that answers at the default address is not an agent service. */
 async function answers(client: AgentServiceClient, signal: AbortSignal): Promise<boolean> {
   try {
     await client.health({ signal });

@@ -1,4 +1,4 @@
-/** The agent service as a process beside the daemon, which ends together with it. */
+/** The agent service as a child process that ends together with the daemon. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
@@ -15,7 +15,7 @@ export interface AgentsChildOptions {
   readonly daemon: DaemonAddress;
 }
 
-/** How the start went: where it listens, or why it does not. */
+/** The result of the start: the service's address, or the problem. */
 export type AgentsStart = { readonly url: string } | { readonly problem: string };
 
 export class AgentsChild implements AsyncDisposable {
@@ -24,34 +24,35 @@ export class AgentsChild implements AsyncDisposable {
   readonly #exited: Promise<unknown>;
   #isStopping = false;
 
-  /** @param onEnd - Told why, when it ends by itself after it has started. */
+  /** @param onEnd - Called with the reason if the service ends by itself after it has started. */
   constructor(cli: Cli, options: AgentsChildOptions, onEnd: (problem: string) => void) {
     const { dir, listen, daemon } = options;
     const command = ["--json", "agents", "serve", "--until-input-ends", "--dir", dir];
     const address = listen === undefined ? [] : ["--listen", listen];
     const child = spawn(process.execPath, [...process.execArgv, PROGRAM, ...command, ...address], {
       cwd: cli.host.workingDirectory,
-      // Ctrl-C at the terminal is for us, who tell it to stop.
+      // Ctrl-C at the terminal goes to us, and we stop the service.
       detached: true,
       stdio: ["pipe", "pipe", "pipe"],
       env: {
-        // Lines of a log would stand between the steps, unless someone asks for them.
+        // Log lines would clutter the steps, unless the user asks for them.
         SANDKASTEN_AGENTS_LOG_LEVEL: "warn",
         ...cli.host.environment.variables,
         SANDKASTEN_URL: daemon.url,
-        // SECURITY: in the environment, where other users of the machine cannot read it, unlike in the arguments (guarded by cli.serial.test.ts).
+        // SECURITY: in the environment, which other users of the machine cannot read, unlike
+        // arguments (guarded by cli.serial.test.ts).
         SANDKASTEN_API_KEY: daemon.apiKey,
       },
     });
     this.#process = child;
-    // Its end closes the pipe while we may still write to it.
+    // When the service ends, the pipe closes while we may still write to it.
     child.stdin.on("error", () => {});
     this.#exited = once(child, "close").catch(() => {});
     let said = "";
     let hasStarted = false;
     child.stderr.setEncoding("utf8");
     child.stderr.on("data", (text: string) => {
-      // Before the start this may be why there is none; afterwards it is its log.
+      // Before the start this may explain a failure; afterwards it is the service's log.
       if (hasStarted) cli.host.stderr.write(text);
       else said += text;
     });
@@ -71,7 +72,7 @@ export class AgentsChild implements AsyncDisposable {
     });
   }
 
-  /** Its input ends, as it does when this process dies, however that happens. */
+  /** Its input ends, as it does when this process dies for any reason. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isStopping = true;
     this.#process.stdin?.end();

@@ -1,14 +1,14 @@
-/** One line that says what a tool was called with: the command, the code or the path rather than all of it. */
+/** A one-line summary of a tool call: its command, code or path rather than the whole input. */
 import { plainText } from "../output/plain-text.ts";
 
-/** Fields that say most about a call, the most telling first, in all spellings that tools accept. */
+/** The most informative fields of a call, best first, in all spellings that tools accept. */
 const TELLING = ["cmd", "command", "code", "path", "query", "task"] as const;
 
-/** @param room - How many characters there are for it. */
+/** @param room - The maximum number of characters. */
 export function callSummary(input: unknown, room: number): string {
   const text = essence(input);
   const [line = "", ...more] = text.trim().split("\n");
-  // A part that is certainly long enough: arguments may have megabytes.
+  // Truncated early, since arguments may have megabytes.
   const shown = Array.from(plainText(line.slice(0, 2 * room + 2).trimEnd()));
   if (shown.length > room) return `${shown.slice(0, Math.max(0, room - 1)).join("")}…`;
   return more.length > 0 ? `${shown.join("")} …` : shown.join("");

@@ -1,4 +1,4 @@
-/** Reads the fields of events, which a service of another version may not send. */
+/** Reads fields of events, which a service of another version may omit. */
 import type { RunEventBody } from "@sandkasten/agents/client";
 
 export function textIn(event: RunEventBody, name: string): string | undefined {

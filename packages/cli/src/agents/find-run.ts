@@ -1,4 +1,4 @@
-/** Runs by their id or a prefix that only one of them has. */
+/** Finds runs by their id or an unambiguous prefix. */
 import type { AgentServiceClient } from "@sandkasten/agents/client";
 import type { Cli } from "../cli.ts";
 import { findById } from "../find-by-id.ts";

@@ -1,8 +1,8 @@
-/** Follows a run to its end. Whatever keeps the command from following it cancels the run. */
+/** Follows a run to its end. If the command cannot follow it any longer, the run is cancelled. */
 import type { FollowOptions, RunEventBody } from "@sandkasten/agents/client";
 import type { Cli } from "../cli.ts";
 
-/** How long a run that was cancelled may take to end: its sandboxes are closed in this time. */
+/** How long a cancelled run may take to end: its sandboxes are closed in this time. */
 const CANCEL_MS = 30_000;
 
 export interface FollowedRun {
@@ -25,7 +25,7 @@ export async function followRun(cli: Cli, run: FollowedRun): Promise<void> {
   } catch (error) {
     await run.cancel();
     const bySignal = cli.interrupts.interruption?.kind === "signal";
-    // Where the output itself is what failed, nothing more is written.
+    // If the output itself failed, nothing more is written.
     await follow(AbortSignal.timeout(CANCEL_MS), bySignal ? run.show : () => Promise.resolve());
     if (cli.interrupts.interruption === undefined) throw error;
   }

@@ -1,4 +1,4 @@
-/** Names of agents, workflows and runs that the command line can be completed with. */
+/** Names of agents, workflows and runs for shell completion. */
 import { readdir } from "node:fs/promises";
 import { join, parse } from "node:path";
 import type { Cli } from "../cli.ts";
@@ -11,7 +11,7 @@ const FILES = {
   workflow: { directory: "workflows", pattern: /\.ya?ml$/ },
 } as const;
 
-/** Of the service that runs; else of the files here, by their names: to load them would take too long. */
+/** From the running service, or else from the file names here: loading the files would take too long. */
 export async function knownToAgentService(cli: Cli, kind: string): Promise<readonly Candidate[]> {
   const { signal } = cli.interrupts;
   const client = (await findRunning(cli))?.client;

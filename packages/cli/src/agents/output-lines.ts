@@ -1,6 +1,6 @@
-/** Makes whole lines of output that comes in pieces, as a terminal would show them. */
+/** Assembles pieces of output into lines, as a terminal would show them. */
 
-/** A line without an end is shown in parts of this length, so that memory stays bounded. */
+/** A longer line is shown in parts of this length, to bound memory. */
 const LONGEST = 8192;
 
 export class OutputLines {
@@ -17,7 +17,7 @@ export class OutputLines {
     return lines.map(asShown);
   }
 
-  /** What is left when nothing more comes. */
+  /** The incomplete last line. */
   end(): readonly string[] {
     const rest = this.#rest;
     this.#rest = "";
@@ -25,7 +25,7 @@ export class OutputLines {
   }
 }
 
-/** Progress bars write over their line with CR: only the last state of it counts. */
+/** Progress bars overwrite their line with CR: only its last state counts. */
 function asShown(line: string): string {
   const states = line.split("\r");
   return states.findLast((state) => state !== "") ?? "";

@@ -1,4 +1,4 @@
-/** An agent service inside this process, for the length of one command. */
+/** An agent service inside this process, for the duration of one command. */
 import { randomBytes } from "node:crypto";
 import { access, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -10,8 +10,8 @@ import { requireDirectory } from "../local-failure.ts";
 import { startService } from "./start-service.ts";
 
 /**
- * `run`: runs something. `runs`: looks at runs there are, or decides about them. `files`: looks at
- * files only, so that no data directory is made.
+ * `run`: runs something. `runs`: shows or decides about existing runs. `files`: only reads files,
+ * so no data directory is created.
  */
 export type Purpose = "run" | "runs" | "files";
 
@@ -34,8 +34,9 @@ export async function startOwnService(
   await using stack = new AsyncDisposableStack();
   const data = purpose === "files" ? await temporaryDirectory(stack) : undefined;
   const daemon = purpose === "files" ? undefined : await findDaemon(cli);
-  // SECURITY: other users of this machine reach loopback, too. A key that only this process knows
-  // keeps them from running agents with the user's model key (guarded by agent-commands.test.ts).
+  // SECURITY: other users of this machine can also reach loopback. A key that only this process
+  // knows prevents them from running agents with the user's model key (guarded by
+  // agent-commands.test.ts).
   const apiKey = randomBytes(32).toString("base64url");
   const { url } = stack.use(
     await startService({
@@ -52,7 +53,7 @@ export async function startOwnService(
   return { url, apiKey, dir, daemon, [Symbol.asyncDispose]: () => started.disposeAsync() };
 }
 
-/** Where nothing ever ran there is nothing to find, and most likely another directory is meant. */
+/** If nothing ever ran here, the user most likely means another directory. */
 async function requireRuns(cli: Cli, given: string, dir: string): Promise<void> {
   const { SANDKASTEN_AGENTS_DATA_DIR: data } = cli.host.environment.variables;
   try {

@@ -1,13 +1,13 @@
-/** Makes sure that a daemon answers before agents that need sandboxes begin to work. */
+/** Checks that a daemon answers before agents that need sandboxes start. */
 import { SandboxClient } from "@sandkasten/sdk";
 import type { Cli } from "../cli.ts";
 import type { AgentService } from "./agent-service.ts";
 
 /**
- * An agent that has a sandbox and gets none fails late, after asking the model. A service that is not
- * our own has a daemon of its own, which we do not know.
+ * Without a sandbox, an agent that needs one fails late, after asking the model. A separate service uses
+ * its own daemon, which we do not know.
  *
- * @param names - Of agents that will run.
+ * @param names - The agents that will run.
  */
 export async function requireDaemon(
   cli: Cli,
@@ -26,7 +26,7 @@ export async function requireDaemon(
   await new SandboxClient({ baseUrl, apiKey: apiKey ?? null }).version({ signal });
 }
 
-/** The agents of a plan, however deep its steps are nested. */
+/** The agents of a plan, at any nesting depth. */
 export function agentsOfPlan(plan: unknown): readonly string[] {
   if (Array.isArray(plan)) return plan.flatMap(agentsOfPlan);
   if (typeof plan !== "object" || plan === null) return [];

@@ -1,4 +1,4 @@
-/** What a run is given: a task as text, and structured input as JSON. */
+/** The input of a run: a task as text, and structured input as JSON. */
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { text } from "node:stream/consumers";
@@ -6,10 +6,9 @@ import type { Cli } from "../cli.ts";
 import { UsageFailure } from "../failure.ts";
 import { requireReadable } from "../local-failure.ts";
 
-export const INPUT_MEANING =
-  "structured input as JSON; @FILE reads it from a file, - from the input";
+export const INPUT_MEANING = "structured input as JSON; @FILE reads it from a file, - from stdin";
 
-/** `-` stands for what is piped in. */
+/** `-` reads the piped input. */
 export async function readTask(cli: Cli, given: string | undefined): Promise<string | undefined> {
   return given === "-" ? await text(cli.host.stdin) : given;
 }

@@ -1,4 +1,4 @@
-/** Makes an exit code of a run's end: 0 when it succeeded, 1 when it failed, 130 when it was cancelled. */
+/** Maps a run's end to an exit code: 0 if it succeeded, 1 if it failed, 130 if it was cancelled. */
 import type { RunFailure } from "@sandkasten/agents/client";
 import type { Cli } from "../cli.ts";
 import { CliFailure } from "../failure.ts";
@@ -12,7 +12,7 @@ export interface EndedRun {
   readonly error?: RunFailure | undefined;
 }
 
-/** One line about a run that ended; why it failed is said elsewhere. */
+/** One line about an ended run; the reason for a failure is shown elsewhere. */
 export async function showEnd({ err }: Cli, run: EndedRun, facts = ""): Promise<void> {
   if (run.status === "failed") return;
   const mark = run.status === "succeeded" ? err.style.green("✓") : err.style.yellow("!");
@@ -24,7 +24,7 @@ export async function showEnd({ err }: Cli, run: EndedRun, facts = ""): Promise<
 export function settle(cli: Cli, run: EndedRun, hint: (code: string) => string): void {
   if (run.status === "succeeded") return;
   if (run.status === "cancelled") {
-    // A signal has an exit code of its own.
+    // A signal has its own exit code.
     cli.interrupts.signal.throwIfAborted();
     cli.exitWith(CANCELLED_EXIT_CODE);
     return;

@@ -1,4 +1,4 @@
-/** The options with which runs are listed, and reading page after page of them. */
+/** The options for listing runs, and pagination. */
 import { type Command, Option } from "commander";
 import { parseNumber } from "../session-options.ts";
 import { addDirOption, type DirOption } from "./agent-service.ts";
@@ -28,7 +28,7 @@ interface Page<Run> {
   readonly next_cursor?: string | undefined;
 }
 
-/** The newest runs, at most so many. */
+/** The newest runs, up to a limit. */
 export async function readRuns<Run>(
   limit: number,
   read: (page: {

@@ -1,4 +1,4 @@
-/** The colour of a run's or step's state. */
+/** The colour of a run's or step's status. */
 import type { Style } from "../output/style.ts";
 
 export function paintStatus(style: Style, text: string, status: string): string {

@@ -1,7 +1,7 @@
-/** Says what to do about what the agent service refuses, and about runs that failed. */
+/** Hints for requests that the agent service refuses, and for failed runs. */
 import { CliFailure } from "../failure.ts";
 
-/** Who refused. */
+/** The service that refused. */
 interface Refusing {
   readonly url: string;
   readonly isOwn: boolean;
@@ -10,13 +10,13 @@ interface Refusing {
 
 const RESTART = "Start it with `sandkasten agents serve`, or use a directory with --dir.";
 
-/** Errors of the client, told by their name: loading the class would load the client with every command. */
+/** Client errors are recognized by name: importing the class would load the client with every command. */
 export function serviceFailure(error: unknown, service: Refusing): unknown {
   if (!(error instanceof Error) || error.name !== "AgentServiceError") return error;
   const refused = error as Error & { code: string; requestId?: string; details?: unknown };
   const { reason } = Object(refused.details) as { readonly reason?: unknown };
   const { requestId } = refused;
-  // A reason says more than the class of errors that it belongs to.
+  // A reason is more specific than its error code.
   const code = typeof reason === "string" ? reason : refused.code;
   const message =
     code === "CONNECTION_FAILED" ? `No agent service answers at ${service.url}.` : error.message;
@@ -38,7 +38,7 @@ function hintFor(code: string, requestId: string | undefined, service: Refusing)
         ? ""
         : `The agent service at ${service.url} reads its variables when it starts.`;
     case "UNAUTHORIZED":
-      return "Give the key of the agent service with SANDKASTEN_AGENTS_API_KEY.";
+      return "Pass the key of the agent service with SANDKASTEN_AGENTS_API_KEY.";
     case "AGENT_NOT_FOUND":
       return `\`sandkasten agent list\` shows the agents of ${files}; --dir DIR uses those of another directory.`;
     case "AGENT_INVALID":
@@ -48,7 +48,7 @@ function hintFor(code: string, requestId: string | undefined, service: Refusing)
     case "WORKFLOW_NOT_FOUND":
       return `\`sandkasten workflow list\` shows the workflows of ${files}; --dir DIR uses those of another directory.`;
     case "RUN_NOT_FOUND":
-      return "`sandkasten agent runs` and `sandkasten workflow runs` show the runs there are.";
+      return "`sandkasten agent runs` and `sandkasten workflow runs` list the runs.";
     case "CONFLICT":
       return "`sandkasten workflow inspect RUN` shows what state the run is in.";
     case "TOO_MANY_RUNS":
@@ -56,6 +56,6 @@ function hintFor(code: string, requestId: string | undefined, service: Refusing)
     case "INTERNAL_ERROR":
       return `The log of the service has the cause under the request id ${requestId ?? "of the answer"}.`;
     default:
-      return "Correct the value; `--help` after the command says what it takes.";
+      return "Correct the value; `--help` after the command lists what it accepts.";
   }
 }

@@ -11,7 +11,7 @@ export async function startService(options: StartOptions): Promise<RunningAgentS
   }
 }
 
-/** Loaded here only: it is large, and most commands do without. The daemon's image does not have it. */
+/** Loaded on demand: it is large, and most commands do not need it. The daemon's image does not contain it. */
 async function loadService(): Promise<(options: StartOptions) => Promise<RunningAgentService>> {
   try {
     return (await import("@sandkasten/agents")).startAgentService;
@@ -38,12 +38,12 @@ function startFailure(cause: unknown): unknown {
         ? `The address ${address ?? ""}:${port ?? ""} is in use.`
         : `The agent service cannot listen there: ${cause.message}.`,
       {
-        hint: "Another agent service may run already. --listen, or --agents-listen of `start`, chooses another address.",
+        hint: "Another agent service may already be running. --listen, or --agents-listen of `start`, chooses another address.",
         code: code ?? "CLI_FAILED",
         cause,
       },
     );
-  // Paths on this machine are reported as for every command.
+  // Local paths are reported as for every command.
   if (syscall !== undefined) return cause;
   return new CliFailure(cause.message, {
     hint: "Correct the option, variable or file that is named; `sandkasten agents serve --help` lists the options.",

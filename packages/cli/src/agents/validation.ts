@@ -1,4 +1,4 @@
-/** Shows which files are right, and for the others where they are wrong. */
+/** Shows which files are valid, and the errors of the others. */
 import type { Cli } from "../cli.ts";
 import { CliFailure } from "../failure.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
@@ -9,7 +9,7 @@ export interface CheckedFile {
   readonly error?: string | undefined;
 }
 
-/** Fails with exit code 1 when one is wrong. What is wrong goes to stdout: it is what was asked for. */
+/** Fails with exit code 1 if one is invalid. Errors go to stdout: they are the requested result. */
 export async function reportFiles(
   cli: Cli,
   files: readonly CheckedFile[],

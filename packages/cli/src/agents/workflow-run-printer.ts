@@ -1,4 +1,4 @@
-/** Shows a workflow run as it happens: its steps as they start and end, and what waits for a person. */
+/** Shows a workflow run as it happens: its steps as they start and end, and approvals that are pending. */
 import type { RunEventBody } from "@sandkasten/agents/client";
 import type { Cli } from "../cli.ts";
 import { quoted } from "../exec-options.ts";
@@ -20,8 +20,8 @@ export class WorkflowRunPrinter {
   }
 
   /**
-   * SECURITY: files and models chose the texts, so control characters are shown as text (threat:
-   * control characters; guarded by workflow-run-printer.test.ts).
+   * SECURITY: files and models chose the texts, so control characters are escaped (threat: control
+   * characters; guarded by workflow-run-printer.test.ts).
    */
   async show(event: RunEventBody): Promise<void> {
     const { style } = this.#cli.err;
@@ -57,7 +57,7 @@ export class WorkflowRunPrinter {
   async #askForApproval(event: RunEventBody): Promise<void> {
     const message = textIn(event, "message") ?? "";
     await this.#line(this.#cli.err.style.yellow("?"), nameOf(event), message);
-    // The id of a step inside another one may stand for several.
+    // A nested step's id may not be unique.
     const path = pathOf(event);
     const step = path.includes("/") ? path : (textIn(event, "step_id") ?? path);
     await this.#command("approve", this.#runId, step);
@@ -82,7 +82,7 @@ export class WorkflowRunPrinter {
     await err.line(`${mark} ${name}${err.style.dim(plainText(note))}`.trimEnd());
   }
 
-  /** In full, to be typed as it stands. */
+  /** In full, ready to be copied. */
   async #command(...words: readonly string[]): Promise<void> {
     const command = ["sandkasten", "workflow", ...words.map(quoted)].join(" ");
     await this.#cli.err.line(`  ${plainText(command)}${this.#suffix}`);
@@ -93,7 +93,7 @@ function pathOf(event: RunEventBody): string {
   return textIn(event, "path") ?? textIn(event, "step_id") ?? "";
 }
 
-/** Where a step is, with the number of its visit from the second on. */
+/** A step's path, with the number of its visit from the second on. */
 function nameOf(event: RunEventBody): string {
   return pathOf(event).replaceAll(/:1(?=\/|$)/g, "");
 }

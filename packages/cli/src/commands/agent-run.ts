@@ -1,4 +1,4 @@
-/** `sandkasten agent run`: an agent at work, shown as it happens. */
+/** `sandkasten agent run`: runs an agent and shows what it does. */
 import type { RunBody } from "@sandkasten/agents/client";
 import type { Command } from "commander";
 import {
@@ -31,7 +31,7 @@ export function addAgentRunCommand(agent: Command, cli: Cli): void {
         "when it was cancelled.",
     )
     .argument("<agent>", "name of the agent: its file without .prompt, or its title")
-    .argument("[task]", "what it should do; - reads it from the input")
+    .argument("[task]", "the task; - reads it from stdin")
     .option("--input <json>", INPUT_MEANING);
   addDirOption(command).action(
     async (name: string, given: string | undefined, options: Options) => {
@@ -52,7 +52,7 @@ async function run(
   given: { readonly task: string | undefined; readonly input: unknown },
 ): Promise<void> {
   const { client } = service;
-  // Starting is not given up half-way: a run that nobody knows of would go on.
+  // Starting is not aborted half-way: an unknown run would continue.
   const id = await client.execute(name, given);
   const printer = cli.wantsJson() ? undefined : new AgentRunPrinter(cli);
   await followRun(cli, {

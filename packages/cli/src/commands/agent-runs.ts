@@ -1,4 +1,4 @@
-/** `sandkasten agent runs`, `logs` and `cancel`: what agents did and do. */
+/** `sandkasten agent runs`, `logs` and `cancel`: past and current runs of agents. */
 import type { AgentServiceClient, RunBody, RunStatus } from "@sandkasten/agents/client";
 import type { Command } from "commander";
 import { AgentRunPrinter } from "../agents/agent-run-printer.ts";
@@ -13,7 +13,7 @@ import { type Column, printTable } from "../output/table.ts";
 import { formatMoment } from "../output/units.ts";
 
 const STATUSES: readonly RunStatus[] = ["queued", "running", "succeeded", "failed", "cancelled"];
-/** Where a task is shown in a table, its beginning is enough. */
+/** In a table, the beginning of a task is enough. */
 const TASK_CHARACTERS = 200;
 
 export function addAgentRunsCommands(agent: Command, cli: Cli): void {
@@ -21,7 +21,7 @@ export function addAgentRunsCommands(agent: Command, cli: Cli): void {
   const runs = agent
     .command("runs")
     .summary("list runs of agents")
-    .description("Lists the runs of agents, newest first, also those of workflows.")
+    .description("Lists the runs of agents, newest first, including those of workflows.")
     .option("--agent <agent>", "only those of this agent");
   addRunsOptions(runs, STATUSES).action(
     async (options: RunsOptions<RunStatus> & { readonly agent?: string }) => {
@@ -37,7 +37,7 @@ export function addAgentRunsCommands(agent: Command, cli: Cli): void {
 
   const logs = agent
     .command("logs")
-    .summary("show what an agent did")
+    .summary("show the events of a run")
     .description(
       "Shows a run as `agent run` does: the text on stdout, tool calls and the output of its sandbox on stderr. With --json there is one line for each event.",
     )

@@ -1,4 +1,4 @@
-/** `sandkasten agents serve`: the agent service in the foreground, until it is told to stop. */
+/** `sandkasten agents serve`: the agent service in the foreground, until it is stopped. */
 import { resolve } from "node:path";
 import { type Command, Option } from "commander";
 import type { Logger } from "pino";
@@ -27,21 +27,21 @@ export function addAgentsCommand(program: Command, cli: Cli): void {
     .summary("start the agent service in the foreground")
     .description(
       "Serves the agents in `agents/*.prompt` and the workflows in `workflows/*.yaml` of a directory, " +
-        "and applies changes to these files. Its sandboxes are those of the daemon that --url and " +
-        "--api-key name, else SANDKASTEN_URL and SANDKASTEN_API_KEY, else the local one. " +
+        "and applies changes to these files. It uses the daemon named by --url and --api-key, by " +
+        "SANDKASTEN_URL and SANDKASTEN_API_KEY, or the local one. " +
         "SANDKASTEN_AGENTS_API_KEY sets the key that clients of the service must send; without one it " +
-        "listens on loopback only. Ctrl-C or SIGTERM cancels what runs, destroys its sandboxes and " +
+        "listens on loopback only. Ctrl-C or SIGTERM cancels all runs, destroys their sandboxes and " +
         "stops; workflows resume at the next start. The log goes to stderr; SANDKASTEN_AGENTS_LOG_LEVEL " +
         "sets its level.",
     )
-    .option("--dir <dir>", "has the directories `agents` and `workflows`", ".")
+    .option("--dir <dir>", "directory with `agents` and `workflows`", ".")
     .option(
       "--listen <host:port>",
-      "address to listen on, else SANDKASTEN_AGENTS_LISTEN, else 127.0.0.1:8587; port 0 takes one that is free",
+      "address to listen on (default: SANDKASTEN_AGENTS_LISTEN, or 127.0.0.1:8587); port 0 chooses a free port",
     )
     .option(
       "--data-dir <dir>",
-      "keeps the runs, else SANDKASTEN_AGENTS_DATA_DIR, else `.sandkasten` in the directory",
+      "directory for the runs (default: SANDKASTEN_AGENTS_DATA_DIR, or `.sandkasten` in the directory)",
     )
     .addOption(
       new Option("--until-input-ends", "stop when nothing holds the input open").hideHelp(),
@@ -53,7 +53,7 @@ async function serve(cli: Cli, options: Options): Promise<void> {
   const { workingDirectory, environment } = cli.host;
   const dir = resolve(workingDirectory, options.dir);
   await requireDirectory(options.dir, dir);
-  // An option of every command by this name is taken by the program, wherever it stands.
+  // commander assigns an option that every command has to the program, wherever it appears.
   const { dataDir = options.dataDir, ...others } = cli.options();
   const daemon = await findDaemon({ ...cli, options: () => others });
   if (options.untilInputEnds === true) stopWithInput(cli);
@@ -85,7 +85,10 @@ async function serviceLog({ host }: Cli): Promise<Logger> {
   return pino({ level }, host.stderr);
 }
 
-/** What started this process holds its input open; when it is gone, however it ended, so is the input. */
+/**
+ * The parent process holds this process's input open; when the parent ends for any reason, so does
+ * the input.
+ */
 function stopWithInput(cli: Cli): void {
   const { stdin } = cli.host;
   const stop = (): void => cli.interrupts.interrupt({ kind: "signal", signal: "SIGTERM" });

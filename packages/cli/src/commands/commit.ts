@@ -1,4 +1,4 @@
-/** `sandkasten commit`: an image of what a session has become. */
+/** `sandkasten commit`: creates an image from a session. */
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findSession } from "../find-by-id.ts";
@@ -9,12 +9,12 @@ import { hinting } from "../report-failure.ts";
 export function addCommitCommand(program: Command, cli: Cli): void {
   program
     .command("commit")
-    .summary("create an image of what a session has become")
+    .summary("create an image from a session")
     .description(
-      "Creates an image of a session's root, with what was installed there, and prints its name and " +
-        "digest. The session must have the profile `root` and an image other than host. What is " +
-        "mounted in it, such as /workspace, /home/sandbox and /tmp, is not part of the image. The " +
-        "session goes on.",
+      "Creates an image from a session's root file system, including what was installed there, and " +
+        "prints its name and digest. The session must have the profile `root` and an image other than " +
+        "host. Mounted directories such as /workspace, /home/sandbox and /tmp are not part of the " +
+        "image. The session keeps running.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .argument("<name>", "name of the new image, as in my-tools:1")

@@ -1,4 +1,4 @@
-/** `sandkasten completion`: teaches a shell to complete the command line. */
+/** `sandkasten completion`: prints shell completion scripts. */
 import { Argument, type Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { type Candidate, completeWords } from "../complete-words.ts";
@@ -33,7 +33,7 @@ export function addCompletionCommand(program: Command, cli: Cli): void {
     });
 }
 
-/** Completion is a help, not a duty: without a daemon there are simply no ids. */
+/** Completion is best effort: without a daemon there are simply no ids. */
 async function known(cli: Cli, kind: string): Promise<readonly Candidate[]> {
   try {
     if (/^(agent|workflow)( run)?$/.test(kind)) return await knownToAgentService(cli, kind);

@@ -1,4 +1,4 @@
-/** `sandkasten cp`: files and directories into a session, out of it, and between sessions. */
+/** `sandkasten cp`: copies files and directories into, out of and between sessions. */
 import type { SandboxClient } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -33,7 +33,7 @@ export function addCpCommand(program: Command, cli: Cli): void {
           "Neither side is in a session.",
           "Write one of them as SESSION:path, as in `sandkasten cp notes.txt SESSION:notes.txt`.",
         );
-      // A file that is missing here is reported whether or not a daemon answers.
+      // A missing local file is reported whether or not a daemon answers.
       if (from.kind === "local") await localSource(from.path, cli.host.workingDirectory).look();
       const client = await cli.connect();
       const copied = await copy(

@@ -24,11 +24,11 @@ export function addCreateCommand(program: Command, cli: Cli): void {
     .summary("create a session and print its id")
     .description(
       "Creates a session and prints its id, for `exec`, `shell`, `cp` and the other commands. The " +
-        "session lives until `rm`, or until it is not used for its time to live.",
+        "session ends with `rm`, or expires when it is not used for its time to live.",
     )
     .option(
       "--key <key>",
-      "get or create: returns the active session of this key (namespace:id:name) if there is one",
+      "get or create: returns the active session with this key (namespace:id:name) if there is one",
     );
   addSessionOptions(addEnvironmentOption(command)).action(async (options: CreateOptions) => {
     const client = await cli.connect();

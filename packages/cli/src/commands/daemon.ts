@@ -1,4 +1,4 @@
-/** `sandkasten daemon`: the daemon in the foreground, until it is told to stop. */
+/** `sandkasten daemon`: the daemon in the foreground, until it is stopped. */
 import { once } from "node:events";
 import type { Command } from "commander";
 import { bringUp } from "../bring-up.ts";
@@ -28,7 +28,7 @@ export function addDaemonCommand(program: Command, cli: Cli): void {
   });
 }
 
-/** Being told to stop is how a daemon ends, and no failure. */
+/** A signal is the normal way to stop a daemon, not a failure. */
 export async function interrupted(cli: Cli): Promise<void> {
   if (!cli.interrupts.signal.aborted) await once(cli.interrupts.signal, "abort");
 }

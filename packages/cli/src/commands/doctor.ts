@@ -1,4 +1,4 @@
-/** `sandkasten doctor`: whether sandboxes can run here, and what to mend if not. */
+/** `sandkasten doctor`: whether sandboxes can run here, and what to fix if not. */
 import type { CheckedBackend, CheckedMachine } from "@sandkasten/daemon";
 import type { Config, ConfigDescription } from "@sandkasten/daemon/config";
 import type { Command } from "commander";
@@ -22,7 +22,7 @@ interface Diagnosis {
   /** Sandboxes can run on this machine with this configuration. */
   readonly usable: boolean;
   readonly machine: readonly Check[];
-  /** What can make sandboxes, in use or not. */
+  /** What can create sandboxes, in use or not. */
   readonly backends: readonly CheckedBackend[];
   readonly configuration: ConfigDescription | undefined;
   readonly daemon: Check;
@@ -33,7 +33,7 @@ export function addDoctorCommand(program: Command, cli: Cli): void {
     .command("doctor")
     .summary("check whether sandboxes can run here")
     .description(
-      "Checks everything that sandboxes need of this machine, shows the configuration in effect and " +
+      "Checks everything that sandboxes need on this machine, shows the configuration in effect and " +
         "whether a daemon answers. Needs no daemon. Exits with 1 when sandboxes cannot run here.",
     );
   addConfigOptions(command).action(async (options: ConfigOptions) => {
@@ -68,7 +68,7 @@ async function examine(cli: Cli, options: ConfigOptions): Promise<Diagnosis> {
   };
 }
 
-/** What keeps the checks from being made is the first thing to mend. */
+/** A problem that prevents the checks is the first thing to fix. */
 async function machineHealth(config: Config): Promise<CheckedMachine> {
   try {
     const { checkMachine } = await import("@sandkasten/daemon");
@@ -132,7 +132,7 @@ async function printForPeople(cli: Cli, diagnosis: Diagnosis): Promise<void> {
   }
 }
 
-/** The answer to what was asked, with what to do first when it is no. */
+/** The answer, with the first step to take if it is no. */
 async function printVerdict({ out }: Cli, diagnosis: Diagnosis): Promise<void> {
   const { green, red } = out.style;
   const { usable, machine, backends } = diagnosis;
@@ -145,8 +145,8 @@ async function printVerdict({ out }: Cli, diagnosis: Diagnosis): Promise<void> {
 }
 
 /**
- * What the absence of something means: no sandboxes, sandboxes with less isolation, or nothing. Where
- * no backend works, each of them would help.
+ * What a missing item means: no sandboxes, sandboxes with less isolation, or nothing. If no backend
+ * works, any of them would help.
  */
 type Weight = "needed" | "useful" | "optional";
 

@@ -1,4 +1,4 @@
-/** `sandkasten egress`: which other hosts a session connected to, and which were refused. */
+/** `sandkasten egress`: a session's outbound connections, including refused ones. */
 import type { EgressRecord } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -10,7 +10,7 @@ interface Options {
   readonly follow?: true;
 }
 
-/** As many as the daemon hands out at a time. */
+/** The daemon's maximum page size. */
 const PAGE_SIZE = 1000;
 
 export function addEgressCommand(program: Command, cli: Cli): void {

@@ -1,4 +1,4 @@
-/** `sandkasten events`: what happened, and what happens. */
+/** `sandkasten events`: past and live events. */
 import type { SandboxEvent } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -14,7 +14,7 @@ interface Options {
 export function addEventsCommand(program: Command, cli: Cli): void {
   program
     .command("events")
-    .summary("show what happened")
+    .summary("show events")
     .description(
       "Shows stored events of one session, or all events that the key can see: sessions, commands, " +
         "files and images. --json prints one line per event, whose `id` is the cursor to continue from.",

@@ -73,7 +73,10 @@ describe("exec", () => {
 
   it("says what to do about a session that is not there", async () => {
     const { code, stderr } = await daemon.run(["exec", "nobody", "--", "true"]);
-    expect([code, stderr]).toEqual([1, expect.stringMatching(/nobody.*\n→ `sandkasten ls`/)]);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/nobody.*\n→ List sessions with `sandkasten ls`/),
+    ]);
   });
 });
 

@@ -1,4 +1,4 @@
-/** `sandkasten exec`: a command in a session that is there already. */
+/** `sandkasten exec`: runs a command in an existing session. */
 import type { Exec } from "@sandkasten/sdk";
 import { type Command, Option } from "commander";
 import type { Cli } from "../cli.ts";
@@ -69,7 +69,7 @@ async function watch(cli: Cli, exec: Exec, sessionId: string, input: boolean): P
   return exitCodeOfCommand(info);
 }
 
-/** The first signal goes to the command, the second cancels it, the third ends only ourselves. */
+/** The first signal goes to the command, the second cancels it, the third only ends this process. */
 function passOn(cli: Cli, exec: Exec): (by: Interruption) => void {
   let count = 0;
   return (by) => {
@@ -78,7 +78,7 @@ function passOn(cli: Cli, exec: Exec): (by: Interruption) => void {
     const act = (): Promise<unknown> =>
       count === 1 ? exec.signal(gentle, { tree: true }) : exec.cancel();
     const sent = count > 2 ? undefined : act();
-    // Without a reader there is nothing to wait for, and a command that cannot be reached will not end.
+    // Without a reader there is nothing to wait for, and an unreachable command will not end.
     if (sent === undefined || by.kind === "closed-pipe")
       void (sent ?? Promise.resolve()).catch(() => {}).then(() => cli.interrupts.unwind(by));
     else sent.catch(() => cli.interrupts.unwind(by));

@@ -1,4 +1,4 @@
-/** `sandkasten forward`: a port of a session as a port of this machine. */
+/** `sandkasten forward`: forwards a session's port to this machine. */
 import { once } from "node:events";
 import { createServer } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
@@ -12,13 +12,13 @@ import { CliFailure } from "../failure.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
 import { parsePort } from "./ports.ts";
 
-/** SECURITY: for programs of this machine only: whoever reaches the port reaches the sandbox. Guarded by ports.test.ts. */
+/** SECURITY: for local programs only: access to the port is access to the sandbox. Guarded by ports.test.ts. */
 const LISTEN_HOST = "127.0.0.1";
 
 interface Forwarded {
   /** Inside the sandbox. */
   readonly port: number;
-  /** Here; 0 for any that is free. */
+  /** On this machine; 0 for any free port. */
   readonly localPort: number;
 }
 
@@ -116,7 +116,7 @@ async function carry(session: Session, port: number, socket: Socket): Promise<vo
   try {
     await Promise.all([pipeline(socket, remote), pipeline(remote, socket)]);
   } catch (error) {
-    // Of a client that has left nobody needs to hear.
+    // Errors of a disconnected client are irrelevant.
     if (error instanceof SandboxError && error.code !== "CANCELLED") throw error;
   } finally {
     socket.destroy();

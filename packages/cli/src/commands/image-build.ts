@@ -1,4 +1,4 @@
-/** `sandkasten image build` and `image build-standard`: images that are built on this machine. */
+/** `sandkasten image build` and `image build-standard`: build images on this machine. */
 import { createReadStream } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -32,24 +32,27 @@ export function addBuildStandardCommand(image: Command, cli: Cli): void {
     .command("build-standard")
     .summary("build the images base, python and node")
     .description(
-      "Builds standard images on this machine from packages of Debian, Python and npm, without a " +
-        "registry, and gives them to the daemon. Sessions then get them by the names base, python and " +
-        "node. Needs root, mmdebstrap, pip for python, npm for node, and an administrator's key if " +
-        "all keys should have them.",
+      "Builds the standard images on this machine from Debian, Python and npm packages, without an " +
+        "image registry, and imports them into the daemon. Sessions then use them by the names base, " +
+        "python and node. Needs root, mmdebstrap, pip for python, npm for node, and an " +
+        "administrator's key to share the images with all keys.",
     )
     .addArgument(
-      new Argument("[name...]", "which of them; all when absent").choices(STANDARD_NAMES),
+      new Argument("[name...]", "images to build (default: all of them)").choices(STANDARD_NAMES),
     )
     .option(
       "--suite <name>",
-      "release of Debian; the one of this machine, or bookworm, when absent",
+      "Debian release (default: this machine's, or bookworm if it is not Debian)",
     )
-    .option("--mirror <url>", "where Debian's packages come from; the usual mirror when absent")
-    .option("--backend <name>", "whose images; the daemon's usual backend when absent")
+    .option("--mirror <url>", "mirror for Debian packages (default: Debian's own)")
+    .option(
+      "--backend <name>",
+      "backend that gets the image (default: the daemon's default backend)",
+    )
     .action(async (given: readonly StandardName[], options: StandardOptions) => {
       requireRoot(cli.host.environment.isRoot);
       const client = await cli.connect();
-      // Nothing is built for a daemon that does not answer.
+      // Check that the daemon answers before building.
       await client.images.list({ backend: options.backend, signal: cli.interrupts.signal });
       const suite = options.suite ?? (await usualSuite());
       const names = given.length === 0 ? STANDARD_NAMES : given;
@@ -98,31 +101,34 @@ export function addBuildCommand(image: Command, cli: Cli): void {
     .command("build")
     .summary("build an image from a Dockerfile")
     .description(
-      "Builds a Dockerfile on this machine and gives the image to the daemon. The steps of the build " +
-        "run in containers without a network, unless --network host gives them that of this machine. " +
-        "Base images come from a registry, or from `FROM scratch` with a root filesystem to ADD. With " +
+      "Builds a Dockerfile on this machine and imports the image into the daemon. Build steps run in " +
+        "containers without a network; --network host gives them this machine's network. " +
+        "Base images come from a registry, or from `FROM scratch` with a root file system to ADD. With " +
         "buildah it needs root, and `RUN --mount` is refused.",
     )
     .argument("<context>", "directory with the Dockerfile and the files that it copies")
     .requiredOption("-t, --tag <name>", "name of the image, as in my-tools:1")
     .option("-f, --file <path>", "the Dockerfile, relative to the context", "Dockerfile")
     .option("--build-arg <name=value>", "value of an ARG; may be repeated", collect)
-    .option("--target <stage>", "stage to build; the last one when absent")
+    .option("--target <stage>", "stage to build (default: the last one)")
     .addOption(
       new Option("--network <mode>", "network of RUN steps")
         .choices(["none", "host"])
         .default("none"),
     )
     .addOption(
-      new Option("--builder <name>", "what builds: buildah, or a Docker engine by its command line")
+      new Option("--builder <name>", "builder: buildah, or Docker's command line")
         .choices(["buildah", "docker"])
         .default("buildah"),
     )
     .option(
       "--storage <dir>",
-      "where buildah keeps base images for later builds; nowhere when absent",
+      "directory where buildah keeps base images for later builds (default: none are kept)",
     )
-    .option("--backend <name>", "whose images; the daemon's usual backend when absent")
+    .option(
+      "--backend <name>",
+      "backend that gets the image (default: the daemon's default backend)",
+    )
     .action(async (given: string, options: BuildOptions) => {
       const { workingDirectory, environment } = cli.host;
       const context = resolve(workingDirectory, given);
@@ -163,7 +169,7 @@ export function addBuildCommand(image: Command, cli: Cli): void {
     });
 }
 
-/** Images are large, and /tmp may be in memory: TMPDIR says where there is room. */
+/** Images are large, and /tmp may be in memory: set TMPDIR to a place with enough space. */
 async function inScratch<T>(use: (directory: string) => Promise<T>): Promise<T> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-build-"));
   try {

@@ -1,4 +1,4 @@
-/** `sandkasten image`: what sandboxes can be made of. */
+/** `sandkasten image`: the images that sandboxes are created from. */
 import { createReadStream } from "node:fs";
 import { resolve } from "node:path";
 import type { ImageInfo } from "@sandkasten/sdk";
@@ -19,7 +19,7 @@ interface BackendOption {
   readonly backend?: string;
 }
 
-/** Every backend has images of its own. */
+/** Every backend has separate images. */
 function addBackendOption(command: Command): Command {
   return command.option(
     "--backend <name>",
@@ -31,7 +31,7 @@ export function addImageCommand(program: Command, cli: Cli): void {
   const image = program
     .command("image")
     .summary("list, build, pull and delete images")
-    .description("Images: the root filesystems that sandboxes are created from.");
+    .description("Images: the root file systems that sandboxes are created from.");
   addList(image, cli);
   addPull(image, cli);
   addImport(image, cli);

@@ -19,11 +19,11 @@ export function addInitCommand(program: Command, cli: Cli): void {
     .summary("write a configuration file")
     .description(
       "Writes sandkasten.yaml with every key, its meaning and its default. Asks for the ones that " +
-        "matter on a terminal; takes the defaults with --yes, --json, or when piped.",
+        "matter on a terminal; uses the defaults with --yes, --json, or when piped.",
     )
     .option("-o, --output <file>", "where to write it", "sandkasten.yaml")
     .option("-y, --yes", "ask nothing")
-    .option("--force", "replace a file that is there")
+    .option("--force", "replace an existing file")
     .action(async (options: Options) => {
       const path = resolve(cli.host.workingDirectory, options.output);
       const asks =
@@ -42,7 +42,7 @@ export function addInitCommand(program: Command, cli: Cli): void {
     });
 }
 
-/** For its owner's eyes only: an API key may be written into it later. */
+/** Only readable by its owner: an API key may be added later. */
 const OWN_ONLY = 0o600;
 
 async function write(path: string, text: string, force: boolean): Promise<void> {
@@ -60,8 +60,8 @@ async function write(path: string, text: string, force: boolean): Promise<void> 
     await writeFile(path, text, { flag: "wx", mode: OWN_ONLY });
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== "EEXIST") throw cause;
-    throw new CliFailure(`${path} exists already and was left as it is.`, {
-      hint: "Give --force to replace it, or another name with --output.",
+    throw new CliFailure(`${path} already exists and was not changed.`, {
+      hint: "Pass --force to replace it, or another name with --output.",
       code: "FILE_EXISTS",
       cause,
     });

@@ -1,27 +1,33 @@
-/** `sandkasten inspect`: everything that is known of a session. */
+/** `sandkasten inspect`: all details of a session. */
 import type { SessionInfo } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findSession } from "../find-by-id.ts";
-import { plainJson, plainText } from "../output/plain-text.ts";
+import { plainJson } from "../output/plain-text.ts";
+import { printTable } from "../output/table.ts";
 
 export function addInspectCommand(program: Command, cli: Cli): void {
   program
     .command("inspect")
-    .summary("show everything that is known of a session")
+    .summary("show all details of a session")
     .description(
-      "Shows all fields of a session, also of one that has ended: one line for each, or a JSON document with --json.",
+      "Shows all details of a session, even after it has ended: one line for each, or a JSON document with --json.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .action(async (given: string) => {
       const session = await findSession(cli, await cli.connect(), given);
       if (cli.wantsJson()) return cli.out.line(plainJson(session.lastInfo, 2));
-      for (const [name, value] of fields(session.lastInfo))
-        await cli.out.line(`${cli.out.style.bold(name)}\t${plainText(value)}`);
+      const columns = [
+        { head: "FIELD", value: ([name]: Field) => name },
+        { head: "VALUE", value: ([, value]: Field) => value },
+      ];
+      await printTable(cli.out, columns, fields(session.lastInfo));
     });
 }
 
-function fields(info: SessionInfo): readonly (readonly [string, string])[] {
+type Field = readonly [name: string, value: string];
+
+function fields(info: SessionInfo): readonly Field[] {
   // Each field also has a name in snake case, which is not enumerable and needs no second line.
   return Object.entries(info).flatMap(([name, value]: readonly [string, unknown]) => {
     if (value === undefined || value === null) return [];

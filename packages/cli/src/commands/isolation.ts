@@ -1,4 +1,4 @@
-/** `sandkasten isolation`: what really holds a session in, by looking. */
+/** `sandkasten isolation`: a session's measured isolation. */
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findSession } from "../find-by-id.ts";
@@ -10,8 +10,8 @@ export function addIsolationCommand(program: Command, cli: Cli): void {
     .command("isolation")
     .summary("show what isolates a session")
     .description(
-      "Shows each property of a session's isolation as it was measured just now, from inside and " +
-        "outside, never as it was configured.",
+      "Shows each isolation property of a session as measured now, from inside and outside, not as " +
+        "configured.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .action(async (id: string) => {

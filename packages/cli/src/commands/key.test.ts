@@ -58,5 +58,5 @@ it("says what is wrong: no such scope or number, no such key, no right to it", a
   ]);
   const { stdout: reader } = await daemon.run(["key", "create", "reader", "--scope", "read"]);
   const refused = await daemon.run(["key", "list"], asUserOf(reader.trimEnd()));
-  expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining("scope admin")]);
+  expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining("admin scope")]);
 });

@@ -1,4 +1,4 @@
-/** `sandkasten key`: who may use the daemon. */
+/** `sandkasten key`: creates, lists and revokes keys. */
 import type { KeyInfo } from "@sandkasten/sdk";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Cli } from "../cli.ts";
@@ -25,12 +25,12 @@ export function addKeyCommand(program: Command, cli: Cli): void {
     .description(
       "Creates a key and prints it. The key is not shown again; the daemon stores only a digest.",
     )
-    .argument("<name>", "what to call it")
+    .argument("<name>", "display name")
     .option("--owner <name>", "owner of the key's sessions (default: the key's name)")
     .addOption(
       new Option(
         "--scope <scope>",
-        "admin: also the events of all owners, shared images and keys; read: only looks",
+        "admin: also the events of all owners, shared images and keys; read: no changes",
       ).choices(["admin", "use", "read"]),
     )
     .option("--expires-in <seconds>", "expire the key after this time", wholeNumber)

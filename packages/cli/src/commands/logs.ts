@@ -1,4 +1,4 @@
-/** `sandkasten logs`: what commands printed, also after their sandbox is gone. */
+/** `sandkasten logs`: the output of commands, even after their sandbox is gone. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ExecInfo, Session } from "@sandkasten/sdk";
 import type { Command } from "commander";
@@ -19,7 +19,7 @@ const ENDED = new Set(["destroyed", "expired", "crashed", "failed"]);
 export function addLogsCommand(program: Command, cli: Cli): void {
   program
     .command("logs")
-    .summary("show what commands printed")
+    .summary("show the output of commands")
     .description(
       "Shows the output of one command, or of all commands of a session in order, even after the " +
         "session has ended. stdout and stderr stay separate.",
@@ -51,7 +51,7 @@ async function showOne(cli: Cli, session: Session, execId: string, follow: boole
     await showOutput(cli, exec);
     return;
   }
-  // What is there now; a page may be short without being the last.
+  // The output so far; a short page is not necessarily the last.
   let cursor = 0;
   for (;;) {
     const page = await exec.read({ cursor, maxBytes: PAGE_BYTES, signal });
@@ -67,7 +67,7 @@ async function showAll(cli: Cli, session: Session, follow: boolean): Promise<voi
   const shown = new Set<string>();
   for (;;) {
     await session.refresh();
-    // Looked at before the commands: what was started until the end is then among them.
+    // Checked before listing the commands, so all commands started before the end are included.
     const ended = ENDED.has(session.lastInfo.status);
     const execs = await Array.fromAsync(session.execs({ signal }));
     for (const exec of execs.reverse()) {
@@ -81,7 +81,7 @@ async function showAll(cli: Cli, session: Session, follow: boolean): Promise<voi
   }
 }
 
-/** For people only, and beside the output, which stays as it was. */
+/** Only on a terminal, and on stderr, so the output itself is unchanged. */
 async function showTitle(cli: Cli, exec: ExecInfo): Promise<void> {
   if (cli.wantsJson() || !cli.err.isTerminal) return;
   await cli.err.line(cli.err.style.dim(`$ ${plainText(commandText(exec.cmd))}`));

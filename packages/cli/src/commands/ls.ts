@@ -1,4 +1,4 @@
-/** `sandkasten ls`: the sessions there are. */
+/** `sandkasten ls`: lists sessions. */
 import type { SandboxClient, SessionInfo, SessionStatus } from "@sandkasten/sdk";
 import { type Command, Option } from "commander";
 import type { Cli } from "../cli.ts";
@@ -36,7 +36,7 @@ export function addLsCommand(program: Command, cli: Cli): void {
     });
 }
 
-/** The API filters by one state at a time; asking for the living ones spares reading all the others. */
+/** The API filters by one status at a time; requesting the active ones avoids reading all others. */
 export async function find(
   client: SandboxClient,
   options: Options,
@@ -52,7 +52,7 @@ export async function find(
   if (options.status !== undefined) return await read(options.status);
   if (options.all === true) return await read();
   const found = await Promise.all(LIVING.map(read));
-  // A session may change its state between two requests and then be in both answers.
+  // A session may change its status between two requests and appear in both.
   const unique = new Map(found.flat().map((session) => [session.id, session]));
   return [...unique.values()].sort((a, b) => b.createdAt.localeCompare(a.createdAt));
 }
@@ -73,7 +73,7 @@ function columns(style: Style, nowMs: number): readonly Column<SessionInfo>[] {
       shown: ({ createdAt }) => formatMoment(createdAt, nowMs),
     },
     {
-      head: "ENDS",
+      head: "EXPIRES",
       value: ({ endedAt, expiresAt }) => endedAt ?? expiresAt,
       shown: ({ endedAt, expiresAt }) => formatMoment(endedAt ?? expiresAt, nowMs),
     },

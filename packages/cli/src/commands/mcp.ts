@@ -23,24 +23,27 @@ export function addMcpCommand(program: Command, cli: Cli): void {
     .command("mcp")
     .summary("serve the sandbox tools over the Model Context Protocol")
     .description(
-      "Serves the tools to one client over stdin and stdout, as desktop clients start it; with --http " +
-        "to many, at /mcp, who send the daemon's key as `Authorization: Bearer KEY`. Each client has " +
+      "Serves the tools to one client over stdin and stdout, as desktop clients start it, or with " +
+        "--http to many clients, at /mcp, which send the daemon's key as `Authorization: Bearer KEY`. Each client has " +
         "its own sandboxes, which are destroyed when it disconnects, and expire when this process is " +
         "killed. Files of open sandboxes are resources. Messages about failures go to stderr.",
     )
     .option("--http", "serve over HTTP instead of stdin and stdout")
     .option(
       "--listen <host:port>",
-      "address of --http; port 0 takes one that is free",
+      "address for --http; port 0 chooses a free port",
       DEFAULT_LISTEN,
     )
-    .option("--allowed-host <name...>", "further names that the Host header of --http may have")
+    .option("--allowed-host <name...>", "additional names allowed in the Host header with --http")
     .addOption(
-      new Option("--mode <mode>", "`code` has a sandbox that stays, `compute` one for each program")
+      new Option(
+        "--mode <mode>",
+        "`code` keeps one sandbox, `compute` creates one for each program",
+      )
         .choices(["code", "compute"])
         .default("code"),
     )
-    .option("--image <image>", "image of the sandboxes, such as `python`, else the default one")
+    .option("--image <image>", "image of the sandboxes, such as `python` (default: the daemon's)")
     .option(
       "--lease-seconds <seconds>",
       "how long sandboxes outlive a server that was killed",

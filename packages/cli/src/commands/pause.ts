@@ -1,4 +1,4 @@
-/** `sandkasten pause` and `sandkasten resume`: a session stands still and goes on. */
+/** `sandkasten pause` and `sandkasten resume`: freeze and resume a session. */
 import type { Session } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";

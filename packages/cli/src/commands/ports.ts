@@ -1,4 +1,4 @@
-/** `sandkasten ports`: what listens inside a session, and links to it. */
+/** `sandkasten ports`: a session's listening ports, and links to them. */
 import type { PortInfo } from "@sandkasten/sdk";
 import { type Command, InvalidArgumentError } from "commander";
 import type { Cli } from "../cli.ts";
@@ -14,7 +14,7 @@ interface Options {
 export function addPortsCommand(program: Command, cli: Cli): void {
   program
     .command("ports")
-    .summary("list what listens in a session, or make a preview URL")
+    .summary("list a session's listening ports, or create a preview URL")
     .description(
       "Lists the TCP ports on which programs in a session listen. With --preview prints a URL that opens " +
         "one of them in a browser, without the key, until it expires or the session ends.",

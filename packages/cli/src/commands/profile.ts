@@ -1,4 +1,4 @@
-/** `sandkasten profile`: several daemons by name. */
+/** `sandkasten profile`: names for several daemons. */
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -22,16 +22,16 @@ export function addProfileCommand(program: Command, cli: Cli): void {
     .command("profile")
     .summary("name several daemons and choose one")
     .description(
-      "Profiles: names for daemons with their addresses and keys, kept in ~/.config/sandkasten/profiles.yaml " +
-        "for this user alone. --daemon or SANDKASTEN_PROFILE chooses one for a command, `use` for all " +
-        "that follow. The profile `local` is the daemon of the local configuration.",
+      "Profiles: names for daemons with their addresses and keys, stored in ~/.config/sandkasten/profiles.yaml, " +
+        "readable only by this user. --daemon or SANDKASTEN_PROFILE chooses one for a command, `use` for all " +
+        "later ones. The profile `local` is the daemon of the local configuration.",
     );
   profile
     .command("add")
     .summary("add or replace a profile")
     .description(
-      "Adds a profile, or replaces the one of this name. The key is read from the input when that is " +
-        "piped, else from --api-key or SANDKASTEN_API_KEY. A key on the command line can be seen by " +
+      "Adds a profile, or replaces an existing one. The key is read from stdin if it is piped, " +
+        "otherwise from --api-key or SANDKASTEN_API_KEY. A key on the command line can be seen by " +
         "other users of the machine.",
     )
     .argument(
@@ -64,9 +64,9 @@ export function addProfileCommand(program: Command, cli: Cli): void {
     });
   profile
     .command("use")
-    .summary("choose the daemon for all commands that follow")
+    .summary("choose the daemon for later commands")
     .description(
-      "Chooses the daemon for commands that name none; `local` goes back to the local one.",
+      "Chooses the daemon for commands that do not name one; `local` returns to the local daemon.",
     )
     .argument("<profile>", "name of the profile, or local")
     .action(async (name: string) => {
@@ -80,7 +80,7 @@ export function addProfileCommand(program: Command, cli: Cli): void {
     .command("remove")
     .alias("rm")
     .summary("remove a profile")
-    .description("Removes a profile with its key. The daemon goes on, and so does the key there.")
+    .description("Removes a profile with its key. The daemon and its key are not affected.")
     .argument("<profile>", "name of the profile")
     .action(async (name: string) => {
       const profiles = await readProfiles(file);

@@ -19,7 +19,7 @@ export function addPsCommand(program: Command, cli: Cli): void {
     .command("ps")
     .summary("list the commands of a session")
     .description(
-      "Lists the commands that were run in a session, newest first, also after the session has ended.",
+      "Lists the commands that were run in a session, newest first, even after the session has ended.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .option("-r, --running", "only running commands")

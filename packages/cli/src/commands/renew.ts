@@ -1,4 +1,4 @@
-/** `sandkasten renew`: gives sessions more time. */
+/** `sandkasten renew`: extends a session's time to live. */
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findSession } from "../find-by-id.ts";
@@ -14,13 +14,13 @@ export function addRenewCommand(program: Command, cli: Cli): void {
     .command("renew")
     .summary("give a session more time")
     .description(
-      "Starts the time to live of a session again, and prints when it expires now. Every use of a " +
-        "session does the same; this is for one that must wait.",
+      "Restarts the time to live of a session and prints the new expiry time. Every use of a " +
+        "session does the same; `renew` is for a session that stays idle.",
     )
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .option(
       "--ttl <duration>",
-      "new time to live, as in 90m; the old one when absent",
+      "new time to live, as in 90m (default: the current one)",
       parseDurationMs,
     )
     .action(async (given: string, { ttl }: Options) => {

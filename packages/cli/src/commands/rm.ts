@@ -1,4 +1,4 @@
-/** `sandkasten rm`: ends sessions. */
+/** `sandkasten rm`: destroys sessions. */
 import type { SandboxClient } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -9,7 +9,7 @@ import { waiting } from "../output/waiting.ts";
 import { describeFailure, printFailure } from "../report-failure.ts";
 import { find } from "./ls.ts";
 
-/** Ending one takes the daemon's time, not ours. */
+/** Destroying takes the daemon's time, not ours, so several run at once. */
 const AT_ONCE = 8;
 
 export function addRmCommand(program: Command, cli: Cli): void {
@@ -41,7 +41,7 @@ async function living(cli: Cli, client: SandboxClient): Promise<readonly string[
   return sessions.map(({ id }) => id);
 }
 
-/** One that fails does not keep the others from going. */
+/** A failure does not prevent the others from being destroyed. */
 async function destroyAll(
   cli: Cli,
   client: SandboxClient,

@@ -55,7 +55,7 @@ describe("run", () => {
     const { code, stderr } = await daemon.run(["run", "--timeout", "50ms", "--", "sleep 60"]);
     expect([code, stderr]).toEqual([
       124,
-      expect.stringMatching(/longer than allowed.*\n.*--timeout/),
+      expect.stringMatching(/exceeded its timeout.*\n.*--timeout/),
     ]);
     expect(await living()).toBe("");
   });
@@ -106,7 +106,9 @@ describe("run", () => {
     const { stdout, stderr } = await daemon.run(["run", "--image", "python", "echo out"]);
     expect([stdout, stderr]).toEqual([
       "out\n",
-      expect.stringMatching(/^! The image python is not here, so the session uses host/),
+      expect.stringMatching(
+        /^! The image python is not available locally, so the session uses host/,
+      ),
     ]);
   });
 });

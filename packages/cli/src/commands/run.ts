@@ -1,4 +1,4 @@
-/** `sandkasten run`: one command in a sandbox of its own, which is gone afterwards. */
+/** `sandkasten run`: runs one command in a temporary sandbox. */
 import type { Session } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -19,7 +19,7 @@ export function addRunCommand(program: Command, cli: Cli): void {
     .command("run")
     .summary("run a command in a new sandbox")
     .description(
-      "Opens a session, runs a command in it, streams its output, and destroys the session, even after " +
+      "Creates a session, runs a command in it, streams its output, and destroys the session, even after " +
         "Ctrl-C. Exits with the command's exit code, or with 124 if the command exceeded its timeout. " +
         "One word is shell text; several words are a program and its arguments.",
     )

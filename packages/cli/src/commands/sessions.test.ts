@@ -82,7 +82,7 @@ describe("ls", () => {
     await daemon.open();
     const { stdout } = await daemon.run(["ls"], { columns: 120, env: { NO_COLOR: "1" } });
     expect(stdout.split("\n")[0]).toMatch(
-      /^SESSION +STATUS +IMAGE +CREATED +ENDS +WORKSPACE +KEY$/,
+      /^SESSION +STATUS +IMAGE +CREATED +EXPIRES +WORKSPACE +KEY$/,
     );
     expect(stdout).not.toContain("\u001b");
     const coloured = await daemon.run(["ls"], { columns: 120 });
@@ -131,6 +131,7 @@ describe("an id", () => {
     const ids = await Promise.all(Array.from({ length: 3 }, () => daemon.open()));
     const ambiguous = await daemon.run(["rm", "ses_"]);
     expect([ambiguous.code, ambiguous.stdout]).toEqual([1, ""]);
+    expect(ambiguous.stderr).toContain('"ses_" is too short');
     const { stdout } = await daemon.run(["ls"]);
     for (const id of ids) expect(stdout).toContain(id);
   });

@@ -76,7 +76,7 @@ async function talk(cli: Cli, pty: Pty): Promise<number> {
   const resize = (): void => {
     pty.resize(windowSize(cli));
   };
-  // The end of piped input is Ctrl-D to whatever reads the terminal.
+  // The end of piped input is Ctrl-D for the program that reads the terminal.
   const end = (): void => {
     pty.write(END_OF_TRANSMISSION);
   };
@@ -101,7 +101,7 @@ const USUAL_SIZE: TerminalSize = { rows: 24, cols: 80 };
 
 function windowSize(cli: Cli): TerminalSize {
   const { rows, columns } = cli.host.stdout;
-  // A terminal whose size nobody set says 0.
+  // A terminal of unknown size reports 0.
   return rows === undefined || columns === undefined || rows < 1 || columns < 1
     ? USUAL_SIZE
     : { rows, cols: columns };

@@ -1,4 +1,7 @@
-/** `sandkasten start`: the daemon, proved to work by a first sandbox, and the agent service beside it. */
+/**
+ * `sandkasten start`: starts the daemon, proves that it works with a first sandbox, and starts the
+ * agent service.
+ */
 import type { Daemon } from "@sandkasten/daemon";
 import type { Config } from "@sandkasten/daemon/config";
 import { SandboxClient } from "@sandkasten/sdk";
@@ -19,17 +22,17 @@ import { interrupted } from "./daemon.ts";
 export function addStartCommand(program: Command, cli: Cli): void {
   const command = program
     .command("start")
-    .summary("start the daemon and the agent service, and prove that sandboxes work")
+    .summary("start the daemon and the agent service, and check that sandboxes work")
     .description(
-      "Starts the daemon, opens a sandbox, runs a command in it and destroys it, showing each step. " +
-        "Starts the agent service, too, as a process that ends with the daemon. Then prints the " +
-        "addresses, the key and first commands, and stays until Ctrl-C.",
+      "Starts the daemon, creates a sandbox, runs a command in it and destroys it, showing each step. " +
+        "Then prints the address, the key and commands to try, and starts the agent service as a " +
+        "second process that stops with the daemon. Runs until Ctrl-C.",
     )
     .option("--no-agents", "start the daemon only")
     .option("--agents-dir <dir>", "directory with the agents and workflows to serve", ".")
     .option(
       "--agents-listen <host:port>",
-      "address of the agent service, else SANDKASTEN_AGENTS_LISTEN, else 127.0.0.1:8587",
+      "address of the agent service (default: SANDKASTEN_AGENTS_LISTEN, or 127.0.0.1:8587)",
     );
   addConfigOptions(command).action((options: Options) => start(cli, options));
 }
@@ -71,9 +74,10 @@ async function start(cli: Cli, options: Options): Promise<void> {
     return started;
   });
   try {
-    // It loads while the sandbox is tried.
-    await using agents = options.agents ? startAgents(cli, stages, options, daemon) : undefined;
     await prove(cli, stages, new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey }));
+    await stages.show(greeting(cli, config, daemon));
+    // After the address, for which nobody should wait while the agents load.
+    await using agents = options.agents ? startAgents(cli, stages, options, daemon) : undefined;
     const agentsUrl = agents === undefined ? undefined : await showAgents(cli, stages, agents);
     const { SANDKASTEN_AGENTS_API_KEY: agentsKey } = cli.host.environment.variables;
     if (agentsUrl !== undefined)
@@ -83,7 +87,7 @@ async function start(cli: Cli, options: Options): Promise<void> {
       ...(daemon.apiKeyGenerated && { apiKey: daemon.apiKey }),
       ...(agentsUrl !== undefined && { agentsUrl }),
     };
-    await stages.finish(shown, greeting(cli, config, daemon, agentsUrl));
+    await stages.finish(shown, agentsGreeting(cli, agentsUrl));
     await interrupted(cli);
   } finally {
     await daemon.stop();
@@ -98,37 +102,42 @@ function startAgents(cli: Cli, stages: Stages, options: Options, daemon: Daemon)
   );
 }
 
+class AgentsFailure extends Error {}
+
 /** Sandboxes work without agents, so a service that does not start is reported and no more. */
 async function showAgents(
   cli: Cli,
   stages: Stages,
   agents: AgentsChild,
 ): Promise<string | undefined> {
-  const started = await cli.interrupts.race(() => agents.started);
-  if ("problem" in started) {
-    await stages.warn(`The agent service did not start: ${started.problem}`);
+  try {
+    return await stages.run("Start the agent service", async (say) => {
+      const started = await cli.interrupts.race(() => agents.started);
+      if ("problem" in started) throw new AgentsFailure(started.problem);
+      say(started.url);
+      return started.url;
+    });
+  } catch (error) {
+    if (!(error instanceof AgentsFailure)) throw error;
+    await stages.warn(`The agent service did not start: ${error.message}`);
     return undefined;
   }
-  return await stages.run("Start the agent service", (say) => {
-    say(started.url);
-    return Promise.resolve(started.url);
-  });
 }
 
-/** Lines of a log would stand between the steps, unless someone asked for them. */
+/** Log lines would clutter the steps, unless the user asks for them. */
 function quiet(config: Config): Config {
   const level = config.settings.find(({ key }) => key === "log_level");
   return {
     ...config,
     ...(level?.source.kind === "default" && { logLevel: "warn" }),
-    // They were shown already.
+    // They were already shown.
     warnings: [],
   };
 }
 
 const PROOF = "it works";
 
-/** Whatever is said to work has been seen to work. */
+/** Only claims to work what has been seen to work. */
 async function prove(cli: Cli, stages: Stages, client: SandboxClient): Promise<void> {
   const session = await stages.run("Open a sandbox", async (say) => {
     const opened = await client.createSession();
@@ -155,15 +164,11 @@ async function prove(cli: Cli, stages: Stages, client: SandboxClient): Promise<v
   }
 }
 
-function greeting(
-  cli: Cli,
-  config: Config,
-  daemon: Daemon,
-  agentsUrl: string | undefined,
-): readonly string[] {
+function greeting(cli: Cli, config: Config, daemon: Daemon): readonly string[] {
   const { bold, cyan, dim } = cli.out.style;
   const { url, apiKey, apiKeyGenerated } = daemon;
-  // SECURITY: a key that somebody chose is shown to nobody: terminals are recorded and shared. Guarded by cli.serial.test.ts.
+  // SECURITY: a configured key is never shown: terminals are recorded and shared. Guarded by
+  // cli.serial.test.ts.
   return [
     "",
     `${bold("URL")}  ${cyan(url)}`,
@@ -175,14 +180,18 @@ function greeting(
     dim("A command in a sandbox, from another terminal:"),
     `${addressForOthers(cli, config, daemon)}${ownCommand(cli.host.workingDirectory)} run -- echo hello`,
     "",
-    ...(agentsUrl === undefined
-      ? []
-      : [
-          dim("The agents there are:"),
-          `${agentsAddress(agentsUrl)}${ownCommand(cli.host.workingDirectory)} agent list`,
-          "",
-        ]),
-    dim(agentsUrl === undefined ? "Ctrl-C stops the daemon." : "Ctrl-C stops both."),
+  ];
+}
+
+function agentsGreeting(cli: Cli, agentsUrl: string | undefined): readonly string[] {
+  const { dim } = cli.out.style;
+  if (agentsUrl === undefined) return [dim("Ctrl-C stops the daemon.")];
+  return [
+    "",
+    dim("The agents there are:"),
+    `${agentsAddress(agentsUrl)}${ownCommand(cli.host.workingDirectory)} agent list`,
+    "",
+    dim("Ctrl-C stops both."),
   ];
 }
 

@@ -1,4 +1,4 @@
-/** `sandkasten stats`: what a session uses. */
+/** `sandkasten stats`: a session's resource usage. */
 import type { SessionStats } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -17,7 +17,7 @@ interface Usage {
 export function addStatsCommand(program: Command, cli: Cli): void {
   program
     .command("stats")
-    .summary("show what a session uses")
+    .summary("show a session's resource usage")
     .description("Shows memory, processor time, processes and disk of a session, and their limits.")
     .argument("<session>", "id of the session, or an unambiguous prefix")
     .action(async (id: string) => {

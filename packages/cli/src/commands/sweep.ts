@@ -1,4 +1,4 @@
-/** `sandkasten sweep`: removes sandboxes that no daemon looks after any more. */
+/** `sandkasten sweep`: destroys sandboxes that no daemon manages any more. */
 import type { Command } from "commander";
 import { startFailure } from "../bring-up.ts";
 import type { Cli } from "../cli.ts";

@@ -1,4 +1,4 @@
-/** `sandkasten version`: of this program, and of the daemon if one answers. */
+/** `sandkasten version`: the versions of this program and of the daemon. */
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { plainJson, plainText } from "../output/plain-text.ts";
@@ -30,7 +30,7 @@ export function addVersionCommand(program: Command, cli: Cli): void {
     });
 }
 
-/** No daemon is an answer here; one that refuses us is not. */
+/** A missing daemon is a valid result here; a refusal is not. */
 async function askDaemon(cli: Cli): Promise<DaemonVersion | undefined> {
   const client = await cli.connect();
   try {

@@ -1,4 +1,4 @@
-/** `sandkasten workflow run` and `resume`: a workflow at work, shown step by step. */
+/** `sandkasten workflow run` and `resume`: run a workflow and show its steps. */
 import type { Command } from "commander";
 import {
   addDirOption,
@@ -33,7 +33,7 @@ export function addWorkflowRunCommands(workflow: Command, cli: Cli): void {
     await withAgentService(cli, options, "run", async (service) => {
       const plan = await service.client.workflow(id, { signal: cli.interrupts.signal });
       await requireDaemon(cli, service, agentsOfPlan(plan.steps));
-      // Starting is not given up half-way: a run that nobody knows of would go on.
+      // Starting is not aborted half-way: an unknown run would continue.
       await followWorkflow(cli, service, await service.client.runWorkflow(id, { input }));
     });
   });
@@ -55,7 +55,7 @@ export function addWorkflowRunCommands(workflow: Command, cli: Cli): void {
   });
 }
 
-/** A run that its process left needs no decision, only someone who takes it up. */
+/** A run whose process ended needs no decision, only to be continued. */
 async function takeUp({ client }: AgentService, id: string): Promise<void> {
   try {
     await client.resume(id);

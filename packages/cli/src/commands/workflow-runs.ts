@@ -1,4 +1,7 @@
-/** `sandkasten workflow runs`, `inspect`, `approve`, `reject` and `cancel`: what workflows did and do. */
+/**
+ * `sandkasten workflow runs`, `inspect`, `approve`, `reject` and `cancel`: past and current runs of
+ * workflows.
+ */
 import type {
   WorkflowRunBody,
   WorkflowRunStatus,
@@ -24,7 +27,7 @@ const STATUSES: readonly WorkflowRunStatus[] = [
   "failed",
   "cancelled",
 ];
-/** Where a value is shown in a table, its beginning is enough. */
+/** In a table, the beginning of a value is enough. */
 const VALUE_CHARACTERS = 200;
 
 export function addWorkflowRunsCommands(workflow: Command, cli: Cli): void {
@@ -78,7 +81,7 @@ export function addWorkflowRunsCommands(workflow: Command, cli: Cli): void {
       for (const given of ids) {
         const id = await workflowRunId(cli, client, given);
         await client.cancelWorkflow(id, { signal });
-        // A run that its process left is ended by this one, which must not be gone before.
+        // This process ends an abandoned run itself, so it must wait for that.
         if (isOwn) for await (const _ of client.workflowEvents(id, { signal }));
         cancelled.push(await client.workflowRun(id, { signal }));
         if (!cli.wantsJson()) await cli.out.line(plainText(id));

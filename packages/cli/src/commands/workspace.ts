@@ -1,4 +1,4 @@
-/** `sandkasten workspace`: the directories that outlive sessions. */
+/** `sandkasten workspace`: directories that outlive sessions. */
 import type { WorkspaceInfo } from "@sandkasten/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -27,9 +27,9 @@ export function addWorkspaceCommand(program: Command, cli: Cli): void {
     .summary("create a workspace")
     .description(
       "Creates an empty workspace, or does nothing if it exists. Sessions get it at /workspace with " +
-        "--workspace; one that a session names is created, too.",
+        "--workspace; a session that names a missing workspace creates it.",
     )
-    .argument("<name>", "its id: 2 to 64 lower-case letters, digits and inner dashes")
+    .argument("<name>", "id: 2 to 64 lower-case letters, digits and inner dashes")
     .action(async (id: string) => {
       const client = await cli.connect();
       const made = await waiting(cli, "Creating the workspace", () =>

@@ -1,13 +1,13 @@
-/** The two ends of a copy: where it comes from and where it goes to. */
+/** The two ends of a copy: source and target. */
 
-/** What is copied: one file, or a directory with all that is in it. */
+/** What is copied: one file, or a directory with its contents. */
 export interface Thing {
   readonly kind: "file" | "directory";
-  /** Its last name, for copying it into a directory; empty where it has none. */
+  /** Its base name, for copying it into a directory; empty if it has none. */
   readonly name: string;
-  /** Of a file, where it is known. */
+  /** For a file, if known. */
   readonly mode?: number;
-  /** Of the content, where it is known before. */
+  /** The content's size, if known beforehand. */
   readonly sizeBytes?: number;
 }
 
@@ -15,12 +15,12 @@ export interface CopySource {
   readonly shown: string;
   look(): Promise<Thing>;
   readFile(): AsyncIterable<Uint8Array> | Promise<AsyncIterable<Uint8Array>>;
-  /** Its content as a tar archive with paths relative to it. */
+  /** Its content as a tar archive with relative paths. */
   readTree(): AsyncIterable<Uint8Array> | Promise<AsyncIterable<Uint8Array>>;
 }
 
 export interface CopyTarget {
-  /** What is written, and under which name: inside an existing directory, else as the name given. */
+  /** The path to write to: inside an existing directory, or else as given. */
   place(thing: Thing): Promise<PlacedTarget>;
 }
 

@@ -1,4 +1,4 @@
-/** Files and directories on this machine as an end of a copy. */
+/** Local files and directories as an end of a copy. */
 import { randomUUID } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { chmod, rename, rm, stat } from "node:fs/promises";
@@ -20,7 +20,7 @@ export function localSource(given: string, workingDirectory: string): CopySource
       const found = await stat(path).catch((cause: NodeJS.ErrnoException) => {
         throw localFailure(given, cause);
       });
-      // `dir/.` means what is in it, and so does a name that says nothing, like `..`.
+      // `dir/.` means its contents, and so does a name without meaning, like `..`.
       const name = /(^|\/)\.{1,2}\/?$/.test(given) ? "" : basename(path);
       if (found.isDirectory())
         return { kind: "directory", name, sizeBytes: await contentBytes(path) };
@@ -57,7 +57,7 @@ export function localTarget(given: string, workingDirectory: string): CopyTarget
   };
 }
 
-/** Through a file beside it, so that a copy that breaks off leaves what was there. */
+/** Writes a temporary file first, so an aborted copy leaves the existing file intact. */
 async function writeWhole(
   target: string,
   content: AsyncIterable<Uint8Array>,
@@ -65,7 +65,7 @@ async function writeWhole(
 ): Promise<void> {
   const existing = await stat(target).catch(() => undefined);
   if (existing !== undefined && !existing.isFile()) {
-    // A device or a pipe, like /dev/null: it is written to, not replaced.
+    // A device or a pipe, like /dev/null, is written to, not replaced.
     await pipeline(Readable.from(content), createWriteStream(target));
     return;
   }
@@ -74,7 +74,7 @@ async function writeWhole(
   try {
     const made = { flags: "wx", ...(mode !== undefined && { mode }) };
     await pipeline(Readable.from(content), createWriteStream(temporary, made));
-    // A file that is replaced keeps the permissions that its owner gave it.
+    // A replaced file keeps its permissions.
     if (existing !== undefined) await chmod(temporary, existing.mode & 0o777);
     await rename(temporary, target);
   } finally {

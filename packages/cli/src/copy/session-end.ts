@@ -1,4 +1,4 @@
-/** Files and directories in a session as an end of a copy. */
+/** Files and directories of a session as an end of a copy. */
 import { posix } from "node:path";
 import type { Files, SandboxPath } from "@sandkasten/sdk";
 import { CliFailure } from "../failure.ts";
@@ -10,7 +10,7 @@ export function sessionSource(files: Files, path: string, signal: AbortSignal): 
     shown: path,
     async look(): Promise<Thing> {
       const entry = await files.stat(path, { follow: true, signal });
-      // An archive of a link would hold the link.
+      // An archive of a link would contain only the link.
       if (entry.isDir) real = await files.realpath(path, { signal });
       const name = /(^|\/)\.{1,2}\/?$/.test(path) ? "" : posix.basename(path);
       if (entry.isDir) return { kind: "directory", name };

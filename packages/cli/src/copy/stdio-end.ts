@@ -13,7 +13,7 @@ export function inputSource(stdin: HostInput): CopySource {
   };
 }
 
-/** A directory goes out as the tar archive that it is copied as. */
+/** A directory is written as a tar archive. */
 export function outputTarget(out: Sink): CopyTarget {
   const write = async (content: AsyncIterable<Uint8Array>): Promise<void> => {
     for await (const bytes of content) await out.write(bytes);

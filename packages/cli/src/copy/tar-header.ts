@@ -1,4 +1,4 @@
-/** Headers of tar archives, as POSIX writes them and as POSIX and GNU are read. */
+/** Tar headers: written as POSIX, read as POSIX or GNU. */
 
 export const BLOCK_BYTES = 512;
 
@@ -10,11 +10,11 @@ export interface TarHeader {
   readonly mode: number;
   readonly size: number;
   readonly mtimeSeconds: number;
-  /** Where a link leads. */
+  /** The target of a link. */
   readonly target: string;
 }
 
-/** What the block before an entry says of it, where the entry's own block has no room. */
+/** Fields from an extended header that do not fit into the entry's own header. */
 export type TarOverrides = { -readonly [K in "path" | "target" | "size"]?: TarHeader[K] };
 
 export class TarDamaged extends Error {
@@ -25,7 +25,7 @@ const FLAGS = { file: "0", hardlink: "1", symlink: "2", directory: "5", other: "
 /** Larger sizes do not fit into eleven octal digits. */
 const LARGEST_OCTAL = 0o77777777777;
 
-/** The header's blocks, an extended one first where it is needed. */
+/** The header's blocks, preceded by an extended one if needed. */
 export function encodeHeader(header: TarHeader): Buffer {
   const records: Buffer[] = [];
   if (!fits(header.path)) records.push(paxRecord("path", header.path));
@@ -75,20 +75,20 @@ function plainHeader(header: TarHeader, flag: string): Buffer {
   return block;
 }
 
-/** The sum of all bytes, with the field of the checksum itself as blanks. */
+/** The sum of all bytes, with the checksum field itself as blanks. */
 function checksum(block: Buffer): number {
   let sum = 8 * 0x20;
   for (const [at, byte] of block.entries()) if (at < 148 || at >= 156) sum += byte;
   return sum;
 }
 
-/** An entry, or one of the blocks that say something of the next entry. */
+/** An entry, or a block that describes the next entry. */
 export function decodeHeader(block: Buffer): { readonly flag: string; readonly header: TarHeader } {
   if (number(block, 148, 8) !== checksum(block))
-    throw new TarDamaged("the checksum of a header is wrong");
+    throw new TarDamaged("a header's checksum is wrong");
   const flag = String.fromCharCode(block[156] ?? 0);
   const name = text(block, 0, 100);
-  // GNU has other things where POSIX has the first part of a long path.
+  // GNU uses the field for other data where POSIX has the prefix of a long path.
   const isPosix = block.toString("latin1", 257, 263) === "ustar\0";
   const prefix = isPosix ? text(block, 345, 155) : "";
   return {

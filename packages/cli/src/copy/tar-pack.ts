@@ -6,7 +6,7 @@ import { BLOCK_BYTES, encodeHeader, padding, type TarHeader } from "./tar-header
 
 const PIECE_BYTES = 256 * 1024;
 
-/** How many bytes of content a directory holds, for showing progress. */
+/** The total size of a directory's files, for progress. */
 export async function contentBytes(root: string): Promise<number> {
   let total = 0;
   for await (const { stats } of walk(root, "")) if (stats.isFile()) total += stats.size;
@@ -30,13 +30,13 @@ export async function* packDirectory(root: string): AsyncGenerator<Uint8Array, v
         mode: 0o777,
         target: await readlink(join(root, path)),
       });
-    // Sockets, pipes and devices have no content to carry.
+    // Sockets, pipes and devices have no content to copy.
     else if (stats.isFile()) yield* packFile(join(root, path), header);
   }
   yield Buffer.alloc(2 * BLOCK_BYTES);
 }
 
-/** A file may grow or shrink meanwhile: the archive holds as much as its header said. */
+/** A file may grow or shrink meanwhile: the archive contains as much as its header said. */
 async function* packFile(
   file: string,
   header: Omit<TarHeader, "kind">,
@@ -56,7 +56,7 @@ async function* packFile(
   yield padding(size);
 }
 
-/** Everything below a directory, parents before their children. */
+/** Everything below a directory, parents before children. */
 async function* walk(
   root: string,
   below: string,

@@ -1,4 +1,4 @@
-/** Reads a tar stream entry by entry, holding no more of it than a piece. */
+/** Reads a tar stream entry by entry, with bounded memory. */
 import {
   BLOCK_BYTES,
   decodeHeader,
@@ -14,7 +14,7 @@ const MAX_EXTENDED_BYTES = 1 << 20;
 
 export interface TarEntry {
   readonly header: TarHeader;
-  /** What is not read here is passed over. */
+  /** Unread content is skipped. */
   readonly content: AsyncIterable<Uint8Array>;
 }
 
@@ -25,7 +25,7 @@ export async function* readTar(
   let overrides: TarOverrides = {};
   for (;;) {
     const block = await bytes.exactly(BLOCK_BYTES);
-    // Two blocks of zeros end an archive; some writers are content with one.
+    // Two zero blocks end an archive; some writers only write one.
     if (block.every((byte) => byte === 0)) break;
     const { flag, header } = decodeHeader(block);
     if (flag === "x")
@@ -79,7 +79,7 @@ class ByteReader {
     return pieces.length === 1 && pieces[0] !== undefined ? pieces[0] : Buffer.concat(pieces);
   }
 
-  /** The next bytes, piece by piece; goes on where an earlier reader of the same stopped. */
+  /** The next bytes, piece by piece; continues where an earlier reader stopped. */
   piecesOf(size: number): AsyncIterable<Uint8Array> {
     let missing = size;
     const next = async (): Promise<IteratorResult<Uint8Array>> => {
@@ -91,7 +91,7 @@ class ByteReader {
     return { [Symbol.asyncIterator]: () => ({ next }) };
   }
 
-  /** What follows the end is padding; it is taken, so that the sender is not left waiting. */
+  /** Reads the padding after the end, so the sender is not left waiting. */
   async drain(): Promise<void> {
     while ((await this.#source.next()).done !== true);
   }
@@ -99,7 +99,7 @@ class ByteReader {
   async #some(atMost: number): Promise<Buffer> {
     while (this.#rest.length === 0) {
       const { done, value } = await this.#source.next();
-      if (done === true) throw new TarDamaged("it is cut short");
+      if (done === true) throw new TarDamaged("it is truncated");
       this.#rest = Buffer.from(value.buffer, value.byteOffset, value.byteLength);
     }
     const piece = this.#rest.subarray(0, atMost);

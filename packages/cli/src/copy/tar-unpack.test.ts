@@ -66,14 +66,18 @@ describe("unpackArchive() stays inside the directory", () => {
   it("refuses to write through a link that the archive made", async () => {
     const entries = [{ path: "a", type: "symlink", target: outside } as const, file("a/secret")];
     // The file comes first into being, and the link then finds a directory in its place.
-    await expect(unpack(entries)).rejects.toThrow(/is no directory, and here is one/);
+    await expect(unpack(entries)).rejects.toThrow(
+      /is not a directory, but a directory exists there/,
+    );
     expect((await lstat(join(root, "a"))).isDirectory()).toBe(true);
   });
 
   it("refuses to go through a link that was there before", async () => {
     await mkdir(root);
     await symlink(outside, join(root, "a"));
-    await expect(unpack([file("a/secret")])).rejects.toThrow(/is a directory, and here is none/);
+    await expect(unpack([file("a/secret")])).rejects.toThrow(
+      /is a directory, but something else exists there/,
+    );
   });
 
   it("replaces a link of the same name instead of writing to where it leads", async () => {
@@ -89,7 +93,9 @@ describe("unpackArchive() stays inside the directory", () => {
       { path: "a", type: "symlink", target: outside } as const,
       { path: "a/b", type: "symlink", target: "x" } as const,
     ];
-    await expect(unpack(entries)).rejects.toThrow(/is a directory, and here is none/);
+    await expect(unpack(entries)).rejects.toThrow(
+      /is a directory, but something else exists there/,
+    );
   });
 
   it("refuses a hard link to a file outside", async () => {
@@ -104,7 +110,9 @@ describe("unpackArchive() stays inside the directory", () => {
     await mkdir(root);
     await symlink(outside, join(root, "l"));
     const archive = Buffer.concat([header("a", { kind: "hardlink", target: "l/secret" }), END]);
-    await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(/here is none/);
+    await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(
+      /something else exists there/,
+    );
   });
 
   it("keeps a link that leads out as a link, without following it", async () => {

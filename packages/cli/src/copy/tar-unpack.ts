@@ -1,10 +1,10 @@
 /**
  * Unpacks a tar stream below a local directory, and nowhere else.
  *
- * SECURITY: the archive is made by a sandbox, and what it holds must not leave the directory that the
+ * SECURITY: the archive comes from a sandbox, and its content must not leave the directory that the
  * user named (threats: hostile archives and images and links in downloads; guarded by
- * tar-unpack.test.ts). Every parent of an entry is a real directory, looked at without following links;
- * files are made new and never opened through what stands there; links are made last, with nothing
+ * tar-unpack.test.ts). Every parent of an entry is a real directory, checked without following links;
+ * files are created new and never opened through existing entries; links are created last, with nothing
  * written after them; set-user-id bits, devices and other special files are left out.
  */
 import type { Stats } from "node:fs";
@@ -69,7 +69,7 @@ function refused(path: string, why: string): CliFailure {
 
 class LocalTree {
   readonly #root: string;
-  /** Directories that this unpacking has seen to be real ones. */
+  /** Directories already checked to be real ones. */
   readonly #checked = new Set<string>();
   readonly #links: { readonly path: readonly string[]; readonly target: string }[] = [];
   readonly #modes = new Map<string, number>();
@@ -80,7 +80,7 @@ class LocalTree {
 
   async directory(path: readonly string[], mode: number): Promise<void> {
     await this.#descend(path);
-    // One that cannot be written to would refuse its own content: it gets its mode at the end.
+    // A read-only directory could not be filled, so it gets its mode at the end.
     this.#modes.set(this.#at(path), mode & 0o777);
   }
 
@@ -124,7 +124,7 @@ class LocalTree {
     });
   }
 
-  /** Makes the directories on the way, and refuses to go through anything else. */
+  /** Creates the parent directories, and refuses to pass through anything else. */
   async #descend(path: readonly string[]): Promise<void> {
     for (let depth = 1; depth <= path.length; depth++) {
       const directory = this.#at(path.slice(0, depth));
@@ -132,18 +132,21 @@ class LocalTree {
       const found = await this.#look(directory);
       if (found === undefined) await mkdir(directory, 0o755);
       else if (!found.isDirectory())
-        throw refused(path.slice(0, depth).join("/"), "is a directory, and here is none");
+        throw refused(
+          path.slice(0, depth).join("/"),
+          "is a directory, but something else exists there",
+        );
       this.#checked.add(directory);
     }
   }
 
-  /** Takes away what stands where something is to be made. */
+  /** Removes what is at the path. */
   async #clear(path: readonly string[]): Promise<string> {
     await this.#descend(path.slice(0, -1));
     const target = this.#at(path);
     const found = await this.#look(target);
     if (found?.isDirectory() === true)
-      throw refused(path.join("/"), "is no directory, and here is one");
+      throw refused(path.join("/"), "is not a directory, but a directory exists there");
     if (found !== undefined) await rm(target);
     return target;
   }

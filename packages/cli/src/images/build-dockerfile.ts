@@ -1,13 +1,14 @@
 /**
  * Builds a Dockerfile on this machine, with buildah or a Docker engine, into an archive to import.
  *
- * SECURITY: a Dockerfile and its base image are code that somebody else may have written (threat:
- * hostile archives and images). With buildah its steps run in a container of runc with a user
- * namespace, a seccomp filter, few capabilities and no network. buildah itself runs in a mount
- * namespace that has none of the machine's files except its programs, the context (read-only) and its
- * own storage: Debian's version follows links of a context or of a base image in `RUN --mount`, and
- * would otherwise show the machine's files to the build. Guarded by tests/e2e/image-build.test.ts.
+ * SECURITY: a Dockerfile and its base image are code that others may have written (threat: hostile
+ * archives and images). With buildah its steps run in a runc container with a user namespace, a seccomp
+ * filter, few capabilities and no network. buildah itself runs in a mount namespace with none of the
+ * machine's files except its programs, the context (read-only) and its own storage: Debian's version
+ * follows links of a context or of a base image in `RUN --mount`, and would otherwise expose the
+ * machine's files to the build. Guarded by tests/e2e/image-build.test.ts.
  */
+import { randomUUID } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CliFailure } from "../failure.ts";
@@ -17,12 +18,12 @@ import { squashedArchive } from "./squashed-archive.ts";
 export interface DockerfileBuild {
   /** Absolute. */
   readonly context: string;
-  /** Inside the context, relative to it. */
+  /** Relative to the context, and inside it. */
   readonly dockerfile: string;
   readonly buildArgs: readonly string[];
   readonly target?: string;
   readonly network: "none" | "host";
-  /** A directory for the archive, which is called `image.tar`. */
+  /** A directory for the archive, `image.tar`. */
   readonly out: string;
   /** A directory for buildah's images. */
   readonly storage: string;
@@ -31,13 +32,13 @@ export interface DockerfileBuild {
 }
 
 const ARCHIVE = "image.tar";
-/** Ids of the machine that no user and no sandbox has. */
+/** Host ids that belong to no user and no sandbox. */
 const FIRST_ID = 1_879_048_192;
 const ID_COUNT = 65_536;
 const ID_MAP = `0:${FIRST_ID}:${ID_COUNT}`;
 const TAG = "localhost/sandkasten-build:latest";
 const BUILDAH = ["buildah", "--root=/storage", "--runroot=/run/buildah"];
-/** Of the finished image: its files as a tar, and its configuration. */
+/** Exports the finished image: its files as a tar, and its configuration. */
 const EXPORT = `
 buildah() { command ${BUILDAH.join(" ")} "$@"; }
 container=$(buildah from --pull-never ${TAG})
@@ -81,21 +82,18 @@ export async function buildWithBuildah(build: DockerfileBuild): Promise<string> 
   return place(ARCHIVE);
 }
 
-/** The configuration in what `buildah inspect` says of an image. */
+/** The configuration in the output of `buildah inspect`. */
 function configOf(inspected: string): unknown {
   const { OCIv1: image } = JSON.parse(inspected) as { OCIv1?: { config?: unknown } };
   return image?.config ?? {};
 }
 
-/**
- * buildah's own archives have the ids of the machine that the user namespace stands for; those in the
- * image must be the ones inside.
- */
+/** buildah's own archives contain host ids of the user namespace; the image needs the ids inside. */
 function idsInside(): string {
   return Array.from({ length: ID_COUNT }, (_, id) => `+${FIRST_ID + id} +${id}\n`).join("");
 }
 
-/** What buildah sees of the machine. */
+/** The part of the machine that buildah sees. */
 function view({ context, out, storage }: DockerfileBuild): readonly string[] {
   const links = ["bin", "sbin", "lib", "lib64"].flatMap((name) => [
     "--symlink",
@@ -103,7 +101,7 @@ function view({ context, out, storage }: DockerfileBuild): readonly string[] {
     `/${name}`,
   ]);
   const readable = ["containers", "alternatives", "ssl", "passwd", "group"];
-  // Names are resolved, and registries reached, by buildah and not by the steps.
+  // buildah, not the steps, resolves names and accesses registries.
   readable.push("resolv.conf", "hosts", "nsswitch.conf");
   return [
     "--die-with-parent",
@@ -128,7 +126,7 @@ function view({ context, out, storage }: DockerfileBuild): readonly string[] {
     "--dev-bind",
     "/dev",
     "/dev",
-    // A partly hidden /proc could not be mounted anew in the user namespace of a step.
+    // A partly hidden /proc could not be mounted again in a step's user namespace.
     "--bind",
     "/proc",
     "/proc",
@@ -154,13 +152,16 @@ function view({ context, out, storage }: DockerfileBuild): readonly string[] {
   ];
 }
 
+/** How long an engine may take to forget the name of a finished build. */
+const FORGET_MS = 30_000;
+
 /** The engine isolates the steps of a build by its own rules. */
 export async function buildWithDocker(
   build: DockerfileBuild,
   environment: Readonly<Record<string, string | undefined>>,
 ): Promise<string> {
-  const { onLine, signal } = build;
-  const docker = (...args: readonly string[]): Promise<void> =>
+  const { onLine } = build;
+  const docker = (signal: AbortSignal, ...args: readonly string[]): Promise<void> =>
     runTool({
       program: "docker",
       args,
@@ -170,16 +171,26 @@ export async function buildWithDocker(
       signal,
     });
   const archive = join(build.out, ARCHIVE);
+  // A name that no other build has: several may use the engine at a time.
+  const name = `sandkasten-build:${randomUUID()}`;
   await docker(
+    build.signal,
     "build",
+    // The classic builder would otherwise keep the container of a step that failed.
+    "--force-rm",
     `--network=${build.network}`,
     ...build.buildArgs.map((text) => `--build-arg=${text}`),
     ...(build.target === undefined ? [] : [`--target=${build.target}`]),
     `--file=${join(build.context, build.dockerfile)}`,
-    "--tag=sandkasten-build:latest",
+    `--tag=${name}`,
     build.context,
   );
-  await docker("save", "--output", archive, "sandkasten-build:latest");
+  try {
+    await docker(build.signal, "save", "--output", archive, name);
+  } finally {
+    // Even after Ctrl-C. Layers that other images have stay.
+    await docker(AbortSignal.timeout(FORGET_MS), "image", "rm", name);
+  }
   return archive;
 }
 

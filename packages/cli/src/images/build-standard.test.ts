@@ -1,6 +1,15 @@
 /** The parts of a build that fetch from package indexes, with the real pip and npm and packages that would do harm. */
 import { execFile } from "node:child_process";
-import { access, mkdir, mkdtemp, readFile, readlink, rm, writeFile } from "node:fs/promises";
+import {
+  access,
+  constants,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readlink,
+  rm,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -37,7 +46,7 @@ const exists = (path: string): Promise<boolean> =>
   );
 
 describe("hooks()", { timeout: 60_000 }, () => {
-  it("unpacks wheels for the image's Python", async () => {
+  it("unpacks wheels for the image's Python, with programs that start it", async () => {
     const content = join(scratch, "content");
     await mkdir(join(content, "good-1.0.dist-info"), { recursive: true });
     await writeFile(join(content, "good.py"), "");
@@ -47,13 +56,19 @@ describe("hooks()", { timeout: 60_000 }, () => {
       join(info, "WHEEL"),
       "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     );
+    await writeFile(join(info, "entry_points.txt"), "[console_scripts]\nbe-good = good:main\n");
     await writeFile(join(info, "RECORD"), "");
     const wheel = join(scratch, "good-1.0-py3-none-any.whl");
     await run("python3", ["-m", "zipfile", "-c", wheel, "good.py", "good-1.0.dist-info"], {
       cwd: content,
     });
     await add({ pip: ["good==1.0"] });
-    expect(await exists(join(root, "usr/local/lib/python3.11/dist-packages/good.py"))).toBe(true);
+    const packages = join(root, "usr/local/lib/python3.11/dist-packages");
+    expect(await exists(join(packages, "good.py"))).toBe(true);
+    expect(await exists(join(packages, "bin"))).toBe(false);
+    const program = join(root, "usr/local/bin/be-good");
+    expect(await readFile(program, "utf8")).toMatch(/^#!\/usr\/bin\/python3\n/);
+    await access(program, constants.X_OK);
   });
 
   it("runs no code of a Python package, and so refuses one that has to be built", async () => {

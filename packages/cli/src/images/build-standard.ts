@@ -1,8 +1,8 @@
 /**
- * Builds a root filesystem from packages of Debian, Python and npm by their names, without a registry.
+ * Builds a root file system from named packages of Debian, Python and npm, without a registry.
  *
  * SECURITY: the builder runs as root on the administrator's machine, so no code of a package index
- * runs while it works: Debian's packages are signed, wheels are only unpacked (`--only-binary`), and
+ * runs during the build: Debian's packages are signed, wheels are only unpacked (`--only-binary`), and
  * npm runs no scripts (threat: hostile archives and images; guarded by build-standard.test.ts).
  */
 import { readFile } from "node:fs/promises";
@@ -15,15 +15,15 @@ export interface StandardBuild {
   readonly image: StandardImage;
   /** The tar archive to write. */
   readonly archive: string;
-  /** Of Debian, as in `bookworm`. */
+  /** The Debian release, as in `bookworm`. */
   readonly suite: string;
-  /** Where Debian's packages come from; the usual mirror when absent. */
+  /** The source of Debian's packages; the default mirror when absent. */
   readonly mirror?: string;
   readonly onLine: (line: string) => void;
   readonly signal: AbortSignal;
 }
 
-/** Documentation and caches, which no program needs. */
+/** Documentation and caches, which programs do not need. */
 const LEFT_OUT = [
   "/usr/share/doc/*",
   "/usr/share/info/*",
@@ -51,12 +51,12 @@ export async function buildStandard(build: StandardBuild): Promise<void> {
   });
 }
 
-/** What is added to the packages of Debian: commands of a shell whose `$1` is the new root. */
+/** Additions to Debian's packages: shell commands with the new root as `$1`. */
 export function hooks({ pip, npm }: StandardImage): readonly string[] {
   return [...(pip.length === 0 ? [] : [pipHook(pip)]), ...(npm.length === 0 ? [] : npmHooks(npm))];
 }
 
-/** The machine's pip fetches for the Python of the image. Packages go to where Debian's Python looks first. */
+/** The machine's pip downloads for the image's Python. Packages go where Debian's Python looks first. */
 function pipHook(packages: readonly string[]): string {
   const platform = process.arch === "arm64" ? "aarch64" : "x86_64";
   const platforms = ["manylinux2014", "manylinux_2_28", "manylinux_2_27", "manylinux_2_17"];
@@ -65,11 +65,21 @@ function pipHook(packages: readonly string[]): string {
     "--only-binary=:all: --implementation=cp",
     '--python-version "$version" --abi "cp$(echo "$version" | tr -d .)" --abi abi3 --abi none',
     ...platforms.map((name) => `--platform ${name}_${platform}`),
-    '--target "$1/usr/local/lib/python$version/dist-packages"',
+    '--target "$packages"',
     ...packages.map(quoted),
   ];
-  const version = 'version=$(cd "$1/usr/lib" && ls -d python3.[0-9]* | head -n 1 | sed s/python//)';
-  return `set -e; ${version}; ${words.join(" ")}`;
+  return [
+    "set -e",
+    'version=$(cd "$1/usr/lib" && ls -d python3.[0-9]* | head -n 1 | sed s/python//)',
+    'packages="$1/usr/local/lib/python$version/dist-packages"',
+    words.join(" "),
+    // pip puts programs beside the packages, and has them start the Python that pip itself runs on.
+    'if [ -d "$packages/bin" ]',
+    'then sed -i "1s|^#!.*|#!/usr/bin/python3|" "$packages"/bin/*',
+    'mv "$packages"/bin/* "$1/usr/local/bin/"',
+    'rmdir "$packages/bin"',
+    "fi",
+  ].join("; ");
 }
 
 function npmHooks(packages: readonly string[]): readonly string[] {
@@ -79,7 +89,7 @@ function npmHooks(packages: readonly string[]): readonly string[] {
   return [`${install} ${packages.map(quoted).join(" ")}`, `set -e; cd "$1/usr/local/bin"; ${link}`];
 }
 
-/** The suite of this machine where it runs Debian, so that its keys fit; otherwise a stable one. */
+/** This machine's suite if it runs Debian, so its keys match; otherwise a stable one. */
 export async function usualSuite(osRelease = "/etc/os-release"): Promise<string> {
   const text = await readFile(osRelease, "utf8").catch(() => "");
   const value = (name: string): string | undefined =>
@@ -87,7 +97,7 @@ export async function usualSuite(osRelease = "/etc/os-release"): Promise<string>
   return value("ID") === "debian" ? (value("VERSION_CODENAME") ?? "bookworm") : "bookworm";
 }
 
-/** Fails before anything is fetched where this user cannot build. */
+/** Fails before anything is downloaded if this user cannot build. */
 export function requireRoot(isRoot: boolean): void {
   if (isRoot) return;
   throw new CliFailure("Building an image needs root: the files in it belong to several users.", {

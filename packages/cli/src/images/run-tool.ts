@@ -1,4 +1,4 @@
-/** Runs a program of this machine that builds images, and says what it said when it fails. */
+/** Runs a local program that builds images, and shows its output if it fails. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
@@ -8,16 +8,16 @@ import { plainText } from "../output/plain-text.ts";
 export interface ToolRun {
   readonly program: string;
   readonly args: readonly string[];
-  /** What to do where the program is missing. */
+  /** What to do if the program is missing. */
   readonly hint: string;
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
-  /** Each line that it prints. */
+  /** Called for each line that it prints. */
   readonly onLine: (line: string) => void;
   readonly signal: AbortSignal;
 }
 
-/** So many of the last lines are shown of a program that failed. */
+/** How many of the last lines are shown if a program fails. */
 const SHOWN_LINES = 12;
 
 export async function runTool(run: ToolRun): Promise<void> {
@@ -25,7 +25,7 @@ export async function runTool(run: ToolRun): Promise<void> {
   signal.throwIfAborted();
   const child = spawn(program, args, {
     stdio: ["ignore", "pipe", "pipe"],
-    // Interrupts reach it through its own group, with all that it started.
+    // Interrupts are sent to its own process group, including its children.
     detached: true,
     ...(env !== undefined && { env: { ...env } }),
     ...(cwd !== undefined && { cwd }),
@@ -52,7 +52,7 @@ export async function runTool(run: ToolRun): Promise<void> {
     signal.removeEventListener("abort", stop);
   }
   throw new CliFailure([`${program} failed:`, ...last.map(plainText)].join("\n"), {
-    hint: "What it said last is above.",
+    hint: "The end of its output is above.",
     code: "BUILD_FAILED",
   });
 }

@@ -1,4 +1,4 @@
-/** An OCI archive of one layer, made of a tar of a root filesystem. */
+/** Creates an OCI archive with one layer from a tar of a root file system. */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { link, mkdir, stat, writeFile } from "node:fs/promises";
@@ -7,9 +7,9 @@ import { pipeline } from "node:stream/promises";
 import { runTool } from "./run-tool.ts";
 
 export interface Squashed {
-  /** The tar of the root filesystem. */
+  /** The tar of the root file system. */
   readonly rootfs: string;
-  /** The `config` of an OCI image: variables and the like. */
+  /** The `config` of an OCI image: variables and so on. */
   readonly config: unknown;
   /** An empty directory on the same file system. */
   readonly directory: string;

@@ -1,4 +1,4 @@
-/** What is in the standard images, by name. */
+/** The contents of the standard images, by name. */
 
 export type StandardName = "base" | "python" | "node";
 
@@ -45,12 +45,12 @@ export const STANDARD_IMAGES: Readonly<Record<StandardName, StandardImage>> = {
 
 export const STANDARD_NAMES = Object.keys(STANDARD_IMAGES) as readonly StandardName[];
 
-/** With its registry before it, the name means the image itself; the daemon finds it by its short name. */
+/** With its registry, the name means the image itself; the daemon finds it by its short name. */
 export function standardReference(name: StandardName): string {
   return `docker.io/sandbox-runtime:${name}`;
 }
 
-/** Node as an npm package of this machine's architecture, which is also that of its sandboxes. */
+/** Node as an npm package for this machine's architecture, which is also that of its sandboxes. */
 function nodePackage(): string {
   return `node-linux-${process.arch}@${NODE_VERSION}`;
 }

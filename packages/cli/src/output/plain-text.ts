@@ -1,12 +1,12 @@
 /**
- * Makes text from elsewhere harmless to show.
+ * Makes untrusted text safe to show.
  *
  * SECURITY: names, paths, commands and messages may come from code in a sandbox, and a terminal acts
  * on control characters in them (threat: control characters; guarded by plain-text.test.ts and
- * exec.test.ts). Only a command's own output is passed on as it is, as every shell does.
+ * exec.test.ts). Only a command's own output is passed on unchanged, as every shell does.
  */
 
-/** Control characters, what changes the direction of text or cannot be seen, line separators, lone surrogates. */
+/** Control, bidirectional and invisible characters, line separators, lone surrogates. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
 const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
@@ -22,7 +22,7 @@ export function plainText(text: string): string {
 /** Also joiners, which some scripts and emoji need and which change no direction. */
 const HARMLESS = new Set(["\n", "\t", "\u200c", "\u200d"]);
 
-/** Text of several lines, such as what a model says: line breaks and tabs stay what they are. */
+/** Text of several lines, such as a model's: line breaks and tabs are kept. */
 export function plainProse(text: string): string {
   return text
     .replaceAll("\r\n", "\n")
@@ -31,7 +31,7 @@ export function plainProse(text: string): string {
     );
 }
 
-/** JSON on one line, or indented, whose text a terminal does not act on either. */
+/** JSON on one line, or indented, with text that is safe for a terminal. */
 export function plainJson(value: unknown, indent = 0): string {
   const json = JSON.stringify(value, undefined, indent);
   return json.replaceAll(UNPRINTABLE, (character) =>

@@ -1,10 +1,10 @@
-/** How far a transfer has come: one line on a terminal that is written over, nothing elsewhere. */
+/** Transfer progress: one overwritten line on a terminal, nothing elsewhere. */
 import { plainText } from "./plain-text.ts";
 import type { Sink } from "./sink.ts";
 import { formatBytes } from "./units.ts";
 
 export interface Progress extends AsyncDisposable {
-  /** @param total - Absent where nobody knows how much there will be. */
+  /** @param total - Absent if unknown. */
   show(label: string, done: number, total?: number): Promise<void>;
 }
 
@@ -12,7 +12,7 @@ const BAR_WIDTH = 24;
 const REDRAW_MS = 80;
 const ERASE_LINE = "\r\u001b[2K";
 
-/** @param wanted - false where the output is for programs. */
+/** @param wanted - false if the output is for programs. */
 export function makeProgress(sink: Sink, wanted: boolean): Progress {
   if (!wanted || !sink.isTerminal)
     return {

@@ -1,4 +1,4 @@
-/** Standard output or standard error: writing waits for the reader, and says when there is none. */
+/** Standard output or standard error: writing waits for the reader, and reports a closed pipe. */
 import type { HostOutput } from "../host.ts";
 import { makeStyle, type Style } from "./style.ts";
 
@@ -7,7 +7,7 @@ export class Sink {
   readonly style: Style;
   readonly isTerminal: boolean;
 
-  /** @param onClosed - Called when nobody reads any more. */
+  /** @param onClosed - Called when the output is no longer read. */
   constructor(stream: HostOutput, colours: boolean, onClosed: () => void) {
     this.stream = stream;
     this.isTerminal = stream.isTTY === true;
@@ -17,12 +17,12 @@ export class Sink {
     });
   }
 
-  /** A terminal that was never told its size, as many that programs open, says that it has none. */
+  /** A terminal that was never given a size, as many that programs open, reports none. */
   get columns(): number {
     return this.stream.columns || 80;
   }
 
-  /** Resolves when it was taken; rejects when it cannot be. */
+  /** Resolves when the data was written; rejects if it cannot be. */
   write(data: string | Uint8Array): Promise<void> {
     return new Promise((resolve, reject) => {
       this.stream.write(data, (error) => {

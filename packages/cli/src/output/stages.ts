@@ -1,4 +1,4 @@
-/** Shows what is being done, step by step, and how each step went. */
+/** Shows steps in progress, and their results. */
 import type { Cli } from "../cli.ts";
 import { plainJson, plainText } from "./plain-text.ts";
 import { formatDuration } from "./units.ts";
@@ -12,7 +12,7 @@ export class Stages {
     this.#cli = cli;
   }
 
-  /** @param work - Is given a function that takes what to show beside the step, now and when it is done. */
+  /** @param work - Gets a function that sets the text next to the step. */
   async run<T>(name: string, work: (say: (detail: string) => void) => Promise<T>): Promise<T> {
     const { out } = this.#cli;
     const live = out.isTerminal && !this.#cli.wantsJson();
@@ -35,6 +35,11 @@ export class Stages {
 
   async warn(text: string): Promise<void> {
     await this.#cli.err.line(`${this.#cli.err.style.yellow("!")} ${plainText(text)}`);
+  }
+
+  /** Lines between the steps, for people only. */
+  async show(lines: readonly string[]): Promise<void> {
+    if (!this.#cli.wantsJson()) await this.#cli.out.line(lines.join("\n"));
   }
 
   async finish(json: Readonly<Record<string, unknown>>, lines: readonly string[]): Promise<void> {

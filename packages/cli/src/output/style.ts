@@ -1,4 +1,4 @@
-/** Colours, where they are wanted. */
+/** Colours, if enabled. */
 import { styleText } from "node:util";
 
 type Paint = (text: string) => string;

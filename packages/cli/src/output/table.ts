@@ -1,14 +1,14 @@
-/** Rows of things: a table on a terminal, lines of tab-separated fields for programs. */
+/** Lists: a table on a terminal, tab-separated lines for programs. */
 import { plainText } from "./plain-text.ts";
 import type { Sink } from "./sink.ts";
 
 export interface Column<T> {
   readonly head: string;
   readonly value: (row: T) => string;
-  /** Only on a terminal: programs want the value, people a readable form of it. */
+  /** Only on a terminal: programs need the value, people a readable form. */
   readonly shown?: (row: T) => string;
   readonly paint?: (text: string, row: T) => string;
-  /** Is cut short where the terminal is too narrow for all. */
+  /** Truncated if the terminal is too narrow. */
   readonly elastic?: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** How sizes, durations and points in time are written and read by people. */
+/** Formats and parses sizes, durations and times. */
 import { InvalidArgumentError } from "commander";
 
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -37,7 +37,7 @@ const DURATION_UNITS: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
-/** `30` and `30s` are seconds; `500ms`, `5m` and `2h` are what they say. */
+/** `30` and `30s` are seconds; `500ms`, `5m` and `2h` have their units. */
 export function parseDurationMs(text: string): number {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)?$/.exec(text);
   const ms = Math.round(Number(match?.[1]) * (DURATION_UNITS[match?.[2] ?? "s"] ?? Number.NaN));

@@ -1,13 +1,13 @@
-/** Says what is being waited for: on a terminal, once a step takes longer than a moment. */
+/** Shows what is being waited for, on a terminal, if a step takes longer than a moment. */
 import type { Cli } from "../cli.ts";
 import { plainText } from "./plain-text.ts";
 import { formatDuration } from "./units.ts";
 
 const ERASE_LINE = "\r\u001b[2K";
-/** Steps that are done within this time need no words. */
+/** Shorter steps are not shown. */
 const PATIENCE_MS = 300;
 
-/** @param work - Is given a function that takes what to show beside the label. */
+/** @param work - Gets a function that sets the text next to the label. */
 export async function waiting<T>(
   cli: Cli,
   label: string,

@@ -1,4 +1,4 @@
-/** Finds the agent service that `sandkasten start` has started. */
+/** Finds the agent service started by `sandkasten start`. */
 import type { ChildProcess } from "node:child_process";
 import { readFile } from "node:fs/promises";
 

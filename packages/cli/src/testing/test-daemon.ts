@@ -1,4 +1,4 @@
-/** The real HTTP API and core on sandboxes in memory, and the command line talking to it. */
+/** The real HTTP API and core with in-memory sandboxes, and the command line connected to it. */
 import { ALICES_KEY, HttpFixture } from "../../../daemon/src/surfaces/testing/http-fixture.ts";
 import { TestCli, type TestHostOptions, type TestRun } from "./test-host.ts";
 
@@ -14,14 +14,14 @@ export class TestDaemon implements AsyncDisposable {
     return new TestDaemon(await HttpFixture.start(options));
   }
 
-  /** For what a command line cannot do. */
+  /** For what the command line cannot do. */
   get http(): HttpFixture {
     return this.#http;
   }
 
-  /** The command line while it runs, as a user of this daemon has it. */
+  /** Starts the command line as a user of this daemon. */
   start(args: readonly string[], options: TestHostOptions = {}): TestCli {
-    // The daemon's clock stands still, and what happens later shall have a later time.
+    // The daemon's clock stands still, so advance it to give later events a later time.
     this.#http.core.clock.pass(1);
     const env = { SANDKASTEN_URL: this.#http.url, SANDKASTEN_API_KEY: ALICES_KEY };
     return new TestCli(args, { ...options, env: { ...env, ...options.env } });
@@ -31,7 +31,7 @@ export class TestDaemon implements AsyncDisposable {
     return this.start(args, options).done;
   }
 
-  /** Opens a session and gives its id. */
+  /** Opens a session and returns its id. */
   async open(...args: readonly string[]): Promise<string> {
     const { code, stdout, stderr } = await this.run(["open", ...args]);
     if (code !== 0) throw new Error(stderr);

@@ -1,4 +1,4 @@
-/** A host whose streams are in memory, for running the command line inside a test. */
+/** A host with in-memory streams, for running the command line inside a test. */
 import { PassThrough, Writable } from "node:stream";
 import { readEnvironment } from "../environment.ts";
 import type { EndSignal, Host, HostOutput } from "../host.ts";
@@ -6,7 +6,7 @@ import { runCli } from "../run-cli.ts";
 
 export interface TestHostOptions {
   readonly env?: Readonly<Record<string, string>>;
-  /** What is piped into the program; nothing when absent. */
+  /** The piped input; none when absent. */
   readonly stdin?: string | Uint8Array | PassThrough;
   readonly cwd?: string;
   /** The output is a terminal of this width. */
@@ -47,7 +47,7 @@ export class MemoryOutput extends Writable {
   }
 }
 
-/** The command line, run in this process. Signals can be sent to it while it runs. */
+/** The command line, run in this process. Signals can be sent to it. */
 export class TestCli {
   readonly done: Promise<TestRun>;
   readonly #signals: ((signal: EndSignal) => void)[] = [];
@@ -69,7 +69,7 @@ export class TestCli {
     for (const listener of this.#signals) listener(signal);
   }
 
-  /** Resolves with the match once the output has it; rejects when the program ends without. */
+  /** Resolves with the match once the output contains it; rejects if the program ends without it. */
   async seen(pattern: RegExp, stream: "stdout" | "stderr" = "stdout"): Promise<RegExpExecArray> {
     const output = stream === "stdout" ? this.#stdout : this.#stderr;
     const found = Promise.withResolvers<RegExpExecArray>();

@@ -1,4 +1,4 @@
-/** Gives the DATA of one stream to its consumer as fast as that takes it. */
+/** Delivers the DATA of one stream to its consumer at the consumer's pace. */
 import { ProtocolError } from "@sandkasten/protocol";
 import type { RunnerOperation } from "@sandkasten/protocol";
 import type { Connection } from "./connection.ts";
@@ -12,7 +12,7 @@ const NOTHING = new Uint8Array();
 
 export interface ByteStreamExpectations {
   readonly op: RunnerOperation;
-  /** Checks the EVENT that comes before the bytes; without it none may come. */
+  /** Checks the EVENT that precedes the bytes; when absent, no EVENT may arrive. */
   readonly onEvent?: (message: Record<string, unknown>) => void;
   /** Checks the RESPONSE against what was received; throws a `ProtocolError` to refuse it. */
   readonly onResponse: (message: Record<string, unknown>, receivedBytes: number) => void;
@@ -21,7 +21,7 @@ export interface ByteStreamExpectations {
 }
 
 export class ByteStreamSink extends StreamSink {
-  /** Settles with the first sign that the operation goes well (its EVENT, else its first bytes or its end), or rejects. */
+  /** Resolves with the first sign of success (the EVENT, or else the first bytes or the end), or rejects. */
   readonly begun = Promise.withResolvers<void>();
   readonly #expectations: ByteStreamExpectations;
   readonly #inbox = new Inbox();
@@ -51,7 +51,7 @@ export class ByteStreamSink extends StreamSink {
     if (this.#receivedBytes > (this.#expectations.maxBytes ?? Number.POSITIVE_INFINITY)) {
       throw new ProtocolError(
         "unexpected_frame",
-        `the runner sent more bytes than ${this.#expectations.op} asked for`,
+        `the runner sent more bytes than ${this.#expectations.op} requested`,
       );
     }
     this.begun.resolve();
@@ -77,8 +77,8 @@ export class ByteStreamSink extends StreamSink {
   }
 
   /**
-   * The bytes. Each payload is given back as credit when the next one is needed. Who reads into memory
-   * of their own makes no garbage; all others get copies.
+   * The bytes. Credit for a payload is returned when the next one is needed. Readers that supply a
+   * buffer avoid allocations; all others get copies.
    */
   readable(connection: Connection, stream: WireStream): ReadableStream<Uint8Array> {
     const inbox = this.#inbox;
@@ -116,7 +116,8 @@ export class ByteStreamSink extends StreamSink {
           connection.cancel(stream);
         },
       },
-      // Nothing is fetched ahead of the reader: what waits, waits in the inbox, within its credit.
+      // Nothing is fetched ahead of the reader: pending payloads stay in the inbox, within its
+      // credit.
       { highWaterMark: 0 },
     );
   }

@@ -1,4 +1,4 @@
-/** Requests that are answered by one message. */
+/** Requests that are answered by a single message. */
 import { requestSchema, SandboxError } from "@sandkasten/protocol";
 import type { RunnerRequest } from "@sandkasten/protocol";
 import type { ByteSource } from "../ports/channel.ts";
@@ -14,7 +14,7 @@ interface AnswerSchema<T> {
   safeParse(value: unknown): { success: true; data: T } | { success: false; error: Error };
 }
 
-/** Refuses a request that the protocol has no room for, naming the field. */
+/** Rejects a request that the protocol cannot represent, naming the field. */
 export function checkRequest(request: RunnerRequest): RunnerRequest {
   const result = requestSchema.safeParse(request);
   if (result.success) return request;
@@ -33,7 +33,7 @@ export function checkRequest(request: RunnerRequest): RunnerRequest {
   );
 }
 
-/** The living connection, or a new one; a failure to get it is an error of the catalogue. */
+/** The open connection, or a new one; a failure becomes an error from the catalogue. */
 export async function connectionFor(holder: ConnectionHolder, what: string): Promise<Connection> {
   try {
     return holder.current ?? (await holder.get());
@@ -43,7 +43,7 @@ export async function connectionFor(holder: ConnectionHolder, what: string): Pro
   }
 }
 
-/** The error that an outcome other than a response stands for. */
+/** The error that an outcome other than a response represents. */
 export function outcomeError(
   op: RunnerRequest["op"],
   outcome: Exclude<StreamOutcome, { kind: "response" }>,
@@ -76,7 +76,7 @@ class AnswerSink<T> extends StreamSink {
   }
 }
 
-/** Sends a request and gives its answer. */
+/** Sends a request and returns its answer. */
 export async function call<T>(
   holder: ConnectionHolder,
   request: RunnerRequest,
@@ -90,7 +90,10 @@ export async function call<T>(
   return sink.answer.promise;
 }
 
-/** Sends a request with a body and gives its answer. A source that throws cancels the request and its error is passed on. */
+/**
+ * Sends a request with a body and returns its answer. If the source throws, the request is
+ * cancelled and the error rethrown.
+ */
 export async function callWithBody<T>(
   holder: ConnectionHolder,
   request: RunnerRequest,
@@ -105,7 +108,8 @@ export async function callWithBody<T>(
     connection.openStream(request, sink, { deadlineMs, body, end: true });
     return sink.answer.promise;
   }
-  // The answer is awaited only after the body; an early refusal must not count as unhandled until then.
+  // The answer is awaited only after the body, so an early refusal must not count as an unhandled
+  // rejection.
   sink.answer.promise.catch(() => undefined);
   const stream = connection.openStream(request, sink, { deadlineMs, body: new Uint8Array() });
   try {
@@ -115,7 +119,7 @@ export async function callWithBody<T>(
   } catch (error) {
     stream.deadlineMs = holder.deadlines.answerMs;
     stream.withdraw();
-    // The caller can look at once: by then the runner has undone what it began.
+    // Wait until the runner has rolled back, so the caller sees no partial result.
     await sink.answer.promise.catch(() => undefined);
     throw error;
   }

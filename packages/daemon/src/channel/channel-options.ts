@@ -3,17 +3,20 @@
 export interface ChannelDeadlines {
   /** From dialling to the runner's HELLO. */
   readonly helloMs: number;
-  /** From the last progress of a request that should answer promptly. */
+  /** Since the last progress of a request that should be answered promptly. */
   readonly answerMs: number;
-  /** The same for work that may take long without a sign of it: removing trees, flushing large files. */
+  /** The same for work that can be silent for long: removing trees, flushing large files. */
   readonly slowAnswerMs: number;
-  /** Without any frame for so long, while streams are open, the runner is asked whether it lives. */
+  /** After this long without a frame while streams are open, the runner is pinged. */
   readonly keepaliveMs: number;
-  /** How long a command's stream tries to come back after its connection was lost, at least: until its own deadline, if that is later. */
+  /**
+   * The minimum time for which a command's stream tries to reconnect; it extends to the command's
+   * deadline if that is later.
+   */
   readonly reattachMs: number;
-  /** The same for a command without a timeout, whose runner may be frozen and thawed again. */
+  /** The same for a command without a timeout, whose runner may be frozen and resumed. */
   readonly frozenMs: number;
-  /** How long after a command's own timeout its end is waited for. */
+  /** How long to wait for a command's end after its timeout. */
   readonly endGraceMs: number;
 }
 

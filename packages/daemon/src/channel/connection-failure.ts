@@ -1,8 +1,8 @@
-/** Why a connection to a runner is no more. */
+/** Why a connection to a runner ended. */
 
 /**
- * `refused`: nothing answers at the other end. `lost`: it was cut. `unresponsive`: the runner missed
- * a deadline. `protocol`: the runner broke the protocol. `closed`: we let go of it ourselves.
+ * `refused`: nothing answers at the other end. `lost`: the connection was cut. `unresponsive`: the
+ * runner missed a deadline. `protocol`: the runner broke the protocol. `closed`: we closed it.
  */
 export type ConnectionFailureKind = "refused" | "lost" | "unresponsive" | "protocol" | "closed";
 

@@ -1,4 +1,4 @@
-/** Keeps one connection to a runner, opened when it is first needed and again after a loss. */
+/** Holds one connection to a runner, opened on first use and reopened after a loss. */
 import type { Duplex } from "node:stream";
 import { ObservedDeadline } from "../observed-deadline.ts";
 import type { ChannelDeadlines } from "./channel-options.ts";
@@ -23,17 +23,17 @@ export class ConnectionHolder {
     this.silenceExpected = silenceExpected;
   }
 
-  /** The living connection, synchronously: the usual case costs no turn of the event loop. */
+  /** The open connection. Synchronous, so the common case needs no event loop turn. */
   get current(): Connection | undefined {
     return this.#current?.usable === true ? this.#current : undefined;
   }
 
-  /** Nothing is opened any more. */
+  /** Whether the holder was closed, so no connection is opened. */
   get closed(): boolean {
     return this.#closed !== undefined;
   }
 
-  /** The living connection or a new one. Rejects with a `ConnectionFailure`. */
+  /** The open connection or a new one. Rejects with a `ConnectionFailure`. */
   get(): Promise<Connection> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     const { current } = this;
@@ -59,7 +59,7 @@ export class ConnectionHolder {
     return connection;
   }
 
-  /** The channel may have been closed while we were dialling. */
+  /** Needed because the channel may be closed while dialling. */
   #refuseIfClosed(letGo: (closed: ConnectionFailure) => void): void {
     if (this.#closed === undefined) return;
     letGo(this.#closed);
@@ -81,7 +81,7 @@ export class ConnectionHolder {
         );
       throw new ConnectionFailure(
         "refused",
-        "nothing answers where the sandbox's runner should be",
+        "nothing answers at the address of the sandbox's runner",
         cause,
       );
     } finally {
@@ -90,7 +90,7 @@ export class ConnectionHolder {
   }
 }
 
-/** Something listens, but has not accepted for so long that the kernel queues no more connections: it is frozen, not gone. */
+/** A listener exists but accepts so slowly that the kernel's queue is full: it is frozen, not gone. */
 function isQueueFull(error: unknown): boolean {
   return error instanceof Error && (error as NodeJS.ErrnoException).code === "EAGAIN";
 }

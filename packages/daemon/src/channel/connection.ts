@@ -1,4 +1,4 @@
-/** One connection to a runner: the handshake, and streams that share it. */
+/** One connection to a runner: the handshake, and the streams that share the connection. */
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import {
@@ -26,22 +26,22 @@ import type { StreamOutcome, StreamSink } from "./stream-sink.ts";
 import { WireStream } from "./wire-stream.ts";
 import type { StreamHost } from "./wire-stream.ts";
 
-/** Streams at a time; a runner closes a connection that has more than 1024. */
+/** Concurrent streams; a runner closes a connection that has more than 1024. */
 const MAX_STREAMS = 1_000;
-/** Cancelled streams whose end the runner has not confirmed; more than this and it is not listening. */
+/** Cancelled streams whose end the runner has not confirmed; above this limit it counts as unresponsive. */
 const MAX_UNCONFIRMED_CANCELS = 500;
-/** Breaches of single streams that a connection survives; a runner with more of them is hostile or broken. */
+/** Single-stream protocol violations that a connection survives; a runner with more is hostile or broken. */
 const MAX_BREACHES = 16;
-/** Small rests of credit wait so long for company in one write. */
+/** How long small amounts of credit are held back to share one write. */
 const CREDIT_DELAY_MS = 25;
 
 export interface OpenStreamOptions {
   readonly deadlineMs?: number | undefined;
-  /** Sent right behind the request, in the same write. */
+  /** Sent right after the request, in the same write. */
   readonly body?: Uint8Array | undefined;
   /** Whether END follows the body. */
   readonly end?: boolean;
-  /** Not refused when there are many streams already: it keeps others alive. */
+  /** Exempt from the stream limit, because it keeps other streams alive. */
   readonly essential?: boolean;
 }
 
@@ -58,7 +58,7 @@ export class Connection implements StreamHost {
   #nextStreamId = 1;
   #unconfirmedCancels = 0;
   #breaches = 0;
-  /** Ended streams whose output the runner still keeps for us. */
+  /** Ended streams whose output the runner still holds for us. */
   readonly #lingering = new Set<WireStream>();
   readonly #owingCredit = new Set<WireStream>();
   #creditTimer: NodeJS.Timeout | undefined;
@@ -78,15 +78,16 @@ export class Connection implements StreamHost {
       noteBreach: (cause) => this.#noteBreach(cause),
       writeThen: (done, ...parts) => this.writeThen(done, ...parts),
       pauseReading: (ms) => this.#pauseReading(ms),
-      // SECURITY: of a socket we know that its memory is the kernel's once a write is done. Streams of
+      // SECURITY: a socket's memory belongs to the kernel once a write completes. Streams of
       // libraries may still hold it (threat: reaching another tenant).
       letsGoOfMemory: transport instanceof Socket,
     });
     this.#stallWatch = new StallWatch(this, this.#streams, deadlines, silenceExpected);
     this.#greeted.promise.catch(() => undefined);
-    // All that is kept of a chunk is copied before this returns, so a transport may use its memory again.
+    // Everything kept from a chunk is copied before this returns, so a transport may reuse its
+    // memory.
     transport.on("data", (chunk: Uint8Array) => this.#receiveChunk(chunk));
-    // A half-closed peer can never answer again, so its end is the end of the connection.
+    // A half-closed peer can never answer, so its end is the end of the connection.
     transport.on("end", () =>
       this.fail(new ConnectionFailure("lost", "the runner closed the connection")),
     );
@@ -100,7 +101,7 @@ export class Connection implements StreamHost {
     transport.write(encodeJsonFrame(FrameType.hello, 0, { protocol: PROTOCOL_VERSION }));
   }
 
-  /** Greets the runner on a fresh transport. Rejects with a `ConnectionFailure`. */
+  /** Performs the handshake on a new transport. Rejects with a `ConnectionFailure`. */
   static async open(
     transport: Duplex,
     deadlines: ChannelDeadlines,
@@ -114,7 +115,7 @@ export class Connection implements StreamHost {
           connection.fail(
             new ConnectionFailure(
               "unresponsive",
-              `the runner did not greet within ${String(deadlines.helloMs)} ms`,
+              `the runner sent no HELLO within ${String(deadlines.helloMs)} ms`,
             ),
           );
       });
@@ -136,12 +137,12 @@ export class Connection implements StreamHost {
     return this.#failure;
   }
 
-  /** Whether new streams may be opened: not after a failure, nor when all stream ids are used up. */
+  /** Whether new streams may be opened: not after a failure, nor when all stream ids are used. */
   get usable(): boolean {
     return this.#failure === undefined && this.#nextStreamId < FIRST_RUNNER_STREAM_ID;
   }
 
-  /** Opens a stream with a request. A connection that has failed meanwhile tells the sink so at once. */
+  /** Opens a stream with a request. If the connection has failed, the sink is notified at once. */
   openStream(
     request: RunnerRequest,
     sink: StreamSink,
@@ -150,7 +151,7 @@ export class Connection implements StreamHost {
     if (this.#streams.size + this.#lingering.size >= MAX_STREAMS && options.essential !== true) {
       throw new SandboxError(
         "QUOTA_EXCEEDED",
-        `the sandbox has ${String(MAX_STREAMS)} requests open already; let some of them end first`,
+        `the sandbox already has ${String(MAX_STREAMS)} open requests; wait until some of them end`,
       );
     }
     const frame = encodeRequest(this.#nextStreamId, request);
@@ -170,18 +171,23 @@ export class Connection implements StreamHost {
     return stream;
   }
 
-  /** Gives up on one stream: the runner is told, and what it still sends is dropped. Also lets go of the output of an ended one. */
+  /**
+   * Cancels one stream: the runner is notified, and anything it still sends is dropped. Also
+   * releases the output of an ended stream.
+   */
   cancel(stream: WireStream, outcome?: StreamOutcome): void {
     if (this.#lingering.delete(stream)) this.write(encodeFrame(FrameType.cancel, stream.id));
     if (!stream.open || stream.cancelled) return;
     this.#unconfirmedCancels++;
     stream.cancel(outcome);
     if (this.#unconfirmedCancels > MAX_UNCONFIRMED_CANCELS) {
-      this.fail(new ConnectionFailure("unresponsive", "the runner confirms no cancelled request"));
+      this.fail(
+        new ConnectionFailure("unresponsive", "the runner does not confirm cancelled requests"),
+      );
     }
   }
 
-  /** Ends the connection; every open stream hears why. */
+  /** Ends the connection; every open stream gets the reason. */
   fail(failure: ConnectionFailure): void {
     if (this.#failure !== undefined) return;
     this.#failure = failure;
@@ -261,7 +267,8 @@ export class Connection implements StreamHost {
     }
     const stream = this.#streams.get(frame.stream);
     if (stream === undefined) {
-      // Credit for bytes that were on their way when the stream ended means nothing, but is no breach.
+      // Credit for bytes that were in flight when the stream ended is meaningless, but not a
+      // violation.
       if (
         frame.type === FrameType.credit &&
         frame.stream !== 0 &&
@@ -270,7 +277,7 @@ export class Connection implements StreamHost {
         return;
       throw new ProtocolError(
         "unknown_stream",
-        `a frame of type ${String(frame.type)} came for stream ${String(frame.stream)}, which is not open`,
+        `a frame of type ${String(frame.type)} arrived for stream ${String(frame.stream)}, which is not open`,
       );
     }
     stream.lastProgressAtMs = this.#stallWatch.frameArrived();
@@ -282,7 +289,7 @@ export class Connection implements StreamHost {
     }
   }
 
-  /** A breach that concerns one stream costs that stream its result, and the others nothing. */
+  /** A violation on one stream fails only that stream. */
   #condemn(stream: WireStream, cause: ProtocolError, frameType: number): void {
     this.#noteBreach(cause);
     const message = `the runner broke the protocol: ${cause.message}`;
@@ -290,7 +297,7 @@ export class Connection implements StreamHost {
       kind: "lost",
       failure: new ConnectionFailure("protocol", message, cause),
     } as const;
-    // The runner has not ended the stream yet. What it still sends on it is dropped.
+    // The runner has not ended the stream yet, so later frames on it are dropped.
     if (frameType !== FrameType.response && frameType !== FrameType.error) {
       this.cancel(stream, outcome);
       return;
@@ -307,7 +314,7 @@ export class Connection implements StreamHost {
     if (this.#failure !== undefined) return;
     this.#readAgainAtMs = performance.now() + ms;
     this.#transport.pause();
-    // Set once for all that came in one chunk; the last of them says how long.
+    // Set once per chunk of frames; the last frame determines the duration.
     const wait = (leftMs: number): NodeJS.Timeout =>
       setTimeout(() => {
         const moreMs = this.#readAgainAtMs - performance.now();

@@ -5,7 +5,7 @@ import { checkRequest } from "./call.ts";
 
 export interface ExecRequest {
   readonly request: RunnerRequest;
-  /** The command text, which follows the request as DATA. */
+  /** The command text, sent after the request as DATA. */
   readonly body: Uint8Array | undefined;
 }
 

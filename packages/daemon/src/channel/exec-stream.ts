@@ -1,4 +1,4 @@
-/** A running command as its reader sees it: one stream of output that outlives lost connections. */
+/** A running command as its reader sees it: one output stream that survives lost connections. */
 import { execEndSchema, ProtocolError, startedEventSchema } from "@sandkasten/protocol";
 import type { ExecEndReason, RunnerRequest } from "@sandkasten/protocol";
 import type { ExecEnd, ExecStream, OutputChunk } from "../ports/channel.ts";
@@ -17,7 +17,7 @@ import type { StreamOutcome } from "./stream-sink.ts";
 import { cancelled } from "./translate-errors.ts";
 import type { WireStream } from "./wire-stream.ts";
 
-/** Losses in a row, without a frame in between, after which the command counts as lost. */
+/** Consecutive losses without a frame in between, after which the command counts as lost. */
 const MAX_FRUITLESS_ATTACHMENTS = 5;
 
 export interface ExecStreamOptions {
@@ -60,8 +60,9 @@ export class RunnerExecStream implements ExecStream {
   }
 
   /**
-   * Resolves when the command has begun or its stream has something to tell. Rejects when the runner
-   * refuses it. Once the request is on its way, a lost sandbox is an end of the command, not a rejection.
+   * Resolves when the command has started or its stream has something to report. Rejects if the
+   * runner refuses it. Once the request was sent, a lost sandbox ends the command instead of
+   * rejecting.
    */
   static async open(
     holder: ConnectionHolder,
@@ -122,7 +123,8 @@ export class RunnerExecStream implements ExecStream {
 
   #attachTo(connection: Connection, essential = false): void {
     this.#connection = connection;
-    // Until the runner has shown that it knows the command, the exec itself is sent again: by its id it runs only once.
+    // Until the runner confirms the command, the exec itself is resent: its id ensures that it runs
+    // only once.
     const { request, body } = this.#hasBegun
       ? { request: this.#attachRequest(), body: undefined }
       : this.#options.first;
@@ -144,7 +146,7 @@ export class RunnerExecStream implements ExecStream {
     };
   }
 
-  /** A sign that the runner knows the command. */
+  /** Records that the runner knows the command. */
   #begin(): void {
     this.#fruitlessAttachments = 0;
     this.#hasBegun = true;
@@ -166,7 +168,7 @@ export class RunnerExecStream implements ExecStream {
     if (!this.#started)
       throw new ProtocolError(
         "unexpected_frame",
-        "the runner sent output of a command that it has not started",
+        "the runner sent output for a command that it has not started",
       );
     this.#reader.receive(payload);
     this.#begin();
@@ -202,11 +204,11 @@ export class RunnerExecStream implements ExecStream {
         "bad_message",
         `the runner answered ${this.execId} for ${end.execId}`,
       );
-    // Only a command that never ran may end before it has started.
+    // Only a command that never ran may end before it started.
     if (!this.#started && end.reason === "exited") {
       throw new ProtocolError(
         "unexpected_frame",
-        "the runner says that a command exited which it has not started",
+        "the runner reported the exit of a command that it has not started",
       );
     }
     this.#begin();
@@ -214,8 +216,8 @@ export class RunnerExecStream implements ExecStream {
   }
 
   /**
-   * SECURITY: what went wrong on the way is never taken for success: the end is `unknown`, or
-   * `sandbox_gone` (threats: forged results, broken connections and a killed daemon). Guarded by
+   * SECURITY: a failure in transit never counts as success: the end is `unknown` or `sandbox_gone`
+   * (threats: forged results, broken connections and a killed daemon). Guarded by
    * hostile-runner.test.ts.
    */
   #fail(reason: "unknown" | "sandbox_gone"): void {
@@ -291,7 +293,7 @@ export class RunnerExecStream implements ExecStream {
   }
 }
 
-/** Keeps the frames of one attachment apart from those of the next. */
+/** Separates the frames of one attachment from those of the next. */
 class ExecSink extends StreamSink {
   readonly #exec: RunnerExecStream;
   readonly #op: RunnerRequest["op"];

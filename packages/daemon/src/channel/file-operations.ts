@@ -1,4 +1,4 @@
-/** Work on the files of a sandbox. */
+/** File operations in a sandbox. */
 import {
   archiveEventSchema,
   copiedSchema,
@@ -161,7 +161,7 @@ function writeFields({ mode, parents, ifVersion }: WriteOptions): {
   };
 }
 
-/** A read that ends with fewer bytes than the runner says it sent was tampered with or cut. */
+/** A read that ends with fewer bytes than the runner claims was tampered with or cut off. */
 function countMatches(message: Record<string, unknown>, receivedBytes: number): void {
   const { bytes } = checked(readSchema, message, "answer to read");
   if (bytes !== receivedBytes) {

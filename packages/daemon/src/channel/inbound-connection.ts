@@ -1,4 +1,4 @@
-/** A connection that a program in the sandbox asked for, as a stream of bytes both ways. */
+/** A connection requested by a program in the sandbox, as a duplex byte stream. */
 import { Duplex } from "node:stream";
 import {
   encodeJsonFrame,
@@ -14,18 +14,18 @@ import type { StreamHost } from "./wire-stream.ts";
 
 export interface InboundConnectionHost extends StreamHost {
   readonly letsGoOfMemory: boolean;
-  /** The stream is over. */
+  /** Called when the stream has ended. */
   forget(): void;
 }
 
-/** What waits to be read may be so much beside the window. */
+/** How many bytes may wait to be read in addition to the window. */
 const BUFFER_BYTES = 65_536;
 
 export class InboundConnection extends Duplex implements SandboxConnection {
   readonly wire: WireStream;
   readonly #host: InboundConnectionHost;
   #state: "asked" | "open" | "over" = "asked";
-  /** Received bytes that become credit when more is wanted. */
+  /** Received bytes whose credit is returned when more are wanted. */
   #unconsumedBytes = 0;
   #failure: { readonly code: SandboxRefusalCode; readonly message: string } | undefined;
 
@@ -44,7 +44,7 @@ export class InboundConnection extends Duplex implements SandboxConnection {
       windowBytes,
       RUNNER_STREAM_MAX_CREDIT_BYTES,
     );
-    // Whoever uses it listens for errors; before that there is nobody to tell.
+    // The consumer adds its own error listener; until then errors have no receiver.
     this.on("error", () => undefined);
   }
 
@@ -63,7 +63,7 @@ export class InboundConnection extends Duplex implements SandboxConnection {
     this.destroy();
   }
 
-  /** The program, or the runner, gave it up. */
+  /** Called when the program or the runner closed the connection. */
   cancelled(): void {
     this.#end();
     this.destroy(new Error("the program closed the connection"));
@@ -114,7 +114,7 @@ export class InboundConnection extends Duplex implements SandboxConnection {
 
   #receive(bytes: Buffer): void {
     this.#requireOpen();
-    // The payload lies in memory that is used again.
+    // The payload's memory is reused, so copy it.
     if (this.push(Buffer.from(bytes))) this.wire.consumed(bytes.byteLength);
     else this.#unconsumedBytes += bytes.byteLength;
   }
@@ -154,6 +154,6 @@ class ConnectionSink extends StreamSink {
     this.#events.end();
   }
 
-  /** Only its owner ends the stream. */
+  /** Only the owner ends the stream. */
   override finish(): void {}
 }

@@ -1,4 +1,4 @@
-/** The streams of one connection that the runner has opened. */
+/** The streams of one connection that the runner opened. */
 import {
   decodeCredit,
   decodeJsonObject,
@@ -18,24 +18,24 @@ import { InboundConnection } from "./inbound-connection.ts";
 import { RequestRate } from "./request-rate.ts";
 import type { WireStream } from "./wire-stream.ts";
 
-/** The connection, as far as these streams need it. */
+/** The part of the connection that these streams need. */
 export interface InboundHost {
   write(...parts: Uint8Array[]): void;
   writeThen(done: (taken: boolean) => void, ...parts: Uint8Array[]): void;
-  /** What was written may be changed once the write is done. */
+  /** Whether written memory may be changed once the write completes. */
   readonly letsGoOfMemory: boolean;
   creditOwed(stream: WireStream): void;
-  /** Notes a breach that concerns one stream; throws it when there were too many. */
+  /** Records a violation on one stream; throws it if there were too many. */
   noteBreach(cause: ProtocolError): void;
-  /** Reads nothing from the runner for a while. */
+  /** Pauses reading from the runner. */
   pauseReading(ms: number): void;
 }
 
 /**
- * SECURITY: sandbox code decides when these streams open and what they carry, and a captured runner
- * what their frames are. So their number, their windows and the rate of requests are bounded, and a
- * breach of one costs only that one (threats: oversized messages and a stalling runner). Guarded by
- * inbound-streams.test.ts.
+ * SECURITY: sandbox code decides when these streams open and what they carry, and a compromised
+ * runner decides what their frames are. Their number, their windows and the request rate are
+ * therefore bounded, and a violation on one fails only that one (threats: oversized messages and a
+ * stalling runner). Guarded by inbound-streams.test.ts.
  */
 export class InboundStreams {
   readonly #host: InboundHost;
@@ -48,13 +48,13 @@ export class InboundStreams {
     this.#host = host;
   }
 
-  /** Whom requests go to from now on; undefined refuses them. */
+  /** Sets the handler for requests; undefined refuses them. */
   serve(handler: NetworkHandler | undefined): void {
     this.#handler = handler;
     if (handler === undefined) this.#endAll(new Error("the network of the sandbox was closed"));
   }
 
-  /** A `ProtocolError` means that nothing of this connection can be trusted. */
+  /** Throws a `ProtocolError` if nothing on this connection can be trusted. */
   receive(frame: Frame): void {
     if (frame.type === FrameType.request) {
       this.#receiveRequest(frame);
@@ -62,11 +62,11 @@ export class InboundStreams {
     }
     const connection = this.#streams.get(frame.stream);
     if (connection === undefined) {
-      // What was on its way when the stream ended means nothing.
+      // Frames that were in flight when the stream ended are meaningless.
       if (frame.stream <= this.#lastId) return;
       throw new ProtocolError(
         "unknown_stream",
-        `a frame of type ${String(frame.type)} came for stream ${String(frame.stream)}, which was never opened`,
+        `a frame of type ${String(frame.type)} arrived for stream ${String(frame.stream)}, which was never opened`,
       );
     }
     try {
@@ -118,7 +118,7 @@ export class InboundStreams {
       return;
     }
     if (this.#streams.size >= MAX_RUNNER_STREAMS) {
-      refuse("too_many", `the sandbox has ${String(MAX_RUNNER_STREAMS)} connections open already`);
+      refuse("too_many", `the sandbox already has ${String(MAX_RUNNER_STREAMS)} open connections`);
       return;
     }
     const { host, port, via } = request;

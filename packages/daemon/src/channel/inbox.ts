@@ -1,4 +1,7 @@
-/** Hands received payloads to one reader, who may be slower or faster than the runner. Each is valid until it asks for the next. */
+/**
+ * Hands received payloads to one reader, which may be slower or faster than the runner. Each
+ * payload is valid until the next is requested.
+ */
 import { PayloadQueue } from "./payload-queue.ts";
 
 export class Inbox {
@@ -20,7 +23,7 @@ export class Inbox {
     waiting?.resolve(this.#queue.shift());
   }
 
-  /** Nothing more will come. With an error, the reader gets it after what is queued. */
+  /** Marks the end. With an error, the reader gets it after the queued payloads. */
   close(error?: Error): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -31,7 +34,7 @@ export class Inbox {
     else waiting?.reject(error);
   }
 
-  /** Forgets what is queued; a waiting reader goes on waiting, and what a reader has stays valid. */
+  /** Discards queued payloads; a waiting reader keeps waiting, and a payload already read stays valid. */
   clear(): void {
     this.#queue.clear();
   }
@@ -43,7 +46,9 @@ export class Inbox {
     if (this.#error !== undefined) return Promise.reject(this.#error);
     if (this.#closed) return Promise.resolve(undefined);
     if (this.#waiting !== undefined)
-      return Promise.reject(new Error("two readers wait on one stream; read it from one place"));
+      return Promise.reject(
+        new Error("two readers are waiting on one stream; use a single reader"),
+      );
     this.#waiting = Promise.withResolvers();
     return this.#waiting.promise;
   }

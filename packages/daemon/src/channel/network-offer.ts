@@ -1,4 +1,4 @@
-/** Offers a gateway to a sandbox for as long as its channel is open, again after each lost connection. */
+/** Offers a gateway to a sandbox while its channel is open, again after each lost connection. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { networkReadyEventSchema, ProtocolError } from "@sandkasten/protocol";
 import type { NetworkReady } from "@sandkasten/protocol";
@@ -29,7 +29,10 @@ class OfferSink extends StreamSink {
 
   override finish(outcome: StreamOutcome): void {
     if (outcome.kind === "response")
-      throw new ProtocolError("unexpected_frame", "the runner closed the network by itself");
+      throw new ProtocolError(
+        "unexpected_frame",
+        "the runner closed the network without a request",
+      );
     this.ready.reject(outcomeError("network", outcome));
     this.ended.resolve();
   }
@@ -77,7 +80,7 @@ async function offerOnce(
   return { ready, ended: sink.ended.promise };
 }
 
-/** Until the network or the channel is closed. What is amiss with the sandbox is for others to find out. */
+/** Runs until the network or the channel is closed. Other code detects failures of the sandbox. */
 async function keepOffering(
   holder: ConnectionHolder,
   handler: NetworkHandler,

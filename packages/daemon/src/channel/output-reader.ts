@@ -1,4 +1,4 @@
-/** Keeps the place in a command's output: what arrived, what was handed out, and what was used. */
+/** Tracks the position in a command's output: received, delivered and consumed. */
 import { decodeOutputHead, OUTPUT_HEAD_BYTES, ProtocolError } from "@sandkasten/protocol";
 import type { OutputChunk } from "../ports/channel.ts";
 import { Inbox } from "./inbox.ts";
@@ -7,14 +7,14 @@ import type { WireStream } from "./wire-stream.ts";
 export class OutputReader {
   readonly #inbox = new Inbox();
   #stream: WireStream | undefined;
-  /** Where the next OUTPUT of the present attachment may begin. */
+  /** Where the next OUTPUT of the current attachment may begin. */
   #expectedOffset: number;
   #lastSeq = -1;
-  /** End of what was handed to the consumer. */
+  /** End of the output delivered to the consumer. */
   #deliveredOffset: number;
-  /** End of what the consumer is done with; the runner may forget what is before. */
+  /** End of the output that the consumer has finished with; the runner may discard everything before it. */
   #consumedOffset: number;
-  /** Received bytes that become credit when the consumer asks for the next chunk. */
+  /** Received bytes whose credit is returned when the consumer requests the next chunk. */
   #unconsumedBytes = 0;
   stdoutBytes = 0;
   stderrBytes = 0;
@@ -25,7 +25,7 @@ export class OutputReader {
     this.#consumedOffset = offset;
   }
 
-  /** Where a new attachment has to begin so that nothing is lost. */
+  /** Where a new attachment must begin so no output is lost. */
   get consumedOffset(): number {
     return this.#consumedOffset;
   }
@@ -35,7 +35,7 @@ export class OutputReader {
     return !this.#inbox.empty;
   }
 
-  /** Starts over on a new attachment at `consumedOffset`; what was not handed out yet comes again. */
+  /** Restarts on a new attachment at `consumedOffset`; undelivered output is received again. */
   attachTo(stream: WireStream): void {
     this.#stream = stream;
     this.#inbox.clear();
@@ -49,32 +49,32 @@ export class OutputReader {
     if (offset < this.#expectedOffset || seq < this.#lastSeq) {
       throw new ProtocolError(
         "offset_backwards",
-        `output at offset ${String(offset)} came after ${String(this.#expectedOffset)}`,
+        `output at offset ${String(offset)} arrived after ${String(this.#expectedOffset)}`,
       );
     }
     const bytes = payload.byteLength - OUTPUT_HEAD_BYTES;
     this.#expectedOffset = offset + bytes;
     this.#lastSeq = seq;
     if (bytes === 0) return;
-    // After a re-attachment the chunk that the consumer still holds comes once more.
+    // After a re-attachment the chunk that the consumer still holds arrives again.
     const seenBytes = Math.min(bytes, Math.max(0, this.#deliveredOffset - offset));
     this.#unconsumedBytes += seenBytes;
     if (seenBytes === 0) this.#inbox.push(payload);
     else if (seenBytes < bytes) this.#inbox.push(withoutFirstBytes(payload, seenBytes));
   }
 
-  /** No more output will come. */
+  /** Marks the end of the output. */
   close(): void {
     this.#inbox.close();
   }
 
-  /** Nor will what waits be wanted. */
+  /** Also drops output that is still waiting. */
   discard(): void {
     this.#inbox.clear();
     this.#inbox.close();
   }
 
-  /** The next chunk, or undefined after the last. Asking for it gives back the one before. */
+  /** The next chunk, or undefined after the last. Requesting it releases the previous one. */
   async next(): Promise<OutputChunk | undefined> {
     this.consume();
     const payload = await this.#inbox.next();
@@ -88,7 +88,7 @@ export class OutputReader {
     return { stream: fd === 1 ? "stdout" : "stderr", seq, offset, bytes };
   }
 
-  /** Marks all that was handed out as used. */
+  /** Marks all delivered output as consumed. */
   consume(): void {
     this.#consumedOffset = this.#deliveredOffset;
     this.#stream?.consumed(this.#unconsumedBytes);
@@ -96,7 +96,7 @@ export class OutputReader {
   }
 }
 
-/** The same OUTPUT, beginning later. */
+/** The same OUTPUT without its first bytes. */
 function withoutFirstBytes(payload: Buffer, bytes: number): Buffer {
   const { offset } = decodeOutputHead(payload);
   const shorter = Buffer.concat([

@@ -1,30 +1,30 @@
-/** Keeps received payloads until they are asked for, in memory that is used over and over. */
+/** Buffers received payloads until they are requested, in reused memory. */
 
 const LENGTH_BYTES = 4;
 const FIRST_CAPACITY_BYTES = 1_024;
-/** Memory beyond this is given back when the queue is empty; a reader that keeps up never needs it. */
+/** Memory beyond this is freed when the queue is empty; a reader that keeps up never needs it. */
 const MAX_KEPT_BYTES = 1_048_576;
 const NONE = Buffer.alloc(0);
 
 /**
  * A first-in first-out queue of payloads: a ring of records, each a length and the bytes. It grows
- * to what its stream's credit allows and makes no garbage from then on, however much passes.
+ * up to its stream's credit and allocates nothing after that, however much passes through.
  *
  * SECURITY: credit bounds the bytes of a stream, not the number of its frames. A hostile runner that
- * sends one byte per frame would cost hundreds of bytes if each were an object; here it costs four
- * bytes more than it is long. Guarded by "a window of one-byte frames" in payload-queue.test.ts.
+ * sends one byte per frame would cost hundreds of bytes per frame if each were an object; here the
+ * overhead is four bytes. Guarded by "a window of one-byte frames" in payload-queue.test.ts.
  */
 export class PayloadQueue {
   #ring: Buffer = NONE;
-  /** Where the oldest record begins; it may be the one that was handed out last. */
+  /** Where the oldest record begins; it may be the one returned last. */
   #start = 0;
-  /** Where the next record to hand out begins. */
+  /** Where the next record to return begins. */
   #read = 0;
   /** Where the next record goes. */
   #write = 0;
   /** While the newest records lie before the oldest: where the oldest end. */
   #wrapAt: number | undefined;
-  /** Records not handed out yet. */
+  /** Records not yet returned. */
   #waiting = 0;
 
   /** Bytes of memory held. */
@@ -45,10 +45,10 @@ export class PayloadQueue {
     this.#waiting++;
   }
 
-  /** The oldest payload, removed; undefined when there is none. It is valid until the next call. */
+  /** Removes and returns the oldest payload; undefined if there is none. Valid until the next call. */
   shift(): Buffer | undefined {
     if (this.#waiting === 0) {
-      // The next record goes to the beginning, which is likely to be in a cache still.
+      // Restart at the beginning, which is likely still in the CPU cache.
       this.#restartWith(this.#ring.byteLength > MAX_KEPT_BYTES ? NONE : this.#ring);
       return undefined;
     }
@@ -63,7 +63,7 @@ export class PayloadQueue {
     return this.#ring.subarray(from, this.#read);
   }
 
-  /** Forgets all payloads. The one that was handed out last stays valid. */
+  /** Discards all payloads. The one returned last stays valid. */
   clear(): void {
     this.#waiting = 0;
     this.#restartWith(NONE);
@@ -75,7 +75,7 @@ export class PayloadQueue {
     this.#wrapAt = undefined;
   }
 
-  /** Where a record of so many bytes fits in one piece. */
+  /** Where a record of this many bytes fits contiguously. */
   #placeFor(bytes: number): number {
     if (this.#wrapAt === undefined) {
       if (this.#write + bytes <= this.#ring.byteLength) return this.#write;
@@ -88,7 +88,10 @@ export class PayloadQueue {
     return this.#write;
   }
 
-  /** Moves what waits to larger memory with room for so many bytes. The payload that was handed out last stays where it is. */
+  /**
+   * Moves waiting records to a larger buffer with room for this many bytes. The payload returned
+   * last stays where it is.
+   */
   #grow(bytes: number): void {
     const { byteLength } = this.#ring;
     const more = Math.min(MAX_KEPT_BYTES, Math.max(FIRST_CAPACITY_BYTES, byteLength));

@@ -25,12 +25,12 @@ export async function dialPort(
     connection.cancel(stream);
     sink.finish({
       kind: "error",
-      error: { code: "cancelled", message: "the connection was given up by its caller" },
+      error: { code: "cancelled", message: "the caller cancelled the connection" },
     });
   };
   signal?.addEventListener("abort", giveUp, { once: true });
   await sink.begun.promise;
-  // From here on silence is the application's business.
+  // From here on, silence is up to the application.
   stream.deadlineMs = undefined;
   return {
     readable: sink.readable(connection, stream),
@@ -40,7 +40,7 @@ export async function dialPort(
           if (!(await stream.send(bytes))) {
             throw new SandboxError(
               "PORT_REFUSED",
-              `port ${String(port)} of the sandbox takes no more bytes: the connection has ended`,
+              `the connection to port ${String(port)} of the sandbox has ended`,
             );
           }
         },

@@ -1,4 +1,4 @@
-/** Tries for a while to get a connection to a runner back. */
+/** Tries for a limited time to restore a connection to a runner. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { ObservedDeadline } from "../observed-deadline.ts";
 import type { Connection } from "./connection.ts";
@@ -7,20 +7,20 @@ import type { ConnectionHolder } from "./connection-holder.ts";
 
 const FIRST_PAUSE_MS = 20;
 const MAX_PAUSE_MS = 1_000;
-/** Where nothing listens any more, few tries tell as much as many. */
+/** If nothing listens, more attempts do not help. */
 const MAX_REFUSALS = 4;
 
 export interface ReconnectOptions {
-  /** How often in a row the connection was lost right away; each loss makes the first pause longer. */
+  /** How often in a row the connection was lost immediately; each loss lengthens the first pause. */
   readonly losses: number;
-  /** How long to try, at least. */
+  /** The minimum time to keep trying. */
   readonly patienceMs: number;
   readonly givenUp: () => boolean;
-  /** Whether trying goes on beyond that: a frozen runner may come back while its command has time left. */
+  /** Whether to keep trying beyond that: a frozen runner may resume while its command has time left. */
   readonly hasTimeLeft: () => boolean;
 }
 
-/** A connection, or why there is none. */
+/** A connection, or the reason that there is none. */
 export async function reconnect(
   holder: ConnectionHolder,
   { losses, patienceMs, givenUp, hasTimeLeft }: ReconnectOptions,

@@ -1,4 +1,4 @@
-/** The channel into a sandbox whose runner speaks our protocol, over any stream of bytes. */
+/** The channel into a sandbox whose runner speaks our protocol, over any byte stream. */
 import {
   cancelledSchema,
   emptySchema,
@@ -42,7 +42,7 @@ export interface RunnerChannelOptions {
   /** Dials the runner: a unix socket, or the standard streams of a relay. */
   readonly connect: Connect;
   readonly deadlines?: Partial<ChannelDeadlines>;
-  /** Says true while the sandbox is paused: then its silence is no failure. */
+  /** True while the sandbox is paused: its silence is then not a failure. */
   readonly silenceExpected?: () => boolean;
 }
 
@@ -198,7 +198,7 @@ export class RunnerChannel implements Channel {
     return offerNetwork(this.#holder, handler);
   }
 
-  /** Whether there is a connection now, so that the next request need not dial. */
+  /** Whether a connection is open, so the next request does not have to dial. */
   get isConnected(): boolean {
     return this.#holder.current !== undefined;
   }

@@ -1,4 +1,4 @@
-/** Finds out when a runner owes an answer and does not give it. */
+/** Detects a runner that owes an answer and does not send it. */
 import { pingSchema } from "@sandkasten/protocol";
 import type { ChannelDeadlines } from "./channel-options.ts";
 import { checked } from "./checked-message.ts";
@@ -7,7 +7,7 @@ import { StreamSink } from "./stream-sink.ts";
 import type { StreamOutcome } from "./stream-sink.ts";
 import type { WireStream } from "./wire-stream.ts";
 
-/** The connection, as far as its watch needs it. */
+/** The part of the connection that the watch needs. */
 interface WatchedConnection {
   openStream(
     request: { readonly op: "ping" },
@@ -18,22 +18,22 @@ interface WatchedConnection {
   fail(failure: ConnectionFailure): void;
 }
 
-/** The longest time between two looks; also how late a missed deadline may be noticed. */
+/** The longest time between two checks; also how late a missed deadline may be detected. */
 const MAX_INTERVAL_MS = 1_000;
 
 /**
- * One timer per connection looks over all its streams, only while there are any. Only whole frames
- * count as signs of life.
+ * One timer per connection checks all its streams, and runs only while there are any. Only complete
+ * frames count as signs of life.
  *
- * SECURITY: a hostile runner may trickle one byte a second for ever (threat: a stalling runner). Since
- * bytes of an unfinished frame are no progress, the deadline still comes. Guarded by "trickles bytes"
+ * SECURITY: a hostile runner may trickle one byte a second forever (threat: a stalling runner). Bytes
+ * of an incomplete frame are not progress, so the deadline still expires. Guarded by "trickles bytes"
  * in hostile-runner.test.ts.
  */
 export class StallWatch {
   readonly #connection: WatchedConnection;
   readonly #streams: ReadonlyMap<number, WireStream>;
   readonly #deadlines: ChannelDeadlines;
-  /** While it says true (the sandbox is frozen on purpose), time does not count against the runner. */
+  /** While it returns true (the sandbox is paused), time does not count against the runner. */
   readonly #silenceExpected: () => boolean;
   readonly #intervalMs: number;
   #timer: NodeJS.Timeout | undefined;
@@ -55,7 +55,7 @@ export class StallWatch {
     this.#intervalMs = Math.min(MAX_INTERVAL_MS, Math.max(5, shortest / 4));
   }
 
-  /** Notes a sign of life and tells when it was. */
+  /** Records a sign of life and returns its time. */
   frameArrived(): number {
     this.#lastFrameAtMs = performance.now();
     return this.#lastFrameAtMs;
@@ -80,7 +80,7 @@ export class StallWatch {
       this.stop();
       return;
     }
-    // When this process itself stood still, answers may lie unread in the socket.
+    // If this process itself was stalled, answers may be unread in the socket.
     if (lateMs > this.#intervalMs || this.#silenceExpected()) {
       this.#lastFrameAtMs = nowMs;
       for (const stream of this.#streams.values()) stream.lastProgressAtMs = nowMs;

@@ -4,7 +4,7 @@ import type { WireStream } from "./wire-stream.ts";
 
 export class StdinWriter {
   readonly #execId: string;
-  /** `broken`: a connection was lost with input on its way; what of it arrived cannot be known. */
+  /** `broken`: a connection was lost with input in flight; how much of it arrived is unknown. */
   #state: "not-asked-for" | "open" | "closed" | "ended" | "broken";
   #wrote = false;
   #stream: WireStream | undefined;
@@ -15,7 +15,7 @@ export class StdinWriter {
     this.#state = wanted ? "open" : "not-asked-for";
   }
 
-  /** Whether a new attachment may go on with the input. */
+  /** Whether a new attachment may continue the input. */
   get resumable(): boolean {
     return this.#state === "open";
   }
@@ -63,19 +63,22 @@ export class StdinWriter {
       case "not-asked-for":
         return this.#conflict("it was started without stdin; set `stdin` when starting it");
       case "closed":
-        return this.#conflict("its stdin was closed already");
+        return this.#conflict("its stdin is already closed");
       case "open":
       case "ended":
-        return this.#conflict("it has ended or was let go");
+        return this.#conflict("it has ended or was detached");
       case "broken":
         return new SandboxError(
           "SANDBOX_UNREACHABLE",
-          `the connection was lost while input for ${this.#execId} was on its way; end the command and start it anew`,
+          `the connection was lost while input for ${this.#execId} was being sent; end the command and start it again`,
         );
     }
   }
 
   #conflict(why: string): SandboxError {
-    return new SandboxError("CONFLICT", `the command ${this.#execId} takes no input: ${why}`);
+    return new SandboxError(
+      "CONFLICT",
+      `the command ${this.#execId} does not accept input: ${why}`,
+    );
   }
 }

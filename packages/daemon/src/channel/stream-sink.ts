@@ -1,4 +1,4 @@
-/** Where the frames of one stream go. */
+/** Receives the frames of one stream. */
 import { ProtocolError } from "@sandkasten/protocol";
 import type { RunnerError } from "@sandkasten/protocol";
 import type { ConnectionFailure } from "./connection-failure.ts";
@@ -6,17 +6,17 @@ import type { ConnectionFailure } from "./connection-failure.ts";
 export type StreamOutcome =
   | { readonly kind: "response"; readonly message: Record<string, unknown> }
   | { readonly kind: "error"; readonly error: RunnerError }
-  /** The runner owed an answer and missed its deadline; the connection itself goes on. */
+  /** The runner missed the deadline for an answer; the connection stays open. */
   | { readonly kind: "stalled" }
   | { readonly kind: "lost"; readonly failure: ConnectionFailure };
 
 /**
- * Takes what a runner sends on one stream. Every method may throw a `ProtocolError`, which ends the
- * stream and comes back as a `lost` outcome. Frames that an operation has no use for are such
- * an error, so a sink overrides only what it expects.
+ * Receives what a runner sends on one stream. Every method may throw a `ProtocolError`, which ends
+ * the stream and is reported as a `lost` outcome. Frames that an operation does not expect are such
+ * an error, so a sink overrides only the methods it needs.
  */
 export abstract class StreamSink {
-  /** Called once, last. When it throws it is called again with the loss that follows. */
+  /** Called once, last. If it throws, it is called again with the resulting loss. */
   abstract finish(outcome: StreamOutcome): void;
 
   event(_message: Record<string, unknown>): void {
@@ -40,6 +40,6 @@ export abstract class StreamSink {
 function unexpected(frame: string): ProtocolError {
   return new ProtocolError(
     "unexpected_frame",
-    `the runner sent ${frame} on a stream that has none at this point`,
+    `the runner sent an unexpected ${frame} frame on a stream`,
   );
 }

@@ -1,4 +1,4 @@
-/** Turns what runners and connections report into errors of the catalogue. */
+/** Translates errors of runners and connections into errors from the catalogue. */
 import { SandboxError } from "@sandkasten/protocol";
 import type {
   ErrorCode,
@@ -31,7 +31,7 @@ const CODES: Readonly<Record<RunnerErrorCode, ErrorCode>> = {
   io: "SANDBOX_IO_ERROR",
 };
 
-/** Operations that name a command: there, `not_found` is about it and not about a file. */
+/** Operations that name a command: their `not_found` refers to it and not to a file. */
 const EXEC_OPERATIONS: ReadonlySet<RunnerOperation> = new Set([
   "attach",
   "signal",
@@ -47,7 +47,7 @@ export function fromRunnerError(op: RunnerOperation, error: RunnerError): Sandbo
 }
 
 export function fromConnectionFailure(what: string, failure: ConnectionFailure): SandboxError {
-  // Whoever dialled may know better what is wrong: an engine that does not answer, say.
+  // The dialler may know the cause better, for example an engine that does not respond.
   if (failure.cause instanceof SandboxError) return failure.cause;
   return new SandboxError("SANDBOX_UNREACHABLE", `${what} got no answer: ${failure.message}`, {
     cause: failure,
@@ -66,7 +66,7 @@ export function missedDeadline(op: RunnerOperation): SandboxError {
 }
 
 export function cancelled(what: string, signal?: AbortSignal): SandboxError {
-  return new SandboxError("CANCELLED", `${what} was given up by its caller`, {
+  return new SandboxError("CANCELLED", `${what} was cancelled by its caller`, {
     cause: signal?.reason,
   });
 }
@@ -74,7 +74,7 @@ export function cancelled(what: string, signal?: AbortSignal): SandboxError {
 function codeFor(op: RunnerOperation, code: RunnerErrorCode): ErrorCode {
   if (code === "not_found" && EXEC_OPERATIONS.has(op)) return "EXEC_NOT_FOUND";
   if (code === "not_found" && op === "close_shell") return "SHELL_NOT_FOUND";
-  // The runner of a sandbox that an earlier version made does not know the request.
+  // The runner of a sandbox that an earlier version created does not know the request.
   if (op === "ports" && code === "invalid") return "UNSUPPORTED";
   if (op === "dial" && (code === "refused" || code === "not_found" || code === "io"))
     return "PORT_REFUSED";
@@ -82,11 +82,11 @@ function codeFor(op: RunnerOperation, code: RunnerErrorCode): ErrorCode {
 }
 
 /**
- * SECURITY: the text comes from the sandbox and ends up in logs and terminals, so control characters go
- * (threat: control characters). Guarded by translate-errors.test.ts.
+ * SECURITY: the text comes from the sandbox and ends up in logs and terminals, so control
+ * characters are removed (threat: control characters). Guarded by translate-errors.test.ts.
  */
 function printable(message: string): string {
-  // Control characters, line separators, and those that turn the direction of text around.
+  // Control characters, line separators, and bidirectional overrides.
   return message
     .slice(0, MAX_MESSAGE_LENGTH)
     .replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/gu, "\ufffd");

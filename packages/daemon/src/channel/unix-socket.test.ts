@@ -61,7 +61,9 @@ describe("connectUnixSocket", () => {
 
   it("gives up when the signal fires first", async () => {
     const path = join(directory, "socket");
-    await expect(connectUnixSocket(path, AbortSignal.abort("enough"))).rejects.toThrow("given up");
+    await expect(connectUnixSocket(path, AbortSignal.abort("enough"))).rejects.toThrow(
+      "was cancelled",
+    );
   });
 
   it("rejects where nothing listens", async () => {

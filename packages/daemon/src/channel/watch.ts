@@ -1,4 +1,4 @@
-/** Follows changes of files in a sandbox. */
+/** Follows file changes in a sandbox. */
 import { changeEventSchema, ProtocolError, readyEventSchema } from "@sandkasten/protocol";
 import type { FileChange, SandboxPath } from "../ports/channel.ts";
 import { checkRequest, connectionFor, outcomeError } from "./call.ts";
@@ -10,18 +10,18 @@ import { cancelled } from "./translate-errors.ts";
 import { wirePath } from "./wire-path.ts";
 
 /**
- * Changes that may wait for their reader. Events need no credit, so beyond this they become one
- * `overflow`.
+ * Changes that may wait for their reader. Events have no flow control, so any further ones become a
+ * single `overflow`.
  *
- * SECURITY: paths come from the sandbox and are long, so their bytes count as well as their number
- * (threat: oversized messages). Guarded by hostile-runner.test.ts.
+ * SECURITY: paths come from the sandbox and can be long, so their bytes are limited as well as their
+ * number (threat: oversized messages). Guarded by hostile-runner.test.ts.
  */
 const MAX_WAITING_CHANGES = 4_096;
 const MAX_WAITING_BYTES = 1_048_576;
 
 class WatchSink extends StreamSink {
   readonly ready = Promise.withResolvers<void>();
-  /** Called when the first change arrives after none was waiting, and at the end. */
+  /** Called when a change arrives while none was waiting, and at the end. */
   wake: () => void = () => undefined;
   readonly #changes: FileChange[] = [];
   #waitingBytes = 0;
@@ -44,7 +44,7 @@ class WatchSink extends StreamSink {
     this.wake();
   }
 
-  /** The next change that waits. */
+  /** The next waiting change. */
   take(): FileChange | undefined {
     const change = this.#changes.shift();
     if (change !== undefined) this.#waitingBytes -= Buffer.byteLength(change.path);
@@ -58,7 +58,7 @@ class WatchSink extends StreamSink {
 
   override finish(outcome: StreamOutcome): void {
     if (outcome.kind === "response")
-      throw new ProtocolError("unexpected_frame", "the runner ended a watch by itself");
+      throw new ProtocolError("unexpected_frame", "the runner ended a watch without a request");
     const error = outcomeError("watch", outcome);
     this.ready.reject(error);
     this.stop(error);
@@ -71,7 +71,10 @@ class WatchSink extends StreamSink {
   }
 }
 
-/** Resolves once the watch is in place. The iterable ends when it is left or the signal fires, and throws when the sandbox is lost. */
+/**
+ * Resolves once the watch is in place. The iterable ends when the loop is left or the signal fires,
+ * and throws if the sandbox is lost.
+ */
 export async function watchFiles(
   holder: ConnectionHolder,
   path: SandboxPath,

@@ -1,4 +1,4 @@
-/** Paths as the runner takes them. */
+/** Encodes paths for the runner. */
 import type { WirePath } from "@sandkasten/protocol";
 import type { SandboxPath } from "../ports/channel.ts";
 

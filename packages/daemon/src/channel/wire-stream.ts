@@ -10,39 +10,39 @@ import {
 } from "@sandkasten/protocol";
 import type { StreamOutcome, StreamSink } from "./stream-sink.ts";
 
-/** Largest DATA frame sent; small enough that streams take turns. */
+/** Largest DATA frame sent; small enough that streams interleave fairly. */
 const DATA_FRAME_BYTES = 131_072;
 
-/** The connection, as its streams see it. */
+/** The part of the connection that its streams need. */
 export interface StreamHost {
   write(...parts: Uint8Array[]): void;
-  /** As `write`, and calls back when the transport has taken the parts, or says false when it failed. */
+  /** Like `write`, then calls back when the transport has accepted the parts, or with false if it failed. */
   writeThen(done: (taken: boolean) => void, ...parts: Uint8Array[]): void;
-  /** The stream owes less than a portion of credit; it is to be given back soon, with other frames. */
+  /** Schedules a small amount of owed credit to be sent soon, together with other frames. */
   creditOwed(stream: WireStream): void;
 }
 
 interface OutgoingBytes {
   readonly bytes: Uint8Array;
   sent: number;
-  /** Told `true` when all was handed over, `false` when the stream ended before. */
+  /** Called with `true` when everything was handed over, `false` if the stream ended before. */
   readonly settle: (sent: boolean) => void;
 }
 
 export class WireStream {
   readonly id: number;
-  /** How long the runner may owe an answer; undefined while it owes none. */
+  /** How long the runner may take to answer; undefined while it owes no answer. */
   deadlineMs: number | undefined;
   lastProgressAtMs: number;
 
   readonly #host: StreamHost;
-  /** Undefined once we lost interest: what still arrives is counted and dropped. */
+  /** Undefined after cancellation: what still arrives is counted and dropped. */
   #sink: StreamSink | undefined;
   #open = true;
   #sawOutput = false;
   readonly #windowBytes: number;
   readonly #maxSendCreditBytes: number;
-  /** Credit may be more than should wait in this process, so that what is sent is waited for. */
+  /** The credit may exceed what should be buffered in this process, so each send waits for the transport. */
   readonly #settlesWhenWritten: boolean;
   #sendCredit: number;
   readonly #outgoing: OutgoingBytes[] = [];
@@ -76,31 +76,31 @@ export class WireStream {
     return this.#open;
   }
 
-  /** We lost interest, and the runner has not confirmed the end yet. */
+  /** Cancelled by us, and the runner has not confirmed the end yet. */
   get cancelled(): boolean {
     return this.#open && this.#sink === undefined;
   }
 
-  /** Ended, but the runner keeps its output until it is told that it was used, or not wanted. */
+  /** Ended, but the runner keeps its output until it is acknowledged or discarded. */
   get lingers(): boolean {
     return !this.#open && this.#sawOutput && this.unconsumedBytes > 0;
   }
 
-  /** Bytes received that nobody has used yet. */
+  /** Received bytes that have not been consumed. */
   get unconsumedBytes(): number {
     return this.#windowBytes - this.#receiveCredit - this.#owedCredit;
   }
 
-  /** Whether the next step is the runner's: not while we owe it a body, nor while our reader has something to read. */
+  /** Whether the runner must act next: not while we owe it a body, nor while our reader has data to read. */
   get awaitsRunner(): boolean {
     if (this.#sendsBody && this.#outgoingEnd !== "sent") return this.#outgoing.length > 0;
     return this.unconsumedBytes === 0;
   }
 
   /**
-   * Sends bytes as credit allows; they must not be changed afterwards, because a transport may hold them.
-   * Resolves to false when the stream ended before all of them were sent. A stream with more credit than
-   * its window resolves only when the transport has taken them.
+   * Sends bytes as credit allows. They must not be changed afterwards, because a transport may hold
+   * them. Resolves to false if the stream ended before all were sent. A stream with more credit
+   * than its window resolves only when the transport has accepted them.
    */
   send(bytes: Uint8Array): Promise<boolean> {
     if (!this.#open || this.cancelled || this.#outgoingEnd !== "open")
@@ -113,7 +113,7 @@ export class WireStream {
     });
   }
 
-  /** Sends END after everything given to `send` so far. */
+  /** Sends END after everything passed to `send` so far. */
   sendEnd(): void {
     if (!this.#open || this.cancelled || this.#outgoingEnd !== "open") return;
     this.#sendsBody = true;
@@ -121,7 +121,7 @@ export class WireStream {
     this.#pump();
   }
 
-  /** Tells the runner that we lost interest. The stream's sink hears only the outcome given here, if any. */
+  /** Notifies the runner that the stream is cancelled. The sink gets only the outcome given here, if any. */
   cancel(outcome?: StreamOutcome): void {
     if (!this.#open || this.cancelled) return;
     const sink = this.#sink;
@@ -131,7 +131,7 @@ export class WireStream {
     if (outcome !== undefined) sink?.finish(outcome);
   }
 
-  /** Tells the runner to give the request up. Unlike after `cancel`, the sink hears how it ended. */
+  /** Asks the runner to cancel the request. Unlike after `cancel`, the sink gets the outcome. */
   withdraw(): void {
     if (!this.#open || this.cancelled) return;
     this.#stopSending();
@@ -140,12 +140,12 @@ export class WireStream {
     this.#host.write(encodeFrame(FrameType.cancel, this.id));
   }
 
-  /** Gives back credit for received bytes that have been used. For output this is also the acknowledgement. */
+  /** Returns credit for consumed bytes. For output this is also the acknowledgement. */
   consumed(bytes: number): void {
     if (bytes === 0 || this.cancelled || (!this.#open && !this.lingers)) return;
     this.#owedCredit += bytes;
     this.lastProgressAtMs = performance.now();
-    // In portions of half the window: few frames, and the runner can go on meanwhile.
+    // In portions of half the window: few frames, and the runner can keep sending meanwhile.
     if (this.#owedCredit >= this.#windowBytes / 2) this.giveCredit();
     else this.#host.creditOwed(this);
   }
@@ -182,20 +182,20 @@ export class WireStream {
   }
 
   receiveCredit(bytes: number): void {
-    // SECURITY: credit is given for consumed bytes only, so it never exceeds the first window. More
-    // would let a hostile runner make us buffer a whole upload. Guarded by "credit beyond what was
-    // sent" in hostile-runner.test.ts.
+    // SECURITY: credit is granted for consumed bytes only, so it never exceeds the first window.
+    // More would let a hostile runner make us buffer a whole upload. Guarded by "credit beyond what
+    // was sent" in hostile-runner.test.ts.
     if (this.#sendCredit + bytes > this.#maxSendCreditBytes) {
       throw new ProtocolError(
         "credit_overflow",
-        `the runner gave credit for ${String(bytes)} bytes, more than were sent`,
+        `the runner granted credit for ${String(bytes)} bytes, more than were sent`,
       );
     }
     this.#sendCredit += bytes;
     this.#pump();
   }
 
-  /** Ends the stream. When the sink objects, the stream is still open for the loss that follows. */
+  /** Ends the stream. If the sink throws, the stream stays open for the loss that follows. */
   finish(outcome: StreamOutcome): void {
     if (!this.#open) return;
     this.#sink?.finish(outcome);

@@ -1,4 +1,4 @@
-/** The backends that there are; `auto` takes the first of them that works. */
+/** The available backends; `auto` uses the first that works. */
 export const BACKEND_NAMES = ["oci", "docker"] as const;
 
 export type BackendName = (typeof BACKEND_NAMES)[number];

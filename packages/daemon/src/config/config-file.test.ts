@@ -46,7 +46,7 @@ describe("the configuration file", () => {
     const { load, problems, file } = await makePlace("log_level: warn\n");
     await chmod(file, 0o666);
     expect(await problems()).toEqual([
-      `${file} can be written by everybody; name it (--config, SANDKASTEN_CONFIG) if it shall be used`,
+      `${file} is writable by every user; name it (--config, SANDKASTEN_CONFIG) to use it`,
     ]);
     expect((await load({ file })).logLevel).toBe("warn");
   });
@@ -56,7 +56,7 @@ describe("the configuration file", () => {
     async () => {
       const { load, problems, file } = await makePlace("log_level: warn\n");
       await chown(file, 12_345, 12_345);
-      const refusal = `${file} belongs to another user; name it (--config, SANDKASTEN_CONFIG) if it shall be used`;
+      const refusal = `${file} belongs to another user; name it (--config, SANDKASTEN_CONFIG) to use it`;
       expect(await problems({ isRoot: true })).toEqual([refusal]);
       expect(await problems({ isRoot: true, env: { SUDO_UID: "1" } })).toEqual([refusal]);
       expect((await load({ isRoot: true, env: { SUDO_UID: "12345" } })).logLevel).toBe("warn");

@@ -9,7 +9,7 @@ import { FILE_VARIABLE } from "./text-settings.ts";
 export interface FileSearch {
   readonly env: Environment;
   readonly cwd: string;
-  /** A file that was named, by a flag for instance. */
+  /** An explicitly named file, by a flag for instance. */
   readonly file?: string;
   readonly isRoot: boolean;
 }
@@ -17,9 +17,9 @@ export interface FileSearch {
 export interface ConfigFile {
   readonly path: string;
   readonly text: string;
-  /** Others than its owner can read it. */
+  /** Users other than its owner can read it. */
   readonly readableByOthers: boolean;
-  /** Its permission bits, for people. */
+  /** Its permission bits, for messages. */
   readonly mode: string;
 }
 
@@ -27,7 +27,7 @@ const FILE_NAME = "sandkasten.yaml";
 const SYSTEM_FILE = "/etc/sandkasten/sandkasten.yaml";
 const MAX_FILE_BYTES = 1_048_576;
 
-/** The file, undefined when there is none, or the sentence that says why it cannot be used. */
+/** The file, undefined if there is none, or a message that says why it cannot be used. */
 export async function readConfigFile(search: FileSearch): Promise<ConfigFile | string | undefined> {
   const named = search.file ?? (search.env[FILE_VARIABLE] || undefined);
   if (named !== undefined) {
@@ -42,9 +42,9 @@ export async function readConfigFile(search: FileSearch): Promise<ConfigFile | s
 }
 
 /**
- * SECURITY: the daemon is often root, and a directory that it is started in may be anybody's. A
- * file that merely lay there could open the API to whoever put it there (threat: unauthorized access),
- * so it counts only when it is ours. Guarded by config-file.test.ts.
+ * SECURITY: the daemon often runs as root, and other users may control the directory it is started
+ * in. A file found there could open the API to whoever put it there (threat: unauthorized access),
+ * so it counts only if it belongs to us. Guarded by config-file.test.ts.
  */
 function distrust(
   { env, isRoot }: FileSearch,
@@ -56,11 +56,11 @@ function distrust(
   const reason = !trusted.includes(owner)
     ? "belongs to another user"
     : (mode & 0o002) !== 0
-      ? "can be written by everybody"
+      ? "is writable by every user"
       : undefined;
   return reason === undefined
     ? undefined
-    : `${path} ${reason}; name it (--config, ${FILE_VARIABLE}) if it shall be used`;
+    : `${path} ${reason}; name it (--config, ${FILE_VARIABLE}) to use it`;
 }
 
 async function readAt(
@@ -69,7 +69,7 @@ async function readAt(
 ): Promise<ConfigFile | string | undefined> {
   let handle: FileHandle | undefined;
   try {
-    // Without O_NONBLOCK a FIFO of this name would hold the start up for ever.
+    // Without O_NONBLOCK a FIFO of this name would block the start forever.
     handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     const status = await handle.stat();
     const mode = status.mode & 0o777;

@@ -1,4 +1,4 @@
-/** The configuration as the daemon's parts use it: in their units, complete, frozen. */
+/** The configuration as the daemon's parts use it: in their units, complete and frozen. */
 import { isAbsolute, join, resolve } from "node:path";
 import type { FeedLimits } from "../events/feed.ts";
 import type { TelemetrySettings } from "@sandkasten/telemetry";
@@ -16,22 +16,22 @@ import type { ListenAddress } from "./listen-address.ts";
 import type { ConfigValues } from "./schema.ts";
 import type { Source } from "./settings.ts";
 
-/** A key and what its owner may have. */
+/** A key and its owner's quotas. */
 export interface ApiKey {
   /** The owner's name. */
   readonly name: string;
   readonly key: string;
-  /** What an administrator imports and pulls is shared with all keys. */
+  /** An administrator's imported and pulled images are shared with all keys. */
   readonly scope: KeyScope;
   readonly maxSessions: number;
   readonly maxRunningExecs: number;
   readonly maxWorkspaces: number;
   readonly maxImageBytes: number;
-  /** What its sessions can reach at most; all that the administrator allows when absent. */
+  /** The most that its sessions can reach; when absent, everything that the administrator allows. */
   readonly networkCeiling?: readonly Rule[];
 }
 
-/** A value under the name it has in the file, for showing; secrets are `***`. */
+/** A value under its name in the file, for display; secrets are `***`. */
 export interface ShownSetting {
   readonly key: string;
   readonly value: unknown;
@@ -55,24 +55,24 @@ export interface DockerConfig {
 
 export interface Config {
   readonly listen: ListenAddress;
-  /** All that are configured, that of `api_key` first; none when the daemon shall make one. */
+  /** All configured keys, that of `api_key` first; empty if the daemon generates one. */
   readonly apiKeys: readonly ApiKey[];
   /** Absolute. */
   readonly dataDir: string;
   /** Absolute. */
   readonly dbPath: string;
-  /** A database of Postgres, instead of `dbPath`. */
+  /** A Postgres database to use instead of `dbPath`. */
   readonly databaseUrl?: string;
   /** How daemons that share the database reach each other. */
   readonly cluster: { readonly address?: string; readonly secret?: string };
-  /** The agent service whose runs the dashboard shows; none when absent. */
+  /** The agent service whose runs the dashboard shows, if any. */
   readonly agentService?: { readonly url: string; readonly apiKey?: string };
-  /** Each backend has one of its own when absent. */
+  /** Each backend has its own default when absent. */
   readonly defaultImage?: string;
   readonly images: ImagePolicy;
-  /** Of sessions that ask for none. */
+  /** For sessions that do not choose one. */
   readonly backend: ConfigValues["backend"];
-  /** What sessions may ask for beside it. */
+  /** Other backends that sessions may choose. */
   readonly backends: ConfigValues["backends"];
   readonly docker: DockerConfig;
   readonly network: NetworkTerms & {
@@ -101,12 +101,12 @@ export interface Config {
     readonly profile: SandboxProfile;
     readonly networkMode: string;
   };
-  /** What a request may ask for at most. */
+  /** The most that a request may set. */
   readonly maxLimits: SandboxLimits;
   readonly allowRootProfile: boolean;
-  /** Whether sessions may ask for a kernel of their own. */
+  /** Whether sessions may request a separate kernel. */
   readonly allowStrongIsolation: boolean;
-  /** Undefined where nobody has said: then it is a small one of the default image. */
+  /** Undefined if not configured: the pool is then a small one of the default image. */
   readonly pool:
     | readonly {
         readonly image: string;
@@ -115,7 +115,7 @@ export interface Config {
         readonly network?: boolean;
       }[]
     | undefined;
-  /** Of each key that has none of its own. */
+  /** For each key without its own quotas. */
   readonly quotas: {
     readonly maxSessions: number;
     readonly maxRunningExecs: number;
@@ -146,7 +146,7 @@ export interface Config {
     readonly allowedOrigins: readonly string[];
   };
   readonly preview: {
-    /** `host` or `host:port`; previews are reached at names below it. */
+    /** `host` or `host:port`; previews have names below it. */
     readonly domain?: string;
     readonly scheme: ConfigValues["preview"]["scheme"];
     readonly maxSeconds: number;
@@ -155,20 +155,20 @@ export interface Config {
   readonly outputBudgetBytes: number;
   readonly logLevel: ConfigValues["log_level"];
   readonly telemetry: {
-    /** Absent when nothing is sent to a collector. */
+    /** Absent if nothing is sent to a collector. */
     readonly otlp?: TelemetrySettings;
     /** Where `/metrics` is served without a key. */
     readonly metricsListen?: ListenAddress;
   };
   /** The file that was read, if any. */
   readonly file?: string;
-  /** What the operator should know and the daemon can live with; log each. */
+  /** Warnings for the operator; log each. */
   readonly warnings: readonly string[];
-  /** Every key with its value and where that came from. */
+  /** Every key with its value and source. */
   readonly settings: readonly ShownSetting[];
 }
 
-/** The owner of `api_key`, and of the key that the daemon makes. */
+/** The owner of `api_key`, and of the generated key. */
 export const DEFAULT_OWNER = "default";
 const MIB = 2 ** 20;
 
@@ -292,7 +292,7 @@ function tokensOf({ jwt }: ConfigValues): Pick<Config, "jwt"> {
   };
 }
 
-/** A preset is made of rules alone, and of `full`. */
+/** A preset consists of rules and `full` only. */
 function presetsOf({ network }: ConfigValues): NetworkTerms["presets"] {
   return new Map(network.presets.map(({ name, allow }) => [name, resolveRules(allow, new Map())]));
 }

@@ -1,4 +1,4 @@
-/** Shows the configuration that is in force, and where each value came from. */
+/** Shows the effective configuration, and the source of each value. */
 import type { Config, ShownSetting } from "./config.ts";
 
 export interface ConfigDescription {
@@ -7,7 +7,7 @@ export interface ConfigDescription {
   readonly warnings: readonly string[];
 }
 
-/** Holds no secret: keys are `***`. */
+/** Contains no secrets: keys are `***`. */
 export function describeConfig({ file, settings, warnings }: Config): ConfigDescription {
   return { ...(file !== undefined && { file }), settings, warnings };
 }

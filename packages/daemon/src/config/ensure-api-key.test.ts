@@ -76,7 +76,7 @@ describe("ensureApiKey()", () => {
     });
     await writeFile(path, "short\n");
     await chmod(path, 0o600);
-    await expect(attempt()).rejects.toThrow(`${path} holds no key`);
+    await expect(attempt()).rejects.toThrow(`${path} contains no valid key`);
     await rm(path);
     await symlink("/etc/hostname", path);
     await expect(attempt()).rejects.toThrow(`${path} is a symbolic link`);

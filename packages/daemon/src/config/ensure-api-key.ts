@@ -1,4 +1,4 @@
-/** Makes a key for a daemon that was given none, once, and finds it again. */
+/** Generates a key once for a daemon without a configured one, and reads it on later starts. */
 import { randomBytes } from "node:crypto";
 import { DEFAULT_OWNER } from "./config.ts";
 import type { ApiKey, Config } from "./config.ts";
@@ -8,14 +8,14 @@ import { ensureSecret } from "./secret-file.ts";
 export interface KeysInForce {
   /** A key that the API accepts: the first of `apiKeys`. */
   readonly key: string;
-  /** The daemon made it, now or at an earlier start. */
+  /** The daemon generated it, now or at an earlier start. */
   readonly generated: boolean;
-  /** Where a generated key is kept. */
+  /** Where a generated key is stored. */
   readonly path?: string;
   readonly apiKeys: readonly ApiKey[];
 }
 
-/** The configured keys, or else the one in `api-key` below the data directory, made when there is none. */
+/** The configured keys, or else the one in `api-key` below the data directory, generated if missing. */
 export async function ensureApiKey(
   config: Pick<Config, "apiKeys" | "dataDir" | "quotas">,
 ): Promise<KeysInForce> {
@@ -26,7 +26,7 @@ export async function ensureApiKey(
     name: "api-key",
     make: () => `sk-sandbox-${randomBytes(24).toString("base64url")}`,
     accepts: (text) => keyForm().safeParse(text).success,
-    remedy: "remove it for a new key to be made, or set api_key",
+    remedy: "remove it to generate a new key, or set api_key",
     alternative: "set api_key",
   });
   return {

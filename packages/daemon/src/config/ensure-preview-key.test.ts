@@ -17,5 +17,5 @@ it("makes a key for its owner's eyes alone, finds it again, and refuses one that
   await expect(ensurePreviewKey(dataDir)).rejects.toThrow(`${path} is open to other users`);
   await chmod(path, 0o600);
   await writeFile(path, "short\n");
-  await expect(ensurePreviewKey(dataDir)).rejects.toThrow(`${path} holds no key`);
+  await expect(ensurePreviewKey(dataDir)).rejects.toThrow(`${path} contains no valid key`);
 });

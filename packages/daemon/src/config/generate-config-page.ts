@@ -1,9 +1,9 @@
 /**
- * Prints `docs/reference/config.md`, made from the declarations of the keys:
+ * Prints `docs/reference/config.md`, generated from the key declarations:
  *
  *     node packages/daemon/src/config/generate-config-page.ts > docs/reference/config.md
  *
- * A test fails while the page is not what this prints.
+ * A test fails if the page is out of date.
  */
 import { z } from "zod";
 import { configKeys, innerSchema } from "./keys.ts";
@@ -91,7 +91,7 @@ function defaultOf({ path, unset }: ConfigKey): string {
   return `\`${String(value)}\``;
 }
 
-/** What the schema allows, where it can be said in a few words. */
+/** The allowed values, if a few words can describe them. */
 function allowed({ schema }: ConfigKey): string[] {
   const inner = innerSchema(schema);
   if (inner instanceof z.ZodEnum) {

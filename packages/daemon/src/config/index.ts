@@ -1,4 +1,4 @@
-/** What programs that read the configuration without starting a daemon need. */
+/** Exports for programs that read the configuration without starting a daemon. */
 export type { ApiKey, Config, ShownSetting } from "./config.ts";
 export { describeConfig } from "./describe-config.ts";
 export type { ConfigDescription } from "./describe-config.ts";

@@ -1,4 +1,4 @@
-/** The configuration's keys as a list, each with the names it goes by. */
+/** The configuration's keys as a list, each with its names. */
 import { z } from "zod";
 import { configSchema } from "./schema.ts";
 
@@ -12,9 +12,9 @@ export interface ConfigKey {
   readonly flag: string;
   readonly schema: z.ZodType;
   readonly description: string;
-  /** Nothing of its value is ever shown. */
+  /** Its value is never shown. */
   readonly secret: boolean;
-  /** What holds when it has no value, for a key whose default depends on the machine. */
+  /** The effective behaviour without a value, for a key whose default depends on the machine. */
   readonly unset: string | undefined;
 }
 
@@ -46,7 +46,7 @@ function keyOf(schema: z.ZodType, path: readonly string[]): ConfigKey {
   };
 }
 
-/** The schema without what says that a value may be absent. */
+/** The schema without its optional and default wrappers. */
 export function innerSchema(schema: z.core.$ZodType): z.core.$ZodType {
   let inner = schema;
   while (

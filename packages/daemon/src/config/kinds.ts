@@ -1,4 +1,4 @@
-/** The kinds of value that configuration keys have, each saying what it allows. */
+/** The value types of configuration keys, each with a message that says what it allows. */
 import { isIP } from "node:net";
 import { isAbsolute } from "node:path";
 import { z } from "zod";
@@ -35,7 +35,7 @@ export function listOf<Element extends z.ZodType>(element: Element) {
   return z.array(element, { error: "must be a list" });
 }
 
-/** An element of a list; what it must look like is said by its fields. */
+/** An element of a list; its fields have their own messages. */
 export function mapping<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.strictObject(shape, {
     error: `must be a mapping with ${Object.keys(shape).join(", ")}`,
@@ -56,7 +56,7 @@ export const databaseUrl = () =>
     /^postgres(?:ql)?:\/\/\S+$/.test(value),
   );
 
-/** Of another daemon: only where it is, so that a request's own path follows. */
+/** Another daemon's origin, without a path, since the request's path is appended. */
 export const daemonAddress = () =>
   text("must be http://host:port", (value) => {
     const url = URL.parse(value);
@@ -74,7 +74,10 @@ export const plainWords = () =>
 export const claimName = () =>
   text("must be the name of a claim", (value) => /^[\x21-\x7e]{1,128}$/.test(value));
 
-/** SECURITY: keys that come over the network unprotected could be anybody's. Guarded by load-config.test.ts. */
+/**
+ * SECURITY: keys fetched over an unprotected network could be an attacker's. Guarded by
+ * load-config.test.ts.
+ */
 export const keySetUrl = () =>
   text("must be an https:// URL, or http:// of this machine", (value) => {
     const url = URL.parse(value);
@@ -109,7 +112,7 @@ export const volumeName = () =>
   );
 
 /**
- * SECURITY: against reaching a network: a sandbox never has the network of the machine, nor that of
+ * SECURITY: against reaching a network: a sandbox never shares the network of the machine or of
  * another container. Guarded by load-config.test.ts.
  */
 export const networkName = () =>
@@ -148,7 +151,7 @@ export const presetName = () =>
 export const runtimeName = () =>
   text("must be 1 to 64 of A–Z a–z 0–9 _ . -", (value) => /^[A-Za-z0-9_.-]{1,64}$/.test(value));
 
-/** It travels in a header, hence no white space and nothing but ASCII. */
+/** It is sent in a header, so only visible ASCII is allowed. */
 export const apiKey = () =>
   text("must have 8 to 512 characters, all of them visible ASCII", (value) =>
     /^[\x21-\x7e]{8,512}$/.test(value),
@@ -171,7 +174,7 @@ export const imagePattern = () =>
 
 export const hostAndPort = () => text("must be a host, or host:port", isHostAndPort);
 
-/** Names below it are made of one more label, so that an address does not do. */
+/** Preview names add one label to it, so an IP address does not work. */
 export const previewDomain = () =>
   text(
     "must be a domain name, or name:port",
@@ -185,7 +188,7 @@ export const registryName = () =>
     (value) => value === "*" || isHostAndPort(value),
   );
 
-/** `*` is none: a page of any site could then use a key that it got hold of. */
+/** `*` is not allowed: a page of any site could then use a stolen key. */
 export const webOrigin = () =>
   text("must be an origin such as https://app.example.com:8443, without a path", (value) => {
     const url = URL.parse(value);

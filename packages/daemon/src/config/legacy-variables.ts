@@ -1,20 +1,20 @@
-/** Variables of older programs that mean something to a key of ours. */
+/** Variables of older programs that map to a key of ours. */
 import { VARIABLE_PREFIX } from "./keys.ts";
 import type { ConfigKey } from "./keys.ts";
 import type { Layer, Setting } from "./settings.ts";
 import { valueFromText } from "./values-from-text.ts";
 
 export interface LegacyVariable {
-  /** The first that is set counts. */
+  /** The first one that is set counts. */
   readonly names: readonly string[];
   /** Name of the key that it sets. */
   readonly key: string;
   readonly note: string;
-  /** Turns its text into that of the key. */
+  /** Converts its text to that of the key. */
   readonly translate?: (text: string) => string;
 }
 
-/** Both prefixes of one variable. */
+/** Both prefixes of a variable. */
 const station = (name: string): readonly string[] => [
   `STATION_SANDBOX_${name}`,
   `STN_SANDBOX_${name}`,
@@ -46,12 +46,16 @@ export const LEGACY_VARIABLES: readonly LegacyVariable[] = [
   },
   { names: station("ALLOWED_IMAGES"), key: "allowed_images", note: "a list with commas" },
   { names: station("DIR"), key: "docker.workspace_dir", note: "a path" },
-  { names: ["DOCKER_HOST"], key: "docker.host", note: "as Docker's own programs read it" },
+  {
+    names: ["DOCKER_HOST", "DAGGER_HOST"],
+    key: "docker.host",
+    note: "as Docker's own programs read it",
+  },
   { names: ["DOCKER_CONFIG"], key: "docker.config_dir", note: "as Docker's own programs read it" },
   {
     names: ["DOCKER_CERT_PATH"],
     key: "docker.cert_path",
-    note: "as Docker's own programs read it; `DOCKER_TLS_VERIFY` is not looked at, as certificates are always verified",
+    note: "as Docker's own programs read it; `DOCKER_TLS_VERIFY` is ignored, since certificates are always verified",
   },
   {
     names: station("DEFAULT_TIMEOUT_SECONDS"),
@@ -72,7 +76,7 @@ export const LEGACY_VARIABLES: readonly LegacyVariable[] = [
   {
     names: station("ALLOW_NETWORK_DEFAULT"),
     key: "defaults.network_mode",
-    note: "`false` is `none`; `true` is refused, as every request has to ask for itself",
+    note: "`false` is `none`; `true` is refused, since every request must ask for a network itself",
     translate: (text) => (/^(?:false|no|off|0)$/i.test(text.trim()) ? "none" : text),
   },
   {
@@ -85,7 +89,7 @@ export const LEGACY_VARIABLES: readonly LegacyVariable[] = [
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What older variables say about keys that have no value from a variable of ours. */
+/** Settings from older variables, for keys that are not set by a current one. */
 export function legacySettings(
   env: Environment,
   keys: readonly ConfigKey[],
@@ -100,8 +104,8 @@ export function legacySettings(
     if (variable.startsWith(VARIABLE_PREFIX))
       warnings.push(
         isSet(key)
-          ? `${variable} has no effect beside ${key.variable}, which is its name now; remove it`
-          : `${variable} is called ${key.variable} now; rename it`,
+          ? `${variable} is ignored because ${key.variable}, its new name, is set; remove it`
+          : `${variable} is now called ${key.variable}; rename it`,
       );
     if (isSet(key)) continue;
     const written = env[variable] ?? "";

@@ -1,10 +1,10 @@
-/** Reads `host:port` and tells addresses that only this machine reaches from all others. */
+/** Parses `host:port` and distinguishes loopback addresses from all others. */
 import { BlockList, isIPv4, isIPv6 } from "node:net";
 
 export interface ListenAddress {
   /** A name or an address, without brackets. */
   readonly host: string;
-  /** 0 for any that is free. */
+  /** 0 for any free port. */
   readonly port: number;
 }
 
@@ -14,7 +14,7 @@ export const LISTEN_FORM =
 const HOST_NAME =
   /^(?=.{1,253}$)[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$/;
 
-/** The address in a text, or undefined when it is none. */
+/** The address in a text, or undefined if it is invalid. */
 export function parseListenAddress(text: string): ListenAddress | undefined {
   const match = /^(?:\[(?<v6>[^\]]+)\]|(?<name>[^:[\]]+)):(?<port>\d{1,5})$/.exec(text);
   if (match?.groups === undefined) return undefined;
@@ -25,7 +25,7 @@ export function parseListenAddress(text: string): ListenAddress | undefined {
   return isIPv4(name) || isName(name) ? { host: name, port } : undefined;
 }
 
-/** `127.1` is an address to some resolvers; a name does not end in a number. */
+/** Some resolvers treat `127.1` as an address; a name does not end in a number. */
 function isName(text: string): boolean {
   return HOST_NAME.test(text) && !/(?:^|\.)(?:\d+|0x[0-9a-f]*)$/i.test(text);
 }
@@ -44,11 +44,11 @@ function loopback(): BlockList {
 }
 
 /**
- * What speaks against listening there, or undefined.
+ * The reason against listening there, or undefined.
  *
- * SECURITY: whoever reaches the API with a key runs code on this machine (threat: unauthorized access).
- * Beyond loopback the operator must have chosen the keys; one that the daemon made for itself was
- * chosen by nobody. Guarded by listen-address.test.ts and load-config.test.ts.
+ * SECURITY: a client that reaches the API with a key runs code on this machine (threat: unauthorized
+ * access). Beyond loopback the operator must have chosen the keys; a generated key is not a choice.
+ * Guarded by listen-address.test.ts and load-config.test.ts.
  */
 export function exposureProblem(
   address: ListenAddress,

@@ -316,14 +316,14 @@ describe("loadConfig() on a configuration of the older program", () => {
     expect(config.pool).toMatchObject([{ image: "sandbox-runtime:python", size: 3 }]);
     expect(config.workspace.diskBytes).toBe(512 * 2 ** 20);
     for (const warning of [
-      `${file}:1:1: pool is written as the older Sandkasten had it`,
+      `${file}:1:1: pool uses the format of the older Sandkasten`,
       `${file}:2:14: workspace.enabled of the older Sandkasten has no effect`,
       "workspace.persist_by_default of the older Sandkasten has no effect",
       "security of the older Sandkasten has no effect: the seccomp filter is always on",
       "dashboard_enabled of the older Sandkasten has no effect",
       "playground_config_path of the older Sandkasten has no effect",
-      "SANDKASTEN_CPU_LIMIT is called SANDKASTEN_DEFAULTS_CPU_LIMIT now; rename it",
-      "SANDKASTEN_PIDS_LIMIT has no effect beside SANDKASTEN_DEFAULTS_PIDS_LIMIT",
+      "SANDKASTEN_CPU_LIMIT is now called SANDKASTEN_DEFAULTS_CPU_LIMIT; rename it",
+      "SANDKASTEN_PIDS_LIMIT is ignored because SANDKASTEN_DEFAULTS_PIDS_LIMIT",
       "SANDKASTEN_SECCOMP of the older Sandkasten has no effect",
     ])
       expect(config.warnings).toContainEqual(expect.stringContaining(warning));
@@ -377,7 +377,7 @@ describe("loadConfig() on a faulty configuration", () => {
       `api_key: ${secret}\napi_keys:\n  - { name: a, key: ${secret} }\n  - { name: a, key: other-key }\n  - { name: default, key: third-key }\n`,
     );
     expect(await twice.problems()).toEqual([
-      expect.stringContaining('gives "a" a key that another name has'),
+      expect.stringContaining('gives "a" the same key as another name'),
       expect.stringContaining('uses the name "a" again'),
       expect.stringContaining('uses the name "default" (which is the name of api_key\'s owner)'),
     ]);
@@ -477,7 +477,7 @@ describe("loadConfig() and who can reach the API", () => {
     expect((await load()).warnings).toEqual([]);
     await chmod(file, 0o640);
     expect((await load()).warnings).toEqual([
-      `${file} holds keys and others can read it (mode 640); run chmod 600 on it`,
+      `${file} contains keys and other users can read it (mode 640); run chmod 600 on it`,
     ]);
     const harmless = await makePlace("log_level: warn\n");
     await chmod(harmless.file, 0o644);
@@ -486,6 +486,6 @@ describe("loadConfig() and who can reach the API", () => {
 
   it("warns of the key that stands in examples", async () => {
     const { load } = await makePlace('api_key: "sk-sandbox-..."\n');
-    expect((await load()).warnings).toEqual([expect.stringContaining("which everybody knows")]);
+    expect((await load()).warnings).toEqual([expect.stringContaining("which is public")]);
   });
 });

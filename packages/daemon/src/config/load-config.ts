@@ -1,4 +1,4 @@
-/** Brings defaults, file, environment and flags together, once, and checks the result. */
+/** Merges defaults, file, environment and flags once, and validates the result. */
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { readConfigFile } from "./config-file.ts";
@@ -19,18 +19,18 @@ import { yamlLayer } from "./yaml-settings.ts";
 
 export interface LoadConfigOptions {
   readonly env: Environment;
-  /** By the names of keys with dots or dashes, as in `defaults.mem-limit-mb`. */
+  /** Keyed by key names with dots or dashes, as in `defaults.mem-limit-mb`. */
   readonly flags?: Readonly<Record<string, string>>;
-  /** As given by `--set`, by the same names. */
+  /** Values of `--set`, with the same names. */
   readonly set?: Readonly<Record<string, string>>;
   readonly cwd: string;
-  /** A file that must exist, instead of the one that is looked for. */
+  /** A file that must exist, instead of the one in a default location. */
   readonly file?: string;
   readonly home: string;
   readonly isRoot: boolean;
 }
 
-/** Rejects with INVALID_REQUEST, whose message and `details.problems` name all that is wrong. */
+/** Rejects with INVALID_REQUEST, whose message and `details.problems` list everything that is wrong. */
 export async function loadConfig(options: LoadConfigOptions): Promise<Config> {
   const keys = configKeys();
   const read = await readConfigFile(options);
@@ -88,7 +88,7 @@ function refuse(problems: readonly string[]): void {
   throw new SandboxError("INVALID_REQUEST", message, { details: { problems } });
 }
 
-/** Keys with dots in their names as the mappings that they stand for. */
+/** Keys with dots in their names as nested mappings. */
 function nested(settings: readonly Setting[]): Record<string, unknown> {
   const root: Record<string, unknown> = {};
   for (const { key, value } of settings) {
@@ -101,7 +101,7 @@ function nested(settings: readonly Setting[]): Record<string, unknown> {
   return root;
 }
 
-/** A relative path in a file starts at the file, one in a variable or flag where the daemon does. */
+/** A relative path in a file is relative to the file; one in a variable or flag, to the working directory. */
 function dataDirectory(
   given: string | undefined,
   source: Source,
@@ -120,7 +120,9 @@ function dataDirectory(
 function permissionWarnings(file: ConfigFile | undefined, settings: readonly Setting[]): string[] {
   const holdsKeys = settings.some(({ key }) => key.secret);
   return file?.readableByOthers === true && holdsKeys
-    ? [`${file.path} holds keys and others can read it (mode ${file.mode}); run chmod 600 on it`]
+    ? [
+        `${file.path} contains keys and other users can read it (mode ${file.mode}); run chmod 600 on it`,
+      ]
     : [];
 }
 
@@ -130,7 +132,7 @@ function shown(key: ConfigKey, values: ConfigValues, source: Source): ShownSetti
   return { key: key.name, value: key.secret ? redacted(value) : value, source };
 }
 
-/** Of a list of keys the names and quotas stay. */
+/** For a list of keys, names and quotas stay visible. */
 function redacted(value: unknown): unknown {
   if (value === undefined) return undefined;
   return Array.isArray(value)

@@ -1,15 +1,15 @@
-/** Finds the known name that a mistyped one is nearest to. */
+/** Finds the known name closest to a mistyped one. */
 
 export interface Candidate {
-  /** What the given name is held against. */
+  /** The text to compare the given name with. */
   readonly compared: string;
-  /** What is suggested. */
+  /** The text to suggest. */
   readonly shown: string;
   /** Added to the distance, for names that belong elsewhere. */
   readonly penalty?: number;
 }
 
-/** The nearest of the candidates, the first one among equals. */
+/** The closest candidate, the first one on a tie. */
 export function nearestName(name: string, candidates: readonly Candidate[]): string {
   let best = { shown: "", distance: Number.POSITIVE_INFINITY };
   for (const { compared, shown, penalty = 0 } of candidates) {
@@ -19,7 +19,7 @@ export function nearestName(name: string, candidates: readonly Candidate[]): str
   return best.shown;
 }
 
-/** Names by their whole and, a little further away, by their last part alone. */
+/** Names by their full form and, a little further away, by their last part alone. */
 export function byWholeOrLastPart(
   names: readonly { readonly path: readonly string[]; readonly shown: string }[],
 ): Candidate[] {
@@ -29,7 +29,7 @@ export function byWholeOrLastPart(
   ]);
 }
 
-/** camelCase, dashes and dots are slips, not other names. */
+/** camelCase, dashes and dots are typing variants, not different names. */
 function plain(name: string): string {
   return name
     .slice(0, 128)
@@ -37,7 +37,7 @@ function plain(name: string): string {
     .toLowerCase();
 }
 
-/** How many letters to insert, remove, replace or swap with their neighbour. */
+/** The number of letters to insert, remove, replace or swap with their neighbour. */
 function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, column) => column);

@@ -1,4 +1,4 @@
-/** Keys of the older Sandkasten that mean nothing here, each with what holds instead. */
+/** Keys of the older Sandkasten that have no effect here, each with the reason. */
 
 /** By the name in the file; `security` was a group. */
 const OLDER_KEYS: ReadonlyMap<string, string> = new Map([
@@ -18,13 +18,13 @@ const OLDER_VARIABLES: ReadonlyMap<string, string> = new Map([
   ["SANDKASTEN_SECCOMP", "security"],
 ]);
 
-/** Says why a key or variable of the older program has no effect; undefined when it had none such. */
+/** Why a key or variable of the older program has no effect; undefined if it had no such key. */
 export function olderNameWarning(name: string): string | undefined {
   const reason = OLDER_KEYS.get(OLDER_VARIABLES.get(name) ?? name);
   return reason && `${name} of the older Sandkasten has no effect: ${reason}; remove it`;
 }
 
-/** The list that `pool: { enabled, images: { python: 3 } }` of the older program stands for; undefined for any other value. */
+/** Converts the older `pool: { enabled, images: { python: 3 } }` to a list; undefined for any other value. */
 export function olderPool(value: unknown): readonly object[] | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
   const { enabled, images = {}, ...others } = value as Readonly<Record<string, unknown>>;

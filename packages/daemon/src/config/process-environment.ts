@@ -1,8 +1,8 @@
-/** The one place that reads the environment of this process. */
+/** The only place that reads this process's environment. */
 import { homedir } from "node:os";
 import type { LoadConfigOptions } from "./load-config.ts";
 
-/** What `loadConfig` wants to know of the process. */
+/** What `loadConfig` needs to know about the process. */
 export function readProcessEnvironment(): Pick<
   LoadConfigOptions,
   "env" | "cwd" | "home" | "isRoot"

@@ -18,7 +18,7 @@ const BYTES: Readonly<Record<string, number>> = {
   TiB: 2 ** 40,
 };
 
-/** The milliseconds in a duration such as `30m`, `1h30m` or `1.5s`; undefined when it is none. */
+/** The milliseconds in a duration such as `30m`, `1h30m` or `1.5s`; undefined if invalid. */
 export function durationMs(text: string): number | undefined {
   if (!/^(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+$/.test(text)) return undefined;
   let total = 0;
@@ -29,7 +29,7 @@ export function durationMs(text: string): number | undefined {
   return Math.round(total * 1e6) / 1e6;
 }
 
-/** The bytes in a size such as `8MiB`; undefined when it is none. Only units of one meaning are read. */
+/** The bytes in a size such as `8MiB`; undefined if invalid. Only unambiguous units are accepted. */
 export function sizeBytes(text: string): number | undefined {
   const match = /^(\d+(?:\.\d+)?) ?(B|KiB|MiB|GiB|TiB)$/.exec(text);
   return match === null ? undefined : Number(match[1]) * (BYTES[match[2] ?? ""] ?? Number.NaN);

@@ -1,4 +1,4 @@
-/** Rules that hold between keys: each value is fine by itself, but not beside the others. */
+/** Rules between keys: each value is valid on its own, but not in combination. */
 import { ImageAllowlist } from "../images/allowlist.ts";
 import { HOST_REFERENCE, parseReference } from "../images/reference.ts";
 import { FULL, looksLikePreset } from "../network/plan-network.ts";
@@ -14,12 +14,12 @@ export interface Verdict {
 }
 
 interface Rule {
-  /** What it looks at; with a fault in one of them it has nothing to say. */
+  /** The keys it checks; skipped if one of them is already faulty. */
   readonly keys: readonly (keyof ConfigValues)[];
   readonly judge: (values: ConfigValues, sourceOf: SourceOf) => Partial<Verdict>;
 }
 
-/** Where the value of a key, by its name, came from. */
+/** The source of a key's value, by name. */
 export type SourceOf = (key: string) => Source;
 
 const RULES: readonly Rule[] = [
@@ -37,7 +37,7 @@ const RULES: readonly Rule[] = [
   { keys: ["api_keys"], judge: judgeScopes },
 ];
 
-/** `isFaulty` tells of a key or group in which a fault was found already. */
+/** `isFaulty` returns whether a key or group is already known to be faulty. */
 export function judge(
   values: ConfigValues,
   sourceOf: SourceOf,
@@ -58,7 +58,7 @@ function named(key: string, sourceOf: SourceOf): string {
   return kind === "default" ? `${key} (by default)` : `${key} (${name})`;
 }
 
-/** SECURITY: a half-configured issuer would be no issuer, or anybody. Guarded by load-config.test.ts. */
+/** SECURITY: a half-configured issuer could accept no token, or anyone's. Guarded by load-config.test.ts. */
 function judgeTokens({ jwt }: ConfigValues): Partial<Verdict> {
   const sources = [jwt.jwks_file, jwt.jwks_uri, jwt.public_key].filter((one) => one !== undefined);
   if (jwt.issuer === undefined && jwt.audience === undefined && sources.length === 0) return {};
@@ -68,7 +68,7 @@ function judgeTokens({ jwt }: ConfigValues): Partial<Verdict> {
   return {
     problems: [
       jwt.algorithms.length === 0
-        ? "jwt.algorithms is empty, so that no token could be accepted"
+        ? "jwt.algorithms is empty, so no token would be accepted"
         : "jwt needs exactly one of jwt.jwks_file, jwt.jwks_uri and jwt.public_key",
     ],
   };
@@ -95,7 +95,7 @@ function judgeListen(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict>
   return { problems: [`${named("listen", sourceOf)} is "${listen}", which ${problem}`] };
 }
 
-/** The key that examples print, and that people copy. */
+/** The key in examples, which people copy. */
 const PLACEHOLDER = "sk-sandbox-...";
 
 function judgeKeys({ api_key, api_keys }: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
@@ -108,13 +108,13 @@ function judgeKeys({ api_key, api_keys }: ConfigValues, sourceOf: SourceOf): Par
       const note = name === DEFAULT_OWNER ? " (which is the name of api_key's owner)" : "";
       problems.push(`${where} uses the name "${name}"${note} again; each key needs its own`);
     }
-    if (keys.has(key)) problems.push(`${where} gives "${name}" a key that another name has`);
+    if (keys.has(key)) problems.push(`${where} gives "${name}" the same key as another name`);
     names.add(name);
     keys.add(key);
   }
   const holder = named(api_key === PLACEHOLDER ? "api_key" : "api_keys", sourceOf);
   const warnings = keys.has(PLACEHOLDER)
-    ? [`${holder} holds the key that stands in examples, which everybody knows; choose another`]
+    ? [`${holder} contains the key from the examples, which is public; choose another`]
     : [];
   return { problems, warnings };
 }
@@ -133,7 +133,7 @@ function judgeLimits(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict>
 
 const MIB = 2 ** 20;
 
-/** A disk that cannot hold its own tables could never be made. */
+/** A disk that cannot hold its own inode tables can never be created. */
 function judgeInodes(group: "defaults" | "workspace"): Rule["judge"] {
   return (values, sourceOf) => {
     const { disk_limit_mb: disk, disk_inodes: inodes } = values[group];
@@ -158,7 +158,7 @@ function judgeProfiles(values: ConfigValues, sourceOf: SourceOf): Partial<Verdic
     .filter(({ profile }) => profile === "root")
     .map(({ image }) => `${named("pool", sourceOf)} has "${image}" as root, ${forbidden}`);
   if (!defaults.readonly_rootfs) {
-    problems.push(`${rootfs} is false, which makes root the usual profile, ${forbidden}`);
+    problems.push(`${rootfs} is false, which makes root the default profile, ${forbidden}`);
   }
   return { problems };
 }
@@ -181,7 +181,7 @@ function judgePool(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
   return { problems };
 }
 
-/** Nobody chose the default default image, so that a list without it is no contradiction. */
+/** The built-in default image was not an explicit choice, so a list without it is not a contradiction. */
 function judgeDefaultImage(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
   const { default_image = HOST_REFERENCE, allowed_images } = values;
   const allowlist = new ImageAllowlist(allowed_images);
@@ -192,7 +192,7 @@ function judgeDefaultImage(values: ConfigValues, sourceOf: SourceOf): Partial<Ve
     : { problems: [`${fault}; add it there or choose another`] };
 }
 
-/** Every name of a preset must be one, and none may stand for another. */
+/** Every preset name must be defined, and only once. */
 function judgeNetwork({ network, api_keys }: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
   const names = new Set(network.presets.map(({ name }) => name));
   const problems: string[] = [];
@@ -214,16 +214,23 @@ function judgeNetwork({ network, api_keys }: ConfigValues, sourceOf: SourceOf): 
   return { problems };
 }
 
-/** SECURITY: without a secret, anybody who reaches the address could pass for another daemon. Guarded by load-config.test.ts. */
+/**
+ * SECURITY: without a secret, anyone who reaches the address could impersonate another daemon.
+ * Guarded by load-config.test.ts.
+ */
 function judgeCluster(values: ConfigValues, sourceOf: SourceOf): Partial<Verdict> {
   const { cluster, database_url } = values;
   const address = named("cluster.address", sourceOf);
   if (cluster.address === undefined) return {};
   if (cluster.secret === undefined)
-    return { problems: [`${address} needs cluster.secret, by which daemons know each other`] };
+    return {
+      problems: [`${address} needs cluster.secret, which daemons use to authenticate each other`],
+    };
   if (database_url !== undefined) return {};
   return {
-    problems: [`${address} needs database_url: only daemons that share a database forward`],
+    problems: [
+      `${address} needs database_url: only daemons that share a database forward requests`,
+    ],
   };
 }
 
@@ -231,7 +238,7 @@ function notAllowed(allowlist: ImageAllowlist, sourceOf: SourceOf): string {
   return `which is not among ${named("allowed_images", sourceOf)}: ${allowlist.describe()}`;
 }
 
-/** As the image store decides; what only the store's content tells is given the benefit of the doubt. */
+/** Decides as the image store does, and allows what depends on the store's content. */
 function mayBeAllowed(allowlist: ImageAllowlist, image: string): boolean {
   const { canonical, digest, shortcut } = parseReference(image);
   return (

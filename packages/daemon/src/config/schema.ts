@@ -1,6 +1,6 @@
 /**
- * Every key of the configuration: its form, its default and its meaning.
- * `docs/reference/config.md` is made from this file.
+ * Every key of the configuration: its type, default and meaning. `docs/reference/config.md` is
+ * generated from this file.
  */
 import { BACKEND_NAMES } from "./backend-names.ts";
 import { z } from "zod";
@@ -58,12 +58,12 @@ const memoryMb = () => wholeNumber(16, MAX_BYTES / MIB);
 const processes = () => wholeNumber(16, 4_000_000);
 const diskMb = () => wholeNumber(4, MAX_BYTES / MIB);
 const inodes = () => wholeNumber(64, 2 ** 31);
-/** Fits into a timer, which can wait for 24 days at most. */
+/** Fits into a timer, which can wait at most 24 days. */
 const MAX_EXEC_DAYS = 20;
 const amount = () => wholeNumber(1, 1_000_000);
 const bytes = (least: number) => wholeNumber(least, MAX_BYTES);
 
-/** A key that only holds others. */
+/** A key that only contains others. */
 const group = <Shape extends z.ZodRawShape>(shape: Shape) => z.strictObject(shape);
 
 const sessionDefaults = group({
@@ -518,7 +518,8 @@ export const configSchema = group({
     }),
   }).prefault({}),
   http: group({
-    // SECURITY: parsing JSON holds up everybody else, so larger content must come as bytes. Guarded by stalls.test.ts.
+    // SECURITY: parsing JSON blocks all other requests, so larger content must be sent as bytes.
+    // Guarded by stalls.test.ts.
     max_body_bytes: wholeNumber(1024, 8 * MIB)
       .default(8 * MIB)
       .meta({
@@ -594,5 +595,5 @@ export const configSchema = group({
     .meta({ description: "Minimum level of log messages" }),
 });
 
-/** All values, merged and checked, under the names that the file has. */
+/** All values, merged and validated, under their names in the file. */
 export type ConfigValues = z.output<typeof configSchema>;

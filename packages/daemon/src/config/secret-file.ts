@@ -1,4 +1,7 @@
-/** A secret that is made once, kept in a file for its owner's eyes alone, and found again at every start. */
+/**
+ * A secret that is generated once, stored in a file that only its owner can read, and reused at
+ * every start.
+ */
 import { randomUUID } from "node:crypto";
 import { constants } from "node:fs";
 import { link, open, rm } from "node:fs/promises";
@@ -12,9 +15,9 @@ export interface SecretFile {
   readonly name: string;
   readonly make: () => string;
   readonly accepts: (secret: string) => boolean;
-  /** What to do when the file cannot be used, beside correcting it. */
+  /** What to do if the file is unusable, besides correcting it. */
   readonly remedy: string;
-  /** What to do when the file cannot be written, beside making the directory writable. */
+  /** What to do if the file cannot be written, besides making the directory writable. */
   readonly alternative?: string;
 }
 
@@ -35,16 +38,16 @@ export async function ensureSecret(
     const alternative = file.alternative === undefined ? "" : `, or ${file.alternative}`;
     throw new SandboxError(
       "INTERNAL_ERROR",
-      `no key could be kept in ${path} (${reason}); make the directory writable${alternative}`,
+      `cannot store a key in ${path} (${reason}); make the directory writable${alternative}`,
       { cause },
     );
   }
-  throw unusable(path, "vanished while it was being made", file);
+  throw unusable(path, "disappeared while it was being created", file);
 }
 
 /**
- * SECURITY: the secret is for its owner's eyes alone, and complete from the moment it has its name:
- * of two daemons that start at once, one makes it and both use it (threat: unauthorized access).
+ * SECURITY: only the owner can read the secret, and the file is complete as soon as it has its
+ * name: if two daemons start at once, one creates it and both use it (threat: unauthorized access).
  * Guarded by ensure-api-key.test.ts.
  */
 async function createSecret(path: string, { directory, make }: SecretFile): Promise<void> {
@@ -80,7 +83,7 @@ async function readSecret(path: string, kind: SecretFile): Promise<string | unde
     if ((status.mode & 0o077) !== 0)
       throw unusable(path, "is open to other users (chmod 600)", kind);
     const secret = (await file.readFile("utf8")).trimEnd();
-    if (!kind.accepts(secret)) throw unusable(path, "holds no key", kind);
+    if (!kind.accepts(secret)) throw unusable(path, "contains no valid key", kind);
     return secret;
   } finally {
     await file.close();

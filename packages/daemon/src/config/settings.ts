@@ -1,4 +1,4 @@
-/** One value of one key, where it comes from, and what is wrong with it. */
+/** One value of one key, its source, and its errors. */
 import type { z } from "zod";
 import { innerSchema } from "./keys.ts";
 import type { ConfigKey } from "./keys.ts";
@@ -16,26 +16,26 @@ export interface Setting {
   readonly key: ConfigKey;
   readonly value: unknown;
   readonly source: Source;
-  /** What was written, where that is not the value itself. */
+  /** The original text, if it differs from the value. */
   readonly written?: string;
-  /** The position of a part of the value, or of that part's name, for files. */
+  /** The position of a part of the value, or of that part's name, in a file. */
   readonly locate?: (part: readonly PropertyKey[], which?: "value" | "name") => string;
 }
 
-/** What one source of configuration says. */
+/** The settings of one configuration source. */
 export interface Layer {
   readonly settings: readonly Setting[];
   readonly problems: readonly string[];
   readonly warnings: readonly string[];
-  /** There is more in it, but nobody knows what. */
+  /** The source has more content that could not be parsed. */
   readonly unreadable?: boolean;
 }
 
-/** Every fault of a value, each as a sentence that says where it is and what is allowed. */
+/** Every error of a value, each as a sentence that says where it is and what is allowed. */
 export function problemsOf(setting: Setting): string[] {
   const result = setting.key.schema.safeParse(setting.value);
   const issues = result.success ? [] : result.error.issues;
-  // -1.5 is neither whole nor large enough, in the same words.
+  // -1.5 violates two rules with the same message.
   return [...new Set(issues.flatMap((issue) => describe(setting, issue)))];
 }
 
@@ -44,9 +44,9 @@ function describe(setting: Setting, issue: z.core.$ZodIssue): string[] {
     return issue.keys.map((name) => unknownField(setting, issue.path, name));
   }
   const subject = subjectOf(setting, issue.path);
-  // SECURITY: a key must not reach a log through the message that refuses it (threat: leaked secrets
-  // and descriptors: no keys where they do not belong). Guarded by load-config.test.ts, "never repeats
-  // a key".
+  // SECURITY: a refused key must not reach a log through its error message (threat: leaked secrets
+  // and descriptors: no keys where they do not belong). Guarded by load-config.test.ts, "never
+  // repeats a key".
   if (setting.key.secret) return [`${subject} ${issue.message}`];
   const written = issue.path.length === 0 ? setting.written : undefined;
   const shown = show(written ?? partOf(setting.value, issue.path));
@@ -90,7 +90,7 @@ function partOf(value: unknown, part: readonly PropertyKey[]): unknown {
 
 const SHOWN_CHARACTERS = 80;
 
-/** A value for people: short, and not its content when it is more than a word. */
+/** A value for display: short, and without content if it is more than a word. */
 export function show(value: unknown): string {
   if (value === undefined) return "missing";
   if (value === null) return "empty";

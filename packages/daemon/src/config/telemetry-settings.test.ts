@@ -38,5 +38,5 @@ it("starts without telemetry when a standard variable is of no use here, and say
     },
   });
   expect(telemetry).toEqual({ metricsListen: { host: "127.0.0.1", port: 9464 } });
-  expect(warnings.join("\n")).toMatch(/no traces and metrics are sent: .*http\/protobuf/);
+  expect(warnings.join("\n")).toMatch(/traces and metrics are not sent: .*http\/protobuf/);
 });

@@ -1,4 +1,4 @@
-/** Where traces and metrics go: the daemon's own keys, and the standard `OTEL_*` variables below them. */
+/** Where traces and metrics are sent: the daemon's keys, with the standard `OTEL_*` variables as fallback. */
 import { telemetryFromEnvironment } from "@sandkasten/telemetry";
 import type { Config } from "./config.ts";
 import { parseListenAddress } from "./listen-address.ts";
@@ -8,8 +8,8 @@ import type { Environment } from "./text-settings.ts";
 const SERVICE_NAME = "sandkasten-daemon";
 
 /**
- * Variables that other programs need otherwise, such as a protocol that is not spoken here, turn
- * telemetry off with a warning; they are no reason not to start.
+ * Variables set for other programs, such as an unsupported protocol, turn telemetry off with a
+ * warning instead of preventing the start.
  */
 export function telemetryOf(
   values: ConfigValues["telemetry"],
@@ -24,7 +24,7 @@ export function telemetryOf(
     return { telemetry: { ...own, ...(otlp !== undefined && { otlp }) }, warnings: [] };
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    return { telemetry: own, warnings: [`no traces and metrics are sent: ${reason}`] };
+    return { telemetry: own, warnings: [`traces and metrics are not sent: ${reason}`] };
   }
 }
 

@@ -98,6 +98,7 @@ describe("older variables", () => {
     ["STATION_SANDBOX_DIR", "/d", "docker.workspace_dir", "/d"],
     ["STATION_SANDBOX_ENGINE_MODE", "docker_socket", "backend", "docker"],
     ["DOCKER_HOST", "tcp://engine.test:2376", "docker.host", "tcp://engine.test:2376"],
+    ["DAGGER_HOST", "tcp://engine.test:2375", "docker.host", "tcp://engine.test:2375"],
     ["DOCKER_CERT_PATH", "/certs", "docker.cert_path", "/certs"],
     ["DOCKER_CONFIG", "/config", "docker.config_dir", "/config"],
   ])("reads %s=%s", (variable, text, key, value) => {
@@ -151,7 +152,7 @@ describe("flagLayer()", () => {
     expect(problemsIn(flagLayer(flags, {}, keys))).toEqual([
       "--mem-limit is not known; the nearest known flag is --defaults.mem-limit-mb",
       "--log-level is empty; give it a value or leave it out",
-      "--db_path sets db_path, which another flag sets, too; keep one of them",
+      "--db_path sets db_path, which another flag also sets; keep one of them",
       '--pool: pool[0].size is "many"; it must be an integer from 0 to 1000',
     ]);
   });
@@ -166,7 +167,7 @@ describe("flagLayer()", () => {
     ]);
     expect(problemsIn(layer)).toEqual([
       "--set mem_limit is not known; the nearest known flag is --set defaults.mem_limit_mb",
-      "--set listen sets listen, which another flag sets, too; keep one of them",
+      "--set listen sets listen, which another flag also sets; keep one of them",
       '--set log_level is "loud"; it must be one of trace, debug, info, warn, error, fatal, silent',
     ]);
   });

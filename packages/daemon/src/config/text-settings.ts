@@ -1,4 +1,4 @@
-/** Reads the settings in environment variables and in flags. */
+/** Reads settings from environment variables and flags. */
 import { VARIABLE_PREFIX } from "./keys.ts";
 import type { ConfigKey } from "./keys.ts";
 import { isLegacyVariable, legacySettings } from "./legacy-variables.ts";
@@ -19,13 +19,13 @@ const OTHER_VARIABLES = new RegExp(
 
 /**
  * Kubernetes announces a service named `sandkasten` to every pod in variables with our prefix. A
- * plain number in SANDKASTEN_PORT is somebody's wish, and not of that kind.
+ * plain number in SANDKASTEN_PORT was set by a person and is not one of them.
  */
 const SERVICE_VARIABLES =
   /_(?:SERVICE_(?:HOST|PORT)(?:_[A-Z0-9_]+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$/;
 const SERVICE_ADDRESS = /^(?:tcp|udp|sctp):\/\//;
 
-/** An empty variable is one that is not set, as in `SANDKASTEN_API_KEY=`. */
+/** An empty variable counts as unset, as in `SANDKASTEN_API_KEY=`. */
 export function environmentLayer(env: Environment, keys: readonly ConfigKey[]): Layer {
   const settings: Setting[] = [];
   const problems: string[] = [];
@@ -66,8 +66,8 @@ function isOthers(name: string, written: string): boolean {
 }
 
 /**
- * `defaults.mem-limit-mb`, `defaults-mem-limit-mb` and `defaults.mem_limit_mb` are one flag. Those in
- * `set` have no flag of their own: they were written as `--set defaults.mem_limit_mb=…`.
+ * `defaults.mem-limit-mb`, `defaults-mem-limit-mb` and `defaults.mem_limit_mb` are the same flag.
+ * Those in `set` were written as `--set defaults.mem_limit_mb=…`.
  */
 export function flagLayer(
   flags: Readonly<Record<string, string>>,
@@ -93,7 +93,7 @@ export function flagLayer(
     } else if (written === "") {
       problems.push(`${flag} is empty; give it a value or leave it out`);
     } else if (settings.some((setting) => setting.key === key)) {
-      problems.push(`${flag} sets ${key.name}, which another flag sets, too; keep one of them`);
+      problems.push(`${flag} sets ${key.name}, which another flag also sets; keep one of them`);
     } else {
       const source = { kind: "flag", name: flag } as const;
       settings.push({ key, value: valueFromText(key, written), written, source });

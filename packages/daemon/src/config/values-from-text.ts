@@ -1,10 +1,10 @@
-/** Reads the text of a variable or a flag as the kind of value that its key has. */
+/** Converts the text of a variable or flag to the type of its key. */
 import { z } from "zod";
 import { innerSchema } from "./keys.ts";
 import type { ConfigKey } from "./keys.ts";
 import { durationMs, sizeBytes } from "./quantities.ts";
 
-/** What cannot be read stays text, and is refused by the key's schema. */
+/** Text that cannot be converted stays text, and the key's schema refuses it. */
 export function valueFromText(key: ConfigKey, text: string): unknown {
   return readAs(innerSchema(key.schema), key.name, text);
 }
@@ -30,7 +30,7 @@ function jsonList(text: string): unknown[] | undefined {
     const value: unknown = JSON.parse(text);
     return Array.isArray(value) ? value : undefined;
   } catch {
-    return undefined; // In the short form, then.
+    return undefined; // Not JSON, so the short form.
   }
 }
 
@@ -41,7 +41,7 @@ function listFrom(text: string): string[] {
     .filter((part) => part.length > 0);
 }
 
-/** `a=b` stands for the first two fields of an element. */
+/** `a=b` sets the first two fields of an element. */
 function pairFrom(element: z.ZodObject, text: string): unknown {
   const [first = "", second = ""] = Object.keys(element.shape);
   const equals = text.indexOf("=");
@@ -54,7 +54,7 @@ function pairFrom(element: z.ZodObject, text: string): unknown {
   };
 }
 
-/** A key's name ends in its unit, so that `30m` and `8MiB` can be read for it. */
+/** A key's name ends in its unit, so `30m` and `8MiB` can be converted. */
 function numberFrom(name: string, text: string): unknown {
   if (/^[+-]?\d+(?:\.\d+)?$/.test(text)) return Number(text);
   const unit = /_(seconds|ms|bytes|mb)(?:_|$)/.exec(name)?.[1];

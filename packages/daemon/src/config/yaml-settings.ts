@@ -1,4 +1,4 @@
-/** Reads the settings in a YAML file, with the position of each. */
+/** Reads settings from a YAML file, with the position of each. */
 import { isAlias, isMap, isNode, isScalar, LineCounter, parseDocument } from "yaml";
 import type { Document, ErrorCode, Node, Pair, YAMLMap } from "yaml";
 import type { ConfigKey } from "./keys.ts";
@@ -9,17 +9,17 @@ import type { Layer, Setting } from "./settings.ts";
 import { show } from "./settings.ts";
 
 /**
- * SECURITY: the parser's own words for these faults repeat a piece of the file, which may be a
- * key (threat: leaked secrets and descriptors). Guarded by yaml-settings.test.ts.
+ * SECURITY: the parser's own messages for these errors quote the file, which may expose a key
+ * (threat: leaked secrets and descriptors). Guarded by yaml-settings.test.ts.
  */
 const OWN_WORDS: Partial<Record<ErrorCode, string>> = {
-  BAD_ALIAS: "there is an anchor or alias here that cannot be used; put the text in quotes",
-  BAD_DIRECTIVE: "there is a directive here that is not known",
-  BAD_DQ_ESCAPE: "there is a backslash here that YAML does not know; use single quotes",
-  BAD_PROP_ORDER: "an anchor or a tag stands in the wrong place",
+  BAD_ALIAS: "invalid anchor or alias; put the text in quotes",
+  BAD_DIRECTIVE: "unknown directive",
+  BAD_DQ_ESCAPE: "invalid backslash escape; use single quotes",
+  BAD_PROP_ORDER: "misplaced anchor or tag",
   BAD_SCALAR_START: "text cannot start like this; put it in quotes",
-  TAG_RESOLVE_FAILED: "there is a tag (!) here that is not known; put the text in quotes",
-  UNEXPECTED_TOKEN: "something stands here that does not belong; put text in quotes",
+  TAG_RESOLVE_FAILED: "unknown tag (!); put the text in quotes",
+  UNEXPECTED_TOKEN: "unexpected content; put text in quotes",
 };
 
 /** `path` is only for messages. */
@@ -58,7 +58,7 @@ class YamlReader {
     this.#at = at;
   }
 
-  /** A group of keys; the whole file is one. An empty group, all of it commented out, is none. */
+  /** A group of keys; the whole file is one. A group with only comments counts as absent. */
   readGroup(path: readonly string[], node: Node): void {
     const group = this.#resolve(node);
     if (isScalar(group) && group.value === null) return;
@@ -106,7 +106,7 @@ class YamlReader {
     const pool = key.name === "pool" ? olderPool(written) : undefined;
     if (pool !== undefined)
       this.warnings.push(
-        `${this.#position(keyNode)}: pool is written as the older Sandkasten had it; write it as a list, as in [{ image: python, size: 3 }]`,
+        `${this.#position(keyNode)}: pool uses the format of the older Sandkasten; write it as a list, as in [{ image: python, size: 3 }]`,
       );
     const value = pool ?? written;
     if (value === null) {
@@ -124,7 +124,7 @@ class YamlReader {
     }
   }
 
-  /** Undefined when an alias in it leads nowhere. */
+  /** Undefined if it contains an invalid alias. */
   #valueOf(node: Node | null): unknown {
     if (node === null) return null;
     try {
@@ -135,7 +135,7 @@ class YamlReader {
     }
   }
 
-  /** The node at a path, or the innermost one around one that is missing. */
+  /** The node at a path, or the innermost existing node around it. */
   #nearestNode(path: readonly PropertyKey[], which: "value" | "name" = "value"): Node | undefined {
     const [above, name] = [path.slice(0, -1), path.at(-1)];
     if (name === undefined) return undefined;
@@ -162,7 +162,7 @@ class YamlReader {
     return [...new Set(below.map((key) => key.path[path.length] ?? ""))];
   }
 
-  /** What could have been meant: a name of this group, or a key of another one. */
+  /** Possible intended names: of this group, or keys of another one. */
   #candidates(group: readonly string[]): Candidate[] {
     const here = this.#namesBelow(group).map((name) => ({
       compared: name,

@@ -1,4 +1,4 @@
-/** Positions in the feed as texts that tell nothing else. */
+/** Encodes feed positions as opaque strings. */
 import { createCipheriv, createDecipheriv } from "node:crypto";
 
 const ALGORITHM = "aes-128-ecb";
@@ -13,9 +13,9 @@ export class Cursors {
   }
 
   /**
-   * SECURITY: a plain number would tell each tenant how much all others do, from the distance of two
-   * of its own events. One enciphered block hides that; its second half, which is zero, makes a
-   * guessed cursor as good as impossible. Guarded by cursors.test.ts.
+   * SECURITY: a plain number would reveal to each tenant how active all others are, from the
+   * distance between two of its own events. One encrypted block hides that; its second half is
+   * zero, which makes guessing a cursor practically impossible. Guarded by cursors.test.ts.
    */
   encode(position: number): string {
     const block = Buffer.alloc(2 * HALF);
@@ -24,13 +24,13 @@ export class Cursors {
     return Buffer.concat([cipher.update(block), cipher.final()]).toString("base64url");
   }
 
-  /** Undefined for what this feed has not made. */
+  /** Undefined for a cursor that this feed did not create. */
   decode(cursor: string): number | undefined {
     if (!FORM.test(cursor)) return undefined;
     const sealed = Buffer.from(cursor, "base64url");
     const cipher = createDecipheriv(ALGORITHM, this.#key, null).setAutoPadding(false);
     const block = Buffer.concat([cipher.update(sealed), cipher.final()]);
-    // Of two texts that stand for the same bytes, only one is ours.
+    // Several base64 texts can decode to the same bytes; only one of them is ours.
     if (block.readBigUInt64BE(HALF) !== 0n || sealed.toString("base64url") !== cursor)
       return undefined;
     const position = Number(block.readBigUInt64BE());

@@ -1,4 +1,4 @@
-/** Events from end to end: told by the core, written down, and followed by whoever may see them. */
+/** Events end to end: reported by the core, stored, and followed by readers with access. */
 import type { Clock } from "../ports/clock.ts";
 import type { EventLog, EventRetention } from "../ports/event-log.ts";
 import type { Log } from "../ports/log.ts";
@@ -7,7 +7,7 @@ import type { EventFollower, FeedLimits, FollowEvents } from "./feed.ts";
 import { EventRecorder } from "./recorder.ts";
 import type { EventListener, Events, Happening } from "./recorder.ts";
 
-/** How often events of other daemons are looked for while somebody follows. */
+/** How often to check for events of other daemons while there are followers. */
 const LOOK_INTERVAL_MS = 250;
 
 export interface EventHubParts {
@@ -22,7 +22,7 @@ export class EventHub implements Events {
   readonly #recorder: EventRecorder;
   readonly #feed: EventFeed;
   readonly #looking: NodeJS.Timeout | undefined;
-  /** What was written down, by whichever daemon. */
+  /** Stored events of all daemons. */
   readonly log: EventLog;
 
   constructor(parts: EventHubParts) {
@@ -33,7 +33,7 @@ export class EventHub implements Events {
       this.#looking = setInterval(() => this.#feed.advance(), LOOK_INTERVAL_MS).unref();
   }
 
-  /** Streams that are open. */
+  /** Number of open streams. */
   get followers(): number {
     return this.#feed.followers;
   }
@@ -50,13 +50,13 @@ export class EventHub implements Events {
     this.#recorder.onEvents(listener);
   }
 
-  /** What happened before this call is in the log when it resolves. */
+  /** When it resolves, everything that happened before the call is in the log. */
   async open(options: FollowEvents): Promise<EventFollower> {
     await this.#recorder.flush();
     return this.#feed.open(options);
   }
 
-  /** What was told until now is in the log when it resolves, or could not be written. */
+  /** When it resolves, everything reported so far is in the log, or could not be written. */
   async flush(): Promise<void> {
     await this.#recorder.flush();
   }

@@ -1,9 +1,9 @@
-/** Lines of the daemon's log, made of events. */
+/** Turns events into log lines. */
 import type { NewEvent } from "../ports/event-log.ts";
 import type { Log } from "../ports/log.ts";
 import type { EventListener } from "./recorder.ts";
 
-/** Commands and files are too many for a log at its usual level. */
+/** Command and file events are too frequent for the default log level. */
 const UNLOGGED = /^(exec|file)\./;
 const ALARMING: ReadonlySet<string> = new Set(["crashed", "failed"]);
 

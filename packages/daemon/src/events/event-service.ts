@@ -1,4 +1,4 @@
-/** Events as callers may see them. */
+/** Events filtered by what the caller may see. */
 import { ownersOf } from "../sessions/owners.ts";
 import type { Caller, EventService, SessionService, WatchEvents } from "../sessions/services.ts";
 import type { EventHub } from "./event-hub.ts";

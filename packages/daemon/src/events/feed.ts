@@ -1,11 +1,11 @@
-/** The feed: what was and what happens now as one stream, for any number of readers at any speed. */
+/** The feed: past and live events as one stream, for any number of readers at any speed. */
 import { setImmediate as otherWork } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { EventLog, EventScope, StoredEvent } from "../ports/event-log.ts";
 import { Cursors } from "./cursors.ts";
 import { RecentEvents } from "./recent-events.ts";
 
-/** Events that a follower looks at before others have their turn. */
+/** Events that one follower processes before others get their turn. */
 const PAGE_EVENTS = 256;
 
 export interface FeedLimits {
@@ -14,16 +14,16 @@ export interface FeedLimits {
 }
 
 export interface FollowEvents extends EventScope {
-  /** Who follows; an owner may have so many followers only. */
+  /** Identifies the follower; each owner may have a limited number of them. */
   readonly follower: string;
-  /** Behind this cursor; else from the oldest event that is kept, or from now on. */
+  /** After this cursor; or from the oldest kept event, or from now on. */
   readonly from: { readonly cursor: string } | "start" | "now";
-  /** Ends after what there is now. */
+  /** Ends after the current events instead of waiting for new ones. */
   readonly once?: boolean;
   readonly signal: AbortSignal;
 }
 
-/** Where the follower is, and what is there: an event, a gap before what follows, or nothing but the place. */
+/** The follower's position with an event, a gap before what follows, or the position alone. */
 export type FeedItem =
   | { readonly kind: "event"; readonly cursor: string; readonly event: StoredEvent }
   | { readonly kind: "gap"; readonly cursor: string; readonly reason: GapReason }
@@ -31,9 +31,9 @@ export type FeedItem =
 
 export type GapReason = "retention" | "unknown_cursor";
 
-/** A place among the followers. */
+/** A slot among the followers. */
 export interface EventFollower extends Disposable {
-  /** Once. Rejects when the signal fires. */
+  /** Call once. Rejects when the signal fires. */
   items(): AsyncIterable<FeedItem>;
 }
 
@@ -42,7 +42,7 @@ export class EventFeed {
   readonly #limits: FeedLimits;
   readonly #cursors: Cursors;
   readonly #recent: RecentEvents;
-  /** An event that many follow gets its cursor once. */
+  /** Cached, so an event that many follow is encoded once. */
   readonly #cursorOf = new WeakMap<StoredEvent, string>();
   readonly #followers = new Map<string, number>();
   #followerCount = 0;
@@ -58,14 +58,14 @@ export class EventFeed {
     return this.#followerCount;
   }
 
-  /** There is more in the log. */
+  /** Signals that the log has more events. */
   advance(): void {
     if (this.#followerCount > 0) this.#recent.advance();
   }
 
   /**
-   * Takes a place, to be given back by disposal. QUOTA_EXCEEDED when there are too many followers. What
-   * the reader has not taken stays in the log, never in memory.
+   * Takes a slot, to be released by disposal. Rejects with QUOTA_EXCEEDED if there are too many
+   * followers. Unread events stay in the log, never in memory.
    */
   open(options: FollowEvents): EventFollower {
     const leave = this.#enter(options.follower);
@@ -76,10 +76,10 @@ export class EventFeed {
     const { from, once = false, signal } = options;
     const known = typeof from === "string" ? undefined : this.#cursors.decode(from.cursor);
     const newest = await this.#log.newest();
-    // A cursor of a later place is one of a log that was replaced by an older one.
+    // A cursor beyond the newest position comes from a log that was replaced by an older one.
     const isUnknown = typeof from !== "string" && (known === undefined || known > newest);
     let position = from === "now" ? newest : isUnknown ? 0 : (known ?? 0);
-    // Of what is gone before the start, its reader never knew.
+    // A reader from the start never knew of removed events before it.
     let told = from === "start" || isUnknown ? undefined : position;
     if (isUnknown) yield this.#gap(position, "unknown_cursor");
     yield { kind: "place", cursor: this.#cursors.encode(position) };
@@ -116,7 +116,7 @@ export class EventFeed {
     return { kind: "gap", cursor: this.#cursors.encode(position), reason };
   }
 
-  /** SECURITY: no number of followers of one owner takes the places of others. Guarded by feed.test.ts. */
+  /** SECURITY: the followers of one owner never take the slots of others. Guarded by feed.test.ts. */
   #enter(follower: string): () => void {
     const { maxFollowers, maxFollowersPerOwner } = this.#limits;
     const own = this.#followers.get(follower) ?? 0;
@@ -124,8 +124,8 @@ export class EventFeed {
       throw new SandboxError(
         "QUOTA_EXCEEDED",
         own >= maxFollowersPerOwner
-          ? `${maxFollowersPerOwner} streams of events may be open at once; close some first`
-          : "the daemon has as many streams of events open as it can; try again later",
+          ? `at most ${maxFollowersPerOwner} event streams may be open at once; close some first`
+          : "the daemon has reached its limit of open event streams; try again later",
         { details: { max_event_streams: maxFollowersPerOwner } },
       );
     if (this.#followerCount === 0) this.#recent.beginAnew();

@@ -1,14 +1,14 @@
-/** The newest events in memory, read from the log once for all who follow. */
+/** Keeps the newest events in memory, read from the log once for all followers. */
 import type { EventLog, EventPage, EventScope, StoredEvent } from "../ports/event-log.ts";
 
-/** Whoever is further behind reads the log. */
+/** Followers that are further behind read the log. */
 const MAX_RECENT = 4096;
 const READ_AT_ONCE = 512;
 
 export class RecentEvents {
   readonly #log: EventLog;
   #events: StoredEvent[] = [];
-  /** All events behind this position, up to `#end`, are here. */
+  /** All events after this position, up to `#end`, are in memory. */
   #start: number | undefined;
   #end = 0;
   #news = Promise.withResolvers<void>();
@@ -19,12 +19,12 @@ export class RecentEvents {
     this.#log = log;
   }
 
-  /** Resolves when there is more, here or in the log. */
+  /** Resolves when there are more events, here or in the log. */
   changed(): Promise<void> {
     return this.#news.promise;
   }
 
-  /** For the first who follows after a while in which nothing was read. */
+  /** Called for the first follower after a period in which nothing was read. */
   beginAnew(): void {
     this.#reset(undefined);
   }
@@ -34,7 +34,7 @@ export class RecentEvents {
     if (!this.#isReading) void this.#read();
   }
 
-  /** Undefined when not all of what is asked for is here. */
+  /** Undefined if part of the requested range is not in memory. */
   after(position: number, limit: number, scope: EventScope): EventPage | undefined {
     if (this.#start === undefined || position < this.#start || position > this.#end)
       return undefined;
@@ -45,7 +45,7 @@ export class RecentEvents {
       events: seen.filter((event) => isIn(scope, event)),
       position: isLast ? this.#end : (seen.at(-1)?.position ?? position),
       isLast,
-      // What is in memory is complete.
+      // The range in memory is complete.
       removedUpTo: 0,
     };
   }
@@ -59,12 +59,12 @@ export class RecentEvents {
       try {
         if (this.#start === undefined) this.#reset(await this.#log.newest());
         const page = await this.#log.read({ after: this.#end, limit: READ_AT_ONCE });
-        // The log is ahead of what a reader of everything could keep up with: begin anew behind it.
+        // Pruning has overtaken this reader: restart after it.
         if (page.removedUpTo > this.#end) this.#reset(page.position);
         else this.#take(page);
         if (!page.isLast) this.#again = true;
       } catch {
-        // Whoever follows reads the log itself, and hears of it if that fails, too.
+        // Followers then read the log directly, and get the error if that fails too.
         this.#reset(undefined);
       }
       if (start !== undefined && start === this.#start && end === this.#end) continue;
@@ -80,7 +80,7 @@ export class RecentEvents {
     this.#end = position;
     const surplus = this.#events.length - MAX_RECENT;
     if (surplus <= 0) return;
-    // Many at once: removing from the front moves all others.
+    // Remove many at once: removing from the front moves all others.
     const gone = this.#events.splice(0, surplus + MAX_RECENT / 4);
     this.#start = gone.at(-1)?.position ?? this.#start;
   }
@@ -100,7 +100,7 @@ function isIn({ owner, sessionId, types }: EventScope, event: StoredEvent): bool
   );
 }
 
-/** The events are in order, so the place is found by halving. */
+/** The events are ordered, so a binary search finds the position. */
 function firstBehind(events: readonly StoredEvent[], position: number): number {
   let low = 0;
   let high = events.length;

@@ -1,20 +1,20 @@
-/** Takes events from the core, and writes them down together a moment later. */
+/** Takes events from the core and writes them in batches. */
 import { setImmediate as otherWork } from "node:timers/promises";
 import type { AnyEventData } from "@sandkasten/protocol";
 import type { Clock } from "../ports/clock.ts";
 import type { EventLog, EventRetention, NewEvent } from "../ports/event-log.ts";
 import type { Log } from "../ports/log.ts";
 
-/** How long an event may wait to be written down with others. */
-const FLUSH_MS = 10;
-/** So many do not wait any longer. */
+/** How long an event may wait to be written with others. */
+const FLUSH_MS = 20;
+/** A batch of this size is written at once. */
 const FLUSH_EVENTS = 256;
-/** Events that wait while the log cannot be written; more are counted and told of later. */
+/** Events that may wait while the log cannot be written; further ones are counted and reported later. */
 const MAX_WAITING = 8192;
 const RETRY_MS = 1000;
 const PRUNE_INTERVAL_MS = 1000;
 
-/** What happened, as the core tells it. */
+/** An event as the core reports it. */
 export type Happening = AnyEventData & {
   /** Empty for the daemon itself. */
   readonly owner: string;
@@ -25,11 +25,11 @@ export type Happening = AnyEventData & {
 
 export type EventListener = (events: readonly NewEvent[]) => void;
 
-/** What the core needs to know of the feed. */
+/** What the core needs of the feed. */
 export interface Events {
-  /** Costs its caller next to nothing. A kill -9 within the next moment may lose it. */
+  /** Cheap for the caller. A kill -9 within the next few milliseconds may lose the event. */
   tell(happening: Happening): void;
-  /** As `tell`, and resolves when it, and all that was told before, is written down. Never rejects. */
+  /** Like `tell`, but resolves when this and all earlier events are written. Never rejects. */
   tellNow(happening: Happening): Promise<void>;
 }
 
@@ -46,7 +46,7 @@ export class EventRecorder implements Events {
   readonly #parts: EventRecorderParts;
   readonly #listeners: EventListener[] = [];
   #waiting: NewEvent[] = [];
-  /** By owner, how many could not be kept. */
+  /** How many events could not be kept, by owner. */
   readonly #lost = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> = Promise.resolve();
@@ -58,7 +58,7 @@ export class EventRecorder implements Events {
     this.#parts = parts;
   }
 
-  /** Metrics and log lines are made of the same events, as they are told, written down or not. */
+  /** Calls back for each reported event, written or not; metrics and log lines are derived from it. */
   onEvents(listener: EventListener): void {
     this.#listeners.push(listener);
   }
@@ -81,7 +81,7 @@ export class EventRecorder implements Events {
     if (!this.#isFailing) await this.flush();
   }
 
-  /** Resolves when what was told until now is written down, or could not be. */
+  /** Resolves when everything reported so far is written, or could not be. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -105,7 +105,7 @@ export class EventRecorder implements Events {
     try {
       await this.#parts.eventLog.append([...batch, ...lost]);
     } catch (error) {
-      if (!this.#isFailing) this.#parts.log.error({ err: error }, "cannot write events down");
+      if (!this.#isFailing) this.#parts.log.error({ err: error }, "cannot write events");
       this.#isFailing = true;
       this.#waiting = [...batch, ...this.#waiting];
       for (const { owner, data } of lost)
@@ -119,7 +119,7 @@ export class EventRecorder implements Events {
     this.#pruning ??= setTimeout(() => void this.#prune(), PRUNE_INTERVAL_MS).unref();
   }
 
-  /** Whoever reads is told that something is missing. */
+  /** Lets readers know that events are missing. */
   #lostEvents() {
     const atMs = this.#parts.clock.nowMs();
     const told = [...this.#lost].map(
@@ -134,7 +134,7 @@ export class EventRecorder implements Events {
       try {
         listener(events);
       } catch (error) {
-        this.#parts.log.error({ err: error }, "a listener of events failed");
+        this.#parts.log.error({ err: error }, "an event listener failed");
       }
   }
 
@@ -144,7 +144,7 @@ export class EventRecorder implements Events {
       while (!this.#isClosed && !(await eventLog.prune(retention, clock.nowMs())))
         await otherWork();
     } catch (error) {
-      log.error({ err: error }, "cannot remove old events; tried again with the next ones");
+      log.error({ err: error }, "cannot remove old events; will retry with the next ones");
     }
     this.#pruning = undefined;
   }

@@ -1,9 +1,9 @@
-/** The texts of /etc/passwd, /etc/group and the other small files every root filesystem needs. */
+/** The contents of /etc/passwd, /etc/group and the other small files every root file system needs. */
 import { CODE_USER } from "./mount-points.ts";
 
 export const HOSTS = "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost\n";
 export const HOSTNAME = "sandbox\n";
-/** The runner, in sandboxes with a network; elsewhere nobody answers there. */
+/** The runner's address, in sandboxes with a network; in others nothing answers there. */
 export const RESOLV_CONF = "nameserver 127.0.0.1\n";
 
 export function newPasswd(shell: string): string {

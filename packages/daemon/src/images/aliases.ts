@@ -1,4 +1,4 @@
-/** The one table of image shortcuts. */
+/** The only table of image shortcuts. */
 
 const SHORTCUTS: ReadonlyMap<string, string> = new Map([
   ["base", "ubuntu:22.04"],
@@ -12,7 +12,7 @@ const SHORTCUTS: ReadonlyMap<string, string> = new Map([
   ["sandbox-runtime:node", "node:20-slim"],
 ]);
 
-/** The reference a shortcut stands for, or undefined when the name is no shortcut. */
+/** The reference that a shortcut stands for, or undefined if the name is not a shortcut. */
 export function shortcutTarget(name: string): string | undefined {
   return SHORTCUTS.get(name);
 }

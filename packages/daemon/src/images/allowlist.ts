@@ -1,10 +1,10 @@
 /**
  * Decides which images may be used.
  *
- * An entry is a shortcut, an exact reference, or a pattern in which `*` stands for any run of
- * characters without `/`, and `**` for any run at all. It is held against the canonical
- * reference as a whole: `python:*` allows `python:3.12`, but neither `x/python:3.12` nor
- * `python@sha256:…`. An empty list allows everything; a list that is not empty is binding.
+ * An entry is a shortcut, an exact reference, or a pattern in which `*` matches any run of
+ * characters without `/`, and `**` any run at all. It is matched against the whole canonical
+ * reference: `python:*` allows `python:3.12`, but neither `x/python:3.12` nor
+ * `python@sha256:…`. An empty list allows everything.
  */
 import { HOST_REFERENCE, parseReference } from "./reference.ts";
 
@@ -14,7 +14,7 @@ export class ImageAllowlist {
   readonly entries: readonly string[];
   readonly #patterns: readonly RegExp[];
 
-  /** Rejects with INVALID_IMAGE when an entry without `*` is no reference. */
+  /** Rejects with INVALID_IMAGE if an entry without `*` is not a reference. */
   constructor(entries: readonly string[]) {
     this.entries = [...entries];
     this.#patterns = entries.map(compileEntry);

@@ -1,4 +1,4 @@
-/** Small JSON files that are replaced as a whole or not at all. */
+/** Small JSON files that are replaced atomically. */
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
@@ -6,7 +6,7 @@ import { dirname } from "node:path";
 import { syncDirectory } from "../sync-directory.ts";
 import { systemCode } from "./image-failure.ts";
 
-/** Writes beside the file, brings it to the disk, then renames: a reader sees the old content or the new. */
+/** Writes a temporary file, syncs it, then renames it: a reader sees the old content or the new. */
 export async function writeJson(path: string, value: unknown): Promise<void> {
   const temporary = `${path}.${randomUUID()}.new`;
   try {
@@ -26,10 +26,10 @@ export async function writeJson(path: string, value: unknown): Promise<void> {
 }
 
 /**
- * The value in a file, or undefined when there is no file.
+ * The value in a file, or undefined if there is no file.
  *
- * Waits for the kernel: it has such a file at hand, and every new sandbox asks for some. To come back
- * from another thread takes longer, and in a burst of requests one turn of the loop for each step.
+ * Reads synchronously: the kernel has the file cached, every new sandbox reads some, and a round trip
+ * to the thread pool takes longer, with one event loop turn per step in a burst of requests.
  */
 export async function readJson(path: string): Promise<unknown> {
   try {

@@ -1,4 +1,4 @@
-/** Takes exact numbers of bytes from a stream of chunks. */
+/** Reads exact numbers of bytes from a stream of chunks. */
 import { invalidImage } from "./image-failure.ts";
 
 export class ByteReader {
@@ -9,7 +9,7 @@ export class ByteReader {
     this.#source = source[Symbol.asyncIterator]();
   }
 
-  /** Exactly `count` bytes, or undefined when the stream ended before the first of them. */
+  /** Exactly `count` bytes, or undefined if the stream ended before the first of them. */
   async take(count: number): Promise<Buffer | undefined> {
     const first = await this.some(count);
     if (first === undefined || first.length === count) return first;
@@ -43,12 +43,12 @@ export class ByteReader {
     }
   }
 
-  /** Lets go of the stream, also in the middle. */
+  /** Closes the stream, even in the middle. */
   async close(): Promise<void> {
     await this.#source.return?.();
   }
 }
 
 export function cutOff(): Error {
-  return invalidImage("The archive is cut off: it ends in the middle. Make or download it again.");
+  return invalidImage("The archive is truncated. Create or download it again.");
 }

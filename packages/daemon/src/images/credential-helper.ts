@@ -1,16 +1,16 @@
-/** Asks the programs that keep registry credentials for Docker: `docker-credential-<name> get`. */
+/** Runs Docker's credential helpers for registries: `docker-credential-<name> get`. */
 import { SandboxError } from "@sandkasten/protocol";
 import { systemCode } from "./image-failure.ts";
 import { runTool } from "./tool.ts";
 import type { ToolResult } from "./tool.ts";
 
 export interface CredentialHelperOptions {
-  /** All they get to see of an environment; they are looked for on its PATH. */
+  /** The whole environment of the helpers, which are looked up on its PATH. */
   readonly env: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
 }
 
-/** What a helper keeps for a registry; a user name of `<token>` marks the secret as an identity token. */
+/** A registry's stored credentials; the user name `<token>` marks the secret as an identity token. */
 export interface KeptSecret {
   readonly username: string;
   readonly secret: string;
@@ -18,13 +18,13 @@ export interface KeptSecret {
 
 const HELPER_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 const MAX_ANSWER_BYTES = 64 * 1024;
-/** What helpers print, without any other sign, when they have nothing for a registry. */
+/** The only sign by which helpers say that they have nothing for a registry. */
 const NOTHING_KEPT = "credentials not found";
 
 /**
- * What the helper has for a registry, or undefined when it has nothing.
+ * The helper's credentials for a registry, or undefined if it has none.
  *
- * SECURITY: nothing that a helper prints goes into an error, for it may be a secret. The name comes
+ * SECURITY: a helper's output never goes into an error, since it may be a secret. The name comes
  * from a file and must not lead to a program elsewhere. Guarded by registry-credentials.test.ts.
  */
 export async function askCredentialHelper(
@@ -32,7 +32,7 @@ export async function askCredentialHelper(
   serverUrl: string,
   options: CredentialHelperOptions,
 ): Promise<KeptSecret | undefined> {
-  if (!HELPER_NAME.test(name)) throw helperFailure(JSON.stringify(name), "has no proper name");
+  if (!HELPER_NAME.test(name)) throw helperFailure(JSON.stringify(name), "has an invalid name");
   const program = `docker-credential-${name}`;
   const result = await run(program, serverUrl, options);
   const answer = result.stdout.toString("utf8");
@@ -42,7 +42,7 @@ export async function askCredentialHelper(
   }
   const { Username: username, Secret: secret } = parseAnswer(program, answer);
   if (typeof username !== "string" || typeof secret !== "string")
-    throw helperFailure(program, "answered without a user name and a secret");
+    throw helperFailure(program, "printed no user name and secret");
   return { username, secret };
 }
 
@@ -65,14 +65,14 @@ async function run(
 
 function complaint({ ended, exitCode }: ToolResult): string {
   if (ended === "timeout") return "took too long";
-  return ended === "too-much-output" ? "says too much" : `failed with status ${exitCode}`;
+  return ended === "too-much-output" ? "printed too much output" : `failed with status ${exitCode}`;
 }
 
 function parseAnswer(program: string, answer: string): Readonly<Record<string, unknown>> {
   try {
     return Object(JSON.parse(answer)) as Record<string, unknown>;
   } catch {
-    throw helperFailure(program, "answered something that is no JSON");
+    throw helperFailure(program, "did not print valid JSON");
   }
 }
 

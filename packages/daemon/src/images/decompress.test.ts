@@ -51,19 +51,19 @@ describe("a compressed tarball is read:", () => {
 
 describe("a damaged tarball is refused:", () => {
   const cases: [string, Buffer, RegExp][] = [
-    ["plain, cut off in a file", tarball.subarray(0, 400_000), /cut off/],
-    ["plain, cut off between files", tarball.subarray(0, 512 + 700_416), /cut off/],
-    ["gzip, cut off", gzipSync(tarball).subarray(0, 400_000), /cut off/],
-    ["zstd, cut off", zstdCompressSync(tarball).subarray(0, 400_000), /cut off/],
+    ["plain, cut off in a file", tarball.subarray(0, 400_000), /truncated/],
+    ["plain, cut off between files", tarball.subarray(0, 512 + 700_416), /truncated/],
+    ["gzip, cut off", gzipSync(tarball).subarray(0, 400_000), /truncated/],
+    ["zstd, cut off", zstdCompressSync(tarball).subarray(0, 400_000), /truncated/],
     [
       "zstd, something behind",
       Buffer.concat([zstdCompressSync(halves[0]), Buffer.from("garbage!")]),
-      /something else/,
+      /unknown data follows/,
     ],
-    ["xz, cut off", xz(tarball).subarray(0, 400_000), /xz says|cut off/],
+    ["xz, cut off", xz(tarball).subarray(0, 400_000), /xz reported|truncated/],
     ["gzip, changed in the middle", changed(gzipSync(tarball)), /damaged/],
-    ["no archive", Buffer.from("#!/bin/sh\n".repeat(100)), /damaged|no tar/],
-    ["empty", Buffer.alloc(0), /cut off/],
+    ["no archive", Buffer.from("#!/bin/sh\n".repeat(100)), /damaged|not a tar/],
+    ["empty", Buffer.alloc(0), /truncated/],
   ];
   test.each(cases)("%s", async (_, archive, words) => {
     await using fixture = await storeFixture();
@@ -95,7 +95,7 @@ test("an xz bomb is stopped at the limit", async () => {
   await expect(
     fixture.store.importRootfs("made", await fixture.archive(bomb)),
   ).rejects.toMatchObject({
-    message: expect.stringContaining("larger than 5000000 bytes"),
+    message: expect.stringContaining("exceeds the limit of 5000000 bytes"),
   });
 });
 

@@ -1,4 +1,4 @@
-/** Reads a file that may be compressed (gzip, zstd, xz) as the bytes it stands for. */
+/** Reads a file that may be compressed (gzip, zstd, xz) and yields its decompressed bytes. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { FileHandle } from "node:fs/promises";
@@ -16,7 +16,7 @@ const NOBODY = 65534;
 export interface DecompressOptions {
   /** Path of the `xz` program. */
   readonly xz: string;
-  /** Called with the number of bytes taken from the file. */
+  /** Called with the number of bytes read from the file. */
   readonly onRead?: (bytes: number) => void;
 }
 
@@ -37,7 +37,7 @@ export async function* decompress(
   }
 }
 
-/** Reads an open file from an offset to its end, whatever its position is. */
+/** Reads an open file from an offset to its end, independent of its current position. */
 export async function* readFrom(
   file: FileHandle,
   offset: number,
@@ -66,7 +66,7 @@ async function* through(
   options: DecompressOptions,
 ): AsyncGenerator<Buffer> {
   const source = Readable.from(readFrom(file, offset, options));
-  // The error, if any, reaches the loop below through the decoder.
+  // An error reaches the loop below through the decoder.
   pipeline(source, decoder, () => undefined);
   try {
     for await (const chunk of decoder) yield chunk;
@@ -90,7 +90,10 @@ function isSkippable(word: number): boolean {
   return word >>> 4 === 0x184d2a5;
 }
 
-/** Node's decoder stops after one frame, and zstd files may have many: each is read from where the last one ended. */
+/**
+ * Node's decoder stops after one frame, and zstd files may have many: each is read from where the
+ * previous one ended.
+ */
 async function* zstdFrames(file: FileHandle, options: DecompressOptions): AsyncGenerator<Buffer> {
   let readBytes = 0;
   const report = (offset: number): void => {
@@ -101,7 +104,7 @@ async function* zstdFrames(file: FileHandle, options: DecompressOptions): AsyncG
     const head = await readAt(file, offset, 8);
     if (head.length === 0) return;
     if (!isZstd(head))
-      throw invalidImage("The archive is damaged: there is something else behind its zstd data.");
+      throw invalidImage("The archive is damaged: unknown data follows its zstd data.");
     if (isSkippable(head.readUInt32LE(0))) {
       if (head.length < 8) throw cutOff();
       offset += 8 + head.readUInt32LE(4);
@@ -120,9 +123,9 @@ async function* zstdFrames(file: FileHandle, options: DecompressOptions): AsyncG
 }
 
 /**
- * SECURITY: hostile bytes meet a C decoder here, so it runs as nobody, without environment, with
- * a memory limit, and can only write to our pipe (threat: hostile archives and images). Guarded by
- * decompress.test.ts.
+ * SECURITY: hostile bytes reach a C decoder here, so it runs as the user nobody, without
+ * environment, with a memory limit, and can only write to our pipe (threat: hostile archives and
+ * images). Guarded by decompress.test.ts.
  */
 async function* throughXz(file: FileHandle, options: DecompressOptions): AsyncGenerator<Buffer> {
   const isRoot = process.geteuid?.() === 0;
@@ -145,21 +148,23 @@ async function* throughXz(file: FileHandle, options: DecompressOptions): AsyncGe
     (error: unknown) => ({ code: undefined, error }),
   );
   const source = Readable.from(readFrom(file, 0, options));
-  // A decoder that stops early breaks this pipe; its exit status says why.
+  // A decoder that stops early breaks this pipe; its exit status gives the reason.
   pipeline(source, child.stdin, () => undefined);
   try {
     for await (const chunk of child.stdout) yield chunk as Buffer;
     const { code, error } = await closed;
     if (error !== undefined) {
       throw invalidImage(
-        `The archive is compressed with xz, and ${options.xz} does not run. Install xz-utils.`,
+        `The archive is compressed with xz, but ${options.xz} cannot be run. Install xz-utils.`,
         {
           cause: error,
         },
       );
     }
     if (code !== 0) {
-      throw invalidImage(`The archive is damaged: xz says ${JSON.stringify(complaint.trim())}.`);
+      throw invalidImage(
+        `The archive is damaged: xz reported ${JSON.stringify(complaint.trim())}.`,
+      );
     }
   } finally {
     source.destroy();

@@ -1,19 +1,19 @@
-/** Looks at the few things of this machine that the `host` image depends on. */
+/** Reads the few properties of this machine that the `host` image depends on. */
 import { createHash } from "node:crypto";
 import { lstatSync, readFileSync, readlinkSync } from "node:fs";
 import { lstat, readFile, readdir, readlink } from "node:fs/promises";
 import { join, normalize } from "node:path";
 import { systemCode } from "./image-failure.ts";
 
-/** Raised whenever the recipe in host-image.ts changes, so that roots made by an older one are not used. */
+/** Incremented whenever the recipe in host-image.ts changes, so roots of an older recipe are not used. */
 const RECIPE_VERSION = 3;
 /**
- * The root is made anew after each start of the machine: it takes a tenth of a second, and what
- * a power cut may have left half-written is never used.
+ * The root is rebuilt after each boot: it takes a tenth of a second, and avoids using files that a
+ * power failure left incomplete.
  */
 const BOOT_ID = "/proc/sys/kernel/random/boot_id";
 const SYSTEM_DIRECTORIES = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/** What the root is made from, besides names. */
+/** The files that the root is made from, besides names. */
 const STAMPED = [
   "usr/lib/os-release",
   "etc/ld.so.cache",
@@ -26,7 +26,7 @@ export interface HostFacts {
   readonly fingerprint: string;
   /** Top-level links into /usr, by name, as on a machine with merged directories. */
   readonly links: ReadonlyMap<string, string>;
-  /** Top-level directories that are no links, as on an older machine. */
+  /** Top-level directories that are not links, as on an older machine. */
   readonly directories: readonly string[];
   readonly shell: string;
   readonly timezoneTarget: string | undefined;
@@ -35,8 +35,8 @@ export interface HostFacts {
 /**
  * `machine` is "/" except in tests.
  *
- * Looks at names that the kernel has at hand, and waits for each: all of them together take less time
- * than one would take to come back from another thread, and every new sandbox asks.
+ * Synchronous, because every new sandbox needs it: the kernel has these names cached, and all of them
+ * together take less time than one round trip to the thread pool.
  */
 export function readHostFacts(machine: string): HostFacts {
   const links = new Map<string, string>();
@@ -79,8 +79,8 @@ export function readHostFacts(machine: string): HostFacts {
 /**
  * The links in a directory of this machine that lead, directly or through a sibling, into /usr.
  *
- * SECURITY: only names and targets are taken over, and only targets that the sandbox sees
- * anyway; a link to /etc, /var or a home is left out. Guarded by host-image.test.ts.
+ * SECURITY: only names and targets are copied, and only targets that the sandbox sees anyway; a
+ * link to /etc, /var or a home directory is left out. Guarded by host-image.test.ts.
  */
 export async function linksIntoUsr(
   machine: string,
@@ -105,7 +105,7 @@ function leadsIntoUsr(target: string, from: string): boolean {
   return absolute.startsWith("/usr/");
 }
 
-/** Changes when the file does; "" when there is none. */
+/** Changes when the file does; "" if there is none. */
 function stamp(path: string): string {
   const stats = orMissingSync(() => lstatSync(path, { bigint: true }));
   return stats === undefined ? "" : `${stats.size}:${stats.mtimeNs}:${stats.ino}`;
@@ -123,7 +123,7 @@ async function namesIn(path: string): Promise<string[]> {
   return (await orMissing(readdir(path))) ?? [];
 }
 
-/** The content of a regular file of this machine, not through a link; undefined when it is none. */
+/** The content of a regular file of this machine, without following links; undefined if there is none. */
 export async function regularFileContent(path: string): Promise<Buffer | undefined> {
   const stats = await orMissing(lstat(path));
   return stats?.isFile() === true ? await orMissing(readFile(path)) : undefined;
@@ -145,7 +145,7 @@ function orMissingSync<T>(look: () => T): T | undefined {
   }
 }
 
-/** ENOENT: not there. ENOTDIR: a parent is a file. EINVAL: readlink on something else. */
+/** ENOENT: missing. ENOTDIR: a parent is a file. EINVAL: readlink on something that is not a link. */
 function unlessMissing(error: unknown): undefined {
   if (["ENOENT", "ENOTDIR", "EINVAL"].includes(systemCode(error) ?? "")) return undefined;
   throw error;

@@ -1,9 +1,9 @@
 /**
- * Generates the root of the `host` image: the machine's programs, read-only, around a minimal
- * /etc of our own making.
+ * Generates the root of the `host` image: the machine's programs, read-only, with a minimal
+ * generated /etc.
  *
- * SECURITY: nothing of the machine's /etc, /root, /home or /var is shown; what is copied from
- * /etc is named here one by one and holds no secrets: the linker's cache, the public CA
+ * SECURITY: the machine's /etc, /root, /home and /var are not exposed; the files copied from /etc
+ * are listed here one by one and hold no secrets: the linker's cache, the public CA
  * certificates, and names of links into /usr (threats: reaching another sandbox and leaked secrets and
  * descriptors). Guarded by host-image.test.ts.
  */
@@ -31,7 +31,7 @@ const PROFILE = `export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 umask 022
 `;
 
-/** For every service of PAM, `su` and `runuser` among them: only root becomes somebody else. */
+/** For every PAM service, including `su` and `runuser`: only root can switch users. */
 const PAM = `auth sufficient pam_rootok.so
 auth required pam_deny.so
 account required pam_permit.so
@@ -44,7 +44,7 @@ distinguished_name = req_distinguished_name
 [req_distinguished_name]
 `;
 
-/** The host image as it is now, made or taken from the library. `machine` is "/" except in tests. */
+/** The current host image, created or taken from the library. `machine` is "/" except in tests. */
 export async function hostRootfs(
   machine: string,
   library: ImageLibrary,
@@ -56,7 +56,8 @@ export async function hostRootfs(
     await buildHostRoot(machine, facts, tree);
     return { sizeBytes: tree.fileBytes, env: {} };
   });
-  if (record === undefined) throw new Error("The host image vanished while it was being made.");
+  if (record === undefined)
+    throw new Error("The host image disappeared while it was being created.");
   return {
     digest: record.digest,
     env: record.env,
@@ -66,7 +67,7 @@ export async function hostRootfs(
   };
 }
 
-/** Directories of the machine that are shown read-only in a sandbox of this image. */
+/** Directories of the machine that are mounted read-only in a sandbox of this image. */
 function hostBinds(machine: string, facts: HostFacts): { from: string; to: string }[] {
   return ["usr", ...facts.directories].map((name) => ({
     from: join(machine, name),

@@ -12,44 +12,44 @@ import type { TarItem } from "./testing/tar-writer.ts";
 const REFUSED: Record<string, [(outside: string) => TarItem[], RegExp]> = {
   "a path with ..": [
     (out) => [file(`../../../../../../..${out}/sentinel`, "evil")],
-    /leads upwards/,
+    /path with "\.\."/,
   ],
-  "a path with .. inside": [() => [file("a/b/../../../x", "evil")], /leads upwards/],
+  "a path with .. inside": [() => [file("a/b/../../../x", "evil")], /path with "\.\."/],
   "a file through a symlink": [
     (out) => [symlink("link", out), file("link/sentinel", "evil")],
-    /goes through/,
+    /is below/,
   ],
   "a file through two symlinks": [
     (out) => [symlink("a", "b"), symlink("b", out), file("a/sentinel", "evil")],
-    /goes through/,
+    /is below/,
   ],
   "a file through a relative symlink": [
     (out) => [symlink("link", `../../../../../../../..${out}`), file("link/x", "evil")],
-    /goes through/,
+    /is below/,
   ],
   "a directory through a symlink": [
     (out) => [symlink("link", out), directory("link/sub", { mode: 0o777, uid: 5 })],
-    /goes through/,
+    /is below/,
   ],
   "a symlink through a symlink": [
     (out) => [symlink("link", out), symlink("link/new", "/")],
-    /goes through/,
+    /is below/,
   ],
   "a hard link through a symlink": [
     (out) => [symlink("link", out), hardLink("got", "link/sentinel")],
-    /not a file that came before/,
+    /not an earlier file/,
   ],
   "a hard link into a symlinked directory": [
     (out) => [file("x", "evil"), symlink("link", out), hardLink("link/new", "x")],
-    /goes through/,
+    /is below/,
   ],
   "a hard link upwards": [
     (out) => [hardLink("got", `../../../../../../..${out}/sentinel`)],
-    /leads upwards/,
+    /path with "\.\."/,
   ],
   "a hard link to a directory": [
     () => [directory("d"), hardLink("got", "d")],
-    /not a file that came before/,
+    /not an earlier file/,
   ],
   "a block device": [() => [{ path: "disk", type: "4" }], /device node at "\/disk"/],
   "a character device": [() => [{ path: "etc/mem", type: "3" }], /device node/],
@@ -70,22 +70,22 @@ const REFUSED: Record<string, [(outside: string) => TarItem[], RegExp]> = {
   ],
   "a name with NUL in an extended header": [
     () => [file("x", "x", { pax: { path: "../\0x" } })],
-    /leads upwards/,
+    /path with "\.\."/,
   ],
   "an extended header that leads upwards": [
     () => [file("x", "x", { pax: { path: "../../x" } })],
-    /leads upwards/,
+    /path with "\.\."/,
   ],
   "a link target in an extended header that leads upwards": [
     () => [{ ...hardLink("x", "y"), pax: { linkpath: "../../y" } }],
-    /leads upwards/,
+    /path with "\.\."/,
   ],
-  "a symlink to nowhere": [() => [symlink("x", "")], /target that cannot be/],
+  "a symlink to nowhere": [() => [symlink("x", "")], /invalid target/],
   "a part of a name that is too long": [
     () => [file("x", "x", { pax: { path: `a/${"n".repeat(300)}` } })],
     /too long/,
   ],
-  "nothing at all": [() => [], /holds no files/],
+  "nothing at all": [() => [], /is empty/],
 };
 
 /** Mount points of a kind that must not be mounted over. */
@@ -111,11 +111,11 @@ for (const path of [
 }
 REFUSED["/work as a symlink elsewhere"] = [
   (out) => [symlink("work", out)],
-  /a \/work of its own \(symlink\)/,
+  /contains \/work \(symlink\)/,
 ];
 REFUSED["/work with something in it"] = [
   () => [file("work/x", "x")],
-  /a \/work of its own \(directory\)/,
+  /contains \/work \(directory\)/,
 ];
 REFUSED["/etc/passwd as a directory"] = [
   () => [directory("etc/passwd")],
@@ -216,7 +216,7 @@ describe("removals in a hostile layer", () => {
       fixture.store.importOciArchive("evil", await fixture.archive(archive)),
     ).rejects.toMatchObject({
       code: "INVALID_IMAGE",
-      message: expect.stringContaining("removal mark"),
+      message: expect.stringContaining("whiteout"),
     });
     expect(fixture.outsideState()).toBe(before);
   });
@@ -241,7 +241,7 @@ describe("removals in a hostile layer", () => {
     await expect(
       fixture.store.importOciArchive("evil", await fixture.archive(archive)),
     ).rejects.toMatchObject({
-      message: expect.stringContaining("goes through"),
+      message: expect.stringContaining("is below"),
     });
     expect(fixture.outsideState()).toBe(before);
   });
@@ -277,7 +277,7 @@ describe("a bomb is refused and leaves nothing behind:", () => {
     [
       "a small archive that grows",
       gzipSync(tarOf([1, 2, 3].map((n) => file(`f${n}`, zeros(390_000))))),
-      /larger than 1000000 bytes/,
+      /exceeds the limit of 1000000 bytes/,
     ],
     [
       "endless extended headers",
@@ -288,7 +288,7 @@ describe("a bomb is refused and leaves nothing behind:", () => {
           content: `4096 comment=${"c".repeat(4082)}\n`,
         })),
       ),
-      /larger than 1000000/,
+      /exceeds the limit of 1000000/,
     ],
     [
       "a huge extended header",
@@ -298,9 +298,9 @@ describe("a bomb is refused and leaves nothing behind:", () => {
     [
       "too many entries",
       tarOf(Array.from({ length: 51 }, (_, n) => file(`f${n}`, ""))),
-      /more than 50 files/,
+      /limit of 50 files/,
     ],
-    ["a path too deep", tarOf([file("d/".repeat(11) + "x", "")]), /path of 12 parts/],
+    ["a path too deep", tarOf([file("d/".repeat(11) + "x", "")]), /path with 12 parts/],
   ])("%s", async (_, tarball, words) => {
     await using fixture = await storeFixture({ limits });
     await expect(
@@ -328,7 +328,7 @@ describe("a bomb is refused and leaves nothing behind:", () => {
     await expect(
       fixture.store.importOciArchive("bomb", await fixture.archive(large.archive)),
     ).rejects.toMatchObject({
-      message: expect.stringContaining("larger than 1000000 bytes"),
+      message: expect.stringContaining("exceeds the limit of 1000000 bytes"),
     });
   });
 

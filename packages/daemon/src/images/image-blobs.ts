@@ -1,4 +1,4 @@
-/** Opens the files of an unpacked archive or download, and checks that they are what their digest says. */
+/** Opens the files of an unpacked archive or download, and verifies their digests. */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
@@ -11,7 +11,7 @@ import { MAX_DOCUMENT_BYTES } from "./oci-manifest.ts";
 /**
  * Runs work on an open regular file. Only a path that the operator gave may be a link to one.
  *
- * SECURITY: a link, a pipe or a device in the place of the file is refused and never waited for
+ * SECURITY: a link, a pipe or a device in place of the file is refused without blocking on it
  * (threat: hostile archives and images). Guarded by oci-archive.test.ts.
  */
 export async function withRegularFile<T>(
@@ -27,7 +27,7 @@ export async function withRegularFile<T>(
   } catch (error) {
     if (["ENOENT", "ENOTDIR", "ELOOP", "ENXIO", "EACCES"].includes(systemCode(error) ?? "")) {
       throw invalidImage(
-        `${name} cannot be opened (${systemCode(error)}): it is missing or no regular file.`,
+        `${name} cannot be opened (${systemCode(error)}): it is missing or not a regular file.`,
         { cause: error },
       );
     }
@@ -35,7 +35,7 @@ export async function withRegularFile<T>(
   }
   try {
     const stats = await file.stat();
-    if (!stats.isFile()) throw invalidImage(`${name} is no regular file.`);
+    if (!stats.isFile()) throw invalidImage(`${name} is not a regular file.`);
     return await work(file, stats.size);
   } finally {
     await file.close();
@@ -48,7 +48,7 @@ export async function digestOf(file: FileHandle): Promise<string> {
   return `sha256:${hash.digest("hex")}`;
 }
 
-/** A small file as a whole; with `digest` only if that is its digest. */
+/** Reads a whole small file; with `digest` only if the digest matches. */
 export async function readDocument(path: string, what: string, digest?: string): Promise<Buffer> {
   return await withRegularFile(path, `The image's ${what}`, async (file, sizeBytes) => {
     if (sizeBytes > MAX_DOCUMENT_BYTES)
@@ -66,7 +66,7 @@ export function digestOfBytes(content: Buffer): string {
 export function checkDigest(what: string, expected: string, actual: string): void {
   if (expected !== actual) {
     throw invalidImage(
-      `The image's ${what} is not what it should be: ${shown(expected)} was named, ${actual} was found.`,
+      `The image's ${what} has the wrong digest: expected ${shown(expected)}, found ${actual}.`,
     );
   }
 }

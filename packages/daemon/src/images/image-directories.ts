@@ -1,11 +1,11 @@
 /**
  * The directories that hold unpacked images: `<sha256>/{rootfs,image.json}`.
  *
- * A directory of that name is whole: it is filled under a temporary name and renamed. What a
- * killed process leaves is a temporary directory, which the next one to open the store sweeps.
+ * A directory with that name is complete: it is filled under a temporary name and renamed. Temporary
+ * directories left by a killed process are removed when the store is next opened.
  *
  * SECURITY: everything below is closed to other users of the machine (0700), because the files
- * inside carry the owners and modes the image asks for. Guarded by local-image-store.test.ts.
+ * inside carry the owners and modes of the image. Guarded by local-image-store.test.ts.
  */
 import { randomUUID } from "node:crypto";
 import { chmod, mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
@@ -14,7 +14,7 @@ import { readJson } from "./atomic-json.ts";
 import { systemCode } from "./image-failure.ts";
 import { isOwnerAlive, ownerTag } from "./owner-tag.ts";
 
-/** What is known of an unpacked image, whatever its names are. */
+/** What is known about an unpacked image, independent of its names. */
 export interface ImageRecord {
   readonly digest: string;
   readonly sizeBytes: number;
@@ -46,7 +46,7 @@ export class ImageDirectories {
     return directories;
   }
 
-  /** Runs work in a new empty directory, which is gone afterwards unless it was committed. */
+  /** Runs work in a new empty directory, which is removed afterwards unless it was committed. */
   async inTemporary<T>(work: (directory: string) => Promise<T>): Promise<T> {
     const directory = this.#temporaryPath();
     await mkdir(directory, { mode: 0o700 });
@@ -58,8 +58,8 @@ export class ImageDirectories {
   }
 
   /**
-   * Makes `<directory>/rootfs` the image of its digest, after `settle` has had the last word on
-   * the files. Another process may have been faster; then its work stands.
+   * Makes `<directory>/rootfs` the image with its digest, after `settle` has made the final changes
+   * to the files. If another process was faster, its result is kept.
    */
   async commit(
     directory: string,
@@ -92,8 +92,8 @@ export class ImageDirectories {
   }
 
   /**
-   * Removes an image unless `isWanted` turns true: asked again after the image was moved out of
-   * sight, because another process may have named it just before.
+   * Removes an image unless `isWanted` returns true. It is checked again after the image was moved
+   * away, because another process may just have named it.
    */
   async remove(digest: string, isWanted: () => Promise<boolean>): Promise<boolean> {
     const aside = this.#temporaryPath();

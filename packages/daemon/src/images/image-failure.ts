@@ -1,7 +1,7 @@
-/** Turns what goes wrong with images into errors of the catalogue. */
+/** Translates image failures into errors from the catalogue. */
 import { SandboxError } from "@sandkasten/protocol";
 
-/** The image, its name or its archive is at fault; the message says what and what to do. */
+/** The image, its name or its archive is at fault; the message says what is wrong and what to do. */
 export function invalidImage(
   message: string,
   options: { readonly details?: Record<string, unknown>; readonly cause?: unknown } = {},
@@ -9,28 +9,28 @@ export function invalidImage(
   return new SandboxError("INVALID_IMAGE", message, options);
 }
 
-/** Keeps errors of the catalogue, names a full disk as such, and wraps all else as this image's failure. */
+/** Keeps errors from the catalogue, reports a full disk as such, and wraps all others. */
 export function imageFailure(error: unknown, doing: string): SandboxError {
   if (error instanceof SandboxError) return error;
   const code = systemCode(error);
   if (code === "ENOSPC" || code === "EDQUOT") {
     return new SandboxError(
       "STORAGE_FULL",
-      `The disk of the image store is full (${doing}). Remove images that are not needed, or give the data directory more room.`,
+      `The disk of the image store is full (${doing}). Remove unused images, or give the data directory more space.`,
       { cause: error },
     );
   }
   if (code === "EPERM" || code === "EACCES") {
     return new SandboxError(
       "INTERNAL_ERROR",
-      `The image store may not do this (${doing}): it must run as root to keep the owners of an image's files.`,
+      `Permission denied (${doing}): the daemon must run as root to keep the owners of an image's files.`,
       { cause: error },
     );
   }
   return new SandboxError("INTERNAL_ERROR", `The image store failed (${doing}).`, { cause: error });
 }
 
-/** The errno name of a system error, if it is one. */
+/** The errno name of a system error; undefined for other errors. */
 export function systemCode(error: unknown): string | undefined {
   if (typeof error === "object" && error !== null && "code" in error) {
     return typeof error.code === "string" ? error.code : undefined;

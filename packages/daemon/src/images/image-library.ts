@@ -1,4 +1,4 @@
-/** Unpacked images and the names they have, kept true to each other while several ask at once. */
+/** Keeps unpacked images and their names consistent under concurrent requests. */
 import { join } from "node:path";
 import type { ImageInfo, ImageProgress } from "../ports/image-store.ts";
 import { ImageDirectories } from "./image-directories.ts";
@@ -11,7 +11,7 @@ import { SingleFlight } from "./single-flight.ts";
 
 export type ProgressHandler = ((progress: ImageProgress) => void) | undefined;
 
-/** Fills a new directory with a root filesystem. */
+/** Fills a new directory with a root file system. */
 export type Unpack = (
   rootfs: string,
   progress: ProgressReport,
@@ -22,7 +22,7 @@ export interface PresentImage {
   readonly record: ImageRecord;
 }
 
-/** Brings the files below a directory to the disk. */
+/** Syncs the files below a directory to disk. */
 export type SyncTree = (directory: string) => Promise<void>;
 
 const PUBLISH_ATTEMPTS = 3;
@@ -32,7 +32,7 @@ export class ImageLibrary {
   readonly #references: ReferenceTable;
   readonly #nowMs: () => number;
   readonly #unpacking = new SingleFlight<void>();
-  /** How many are about to name an image, by its digest. */
+  /** How many publications of an image are in progress, by digest. */
   readonly #publishing = new Map<string, number>();
 
   private constructor(
@@ -45,7 +45,7 @@ export class ImageLibrary {
     this.#nowMs = nowMs;
   }
 
-  /** Opens the library in a directory and sweeps what killed imports left there. */
+  /** Opens the library in a directory and removes what killed imports left there. */
   static async open(root: string, nowMs: () => number): Promise<ImageLibrary> {
     const directories = await ImageDirectories.open(root);
     return new ImageLibrary(
@@ -55,14 +55,14 @@ export class ImageLibrary {
     );
   }
 
-  /** An image by the name that it has for an owner, if both its name and its files are there. */
+  /** An owner's image by name, if both the name and the files exist. */
   async find(wanted: ImageReference, owner: OwnerName): Promise<PresentImage | undefined> {
     const entry = await this.#references.find(wanted, owner);
     const record = entry === undefined ? undefined : await this.directories.read(entry.digest);
     return entry === undefined || record === undefined ? undefined : { entry, record };
   }
 
-  /** What an owner sees. */
+  /** The images that an owner sees. */
   async list(owner: OwnerName): Promise<PresentImage[]> {
     const images: PresentImage[] = [];
     for (const entry of await this.#references.listFor(owner)) {
@@ -73,10 +73,9 @@ export class ImageLibrary {
   }
 
   /**
-   * The image of a digest, unpacked now if it is not there; once for all who ask on behalf of the
-   * same owner at the same time.
-   * A directory that is in place counts as whole, also after a power cut: only an image whose
-   * digest does not outlive the machine's start may do without `syncTree`.
+   * The image with a digest, unpacked if missing; concurrent requests of the same owner share the
+   * work. An existing directory counts as complete, even after a power failure: only an image whose
+   * digest does not survive a reboot may omit `syncTree`.
    */
   async ensure(
     digest: string,
@@ -89,8 +88,8 @@ export class ImageLibrary {
   ): Promise<ImageRecord | undefined> {
     const present = await this.directories.read(digest);
     if (present !== undefined) return present;
-    // SECURITY: what ends one owner's work, such as a quota, must not end another's. Guarded by
-    // image-owners.test.ts.
+    // SECURITY: a failure of one owner's work, such as an exceeded quota, must not affect
+    // another's. Guarded by image-owners.test.ts.
     const work = `${options.owner ?? ""} ${digest}`;
     await this.#unpacking.run(work, options.onProgress, async (progress) => {
       if ((await this.directories.read(digest)) !== undefined) return;
@@ -107,14 +106,14 @@ export class ImageLibrary {
     return await this.directories.read(digest);
   }
 
-  /** Sees to it that the image of an entry is there, and gives it its name. */
+  /** Makes sure that the image of an entry exists, and names it. */
   async publish(
     entry: ReferenceEntry,
     unpack: Unpack,
     options: {
       readonly onProgress?: ProgressHandler;
       readonly syncTree: SyncTree;
-      /** Has the last word before the image gets its name. */
+      /** Called last, before the image gets its name; may reject it. */
       readonly admit?: (record: ImageRecord) => Promise<void>;
     },
   ): Promise<ImageInfo> {
@@ -126,7 +125,7 @@ export class ImageLibrary {
         if (ensured !== undefined) await options.admit?.(ensured);
         const named = { ...entry, createdAtMs: this.#nowMs() };
         await this.#references.put(named);
-        // A collection of garbage may have taken the image just before its name was written.
+        // Garbage collection may have removed the image just before its name was written.
         const record = await this.directories.read(digest);
         if (record !== undefined) return infoOf(named, record);
       }
@@ -135,10 +134,10 @@ export class ImageLibrary {
       if (left > 0) this.#publishing.set(digest, left);
       else this.#publishing.delete(digest);
     }
-    throw new Error(`The image ${digest} vanishes as often as it is unpacked.`);
+    throw new Error(`The image ${digest} keeps disappearing after being unpacked.`);
   }
 
-  /** Disk space of all images, and of those that an owner has under other names than `except`. */
+  /** Disk space of all images, and of those that an owner has under names other than `except`. */
   async usage(owner?: OwnerName, except?: string): Promise<LibraryUsage> {
     const own = new Set(
       (await this.#references.list())
@@ -157,12 +156,12 @@ export class ImageLibrary {
     return usage;
   }
 
-  /** Takes a name of an owner away; the files stay for those who use them. Tells whether there was such a name. */
+  /** Removes an owner's name; the files stay for other users. Returns whether the name existed. */
   async removeName(canonical: string, owner: OwnerName): Promise<boolean> {
     return await this.#references.remove(canonical, owner);
   }
 
-  /** Removes all images that have no name and are not `kept`. */
+  /** Removes all images that have no name and are not in `kept`. */
   async collect(kept: ReadonlySet<string>): Promise<{ removed: number; freedBytes: number }> {
     const isWanted = async (digest: string): Promise<boolean> =>
       kept.has(digest) ||

@@ -1,14 +1,14 @@
-/** Brings the path of an archive entry into the one form that is safe to use in an image's tree. */
+/** Normalizes the path of an archive entry to the only form that is safe in an image's tree. */
 import { invalidImage } from "./image-failure.ts";
 import type { UnpackLimits } from "./unpack-budget.ts";
 
 const MAX_NAME_BYTES = 255;
 
 /**
- * Gives the path relative to the image's root, without leading slash, `.` and empty parts; ""
- * is the root itself.
+ * Returns the path relative to the image's root, without leading slash, `.` and empty parts; "" is
+ * the root itself.
  *
- * SECURITY: `..` is refused wherever it stands, and an absolute path means the image's root,
+ * SECURITY: `..` is refused anywhere in the path, and an absolute path refers to the image's root,
  * never the machine's (threat: hostile archives and images). Guarded by hostile-images.test.ts.
  */
 export function cleanImagePath(
@@ -18,11 +18,10 @@ export function cleanImagePath(
   if (raw.includes("\0"))
     throw invalidImage(`The image has a path with a NUL byte: ${shown(raw)}.`);
   const parts = raw.split("/").filter((part) => part !== "" && part !== ".");
-  if (parts.includes(".."))
-    throw invalidImage(`The image has a path that leads upwards: ${shown(raw)}.`);
+  if (parts.includes("..")) throw invalidImage(`The image has a path with "..": ${shown(raw)}.`);
   if (parts.length > limits.pathDepth) {
     throw invalidImage(
-      `The image has a path of ${parts.length} parts; the limit is ${limits.pathDepth}: ${shown(raw)}.`,
+      `The image has a path with ${parts.length} parts; the limit is ${limits.pathDepth}: ${shown(raw)}.`,
     );
   }
   const path = parts.join("/");
@@ -45,7 +44,7 @@ export function nameOf(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
-/** A path as it may stand in a message: quoted, control characters escaped, shortened. */
+/** A path for use in a message: quoted, control characters escaped, truncated. */
 export function shown(path: string): string {
   return JSON.stringify(path.length > 120 ? `${path.slice(0, 120)}…` : path);
 }

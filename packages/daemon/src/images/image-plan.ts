@@ -1,4 +1,4 @@
-/** Finds out, from the files of an archive or a download, which layers make up the image. */
+/** Determines the layers of an image from the files of an archive or a download. */
 import { join } from "node:path";
 import { checkDigest, digestOfBytes, readDocument } from "./image-blobs.ts";
 import { invalidImage } from "./image-failure.ts";
@@ -23,23 +23,23 @@ export interface LayerFile {
 
 export interface ImagePlan {
   readonly digest: string;
-  /** Of the index that the manifest was chosen from; else the same as `digest`. */
+  /** Of the index that the manifest was chosen from; otherwise the same as `digest`. */
   readonly sourceDigest: string;
   readonly env: Readonly<Record<string, string>>;
-  /** The configuration document, whose digest was checked. */
+  /** The configuration document, with a verified digest. */
   readonly config: Buffer;
-  /** Lowest first. */
+  /** Lowest layer first. */
   readonly layers: readonly LayerFile[];
 }
 
-/** The Go name of this machine's architecture, as images write it. */
+/** The Go name of this machine's architecture, as used in images. */
 export function machineArchitecture(arch: string = process.arch): string {
   return arch === "x64" ? "amd64" : arch;
 }
 
 const MAX_NESTED_INDEXES = 4;
 
-/** Reads an archive of either form that was unpacked into `directory`, which `tree` stands for. */
+/** Reads an archive of either format that was unpacked into `directory`, which `tree` represents. */
 export async function planArchive(
   directory: string,
   tree: ImageTree,
@@ -89,7 +89,7 @@ async function planOciLayout(directory: string, reference: ImageReference): Prom
   };
 }
 
-/** Reads a download: the manifest as the registry has it, and blobs named by digest. */
+/** Reads a download: the manifest as the registry sent it, and blobs named by digest. */
 export async function planDownload(
   directory: string,
   digest: string,
@@ -110,7 +110,7 @@ export async function planDownload(
   return { digest, env: config.env, config: configText, layers };
 }
 
-/** Reads the older form that `docker save` writes: `manifest.json` naming a configuration and layer archives. */
+/** Reads the older format of `docker save`: `manifest.json` naming a configuration and layer archives. */
 async function planDockerSave(
   directory: string,
   tree: ImageTree,
@@ -134,7 +134,7 @@ async function planDockerSave(
   const config = parseConfig(parseDocument(configText, "configuration"), machineArchitecture());
   if (config.diffIds.length !== image.layers.length) {
     throw invalidImage(
-      `The image has ${image.layers.length} layers and names ${config.diffIds.length} of them.`,
+      `The image has ${image.layers.length} layers, but its configuration lists ${config.diffIds.length}.`,
     );
   }
   const layers = image.layers.map((layer, index) => {
@@ -151,7 +151,7 @@ function resolveRepeatedLayer(tree: ImageTree, path: string, limits: UnpackLimit
   return cleanImagePath(target.replace(/^\.\.\//, ""), limits);
 }
 
-/** Rejects when a reference is pinned to something else than what was found. */
+/** Rejects if a reference is pinned to a digest other than the one found. */
 export function checkPin(
   reference: ImageReference,
   plan: { readonly digest: string; readonly sourceDigest: string },

@@ -1,4 +1,4 @@
-/** Keeps the images of each owner, and all images together, within their share of the disk. */
+/** Keeps each owner's images, and all images together, within their share of the disk. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ImageOwner, ImageUsage } from "../ports/image-store.ts";
 import type { ImageRecord } from "./image-directories.ts";
@@ -6,9 +6,9 @@ import { diskBytesOf } from "./image-library.ts";
 import type { ImageLibrary } from "./image-library.ts";
 
 /**
- * SECURITY: one tenant must not fill the disk of all, with one image, many, or several at a time
- * (threats: filling a disk and deep directory trees). Disk space is counted before it is used, also by
- * imports that are under way. Guarded by image-quota.test.ts.
+ * SECURITY: one tenant must not fill the shared disk, with one image, many, or several at a time
+ * (threats: filling a disk and deep directory trees). Disk space is reserved before it is used,
+ * including by imports in progress. Guarded by image-quota.test.ts.
  */
 export class ImageQuota {
   readonly #library: ImageLibrary;
@@ -22,7 +22,7 @@ export class ImageQuota {
     this.#usage = { images: 0, bytes: 0, maxBytes: maxTotalBytes };
   }
 
-  /** As it was when it was last looked at. */
+  /** As of the last measurement. */
   get usage(): ImageUsage {
     return this.#usage;
   }
@@ -32,7 +32,7 @@ export class ImageQuota {
     this.#usage = { images, bytes, maxBytes: this.#maxTotalBytes };
   }
 
-  /** Counts for an image that is about to be made, or to get another content. */
+  /** Starts counting for an image that is about to be created, or to be replaced. */
   async begin(owner: ImageOwner | undefined, reference: string): Promise<ImageMeter> {
     const { totalBytes, ownBytes } = await this.#library.usage(owner?.name, reference);
     const meter: ImageMeter = new ImageMeter(
@@ -45,7 +45,7 @@ export class ImageQuota {
     return meter;
   }
 
-  /** Rejects when an image that is there, whoever brought it, is too much for an owner. */
+  /** Rejects if an existing image, of any origin, exceeds an owner's quota. */
   async admit(meter: ImageMeter, reference: string, record: ImageRecord): Promise<void> {
     const { owner } = meter;
     if (owner === undefined) return;
@@ -61,14 +61,14 @@ export class ImageQuota {
     if (before.totalBytes + spent(this.#meters) > this.#maxTotalBytes)
       throw new SandboxError(
         "STORAGE_FULL",
-        `The image does not fit: all images together may take ${this.#maxTotalBytes} bytes on disk (images.max_total_bytes). Remove images that are not needed.`,
+        `The image does not fit: all images together may use ${this.#maxTotalBytes} bytes on disk (images.max_total_bytes). Remove unused images.`,
       );
     if (owner === undefined) return;
     const own = before.ownBytes + meter.spentBytes + spent(this.#others(meter, owner));
     if (own > owner.maxBytes) throw tooMuch(owner);
   }
 
-  /** What one has used counts for the others from now on, without being looked up again. */
+  /** Adds the used space to the totals of other meters, so it is not measured again. */
   #end(meter: ImageMeter): void {
     this.#meters.delete(meter);
     for (const other of this.#meters) {
@@ -82,10 +82,10 @@ export class ImageQuota {
   }
 }
 
-/** Counts the disk space of one image while it is made. */
+/** Counts the disk space of one image while it is created. */
 export class ImageMeter implements Disposable {
   readonly owner: ImageOwner | undefined;
-  /** What was used before, as far as it is known. */
+  /** What was already used, as far as known. */
   readonly before: { totalBytes: number; ownBytes: number };
   readonly #check: () => void;
   readonly #end: () => void;
@@ -107,13 +107,13 @@ export class ImageMeter implements Disposable {
     return this.#spentBytes;
   }
 
-  /** Throws when there is no room for so much more. */
+  /** Throws if there is no room for this many more bytes. */
   readonly spend = (bytes: number): void => {
     this.#spentBytes += bytes;
     this.#check();
   };
 
-  /** Gives back what was used for a while only. */
+  /** Returns space that was only used temporarily. */
   release(bytes: number): void {
     this.#spentBytes -= bytes;
   }
@@ -126,7 +126,7 @@ export class ImageMeter implements Disposable {
 function tooMuch({ maxBytes }: ImageOwner): SandboxError {
   return new SandboxError(
     "QUOTA_EXCEEDED",
-    `The image does not fit: your images may take ${maxBytes} bytes on disk. Remove images that you do not need.`,
+    `The image does not fit: your images may use ${maxBytes} bytes on disk. Remove images that you do not need.`,
     { details: { max_image_bytes: maxBytes } },
   );
 }

@@ -26,9 +26,9 @@ const writeAsync = promisify(fs.write);
  *
  * SECURITY: images are hostile (threats: linked mount points and hostile archives and images). The tree
  * starts empty inside a directory that only root can enter, so nothing else changes it while we work,
- * and looking before each step is free of races: every parent must be a real directory, symlinks are
- * never followed, files are only ever created, never opened again, and links are made to what is inside
- * the tree. Guarded by hostile-images.test.ts, each case with an untouched sentinel outside.
+ * and checking before each step is free of races: every parent must be a real directory, symlinks are
+ * never followed, files are only created, never reopened, and hard links point to files inside the
+ * tree. Guarded by hostile-images.test.ts, each case with an untouched sentinel outside.
  *
  * The calls are synchronous where the kernel answers from memory: a round trip to the thread
  * pool costs ten times the call, and the reads between entries let other work run.
@@ -37,11 +37,11 @@ export class ImageTree {
   readonly #root: string;
   readonly #realDirectories = new Set<string>();
   readonly #directoryTimes = new Map<string, number>();
-  /** Without root every file is its maker's, who is root in the sandboxes made from it. */
+  /** Without root, every file belongs to its creator, who is root in the sandboxes created from it. */
   readonly #keepsOwners = process.getuid?.() === 0;
   #fileBytes = 0;
 
-  /** `root` must be an existing directory that nobody else can reach. */
+  /** `root` must be an existing directory that no other user can access. */
   constructor(root: string) {
     this.#root = root;
   }
@@ -51,12 +51,12 @@ export class ImageTree {
     return this.#fileBytes;
   }
 
-  /** What is at a path; "missing" also when a parent is no real directory. */
+  /** What is at a path; also "missing" if a parent is not a real directory. */
   kind(path: string): NodeKind {
     return this.#parentsAreReal(path) ? this.#kindHere(path) : "missing";
   }
 
-  /** Makes a directory, or gives an existing one these attributes. Anything else there is replaced. */
+  /** Creates a directory, or sets the attributes of an existing one. Anything else there is replaced. */
   async makeDirectory(path: string, attributes: NodeAttributes): Promise<void> {
     checkOwner(path, attributes);
     if (path !== "") {
@@ -69,7 +69,7 @@ export class ImageTree {
     }
     const absolute = this.#absolute(path);
     this.#own(absolute, attributes);
-    // Safe although chmod follows links: the last step made sure that this is a directory.
+    // Safe although chmod follows links: the last step ensured that this is a directory.
     fs.chmodSync(absolute, attributes.mode & 0o1777);
     if (attributes.mtimeSeconds !== undefined)
       this.#directoryTimes.set(path, attributes.mtimeSeconds);
@@ -101,7 +101,7 @@ export class ImageTree {
   async makeSymlink(path: string, target: string, attributes: NodeAttributes): Promise<void> {
     checkOwner(path, attributes);
     if (target === "" || target.includes("\0") || Buffer.byteLength(target) > 4095) {
-      throw invalidImage(`The image's link ${shown(`/${path}`)} has a target that cannot be.`);
+      throw invalidImage(`The image's link ${shown(`/${path}`)} has an invalid target.`);
     }
     await this.#makeRoom(path);
     const absolute = this.#absolute(path);
@@ -111,12 +111,12 @@ export class ImageTree {
     if (seconds !== undefined) fs.lutimesSync(absolute, seconds, seconds);
   }
 
-  /** Gives a file (or a symlink itself) that is in the tree already a second name. */
+  /** Adds a second name for a file (or a symlink itself) that is already in the tree. */
   async makeHardLink(path: string, target: string): Promise<void> {
     const kind = this.kind(target);
     if (kind !== "file" && kind !== "symlink") {
       throw invalidImage(
-        `The image's hard link ${shown(`/${path}`)} leads to ${shown(`/${target}`)}, which is not a file that came before it.`,
+        `The image's hard link ${shown(`/${path}`)} points to ${shown(`/${target}`)}, which is not an earlier file.`,
       );
     }
     if (path === target) return;
@@ -125,7 +125,7 @@ export class ImageTree {
     fs.linkSync(this.#absolute(target), this.#absolute(path));
   }
 
-  /** Removes whatever is at a path, if anything is. */
+  /** Removes what is at a path, if anything. */
   async remove(path: string): Promise<void> {
     const kind = this.kind(path);
     if (kind === "missing") return;
@@ -137,12 +137,12 @@ export class ImageTree {
     await fs.promises.rm(this.#absolute(path), { recursive: true });
   }
 
-  /** Names in a directory; empty when it is missing. */
+  /** Names in a directory; empty if it is missing. */
   async list(path: string): Promise<string[]> {
     return this.kind(path) === "directory" ? await fs.promises.readdir(this.#absolute(path)) : [];
   }
 
-  /** The start of a regular file, read without following links; undefined when there is no such file. */
+  /** The start of a regular file, read without following links; undefined if there is none. */
   readText(path: string, maxBytes: number): string | undefined {
     if (this.kind(path) !== "file") return undefined;
     const descriptor = fs.openSync(
@@ -157,12 +157,12 @@ export class ImageTree {
     }
   }
 
-  /** Where a symlink leads; undefined when there is no symlink. */
+  /** The target of a symlink; undefined if there is no symlink. */
   readLink(path: string): string | undefined {
     return this.kind(path) === "symlink" ? fs.readlinkSync(this.#absolute(path)) : undefined;
   }
 
-  /** Sets the times of directories, which every file made in them had changed. */
+  /** Sets the times of directories, which change with every file created in them. */
   applyDirectoryTimes(): void {
     for (const [path, mtimeSeconds] of this.#directoryTimes) {
       if (this.kind(path) !== "directory") continue;
@@ -208,7 +208,7 @@ export class ImageTree {
     const kind = this.#kindHere(parent);
     if (kind !== "missing") {
       throw invalidImage(
-        `The image's entry ${shown(`/${path}`)} goes through ${shown(`/${parent}`)}, which is no directory (${kind}).`,
+        `The image's entry ${shown(`/${path}`)} is below ${shown(`/${parent}`)}, which is not a directory (${kind}).`,
       );
     }
     const absolute = this.#absolute(parent);
@@ -232,7 +232,7 @@ export class ImageTree {
   }
 }
 
-/** A sandbox has 65,536 ids; what belongs to others would belong to nobody inside. */
+/** A sandbox has 65,536 ids; a file with any other id would have no owner inside. */
 function checkOwner(path: string, { uid, gid }: NodeAttributes): void {
   if (uid > MAX_ID || gid > MAX_ID) {
     throw invalidImage(

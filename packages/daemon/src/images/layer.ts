@@ -1,4 +1,4 @@
-/** Applies the entries of one archive (a layer, or a whole root filesystem) to an image's tree. */
+/** Applies the entries of one archive (a layer, or a whole root file system) to an image's tree. */
 import { invalidImage } from "./image-failure.ts";
 import { cleanImagePath, nameOf, parentOf, shown } from "./image-path.ts";
 import type { ImageTree } from "./image-tree.ts";
@@ -10,13 +10,13 @@ const OPAQUE = ".wh..wh..opq";
 const RESERVED = ".wh..wh.";
 
 export interface LayerOptions {
-  /** Read `.wh.` names as removals, as OCI layers mean them; a plain root filesystem has none. */
+  /** Treat `.wh.` names as removals, as in OCI layers; a plain root file system has none. */
   readonly whiteouts: boolean;
-  /** `root`: everything belongs to root, whoever packed it. */
+  /** `root`: everything belongs to root, independent of the archive. */
   readonly owners: "keep" | "root";
 }
 
-/** Gives the number of entries applied. */
+/** Returns the number of entries applied. */
 export async function applyLayer(
   tree: ImageTree,
   entries: AsyncIterable<TarEntry>,
@@ -34,7 +34,7 @@ class Layer {
   readonly #tree: ImageTree;
   readonly #budget: UnpackBudget;
   readonly #options: LayerOptions;
-  /** Paths of this layer and their parents: removals are meant for the layers below only. */
+  /** Paths of this layer and their parents: removals apply only to the layers below. */
   readonly #own = new Set<string>();
   readonly #cleared = new Set<string>();
 
@@ -48,8 +48,8 @@ class Layer {
     this.#budget.spendEntry();
     this.count += 1;
     const path = cleanImagePath(entry.path, this.#budget.limits);
-    // SECURITY: the runtime mounts its own /dev, so nothing an image has there is of use, and
-    // device nodes are never made on the host (threats: device access and hostile archives and images).
+    // SECURITY: the runtime mounts its own /dev, so an image's /dev is useless, and device nodes
+    // are never created on the host (threats: device access and hostile archives and images).
     // Guarded by hostile-images.test.ts.
     if (path.startsWith("dev/")) return;
     if (this.#options.whiteouts && nameOf(path).startsWith(WHITEOUT)) {
@@ -80,11 +80,11 @@ class Layer {
         );
       case "device":
         throw invalidImage(
-          `The image has a device node at ${shown(`/${path}`)}. Make it without, or put it below /dev.`,
+          `The image has a device node at ${shown(`/${path}`)}. Remove it from the image, or move it below /dev.`,
         );
       case "fifo":
         throw invalidImage(
-          `The image has a named pipe at ${shown(`/${path}`)}, which is not supported. Make it without.`,
+          `The image has a named pipe at ${shown(`/${path}`)}, which is not supported. Remove it from the image.`,
         );
     }
   }
@@ -101,18 +101,18 @@ class Layer {
     // SECURITY: `.wh...` would remove the parent directory (threat: hostile archives and images).
     // Guarded by hostile-images.test.ts.
     if (hidden === "" || hidden === "." || hidden === "..") {
-      throw invalidImage(`The image has a removal mark that names nothing: ${shown(`/${path}`)}.`);
+      throw invalidImage(`The image has a whiteout without a file name: ${shown(`/${path}`)}.`);
     }
     await this.#removeLower(parent === "" ? hidden : `${parent}/${hidden}`);
   }
 
-  /** Removes what the layers below have at a path and keeps what this one put there. */
+  /** Removes what the layers below have at a path, and keeps what this layer added. */
   async #removeLower(path: string): Promise<void> {
     if (this.#own.has(path)) await this.#removeLowerChildren(path);
     else await this.#tree.remove(path);
   }
 
-  /** Once per directory is enough: nothing of the layers below can come back. */
+  /** Once per directory is enough: entries of the layers below cannot come back. */
   async #removeLowerChildren(directory: string): Promise<void> {
     if (this.#cleared.has(directory)) return;
     this.#cleared.add(directory);

@@ -322,7 +322,7 @@ describe("an import that is interrupted", () => {
       }),
     ).rejects.toMatchObject({
       code: "INVALID_IMAGE",
-      message: expect.stringContaining("was changed"),
+      message: expect.stringContaining("changed while it was being read"),
     });
     await touched;
   });

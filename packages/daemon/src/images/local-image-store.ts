@@ -1,4 +1,4 @@
-/** The image store of the embedded backend: root filesystems unpacked on this machine's disk. */
+/** The image store of the embedded backend: root file systems unpacked on this machine's disk. */
 import { createHash } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
@@ -37,27 +37,30 @@ import { unpackContainer, unpackLayers, unpackRootfs } from "./unpack-image.ts";
 import type { UnpackContext } from "./unpack-image.ts";
 
 export interface ImagePolicy {
-  /** References and patterns that may be used (see allowlist.ts); empty allows all. */
+  /** Allowed references and patterns (see allowlist.ts); empty allows all. */
   readonly allowedImages: readonly string[];
-  /** Registries that images may be pulled from (see registry-policy.ts); the usual public ones when absent. */
+  /**
+   * Registries that images may be pulled from (see registry-policy.ts); the default public ones
+   * when absent.
+   */
   readonly registries?: readonly string[];
-  /** Registries (`host:port`) that are spoken to without TLS. */
+  /** Registries (`host:port`) that are accessed without TLS. */
   readonly insecureRegistries?: readonly string[];
-  /** Has the credentials for registries, in the form of Docker's `config.json`. */
+  /** The file with registry credentials, in the format of Docker's `config.json`. */
   readonly credentialsFile?: string;
   readonly limits?: Partial<UnpackLimits>;
   /** Disk space of all images together. */
   readonly maxTotalBytes?: number;
   readonly pullTimeoutMs?: number;
-  /** Only what is named by its digest (`name@sha256:…`) may be pulled. */
+  /** Only images pinned by digest (`name@sha256:…`) may be pulled. */
   readonly requireDigests?: boolean;
 }
 
-/** Programs of the machine, best by absolute path. */
+/** External programs, preferably by absolute path. */
 export interface ImageTools {
   readonly xz: string;
   readonly sync: string;
-  /** The environment that credential helpers and sync get, and nothing else. */
+  /** The whole environment of credential helpers and sync. */
   readonly env: Readonly<Record<string, string>>;
 }
 
@@ -67,7 +70,7 @@ export interface LocalImageStoreOptions {
   readonly tools: ImageTools;
   readonly nowMs: () => number;
   readonly log?: Log;
-  /** Where the machine's files are; "/" except in tests. */
+  /** The root of the machine's files; "/" except in tests. */
   readonly machine?: string;
 }
 
@@ -84,7 +87,7 @@ interface NewImage {
   readonly onProgress: ProgressHandler;
 }
 
-/** What the views of all owners share. */
+/** Shared by the views of all owners. */
 interface StoreParts {
   readonly tools: ImageTools;
   readonly machine: string;
@@ -98,7 +101,7 @@ interface StoreParts {
   readonly listeners: Set<() => void>;
 }
 
-/** The view of one owner, or of the administrator, on the images of this machine. */
+/** One owner's, or the administrator's, view of the images on this machine. */
 export class LocalImageStore implements RootfsStore {
   readonly #parts: StoreParts;
   readonly #owner: ImageOwner | undefined;
@@ -108,7 +111,7 @@ export class LocalImageStore implements RootfsStore {
     this.#owner = owner;
   }
 
-  /** Opens the store below `dataDir` and sweeps what killed imports left there. */
+  /** Opens the store below `dataDir` and removes what killed imports left there. */
   static async open(options: LocalImageStoreOptions): Promise<LocalImageStore> {
     const { dataDir, policy, tools, machine, nowMs, log } = options;
     const registries = new RegistryPolicy({
@@ -174,7 +177,7 @@ export class LocalImageStore implements RootfsStore {
     });
   }
 
-  /** Nothing is pulled without having been asked for. */
+  /** Never pulls implicitly. */
   async ensure(reference: string): Promise<ImageInfo> {
     return await this.inspect(reference);
   }
@@ -200,7 +203,7 @@ export class LocalImageStore implements RootfsStore {
     onProgress?: ProgressHandler,
     env: Readonly<Record<string, string>> = {},
   ): Promise<ImageInfo> {
-    return await this.#guard("importing a root filesystem", async () => {
+    return await this.#guard("importing a root file system", async () => {
       const wanted = this.#importable(reference);
       return await withOperatorFile(tarball, async (file) => {
         const before = await fileVersion(file);
@@ -216,7 +219,7 @@ export class LocalImageStore implements RootfsStore {
               const size = await unpackRootfs(file, rootfs, this.#context(progress, meter));
               if ((await fileVersion(file)) !== before) {
                 throw invalidImage(
-                  `The archive ${tarball} was changed while it was being read. Import it again.`,
+                  `The archive ${tarball} changed while it was being read. Import it again.`,
                 );
               }
               return { ...size, env };
@@ -310,7 +313,7 @@ export class LocalImageStore implements RootfsStore {
   }
 
   async inspect(reference: string): Promise<ImageInfo> {
-    return await this.#guard("looking at an image", async () => {
+    return await this.#guard("inspecting an image", async () => {
       const wanted = parseReference(reference);
       if (isHost(wanted)) return await this.#host();
       const present = await this.#find(wanted);
@@ -333,7 +336,7 @@ export class LocalImageStore implements RootfsStore {
       }
       throw new SandboxError(
         "PERMISSION_DENIED",
-        `The image ${canonical} is shared by the administrator, whose key alone can remove it.`,
+        `The image ${canonical} is shared by the administrator; only an administrator's key can remove it.`,
       );
     });
   }
@@ -349,7 +352,7 @@ export class LocalImageStore implements RootfsStore {
     });
   }
 
-  /** Counts the disk space of an image while it is made. */
+  /** Counts the disk space of an image while it is created. */
   async #metered<T>(
     { canonical }: ImageReference,
     work: (meter: ImageMeter) => Promise<T>,
@@ -358,7 +361,7 @@ export class LocalImageStore implements RootfsStore {
     try {
       return await work(meter);
     } catch (error) {
-      // Nothing of it is left.
+      // Everything written was removed again.
       meter.release(meter.spentBytes);
       throw error;
     }
@@ -384,7 +387,7 @@ export class LocalImageStore implements RootfsStore {
     return (await hostRootfs(this.#parts.machine, this.#parts.library)).info;
   }
 
-  /** A short name means our own image before the public one, and what the owner has before what is shared. */
+  /** A short name prefers our own image to the public one, and the owner's image to a shared one. */
   async #find(wanted: ImageReference): Promise<PresentImage | undefined> {
     const find = (reference: ImageReference): Promise<PresentImage | undefined> =>
       this.#parts.library.find(reference, this.#owner?.name);
@@ -417,7 +420,7 @@ export class LocalImageStore implements RootfsStore {
     return wanted;
   }
 
-  /** A pinned reference is also allowed by the name under which exactly that content is present. */
+  /** A pinned reference is also allowed if the name under which that content is present is. */
   #isAllowed(wanted: ImageReference, present: PresentImage | undefined): boolean {
     return (
       this.#parts.allowlist.allows(wanted.canonical) ||
@@ -428,7 +431,7 @@ export class LocalImageStore implements RootfsStore {
   #requireAllowed(wanted: ImageReference, present: PresentImage | undefined): void {
     if (this.#isAllowed(wanted, present)) return;
     throw invalidImage(
-      `The image ${wanted.canonical} is not allowed here. Allowed are: ${this.#parts.allowlist.describe()}.`,
+      `The image ${wanted.canonical} is not allowed here. Allowed images: ${this.#parts.allowlist.describe()}.`,
       {
         details: { allowed_images: this.#parts.allowlist.entries },
       },
@@ -448,7 +451,7 @@ function isHost(reference: ImageReference): boolean {
   return reference.canonical === HOST_REFERENCE;
 }
 
-/** The same files with other variables are another image. */
+/** The same files with different variables are a different image. */
 function withVariables(digest: string, env: Readonly<Record<string, string>>): string {
   const names = Object.keys(env).toSorted();
   if (names.length === 0) return digest;
@@ -456,7 +459,7 @@ function withVariables(digest: string, env: Readonly<Record<string, string>>): s
   return `sha256:${createHash("sha256").update(content).digest("hex")}`;
 }
 
-/** A pinned name stays what it is; a short one becomes the name of the image that it means. */
+/** A pinned name stays unchanged; a short one becomes the name of the image that it means. */
 function nameOf(wanted: ImageReference, { entry }: PresentImage): string {
   return wanted.shortcut ? entry.reference : wanted.canonical;
 }
@@ -467,7 +470,7 @@ function notPresent(wanted: ImageReference): SandboxError {
   );
 }
 
-/** A path the operator gave may be a link to the archive. */
+/** A path from the operator may be a link to the archive. */
 async function withOperatorFile<T>(
   path: string,
   work: (file: FileHandle) => Promise<T>,

@@ -1,4 +1,4 @@
-/** The directories that the runtime mounts over, and what they are when an image lacks them. */
+/** The directories that the runtime mounts over, and their attributes if an image lacks them. */
 
 export interface MountPoint {
   readonly path: string;
@@ -10,7 +10,7 @@ export interface MountPoint {
 /** The user that code runs as. */
 export const CODE_USER = { name: "sandbox", uid: 1000, gid: 1000, home: "/home/sandbox" } as const;
 
-/** An empty file that the runner is mounted on. */
+/** An empty file that the runner is mounted over. */
 export const RUNNER_MOUNT_POINT: MountPoint = {
   path: ".sandkasten/runner",
   uid: 0,
@@ -18,7 +18,7 @@ export const RUNNER_MOUNT_POINT: MountPoint = {
   mode: 0o755,
 };
 
-/** Parents stand before their children. */
+/** Parents come before their children. */
 export const MOUNT_POINTS: readonly MountPoint[] = [
   { path: "dev", uid: 0, gid: 0, mode: 0o755 },
   { path: "proc", uid: 0, gid: 0, mode: 0o555 },

@@ -1,4 +1,4 @@
-/** Reads the JSON documents of an image: index, manifest, configuration. All of it is hostile. */
+/** Parses the JSON documents of an image: index, manifest, configuration. All of it is hostile. */
 import { invalidImage } from "./image-failure.ts";
 
 export interface Descriptor {
@@ -33,7 +33,7 @@ export function parseDocument(text: Buffer, what: string): Fields {
   return fields(parseJson(text, what), what);
 }
 
-/** The images of a `manifest.json` as `docker save` writes it. */
+/** The images of a `manifest.json` in the format of `docker save`. */
 export function parseDockerSave(
   text: Buffer,
 ): { config: string; layers: string[]; repoTags: unknown[] }[] {
@@ -52,7 +52,7 @@ function parseJson(text: Buffer, what: string): unknown {
   try {
     return JSON.parse(text.toString("utf8"));
   } catch (cause) {
-    throw invalidImage(`The image's ${what} is no JSON.`, { cause });
+    throw invalidImage(`The image's ${what} is not valid JSON.`, { cause });
   }
 }
 
@@ -84,7 +84,7 @@ export function chooseManifest(
       platform ? `${platform.os}/${platform.architecture}` : "?",
     );
     throw invalidImage(
-      `The image has nothing for linux/${architecture}, only ${offered.slice(0, 20).join(", ") || "nothing"}.`,
+      `The image does not support linux/${architecture}; it offers: ${offered.slice(0, 20).join(", ") || "nothing"}.`,
     );
   }
   if (others.length > 0) {
@@ -99,14 +99,14 @@ export function chooseManifest(
 export function parseManifest(document: Fields): ImageManifest {
   if (document["config"] === undefined || document["layers"] === undefined) {
     throw invalidImage(
-      "The image's manifest is of a kind that is not supported (no configuration or no layers).",
+      "The image's manifest is of an unsupported kind (no configuration or no layers).",
     );
   }
   const layers = list(document["layers"], "manifest").map((entry) => descriptor(entry, "manifest"));
   for (const layer of layers) {
     if (!LAYER_TYPE.test(layer.mediaType)) {
       throw invalidImage(
-        `The image has a layer that is no file system archive (${layer.mediaType.slice(0, 100)}).`,
+        `The image has a layer that is not a file system archive (${layer.mediaType.slice(0, 100)}).`,
       );
     }
   }
@@ -121,7 +121,7 @@ export function parseConfig(document: Fields, architecture: string): ImageConfig
     (arch !== undefined && arch !== "" && arch !== architecture)
   ) {
     throw invalidImage(
-      `The image is made for ${String(os)}/${String(arch)}, and this machine is linux/${architecture}.`,
+      `The image is built for ${String(os)}/${String(arch)}, but this machine is linux/${architecture}.`,
     );
   }
   const inner =
@@ -136,7 +136,7 @@ export function parseConfig(document: Fields, architecture: string): ImageConfig
   };
 }
 
-/** What is no proper variable is left out: it could not be set anyway. */
+/** Invalid variables are left out: they could not be set anyway. */
 function parseEnv(value: unknown): Record<string, string> {
   const env: Record<string, string> = {};
   let bytes = 0;
@@ -174,13 +174,13 @@ function descriptor(value: unknown, where: string): Descriptor {
 }
 
 /**
- * SECURITY: a digest becomes a file name, so its form is checked first (threat: hostile archives and
- * images). Guarded by oci-archive.test.ts.
+ * SECURITY: a digest becomes a file name, so its format is checked first (threat: hostile archives
+ * and images). Guarded by oci-archive.test.ts.
  */
 function digestText(value: unknown): string {
   if (typeof value !== "string" || !DIGEST.test(value)) {
     throw invalidImage(
-      `The image names content by ${JSON.stringify(value)?.slice(0, 100)}, which is no sha256 digest.`,
+      `The image refers to content by ${JSON.stringify(value)?.slice(0, 100)}, which is not a sha256 digest.`,
     );
   }
   return value;
@@ -188,14 +188,14 @@ function digestText(value: unknown): string {
 
 function fields(value: unknown, what: string): Fields {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw invalidImage(`The image's ${what} does not have the form it should have.`);
+    throw invalidImage(`The image's ${what} is malformed.`);
   }
   return value as Fields;
 }
 
 function list(value: unknown, what: string): unknown[] {
   if (!Array.isArray(value) || value.length > 1000) {
-    throw invalidImage(`The image's ${what} does not have the form it should have.`);
+    throw invalidImage(`The image's ${what} is malformed.`);
   }
   return value;
 }

@@ -1,6 +1,6 @@
 /**
- * Our own images, which short names mean where they are present: they are built on the machine or on
- * the engine, and are in no registry.
+ * Our own images, which short names refer to if present: they are built on the machine or on the
+ * engine, and are in no registry.
  */
 import { shortcutTarget } from "./aliases.ts";
 import { parseReference } from "./reference.ts";
@@ -8,9 +8,9 @@ import type { ImageReference } from "./reference.ts";
 
 const OWN_IMAGES = ["sandbox-runtime:base", "sandbox-runtime:python", "sandbox-runtime:node"];
 
-/** By the public image that stands in for them. */
+/** Keyed by the public image that substitutes for them. */
 const OWN_BY_TARGET: ReadonlyMap<string | undefined, ImageReference> = new Map(
-  // With its registry before it, the name means the image itself and is no short name.
+  // With its registry, the name means the image itself and is not a short name.
   OWN_IMAGES.map((name) => [shortcutTarget(name), parseReference(`docker.io/${name}`)]),
 );
 

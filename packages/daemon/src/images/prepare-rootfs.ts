@@ -1,4 +1,4 @@
-/** Makes an unpacked root filesystem fit for use: mount points, the code user, the small files in /etc. */
+/** Prepares an unpacked root file system for use: mount points, the code user, the small files in /etc. */
 import {
   HOSTNAME,
   HOSTS,
@@ -19,15 +19,15 @@ export async function prepareRootfs(tree: ImageTree): Promise<void> {
   for (const { path, ...attributes } of MOUNT_POINTS) {
     const kind = tree.kind(path);
     if (kind === "directory") continue;
-    // Embedded systems often link /var/tmp to /tmp; a directory of its own does as well.
+    // Embedded systems often link /var/tmp to /tmp; a separate directory works as well.
     if (kind === "missing" || (path === "var/tmp" && kind === "symlink")) {
       await tree.makeDirectory(path, attributes);
       continue;
     }
-    // SECURITY: a runtime that mounts over a symlink may be led to the host's directory (threat: linked
+    // SECURITY: mounting over a symlink may lead a runtime to the host's directory (threat: linked
     // mount points: runc 1.1.5 wrote device nodes there). Guarded by hostile-images.test.ts.
     throw invalidImage(
-      `The image cannot be used: its /${path} is a ${kind} where the sandbox needs a directory to mount on.`,
+      `The image cannot be used: its /${path} is a ${kind}, but the sandbox needs a directory there to mount on.`,
     );
   }
   await tree.writeFile(RUNNER_MOUNT_POINT.path, RUNNER_MOUNT_POINT, "");
@@ -40,7 +40,7 @@ export async function prepareRootfs(tree: ImageTree): Promise<void> {
   await prepareAccounts(tree, "etc/group", newGroup(), withCodeGroup);
 }
 
-/** The shell to enter for users; an image may have none. */
+/** The login shell for users; an image may have none. */
 function shellOf(tree: ImageTree): string {
   for (const shell of ["bash", "sh"]) {
     if (tree.kind(`bin/${shell}`) !== "missing" || tree.kind(`usr/bin/${shell}`) !== "missing")
@@ -56,13 +56,13 @@ async function prepareWork(tree: ImageTree): Promise<void> {
   if (target === "workspace" || target === "/workspace") return;
   if (kind !== "missing" && !(kind === "directory" && (await tree.list("work")).length === 0)) {
     throw invalidImage(
-      `The image cannot be used: it has a /work of its own (${kind}), and /work is the sandbox's workspace. Move what is there in the image.`,
+      `The image cannot be used: it contains /work (${kind}), which is reserved for the sandbox's workspace. Move it elsewhere in the image.`,
     );
   }
   await tree.makeSymlink("work", "workspace", { uid: 0, gid: 0, mode: 0o777 });
 }
 
-/** Some images link these files to places that only a full system fills. */
+/** Some images link these files to places that exist only on a fully booted system. */
 async function preparePlainFile(tree: ImageTree, path: string, text: string): Promise<void> {
   const kind = tree.kind(path);
   if (kind === "file") return;
@@ -93,5 +93,5 @@ async function prepareAccounts(
 
 function refuseDirectory(path: string, kind: string): void {
   if (kind === "directory")
-    throw invalidImage(`The image cannot be used: its /${path} is a directory and not a file.`);
+    throw invalidImage(`The image cannot be used: its /${path} is a directory, not a file.`);
 }

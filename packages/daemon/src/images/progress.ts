@@ -1,4 +1,4 @@
-/** Lets several callers follow one piece of work, without telling them of every byte. */
+/** Reports the progress of one operation to several callers, at a limited rate. */
 import type { ImageProgress } from "../ports/image-store.ts";
 
 export type ProgressListener = (progress: ImageProgress) => void;

@@ -1,6 +1,6 @@
 /**
- * Which name stands for which image, for whom: one small file per owner and name, so that two
- * processes that import at once never undo each other's entry.
+ * Maps names to images, per owner: one small file per owner and name, so two concurrent imports
+ * never undo each other's entry.
  */
 import { createHash } from "node:crypto";
 import { chmod, mkdir, readdir, rm } from "node:fs/promises";
@@ -13,12 +13,12 @@ export interface ReferenceEntry {
   /** Canonical. */
   readonly reference: string;
   readonly repository: string;
-  /** Of the image's directory. */
+  /** The digest of the image's directory. */
   readonly digest: string;
-  /** Of what the name led to: for an image of several platforms, of the list of them. */
+  /** The digest that the name resolved to: for a multi-platform image, that of the index. */
   readonly sourceDigest: string;
   readonly source: ImageInfo["source"];
-  /** Whose name it is; absent for a name that the administrator shares with all. */
+  /** The owner of the name; absent for a name that the administrator shares with all. */
   readonly owner?: string;
   /** Absent in entries of older versions. */
   readonly createdAtMs?: number;
@@ -43,12 +43,11 @@ export class ReferenceTable {
   }
 
   /**
-   * What a reference stands for to an owner: their own entry, else the shared one. A pinned one is
-   * only found with exactly that digest, under any name of the same repository.
+   * The image that a reference means to an owner: the owner's entry, or else the shared one. A pinned
+   * reference matches only that exact digest, under any name of the same repository.
    *
-   * SECURITY: entries of other owners are never looked at, so that nobody runs files under a name
-   * that another tenant gave them (threat: hostile archives and images). Guarded by
-   * image-owners.test.ts.
+   * SECURITY: entries of other owners are never considered, so no tenant runs files under a name that
+   * another tenant chose (threat: hostile archives and images). Guarded by image-owners.test.ts.
    */
   async find(wanted: ImageReference, owner: OwnerName): Promise<ReferenceEntry | undefined> {
     const exact =
@@ -66,7 +65,7 @@ export class ReferenceTable {
     await writeJson(this.#path(entry.reference, entry.owner), entry);
   }
 
-  /** Removes the entry that is the owner's. Tells whether there was one. */
+  /** Removes the owner's entry. Returns whether there was one. */
   async remove(canonical: string, owner: OwnerName): Promise<boolean> {
     const path = this.#path(canonical, owner);
     if ((await this.#read(path)) === undefined) return false;
@@ -74,7 +73,7 @@ export class ReferenceTable {
     return true;
   }
 
-  /** What an owner sees: their own entries, and the shared ones whose name they have not taken. */
+  /** What an owner sees: the owner's entries, and the shared ones that they do not override. */
   async listFor(owner: OwnerName): Promise<ReferenceEntry[]> {
     const all = await this.list();
     const own = all.filter((entry) => entry.owner === owner);
@@ -100,8 +99,9 @@ export class ReferenceTable {
   }
 
   /**
-   * SECURITY: a name is hashed, so no name can become another path; neither an owner's name nor an
-   * image's can hold the zero byte between them (threat: hostile names). Guarded by reference.test.ts.
+   * SECURITY: a name is hashed, so it cannot become another path; neither an owner's name nor an
+   * image's can contain the zero byte between them (threat: hostile names). Guarded by
+   * reference.test.ts.
    */
   #path(canonical: string, owner: OwnerName): string {
     const key = owner === undefined ? canonical : `${owner}\0${canonical}`;

@@ -1,18 +1,18 @@
-/** Reads image references strictly and gives each image one canonical name. */
+/** Parses image references strictly and gives each image one canonical name. */
 import { shortcutTarget } from "./aliases.ts";
 import { invalidImage } from "./image-failure.ts";
 
 export const HOST_REFERENCE = "host";
 
 export interface ImageReference {
-  /** The one spelling used as key and in answers; always has a tag or a digest, except `host`. */
+  /** The only form used as a key and in responses; always has a tag or a digest, except `host`. */
   readonly canonical: string;
-  /** Registry and path without tag and digest, docker.io shortened away. */
+  /** Registry and path without tag and digest; docker.io is omitted. */
   readonly repository: string;
   /** `host:port` of the registry; undefined means docker.io. */
   readonly registry: string | undefined;
   readonly tag: string | undefined;
-  /** `sha256:…` when the reference is pinned. */
+  /** `sha256:…` if the reference is pinned. */
   readonly digest: string | undefined;
   /** The name was a shortcut; `canonical` is what it stands for. */
   readonly shortcut: boolean;
@@ -27,10 +27,10 @@ const DIGEST = /^sha256:[0-9a-f]{64}$/;
 const ALLOWED_CHARACTERS = /^[A-Za-z0-9._:/@-]+$/;
 
 /**
- * Parses a name a user gave, shortcuts included.
+ * Parses a user-supplied name, including shortcuts.
  *
- * SECURITY: a name is refused before it reaches a path or a command line (threat: hostile names), and a
- * canonical name is only ever hashed into a file name. Guarded by reference.test.ts.
+ * SECURITY: an invalid name is refused before it reaches a path or a command line (threat: hostile
+ * names), and a canonical name is only ever hashed into a file name. Guarded by reference.test.ts.
  */
 export function parseReference(name: string): ImageReference {
   if (name.length === 0 || name.length > MAX_REFERENCE_CHARS || !ALLOWED_CHARACTERS.test(name)) {
@@ -71,14 +71,14 @@ export function parseReference(name: string): ImageReference {
 }
 
 /**
- * SECURITY: a tag is whatever its registry says today, so a policy may accept content by its digest
- * only (threat: hostile archives and images). Guarded by registry.test.ts and
+ * SECURITY: a registry can change what a tag refers to at any time, so a policy may require digests
+ * (threat: hostile archives and images). Guarded by registry.test.ts and
  * docker-image-store.test.ts.
  */
 export function requireDigest(reference: ImageReference): void {
   if (reference.digest !== undefined) return;
   throw invalidImage(
-    `${reference.canonical} is not pulled: images are pulled by their digest only here. Write ${reference.canonical}@sha256:….`,
+    `${reference.canonical} cannot be pulled: this daemon only pulls images by digest. Write ${reference.canonical}@sha256:….`,
   );
 }
 
@@ -107,6 +107,6 @@ function splitRegistry(
 function badName(name: string): Error {
   const shown = name.length > 80 ? `${name.slice(0, 80)}…` : name;
   return invalidImage(
-    `${JSON.stringify(shown)} is no image name. Write a shortcut (python), "host", or [registry/]name[:tag][@sha256:digest] in lower case.`,
+    `${JSON.stringify(shown)} is not a valid image name. Write a shortcut (python), "host", or [registry/]name[:tag][@sha256:digest] in lower case.`,
   );
 }

@@ -1,4 +1,7 @@
-/** HTTP with one registry for one pull: redirects, tokens, time limits, and no address that the policy refuses. */
+/**
+ * HTTP with one registry for one pull: redirects, tokens, time limits, and only addresses that the
+ * policy allows.
+ */
 import type { LookupAddress } from "node:dns";
 import * as http from "node:http";
 import * as https from "node:https";
@@ -10,7 +13,7 @@ import { RegistryFailure } from "./registry-failure.ts";
 import { DOCKER_HUB } from "./registry-policy.ts";
 import type { RegistryPolicy } from "./registry-policy.ts";
 
-/** Where docker.io really is. */
+/** The actual host of docker.io. */
 const DOCKER_HUB_HOST = "registry-1.docker.io";
 const MAX_REDIRECTS = 5;
 const MAX_TOKEN_BYTES = 256 * 1024;
@@ -23,7 +26,7 @@ export interface RegistryConnectionOptions {
   readonly policy: RegistryPolicy;
   readonly credentials: RegistryCredentials | undefined;
   readonly signal: AbortSignal;
-  /** Certificates to trust besides those of the machine. */
+  /** Certificates to trust in addition to the machine's. */
   readonly certificates?: readonly string[];
 }
 
@@ -60,13 +63,13 @@ export class RegistryConnection implements Disposable {
     });
   }
 
-  /** A document of the repository, such as `manifests/latest`, as a whole. */
+  /** Reads a whole document of the repository, such as `manifests/latest`. */
   async read(path: string, accept: readonly string[], maxBytes: number): Promise<Buffer> {
     const response = await this.open(path, { accept: accept.join(", ") });
     return await collect(response, maxBytes);
   }
 
-  /** The answer for a path of the repository, to be read to its end or destroyed. */
+  /** The response for a path of the repository, to be read to its end or destroyed. */
   async open(
     path: string,
     headers: Readonly<Record<string, string>> = {},
@@ -81,7 +84,7 @@ export class RegistryConnection implements Disposable {
     if (response.statusCode === 401) {
       const challenge = response.headers["www-authenticate"];
       response.destroy();
-      // Another download may have got a new token meanwhile.
+      // Another download may have obtained a new token meanwhile.
       if (this.#authorization === known) this.#authorization = this.#authorize(challenge);
       response = await ask(await this.#authorization);
     }
@@ -95,7 +98,7 @@ export class RegistryConnection implements Disposable {
     this.#secure.destroy();
   }
 
-  /** What to say to the registry after it asked who is there. */
+  /** The authorization to send after the registry's challenge. */
   async #authorize(challenge: string | undefined): Promise<string> {
     const { credentials } = this.#options;
     const [scheme = ""] = challenge?.split(" ", 1) ?? [];
@@ -106,7 +109,7 @@ export class RegistryConnection implements Disposable {
     if (scheme.toLowerCase() === "basic" && basic !== undefined) return basic;
     const realm = parameterOf(challenge, "realm");
     if (scheme.toLowerCase() !== "bearer" || realm === undefined)
-      throw new RegistryFailure("denied", `${this.#base.host} wants credentials`);
+      throw new RegistryFailure("denied", `${this.#base.host} requires credentials`);
     const url = URL.parse(realm);
     if (url === null) throw new RegistryFailure("unexpected", "the token realm is not a URL");
     return `Bearer ${await this.#token(url, parameterOf(challenge, "service"), basic)}`;
@@ -139,7 +142,7 @@ export class RegistryConnection implements Disposable {
   }
 
   /**
-   * SECURITY: what is meant for one host is not told to the next (threat: leaked secrets and
+   * SECURITY: credentials for one host are not sent to another (threat: leaked secrets and
    * descriptors). Guarded by registry-targets.test.ts.
    */
   async #follow(from: URL, question: Question): Promise<http.IncomingMessage> {
@@ -151,7 +154,7 @@ export class RegistryConnection implements Disposable {
       if (!REDIRECTS.has(response.statusCode) || location === undefined) return response;
       response.destroy();
       const next = URL.parse(location, url.href);
-      if (next === null) throw new RegistryFailure("unexpected", "a redirect leads to no URL");
+      if (next === null) throw new RegistryFailure("unexpected", "a redirect has an invalid URL");
       if (question.method !== "GET")
         throw new RegistryFailure("unexpected", `${url.host} redirects a token request`);
       if (next.origin !== url.origin) {
@@ -160,7 +163,7 @@ export class RegistryConnection implements Disposable {
       }
       url = next;
     }
-    throw new RegistryFailure("unexpected", `${from.host} redirects without an end`);
+    throw new RegistryFailure("unexpected", `${from.host} redirects too often`);
   }
 
   async #request(url: URL, question: Question): Promise<http.IncomingMessage> {
@@ -177,9 +180,9 @@ export class RegistryConnection implements Disposable {
     return await new Promise((resolve, reject) => {
       const request = isSecure ? https.request(url, options) : http.request(url, options);
       request.once("response", resolve);
-      request.once("timeout", () => request.destroy(new Error("nothing came for a minute")));
+      request.once("timeout", () => request.destroy(new Error("no data for a minute")));
       request.once("error", (cause) => {
-        const what = `${url.host} cannot be asked: ${cause.message}`;
+        const what = `the request to ${url.host} failed: ${cause.message}`;
         reject(new RegistryFailure("unreachable", what, { cause }));
       });
       request.end(question.body);
@@ -187,7 +190,7 @@ export class RegistryConnection implements Disposable {
   }
 }
 
-/** Answers with addresses that were found before, whatever a name stands for by now. */
+/** Returns addresses that were resolved earlier, even if the name's addresses have changed. */
 function pinnedTo(addresses: readonly LookupAddress[]): LookupFunction {
   return (_hostname, options, callback) => {
     const [first] = addresses;
@@ -206,10 +209,10 @@ async function collect(response: http.IncomingMessage, maxBytes: number): Promis
       chunks.push(chunk);
     }
   } catch (cause) {
-    throw new RegistryFailure("unreachable", "an answer broke off", { cause });
+    throw new RegistryFailure("unreachable", "a response broke off", { cause });
   }
   if (bytes > maxBytes)
-    throw new RegistryFailure("unexpected", `an answer is larger than ${maxBytes} bytes`);
+    throw new RegistryFailure("unexpected", `a response is larger than ${maxBytes} bytes`);
   return Buffer.concat(chunks);
 }
 
@@ -217,14 +220,14 @@ function tokenOf(answer: Buffer): string {
   const { token, access_token: accessToken } = parsed(answer);
   const found = token ?? accessToken;
   if (typeof found === "string" && TOKEN.test(found)) return found;
-  throw new RegistryFailure("unexpected", "the token realm answered without a token");
+  throw new RegistryFailure("unexpected", "the token realm responded without a token");
 }
 
 function parsed(answer: Buffer): Readonly<Record<string, unknown>> {
   try {
     return Object(JSON.parse(answer.toString("utf8"))) as Record<string, unknown>;
   } catch (cause) {
-    throw new RegistryFailure("unexpected", "the token realm answered something else than JSON", {
+    throw new RegistryFailure("unexpected", "the token realm did not respond with JSON", {
       cause,
     });
   }
@@ -236,7 +239,7 @@ function parameterOf(challenge: string | undefined, name: string): string | unde
 }
 
 function statusFailure(url: URL, status: number | undefined): RegistryFailure {
-  const what = `${url.host} answered with status ${status}`;
+  const what = `${url.host} responded with status ${status}`;
   if (status === 404) return new RegistryFailure("absent", what);
   if (status === 401 || status === 403) return new RegistryFailure("denied", what);
   const isTemporary = status === 429 || (status ?? 0) >= 500;

@@ -85,7 +85,7 @@ describe("the file", () => {
     const failure: unknown = await find(config).catch((error: unknown) => error);
     expect(failure).toMatchObject({
       code: "INTERNAL_ERROR",
-      message: expect.stringContaining("The file with the credentials"),
+      message: expect.stringContaining("The registry credentials file"),
     });
     expect(failure).not.toHaveProperty("cause");
     expect(JSON.stringify(failure, Object.getOwnPropertyNames(failure))).not.toContain("s3cret");
@@ -129,10 +129,10 @@ describe("a credential helper", () => {
 
   test.each([
     ["fails", `echo ${SECRET}; echo ${SECRET} >&2; exit 3`, "failed with status 3"],
-    ["talks", `echo ${SECRET}`, "no JSON"],
-    ["floods", "yes", "says too much"],
+    ["talks", `echo ${SECRET}`, "valid JSON"],
+    ["floods", "yes", "printed too much"],
     ["hangs", "exec sleep 60", "took too long"],
-    ["lacks", "echo '{}'", "without a user name"],
+    ["lacks", "echo '{}'", "printed no user name"],
   ])("that %s is told as that, without what it said", async (name, script, message) => {
     await helper(name, script);
     const failure: unknown = await find(
@@ -155,6 +155,6 @@ describe("a credential helper", () => {
   test.each(["../../bin/sh", "a b", "", "-x"])("is not looked for by the name %j", async (name) => {
     const asked = find({ credHelpers: { "docker.io": name } });
     if (name === "") expect(await asked).toBeUndefined();
-    else await expect(asked).rejects.toThrow("no proper name");
+    else await expect(asked).rejects.toThrow("an invalid name");
   });
 });

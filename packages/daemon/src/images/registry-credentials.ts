@@ -1,11 +1,11 @@
-/** Finds the credentials for a registry where `docker login` leaves them. */
+/** Finds the credentials for a registry where `docker login` stores them. */
 import { readFile } from "node:fs/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import { systemCode } from "./image-failure.ts";
 import { askCredentialHelper } from "./credential-helper.ts";
 import type { CredentialHelperOptions } from "./credential-helper.ts";
 
-/** In the form in which an engine takes them. */
+/** In the format that an engine accepts. */
 export type RegistryCredentials =
   | { readonly username: string; readonly password: string; readonly serveraddress: string }
   | { readonly identitytoken: string; readonly serveraddress: string };
@@ -13,22 +13,22 @@ export type RegistryCredentials =
 type Fields = Readonly<Record<string, unknown>>;
 
 const DOCKER_HUB = "docker.io";
-/** The name under which everybody keeps what is for docker.io. */
+/** The key that all tools use for docker.io. */
 const DOCKER_HUB_URL = "https://index.docker.io/v1/";
 const DOCKER_HUB_HOSTS: ReadonlySet<string> = new Set([
   DOCKER_HUB,
   "index.docker.io",
   "registry-1.docker.io",
 ]);
-/** The user name by which a helper marks an identity token. */
+/** The user name with which a helper marks an identity token. */
 const TOKEN_USER = "<token>";
 
 /**
- * The credentials for a registry (`host:port`; undefined is docker.io), or undefined when there are
- * none. The file is read anew each time, so that a login counts at once.
+ * The credentials for a registry (`host:port`; undefined is docker.io), or undefined if there are
+ * none. The file is read each time, so a login takes effect at once.
  *
- * SECURITY: what the file holds goes into no error, not even as a cause: a parser quotes what it
- * stumbles over (threat: leaked secrets and descriptors). Guarded by registry-credentials.test.ts.
+ * SECURITY: the file's content never goes into an error, not even as a cause, since a parser quotes
+ * the text it fails on (threat: leaked secrets and descriptors). Guarded by registry-credentials.test.ts.
  */
 export async function findCredentials(
   file: string,
@@ -52,7 +52,7 @@ export async function findCredentials(
   return entry === undefined ? undefined : fromEntry(fields(entry), serveraddress);
 }
 
-/** The strings that must not be shown to anybody. */
+/** The strings that must never be shown. */
 export function secretsOf(credentials: RegistryCredentials | undefined): readonly string[] {
   if (credentials === undefined) return [];
   return ["identitytoken" in credentials ? credentials.identitytoken : credentials.password];
@@ -73,12 +73,12 @@ function fromEntry(entry: Fields, serveraddress: string): RegistryCredentials | 
   const colon = decoded.indexOf(":");
   if (colon < 1)
     throw configFailure(`the credentials for ${serveraddress} are not "user:password" in base64`);
-  // Docker has been padding these with zeros at times.
+  // Docker sometimes padded these with zeros.
   const password = decoded.slice(colon + 1).replace(/\0+$/, "");
   return { username: decoded.slice(0, colon), password, serveraddress };
 }
 
-/** The entry of a registry, however its key is spelt: with or without scheme and path. */
+/** The entry of a registry, whether or not its key has a scheme and path. */
 function entryFor(table: unknown, wanted: string): unknown {
   return Object.entries(fields(table)).find(([key]) => hostOf(key) === wanted)?.[1];
 }
@@ -106,7 +106,7 @@ async function readConfig(path: string): Promise<Fields | undefined> {
 function configFailure(what: string): SandboxError {
   return new SandboxError(
     "INTERNAL_ERROR",
-    `The file with the credentials for registries cannot be used: ${what}. Repair it, or log in again with docker login.`,
+    `The registry credentials file cannot be used: ${what}. Repair it, or log in again with docker login.`,
   );
 }
 

@@ -1,4 +1,4 @@
-/** What goes wrong between the daemon and a registry: in full for the log, coarse for the client. */
+/** Failures between the daemon and a registry: detailed for the log, coarse for the client. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { Log } from "../ports/log.ts";
 import { invalidImage } from "./image-failure.ts";
@@ -6,7 +6,7 @@ import type { ImageReference } from "./reference.ts";
 
 export type RegistryFault = "unreachable" | "denied" | "absent" | "unexpected";
 
-/** Its message may name addresses and ports, and is not for clients. */
+/** Its message may name addresses and ports; never send it to clients. */
 export class RegistryFailure extends Error {
   readonly fault: RegistryFault;
 
@@ -17,10 +17,10 @@ export class RegistryFailure extends Error {
 }
 
 /**
- * What a client hears.
+ * The error for the client.
  *
- * SECURITY: the answer does not tell a closed port from a silent one, nor a name that is unknown
- * from one that leads inside, nor what a page says (threat: leaked secrets and descriptors). Guarded by
+ * SECURITY: the response does not distinguish a closed port from a silent one, an unknown name from
+ * one that leads inside, or what a page says (threat: leaked secrets and descriptors). Guarded by
  * registry-targets.test.ts.
  */
 export function pullRefusal(
@@ -33,7 +33,7 @@ export function pullRefusal(
     case "unreachable":
       return new SandboxError(
         "REGISTRY_UNREACHABLE",
-        `${canonical} cannot be pulled: its registry did not answer. Try again; the daemon's log says more.${end}`,
+        `${canonical} cannot be pulled: its registry did not respond. Try again; the daemon's log has details.${end}`,
       );
     case "denied":
       return invalidImage(
@@ -45,14 +45,14 @@ export function pullRefusal(
       );
     case "unexpected":
       return invalidImage(
-        `${canonical} cannot be pulled: what its registry answered is not an image.${end}`,
+        `${canonical} cannot be pulled: its registry did not return an image.${end}`,
       );
   }
 }
 
-/** Logs a failure in full and makes of it what a client hears. Passes on whatever is none. */
+/** Logs a failure in detail and returns the error for the client. Other errors are returned unchanged. */
 export function reportedFailure(error: unknown, reference: ImageReference, log?: Log): unknown {
   if (!(error instanceof RegistryFailure)) return error;
-  log?.warn({ err: error, image: reference.canonical }, "an image cannot be pulled");
+  log?.warn({ err: error, image: reference.canonical }, "cannot pull an image");
   return pullRefusal(error.fault, reference);
 }

@@ -25,16 +25,16 @@ import type { RegistryPolicy } from "./registry-policy.ts";
 
 export interface RegistryImagesOptions {
   readonly policy: RegistryPolicy;
-  /** Has the credentials, in the form of Docker's `config.json`. */
+  /** The file with the credentials, in the format of Docker's `config.json`. */
   readonly credentialsFile: string;
   readonly helpers: CredentialHelperOptions;
   readonly timeoutMs: number;
-  /** Certificates to trust besides those of the machine. */
+  /** Certificates to trust in addition to the machine's. */
   readonly certificates?: readonly string[];
   readonly log?: Log;
 }
 
-/** What a name leads to in a registry, before anything is downloaded. */
+/** What a name resolves to in a registry, before anything is downloaded. */
 export interface RemoteImage {
   readonly digest: string;
   readonly sourceDigest: string;
@@ -60,7 +60,7 @@ export class RegistryImages {
     this.#options = options;
   }
 
-  /** Follows a name to the manifest for this machine. */
+  /** Resolves a name to the manifest for this machine. */
   async locate(reference: ImageReference): Promise<RemoteImage> {
     return await this.#connected(
       reference,
@@ -87,7 +87,7 @@ export class RegistryImages {
           await fetchBlob(registry, blob, directory, (bytes) => onBytes((done += bytes)));
         }
       };
-      // The first failure ends the others, so that nothing is written any more when this returns.
+      // The first failure stops the others, so nothing is written after this returns.
       const workers = Array.from({ length: BLOBS_AT_ONCE }, async () => {
         await worker().catch((error: unknown) => {
           failed.abort();
@@ -141,7 +141,9 @@ async function manifest(
 ): Promise<Buffer> {
   const text = await registry.read(`manifests/${tagOrDigest}`, MANIFEST_TYPES, MAX_DOCUMENT_BYTES);
   if (tagOrDigest.startsWith("sha256:") && digestOfBytes(text) !== tagOrDigest)
-    throw invalidImage(`The registry gave something else than ${tagOrDigest} for ${canonical}.`);
+    throw invalidImage(
+      `The registry returned different content than ${tagOrDigest} for ${canonical}.`,
+    );
   return text;
 }
 
@@ -159,8 +161,8 @@ function summary(text: Buffer): Omit<RemoteImage, "sourceDigest"> {
 }
 
 /**
- * SECURITY: a registry may send more than its manifest says (threat: filling a disk), so nothing is
- * written past that. What it sent is held against the digest when it is unpacked. Guarded by
+ * SECURITY: a registry may send more than its manifest says (threat: filling a disk), so nothing
+ * beyond that is written. The digest is verified when the blob is unpacked. Guarded by
  * registry.test.ts.
  */
 async function fetchBlob(
@@ -190,7 +192,7 @@ async function fetchBlob(
 }
 
 function wrongSize(): RegistryFailure {
-  return new RegistryFailure("unexpected", "a blob does not have the size that its manifest says");
+  return new RegistryFailure("unexpected", "a blob's size differs from its manifest");
 }
 
 function isFull(error: unknown): boolean {

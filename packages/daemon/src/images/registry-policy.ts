@@ -1,11 +1,10 @@
 /**
- * Decides which registries images are pulled from, and which addresses a pull may talk to.
+ * Decides which registries images are pulled from, and which addresses a pull may connect to.
  *
  * A registry is allowed by its name, as `host` or `host:port`; `*` allows every registry on the
- * internet. Registries send clients elsewhere, for tokens and for downloads. That may be any
- * address of the internet, over TLS. Addresses that are not public are only reached for registries
- * that the operator listed by name, and addresses of this machine only where that name is the
- * address itself.
+ * internet. Registries redirect clients for tokens and downloads, to any address on the internet,
+ * over TLS. Addresses that are not public are allowed only for registries that the operator listed by
+ * name, and addresses of this machine only if that name is the address itself.
  */
 import { lookup } from "node:dns/promises";
 import type { LookupAddress } from "node:dns";
@@ -32,9 +31,9 @@ export const DEFAULT_REGISTRIES: readonly string[] = [
 
 export interface RegistryRules {
   readonly registries: readonly string[];
-  /** Listed as well, and spoken to without TLS. */
+  /** Also allowed, and accessed without TLS. */
   readonly insecureRegistries: readonly string[];
-  /** How names become addresses. */
+  /** Resolves names to addresses. */
   readonly resolve?: (hostname: string) => Promise<readonly LookupAddress[]>;
 }
 
@@ -49,42 +48,42 @@ export class RegistryPolicy {
     this.#resolve = resolve ?? (async (hostname) => await lookup(hostname, { all: true }));
   }
 
-  /** Rejects with INVALID_IMAGE what is not to be pulled from its registry. */
+  /** Rejects with INVALID_IMAGE if the registry is not allowed. */
   requireAllowed({ canonical, registry = DOCKER_HUB }: ImageReference): void {
     if (this.#listed.has(registry) || this.#listed.has(ANY)) return;
     throw this.#refusal(canonical, registry);
   }
 
-  /** Whether a registry, as `host` or `host:port`, is spoken to without TLS. */
+  /** Whether a registry, as `host` or `host:port`, is accessed without TLS. */
   isInsecure(registry: string): boolean {
     return this.#insecure.has(registry);
   }
 
   /**
    * The addresses to connect to for a URL, on behalf of a pull from `registry`. Rejects with a
-   * RegistryFailure when it leads where nothing of a pull has any business.
+   * RegistryFailure if a pull must not connect there.
    *
-   * SECURITY: whoever names an image, its registry, and whoever answers for the registry's name all
-   * may aim at services inside the network (SSRF; threat: redirects to other hosts). Each URL of
-   * a pull comes through here, redirects and token realms included, and the connection is made to the
-   * addresses that were looked at, so that a name cannot change its meaning in between. Guarded by
-   * registry-policy.test.ts and registry-targets.test.ts.
+   * SECURITY: the user who names an image, its registry, and the DNS server of the registry's name can
+   * all target services inside the network (SSRF; threat: redirects to other hosts). Every URL of a pull
+   * passes through here, including redirects and token realms, and the connection uses the checked
+   * addresses, so a name cannot resolve differently in between. Guarded by registry-policy.test.ts and
+   * registry-targets.test.ts.
    */
   async addressesFor(url: URL, registry: string): Promise<readonly LookupAddress[]> {
     const names = [url.host, `${url.hostname}:${url.port || defaultPort(url)}`];
     const isInsecure = names.some((name) => this.#insecure.has(name));
     if (url.protocol !== "https:" && !(url.protocol === "http:" && isInsecure))
-      throw refused(url, "is not reached over TLS");
-    if (url.username !== "" || url.password !== "") throw refused(url, "holds credentials");
+      throw refused(url, "does not use TLS");
+    if (url.username !== "" || url.password !== "") throw refused(url, "contains credentials");
     const hostname = url.hostname.replace(/^\[|\]$/g, "");
     const addresses = await this.#addressesOf(url, hostname);
     const kinds = new Set(addresses.map(({ address }) => addressKind(address)));
     const isTrusted = this.#listed.has(registry) && names.some((name) => this.#listed.has(name));
     const isExact = isIP(hostname) !== 0 || hostname === "localhost";
     if (kinds.has("local") && !(isTrusted && isExact))
-      throw refused(url, "is an address of this machine or its link");
+      throw refused(url, "is an address of this machine or a link-local address");
     if (kinds.has("private") && !isTrusted)
-      throw refused(url, "is a private address, and not one of images.registries");
+      throw refused(url, "is a private address that is not listed in images.registries");
     return addresses;
   }
 
@@ -92,7 +91,7 @@ export class RegistryPolicy {
     const family = isIP(hostname);
     if (family !== 0) return [{ address: hostname, family }];
     const found = await this.#resolve(hostname).catch((cause: unknown) => {
-      throw new RegistryFailure("unreachable", `${url.host} is not a known name`, { cause });
+      throw new RegistryFailure("unreachable", `${url.host} is an unknown name`, { cause });
     });
     if (found.length > 0) return found;
     throw new RegistryFailure("unreachable", `${url.host} has no address`);
@@ -101,7 +100,7 @@ export class RegistryPolicy {
   #refusal(canonical: string, registry: string): SandboxError {
     const allowed = [...this.#listed].toSorted();
     return invalidImage(
-      `${canonical} is not pulled: the registry ${registry} is not allowed here. Allowed are: ${allowed.join(", ") || "none"}.`,
+      `${canonical} cannot be pulled: the registry ${registry} is not allowed here. Allowed registries: ${allowed.join(", ") || "none"}.`,
       { details: { allowed_registries: allowed } },
     );
   }

@@ -126,11 +126,11 @@ describe("a registry that leads inside", () => {
     const messages = new Set<string>();
     for (target of targets) messages.add(await messageOf(images.locate(reference)));
     expect([...messages]).toEqual([
-      `REGISTRY_UNREACHABLE ${reference.canonical} cannot be pulled: its registry did not answer. Try again; the daemon's log says more.`,
+      `REGISTRY_UNREACHABLE ${reference.canonical} cannot be pulled: its registry did not respond. Try again; the daemon's log has details.`,
     ]);
     expect(inside.requests).toEqual([]);
     expect(logged).toHaveLength(targets.length);
-    expect(logged[0]).toContain(`http://${inside.address} is not reached over TLS`);
+    expect(logged[0]).toContain(`http://${inside.address} does not use TLS`);
   });
 
   test("for a blob gets nowhere either, and leaves no file behind that says more", async () => {

@@ -117,7 +117,7 @@ describe("pull()", () => {
     const name = `${registry.address}/strict/app`;
     await expect(fixture.store.pull(`${name}:1`)).rejects.toMatchObject({
       code: "INVALID_IMAGE",
-      message: expect.stringContaining("by their digest only"),
+      message: expect.stringContaining("only pulls images by digest"),
     });
     await expect(fixture.store.ensure(`${name}@${digest}`)).rejects.toMatchObject({
       code: "INVALID_IMAGE",

@@ -1,4 +1,4 @@
-/** Does the same work once for all who ask while it is being done. */
+/** Deduplicates concurrent work: callers with the same key share one run. */
 import { ProgressReport } from "./progress.ts";
 import type { ProgressListener } from "./progress.ts";
 
@@ -8,7 +8,7 @@ export class SingleFlight<T> {
     { readonly result: Promise<T>; readonly progress: ProgressReport }
   >();
 
-  /** Starts the work of a key, or joins it. */
+  /** Starts the work for a key, or joins it. */
   run(
     key: string,
     listener: ProgressListener | undefined,

@@ -1,4 +1,4 @@
-/** Decodes one tar header block and the extended headers that may stand before it. */
+/** Decodes one tar header block and the extended headers that may precede it. */
 import { invalidImage } from "./image-failure.ts";
 
 export const BLOCK_BYTES = 512;
@@ -26,11 +26,11 @@ const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export function decodeHeader(block: Buffer): TarHeader {
   if (readNumber(block, 148, 8) !== checksum(block)) {
     throw invalidImage(
-      "The archive is no tar file or is damaged: the checksum of a header is wrong.",
+      "The archive is not a tar file or is damaged: a header's checksum is wrong.",
     );
   }
   const isUstar = block.toString("latin1", 257, 262) === "ustar";
-  // GNU tar puts other things where POSIX has the path's prefix.
+  // GNU tar stores other data where POSIX has the path's prefix.
   const isGnu = block.toString("latin1", 257, 265) === "ustar  \0";
   const name = readText(block, 0, 100);
   const prefix = isUstar && !isGnu ? readText(block, 345, 155) : "";
@@ -46,7 +46,7 @@ export function decodeHeader(block: Buffer): TarHeader {
   };
 }
 
-/** Reads the records `length key=value\n` of a POSIX extended header. Extended attributes are left out. */
+/** Reads the records `length key=value\n` of a POSIX extended header. Extended attributes are ignored. */
 export function decodePaxRecords(body: Buffer): TarOverrides {
   const overrides: TarOverrides = {};
   for (let at = 0; at < body.length;) {
@@ -99,16 +99,16 @@ function applyRecord(overrides: TarOverrides, key: string, value: Buffer): void 
       overrides.mtimeSeconds = seconds;
       break;
     }
-    // Other keys are times we do not keep, comments, or extended attributes.
-    // SECURITY: file capabilities are dropped with them: nothing here can set an attribute (threats:
-    // gaining privileges and hostile archives and images).
+    // Other keys are times we do not keep, comments, or extended attributes. SECURITY: file
+    // capabilities are dropped with them: nothing here can set an attribute (threats: gaining
+    // privileges and hostile archives and images).
     default:
   }
 }
 
 export function sparseRefused(): Error {
   return invalidImage(
-    "The archive holds sparse files in a form that is not supported. Make it without --sparse.",
+    "The archive contains sparse files in an unsupported format. Create it without --sparse.",
   );
 }
 
@@ -128,7 +128,7 @@ function readText(block: Buffer, offset: number, length: number): string {
   return decodeText(block.subarray(offset, offset + length));
 }
 
-/** Octal digits, or big-endian binary when the first bit is set. */
+/** Octal digits, or big-endian binary if the first bit is set. */
 function readNumber(
   block: Buffer,
   offset: number,

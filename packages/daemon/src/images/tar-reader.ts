@@ -23,7 +23,7 @@ export interface TarEntry {
   readonly mtimeSeconds: number;
   /** Bytes of content; 0 for all but files. */
   readonly sizeBytes: number;
-  /** The content. What is not read before the next entry is asked for is skipped. */
+  /** The content. Anything unread when the next entry is requested is skipped. */
   body(): AsyncGenerator<Buffer>;
 }
 
@@ -43,8 +43,8 @@ const TYPES: ReadonlyMap<string, TarEntryType> = new Map([
 ]);
 
 /**
- * Yields the entries up to the end marker. An archive that ends without one is refused as cut
- * off, unless `endMarker` is "optional" because a checksum has shown already that it is whole.
+ * Yields the entries up to the end marker. An archive without one is refused as truncated, unless
+ * `endMarker` is "optional" because a checksum has already shown that it is complete.
  */
 export async function* readTar(
   source: AsyncIterable<Buffer>,
@@ -76,7 +76,7 @@ export async function* readTar(
   }
 }
 
-/** Reads a header that only describes the next one; undefined when this is an entry itself. */
+/** Reads a header that only describes the next one; undefined if this is an entry itself. */
 async function readExtension(
   reader: ByteReader,
   header: TarHeader,
@@ -99,7 +99,7 @@ async function readExtension(
     case "K":
       return { linkTarget: decodeText(text) };
     default:
-      // A global header carries comments; nothing in it may change the entries after it.
+      // A global header carries comments; it must not change later entries.
       return {};
   }
 }
@@ -118,7 +118,7 @@ class EntryContent {
         `The archive's entry ${shown(header.path)} is of unknown type ${shown(header.typeFlag)}.`,
       );
     }
-    // The oldest form of tar marks a directory only by the slash at the end.
+    // The oldest tar format marks a directory only by a trailing slash.
     if (type === "file" && header.path.endsWith("/")) type = "directory";
     const sizeBytes = type === "file" ? header.sizeBytes : 0;
     this.#reader = reader;

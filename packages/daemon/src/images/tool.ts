@@ -1,10 +1,10 @@
-/** Runs one outside program with bounded time and bounded output. */
+/** Runs an external program with bounded time and output. */
 import { spawn } from "node:child_process";
 
 export interface ToolResult {
   readonly exitCode: number | null;
   readonly stdout: Buffer;
-  /** The end of what it complained about. */
+  /** The end of its error output. */
   readonly stderr: string;
   /** Why we ended it, if we did. */
   readonly ended?: "timeout" | "too-much-output" | "aborted";
@@ -14,14 +14,14 @@ export interface ToolOptions {
   readonly env: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
   readonly maxStdoutBytes?: number;
-  /** What it finds on its input; nothing when absent. */
+  /** Its standard input; empty when absent. */
   readonly input?: string;
   readonly signal?: AbortSignal;
 }
 
 const MAX_STDERR_CHARS = 4096;
 
-/** Rejects only when the program cannot be started. */
+/** Rejects only if the program cannot be started. */
 export async function runTool(
   program: string,
   args: readonly string[],
@@ -39,7 +39,7 @@ export async function runTool(
   const end = (why: NonNullable<ToolResult["ended"]>): void => {
     ended ??= why;
     child.kill("SIGKILL");
-    // Something that it started may go on; nobody waits for that.
+    // Its child processes may continue; do not wait for their output.
     child.stdout.destroy();
     child.stderr.destroy();
   };
@@ -54,7 +54,7 @@ export async function runTool(
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     stderr = (stderr + text).slice(-MAX_STDERR_CHARS);
   });
-  // A program that does not care for its input may have closed it.
+  // A program that does not read its input may have closed it.
   child.stdin.on("error", () => undefined).end(options.input ?? "");
   try {
     const exitCode = await new Promise<number | null>((resolve, reject) => {

@@ -1,8 +1,8 @@
-/** Counts what unpacking an image uses up, and ends it when an image asks for too much. */
+/** Counts the resources that unpacking an image uses, and stops an image that exceeds a limit. */
 import { invalidImage } from "./image-failure.ts";
 
 export interface UnpackLimits {
-  /** Bytes of one image after decompression, all layers and headers together. */
+  /** Decompressed bytes of one image, including all layers and headers. */
   readonly totalBytes: number;
   readonly fileBytes: number;
   /** Entries of all layers together. */
@@ -12,14 +12,14 @@ export interface UnpackLimits {
   readonly pathBytes: number;
   /** Bytes of an archive's blobs, or of a download, before decompression. */
   readonly archiveBytes: number;
-  /** How many times as large as its archive an image may be, beyond the first 64 MiB. */
+  /** How many times larger than its archive an image may be, beyond the first 64 MiB. */
   readonly compressionRatio: number;
 }
 
 export interface BudgetOptions {
-  /** Bytes of the archive or the download that all of it comes from. */
+  /** Bytes of the archive or download that contains the image. */
   readonly sourceBytes?: number;
-  /** Told of disk space before it is used; ends the work by throwing. */
+  /** Called before disk space is used; throws to stop the work. */
   readonly charge?: (bytes: number) => void;
 }
 
@@ -36,20 +36,21 @@ export const DEFAULT_UNPACK_LIMITS: UnpackLimits = {
   compressionRatio: 100,
 };
 
-/** Any archive may become this large; a file of zeros is no attack. */
+/** Any archive may grow to this size; a file of zeros is not an attack. */
 const RATIO_FREE_BYTES = 64 * 1024 ** 2;
-/** What a file takes on the disk at least. */
+/** The minimum disk space of a file. */
 const ENTRY_DISK_BYTES = 4096;
 
 /**
- * SECURITY: a small archive may hold an endless stream, millions of entries or a path of
- * thousands of directories (threats: filling a disk, using up inodes, deep directory trees and hostile
- * archives and images). Everything is counted before it is written. Guarded by hostile-images.test.ts.
+ * SECURITY: a small archive may hold an endless stream, millions of entries or a path of thousands
+ * of directories (threats: filling a disk, using up inodes, deep directory trees and hostile
+ * archives and images). Everything is counted before it is written. Guarded by
+ * hostile-images.test.ts.
  */
 export class UnpackBudget {
   readonly limits: UnpackLimits;
   readonly #charge: (bytes: number) => void;
-  /** What its archive may become. */
+  /** The size limit from the compression ratio. */
   readonly #ratioBytes: number;
   #bytes = 0;
   #entries = 0;
@@ -63,7 +64,7 @@ export class UnpackBudget {
         : Math.max(RATIO_FREE_BYTES, sourceBytes * limits.compressionRatio);
   }
 
-  /** The disk space of what was counted. */
+  /** The disk space of everything counted so far. */
   get diskBytes(): number {
     return this.#bytes + this.#entries * ENTRY_DISK_BYTES;
   }
@@ -72,13 +73,11 @@ export class UnpackBudget {
     this.#bytes += count;
     const { totalBytes, compressionRatio } = this.limits;
     if (this.#bytes > totalBytes) {
-      throw invalidImage(
-        `The image is larger than ${totalBytes} bytes when unpacked, which is the limit.`,
-      );
+      throw invalidImage(`The unpacked image exceeds the limit of ${totalBytes} bytes.`);
     }
     if (this.#bytes > this.#ratioBytes) {
       throw invalidImage(
-        `The image is more than ${compressionRatio} times as large as its archive when unpacked, which is the limit (images.max_compression_ratio). Compress it less.`,
+        `The unpacked image is more than ${compressionRatio} times as large as its archive, which exceeds images.max_compression_ratio. Compress it less, or raise the limit.`,
       );
     }
     this.#charge(count);
@@ -88,9 +87,7 @@ export class UnpackBudget {
     this.#charge(ENTRY_DISK_BYTES);
     this.#entries += 1;
     if (this.#entries > this.limits.entries) {
-      throw invalidImage(
-        `The image has more than ${this.limits.entries} files, which is the limit.`,
-      );
+      throw invalidImage(`The image exceeds the limit of ${this.limits.entries} files.`);
     }
   }
 

@@ -1,4 +1,4 @@
-/** Turns archives into root filesystems. */
+/** Unpacks archives into root file systems. */
 import { mkdir, stat } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { checkDigest, digestOf, withRegularFile } from "./image-blobs.ts";
@@ -19,19 +19,19 @@ export interface UnpackContext {
   /** Path of the `xz` program. */
   readonly xz: string;
   readonly progress: ProgressReport;
-  /** Told of disk space before it is used; ends the work by throwing. */
+  /** Called before disk space is used; throws to stop the work. */
   readonly charge?: (bytes: number) => void;
 }
 
-/** What an unpacked image takes. */
+/** The size of an unpacked image. */
 export interface UnpackedSize {
   /** Bytes of its files. */
   readonly sizeBytes: number;
-  /** Disk space, no less than that. */
+  /** Disk space, at least that much. */
   readonly diskBytes: number;
 }
 
-/** Unpacks the tarball of a whole root filesystem into a new directory. */
+/** Unpacks the tarball of a whole root file system into a new directory. */
 export async function unpackRootfs(
   tarball: FileHandle,
   rootfs: string,
@@ -46,10 +46,10 @@ export async function unpackRootfs(
     owners: "keep",
     endMarker: "required",
   });
-  if (count === 0) throw invalidImage("The archive holds no files.");
+  if (count === 0) throw invalidImage("The archive is empty.");
   if (tree.kind("oci-layout") === "file" && tree.kind("blobs") === "directory") {
     throw invalidImage(
-      "The archive is an OCI archive and not a root filesystem. Import it as an OCI archive.",
+      "The archive is an OCI archive, not a root file system. Import it as an OCI archive.",
     );
   }
   await prepareRootfs(tree);
@@ -88,7 +88,7 @@ export async function unpackLayers(
   return { sizeBytes: tree.fileBytes, diskBytes: budget.diskBytes };
 }
 
-/** Unpacks the outer archive of an image (the one that holds manifests and blobs) into a new directory. */
+/** Unpacks the outer archive of an image (which holds manifests and blobs) into a new directory. */
 export async function unpackContainer(
   archive: FileHandle,
   directory: string,
@@ -136,7 +136,7 @@ async function newTree(directory: string): Promise<ImageTree> {
   return tree;
 }
 
-/** 0 for a file that is missing: opening it gives the better message. */
+/** 0 for a missing file: opening it gives a better error. */
 async function sizeOf(path: string): Promise<number> {
   return await stat(path).then(
     (stats) => stats.size,

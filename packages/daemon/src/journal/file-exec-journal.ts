@@ -1,8 +1,8 @@
 /**
- * Keeps what commands print in files: `<directory>/<session>/<command>/<segments>`.
+ * Keeps command output in files: `<directory>/<session>/<command>/<segments>`.
  *
- * It survives a kill of the daemon, not a power cut: bytes are in the kernel's hands when an append
- * resolves. One process at a time may have the directory open.
+ * Output survives a kill of the daemon, but not a power failure: it is in the kernel's page cache when
+ * an append resolves. Only one process at a time may open the directory.
  */
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -21,18 +21,18 @@ import { ShortWrites } from "./short-writes.ts";
 
 export interface FileExecJournalOptions {
   readonly directory: string;
-  /** What one command's output may take of the disk; at least 1 MiB is used. */
+  /** Disk space for one command's output; at least 1 MiB is used. */
   readonly maxBytesPerExec: number;
   /**
-   * What all output of a session may take; beyond that the oldest goes when a command begins. What
-   * commands still write is never deleted, so it may be exceeded by them.
+   * Disk space for all output of a session; when a command begins, the oldest output beyond that is
+   * removed. Output of running commands is never deleted, so they may exceed it.
    */
   readonly maxBytesPerSession: number;
   readonly log?: Log;
 }
 
 const MIN_SEGMENT_BYTES = 64 * 1024;
-/** How often a page is begun anew because segments were dropped under it. */
+/** How often reading a page restarts because segments were dropped meanwhile. */
 const MAX_ATTEMPTS = 100;
 
 export class FileExecJournal implements ExecJournal {
@@ -56,12 +56,12 @@ export class FileExecJournal implements ExecJournal {
     try {
       await mkdir(options.directory, { recursive: true, mode: 0o700 });
     } catch (error) {
-      throw journalFailure(error, "making its directory");
+      throw journalFailure(error, "creating its directory");
     }
     return new FileExecJournal(options);
   }
 
-  /** Rejects with CONFLICT while another writer of the command is open. */
+  /** Rejects with CONFLICT while the command has another open writer. */
   async write(
     sessionId: string,
     execId: string,
@@ -88,7 +88,7 @@ export class FileExecJournal implements ExecJournal {
     if (!Number.isSafeInteger(offset) || offset < 0 || !(maxBytes >= 1)) {
       throw new SandboxError(
         "INVALID_REQUEST",
-        `Output cannot be read from ${offset}, ${maxBytes} bytes at a time. A cursor is 0 or more, a page at least one byte.`,
+        `Output cannot be read from ${offset}, ${maxBytes} bytes at a time. A cursor must be at least 0, and a page at least one byte.`,
       );
     }
     try {
@@ -98,7 +98,7 @@ export class FileExecJournal implements ExecJournal {
     }
   }
 
-  /** Writers that are open reject from then on with CANCELLED. */
+  /** Open writers then reject with CANCELLED. */
   async remove(sessionId: string): Promise<void> {
     requireJournalId("session", sessionId);
     let removal = this.#removals.get(sessionId);

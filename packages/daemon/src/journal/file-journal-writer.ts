@@ -1,4 +1,4 @@
-/** The writer's side of one command's output: counts, splits, and waits before bytes are dropped. */
+/** Writes one command's output: counts, splits into segments, and waits for readers before dropping bytes. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { OutputStream } from "@sandkasten/protocol";
 import type { JournalWriter } from "../ports/exec-journal.ts";
@@ -15,7 +15,7 @@ export interface FileJournalWriterOptions extends SegmentRowOptions {
 }
 
 /**
- * After a rejected append, `endOffset` says how much of the chunk was kept: one that spans two
+ * After a rejected append, `endOffset` says how much of the chunk was kept: a chunk that spans two
  * segments may be kept in part. Once the session's output is removed, `append` and `skip` reject
  * with CANCELLED.
  */
@@ -54,12 +54,12 @@ export class FileJournalWriter implements JournalWriter {
     return this.#skippedBytes + this.#row.deletedBytes;
   }
 
-  /** What the output takes of the disk. */
+  /** The disk space of the output. */
   get diskBytes(): number {
     return this.#row.diskBytes;
   }
 
-  /** Goes on behind what is on the disk. */
+  /** Continues after the output on the disk. */
   async recover(): Promise<void> {
     const counts = await this.#untilRemoved(this.#row.recover());
     if (counts === undefined) return;
@@ -73,7 +73,7 @@ export class FileJournalWriter implements JournalWriter {
   async append(stream: OutputStream, bytes: Uint8Array, timestampMs: number): Promise<void> {
     this.requireOpen();
     if (!Number.isFinite(timestampMs)) {
-      throw new SandboxError("INVALID_REQUEST", `Output cannot have the time ${timestampMs}.`);
+      throw new SandboxError("INVALID_REQUEST", `Invalid output timestamp ${timestampMs}.`);
     }
     try {
       for (let rest = bytes; rest.length > 0;) {
@@ -91,7 +91,7 @@ export class FileJournalWriter implements JournalWriter {
   async skip(bytes: number): Promise<void> {
     this.requireOpen();
     if (!Number.isSafeInteger(bytes) || bytes < 0) {
-      throw new SandboxError("INVALID_REQUEST", `${bytes} bytes of output cannot be skipped.`);
+      throw new SandboxError("INVALID_REQUEST", `Cannot skip ${bytes} bytes of output.`);
     }
     if (bytes === 0) return;
     this.#row.finish();
@@ -114,7 +114,7 @@ export class FileJournalWriter implements JournalWriter {
     }
   }
 
-  /** Gives the files up because they are about to be removed; whatever waits rejects. */
+  /** Closes the files because they are about to be removed; pending operations reject. */
   async abandon(): Promise<void> {
     if (this.#state !== "open") return;
     this.#state = "removed";
@@ -131,11 +131,11 @@ export class FileJournalWriter implements JournalWriter {
       );
     }
     if (this.#state === "closed") {
-      throw new SandboxError("CONFLICT", "The output of this command is closed already.");
+      throw new SandboxError("CONFLICT", "The output of this command is already closed.");
     }
   }
 
-  /** What readers may see now. */
+  /** What readers may currently see. */
   view(): OutputView {
     return {
       directory: this.#options.directory,
@@ -159,17 +159,17 @@ export class FileJournalWriter implements JournalWriter {
     else this.#stderrBytes += length;
   }
 
-  /** Keeps the gap in mind when the disk is full: the next segment says it, too. */
+  /** Remembers the gap if the disk is full: the next segment records it too. */
   async #noteGap(): Promise<void> {
     try {
       await this.#makeRoom();
       this.#row.begin(this.#counts());
       this.#gapPending = false;
     } catch (error) {
-      const failure = journalFailure(error, "noting lost output");
+      const failure = journalFailure(error, "recording lost output");
       if (failure.code !== "STORAGE_FULL") throw failure;
       const { directory, log } = this.#options;
-      log?.warn({ directory, err: failure }, "lost output is not noted yet: the disk is full");
+      log?.warn({ directory, err: failure }, "cannot record lost output yet: the disk is full");
     }
   }
 
@@ -186,7 +186,7 @@ export class FileJournalWriter implements JournalWriter {
     }
   }
 
-  /** Lets `abandon` wait for work on the files, and stops behind it when they are removed. */
+  /** Lets `abandon` wait for file operations, and stops after them if the files are being removed. */
   async #untilRemoved<T>(work: Promise<T>): Promise<T> {
     this.#inFlight = work.then(
       () => undefined,

@@ -1,18 +1,18 @@
-/** Turns what goes wrong with files of output into errors of the catalogue. */
+/** Translates failures of output files into errors from the catalogue. */
 import { SandboxError } from "@sandkasten/protocol";
 
-/** Keeps errors of the catalogue, names a full disk as such, and calls all else our failure. */
+/** Keeps errors from the catalogue, reports a full disk as such, and wraps all others as internal errors. */
 export function journalFailure(error: unknown, doing: string): SandboxError {
   if (error instanceof SandboxError) return error;
   const code = systemCode(error);
   if (code === "ENOSPC" || code === "EDQUOT") {
     return new SandboxError(
       "STORAGE_FULL",
-      `The daemon's disk is full (${doing}). Remove sessions that are not needed, or give the data directory more room.`,
+      `The daemon's disk is full (${doing}). Destroy unused sessions, or give the data directory more space.`,
       { cause: error },
     );
   }
-  return new SandboxError("INTERNAL_ERROR", `The journal of output failed (${doing}).`, {
+  return new SandboxError("INTERNAL_ERROR", `The output journal failed (${doing}).`, {
     cause: error,
   });
 }

@@ -10,28 +10,28 @@ import { SEGMENT_HEADER_BYTES, segmentName } from "./segment-format.ts";
 import type { RecordHeader } from "./segment-format.ts";
 import { SegmentReader } from "./segment-reader.ts";
 
-/** More chunks than this a page does not have, so that one-byte chunks do not fill the memory. */
+/** Limits the chunks of a page, so one-byte chunks do not exhaust memory. */
 const MAX_PAGE_CHUNKS = 8192;
 
-/** How many readers' places are remembered, and how many damaged files. */
+/** How many readers' positions are cached, and how many damaged files are remembered. */
 const REMEMBERED_PLACES = 1024;
 const REMEMBERED_DAMAGES = 256;
 
-/** Read at once while looking for a place, and at most for a page. */
+/** Bytes read at once while searching for a position, and the maximum for a page. */
 const SEEK_BYTES = 256 * 1024;
 const MAX_READ_BYTES = 4 * 1024 * 1024;
 /** Room for the headers of a page's records. */
 const HEADER_ALLOWANCE_BYTES = 4096;
-/** So little is read through the writer's file without a thread: it was written not long ago. */
+/** Up to this size, reads through the writer's file are synchronous: the data was written recently. */
 const LIVE_READ_BYTES = 64 * 1024;
 
-/** In which segment, and where there, the record lies that contains an offset. */
+/** The segment, and the position in it, of the record that contains an offset. */
 interface Place {
   readonly first: number;
   readonly record: RecordPosition;
 }
 
-/** A page in the making: bytes that are gone, then chunks without a gap between them. */
+/** A page under construction: lost bytes, then contiguous chunks. */
 class PageDraft {
   readonly chunks: JournalChunk[] = [];
   cursor: number;
@@ -54,7 +54,7 @@ class PageDraft {
     this.bytesLeft -= bytes.length;
   }
 
-  /** Answers whether the page can go on there. */
+  /** Returns whether the page can continue there. */
   skipTo(offset: number): boolean {
     if (offset <= this.cursor) return true;
     if (this.chunks.length > 0) return false;
@@ -66,7 +66,7 @@ class PageDraft {
 
 export class PageReader {
   readonly #log: Log | undefined;
-  /** By `<owner>/<offset>`: a page that begins where another ended needs no search. */
+  /** Keyed by `<owner>/<offset>`: a page that begins where another ended needs no search. */
   readonly #places = new RecentMap<Place>(REMEMBERED_PLACES);
   readonly #damages = new RecentMap<true>(REMEMBERED_DAMAGES);
 
@@ -74,7 +74,7 @@ export class PageReader {
     this.#log = log;
   }
 
-  /** `owner` names the output among all. Fails with ENOENT when a segment was dropped meanwhile. */
+  /** `owner` identifies the output. Fails with ENOENT if a segment was dropped meanwhile. */
   async read(
     owner: string,
     view: OutputView,
@@ -87,13 +87,13 @@ export class PageReader {
       if (draft.isFull || !draft.skipTo(segment.first)) break;
       await this.#readSegment(owner, view, segment, draft);
     }
-    // Without chunks up to here, what the writer has counted beyond is lost.
+    // If no chunks reach this far, the bytes that the writer counted beyond are lost.
     if (view.endOffset !== undefined) draft.skipTo(view.endOffset);
     const { chunks, cursor: nextOffset, skippedBytes } = draft;
     return { chunks, nextOffset, skippedBytes };
   }
 
-  /** Of outputs whose names begin so, no place is known any more. */
+  /** Forgets the positions of all outputs whose names begin with this. */
   forget(owners: string): void {
     this.#places.forgetAllOf(owners);
   }
@@ -108,7 +108,7 @@ export class PageReader {
     const segment = new SegmentReader(path, (target, position) =>
       target.length <= LIVE_READ_BYTES ? view.readNow?.(first, target, position) : undefined,
     );
-    // What is cut short at the very end may still be being written, by a process that we do not know.
+    // A truncated record at the very end may still be being written by an unknown process.
     const mayBeTorn = bytes === undefined && view.segments.at(-1)?.first === first;
     try {
       const limit = bytes ?? (await segment.size());
@@ -134,13 +134,13 @@ export class PageReader {
   #noteDamage(path: string, position: number): void {
     if (this.#damages.get(path) === true) return;
     this.#damages.set(path, true);
-    this.#log?.warn({ path, position }, "a file of output is damaged; what is damaged is left out");
+    this.#log?.warn({ path, position }, "an output file is damaged; skipping the damaged part");
   }
 }
 
 /**
- * Takes what belongs to the page, and says why the segment gave no more. A record that is not as it
- * was written becomes a gap: readers never get bytes that the command did not print.
+ * Takes the records that belong to the page, and returns why the segment gave no more. A damaged
+ * record becomes a gap: readers never get bytes that the command did not print.
  */
 async function fillPage(
   draft: PageDraft,
@@ -175,7 +175,7 @@ async function fillPage(
   return "end";
 }
 
-/** All that the page still needs, unless its beginning is far away. */
+/** Everything the page still needs, unless its start is far away. */
 function readAheadBytes(draft: PageDraft, offset: number): number {
   const distance = draft.cursor - offset;
   if (distance > SEEK_BYTES) return SEEK_BYTES;

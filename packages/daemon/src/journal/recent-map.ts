@@ -1,4 +1,4 @@
-/** A map that forgets what was not used for longest. */
+/** A map that evicts the least recently used entries. */
 
 export class RecentMap<V> {
   readonly #limit: number;

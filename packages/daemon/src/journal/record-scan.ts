@@ -1,4 +1,4 @@
-/** Walks over the records of a segment without trusting what they say. */
+/** Iterates over the records of a segment without trusting their contents. */
 import {
   decodeRecordHeader,
   decodeSegmentHeader,
@@ -9,16 +9,16 @@ import {
 import type { FoundRecord, RecordHeader, SegmentHeader } from "./segment-format.ts";
 import type { SegmentReader } from "./segment-reader.ts";
 
-/** Where a record begins: in the file, in the output, and in the row of records. */
+/** Where a record begins: in the file, in the output, and in the sequence of records. */
 export interface RecordPosition {
   readonly position: number;
   readonly offset: number;
   readonly seq: number;
-  /** The record's bytes were compared with its checksum already. */
+  /** The record's bytes already matched its checksum. */
   readonly isChecked?: boolean;
 }
 
-/** Why there is no record: nothing follows, less than one, or what cannot be one. */
+/** Why there is no record: end of file, a partial record, or invalid data. */
 export type ScanEnd = "end" | "torn" | "corrupt";
 
 export function isScanEnd(found: unknown): found is ScanEnd {
@@ -26,9 +26,9 @@ export function isScanEnd(found: unknown): found is ScanEnd {
 }
 
 /**
- * SECURITY: a length is believed only as far as the file reaches, so that damaged content costs
- * neither a crash nor more memory than the file has (threat: oversized messages). Guarded by
- * damaged-journal.test.ts.
+ * SECURITY: a length is trusted only up to the end of the file, so damaged content can neither
+ * crash the daemon nor use more memory than the file's size (threat: oversized messages). Guarded
+ * by damaged-journal.test.ts.
  */
 export class RecordScan {
   readonly #segment: SegmentReader;
@@ -37,14 +37,14 @@ export class RecordScan {
   #blockPosition = 0;
   #next: RecordPosition;
 
-  /** Goes from a record's beginning up to a position in the file. */
+  /** Scans from a record's beginning up to a position in the file. */
   constructor(segment: SegmentReader, limit: number, from: RecordPosition) {
     this.#segment = segment;
     this.#limit = limit;
     this.#next = from;
   }
 
-  /** Begins with the first record. Undefined when the file has not the header of that segment. */
+  /** Starts with the first record. Undefined if the file lacks the header of that segment. */
   static async fromStart(
     segment: SegmentReader,
     first: number,
@@ -64,7 +64,7 @@ export class RecordScan {
     return this.#next;
   }
 
-  /** The next record's header; `unread` when it has to be loaded first. */
+  /** The next record's header; `unread` if it must be loaded first. */
   peek(): FoundRecord | ScanEnd | "unread" {
     const { position, seq } = this.#next;
     const left = this.#limit - position;
@@ -76,12 +76,12 @@ export class RecordScan {
     return header.length > left - RECORD_HEADER_BYTES ? "torn" : header;
   }
 
-  /** Reads on from the next record, at least its header. */
+  /** Reads ahead from the next record, at least its header. */
   async load(readAheadBytes: number): Promise<void> {
     await this.#load(this.#next.position, RECORD_HEADER_BYTES, readAheadBytes);
   }
 
-  /** Bytes of the next record; undefined when the file has become shorter. */
+  /** Bytes of the next record; undefined if the file has become shorter. */
   async bytes(
     from: number,
     length: number,
@@ -96,7 +96,7 @@ export class RecordScan {
     return this.#block.subarray(start, start + length);
   }
 
-  /** Whether the next record is as it was written; undefined when the file has become shorter. */
+  /** Whether the next record is intact; undefined if the file has become shorter. */
   async check(record: FoundRecord, readAheadBytes: number): Promise<boolean | undefined> {
     if (this.#next.isChecked === true) return true;
     const bytes = await this.bytes(0, record.length, readAheadBytes);
@@ -132,7 +132,7 @@ export class RecordScan {
   }
 }
 
-/** Undefined when the file has none, or not that of the segment with this first offset. */
+/** Undefined if the file has no header, or that of a different segment. */
 export async function readSegmentHeader(
   segment: SegmentReader,
   first: number,

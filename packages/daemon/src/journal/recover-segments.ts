@@ -1,4 +1,4 @@
-/** Finds out where a writer has to go on after the one before was killed. */
+/** Determines where a writer must continue after the previous one was killed. */
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Log } from "../ports/log.ts";
@@ -10,18 +10,18 @@ import { SegmentReader } from "./segment-reader.ts";
 
 export interface KnownSegment {
   readonly first: number;
-  /** Bytes of output that were written before it, dropped ones included. */
+  /** Bytes of output written before it, including dropped ones. */
   readonly writtenBefore: number;
-  /** Size of the file as far as it is good. */
+  /** Size of the valid part of the file. */
   readonly bytes: number;
 }
 
-/** What stands before a place in the output. */
+/** The totals before a position in the output. */
 export type OutputCounts = Omit<SegmentHeader, "headBytes">;
 
 export interface RecoveredOutput {
   readonly segments: readonly KnownSegment[];
-  /** At the end. */
+  /** The totals at the end. */
   readonly counts: OutputCounts;
   readonly headBytes: number;
 }
@@ -34,7 +34,7 @@ interface OpenedSegment {
 
 const SCAN_BYTES = 256 * 1024;
 
-/** Nothing when nothing is there. Reads the headers of all segments and the records of the last one. */
+/** Undefined if there are no segments. Reads the headers of all segments and the records of the last one. */
 export async function recoverSegments(
   directory: string,
   log: Log | undefined,
@@ -48,7 +48,7 @@ export async function recoverSegments(
     }
     const path = join(directory, segmentName(first));
     if (segment.bytes >= SEGMENT_HEADER_BYTES) {
-      log?.warn({ path }, "removed a file of output whose header is damaged");
+      log?.warn({ path }, "removed an output file with a damaged header");
     }
     await rm(path, { force: true });
   }
@@ -102,7 +102,7 @@ async function scanToEnd(
     }
     const { position, offset, seq } = scan.next;
     if (found === "corrupt") {
-      log?.warn({ path, position }, "cut damaged records off a file of output");
+      log?.warn({ path, position }, "truncated damaged records of an output file");
     }
     return {
       firstOffset: offset,

@@ -1,4 +1,4 @@
-/** The segment that is being written: what is appended stays whole, or is cut off again. */
+/** The segment being written: an append is complete, or is rolled back. */
 import * as fs from "node:fs";
 import { promisify } from "node:util";
 
@@ -9,7 +9,7 @@ const { O_RDWR, O_APPEND, O_CREAT, O_TRUNC, O_NOFOLLOW } = fs.constants;
 const REOPEN = O_RDWR | O_APPEND | O_NOFOLLOW;
 const CREATE = REOPEN | O_CREAT | O_TRUNC;
 
-/** Uses plain descriptors: a short output costs a few system calls and no turn of the event loop. */
+/** Uses plain descriptors: a short output costs a few system calls and no event loop turn. */
 export class SegmentFile {
   readonly #path: string;
   readonly #descriptor: number;
@@ -22,7 +22,7 @@ export class SegmentFile {
     this.#bytes = bytes;
   }
 
-  /** What a failed attempt may have left under this name is overwritten. */
+  /** Overwrites what a failed attempt may have left under this name. */
   static createNow(path: string): SegmentFile {
     return new SegmentFile(path, fs.openSync(path, CREATE, 0o600), 0);
   }
@@ -31,7 +31,7 @@ export class SegmentFile {
     return new SegmentFile(path, await open(path, CREATE, 0o600), 0);
   }
 
-  /** Goes on behind that many good bytes; what comes after them is cut off. */
+  /** Continues after that many valid bytes; anything beyond is truncated. */
   static reopen(path: string, bytes: number): SegmentFile {
     const file = new SegmentFile(path, fs.openSync(path, REOPEN), bytes);
     try {
@@ -43,7 +43,7 @@ export class SegmentFile {
     return file;
   }
 
-  /** Bytes that are completely written; 0 when the file does not count yet. */
+  /** Bytes that are completely written; 0 if the file does not count yet. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -61,7 +61,7 @@ export class SegmentFile {
     this.#bytes += bytes.length;
   }
 
-  /** Does not copy the parts; they must stay as they are until it is done. */
+  /** Does not copy the parts; they must not change until it is done. */
   async append(parts: readonly Uint8Array[]): Promise<void> {
     this.#mend();
     let added = 0;
@@ -86,13 +86,13 @@ export class SegmentFile {
     fs.closeSync(this.#descriptor);
   }
 
-  /** Of a file that failed at its first bytes nothing is left. */
+  /** Removes a file that failed at its first bytes. */
   discard(): void {
     this.close();
     try {
       fs.rmSync(this.#path, { force: true });
     } catch {
-      // The failure of the write is reported; `create` and the recovery do with what stays.
+      // The write's failure is reported; `create` and recovery can handle a leftover file.
     }
   }
 
@@ -101,11 +101,11 @@ export class SegmentFile {
     try {
       this.#mend();
     } catch {
-      // The failure that tore the record is reported; the next append tries again and reports this one.
+      // The failure that tore the record is reported; the next append retries and reports this one.
     }
   }
 
-  /** Appending behind a torn record would make all that follows unreadable. */
+  /** Truncates a torn record, since appending after it would make everything that follows unreadable. */
   #mend(): void {
     if (!this.#torn) return;
     fs.ftruncateSync(this.#descriptor, this.#bytes);

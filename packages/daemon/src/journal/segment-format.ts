@@ -1,15 +1,15 @@
 /**
- * How output lies on the disk. A command's output is a row of segments, files named by the offset
- * of their first byte. A segment is a header and then records, each a header and the bytes of one
- * chunk; numbers are little-endian.
+ * The on-disk format of output. A command's output is a sequence of segments, files named by the
+ * offset of their first byte. A segment is a header and then records, each a header and the bytes of
+ * one chunk; numbers are little-endian.
  *
  * segment: magic u32, CRC-32 of all that follows u32, then as u64: first offset, first sequence
  * number, bytes of stdout and of stderr before it, lost bytes before it, bytes in the half that is
- * kept for ever.
- * record: 128 + stream u8, mark u8, sequence number u48, length u32, time f64, CRC-32 of what stands
+ * kept permanently.
+ * record: 128 + stream u8, mark u8, sequence number u48, length u32, time f64, CRC-32 of everything
  * before it and of the bytes u32.
  *
- * The first version had no checksums, and its headers were as long. Its files can still be read.
+ * The first version had no checksums, and headers of the same length. Its files can still be read.
  * segment: another magic, version u32, then as above. record: stream u8, three zero bytes, length u32,
  * sequence number u64, time f64.
  */
@@ -18,10 +18,10 @@ import type { OutputStream } from "@sandkasten/protocol";
 
 export const SEGMENT_HEADER_BYTES = 56;
 export const RECORD_HEADER_BYTES = 24;
-/** Longer chunks become several records, so that a length says at once whether it can be true. */
+/** Longer chunks become several records, so an impossible length is detected at once. */
 export const MAX_RECORD_BYTES = 16 * 1024 * 1024;
 
-/** What a writer has to know to go on behind the segments before this one. */
+/** What a writer must know to continue after the earlier segments. */
 export interface SegmentHeader {
   readonly firstOffset: number;
   readonly firstSeq: number;
@@ -29,7 +29,7 @@ export interface SegmentHeader {
   readonly stderrBytes: number;
   /** Counted but never written. */
   readonly skippedBytes: number;
-  /** Written to the segments that are kept for ever; 0 in those themselves. */
+  /** Written to the permanently kept segments; 0 in those themselves. */
   readonly headBytes: number;
 }
 
@@ -40,9 +40,9 @@ export interface RecordHeader {
   readonly timestampMs: number;
 }
 
-/** A record's header as it was read. */
+/** A record's header as read from disk. */
 export interface FoundRecord extends RecordHeader {
-  /** What the checksum must be, and what it is without the bytes; the first version had none. */
+  /** The expected checksum, and the checksum of the header alone; absent in the first version. */
   readonly checksum?: { readonly expected: number; readonly ofHeader: number };
 }
 
@@ -60,7 +60,7 @@ export function segmentName(firstOffset: number): string {
   return `${firstOffset.toString().padStart(16, "0")}.seg`;
 }
 
-/** The first offset that a file name says, if it is a segment's. */
+/** The first offset in a file name; undefined if it is not a segment's name. */
 export function offsetInName(name: string): number | undefined {
   const digits = NAME.exec(name)?.[1];
   const offset = Number(digits);
@@ -78,7 +78,7 @@ export function encodeSegmentHeader(target: Buffer, header: SegmentHeader): void
   target.writeUInt32LE(crc32(target.subarray(8, SEGMENT_HEADER_BYTES)), 4);
 }
 
-/** Undefined when this is not the header of the segment with that first offset. */
+/** Undefined if this is not the header of the segment with that first offset. */
 export function decodeSegmentHeader(
   source: Buffer,
   firstOffset: number,
@@ -122,7 +122,7 @@ export function encodeRecordHeader(
   target.writeUInt32LE(crc32(bytes, ofHeader), at + CHECKED_BYTES);
 }
 
-/** Undefined when this is not the header of the record with that sequence number. */
+/** Undefined if this is not the header of the record with that sequence number. */
 export function decodeRecordHeader(
   source: Buffer,
   at: number,
@@ -141,7 +141,7 @@ export function decodeRecordHeader(
   return stream !== undefined && isTrue ? { ...record, stream } : undefined;
 }
 
-/** Whether these are the bytes that were written. */
+/** Whether these bytes match the checksum. */
 export function isGenuine({ checksum }: FoundRecord, bytes: Uint8Array): boolean {
   return checksum === undefined || crc32(bytes, checksum.ofHeader) === checksum.expected;
 }

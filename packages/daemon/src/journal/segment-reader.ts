@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 const open = promisify(fs.open);
 const read = promisify(fs.read);
 
-/** Reads through a file that is open already; undefined when that cannot be done. */
+/** Reads through an already open file; undefined if that is not possible. */
 type ReadNow = (target: Buffer, position: number) => number | undefined;
 
 export class SegmentReader {
@@ -18,7 +18,7 @@ export class SegmentReader {
     this.#readNow = readNow;
   }
 
-  /** Fills the target, or less of it at the end of the file. */
+  /** Fills the target, or part of it at the end of the file. */
   async readAt(target: Buffer, position: number): Promise<number> {
     let length = 0;
     while (length < target.length) {
@@ -31,7 +31,7 @@ export class SegmentReader {
     return length;
   }
 
-  /** What an open file's size is, the kernel knows without looking at the disk. */
+  /** Synchronous: the kernel knows an open file's size without disk access. */
   async size(): Promise<number> {
     return fs.fstatSync(await this.#open()).size;
   }

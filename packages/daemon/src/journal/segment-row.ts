@@ -1,4 +1,4 @@
-/** The row of segments that one command's output is written to: its beginning and its end are kept. */
+/** The sequence of segments for one command's output: its beginning and its end are kept. */
 import * as fs from "node:fs";
 import { mkdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -18,26 +18,26 @@ import {
   segmentName,
 } from "./segment-format.ts";
 
-/** A row has at most so many segments, and the first half of them is never dropped. */
+/** The maximum number of segments; the first half of them is never dropped. */
 export const MAX_SEGMENTS = 16;
 const HEAD_SEGMENTS = MAX_SEGMENTS / 2;
 
-/** What a file, and likewise a directory, takes of the disk beyond its bytes. */
+/** The disk space of a file or directory beyond its bytes. */
 export const BLOCK_BYTES = 4096;
 
 const HEADERS_BYTES = SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES;
 
 export interface SegmentRowOptions {
-  /** Made with the first segment. */
+  /** Created with the first segment. */
   readonly directory: string;
   readonly segmentBytes: number;
   readonly shortWrites: ShortWrites;
-  /** Told of every change of what the row takes of the disk. */
+  /** Called with every change of the disk space used. */
   readonly onDiskBytes: (change: number) => void;
   readonly log: Log | undefined;
 }
 
-/** A chunk that goes behind the output counted so far. */
+/** A chunk to append after the output counted so far. */
 export interface NewRecord {
   readonly stream: OutputStream;
   readonly bytes: Uint8Array;
@@ -56,7 +56,7 @@ export class SegmentRow {
   #file: SegmentFile | undefined;
   #fileFirst = 0;
   #longHeaders: Buffer | undefined;
-  /** Written to the first half, once it is complete. */
+  /** Bytes written to the first half, once it is complete. */
   #headBytes = 0;
   #deletedBytes = 0;
 
@@ -69,18 +69,18 @@ export class SegmentRow {
     return this.#deletedBytes;
   }
 
-  /** What the segments take of the disk. */
+  /** The disk space of the segments. */
   get diskBytes(): number {
     return this.#segments.reduce((sum, { bytes }) => sum + bytes + BLOCK_BYTES, 0);
   }
 
-  /** Bytes that a record may have which goes into the open segment, or into a new one. */
+  /** The maximum size of a record for the open segment, or for a new one. */
   get room(): number {
     const used = this.#file === undefined ? SEGMENT_HEADER_BYTES : this.#file.bytes;
     return this.#options.segmentBytes - used - RECORD_HEADER_BYTES;
   }
 
-  /** Up to where bytes have to go before the next segment can begin; undefined when none have to. */
+  /** The offset up to which bytes must be dropped before the next segment can begin; undefined if none. */
   get dropUpTo(): number | undefined {
     const oldest = this.#segments[HEAD_SEGMENTS];
     const next = this.#segments[HEAD_SEGMENTS + 1];
@@ -89,7 +89,7 @@ export class SegmentRow {
     return oldest.first + next.writtenBefore - oldest.writtenBefore;
   }
 
-  /** Goes on with what is on the disk; undefined when nothing is. */
+  /** Continues with the segments on the disk; undefined if there are none. */
   async recover(): Promise<OutputCounts | undefined> {
     const { directory, log } = this.#options;
     const found = await recoverSegments(directory, log);
@@ -129,21 +129,21 @@ export class SegmentRow {
     this.#noteGrowth(file, counts, isNew);
   }
 
-  /** Begins a segment, so that the counts are on the disk before anything follows them. */
+  /** Begins a segment, so the counts are on the disk before anything that follows. */
   begin(counts: OutputCounts): void {
     const { buffer } = this.#options.shortWrites;
     this.#encodeSegmentHeader(buffer, counts);
     this.#writeNow(buffer.subarray(0, SEGMENT_HEADER_BYTES), counts);
   }
 
-  /** Nothing more goes into the open segment. */
+  /** Closes the open segment. */
   finish(): void {
     const file = this.#file;
     this.#file = undefined;
     file?.close();
   }
 
-  /** Deletes the oldest segment behind the first half. */
+  /** Deletes the oldest segment after the first half. */
   async drop(): Promise<void> {
     const [oldest] = this.#segments.splice(HEAD_SEGMENTS, 1);
     const next = this.#segments[HEAD_SEGMENTS];
@@ -158,7 +158,7 @@ export class SegmentRow {
     this.#options.onDiskBytes(-oldest.bytes - BLOCK_BYTES);
   }
 
-  /** The segments as far as they are completely written. */
+  /** The segments, limited to what is completely written. */
   view(): readonly SegmentView[] {
     return this.#segments.map(({ first, bytes }) => ({ first, bytes }));
   }
@@ -221,7 +221,7 @@ export class SegmentRow {
     return before === HEAD_SEGMENTS ? stdoutBytes + stderrBytes : this.#headBytes;
   }
 
-  /** Segments that stay when a new one begins: one without records gives way to it. */
+  /** Segments that stay when a new one begins: an empty one is replaced by it. */
   #keptSegments(): number {
     const last = this.#segments.at(-1);
     return this.#segments.length - (last?.bytes === SEGMENT_HEADER_BYTES ? 1 : 0);
@@ -246,7 +246,7 @@ export class SegmentRow {
     try {
       fs.rmSync(path, { force: true });
     } catch (error) {
-      this.#options.log?.warn({ err: error, path }, "cannot remove an empty file of output");
+      this.#options.log?.warn({ err: error, path }, "cannot remove an empty output file");
       return;
     }
     this.#segments.pop();
@@ -265,7 +265,7 @@ export class SegmentRow {
   }
 }
 
-/** SECURITY: output is nobody's but the daemon's (0700, files 0600). Guarded by file-exec-journal.test.ts. */
+/** SECURITY: only the daemon can read output (0700, files 0600). Guarded by file-exec-journal.test.ts. */
 function makeDirectoryNow(directory: string): void {
   try {
     fs.mkdirSync(directory, 0o700);

@@ -1,4 +1,4 @@
-/** How much of the disk the output of each command of a session takes, the oldest first. */
+/** Tracks the disk space of each command's output in a session, oldest first. */
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isJournalId } from "./journal-id.ts";
@@ -21,7 +21,7 @@ export class SessionAccount {
     return this.#totalBytes;
   }
 
-  /** Whether what earlier processes left is counted, too. */
+  /** Whether output left by earlier processes is counted too. */
   get isComplete(): boolean {
     return this.#isComplete;
   }
@@ -30,12 +30,12 @@ export class SessionAccount {
     return this.#bytesByExec.has(execId);
   }
 
-  /** In the order of their first output. */
+  /** Ordered by first output. */
   execIds(): Iterable<string> {
     return this.#bytesByExec.keys();
   }
 
-  /** What the segments of a command take; their directory is added. */
+  /** Sets the size of a command's segments; their directory is added. */
   set(execId: string, segmentBytes: number): void {
     this.#put(execId, segmentBytes + BLOCK_BYTES);
   }
@@ -49,7 +49,10 @@ export class SessionAccount {
     this.#bytesByExec.delete(execId);
   }
 
-  /** Counts what is on the disk. What was counted already stays as it is, but finds its place in the order. */
+  /**
+   * Counts the output on disk. Commands that were already counted keep their size, but get their
+   * place in the order.
+   */
   async scan(directory: string): Promise<void> {
     const found: FoundOutput[] = [];
     for (const execId of await namesIn(directory)) {
@@ -71,7 +74,7 @@ export class SessionAccount {
   }
 }
 
-/** Undefined when it was removed meanwhile. */
+/** Undefined if it was removed meanwhile. */
 async function measure(directory: string, execId: string): Promise<FoundOutput | undefined> {
   const path = join(directory, execId);
   try {
@@ -80,7 +83,7 @@ async function measure(directory: string, execId: string): Promise<FoundOutput |
     for (const name of await namesIn(path)) {
       bytes += (await stat(join(path, name))).size + BLOCK_BYTES;
     }
-    // Not every filesystem knows when something was made.
+    // Not every file system records creation times.
     return { execId, madeAtMs: birthtimeMs > 0 ? birthtimeMs : mtimeMs, bytes };
   } catch (error) {
     if (isMissing(error)) return undefined;

@@ -1,4 +1,4 @@
-/** The output of all commands of one session: who writes to it, and how much of it is kept. */
+/** The output of all commands of one session: its writers, and how much of it is kept. */
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
@@ -13,7 +13,7 @@ export interface SessionJournalsOptions {
   readonly segmentBytes: number;
   readonly maxBytes: number;
   readonly shortWrites: ShortWrites;
-  /** A command's output was deleted to make room. */
+  /** Called when a command's output was deleted to make room. */
   readonly onDelete: (execId: string) => void;
   readonly log: Log | undefined;
 }
@@ -22,7 +22,7 @@ export class SessionJournals {
   readonly #options: SessionJournalsOptions;
   readonly #account = new SessionAccount();
   readonly #writers = new Map<string, FileJournalWriter>();
-  /** Commands that have a writer which knows what is on the disk. */
+  /** Commands whose writer has read the existing output from disk. */
   readonly #ready = new Set<string>();
   readonly #deletions = new Map<string, Promise<void>>();
   #trimming: Promise<void> | undefined;
@@ -39,7 +39,7 @@ export class SessionJournals {
     if (this.#writers.has(execId)) {
       throw new SandboxError(
         "CONFLICT",
-        `The output of command ${execId} is being written already.`,
+        `The output of command ${execId} is already being written.`,
       );
     }
     const writer = this.#newWriter(execId, beforeDrop);
@@ -55,12 +55,12 @@ export class SessionJournals {
     return writer;
   }
 
-  /** What the writer of a command knows of its output; undefined when it has none. */
+  /** What a command's writer knows about its output; undefined if there is no writer. */
   view(execId: string): OutputView | undefined {
     return this.#ready.has(execId) ? this.#writers.get(execId)?.view() : undefined;
   }
 
-  /** Leaves the directory alone from then on. */
+  /** Stops using the directory. */
   async abandon(): Promise<void> {
     this.#isRemoved = true;
     await Promise.all([...this.#writers.values()].map(async (writer) => await writer.abandon()));
@@ -83,7 +83,7 @@ export class SessionJournals {
     });
   }
 
-  /** A command without output up to now costs no look at the disk. */
+  /** A command without output so far needs no disk access. */
   async #goOn(execId: string, writer: FileJournalWriter): Promise<void> {
     const deletion = this.#deletions.get(execId);
     if (deletion !== undefined) await deletion;

@@ -1,4 +1,4 @@
-/** Keys that are made, listed and revoked while the daemon runs; all that are valid are in memory. */
+/** Keys that are created, listed and revoked while the daemon runs; all valid ones are in memory. */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Events } from "../events/recorder.ts";
@@ -9,12 +9,12 @@ import type { Caller, CreateKeyOptions, KeyService, KeyView } from "../sessions/
 
 const MAX_KEYS = 10_000;
 const LOOK_INTERVAL_MS = 1000;
-/** How exact the time of the last use is. */
+/** The precision of the time of last use. */
 const TOUCH_INTERVAL_MS = 60_000;
 /** How long a revoked key is still listed. */
 const REMEMBERED_MS = 90 * 86_400_000;
 const FORM = /^sk-sandbox-(key_[0-9a-f]{16})-[A-Za-z0-9_-]{43}$/;
-/** Compared with when there is no such key, so that the time tells nothing. */
+/** Compared against if there is no such key, so the timing reveals nothing. */
 const NO_DIGEST = Buffer.alloc(32);
 
 export type Quotas = Pick<
@@ -27,9 +27,9 @@ export interface StoredKeysParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly events: Events;
-  /** Of keys that say nothing else. */
+  /** Default quotas for keys without their own. */
   readonly quotas: Quotas;
-  /** Keys of the configuration, to be listed. */
+  /** Configured keys, for listing. */
   readonly configured: readonly { readonly owner: string; readonly scope: KeyScope }[];
 }
 
@@ -46,7 +46,7 @@ export class StoredKeys implements KeyService {
   readonly #listeners: ((keyId: string) => void)[] = [];
   readonly #timer: NodeJS.Timeout;
   #touchedMs: number;
-  /** Counts what this daemon changed itself. */
+  /** Counts this daemon's own changes. */
   #changes = 0;
 
   private constructor(parts: StoredKeysParts) {
@@ -61,16 +61,16 @@ export class StoredKeys implements KeyService {
     return keys;
   }
 
-  /** Calls back when a key is valid no longer: revoked, here or by another daemon, or expired. */
+  /** Calls back when a key becomes invalid: revoked, here or by another daemon, or expired. */
   onEnd(listener: (keyId: string) => void): void {
     this.#listeners.push(listener);
   }
 
   /**
-   * Who has this key, of which `digest` is the SHA-256.
+   * The caller with this key; `digest` is the key's SHA-256.
    *
-   * SECURITY: a key carries its public id, so that exactly one digest is compared, in constant time,
-   * whether the id is known or not. Guarded by stored-keys.test.ts.
+   * SECURITY: a key contains its public id, so exactly one digest is compared, in constant time,
+   * whether or not the id is known. Guarded by stored-keys.test.ts.
    */
   find(key: string, digest: Buffer): Caller | undefined {
     const known = this.#valid.get(FORM.exec(key)?.[1] ?? "");
@@ -91,7 +91,10 @@ export class StoredKeys implements KeyService {
   ): Promise<{ readonly key: KeyView; readonly secret: string }> {
     requireAdmin(caller, "create keys");
     if (this.#valid.size >= MAX_KEYS)
-      throw new SandboxError("QUOTA_EXCEEDED", `there are ${MAX_KEYS} keys; revoke some first`);
+      throw new SandboxError(
+        "QUOTA_EXCEEDED",
+        `the limit of ${MAX_KEYS} keys is reached; revoke some first`,
+      );
     const { store, clock, events } = this.#parts;
     const { expiresInMs, owner = options.name, ...rest } = options;
     const now = clock.nowMs();
@@ -140,7 +143,7 @@ export class StoredKeys implements KeyService {
       );
     const revoked = await this.#parts.store.revoke(id, this.#parts.clock.nowMs());
     if (revoked === undefined)
-      throw new SandboxError("KEY_NOT_FOUND", `there is no key ${id}; list the keys to see all`);
+      throw new SandboxError("KEY_NOT_FOUND", `there is no key ${id}; list the keys to see them`);
     this.#changes++;
     this.#end(id);
     if (!revoked.isNew) return;
@@ -155,7 +158,7 @@ export class StoredKeys implements KeyService {
   }
 
   /**
-   * SECURITY: a list that was read before a key was revoked here must not bring that key back. Guarded
+   * SECURITY: a list that was read before a key was revoked here must not restore that key. Guarded
    * by "a list that is out of date" in stored-keys.test.ts.
    */
   async #load(): Promise<void> {
@@ -193,7 +196,7 @@ export class StoredKeys implements KeyService {
     return expiresAtMs !== undefined && expiresAtMs <= this.#parts.clock.nowMs();
   }
 
-  /** Ends what has expired, and learns what other daemons did. */
+  /** Ends expired keys, and picks up changes by other daemons. */
   async #look(): Promise<void> {
     const { store, clock, log } = this.#parts;
     for (const [id, { row }] of this.#valid) if (this.#isExpired(row)) this.#end(id);
@@ -201,7 +204,7 @@ export class StoredKeys implements KeyService {
       if (store.isShared) await this.#load();
       if (clock.monotonicMs() - this.#touchedMs >= TOUCH_INTERVAL_MS) await this.#touch();
     } catch (error) {
-      log.error({ err: error }, "cannot look after the keys; tried again in a moment");
+      log.error({ err: error }, "cannot refresh the keys; will retry shortly");
     }
   }
 
@@ -214,16 +217,16 @@ export class StoredKeys implements KeyService {
   }
 }
 
-/** SECURITY: whoever makes keys can make themselves anybody. Guarded by routes/keys.test.ts. */
+/** SECURITY: a caller who can create keys can impersonate any owner. Guarded by routes/keys.test.ts. */
 function requireAdmin({ isAdmin }: Caller, what: string): void {
   if (!isAdmin)
     throw new SandboxError(
       "FORBIDDEN",
-      `only a key with the scope admin can ${what}; ask an administrator`,
+      `only a key with the admin scope can ${what}; ask an administrator`,
     );
 }
 
-/** Not of the form that ids of stored keys have. */
+/** Deliberately unlike the ids of stored keys. */
 function configuredId(owner: string): string {
   return `config-${owner}`;
 }

@@ -1,4 +1,4 @@
-/** Tokens of a configured issuer in place of keys: checked once, then known for a moment. */
+/** Tokens of a configured issuer in place of keys: verified once, then cached briefly. */
 import { hash } from "node:crypto";
 import { SandboxError } from "@sandkasten/protocol";
 import { createLocalJWKSet, createRemoteJWKSet, errors, importSPKI, jwtVerify } from "jose";
@@ -8,17 +8,17 @@ import type { Log } from "../ports/log.ts";
 import type { Caller } from "../sessions/services.ts";
 import type { Quotas } from "./stored-keys.ts";
 
-/** How long a token that was checked is not checked again. */
+/** How long a verified token is cached. */
 const KNOWN_MS = 60_000;
 const MAX_KNOWN = 10_000;
-/** SECURITY: anybody can send what looks like a token, and checking one takes time. */
+/** SECURITY: anyone can send text that looks like a token, and verifying one takes time. */
 const MAX_CHECKS = 32;
 const MAX_LENGTH = 8192;
 const FETCH_TIMEOUT_MS = 5000;
 const FORM = /^[A-Za-z0-9_-]{2,}\.[A-Za-z0-9_-]{2,}\.[A-Za-z0-9_-]{2,}$/;
 const OWNER = /^[\x21-\x7e]{1,128}$/;
 
-/** Where the issuer's public keys are. */
+/** The source of the issuer's public keys. */
 export type TokenKeys =
   | { readonly kind: "set"; readonly keys: JSONWebKeySet }
   | { readonly kind: "url"; readonly url: URL }
@@ -30,7 +30,7 @@ export interface TokenOptions {
   readonly keys: TokenKeys;
   readonly algorithms: readonly string[];
   readonly ownerClaim: string;
-  /** Tokens have the scope `use` when absent. */
+  /** Tokens have the `use` scope when absent. */
   readonly scopeClaim?: string;
   readonly clockSkewSeconds: number;
 }
@@ -45,7 +45,7 @@ export class Tokens {
   readonly #quotas: Quotas;
   readonly #log: Log;
   readonly #nowMs: () => number;
-  /** By digest, the oldest first. */
+  /** By digest, oldest first. */
   readonly #known = new Map<string, Known>();
   readonly #keyFor: JWTVerifyGetKey;
   #checks = 0;
@@ -58,12 +58,12 @@ export class Tokens {
     this.#keyFor = keyFinder(options);
   }
 
-  /** Whether it may be a token, rather than a key. */
+  /** Whether the text may be a token rather than a key. */
   looksLikeToken(text: string): boolean {
     return text.length <= MAX_LENGTH && FORM.test(text);
   }
 
-  /** Who sent this token, if it was checked just now. */
+  /** The caller with this token, if it was verified recently. */
   find(token: string, digest: Buffer): Caller | undefined {
     const known = this.#known.get(digest.toString("hex"));
     return known !== undefined && this.looksLikeToken(token) && known.untilMs > this.#nowMs()
@@ -72,17 +72,17 @@ export class Tokens {
   }
 
   /**
-   * Checks a token, so that `find` knows it. Resolves also for one that is worth nothing. BACKEND_BUSY
-   * when the issuer's keys cannot be had now, or too many are being checked.
+   * Verifies a token, so `find` knows it. Also resolves for an invalid one. Rejects with BACKEND_BUSY
+   * if the issuer's keys are unavailable, or too many tokens are being verified.
    *
-   * SECURITY: only the algorithms of the list count, which are all of key pairs: neither `none` nor a
-   * public key taken for a shared secret is accepted. Issuer, audience and expiry must be there and
-   * right. Guarded by tokens.test.ts.
+   * SECURITY: only the listed algorithms are accepted, all of them asymmetric: neither `none` nor a
+   * public key used as a shared secret passes. Issuer, audience and expiry must be present and
+   * correct. Guarded by tokens.test.ts.
    */
   async check(token: string): Promise<void> {
     const digest = hash("sha256", token);
     if (this.#known.has(digest) && (this.#known.get(digest)?.untilMs ?? 0) > this.#nowMs()) return;
-    if (this.#checks >= MAX_CHECKS) throw busy("too many tokens are being checked");
+    if (this.#checks >= MAX_CHECKS) throw busy("too many tokens are being verified");
     this.#checks += 1;
     try {
       const { payload } = await jwtVerify(token, this.#keyFor, {
@@ -96,8 +96,8 @@ export class Tokens {
       this.#remember(digest, payload);
     } catch (error) {
       if (!isVerdict(error)) {
-        this.#log.warn({ err: error }, "the keys of the issuer of tokens cannot be had");
-        throw busy("the keys of the token's issuer cannot be had now");
+        this.#log.warn({ err: error }, "cannot get the token issuer's keys");
+        throw busy("the keys of the token's issuer are unavailable");
       }
     } finally {
       this.#checks -= 1;
@@ -115,8 +115,8 @@ export class Tokens {
   }
 
   /**
-   * SECURITY: the owner of a token begins with `jwt:`, which no owner of a key can, so that nobody
-   * becomes the owner of a key by what an issuer calls them. Guarded by tokens.test.ts.
+   * SECURITY: the owner of a token begins with `jwt:`, which no key's owner can, so an issuer
+   * cannot make anyone the owner of a key. Guarded by tokens.test.ts.
    */
   #callerOf(payload: JWTPayload): Caller | undefined {
     const { ownerClaim, clockSkewSeconds } = this.#options;
@@ -132,7 +132,7 @@ export class Tokens {
     };
   }
 
-  /** The most that the claim grants; `sandkasten:use` and `use` mean the same. */
+  /** The widest scope that the claim grants; `sandkasten:use` and `use` are equivalent. */
   #scopeOf(payload: JWTPayload): KeyScope | undefined {
     const { scopeClaim } = this.#options;
     if (scopeClaim === undefined) return "use";
@@ -144,7 +144,7 @@ export class Tokens {
   }
 }
 
-/** The keys in the text of a JSON Web Key Set; throws when it is none. */
+/** Parses a JSON Web Key Set; throws if the text is not one. */
 export function keySetOf(text: string): JSONWebKeySet {
   const set = JSON.parse(text) as JSONWebKeySet;
   if (!Array.isArray(set.keys)) throw new Error("it has no `keys`");
@@ -157,7 +157,7 @@ function keyFinder({ keys, algorithms }: TokenOptions): JWTVerifyGetKey {
     return createRemoteJWKSet(keys.url, { timeoutDuration: FETCH_TIMEOUT_MS });
   const imported = new Map<string, ReturnType<typeof importSPKI>>();
   return async ({ alg }) => {
-    // The list of algorithms is looked at before; this only keeps others from being imported for.
+    // The algorithm was already checked; this only avoids importing a key for another one.
     if (!algorithms.includes(alg)) throw new errors.JOSEAlgNotAllowed("not allowed");
     let key = imported.get(alg);
     if (key === undefined) imported.set(alg, (key = importSPKI(keys.pem, alg)));
@@ -165,7 +165,7 @@ function keyFinder({ keys, algorithms }: TokenOptions): JWTVerifyGetKey {
   };
 }
 
-/** Whether the token is at fault, rather than whoever has the keys for it. */
+/** Whether the token is at fault, rather than the source of the keys. */
 function isVerdict(error: unknown): boolean {
   return (
     error instanceof errors.JOSEError &&

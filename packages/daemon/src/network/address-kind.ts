@@ -50,7 +50,7 @@ export function addressKind(text: string): AddressKind {
 }
 
 /**
- * Whether a network that somebody wrote down names an address that is not of the internet.
+ * Whether a network in a rule names an address that is not of the internet.
  *
  * SECURITY: `0.0.0.0/0` means the internet to most people, and must not open the machine's loopback or
  * a metadata service; only a network within the same special range names one. Guarded by

@@ -12,7 +12,7 @@ const CLIENT_HELLO = 1;
 const SERVER_NAME = 0;
 const HOST_NAME = 0;
 const MAX_RECORD_BYTES = 2 ** 14;
-/** Post-quantum key shares take one or two KiB; nobody needs more than this. */
+/** Post-quantum key shares take one or two KiB; no client needs more than this. */
 const MAX_HELLO_BYTES = 32 * 1024;
 
 /**

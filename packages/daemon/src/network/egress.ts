@@ -67,7 +67,7 @@ export interface ConnectionObserver {
 
 /** Keeps one session within its limits. */
 export interface ConnectionLimiter {
-  /** Takes a place for one connection, or says why there is none. The gateway calls `release` once. */
+  /** Reserves a place for one connection, or says why there is none left. The gateway calls `release` once. */
   admit(
     connection: EgressConnection,
   ): { readonly release: () => void } | { readonly reason: string };

@@ -1,4 +1,4 @@
-/** Keeps the records of connections on disk, so many of each session, and hands them out by cursor. */
+/** Keeps the newest connection records of each session on disk, and returns them by cursor. */
 import { appendFile, mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Log } from "../ports/log.ts";
@@ -273,7 +273,7 @@ async function textOf(path: string): Promise<string> {
   });
 }
 
-/** A line that a killed daemon left half-written is none. */
+/** Skips a line that a killed daemon left half-written. */
 function recordIn(entry: string): Written | undefined {
   if (entry === "") return undefined;
   try {

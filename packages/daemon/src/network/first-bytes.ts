@@ -6,7 +6,7 @@ const MAX_HELD_BYTES = 65_536;
 
 export type Judged = Exclude<Inspection, { readonly kind: "more" }>;
 
-/** Resolves with the verdict; what was held is put back, so that whoever reads next gets all of it. */
+/** Resolves with the verdict; the bytes that were held are put back, so the next reader gets all of them. */
 export function judgeFirstBytes(
   client: Duplex,
   connection: EgressConnection,

@@ -9,8 +9,8 @@ const TRIES = 2;
 
 /**
  * Queries name servers directly, as `/etc/resolv.conf` or the caller names them: a lookup of the
- * system would take one of the few threads that all files and sessions share, so that names which
- * nobody answers would hold up everyone.
+ * system would take one of the few threads that all files and sessions share, so names that no server
+ * answers would block everything else.
  */
 export function nameResolver(servers?: readonly string[]): ResolveName {
   const resolver = new Resolver({ timeout: TIMEOUT_MS, tries: TRIES });

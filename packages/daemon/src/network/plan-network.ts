@@ -1,4 +1,4 @@
-/** Turns the network that a caller asks for into rules, or says who does not allow it. */
+/** Turns the network that a caller asks for into rules, or says which setting does not allow it. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { Ceiling } from "./policy.ts";
 import {
@@ -72,7 +72,7 @@ export function rulesOf(network: PlannedNetwork): readonly Rule[] {
   return network === "none" ? [] : resolveRules(network.allow, new Map());
 }
 
-/** Whether rules allow every public address, which has a word of its own. */
+/** Whether rules allow every public address, which is written as `full`. */
 export function isFull({ allow }: { readonly allow: readonly string[] }): boolean {
   return allow.length === 1 && allow[0] === formatRule(PUBLIC_RULE);
 }

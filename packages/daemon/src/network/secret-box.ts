@@ -6,7 +6,7 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
 /**
- * SECURITY: whoever reads the database, a backup or a query log learns nothing of the secrets without
+ * SECURITY: reading the database, a backup or a query log reveals nothing of the secrets without
  * the key file beside it; a sealed text is bound to its context, so that it cannot be moved to another
  * session. Guarded by secret-box.test.ts.
  */

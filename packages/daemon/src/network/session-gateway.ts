@@ -46,9 +46,9 @@ export class SessionGateway implements NetworkHandler {
   }
 
   /**
-   * SECURITY: answers from the policy alone. Names that it does not allow are asked of nobody, so
-   * that none of them carries data out (DNS tunnelling); nor are those that it does until a program
-   * connects. Guarded by "asks no name server" in session-gateway.test.ts.
+   * SECURITY: answers from the policy alone. The gateway asks no name server about a name that is
+   * not allowed, so that names carry no data out (DNS tunnelling), nor about an allowed name before a
+   * program connects. Guarded by "asks no name server" in session-gateway.test.ts.
    */
   resolve(host: string): readonly number[] | undefined {
     const name = normalName(host);
@@ -220,7 +220,9 @@ export class SessionGateway implements NetworkHandler {
       const verdict = await this.#verdictOn(client, connection, interceptor);
       if (verdict === undefined) return;
       if (verdict.kind !== "pass") {
-        cut(verdict.kind === "refuse" ? verdict.reason : "nobody can speak for this server");
+        cut(
+          verdict.kind === "refuse" ? verdict.reason : "the gateway cannot answer for this server",
+        );
         return;
       }
     }

@@ -40,7 +40,7 @@ export async function sealSecrets(
   { box }: SecretParts,
   nowMs: number,
 ): Promise<SealedSecrets> {
-  // The library takes a while to load, so only who needs it loads it.
+  // The library takes a while to load, so it is loaded only when it is needed.
   const { SessionCa: Ca } = await import("./session-ca.ts");
   const content: SealedContent = { ca: await Ca.make(nowMs), secrets };
   return {

@@ -14,7 +14,7 @@ let ownBlocks = 0;
 
 type Take = (block: Block) => boolean;
 
-/** What is read waits in the kernel until somebody carries it. */
+/** Bytes wait in the kernel until `carry` is called. */
 export class SharedReads {
   #take: Take = () => false;
   /** What the next read goes into, for a connection that fills whole reads. */

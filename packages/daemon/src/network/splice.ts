@@ -5,8 +5,8 @@ import type { Duplex } from "node:stream";
 export type BeforeMoving = (bytes: number) => Promise<void> | undefined;
 
 /**
- * Moves bytes until `from` has ended, and then ends `to`. A failure of either stream is left to
- * whoever listens for it.
+ * Moves bytes until `from` has ended, and then ends `to`. The caller handles
+ * failures of either stream.
  */
 export function carry(
   from: Duplex,

@@ -6,7 +6,7 @@ import type { SessionNetwork } from "../ports/session-store.ts";
 
 /** In the home directory, which every sandbox has and can write to. */
 const BUNDLE_PATH = "/home/sandbox/.sandkasten/ca-certificates.pem";
-/** Where distributions keep the certificates of the usual authorities. */
+/** Where distributions keep their certificates. */
 const SYSTEM_BUNDLES = [
   "/etc/ssl/certs/ca-certificates.crt",
   "/etc/pki/tls/certs/ca-bundle.crt",
@@ -14,7 +14,7 @@ const SYSTEM_BUNDLES = [
 ];
 const MAX_BUNDLE_BYTES = 4 * 1024 * 1024;
 
-/** What OpenSSL, Go, curl, Python, pip, Node, git, Cargo, Deno and the AWS tools look at. */
+/** The variables that OpenSSL, Go, curl, Python, pip, Node, git, Cargo, Deno and the AWS tools read. */
 const VARIABLES = [
   "SSL_CERT_FILE",
   "CURL_CA_BUNDLE",
@@ -35,8 +35,9 @@ export function certificateVariables(network: SessionNetwork): Readonly<Record<s
 /** Writes the usual authorities and that of this sandbox to where the variables point. */
 export async function trustCertificate(channel: Channel, certificate: string): Promise<void> {
   const usual = (await systemBundle(channel)) ?? rootCertificates.join("\n");
-  const bundle = Buffer.from(`${usual.trimEnd()}\n${certificate}`);
-  await channel.writeFile(BUNDLE_PATH, bundle, { mode: 0o644 });
+  // Usually the backend has added it to the trust store of the image already.
+  const bundle = usual.includes(certificate) ? usual : `${usual.trimEnd()}\n${certificate}`;
+  await channel.writeFile(BUNDLE_PATH, Buffer.from(bundle), { mode: 0o644 });
 }
 
 async function systemBundle(channel: Channel): Promise<string | undefined> {

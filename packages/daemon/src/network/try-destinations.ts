@@ -10,10 +10,10 @@ import type { NetworkPolicy } from "./policy.ts";
 const NAME_SERVER_PORT = 53;
 const PROXY_PORT = 3128;
 const TIMEOUT_MS = 5_000;
-/** The answers that count are short; whoever says more is not listened to. */
+/** The expected answers are short; longer ones are cut off. */
 const MAX_ANSWER_BYTES = 4_096;
 
-/** Of names that exist for nobody, and of addresses that a sandbox has no business at. */
+/** Names that do not exist, and addresses that a sandbox must not reach. */
 const FORBIDDEN = [
   { name: "forbidden.invalid", port: 443 },
   { address: "169.254.169.254", port: 80 },

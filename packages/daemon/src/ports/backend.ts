@@ -1,4 +1,4 @@
-/** The port through which the core brings sandboxes into being and ends them. */
+/** The port through which the core creates and destroys sandboxes. */
 import type { Channel } from "./channel.ts";
 
 export interface SandboxLimits {
@@ -14,23 +14,23 @@ export interface SandboxLimits {
 export type SandboxProfile = "restricted" | "root";
 
 /**
- * `none`: a loopback of its own. `gateway`: nothing more, but names and a proxy inside that lead to
- * the gateway of the daemon (`Channel.openNetwork`). `full`: the network of the engine that the
- * administrator gives sandboxes.
+ * `none`: only a private loopback. `gateway`: also name resolution and a proxy that lead to the
+ * daemon's gateway (`Channel.openNetwork`). `full`: the engine network that the administrator
+ * assigns to sandboxes.
  */
 export type SandboxNetwork = "none" | "gateway" | "full";
 
-/** `standard`: on the host's kernel. `strong`: on a kernel of the sandbox's own. */
+/** `standard`: on the host's kernel. `strong`: on a separate kernel (gVisor). */
 export type SandboxIsolation = "standard" | "strong";
 
 export interface SandboxSpec {
-  /** `sbx_` and 2–48 of `a–z 0–9`; unique for ever. */
+  /** `sbx_` and 2–48 of `a–z 0–9`; never reused. */
   readonly id: string;
   /** A reference that the image store knows, already resolved and allowed. */
   readonly image: string;
   /**
-   * What the reference stands for to the owner of the sandbox, to whom it may mean other content
-   * than to others. Without it, what it means to the administrator.
+   * The content that the reference means to the sandbox's owner, which may differ between owners.
+   * When absent, the content that it means to the administrator.
    */
   readonly imageDigest?: string;
   readonly limits: SandboxLimits;
@@ -38,25 +38,30 @@ export interface SandboxSpec {
   readonly env: Readonly<Record<string, string>>;
   /** `none` when absent. */
   readonly network?: SandboxNetwork;
+  /** PEM of an authority that the programs trust beside those that the image brings. */
+  readonly trustedCertificate?: string;
   /** What the backend usually gives when absent; UNSUPPORTED where it has no kernel to give. */
   readonly isolation?: SandboxIsolation;
-  /** A persistent disk to have at /workspace. It is made when there is none, and may be in several sandboxes at once. */
+  /**
+   * The persistent disk to mount at /workspace. It is created if it does not exist, and several
+   * sandboxes may mount it at once.
+   */
   readonly workspace?: WorkspaceSpec;
-  /** Further ones, each once. */
+  /** Further workspaces, each listed once. */
   readonly workspaces?: readonly MountedWorkspace[];
 }
 
 /** A persistent disk at a path that is not /workspace. */
 export interface MountedWorkspace extends WorkspaceSpec {
-  /** Absolute and normal; nothing of the sandbox's own is there, above or below. */
+  /** Absolute and normalized; nothing of the sandbox itself is at, above or below it. */
   readonly path: string;
   readonly readOnly: boolean;
 }
 
 export interface WorkspaceSpec {
-  /** `wsp_` and 2–48 of `a–z 0–9`; unique for ever. */
+  /** `wsp_` and 2–48 of `a–z 0–9`; never reused. */
   readonly id: string;
-  /** How large to make it when there is none; one that exists keeps its size. */
+  /** The size for a new disk; an existing disk keeps its size. */
   readonly diskBytes: number;
   readonly diskInodes: number;
 }
@@ -66,15 +71,15 @@ export interface WorkspaceListing {
   readonly diskLimitBytes: number;
 }
 
-/** A sandbox that exists. Plain data: it survives the process that made it. */
+/** A sandbox that exists. Plain data: it outlives the process that created the sandbox. */
 export interface SandboxHandle {
   readonly id: string;
   readonly image: string;
-  /** What garbage collection of images must leave alone while the sandbox lives. */
+  /** The content that image garbage collection must keep while the sandbox exists. */
   readonly imageDigest: string;
   readonly profile: SandboxProfile;
   readonly limits: SandboxLimits;
-  /** The persistent disk that it has at /workspace. */
+  /** The persistent disk mounted at /workspace. */
   readonly workspaceId?: string;
   readonly createdAtMs: number;
 }
@@ -92,14 +97,14 @@ export interface SandboxStats {
   readonly cpuUsageUsec: number;
   readonly pids: number;
   readonly pidsLimit: number;
-  /** Of the sandbox's own disk; a persistent workspace is another. */
+  /** The sandbox's private disk; a persistent workspace is not included. */
   readonly diskBytes: number;
   readonly diskLimitBytes: number;
-  /** How often the kernel has killed a process here for want of memory. */
+  /** How often the kernel killed a process in the sandbox because memory ran out. */
   readonly oomKills: number;
 }
 
-/** One property of isolation: what was found, by looking, and whether that is enforcement. */
+/** One isolation property: what a check found, and whether the property is enforced. */
 export interface IsolationFact {
   readonly name: string;
   readonly enforced: boolean;
@@ -107,20 +112,23 @@ export interface IsolationFact {
 }
 
 export interface IsolationReport {
-  /** `strong`: own kernel (gVisor). `standard`: namespaces, limits, user namespace, seccomp and a current runtime. `weak`: something of that is missing. */
+  /**
+   * `strong`: separate kernel (gVisor). `standard`: namespaces, limits, user namespace, seccomp and
+   * a current runtime. `weak`: at least one of those is missing.
+   */
   readonly tier: "strong" | "standard" | "weak";
   readonly runtime: string;
   readonly facts: readonly IsolationFact[];
 }
 
-/** How much of the daemon's disk one kind of thing takes up. */
+/** How much of the daemon's disk one kind of data takes up. */
 export interface StorageUse {
   readonly kind: string;
   readonly files: number;
   readonly bytes: number;
 }
 
-/** What the backend can do on this machine, found by trying. */
+/** What the backend can do on this machine, determined by trying it. */
 export interface BackendHealth {
   readonly usable: boolean;
   readonly checks: readonly {
@@ -131,58 +139,68 @@ export interface BackendHealth {
   }[];
 }
 
-/** What the sandboxes of a backend can have; the core asks this, never the backend's name. */
+/** What a backend's sandboxes support. The core checks this, never the backend's name. */
 export interface BackendCapabilities {
-  /** Which isolation sandboxes can have; the first is what they get unless they ask. */
+  /** The isolation levels that sandboxes can have; the first is the default. */
   readonly isolations: readonly [SandboxIsolation, ...SandboxIsolation[]];
   /** Whether sandboxes may have the network `full`. */
   readonly network: boolean;
   readonly pause: boolean;
   /** Whether the limits on disk and inodes are enforced. */
   readonly quota: boolean;
-  /** Whether the state of a sandbox can be kept and restored. */
+  /** Whether the state of a sandbox can be saved and restored. */
   readonly snapshot: boolean;
 }
 
 /**
- * The life of sandboxes. Every method rejects with a `SandboxError` of the catalogue.
- * `SANDBOX_NOT_FOUND` means that nothing of that id exists.
+ * The lifecycle of sandboxes. Every method rejects with a `SandboxError` from the catalogue.
+ * `SANDBOX_NOT_FOUND` means that nothing with that id exists.
  */
 export interface Backend {
   readonly name: string;
   readonly capabilities: BackendCapabilities;
-  /** Makes a sandbox and answers when its runner does. A failure, at whatever point, leaves nothing behind. */
+  /**
+   * Creates a sandbox and resolves once its runner responds. A failure at any point leaves nothing
+   * behind.
+   */
   create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle>;
   /**
-   * Finds a living sandbox again, also one made by another process that is gone. For a dead one,
-   * `details.out_of_memory` of SANDBOX_UNREACHABLE says whether it is known to have died of that.
+   * Finds an existing sandbox, even one created by a process that is gone. If the sandbox is dead,
+   * `details.out_of_memory` of SANDBOX_UNREACHABLE says whether it is known to have run out of
+   * memory.
    */
   adopt(id: string): Promise<SandboxHandle>;
-  /** Opens a way into a sandbox, which is the caller's to close. */
+  /** Opens a channel into a sandbox. The caller must close it. */
   open(id: string): Promise<Channel>;
   pause(id: string): Promise<void>;
   resume(id: string): Promise<void>;
-  /** Ends a sandbox and removes all that it was. Idempotent; also sweeps up after half-made ones. */
+  /**
+   * Destroys a sandbox and removes everything it left. Idempotent; also cleans up partly created
+   * sandboxes.
+   */
   destroy(id: string): Promise<void>;
-  /** All sandboxes of this backend that left any trace, the dead ones included. */
+  /** All sandboxes of this backend that left any trace, including dead ones. */
   list(): Promise<SandboxListing[]>;
   stats(id: string): Promise<SandboxStats>;
-  /** Looks, from inside and outside, at what really holds. */
+  /** Checks, from inside and outside, which isolation properties really hold. */
   isolation(id: string): Promise<IsolationReport>;
   health(): Promise<BackendHealth>;
   /**
-   * Whether sandboxes can be asked after now. False while an engine does not answer: then every other
-   * method rejects with ENGINE_UNREACHABLE, and nothing is known of what became of the sandboxes.
+   * Whether the backend can report on sandboxes now. False while an engine does not respond: every
+   * other method then rejects with ENGINE_UNREACHABLE, and the state of the sandboxes is unknown.
    */
   reachable(): Promise<boolean>;
-  /** Whether sandboxes can be made now. Living ones may be well when they cannot. */
+  /** Whether sandboxes can be created now. Existing sandboxes may be healthy even if not. */
   ready(): Promise<boolean>;
-  /** Removes what the backend keeps for its sandboxes, unless there is one. Done after each removal, too. */
+  /**
+   * Removes what the backend keeps for its sandboxes, unless a sandbox exists. Also happens after
+   * each removal.
+   */
   tidy(): Promise<void>;
-  /** What the backend keeps on the daemon's disk beside sandboxes and workspaces. */
+  /** What the backend keeps on the daemon's disk besides sandboxes and workspaces. */
   storage(): Promise<readonly StorageUse[]>;
   /** The persistent workspaces of this backend. */
   listWorkspaces(): Promise<WorkspaceListing[]>;
-  /** Removes a workspace and all files in it. Idempotent. CONFLICT while a sandbox has it. */
+  /** Removes a workspace and all files in it. Idempotent. CONFLICT while a sandbox uses it. */
   destroyWorkspace(id: string): Promise<void>;
 }

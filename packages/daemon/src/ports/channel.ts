@@ -9,14 +9,14 @@ import type {
   SandboxRefusalCode,
 } from "@sandkasten/protocol";
 
-/** What to run. A string runs in the shell that remembers, an argv as a fresh process. */
+/** What to run. A string runs in a stateful shell, an argv as a new process. */
 export type ExecCommand =
   | {
       readonly kind: "shell";
       readonly text: string | Uint8Array;
-      /** Which shell runs it: created on first use, `default` when absent. */
+      /** The shell to run it in: created on first use, `default` when absent. */
       readonly shell?: string;
-      /** Gives the shell a terminal, on which this command and all later ones in it run. */
+      /** Gives the shell a terminal, which this and all later commands in the shell use. */
       readonly pty?: TerminalSize;
     }
   | {
@@ -32,15 +32,20 @@ export interface TerminalSize {
 }
 
 export interface ExecOptions {
-  /** Chosen by the caller; a second exec with the same id attaches to the first, it never runs twice. */
+  /**
+   * Chosen by the caller. A second exec with the same id attaches to the first; the command never
+   * runs twice.
+   */
   readonly execId: string;
-  /** For this command only; relative to the workspace. In a shell, `cd` is what lasts. */
+  /**
+   * For this command only; relative to the workspace. In a shell, use `cd` for a lasting change.
+   */
   readonly cwd?: string;
-  /** For this command only. In a shell, `export` is what lasts. */
+  /** For this command only. In a shell, use `export` for a lasting change. */
   readonly env?: Readonly<Record<string, string>>;
   /** Keep stdin open for `ExecStream.writeStdin`; otherwise it is /dev/null. */
   readonly stdin?: boolean;
-  /** Send stderr down the same pipe as stdout, in exact order. */
+  /** Send stderr through the same pipe as stdout, in exact order. */
   readonly merge?: boolean;
   readonly timeoutMs?: number;
   readonly idleTimeoutMs?: number;
@@ -51,11 +56,14 @@ export interface OutputChunk {
   readonly seq: number;
   /** Offset of the first byte in the merged output. */
   readonly offset: number;
-  /** Only valid until the next chunk is asked for: copy what you keep, and let writes of them end first. */
+  /**
+   * Valid only until the next chunk is requested: copy the bytes to keep them, and let pending
+   * writes of them finish first.
+   */
   readonly bytes: Uint8Array;
 }
 
-/** How a command ended. `exitCode` is a claim of code we do not trust, never a reason to trust it. */
+/** How a command ended. `exitCode` is a claim by untrusted code; never base trust on it. */
 export interface ExecEnd {
   readonly execId: string;
   readonly reason: ExecEndReason;
@@ -67,37 +75,42 @@ export interface ExecEnd {
   readonly durationMs: number;
   readonly stdoutBytes: number;
   readonly stderrBytes: number;
-  /** Bytes that no reader can get any more. */
+  /** Bytes that can no longer be read. */
   readonly droppedBytes: number;
-  /** The shell was lost: this command ended it, or found a new one because an earlier command did. */
+  /**
+   * The shell was lost: this command ended it, or ran in a new one because an earlier command did.
+   */
   readonly shellRestarted: boolean;
-  /** Processes that it left in the background hold its output: more can come, see `attach`. */
+  /**
+   * Background processes that the command left still hold its output: more may follow, see
+   * `attach`.
+   */
   readonly outputOpen: boolean;
 }
 
 /**
- * A running command. Iterate it for its output; a chunk counts as consumed, and may be
- * forgotten by the sandbox, when the next one is asked for. The stream outlives lost
- * connections: it re-attaches at the offset it had reached.
+ * A running command. Iterate it to read its output. Requesting the next chunk marks the previous
+ * one as consumed, after which the sandbox may discard it. The stream survives lost connections: it
+ * re-attaches at the offset that it had reached.
  */
 export interface ExecStream extends AsyncIterable<OutputChunk> {
   readonly execId: string;
   /**
    * Settles when the command has ended and, if it is being iterated, all output was delivered.
-   * Awaiting it does not read: a command with more output than the window waits until somebody
-   * iterates or calls `detach()`. Never rejects for a command's own failure.
+   * Awaiting it does not read: a command with more output than the window waits until the stream is
+   * iterated or detached. Never rejects because the command failed.
    */
   readonly ended: Promise<ExecEnd>;
   /**
-   * Resolves when the bytes are on their way within the sandbox's window. Rejects when stdin was not
-   * asked for or is closed. After a connection lost with input on its way it rejects with
-   * SANDBOX_UNREACHABLE.
+   * Resolves when the bytes fit in the sandbox's window and are on their way. Rejects if stdin was
+   * not requested or is closed, and with SANDBOX_UNREACHABLE after a connection was lost with input
+   * in flight.
    */
   writeStdin(bytes: Uint8Array): Promise<void>;
   closeStdin(): Promise<void>;
   /**
-   * Stops reading and drops what was not read; the command goes on. `ended` then settles as
-   * `unknown` unless the end was known. Leaving the loop does not detach; iterating again goes on.
+   * Stops reading and drops unread output; the command continues. `ended` then settles as `unknown`
+   * unless the end was already known. Leaving the loop does not detach; iterating again continues.
    */
   detach(): void;
 }
@@ -113,18 +126,18 @@ export interface ExecInfo {
   readonly end?: ExecEnd;
 }
 
-/** One of the shells that remember. Each has its own queue, directory and state. */
+/** A stateful shell. Each shell has a separate queue, directory and state. */
 export interface ShellInfo {
   readonly name: string;
   readonly kind: "bash" | "sh";
-  /** Its directory after the last command. */
+  /** The shell's directory after its last command. */
   readonly cwd: string;
   readonly busy: boolean;
-  /** The command that runs in it. */
+  /** The command that the shell is running. */
   readonly execId?: string;
 }
 
-/** A path inside the sandbox; as bytes where it may not be UTF-8. */
+/** A path inside the sandbox; bytes if it may not be UTF-8. */
 export type SandboxPath = string | Uint8Array;
 
 export interface FileRead {
@@ -133,16 +146,15 @@ export interface FileRead {
   readonly mtimeMs: number;
   /** Changes whenever the content does. */
   readonly version: string;
-  /** The bytes of the asked range; must be consumed or cancelled. Its chunks may be kept. */
-  /** A byte stream, which can also be read into memory of the reader's own. */
+  /** A byte stream of the requested range; must be consumed or cancelled. Its chunks may be kept. */
   readonly body: ReadableStream<Uint8Array>;
 }
 
 export interface WriteOptions {
   readonly mode?: number;
-  /** Make missing directories above it; true when absent. */
+  /** Create missing parent directories; true when absent. */
   readonly parents?: boolean;
-  /** Fails with FILE_CHANGED unless the file is at this version. */
+  /** Rejects with FILE_CHANGED unless the file has this version. */
   readonly ifVersion?: string;
 }
 
@@ -160,18 +172,18 @@ export interface CopiedFiles extends NamedPath {
 }
 
 export interface TarOptions {
-  /** Patterns as in a `.gitignore`; what matches is left out. */
+  /** Patterns as in a `.gitignore`; matching entries are left out. */
   readonly exclude?: readonly string[];
   /** `fail` when absent. */
   readonly onUnreadable?: "fail" | "skip";
 }
 
 export interface TarStream {
-  /** How many entries were left out because they cannot be read, with `onUnreadable: "skip"`. */
+  /** How many entries were left out because they are unreadable, with `onUnreadable: "skip"`. */
   readonly unreadable: number;
   /** The first of them. */
   readonly unreadablePaths: readonly NamedPath[];
-  /** Fails rather than end early: an archive that ends is complete. */
+  /** Errors instead of ending early: an archive that ends is complete. */
   readonly body: ReadableStream<Uint8Array>;
 }
 
@@ -181,11 +193,11 @@ export interface FileChange extends NamedPath {
 
 export type ByteSource = Uint8Array | AsyncIterable<Uint8Array>;
 
-/** A socket in the sandbox that waits for connections. */
+/** A listening socket in the sandbox. */
 export interface ListeningPort {
   readonly port: number;
   readonly address: string;
-  /** Of a process that has it open, where the runner may look. */
+  /** A process that has the socket open, if the runner is allowed to see it. */
   readonly pid?: number;
   readonly process?: string;
 }
@@ -196,7 +208,7 @@ export interface PortConnection {
   readonly writable: WritableStream<Uint8Array>;
 }
 
-/** Where a program in the sandbox wants to connect to, as the runner claims it. */
+/** The destination that a program in the sandbox wants to connect to, as claimed by the runner. */
 export interface SandboxDestination {
   /** A name or an address. */
   readonly host: string;
@@ -205,29 +217,35 @@ export interface SandboxDestination {
 }
 
 /**
- * A connection that a program in the sandbox asked for. Destroying it with an error resets it for the
- * program; ending both sides closes it.
+ * A connection that a program in the sandbox requested. Destroying it with an error resets the
+ * program's connection; ending both sides closes it.
  */
 export interface SandboxConnection extends Duplex {
-  /** It is open: bytes can move. */
+  /** Reports that the connection is open and bytes can flow. */
   accept(): void;
-  /** Refuses it, or breaks one that is open, and tells why. */
+  /** Refuses the connection, or breaks an open one, and reports why. */
   fail(code: SandboxRefusalCode, message: string): void;
-  /** What was written may be changed once the callback of the write has said that it is done. */
+  /** Whether written memory may be reused once the write's callback has run. */
   readonly letsGoOfMemory?: boolean;
 }
 
 /** The gateway of one sandbox. */
 export interface NetworkHandler {
-  /** The ports on which a name can be reached; undefined for a name that does not exist for this sandbox. */
+  /**
+   * The ports on which a name can be reached; undefined if the name does not exist for this
+   * sandbox.
+   */
   resolve(name: string): readonly number[] | undefined;
   connect(destination: SandboxDestination, connection: SandboxConnection): void;
 }
 
 export interface OpenNetwork {
-  /** `transparent`: names resolve and plain connections work. `proxy`: only programs that use a proxy get out. */
+  /**
+   * `transparent`: names resolve and plain connections work. `proxy`: only programs that use a
+   * proxy can connect out.
+   */
   readonly mode: "transparent" | "proxy";
-  /** Cuts all connections; the sandbox has no network any more. */
+  /** Cuts all connections and removes the sandbox's network. */
   close(): void;
 }
 
@@ -236,9 +254,11 @@ export interface ChannelHealth {
   readonly rssBytes: number;
   readonly shell: "bash" | "sh" | "none";
   readonly tracking: "cgroup" | "processes";
-  /** What is used of the disk that the workspace is on, be it the sandbox's own or a persistent one; a claim. */
+  /**
+   * Used space on the disk that holds the workspace (the sandbox's or a persistent one); a claim.
+   */
   readonly diskUsedBytes?: number;
-  /** Only from a sandbox with a kernel of its own, which the host cannot see into; claims. */
+  /** Only reported by sandboxes with a separate kernel, which the host cannot inspect; claims. */
   readonly memoryBytes?: number;
   readonly pids?: number;
   readonly oomKills?: number;
@@ -249,9 +269,9 @@ export interface ChannelHealth {
  * catalogue; `SANDBOX_UNREACHABLE` means that the sandbox did not answer in time or is gone.
  */
 export interface Channel {
-  /** Starts a command, or attaches to the one that has this id already. */
+  /** Starts a command, or attaches to an existing one with this id. */
   exec(command: ExecCommand, options: ExecOptions, signal?: AbortSignal): Promise<ExecStream>;
-  /** Attaches to a command by id. `until: "closed"` follows processes it left in the background. */
+  /** Attaches to a command by id. `until: "closed"` also follows background processes it left. */
   attach(
     execId: string,
     options?: {
@@ -261,7 +281,10 @@ export interface Channel {
     },
     signal?: AbortSignal,
   ): Promise<ExecStream>;
-  /** Sends a signal to the command's process group, or with `tree` to all it started; tells how many got it. */
+  /**
+   * Signals the command's process group, or with `tree` everything it started; returns how many
+   * processes got the signal.
+   */
   signal(
     execId: string,
     signalNumber: number,
@@ -269,20 +292,22 @@ export interface Channel {
   ): Promise<number>;
   /**
    * Ends a command as a timeout does: an interrupt, then a kill of everything it started. Its shell
-   * and earlier background jobs live on. Resolves at once, to false when the command had ended; the
-   * command's own end has the reason `cancelled`. One that waits in a queue never runs.
+   * and earlier background jobs continue. Resolves at once, to false if the command had already
+   * ended; otherwise the command ends with the reason `cancelled`. A queued command never runs.
    */
   cancel(execId: string): Promise<boolean>;
-  /** The shells that exist, in the order in which they were created. */
+  /** The existing shells, in order of creation. */
   shells(): Promise<ShellInfo[]>;
-  /** Cancels what runs and waits in a shell and ends it; earlier background jobs live on. */
+  /**
+   * Cancels a shell's running and queued commands and ends it; earlier background jobs continue.
+   */
   closeShell(name: string): Promise<void>;
   resize(execId: string, size: TerminalSize): Promise<void>;
   listExecs(): Promise<ExecInfo[]>;
-  /** Frees what the sandbox keeps of a finished command. */
+  /** Frees what the sandbox keeps about a finished command. */
   forgetExec(execId: string): Promise<void>;
 
-  /** Describes a link itself unless it is to be followed. */
+  /** Describes a link itself unless `follow` is set. */
   stat(path: SandboxPath, options?: { readonly follow?: boolean }): Promise<FileEntry>;
   /** The absolute path without links, `.` and `..`; it must exist. */
   realpath(path: SandboxPath): Promise<NamedPath>;
@@ -290,13 +315,13 @@ export interface Channel {
     path: SandboxPath,
     range?: { readonly offset?: number; readonly length?: number },
   ): Promise<FileRead>;
-  /** Writes atomically: readers see the old content or the new, never a part. */
+  /** Writes atomically: readers see the old or the new content, never a mix. */
   writeFile(
     path: SandboxPath,
     content: ByteSource,
     options?: WriteOptions & { readonly overwrite?: boolean },
   ): Promise<WrittenFile>;
-  /** Adds all of the content to the end of a file, or nothing of it. Two appends never mix. */
+  /** Appends all of the content to a file, or none of it. Concurrent appends never interleave. */
   appendFile(path: SandboxPath, content: ByteSource, options?: WriteOptions): Promise<WrittenFile>;
   listDirectory(
     path: SandboxPath,
@@ -317,9 +342,12 @@ export interface Channel {
     to: SandboxPath,
     options?: { readonly overwrite?: boolean; readonly recursive?: boolean },
   ): Promise<CopiedFiles>;
-  /** Removes a file or an empty directory; a directory with something in it only with `recursive`. */
+  /** Removes a file or an empty directory; a non-empty directory only with `recursive`. */
   remove(path: SandboxPath, options?: { readonly recursive?: boolean }): Promise<NamedPath>;
-  /** Resolves once the watch is in place; the iterable ends when it is left or the signal fires. */
+  /**
+   * Resolves once the watch is in place; the iterable ends when the loop is left or the signal
+   * fires.
+   */
   watch(
     path: SandboxPath,
     options?: { readonly recursive?: boolean },
@@ -330,18 +358,19 @@ export interface Channel {
     archive: ByteSource,
     limits?: { readonly maxBytes?: number; readonly maxEntries?: number },
   ): Promise<{ readonly entries: number; readonly bytes: number }>;
-  /** What cannot be packed is found before this resolves. */
+  /** Rejects before any byte is packed if an entry cannot be packed. */
   createTar(path: SandboxPath, options?: TarOptions): Promise<TarStream>;
-  /** What listens on TCP ports inside the sandbox, by port. */
+  /** The listening TCP ports inside the sandbox, ordered by port. */
   listPorts(): Promise<ListeningPort[]>;
   /** Connects to localhost:port inside the sandbox. */
   dial(port: number, signal?: AbortSignal): Promise<PortConnection>;
   /**
-   * Opens the sandbox's network, with the handler as its gateway, until it or the channel is closed.
-   * It survives lost connections; what they carried is cut. Resolves when programs can use it.
+   * Opens the sandbox's network, with the handler as its gateway, until it or the channel is
+   * closed. The network survives a lost channel, but connections over it are cut. Resolves when
+   * programs can use it.
    */
   openNetwork(handler: NetworkHandler): Promise<OpenNetwork>;
   ping(): Promise<ChannelHealth>;
-  /** Lets go of the connection; the sandbox and its commands go on. */
+  /** Closes the channel; the sandbox and its commands continue. */
   close(): void;
 }

@@ -1,11 +1,11 @@
 /** The port through which the core learns the time. */
 
 export interface Clock {
-  /** Wall time, for people and for what is shown; it may jump. */
+  /** Wall time, for display; it may jump. */
   nowMs(): number;
   /**
-   * Time since the machine started, in milliseconds. It never jumps, and all processes of one boot
-   * share it, so that a lease may be counted in it across restarts of the daemon.
+   * Milliseconds since the machine started. It never jumps, and all processes of one boot share it,
+   * so leases can be measured with it across daemon restarts.
    */
   monotonicMs(): number;
   /** Names the boot that `monotonicMs` counts from. */

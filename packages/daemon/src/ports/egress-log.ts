@@ -1,27 +1,27 @@
-/** The port through which the core remembers where the programs of a session connected to. */
+/** The port through which the core records where a session's programs connected to. */
 
 export type EgressVerdict = "allowed" | "refused" | "failed";
 
-/** One connection that has ended, or was never made. */
+/** A connection that has ended, or was never opened. */
 export interface EgressRecord {
-  /** Counts up within the session, beginning with 1; the cursor of pages. */
+  /** Increases within the session from 1; the cursor for pagination. */
   readonly sequence: number;
   readonly startedAtMs: number;
   readonly endedAtMs: number;
-  /** How the program asked; `dns` for a name that was asked for and not resolved. */
+  /** How the program asked; `dns` for a name that was queried and not resolved. */
   readonly via: "transparent" | "connect" | "http" | "socks5" | "dns";
   readonly name?: string;
-  /** What was connected to, or asked for. */
+  /** The address that was connected to, or requested. */
   readonly address?: string;
-  /** Absent where only a name was asked for. */
+  /** Absent if only a name was queried. */
   readonly port?: number;
   readonly verdict: EgressVerdict;
-  /** Why it was refused or failed. */
+  /** Why the connection was refused or failed. */
   readonly reason?: string;
   /** As seen from the sandbox. */
   readonly sentBytes: number;
   readonly receivedBytes: number;
-  /** How many attempts this stands for; several that were refused alike become one. */
+  /** How many attempts this record stands for; identical refusals are merged. */
   readonly count: number;
 }
 
@@ -30,11 +30,11 @@ export interface EgressPage {
   readonly records: readonly EgressRecord[];
   /** For the next page. */
   readonly cursor: number;
-  /** How many records between the cursor and the first one here are not kept any more. */
+  /** How many records between the cursor and the first record here have been discarded. */
   readonly missing: number;
 }
 
-/** Of all sessions since the daemon's start, for metrics. */
+/** Totals of all sessions since the daemon started, for metrics. */
 export interface EgressCounts {
   readonly open: number;
   readonly connections: Readonly<Record<EgressVerdict, number>>;
@@ -42,25 +42,27 @@ export interface EgressCounts {
   readonly receivedBytes: number;
 }
 
-/** A record as an observer sees it; its number is the log's to give. */
+/** A record as an observer sees it; the log assigns its number. */
 export type NewEgressRecord = Omit<EgressRecord, "sequence" | "count">;
 
-/** Keeps so many records of each session, the newest. */
+/** Keeps a limited number of records for each session, the newest. */
 export interface EgressLog {
   /** Returns at once. */
   add(sessionId: string, record: NewEgressRecord): void;
   read(sessionId: string, after: number, limit: number): Promise<EgressPage>;
-  /** Bytes of all connections of a session that have ended, both ways together, also of those that are not kept. */
+  /**
+   * Bytes in both directions of all ended connections of a session, including discarded records.
+   */
   usedBytes(sessionId: string): Promise<number>;
-  /** Pages from a cursor on, as they come, until the signal aborts. */
+  /** Yields pages from a cursor on, as they arrive, until the signal aborts. */
   follow(
     sessionId: string,
     after: number,
     limit: number,
     signal: AbortSignal,
   ): AsyncIterable<EgressPage>;
-  /** Removes all that is kept of a session. */
+  /** Removes all records of a session. */
   forget(sessionId: string): Promise<void>;
-  /** Resolves when everything is written. */
+  /** Resolves when all records are written. */
   flush(): Promise<void>;
 }

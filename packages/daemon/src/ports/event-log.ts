@@ -1,31 +1,31 @@
-/** The port through which events are remembered, in one order for all who read them. */
+/** The port that stores events, in one order for all readers. */
 import type { AnyEventData } from "@sandkasten/protocol";
 
-/** Something that happened, before it has its place in the log. */
+/** An event before it has a position in the log. */
 export type NewEvent = AnyEventData & {
   readonly atMs: number;
-  /** Whose it is; empty for the daemon itself. */
+  /** The owner; empty for the daemon itself. */
   readonly owner: string;
   readonly sessionId?: string;
 };
 
 export type StoredEvent = NewEvent & {
-  /** Greater than that of every event before it, for ever. */
+  /** Greater than the position of every earlier event, even removed ones. */
   readonly position: number;
 };
 
 /** Which events are asked for. */
 export interface EventScope {
-  /** All owners' when absent. */
+  /** All owners when absent. */
   readonly owner?: string;
   readonly sessionId?: string;
   readonly types?: ReadonlySet<string>;
 }
 
 export interface EventQuery extends EventScope {
-  /** Only those behind this position. */
+  /** Only events after this position. */
   readonly after: number;
-  /** Events to look at, of whichever type. */
+  /** How many events to examine, of any type. */
   readonly limit: number;
 }
 
@@ -33,37 +33,37 @@ export interface EventPage {
   readonly events: readonly StoredEvent[];
   /** Where the next page begins. */
   readonly position: number;
-  /** There is nothing behind this page. */
+  /** No events follow this page. */
   readonly isLast: boolean;
-  /** The last event of the asked owner that is not kept any more, as it was when the page was read; 0 for none. */
+  /** The owner's last removed event, as of when the page was read; 0 for none. */
   readonly removedUpTo: number;
 }
 
-/** What is kept; whatever passes any of these goes, the oldest first. */
+/** The retention limits; events beyond any of them are removed, oldest first. */
 export interface EventRetention {
   readonly maxAgeMs: number;
   readonly maxEventsPerOwner: number;
-  /** Of all owners together; the owner with the most loses first. */
+  /** Across all owners; the owner with the most events loses first. */
   readonly maxEvents: number;
   readonly maxBytes: number;
 }
 
 export interface EventLog {
-  /** Whether other daemons write to it, too. */
+  /** Whether other daemons also write to it. */
   readonly isShared: boolean;
-  /** Tells this log's cursors from those of any other; kept with the log. */
+  /** Distinguishes this log's cursors from those of any other log; stored with the log. */
   readonly cursorKey: Uint8Array;
   /**
-   * Writes all of them, in this order, or none. When it resolves they survive a kill -9. Whoever has
-   * read behind one of them never finds another one before it later.
+   * Writes all events in this order, or none. Once it resolves they survive a kill -9. A reader
+   * that is past one of them never finds another one before it later.
    */
   append(events: readonly NewEvent[]): Promise<void>;
   read(query: EventQuery): Promise<EventPage>;
-  /** The events of a session within so long of its newest one, at most `limit`, the oldest first. */
+  /** The session's events within this time before its newest one, at most `limit`, oldest first. */
   latestOf(sessionId: string, withinMs: number, limit: number): Promise<readonly StoredEvent[]>;
-  /** The position of the newest event that was ever written; 0 for none. */
+  /** The position of the newest event ever written; 0 for none. */
   newest(): Promise<number>;
-  /** Removes what is beyond the retention, a bounded number at a time; false when more is to be removed. */
+  /** Removes events beyond the retention, a bounded number per call; false if more remain. */
   prune(retention: EventRetention, nowMs: number): Promise<boolean>;
   close(): void | Promise<void>;
 }

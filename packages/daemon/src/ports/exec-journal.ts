@@ -1,4 +1,4 @@
-/** The port through which the core keeps what commands print, on the host, beyond the sandbox's life. */
+/** The port through which the core keeps command output on the host, beyond the sandbox's life. */
 import type { OutputStream } from "@sandkasten/protocol";
 
 export interface JournalChunk {
@@ -7,7 +7,7 @@ export interface JournalChunk {
   /** Offset of the first byte in the merged output. */
   readonly offset: number;
   readonly timestampMs: number;
-  /** The reader's own. */
+  /** Owned by the reader. */
   readonly bytes: Uint8Array;
 }
 
@@ -15,34 +15,34 @@ export interface JournalPage {
   readonly chunks: readonly JournalChunk[];
   /** Where the next page begins; the cursor itself when there is nothing more. */
   readonly nextOffset: number;
-  /** Bytes from the cursor on that are not kept any more. */
+  /** Bytes after the cursor that have been discarded. */
   readonly skippedBytes: number;
 }
 
-/** The output of one command, being written. */
+/** The output of one command while it is being written. */
 export interface JournalWriter {
-  /** Bytes of output so far, the dropped ones included. */
+  /** Bytes of output so far, including dropped ones. */
   readonly endOffset: number;
   readonly stdoutBytes: number;
   readonly stderrBytes: number;
-  /** Bytes that are gone from the middle. */
+  /** Bytes dropped from the middle. */
   readonly droppedBytes: number;
   /**
-   * When it resolves, the bytes survive a kill -9. The first half of what may be kept stays for
-   * ever, of the rest the newest. Rejects with STORAGE_FULL when the disk is.
+   * Once it resolves, the bytes survive a kill -9. The first half of the limit is kept for good;
+   * the rest holds the newest output. Rejects with STORAGE_FULL when the disk is full.
    */
   append(stream: OutputStream, bytes: Uint8Array, timestampMs: number): Promise<void>;
-  /** Counts bytes that are not written, because they are lost. */
+  /** Counts bytes that are not written because they were lost. */
   skip(bytes: number): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface ExecJournal {
   /**
-   * Opens a command's output for writing, behind what is there already; a record torn by a crash is
-   * cut off. `beforeDrop` is awaited before bytes up to an offset go, so that readers may catch up.
-   * `fence` is the token with which the session is served; where daemons share the journal, nothing is
-   * written with another one.
+   * Opens a command's output for appending; a record torn by a crash is cut off. `beforeDrop` is
+   * awaited before bytes up to an offset are dropped, so readers can catch up. `fence` is the token
+   * that serves the session; where daemons share the journal, a write with any other token has no
+   * effect.
    */
   write(
     sessionId: string,
@@ -50,12 +50,15 @@ export interface ExecJournal {
     beforeDrop?: (upToOffset: number) => Promise<void>,
     fence?: number,
   ): Promise<JournalWriter>;
-  /** What is kept from a cursor on, whole or in part of a chunk; empty when nothing is (yet). */
+  /**
+   * Reads the kept output from a cursor on, possibly starting inside a chunk; empty if there is
+   * none yet.
+   */
   read(sessionId: string, execId: string, offset: number, maxBytes: number): Promise<JournalPage>;
   /** Removes all output of a session. */
   remove(sessionId: string): Promise<void>;
-  /** What the output of a session takes of the disk; 0 when it has none. */
+  /** The disk space that a session's output takes; 0 if it has none. */
   size(sessionId: string): Promise<number>;
-  /** Sessions that have output here. */
+  /** Sessions that have output in this journal. */
   sessions(): Promise<readonly string[]>;
 }

@@ -1,23 +1,26 @@
-/** The port through which keys are remembered that are made while the daemon runs. */
+/** The port that stores keys created while the daemon runs. */
 
-/** What a key may do: use what its owner has; beside that read all events and manage keys; or only look. */
+/**
+ * What a key may do: `use` its owner's resources; `admin` also reads all events and manages keys;
+ * `read` only reads.
+ */
 export type KeyScope = "admin" | "use" | "read";
 
 export interface KeyRow {
   readonly id: string;
-  /** What people call it; several keys may have one name. */
+  /** A display name; several keys may have the same one. */
   readonly name: string;
-  /** Whose sessions, images and workspaces it is for. */
+  /** The owner of the sessions, images and workspaces that it gives access to. */
   readonly owner: string;
   readonly scope: KeyScope;
-  /** SHA-256 of the whole key, in hex. The key itself is nowhere. */
+  /** SHA-256 of the whole key, in hex. The key itself is not stored. */
   readonly digest: string;
   readonly createdAtMs: number;
   readonly expiresAtMs?: number;
   readonly revokedAtMs?: number;
-  /** To within some minutes. */
+  /** Accurate to a few minutes. */
   readonly lastUsedAtMs?: number;
-  /** Where they differ from those of every key. */
+  /** Limits that differ from the general ones. */
   readonly maxSessions?: number;
   readonly maxRunningExecs?: number;
   readonly maxImageBytes?: number;
@@ -25,21 +28,23 @@ export interface KeyRow {
 
 export interface RevokedKey {
   readonly row: KeyRow;
-  /** It was not revoked before. */
+  /** False if the key had already been revoked. */
   readonly isNew: boolean;
 }
 
 export interface KeyStore {
-  /** Whether other daemons change it, too. */
+  /** Whether other daemons also change it. */
   readonly isShared: boolean;
   insert(row: KeyRow): Promise<void>;
-  /** All, also those that were revoked, the oldest first. */
+  /** All keys, including revoked ones, oldest first. */
   list(): Promise<readonly KeyRow[]>;
-  /** Undefined when there is no such key. What was revoked before stays revoked as of then. */
+  /** Undefined if there is no such key. Revoking again keeps the first time. */
   revoke(id: string, atMs: number): Promise<RevokedKey | undefined>;
-  /** Notes when keys were last used, by id; a time that is earlier than the noted one changes nothing. */
+  /**
+   * Records when keys were last used, by id; a time earlier than the recorded one changes nothing.
+   */
   touch(lastUsedAtMs: ReadonlyMap<string, number>): Promise<void>;
-  /** Forgets keys that were revoked before. */
+  /** Removes keys that were revoked before this time. */
   forgetRevokedBefore(wallMs: number): Promise<void>;
   close(): void | Promise<void>;
 }

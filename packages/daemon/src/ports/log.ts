@@ -1,4 +1,4 @@
-/** The port through which the core says what happens in the background; pino fits it. */
+/** The port through which the core logs background activity; pino implements it. */
 
 export interface Log {
   info(fields: Readonly<Record<string, unknown>>, message: string): void;

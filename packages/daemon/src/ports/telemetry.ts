@@ -1,20 +1,20 @@
-/** The port through which the core reports commands and sessions to traces, and commands to the log with them. */
+/** The port through which the core reports commands and sessions to traces and the log. */
 
-/** A place in a trace, as the W3C headers `traceparent` and `tracestate` give it. */
+/** A position in a trace, as in the W3C headers `traceparent` and `tracestate`. */
 export interface TraceContext {
   readonly traceparent: string;
   readonly tracestate?: string;
 }
 
-/** What is known of a command when it begins. Nothing of its text, input or environment. */
+/** What is known about a command when it begins. Excludes its text, input and environment. */
 export interface ExecFacts {
   readonly execId: string;
   readonly sessionId: string;
-  /** What interprets it: `python`, `node`, `bash`, or `other`. */
+  /** The interpreter: `python`, `node`, `bash`, or `other`. */
   readonly runtime: string;
   readonly image: string;
   readonly timeoutMs?: number | undefined;
-  /** In the past for a command that an earlier daemon began. */
+  /** In the past for a command that an earlier daemon started. */
   readonly startedAtMs: number;
 }
 
@@ -28,9 +28,9 @@ export interface ExecOutcome {
 
 /** A command that was reported and has not ended. */
 export interface ExecObservation {
-  /** Handed to the command; the caller's own when the daemon keeps no traces. */
+  /** Passed to the command; the caller's context if the daemon does not trace. */
   readonly trace: TraceContext | undefined;
-  /** Called once; without an outcome for a command that goes on in the next daemon. */
+  /** Called once; without an outcome for a command that continues under the next daemon. */
   ended(outcome: ExecOutcome | undefined): void;
 }
 
@@ -43,7 +43,7 @@ export interface SessionFacts {
 /** A session that is being created. */
 export interface SessionObservation {
   created(source: "pool" | "cold"): void;
-  /** `error` is the code of the failure. */
+  /** `error` is the error code. */
   failed(error: string): void;
 }
 
@@ -52,7 +52,7 @@ export interface Telemetry {
   sessionStarted(facts: SessionFacts, parent?: TraceContext): SessionObservation;
 }
 
-/** Reports nothing, and lets commands see their caller's trace. */
+/** Reports nothing, and passes the caller's trace on to commands. */
 export const NO_TELEMETRY: Telemetry = {
   execStarted: (_facts, parent) => ({ trace: parent, ended: () => undefined }),
   sessionStarted: () => ({ created: () => undefined, failed: () => undefined }),

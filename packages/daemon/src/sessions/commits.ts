@@ -1,4 +1,4 @@
-/** Makes an image of what a session has become. */
+/** Creates an image from a session's root file system. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ImageInfo, Images } from "../ports/image-store.ts";
 import type { Caller, CommitOptions, CommitService, SessionView } from "./services.ts";
@@ -9,7 +9,7 @@ export interface CommitsParts {
   readonly imagesOf: (caller: Caller, backend: string) => Images;
 }
 
-/** What a sandbox mounts over its image, and so is none of the image: as the patterns of a .gitignore. */
+/** What a sandbox mounts over its image, which is not part of it: as .gitignore patterns. */
 const NOT_OF_THE_IMAGE = [
   "/dev",
   "/proc",
@@ -24,7 +24,7 @@ const NOT_OF_THE_IMAGE = [
 
 export class Commits implements CommitService {
   readonly #parts: CommitsParts;
-  /** Owners with a commit under way. */
+  /** Owners with a commit in progress. */
   readonly #busy = new Set<string>();
 
   constructor(parts: CommitsParts) {
@@ -43,9 +43,9 @@ export class Commits implements CommitService {
   }
 
   /**
-   * SECURITY: the tree is hostile, and so is what the runner says of it. The runner packs it inside the
-   * sandbox, so that no path of the host is followed; what arrives is cut at the caller's quota, and
-   * then goes the way of every archive that a client sends (threat: hostile archives and images;
+   * SECURITY: the tree is hostile, and so are the runner's claims about it. The runner packs it
+   * inside the sandbox, so no path of the host is followed; the archive is cut off at the caller's
+   * quota, and is then treated like any uploaded archive (threat: hostile archives and images;
    * filling a disk). Guarded by commits.test.ts and tests/e2e/commit.test.ts.
    */
   async *#pack(
@@ -66,12 +66,15 @@ export class Commits implements CommitService {
     }
   }
 
-  /** SECURITY: what is on its way counts for no quota yet (threat: filling a disk). Guarded by commits.test.ts. */
+  /**
+   * SECURITY: an upload in progress does not count against a quota yet (threat: filling a disk).
+   * Guarded by commits.test.ts.
+   */
   #turn(owner: string): Disposable {
     if (this.#busy.has(owner))
       throw new SandboxError(
         "QUOTA_EXCEEDED",
-        "One key can commit one session at a time; try again when the other commit is done.",
+        "A key can commit only one session at a time; try again when the other commit is done.",
       );
     this.#busy.add(owner);
     return { [Symbol.dispose]: () => void this.#busy.delete(owner) };
@@ -84,7 +87,7 @@ function requireOwnRoot({ id, image, profile }: SessionView): void {
       "UNSUPPORTED",
       `The session ${id} uses the image host, which is this machine itself. Create it from another image to commit it.`,
     );
-  // Code that is not root cannot change its root, and its runner cannot read all of it.
+  // Code that is not root cannot change its root file system, and its runner cannot read all of it.
   if (profile !== "root")
     throw new SandboxError(
       "UNSUPPORTED",
@@ -92,12 +95,12 @@ function requireOwnRoot({ id, image, profile }: SessionView): void {
     );
 }
 
-/** A path in a pattern means itself, whatever characters it has. */
+/** Escapes a path so a pattern matches it literally. */
 function asPattern(path: string): string {
   return path.replace(/[\\*?[\]!#]/g, "\\$&");
 }
 
-/** Variables of the image that the session was made of, if that image is still the one of its name. */
+/** Variables of the session's image, if its name still refers to the same content. */
 async function environmentOf(
   images: Images,
   { image, imageDigest }: SessionView,

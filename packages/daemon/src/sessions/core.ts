@@ -1,4 +1,4 @@
-/** The core put together: sessions, commands, workspaces, pool, reaper. */
+/** Assembles the core: sessions, commands, workspaces, pool, reaper. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { EventHub } from "../events/event-hub.ts";
 import { CallersEvents } from "../events/event-service.ts";
@@ -45,7 +45,7 @@ export interface CoreParts {
   readonly events: EventHub;
   readonly networks: SessionNetworks;
   readonly telemetry: Telemetry;
-  /** Told of every change that a caller has made to files. */
+  /** Called for every file change by a caller. */
   readonly onFileWrite?: ((write: FileWrite) => void) | undefined;
   /** Where other daemons on the same store reach this one. */
   readonly address?: string;
@@ -130,8 +130,8 @@ export class SessionCore implements Services {
   }
 
   /**
-   * Before this nothing may be asked for. Resolves when all sessions are known; what an earlier daemon
-   * left is taken over in the background, and a request for one of its sessions waits for that one.
+   * Must be called first. Resolves when all sessions are known; what an earlier daemon left is
+   * taken over in the background, and a request for one of its sessions waits for that session.
    */
   async start(): Promise<{ readonly takenOver: Promise<Reconciled> }> {
     await this.membership.join();
@@ -148,16 +148,16 @@ export class SessionCore implements Services {
     return { takenOver };
   }
 
-  /** Serves what daemons left that died since. */
+  /** Takes over the sessions of daemons that died. */
   async #claim(): Promise<void> {
     const { store, log } = this.#parts;
     if (store.heartbeat.deadAfterMs === undefined || this.#stopping.signal.aborted) return;
     const { adopted, ended, orphans } = await this.#reconciliation.claim();
     if (adopted + ended > 0)
-      log.info({ adopted, ended, orphans }, "took over what another daemon served");
+      log.info({ adopted, ended, orphans }, "took over the sessions of another daemon");
   }
 
-  /** The others hold this daemon for dead: it forgets all that it served, and joins again. */
+  /** The others declared this daemon dead: it forgets everything it served, and joins again. */
   async #startAnew(): Promise<void> {
     const lost = this.#table.all();
     for (const session of lost) this.#table.remove(session);
@@ -167,7 +167,10 @@ export class SessionCore implements Services {
     await this.#claim();
   }
 
-  /** For the store to be closed after. Ends all sessions, or leaves them to the next daemon with their commands running. */
+  /**
+   * Call before closing the store. Ends all sessions, or leaves them running, with their commands,
+   * for the next daemon.
+   */
   async stop(sandboxes: "keep" | "destroy"): Promise<void> {
     this.sessions.close();
     this.#stopping.abort();
@@ -183,7 +186,7 @@ export class SessionCore implements Services {
     await this.execs.settled();
     this.#fileEvents.flush();
     await this.#parts.networks.log.flush();
-    // Whoever serves these sessions next must find what was told of them.
+    // The next daemon that serves these sessions must find their events.
     await this.#parts.events.flush();
     await this.membership.leave();
   }
@@ -225,11 +228,11 @@ export class SessionCore implements Services {
     { isAdmin }: Caller,
     backend?: string,
   ): Promise<{ readonly removed: number; readonly freedBytes: number }> {
-    // SECURITY: the answer tells about the images of all owners. Guarded by image-owners.test.ts.
+    // SECURITY: the response reveals images of all owners. Guarded by image-owners.test.ts.
     if (!isAdmin)
       throw new SandboxError(
         "PERMISSION_DENIED",
-        "Only an administrator's key can collect images. The daemon does it by itself from time to time.",
+        "Only an administrator's key can collect images. The daemon also does it automatically from time to time.",
       );
     const { images, backend: chosen } = this.#parts.providers.choose(backend);
     const collected = await images.collectGarbage(await this.sessions.imagesInUse());

@@ -11,7 +11,7 @@ export class CreateQueue {
   readonly #concurrency: number;
   /** By owner, in the order of their next turns. */
   readonly #waiting = new Map<string, Place[]>();
-  /** What nobody waits for, such as refilling the pool: served when nobody else is waiting. */
+  /** Work that no request waits for, such as refilling the pool: runs when the queue is empty. */
   readonly #background: Place[] = [];
   #running = 0;
 
@@ -19,18 +19,18 @@ export class CreateQueue {
     this.#concurrency = Math.max(1, Math.floor(concurrency));
   }
 
-  /** How many are waiting for their turn. */
+  /** How many creations are waiting. */
   get length(): number {
     const owners = [...this.#waiting.values()];
     return owners.reduce((sum, places) => sum + places.length, this.#background.length);
   }
 
-  /** Does `work` when it is the owner's turn. Rejects with the signal's reason when given up before. */
+  /** Runs `work` when it is the owner's turn. Rejects with the signal's reason if aborted before. */
   async run<T>(owner: string, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     return await this.#run(this.#placesOf(owner), work, signal);
   }
 
-  /** Does `work` when nobody else wants a turn. */
+  /** Runs `work` when no other work is waiting. */
   async runInBackground<T>(work: () => Promise<T>): Promise<T> {
     return await this.#run(() => this.#background, work);
   }
@@ -73,13 +73,13 @@ export class CreateQueue {
     });
   }
 
-  /** Hands the place of one that is done to whoever is next, or gives it back. */
+  /** Passes a finished slot to the next in line, or releases it. */
   #next(): void {
     for (const [owner, places] of this.#waiting) {
       this.#waiting.delete(owner);
       const place = places.shift();
       if (place === undefined) continue;
-      // Behind all other owners, for its next turn.
+      // Moves the owner behind all others for its next turn.
       if (places.length > 0) this.#waiting.set(owner, places);
       place.come();
       return;

@@ -1,4 +1,4 @@
-/** The disks of persistent workspaces: which owner's workspace is which disk of the backend. */
+/** The disks of persistent workspaces: maps an owner's workspace to a disk of the backend. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { WorkspaceSpec } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -18,16 +18,19 @@ export interface DisksParts {
 export class Disks {
   readonly #parts: DisksParts;
   readonly #dying = new Set<string>();
-  /** By disk: how many are about to use it. */
+  /** How many operations are about to use a disk. */
   readonly #users = new Map<string, number>();
-  /** New ones that nobody has got to use yet. */
+  /** New disks that have not been used successfully yet. */
   readonly #unproven = new Set<string>();
 
   constructor(parts: DisksParts) {
     this.#parts = parts;
   }
 
-  /** Works with the disk of a workspace, which is made when there is none; one made for work that fails goes again. */
+  /**
+   * Works with a workspace's disk, which is created if missing; if the work then fails, the new
+   * disk is removed.
+   */
   async withDisk<T>(
     caller: Caller,
     id: string,
@@ -45,7 +48,7 @@ export class Disks {
     }
   }
 
-  /** The workspace of this name on that backend, written down when there is none. */
+  /** The workspace with this name on that backend, recorded if new. */
   async make(caller: Caller, id: string, backend: string): Promise<WorkspaceRow> {
     const { store, clock, providers } = this.#parts;
     const { owner } = caller;
@@ -71,7 +74,7 @@ export class Disks {
           "open the session there, or use another workspace",
         { details: { backend: written.existing.backend } },
       );
-    // Of a workspace from before places were written down, the one daemon that there was has the disk.
+    // A workspace without a recorded place belongs to the single daemon that existed then.
     if (written.existing.place !== "" && written.existing.place !== place)
       throw new SandboxError(
         "CONFLICT",
@@ -82,7 +85,7 @@ export class Disks {
     return written.existing;
   }
 
-  /** While a disk is destroyed nobody gets it. */
+  /** Prevents new uses of a disk while it is destroyed. */
   async whileDying(diskId: string, work: () => Promise<void>): Promise<void> {
     this.#dying.add(diskId);
     try {
@@ -114,7 +117,7 @@ export class Disks {
 function tooMany({ maxWorkspaces }: Caller): SandboxError {
   return new SandboxError(
     "QUOTA_EXCEEDED",
-    `${maxWorkspaces} workspaces may be kept at once; delete some first`,
+    `at most ${maxWorkspaces} workspaces may exist at once; delete some first`,
     { details: { max_workspaces: maxWorkspaces } },
   );
 }

@@ -1,10 +1,10 @@
-/** Commands as they are checked, and as they are shown. */
+/** Validates commands and formats them for display. */
 import { MAX_COMMAND_BYTES, SandboxError } from "@sandkasten/protocol";
 import type { ExecCommand } from "../ports/channel.ts";
 
 const MAX_SHOWN_COMMAND = 4096;
 
-/** A command as its caller knows it: text, or a list of arguments. */
+/** A command as its caller sees it: text, or a list of arguments. */
 export function commandOf(command: ExecCommand): string | readonly string[] {
   if (command.kind === "process") return command.argv;
   return typeof command.text === "string"
@@ -30,8 +30,11 @@ export function checkCommand(command: ExecCommand): void {
   if (bytes > MAX_COMMAND_BYTES)
     throw new SandboxError(
       "PAYLOAD_TOO_LARGE",
-      `the command has ${bytes} bytes, ${MAX_COMMAND_BYTES} are allowed; write it to a file and run that`,
+      `the command has ${bytes} bytes, but at most ${MAX_COMMAND_BYTES} are allowed; write it to a file and run that`,
     );
   if (parts.some((part) => (typeof part === "string" ? part.includes("\0") : part.includes(0))))
-    throw new SandboxError("INVALID_REQUEST", "the command contains a NUL, which no shell takes");
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      "the command contains a NUL byte, which shells do not accept",
+    );
 }

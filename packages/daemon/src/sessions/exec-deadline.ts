@@ -1,11 +1,11 @@
-/** The daemon's own deadline for a command, behind the timeout that the sandbox enforces. */
+/** The daemon's own deadline for a command, later than the timeout that the sandbox enforces. */
 
 const LOOK_MS = 1000;
-/** How long a command may owe its end after its timeout, in silence. */
+/** How long a silent command may be overdue after its timeout. */
 const SILENCE_MS = 60_000;
-/** The same while output keeps coming, however little. */
+/** The same while output keeps arriving, however little. */
 const TRICKLE_MS = 3_600_000;
-/** What a sandbox can still hold of a command that has ended is far less. */
+/** Far more than a sandbox can still hold of an ended command. */
 const MAX_LATE_BYTES = 16 * 1024 * 1024;
 
 export interface DeadlineTimes {
@@ -21,9 +21,9 @@ const DEADLINE_TIMES: DeadlineTimes = {
 };
 
 /**
- * SECURITY: a captured sandbox may answer every ping and yet never start or end a command, or print
- * for ever, and so hold a shell's queue (threat: a stalling runner). Time counts only while the daemon
- * could see it and the delay is not its own. Guarded by exec-deadline.test.ts.
+ * SECURITY: a compromised sandbox may answer every ping and yet never start or end a command, or
+ * print forever, and so block a shell's queue (threat: a stalling runner). Time counts only while
+ * the daemon could observe it and is not the cause of the delay. Guarded by exec-deadline.test.ts.
  */
 export class ExecDeadline {
   readonly #times: DeadlineTimes;
@@ -37,7 +37,7 @@ export class ExecDeadline {
   #lateBytes = 0;
   #hasOutput = false;
 
-  /** `isHeldUp` says whether the command waits for the daemon or is frozen. */
+  /** `isHeldUp` returns whether the command waits for the daemon or is frozen. */
   constructor(
     timeoutMs: number,
     isHeldUp: () => boolean,
@@ -51,7 +51,7 @@ export class ExecDeadline {
     this.#timer = setInterval(() => this.#look(), times.lookMs).unref();
   }
 
-  /** Notes output that has come. */
+  /** Counts received output. */
   count(bytes: number): void {
     this.#hasOutput = true;
     if (this.#seenMs < this.#timeoutMs) return;
@@ -65,7 +65,7 @@ export class ExecDeadline {
 
   #look(): void {
     const nowMs = performance.now();
-    // A look that comes late says that this process stood still, and not that the sandbox did.
+    // A late check means that this process was stalled, not that the sandbox was.
     const elapsedMs = Math.min(nowMs - this.#lastLookMs, this.#times.lookMs * 2);
     this.#lastLookMs = nowMs;
     const isSilent = !this.#hasOutput;

@@ -1,4 +1,4 @@
-/** Finds commands: running ones and those that ended just now in memory, all others in the store. */
+/** Finds commands: running and recently ended ones in memory, all others in the store. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ExecRow, SessionStore } from "../ports/session-store.ts";
 import { FinishedRecordings } from "./finished-recordings.ts";
@@ -21,20 +21,23 @@ export class ExecFinder {
     this.#parts = parts;
   }
 
-  /** Resolves when it is known which commands of an earlier daemon go on; undefined when it is known already. */
+  /**
+   * Resolves when it is known which commands of an earlier daemon continue; undefined if that is
+   * already known.
+   */
   settling(sessionId: string): Promise<void> | undefined {
     const { table, sessions } = this.#parts;
     return table.get(sessionId)?.adoption === undefined ? undefined : sessions.settled(sessionId);
   }
 
-  /** Of a command that runs. */
+  /** The recording of a running command. */
   running(caller: Caller, sessionId: string, execId: string): Recording | undefined {
     const session = this.#parts.table.get(sessionId);
     if (session?.row.owner !== caller.owner) return undefined;
     return [...session.recordings].find(({ row }) => row.id === execId);
   }
 
-  /** Of a command that runs or has just ended. */
+  /** The recording of a command that is running or ended recently. */
   recording(caller: Caller, sessionId: string, execId: string): Recording | undefined {
     const found = this.running(caller, sessionId, execId) ?? this.finished.get(execId);
     const { row } = found ?? {};
@@ -52,7 +55,7 @@ export class ExecFinder {
     await this.#parts.sessions.get(caller, sessionId);
     throw new SandboxError(
       "EXEC_NOT_FOUND",
-      `the session ${sessionId} has no command ${execId}; list its commands to see which it has`,
+      `session ${sessionId} has no command ${execId}; list its commands to find the id`,
     );
   }
 }

@@ -1,4 +1,4 @@
-/** One command, looked up once, and everything that can be done with it. */
+/** One command, looked up once, and all operations on it. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ExecStream, TerminalSize } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
@@ -21,7 +21,7 @@ import type {
 import type { Sessions } from "./sessions.ts";
 import { waitAtMost } from "./wait-at-most.ts";
 
-/** Node's timers take no more. */
+/** The maximum delay of Node's timers. */
 const MAX_TIMER_MS = 0x7fff_ffff;
 
 export interface ExecHandleParts {
@@ -32,12 +32,12 @@ export interface ExecHandleParts {
   readonly late: LateOutputs;
 }
 
-/** A command as it was found: running or just ended in memory, or as the store has it. */
+/** A command as found: in memory while running or recently ended, otherwise from the store. */
 export interface FoundExec {
   readonly exec: Recording | ExecRow;
-  /** Absent when the session has ended. */
+  /** Absent if the session has ended. */
   readonly session?: LiveSession | undefined;
-  /** Whoever asked for it only looks. */
+  /** The caller has read-only access. */
   readonly isReadOnly?: boolean;
 }
 
@@ -73,7 +73,7 @@ export class FoundExecHandle implements ExecHandle {
     const recording = this.#recording;
     if (recording === undefined) return this.row;
     await waitAtMost(recording.ended, timeoutMs, signal);
-    // A client that hears that the sandbox is gone must find the session ended, too.
+    // A client that learns that the sandbox is gone must also find the session ended.
     if (isLoss(recording.row.endReason)) await recording.settled;
     return this.row;
   }
@@ -109,7 +109,7 @@ export class FoundExecHandle implements ExecHandle {
   async collect(budgetBytes?: number): Promise<CollectedOutput> {
     const { row } = this;
     const budget = this.#recording?.budget;
-    // What was kept in memory ends where the command did.
+    // The output kept in memory ends with the command.
     const isKept = row.backgroundBytes === 0;
     if (
       isKept &&
@@ -167,7 +167,10 @@ export class FoundExecHandle implements ExecHandle {
     return this.#exec instanceof Recording ? this.#exec : undefined;
   }
 
-  /** With the session alive and its lease renewed. As its owner: whoever holds the handle was let in. */
+  /**
+   * With the session alive and its lease renewed. Acts as the owner: the handle's holder is already
+   * authorized.
+   */
   async #inside<T>(work: (session: LiveSession) => Promise<T>): Promise<T> {
     const session = await this.#parts.sessions.enterLive(this.row, this.sessionId);
     try {
@@ -180,7 +183,7 @@ export class FoundExecHandle implements ExecHandle {
   async #input(): Promise<ExecStream> {
     const recording = this.#recording;
     if (recording === undefined || recording.row.status === "done")
-      throw new SandboxError("CONFLICT", `the command ${this.id} has ended and takes no input`);
+      throw new SandboxError("CONFLICT", `the command ${this.id} has ended and accepts no input`);
     return await recording.begun;
   }
 }

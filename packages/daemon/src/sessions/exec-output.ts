@@ -1,4 +1,4 @@
-/** What a command has printed: read by cursor, followed as it comes, or head and tail of it. */
+/** A command's output: read by cursor, followed live, or its head and tail. */
 import type { OutputStream } from "@sandkasten/protocol";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal, JournalPage } from "../ports/exec-journal.ts";
@@ -10,11 +10,11 @@ import type { CollectedOutput, FollowOptions, OutputPage, ReadOutputOptions } fr
 import type { LiveSessions } from "./live-sessions.ts";
 import { waitAtMost } from "./wait-at-most.ts";
 
-/** Time for the sandbox to send what came from a background that nobody recorded until now. */
+/** Time for the sandbox to send background output that was not recorded yet. */
 const CATCH_UP_MS = 50;
-/** Small enough that what is made of a page is soon collected. */
+/** Small enough that objects created per page are soon collected. */
 const FOLLOW_PAGE_BYTES = 128 * 1024;
-/** What one request looks through for output of the stream that it asks for. */
+/** How much one request scans for output of the requested stream. */
 const MAX_SCANNED_BYTES = 8 * 1024 * 1024;
 
 export interface ExecOutputParts {
@@ -32,7 +32,7 @@ export class ExecOutput {
     this.#late = late;
   }
 
-  /** Head and tail within a budget, with what has come from the background until now. */
+  /** Head and tail within a budget, including background output so far. */
   async collect(row: ExecRow, room: number): Promise<CollectedOutput> {
     const total = totalOf(row);
     const budget = new OutputBudget(room);
@@ -44,7 +44,7 @@ export class ExecOutput {
     return budget.collect();
   }
 
-  /** A page from a cursor on, which may be waited for. */
+  /** A page from a cursor on; can wait for output. */
   async read(exec: Recording | ExecRow, options: ReadOutputOptions): Promise<OutputPage> {
     const { waitMs = 0, signal } = options;
     const deadline = this.#parts.clock.monotonicMs() + waitMs;
@@ -56,7 +56,7 @@ export class ExecOutput {
       const news = late?.changed() ?? (exec instanceof Recording ? exec.changed() : undefined);
       const found = await this.#look(row, options, from);
       const { chunks, skippedBytes, nextOffset } = found.page;
-      // Of the other stream there may be more than one request looks through.
+      // The other stream may have more output than one request scans.
       const isFull = nextOffset - options.offset >= MAX_SCANNED_BYTES;
       if (isOver || isFull || chunks.length > 0 || skippedBytes > 0) return found;
       from = { offset: nextOffset, skippedBytes };
@@ -68,7 +68,7 @@ export class ExecOutput {
     }
   }
 
-  /** Page after page until the command, or with `until: "closed"` its background too, has ended. */
+  /** Yields pages until the command, or with `until: "closed"` also its background, has ended. */
   async *follow(exec: Recording | ExecRow, options: FollowOptions): AsyncIterable<JournalPage> {
     const { signal, stream } = options;
     const { sessionId } = this.#rowOf(exec);
@@ -90,7 +90,8 @@ export class ExecOutput {
           cursor = page.nextOffset;
           if (follower !== undefined) recording?.advance(follower, cursor);
         } else if (done) break;
-        // A command that was refused, or that a stopping daemon lets go of, ends the stream with its error.
+        // A command that was refused, or released by a stopping daemon, ends the stream with its
+        // error.
         else {
           recording.throwIfFailed();
           await waitAtMost(news ?? recording.ended, undefined, signal);
@@ -104,14 +105,14 @@ export class ExecOutput {
     }
   }
 
-  /** What comes from a command's background; without `until: "closed"` only what there is already. */
+  /** Output of a command's background; without `until: "closed"` only what already exists. */
   async *#followLate(row: ExecRow, options: FollowOptions): AsyncIterable<JournalPage> {
     const { signal, stream, until } = options;
     const { sessionId, id } = row;
     const late = this.#late.record(row);
     if (late === undefined) return;
     const session = options.isPassive === true ? undefined : this.#parts.table.get(sessionId);
-    // Whoever reads a service's log uses the session.
+    // Reading a service's log counts as using the session.
     await session?.enter();
     try {
       let cursor = options.offset;
@@ -133,7 +134,7 @@ export class ExecOutput {
     }
   }
 
-  /** The next page with something of the stream that is asked for. */
+  /** The next page with output of the requested stream. */
   async #look(
     row: ExecRow,
     { offset: start, maxBytes, stream }: ReadOutputOptions,
@@ -153,7 +154,7 @@ export class ExecOutput {
     }
   }
 
-  /** What a command that has ended printed but the journal does not have is a gap, never silence. */
+  /** If the journal lacks output of an ended command, report a gap, never silence. */
   async #page(row: ExecRow, offset: number, maxBytes: number): Promise<JournalPage> {
     const page = await this.#parts.journal.read(row.sessionId, row.id, offset, maxBytes);
     const missing = ownBytesOf(row) - offset;
@@ -161,13 +162,13 @@ export class ExecOutput {
     return { chunks: [], nextOffset: offset + missing, skippedBytes: missing };
   }
 
-  /** Somebody has read along, which is use, until now. */
+  /** Reading along counts as use, up to now. */
   async #wasUsed(sessionId: string): Promise<void> {
     const session = this.#parts.table.get(sessionId);
     if (session?.row.status === "running" && session.ending === undefined) await session.renew();
   }
 
-  /** Output between two offsets, as far as it is kept. */
+  /** Adds the output between two offsets, as far as it is kept. */
   async #pour(row: ExecRow, budget: OutputBudget, from: number, to: number): Promise<void> {
     let cursor = from;
     while (cursor < to) {
@@ -182,7 +183,7 @@ export class ExecOutput {
     budget.addMissing(Math.max(0, to - cursor));
   }
 
-  /** As it is now. */
+  /** The current row. */
   #rowOf(exec: Recording | ExecRow): ExecRow {
     return this.#late.shown(exec instanceof Recording ? exec.row : exec);
   }

@@ -1,7 +1,7 @@
-/** What interprets a command, as traces and metrics name it. */
+/** The interpreter of a command, as named in traces and metrics. */
 import { posix } from "node:path";
 
-/** Few names, whatever commands there are: each is a time series of its own. */
+/** Few names for all commands: each creates a time series. */
 const PROGRAMS: readonly (readonly [RegExp, string])[] = [
   [/^(?:python|pypy)[\d.]*$/u, "python"],
   [/^(?:node|nodejs|bun|deno|tsx)$/u, "node"],

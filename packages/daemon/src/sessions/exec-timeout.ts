@@ -1,7 +1,7 @@
 /** How long a command may run. */
 import type { ExecCommand } from "../ports/channel.ts";
 
-/** The timeout in effect; absent for a terminal without one, which lives as long as its session. */
+/** The effective timeout; absent for a terminal without one, which lives as long as its session. */
 export interface EffectiveTimeout {
   readonly timeoutMs?: number;
   /** The request asked for more than the administrator allows. */

@@ -1,5 +1,5 @@
 import { MANY } from "@sandkasten/testkit";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Backend } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
@@ -42,6 +42,29 @@ describe("start()", () => {
     const { output } = await started[3]!.collect();
     expect(Buffer.from(output).toString()).toBe("/tmp\n");
     expect((await fixture.core.sessions.get(ALICE, id)).cwd).toBe("/tmp");
+  });
+
+  it("starts the next command of a shell before the store has the end of the last one", async () => {
+    const { execs } = fixture.core;
+    const stored = Promise.withResolvers<void>();
+    const { store } = fixture;
+    const update = store.updateExec.bind(store);
+    const slow = vi.spyOn(store, "updateExec").mockImplementation(async (...args) => {
+      await stored.promise;
+      await update(...args);
+    });
+    const first = await execs.start(ALICE, id, { command: shell("cd /tmp") });
+    await first.wait();
+    const second = await execs.start(ALICE, id, { command: shell("pwd") });
+    expect(second.row.status).toBe("running");
+    expect(await second.wait()).toMatchObject({ exitCode: 0 });
+    expect(slow).toHaveBeenCalled();
+    expect(await store.getExec(id, first.id)).toMatchObject({ status: "running" });
+    stored.resolve();
+    await vi.waitFor(async () => {
+      expect(await store.getExec(id, second.id)).toMatchObject({ status: "done" });
+    });
+    expect(await store.getExec(id, first.id)).toMatchObject({ status: "done" });
   });
 
   it("runs processes beside a busy shell", async () => {

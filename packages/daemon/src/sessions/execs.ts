@@ -1,4 +1,4 @@
-/** Commands of sessions: started once, recorded on the host, read by cursor during and after. */
+/** Commands of sessions: started once, recorded on the host, readable by cursor during and after. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { Channel, ExecCommand, ExecOptions } from "../ports/channel.ts";
 import type { Admitted, ExecRow, Inserted } from "../ports/session-store.ts";
@@ -26,9 +26,9 @@ import type { SessionSettings } from "./settings.ts";
 import { DEFAULT_SHELL } from "./shell-queues.ts";
 import { restoredRequest, storedRequest } from "./stored-request.ts";
 
-/** Commands of one session that may wait for the shell. */
+/** Commands of one session that may wait for a shell. */
 const MAX_QUEUED = 1024;
-/** Finished commands that a sandbox remembers; only older ones can be unknown to it although they ran. */
+/** Finished commands that a sandbox remembers; only older ones may have run and yet be unknown to it. */
 const REMEMBERED_BY_SANDBOX = 256;
 
 export interface ExecsParts extends RecordingParts {
@@ -80,7 +80,7 @@ export class Execs implements ExecService {
     return this.#handle(this.#finder.recording(caller, sessionId, repeated.id) ?? repeated);
   }
 
-  /** Goes on with a command that an earlier daemon began, or starts it when that did not get to it. */
+  /** Continues a command that an earlier daemon began, or starts it if that daemon had not. */
   async adopt(session: LiveSession, { request, ...row }: ExecRow): Promise<void> {
     const options = request === undefined ? undefined : restoredRequest(request);
     const mayHaveRun = row.status === "running";
@@ -97,7 +97,7 @@ export class Execs implements ExecService {
       const channel = await session.channel();
       if (mayHaveRun) {
         if (await recording.resume(channel)) return;
-        // The sandbox forgets commands that ended long ago; then nobody knows whether this one ran.
+        // The sandbox forgets commands that ended long ago, so it is unknown whether this one ran.
         if ((await this.#parts.store.countExecsAfter(row)) >= REMEMBERED_BY_SANDBOX)
           return await recording.abandon("unknown");
       }
@@ -107,7 +107,7 @@ export class Execs implements ExecService {
     this.#keep(recording, resumed);
   }
 
-  /** Resolves when nothing is being recorded any more. */
+  /** Resolves when all recordings have ended. */
   async settled(): Promise<void> {
     await Promise.all(this.#underWay);
     await this.#late.settled();
@@ -152,12 +152,12 @@ export class Execs implements ExecService {
     );
   }
 
-  /** The command that the same request started; looked for before any quota is. */
+  /** The command that the same request started; checked before any quota. */
   async #repeated(session: LiveSession, key: string | undefined): Promise<ExecRow | undefined> {
     return key === undefined ? undefined : await this.#parts.store.findExec(session.row.id, key);
   }
 
-  /** A recording to be run, or the row that is in its way. */
+  /** A recording to run, or the existing row that conflicts. */
   async #writeDown(
     caller: Caller,
     session: LiveSession,
@@ -191,7 +191,10 @@ export class Execs implements ExecService {
     }
   }
 
-  /** The store counts what runs. Ends that this daemon has told of, and not yet written down, count no more. */
+  /**
+   * The store counts running commands. Ends already reported by this daemon, but not yet stored,
+   * are subtracted.
+   */
   async #insert(caller: Caller, session: LiveSession, row: ExecRow): Promise<Inserted<ExecRow>> {
     const insert = (): Promise<Admitted<ExecRow>> =>
       this.#parts.store.insertExec(row, session.row.fence, caller.maxRunningExecs);
@@ -228,7 +231,7 @@ export class Execs implements ExecService {
     return this.#parts.telemetry.execStarted(facts, parent);
   }
 
-  /** Commands of a shell wait for those before them. */
+  /** Commands of a shell wait for earlier ones. */
   async #inTurn(
     session: LiveSession,
     recording: Recording,
@@ -241,6 +244,14 @@ export class Execs implements ExecService {
         shell === undefined
           ? undefined
           : await session.shellQueues.enter(shell, recording.queue.signal);
+      // The next command need not wait until the store has this one's end: a daemon that finds both
+      // unfinished asks the sandbox about each.
+      void recording.ended.then(
+        ({ endReason }) => {
+          if (!isLoss(endReason)) leave?.();
+        },
+        () => undefined,
+      );
       try {
         await work();
       } finally {
@@ -261,7 +272,7 @@ export class Execs implements ExecService {
     await running;
   }
 
-  /** Whatever happens to a command, it ends up done, and its session is left. */
+  /** Ensures that every command ends as done, and that its session is left. */
   async #settle(
     session: LiveSession,
     recording: Recording,
@@ -273,7 +284,7 @@ export class Execs implements ExecService {
       await work();
     } catch (error) {
       if (!recording.queue.signal.aborted) {
-        log.error({ err: error, exec: recording.row.id }, "a command could not be run");
+        log.error({ err: error, exec: recording.row.id }, "cannot run a command");
         await recording.fail(error);
       }
     }
@@ -283,7 +294,7 @@ export class Execs implements ExecService {
     observation.ended(outcomeOf(recording.row));
     const { endReason, cwd, shell } = recording.row;
     try {
-      // The session's directory is that of its default shell.
+      // The session's directory is its default shell's.
       await session.leave(shell === DEFAULT_SHELL ? cwd : undefined);
     } catch (error) {
       log.error({ err: error, session: session.row.id }, "cannot renew a lease");
@@ -291,7 +302,7 @@ export class Execs implements ExecService {
     if (isLoss(endReason)) await sessions.lookAfter(session);
   }
 
-  /** Everything the command gets as its input; it may end before it has read it all. */
+  /** Sends the whole input; the command may end before it has read all of it. */
   async #feed(recording: Recording, bytes: Uint8Array): Promise<void> {
     try {
       const stream = await recording.begun;
@@ -300,12 +311,12 @@ export class Execs implements ExecService {
     } catch (error) {
       this.#parts.log.info(
         { err: error, exec: recording.row.id },
-        "a command did not take all input",
+        "a command did not read all of its input",
       );
     }
   }
 
-  /** How a command of this session is watched by the daemon itself. */
+  /** The daemon's own checks on commands of this session. */
   #watch(session: LiveSession): Pick<RecordingOptions, "fence" | "isFrozen" | "deadlineTimes"> {
     const { deadlineTimes } = this.#parts.settings;
     const { fence } = session.row;
@@ -354,13 +365,13 @@ export class Execs implements ExecService {
   }
 }
 
-/** A command finds its trace in `TRACEPARENT`, unless its caller sets that. */
+/** Passes the trace in `TRACEPARENT`, unless the caller sets it. */
 function withTrace(options: StartExecOptions, trace: TraceContext | undefined): StartExecOptions {
   if (trace === undefined) return options;
   return { ...options, env: { TRACEPARENT: trace.traceparent, ...options.env } };
 }
 
-/** Undefined for a command that goes on in the next daemon. */
+/** Undefined for a command that continues under the next daemon. */
 function outcomeOf({ endReason, exitCode, ...row }: ExecRow): ExecOutcome | undefined {
   if (row.status !== "done") return undefined;
   return {
@@ -388,7 +399,7 @@ function sameRequest(existing: ExecRow, requestHash: string): ExecRow {
 function tooMany(caller: Caller): SandboxError {
   return new SandboxError(
     "QUOTA_EXCEEDED",
-    `${caller.maxRunningExecs} commands may run at once; wait for some to end`,
+    `at most ${caller.maxRunningExecs} commands may run at once; wait for some to end`,
     { details: { max_running_execs: caller.maxRunningExecs } },
   );
 }

@@ -1,15 +1,18 @@
-/** Lets one in at a time, in the order in which they came. */
+/** A mutex that admits waiters in order of arrival. */
 
 export class FifoMutex {
   readonly #waiting: (() => void)[] = [];
   #taken = false;
 
-  /** Whether whoever comes now gets in at once. */
+  /** Whether entering now succeeds at once. */
   get free(): boolean {
     return !this.#taken;
   }
 
-  /** Resolves with a function that lets the next one in. Rejects with the signal's reason when given up before. */
+  /**
+   * Resolves with a function that admits the next waiter. Rejects with the signal's reason if
+   * aborted before.
+   */
   async enter(signal?: AbortSignal): Promise<() => void> {
     signal?.throwIfAborted();
     if (this.#taken) await this.#turn(signal);

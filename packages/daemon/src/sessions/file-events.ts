@@ -1,4 +1,4 @@
-/** Tells of changed files, coarsely: many changes in a short time are one event. */
+/** Emits events for changed files, coalescing many changes in a short time. */
 import type { Events } from "../events/recorder.ts";
 import type { FileWrite } from "./services.ts";
 
@@ -14,7 +14,7 @@ interface Changes {
   more: boolean;
 }
 
-/** Not of what commands write: that is the sandbox's own affair, and can be watched. */
+/** Excludes what commands write: that happens inside the sandbox, and can be watched. */
 export class FileEvents {
   readonly #events: Events;
   /** By session or workspace. */
@@ -39,7 +39,7 @@ export class FileEvents {
     else if (!pending.paths.has(path)) pending.more = true;
   }
 
-  /** The daemon stops. */
+  /** Call when the daemon stops. */
   flush(): void {
     for (const name of this.#pending.keys()) this.#tell(name);
   }

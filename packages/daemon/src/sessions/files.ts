@@ -1,4 +1,4 @@
-/** Files of sessions and workspaces. Every change that a caller makes to them passes here. */
+/** Files of sessions and workspaces. Every file change by a caller passes through here. */
 import type { NamedPath } from "@sandkasten/protocol";
 import type { Channel, SandboxPath } from "../ports/channel.ts";
 import type {
@@ -16,7 +16,7 @@ import type { Workspaces } from "./workspaces.ts";
 export interface FilesParts {
   readonly sessions: Sessions;
   readonly workspaces: Workspaces;
-  /** Told of every write that has succeeded. Must return at once. */
+  /** Called for every successful write. Must return at once. */
   readonly onFileWrite?: ((write: FileWrite) => void) | undefined;
 }
 
@@ -49,7 +49,10 @@ export class Files implements FileService {
 
 type Change = Pick<FileWrite, "operation" | "path" | "from">;
 
-/** Reads go straight to the sandbox; writes also tell what they changed. Bytes are never touched. */
+/**
+ * Reads go directly to the sandbox; writes also report what they changed. Bytes are passed through
+ * unchanged.
+ */
 class AccessedFiles implements OpenFiles {
   readonly #access: SandboxAccess;
   readonly #channel: Channel;
@@ -108,7 +111,7 @@ class AccessedFiles implements OpenFiles {
   }
 }
 
-/** A path as its caller gave it, in the form in which the sandbox names paths. */
+/** A caller's path in the sandbox's path format. */
 function namedPath(given: SandboxPath): NamedPath {
   if (typeof given === "string") return { path: given };
   const bytes = Buffer.from(given);

@@ -1,4 +1,4 @@
-/** Remembers the output of commands that have just ended, so that their answers need not be read from disk. */
+/** Caches the output of recently ended commands, so their responses need no disk reads. */
 import type { Recording } from "./recording.ts";
 
 const MAX_BYTES = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-/** Names of what the core makes; unguessable, and unique for ever. */
+/** Ids that the core generates: unguessable and never reused. */
 import { randomBytes } from "node:crypto";
 
 const letters = (): string => randomBytes(12).toString("hex");
@@ -7,13 +7,13 @@ const COUNT_DIGITS = 3;
 
 export const newSessionId = (): string => `ses_${letters()}`;
 export const newSandboxId = (): string => `sbx_${letters()}`;
-/** Of a sandbox that is made for a session: an administrator finds the container by the same letters. */
+/** The id of a session's sandbox, with the same letters, so an administrator can find the container. */
 export const sandboxIdOf = (sessionId: string): string => sessionId.replace(/^ses_/u, "sbx_");
 export const newDiskId = (): string => `wsp_${letters()}`;
 
 /**
- * Ids of commands, each greater than the one before: they begin with the time and a count within the
- * millisecond. Lists and restarts keep the order, and a database adds most cheaply at the end.
+ * Ids of commands, each greater than the one before: they begin with the time and a counter within
+ * the millisecond. Lists and restarts keep the order, and a database appends cheaply.
  */
 export class ExecIds {
   #lastMs = 0;

@@ -1,4 +1,4 @@
-/** Images that tell of what is added and removed. */
+/** Emits events when images are added and removed. */
 import type { Events } from "../events/recorder.ts";
 import type { ImageInfo, Images } from "../ports/image-store.ts";
 

@@ -1,4 +1,4 @@
-/** Keeps the output of ended sessions within the room that an owner, and all owners together, may take. */
+/** Keeps the output of ended sessions within the limits per owner and in total. */
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { SessionStore } from "../ports/session-store.ts";
@@ -17,13 +17,13 @@ interface KeptOutput {
   readonly id: string;
   readonly owner: string;
   readonly bytes: number;
-  /** Absent while the session lives: its output counts, but stays. */
+  /** Absent while the session is active: its output counts, but is kept. */
   readonly endedAtMs?: number;
 }
 
 export class JournalPruner {
   readonly #parts: JournalPrunerParts;
-  /** Of ended sessions, whose output does not change any more. */
+  /** Output of ended sessions, which no longer changes. */
   #ended = new Map<string, KeptOutput>();
   #bytes = 0;
   #pruned = 0;
@@ -32,12 +32,12 @@ export class JournalPruner {
     this.#parts = parts;
   }
 
-  /** What all output takes of the disk, as it was at the last round, and how many sessions lost theirs so far. */
+  /** Disk space of all output as of the last round, and how many sessions have lost theirs. */
   get usage(): { readonly bytes: number; readonly prunedSessions: number } {
     return { bytes: this.#bytes, prunedSessions: this.#pruned };
   }
 
-  /** One round; the reaper calls it. */
+  /** Runs one round; called by the reaper. */
   async prune(): Promise<void> {
     const kept = await this.#measure();
     const byOwner = new Map<string, number>();

@@ -1,4 +1,4 @@
-/** Records what processes print that a command left in the background, after the command's end. */
+/** Records what a command's background processes print after the command's end. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Channel, ExecStream } from "../ports/channel.ts";
@@ -9,7 +9,10 @@ import type { ExecRow } from "../ports/session-store.ts";
 import { OutputWriter } from "./output-writer.ts";
 import { waitAtMost } from "./wait-at-most.ts";
 
-/** A burst of one second is recorded at once; of a lasting flood the sandbox keeps only the newest. */
+/**
+ * A burst of one second is recorded at once; during a lasting flood the sandbox keeps only the
+ * newest output.
+ */
 const MAX_BYTES_PER_SECOND = 1_048_576;
 
 export interface LateOutputParts {
@@ -19,7 +22,7 @@ export interface LateOutputParts {
 }
 
 export class LateOutput {
-  /** Settles when nothing is recorded any more. */
+  /** Settles when the recording has ended. */
   readonly finished: Promise<void>;
   readonly #row: ExecRow;
   readonly #parts: LateOutputParts;
@@ -44,34 +47,34 @@ export class LateOutput {
     this.finished = this.#run(channel);
   }
 
-  /** For how long it has been recorded. */
+  /** How long it has been recorded. */
   get ageMs(): number {
     return performance.now() - this.#startedMs;
   }
 
-  /** How much has come since the command's end, what is dropped included. */
+  /** Bytes since the command's end, including dropped ones. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** `over` when no process holds the output any more, `stopped` when nobody looks. */
+  /** `over` when no process holds the output, `stopped` when it is no longer recorded. */
   get state(): "open" | "over" | "stopped" {
     return this.#state;
   }
 
-  /** Records no longer; the processes go on. */
+  /** Stops recording; the processes continue. */
   stop(): void {
     this.#stopped.abort();
     this.#output.stop();
     this.#stream?.detach();
   }
 
-  /** Whether somebody waits for more. */
+  /** Whether a reader is waiting for more. */
   get isAttended(): boolean {
     return this.#readers > 0;
   }
 
-  /** Resolves when more has come, or nothing will, or the time is up. */
+  /** Resolves when there is more output, no more can come, or the timeout expires. */
   async more(news: Promise<void>, timeoutMs?: number, signal?: AbortSignal): Promise<void> {
     this.#readers += 1;
     try {
@@ -81,7 +84,7 @@ export class LateOutput {
     }
   }
 
-  /** Resolves when more has come, or nothing will. */
+  /** Resolves when there is more output, or no more can come. */
   async changed(): Promise<void> {
     if (this.#state === "open") await this.#news.promise;
   }
@@ -90,7 +93,7 @@ export class LateOutput {
     try {
       this.#state = (await this.#record(await channel)) ? "over" : "stopped";
     } catch (error) {
-      // The sandbox forgets commands in time; then there is nothing more to come.
+      // The sandbox eventually forgets commands; then no more output can come.
       const forgotten = error instanceof SandboxError && error.code === "EXEC_NOT_FOUND";
       this.#state = forgotten ? "over" : "stopped";
       if (!forgotten)
@@ -99,7 +102,7 @@ export class LateOutput {
     this.#announce();
   }
 
-  /** True when the last process that held the output is gone. */
+  /** True if the last process that held the output is gone. */
   async #record(channel: Channel): Promise<boolean> {
     const { id, stdoutBytes, stderrBytes } = this.#row;
     const writer = await this.#output.open();
@@ -115,10 +118,10 @@ export class LateOutput {
         await pace.keep(chunk.bytes.length);
       }
       const { reason } = await stream.ended;
-      // A stream that was let go of may know its end and yet not have delivered everything.
+      // A released stream may know its end without having delivered everything.
       return !this.#stopped.signal.aborted && reason !== "unknown" && reason !== "sandbox_gone";
     } finally {
-      // What a stopped recording did not take, the next one gets from the sandbox.
+      // Output that a stopped recording did not take is still in the sandbox for the next one.
       await (this.#stopped.signal.aborted ? this.#output.release() : this.#output.close());
     }
   }
@@ -131,8 +134,8 @@ export class LateOutput {
 }
 
 /**
- * SECURITY: processes in the background count against no quota of commands, so what they print may
- * keep neither the daemon nor its disk busy (threat: floods of output). Guarded by "a flood" in
+ * SECURITY: background processes do not count against command quotas, so their output must not keep
+ * the daemon or its disk busy (threat: floods of output). Guarded by "a flood" in
  * late-outputs.test.ts.
  */
 class Pace {

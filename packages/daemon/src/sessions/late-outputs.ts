@@ -1,13 +1,13 @@
-/** Ended commands whose processes in the background can still print: which they are, and who records them. */
+/** Ended commands whose background processes can still print, and their recordings. */
 import type { ExecRow, SessionStore } from "../ports/session-store.ts";
 import { LateOutput } from "./late-output.ts";
 import type { LateOutputParts } from "./late-output.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { LiveSessions } from "./live-sessions.ts";
 
-/** Commands of one session whose background is recorded at a time although nobody waits; each holds a file open. */
+/** Commands of one session whose background is recorded without a waiting reader; each holds a file open. */
 const MAX_OPEN = 16;
-/** Ended ones that are remembered, so that what is known of a command elsewhere is not taken for newer. */
+/** Ended ones to remember, so older information about a command is not taken for newer. */
 const MAX_REMEMBERED = 256;
 
 export interface LateOutputsParts extends LateOutputParts {
@@ -23,7 +23,7 @@ export class LateOutputs {
     this.#parts = parts;
   }
 
-  /** The row of a command with what is known of its background now. */
+  /** A command's row with the current state of its background. */
   shown(row: ExecRow): ExecRow {
     if (!row.background) return row;
     const session = this.#parts.table.get(row.sessionId);
@@ -36,7 +36,7 @@ export class LateOutputs {
     };
   }
 
-  /** Records what comes from a command's background from now on; undefined when nothing can come. */
+  /** Starts recording a command's background output; undefined if no more can come. */
   record(row: ExecRow): LateOutput | undefined {
     if (!row.background) return undefined;
     const session = this.#parts.table.get(row.sessionId);
@@ -48,7 +48,7 @@ export class LateOutputs {
     return this.#begin(session, this.shown(row), known?.finished);
   }
 
-  /** Resolves when nothing is being recorded any more. */
+  /** Resolves when all recordings have ended. */
   async settled(): Promise<void> {
     await Promise.all(this.#underWay);
   }
@@ -67,7 +67,7 @@ export class LateOutputs {
 
   #makeRoom({ lateOutputs }: LiveSession): void {
     const open = [...lateOutputs.values()].filter(({ state }) => state === "open");
-    // One that somebody waits for is not stopped, or two readers could keep each other from getting on.
+    // Recordings with waiting readers are not stopped, or two readers could block each other.
     for (const oldest of open.slice(0, -MAX_OPEN)) if (!oldest.isAttended) oldest.stop();
     for (const [id, { state }] of lateOutputs) {
       if (lateOutputs.size <= MAX_REMEMBERED) return;

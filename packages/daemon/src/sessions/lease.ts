@@ -1,11 +1,11 @@
-/** How long a session lives: a lease that slides with use, within a lifetime that does not. */
+/** How long a session lives: a lease that is extended by use, within a fixed lifetime. */
 import type { Clock } from "../ports/clock.ts";
 import type { SessionRow } from "../ports/session-store.ts";
 import type { SessionView } from "./services.ts";
 
 export type Lease = Pick<SessionRow, "leaseEndsMs" | "lifetimeEndsMs">;
 
-/** The time in which leases are counted: the store's, which holds over restarts, boots and set clocks. */
+/** The time base of leases: the store's time, which survives restarts, reboots and clock changes. */
 export interface LeaseTime {
   storeMs(): number;
 }
@@ -20,13 +20,13 @@ export function renewedLease(time: LeaseTime, row: SessionRow): number {
   return Math.min(time.storeMs() + row.ttlMs, row.lifetimeEndsMs);
 }
 
-/** A session in use lives until its lifetime is over, an idle one until its lease is. */
+/** A session in use lives until its lifetime ends, an idle one until its lease ends. */
 export function isOver(time: LeaseTime, lease: Lease, inUse: boolean): boolean {
   const now = time.storeMs();
   return now >= lease.lifetimeEndsMs || (!inUse && now >= lease.leaseEndsMs);
 }
 
-/** Leases are counted in time that does not jump; people want to see them in wall time. */
+/** Converts leases from store time, which never jumps, to wall time for display. */
 export function viewOf(clock: Clock, time: LeaseTime, row: SessionRow): SessionView {
   if (row.endedAtMs !== undefined)
     return { ...row, expiresAtMs: row.endedAtMs, maxExpiresAtMs: row.endedAtMs };

@@ -1,4 +1,4 @@
-/** A session that this daemon serves, as it holds it in memory: a copy of what the store has, and what is under way. */
+/** A session that this daemon serves, in memory: a copy of the stored row, and its operations in progress. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { SessionNetworks } from "../network/session-networks.ts";
 import type { Backend } from "../ports/backend.ts";
@@ -17,7 +17,7 @@ import { tellOfSession } from "./session-events.ts";
 import { ShellQueues } from "./shell-queues.ts";
 import { FifoMutex } from "./fifo-mutex.ts";
 
-/** A lease that was written down within this time is not written again for a little more. */
+/** A lease written within this time is not written again for a small extension. */
 const LEASE_WRITE_INTERVAL_MS = 1000;
 
 export interface LiveSessionParts {
@@ -31,27 +31,27 @@ export interface LiveSessionParts {
 
 export class LiveSession {
   readonly shellQueues = new ShellQueues();
-  /** Pausing and resuming happen one after the other. */
+  /** Serializes pausing and resuming. */
   readonly lifecycleMutex = new FifoMutex();
   readonly recordings = new Set<Recording>();
-  /** By command: what processes that it left in the background still print. */
+  /** Output of background processes, by command. */
   readonly lateOutputs = new Map<string, LateOutput>();
-  /** Gives up a creation that nobody wants any more. */
+  /** Cancels a creation that is no longer wanted. */
   readonly creation = new AbortController();
-  /** Settles when the session is no longer being made; rejects when that failed. */
+  /** Settles when the creation has ended; rejects if it failed. */
   readonly made = Promise.withResolvers<void>();
-  /** The image that its sandbox is being made of, which must not be removed meanwhile. */
+  /** The image that the sandbox is being created from, which must not be removed meanwhile. */
   makingDigest: string | undefined;
-  /** Set while nobody knows yet what became of a sandbox that an earlier daemon made; looks now. */
+  /** Set until the fate of an earlier daemon's sandbox is known; checks it now. */
   adoption: (() => Promise<void>) | undefined;
-  /** Set as soon as the end is decided: nobody gets in any more. */
+  /** Set as soon as the end is decided: no new operations are admitted. */
   ending: Promise<void> | undefined;
-  /** The sandbox is left to another daemon: this one stops, or is held for dead. */
+  /** The sandbox is left to another daemon: this one stops, or was declared dead. */
   isReleased = false;
-  /** Why it could not be made, for those who count. */
+  /** The error code of a failed creation, for metrics. */
   failureCode: string | undefined;
   #row: SessionRow;
-  #visits = 0;
+  #activeUses = 0;
   #leaseWrittenMs = Number.NEGATIVE_INFINITY;
   #channel: Promise<Channel> | undefined;
   readonly #parts: LiveSessionParts;
@@ -70,19 +70,19 @@ export class LiveSession {
     return this.#row;
   }
 
-  /** The one that its sandbox is of. */
+  /** The backend that runs the sandbox. */
   get backend(): Backend {
     return this.#parts.providers.backendOf(this.#row.backend);
   }
 
-  /** A paused session is not in use, whatever is frozen in it; nor is a terminal that nobody sits at. */
+  /** A paused session is not in use, whatever is frozen in it; nor is an unattended terminal. */
   get inUse(): boolean {
     if (this.#row.status === "paused") return false;
     const unattended = [...this.recordings].filter((recording) => recording.isUnattended).length;
-    return this.#visits > unattended;
+    return this.#activeUses > unattended;
   }
 
-  /** As it shall be shown: while it is in use its lease does not run. */
+  /** The row for display: while the session is in use, its lease does not run down. */
   get shown(): SessionRow {
     if (!this.inUse) return this.#row;
     return { ...this.#row, leaseEndsMs: renewedLease(this.#parts.membership, this.#row) };
@@ -92,20 +92,20 @@ export class LiveSession {
     return isOver(this.#parts.membership, this.#row, this.inUse);
   }
 
-  /** Whether it can be entered at this very moment. */
+  /** Whether it can be entered right now. */
   get isUsable(): boolean {
     return this.ending === undefined && this.#row.status === "running" && !this.isOver;
   }
 
-  /** Changes the row, in the store first. */
+  /** Changes the row, first in the store. */
   async save(patch: SessionPatch): Promise<void> {
     const from = this.#row.status;
     const { id, fence } = this.#row;
     const saved = await this.#parts.store.updateSession(id, fence, [from], patch);
     if (saved === undefined) {
       await this.#requireOwnership();
-      // Only this object changes the row of a session that is served here, so a miss is a fault of ours.
-      throw new Error(`the row of ${id} is not ${from} any more`);
+      // Only this object changes the row of a session served here, so a miss is a bug.
+      throw new Error(`the row of ${id} is no longer ${from}`);
     }
     this.#row = { ...this.#row, ...patch };
     const told = tellOfSession(this.#parts.events, from, this.#row, {
@@ -115,7 +115,7 @@ export class LiveSession {
     if (told !== undefined) await told;
   }
 
-  /** Takes a sandbox of the pool; false when it is this daemon's no more. */
+  /** Takes a pooled sandbox; false if it no longer belongs to this daemon. */
   async takeSandbox(sandboxId: string): Promise<boolean> {
     const { id, fence } = this.#row;
     const saved = await this.#parts.store.giveSandbox(id, fence, sandboxId);
@@ -132,21 +132,21 @@ export class LiveSession {
     if (stored?.fence !== this.#row.fence) throw lostOwnership(this.#row.id);
   }
 
-  /** Begins a stay; the session does not end for want of use before `leave`. */
+  /** Begins an operation; the session does not expire before `leave`. */
   async enter(): Promise<void> {
-    this.#visits += 1;
+    this.#activeUses += 1;
     try {
       await this.#renew({});
     } catch (error) {
-      this.#visits -= 1;
+      this.#activeUses -= 1;
       throw error;
     }
   }
 
-  /** Ends a stay, and notes where the shell is now. */
+  /** Ends an operation, and records the shell's directory. */
   async leave(cwd?: string): Promise<void> {
-    if (this.#visits === 0) throw new Error(`${this.#row.id} is left more often than entered`);
-    this.#visits -= 1;
+    if (this.#activeUses === 0) throw new Error(`${this.#row.id} is left more often than entered`);
+    this.#activeUses -= 1;
     if (isLiving(this.#row.status) && this.ending === undefined)
       await this.#renew(cwd === undefined || cwd === this.#row.cwd ? {} : { cwd });
   }
@@ -157,13 +157,13 @@ export class LiveSession {
     await this.#renew(ttlMs === undefined ? {} : { ttlMs });
   }
 
-  /** One channel for all that is done inside. */
+  /** One channel for everything done inside the sandbox. */
   async channel(): Promise<Channel> {
     this.#channel ??= this.#open();
     return await this.#channel;
   }
 
-  /** Takes over a channel that is open already. */
+  /** Takes over an open channel. */
   adoptChannel(channel: Channel): void {
     this.#channel = this.#served(channel);
   }
@@ -174,18 +174,21 @@ export class LiveSession {
     this.#channel = undefined;
     await channel?.then(
       (open) => open.close(),
-      () => undefined, // It never opened; whoever asked for it was told.
+      () => undefined, // It never opened; the caller already got the error.
     );
   }
 
-  /** The daemon stops and the sandbox goes on: whoever waits is told, and the next daemon takes over. */
+  /**
+   * The daemon stops and the sandbox continues: waiting callers are notified, and the next daemon
+   * takes over.
+   */
   async release(): Promise<void> {
     await this.made.promise.catch(() => undefined);
     await this.ending?.catch(() => undefined);
     await this.lose();
   }
 
-  /** Another daemon serves it: nothing is waited for, for nothing can be written any more. */
+  /** Another daemon serves the session: do not wait for anything, since nothing can be written. */
   async lose(): Promise<void> {
     this.isReleased = true;
     for (const recording of this.recordings) recording.release();
@@ -201,7 +204,7 @@ export class LiveSession {
     }
   }
 
-  /** With the network of the session behind it, if there is one that the gateway enforces. */
+  /** Attaches the session's network, if the gateway enforces one. */
   async #served(channel: Channel): Promise<Channel> {
     const { id, owner, network } = this.#row;
     if (network === "none" || network === "engine") return channel;
@@ -231,18 +234,18 @@ export class LiveSession {
   }
 }
 
-/** The session is there; that its sandbox is not any more is known of in a moment. */
+/** The session exists; a lost sandbox is detected shortly. */
 function goneOr(error: unknown, id: string): unknown {
   if (!(error instanceof SandboxError) || error.code !== "SANDBOX_NOT_FOUND") return error;
-  return new SandboxError("SANDBOX_UNREACHABLE", `the sandbox of the session ${id} is gone`, {
+  return new SandboxError("SANDBOX_UNREACHABLE", `the sandbox of session ${id} is gone`, {
     cause: error,
   });
 }
 
-/** The backend's name for the sandbox of a session that has one. */
+/** The backend's id for the session's sandbox. */
 export function sandboxOf(session: LiveSession): string {
   const { sandboxId, id } = session.row;
   if (sandboxId === undefined || !isLiving(session.row.status))
-    throw new SandboxError("CONFLICT", `the session ${id} has no sandbox`);
+    throw new SandboxError("CONFLICT", `session ${id} has no sandbox`);
   return sandboxId;
 }

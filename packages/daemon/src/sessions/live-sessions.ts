@@ -18,7 +18,7 @@ export class LiveSessions {
     return this.#byId.get(id);
   }
 
-  /** A copy: the table may change while it is gone through. */
+  /** A copy: the table may change during iteration. */
   all(): readonly LiveSession[] {
     return [...this.#byId.values()];
   }

@@ -1,10 +1,10 @@
-/** This daemon among those that share the store: its fencing token, its heartbeat, and the store's time. */
+/** This daemon among those that share the store: its fencing token, heartbeat, and the store's time. */
 import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import { heldForDead } from "../ports/session-store.ts";
 import type { ClockReading, SessionStore } from "../ports/session-store.ts";
 
-/** Part of the time after which a daemon is held for dead in which it may rely on not being so. */
+/** The fraction of the dead-after time in which a daemon can be certain that it was not declared dead. */
 const SURE_SHARE = 0.75;
 
 export interface MembershipParts {
@@ -18,7 +18,7 @@ export interface MembershipParts {
 export class Membership {
   readonly #parts: MembershipParts;
   #fence = 0;
-  /** The store's time, and the monotonic one at the same moment. */
+  /** The store's time, and the monotonic time at the same moment. */
   #storeMs = 0;
   #readAtMs = 0;
   #sureUntilMs = 0;
@@ -31,12 +31,12 @@ export class Membership {
     this.#parts = parts;
   }
 
-  /** The token that everything this daemon serves carries. */
+  /** The token of everything this daemon serves. */
   get fence(): number {
     return this.#fence;
   }
 
-  /** What leases are counted in. */
+  /** The time base of leases. */
   storeMs(): number {
     return this.#storeMs + (this.#parts.clock.monotonicMs() - this.#readAtMs);
   }
@@ -49,26 +49,26 @@ export class Membership {
     this.#settle(joined.storeMs, reading);
   }
 
-  /** From now on it says at intervals that it lives, and calls what is to be done then. */
+  /** Starts the heartbeat, and calls the handlers. */
   start(handlers: { readonly onBeat: () => Promise<void>; readonly onLost: () => Promise<void> }) {
     this.#onBeat = handlers.onBeat;
     this.#onLost = handlers.onLost;
     this.#timer = setInterval(() => {
       this.beat().catch((error: unknown) => {
-        this.#parts.log.warn({ err: error }, "cannot say that this daemon lives");
+        this.#parts.log.warn({ err: error }, "cannot send the heartbeat of this daemon");
       });
     }, this.#parts.store.heartbeat.intervalMs);
     this.#timer.unref();
   }
 
-  /** What this daemon served may be claimed by others at once. */
+  /** Lets other daemons claim at once what this one served. */
   async leave(): Promise<void> {
     clearInterval(this.#timer);
     await this.#beating?.catch(() => undefined);
     await this.#parts.store.leave(this.#fence);
   }
 
-  /** One beat; one that takes long is not overtaken by the next. */
+  /** One beat; a slow one is not overtaken by the next. */
   async beat(): Promise<void> {
     this.#beating ??= this.#beat().finally(() => {
       this.#beating = undefined;
@@ -77,11 +77,11 @@ export class Membership {
   }
 
   /**
-   * Resolves when no other daemon can have taken over what this one serves; rejects when that cannot be
-   * said. Nearly always it is known without asking.
+   * Resolves when no other daemon can have taken over what this one serves; rejects if that cannot be
+   * determined. Nearly always it is known without a query.
    *
-   * SECURITY: a daemon that stood still while another took over must not answer from its memory: it
-   * would show what is not true any more, or let somebody in who was put out since. Guarded by
+   * SECURITY: a daemon that was stalled while another took over must not answer from memory: it could
+   * show outdated state, or admit a caller who has lost access since. Guarded by
    * tests/docker/several-daemons.test.ts.
    */
   certain(): Promise<void> | undefined {
@@ -103,7 +103,10 @@ export class Membership {
     const reading = this.#reading();
     const storeMs = await store.beat(this.#fence, this.storeMs(), reading);
     if (storeMs === undefined) {
-      this.#parts.log.warn({ fence: this.#fence }, "another daemon took over what this one served");
+      this.#parts.log.warn(
+        { fence: this.#fence },
+        "another daemon took over the sessions of this one",
+      );
       this.#sureUntilMs = 0;
       await this.#onLost();
       return;
@@ -112,7 +115,7 @@ export class Membership {
     await this.#onBeat();
   }
 
-  /** `storeMs` was the time when the clocks were read, or a little later. */
+  /** `storeMs` was the time when the clocks were read, or slightly later. */
   #settle(storeMs: number, { monotonicMs }: ClockReading): void {
     const { deadAfterMs = Number.POSITIVE_INFINITY } = this.#parts.store.heartbeat;
     const known = this.#storeMs + (monotonicMs - this.#readAtMs);

@@ -1,4 +1,4 @@
-/** Where sessions may connect to, and where they did. */
+/** Where sessions may connect to, and where they have connected. */
 import type { NetworkRequest } from "../network/plan-network.ts";
 import type { SessionNetworks } from "../network/session-networks.ts";
 import type { EgressPage } from "../ports/egress-log.ts";
@@ -10,7 +10,7 @@ export interface NetworksParts {
   readonly networks: SessionNetworks;
 }
 
-/** Records that go over the wire at a time while somebody follows. */
+/** Records per page while following. */
 const FOLLOWED_AT_ONCE = 100;
 
 export class Networks implements NetworkService {
@@ -30,7 +30,8 @@ export class Networks implements NetworkService {
     { after, limit }: { readonly after: number; readonly limit: number },
   ): Promise<EgressPage & { readonly open: readonly OpenEgress[] }> {
     const { sessions, networks } = this.#parts;
-    // SECURITY: the same answer for a session of another as for none. Guarded by networks.test.ts.
+    // SECURITY: another owner's session gets the same response as a missing one. Guarded by
+    // networks.test.ts.
     await sessions.get(caller, sessionId);
     const page = await networks.log.read(sessionId, after, limit);
     return { ...page, open: networks.openConnections(sessionId).map(openEgress) };

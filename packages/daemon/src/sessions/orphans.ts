@@ -1,4 +1,4 @@
-/** Sandboxes that belong to nothing any more: whoever made them died before it could say what for. */
+/** Sandboxes without an owner: their creator died before it could record what they were for. */
 import type { Backend } from "../ports/backend.ts";
 import type { Log } from "../ports/log.ts";
 import type { SessionStore } from "../ports/session-store.ts";
@@ -11,11 +11,11 @@ export interface OrphanParts {
 }
 
 /**
- * Which of the listed sandboxes are no daemon's.
+ * Which of the listed sandboxes belong to no daemon.
  *
- * SECURITY: sandboxes are made while this runs, here and by other daemons. Each is written down before
- * it is made, and the store is asked after the sandboxes were listed, so that no daemon's sandbox is
- * taken for remains (threat: interrupted creation). Guarded by "never taken for remains" in
+ * SECURITY: sandboxes are created while this runs, here and by other daemons. Each is recorded before
+ * it is created, and the store is queried after the sandboxes were listed, so a daemon's sandbox is
+ * never taken for an orphan (threat: interrupted creation). Guarded by "never taken for remains" in
  * reconcile.test.ts.
  */
 export async function orphansAmong(
@@ -27,7 +27,7 @@ export async function orphansAmong(
   return [...listedIds].filter((id) => !known.has(id));
 }
 
-/** Never rejects: what cannot be removed now is found again. */
+/** Never rejects: an orphan that cannot be removed now is found again. */
 export async function removeOrphan(backend: Backend, id: string, log: Log): Promise<void> {
   try {
     await backend.destroy(id);

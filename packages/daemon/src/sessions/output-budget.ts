@@ -1,4 +1,4 @@
-/** Keeps the head and the tail of a command's output within a budget, however much there is, and in however small pieces. */
+/** Keeps the head and tail of a command's output within a budget, for any amount and chunk size. */
 import type { OutputStream } from "@sandkasten/protocol";
 import { OutputRing } from "./output-ring.ts";
 import type { CollectedOutput } from "./services.ts";
@@ -19,12 +19,12 @@ export class OutputBudget {
     return this.#head.bytes + this.#tail.bytes;
   }
 
-  /** What it takes to keep them. */
+  /** The memory cost of what is kept. */
   get cost(): number {
     return this.#head.cost + this.#tail.cost;
   }
 
-  /** Copies what it keeps. */
+  /** Copies the bytes that it keeps. */
   add(stream: OutputStream, bytes: Uint8Array): void {
     this.#totalBytes += bytes.length;
     const room = this.#tail.bytes > 0 ? 0 : this.#head.room;
@@ -33,7 +33,7 @@ export class OutputBudget {
     if (forHead < bytes.length) this.#tail.add(stream, bytes.subarray(forHead));
   }
 
-  /** Notes bytes that went missing before they came here. */
+  /** Counts bytes that were lost before they arrived here. */
   addMissing(bytes: number): void {
     this.#totalBytes += bytes;
   }
@@ -62,7 +62,7 @@ export class OutputBudget {
   }
 }
 
-/** Where a cut went through a character, its rest is left out. */
+/** Drops the rest of a character that was cut. */
 function withoutBrokenEnd(bytes: Buffer): Buffer {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back] ?? 0;

@@ -1,4 +1,4 @@
-/** Looks for a pattern in a command's output, line by line, as it comes. */
+/** Searches a command's output for a pattern, line by line, as it arrives. */
 import { StringDecoder } from "node:string_decoder";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { OutputStream } from "@sandkasten/protocol";
@@ -7,19 +7,22 @@ import { RE2JS } from "re2js";
 import type { JournalChunk } from "../ports/exec-journal.ts";
 import type { PatternMatch } from "./services.ts";
 
-/** A longer line is searched in pieces of this length, each beginning in the middle of the one before. */
+/**
+ * A longer line is searched in overlapping pieces of this length, each starting at the middle of
+ * the previous one.
+ */
 const MAX_LINE = 4096;
-/** Length of a pattern times what its counted repetitions multiply it by. */
+/** Length of a pattern times its counted repetitions. */
 const MAX_EXPANDED = 8192;
-/** Searching goes on for so long at a time, and then pauses for several times as long. */
+/** The length of one search turn; it is followed by a pause several times as long. */
 const TURN_MS = 2;
 const PAUSE_FACTOR = 4;
 
 /**
- * SECURITY: a pattern is a client's and the text is a sandbox's, so both are hostile. RE2 takes time
- * linear in the text; the size of the pattern and of the text per search are bounded, and all
- * searches together take a bounded share of the event loop, in short turns, however many lines and
- * waiting clients there are (threat: slow clients). Guarded by output-pattern.test.ts.
+ * SECURITY: the pattern comes from a client and the text from a sandbox, so both are hostile. RE2
+ * runs in time linear in the text; pattern size and text per search are bounded, and all searches
+ * together take a bounded share of the event loop, in short turns, for any number of lines and
+ * waiting clients (threat: slow clients). Guarded by output-pattern.test.ts.
  */
 export class OutputPattern {
   readonly #regex: RE2JS;
@@ -33,17 +36,17 @@ export class OutputPattern {
     if (expanded > MAX_EXPANDED)
       throw new SandboxError(
         "INVALID_REQUEST",
-        `the pattern is too large: its length times its counted repetitions may be ${MAX_EXPANDED}`,
+        `the pattern is too large: its length times its counted repetitions may be at most ${MAX_EXPANDED}`,
       );
     try {
       this.#regex = RE2JS.compile(pattern);
     } catch (cause) {
       const reason = cause instanceof Error ? cause.message : String(cause);
-      throw new SandboxError("INVALID_REQUEST", `the pattern cannot be read: ${reason}`, { cause });
+      throw new SandboxError("INVALID_REQUEST", `invalid pattern: ${reason}`, { cause });
     }
   }
 
-  /** The first match in what is new; the text after the last newline counts as a line. */
+  /** The first match in the new text; text after the last newline counts as a line. */
   async find({ stream, bytes }: JournalChunk): Promise<PatternMatch | undefined> {
     const unfinished = this.#streams.get(stream) ?? new UnfinishedLine();
     this.#streams.set(stream, unfinished);
@@ -82,7 +85,7 @@ interface Searched {
 
 let lastTurn: Promise<unknown> = Promise.resolve();
 
-/** Does a piece of searching when those before it have had theirs, and everything else a while. */
+/** Runs a piece of searching after earlier ones, with pauses for other work. */
 async function inTurn(search: () => Searched): Promise<Searched> {
   const mine = lastTurn.then(() => {
     const startedMs = performance.now();
@@ -100,7 +103,7 @@ class UnfinishedLine {
   readonly #decoder = new StringDecoder("utf8");
   #text = "";
 
-  /** Lines to search, of which the last may grow. */
+  /** Lines to search; the last one may still grow. */
   *add(bytes: Uint8Array): Iterable<string> {
     this.#text += this.#decoder.write(Buffer.from(bytes));
     for (;;) {

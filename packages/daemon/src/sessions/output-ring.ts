@@ -1,12 +1,12 @@
-/** The newest output within a budget, in memory that is used over and over: a flood leaves no garbage behind. */
+/** The newest output within a budget, in reused memory: a flood creates no garbage. */
 import type { OutputStream } from "@sandkasten/protocol";
 
 const FIRST_CAPACITY_BYTES = 1024;
-/** What one more change between the streams costs beside the bytes; the first ones are free. */
+/** The cost of an additional switch between streams, besides the bytes; the first ones are free. */
 const RUN_COST = 64;
 const FREE_RUNS = 1024;
 
-/** So many bytes of one stream, one after the other. */
+/** A run of consecutive bytes of one stream. */
 interface Run {
   readonly stream: OutputStream;
   bytes: number;
@@ -18,7 +18,7 @@ export class OutputRing {
   #start = 0;
   #bytes = 0;
   #runs: Run[] = [];
-  /** Runs at the front that are gone already. */
+  /** Runs at the front that were already dropped. */
   #gone = 0;
 
   constructor(budgetBytes: number) {
@@ -29,17 +29,17 @@ export class OutputRing {
     return this.#bytes;
   }
 
-  /** The bytes, and what it takes to know whose they are. */
+  /** The cost of the bytes and of the stream runs. */
   get cost(): number {
     return this.#bytes + Math.max(0, this.#runs.length - this.#gone - FREE_RUNS) * RUN_COST;
   }
 
-  /** How much can come before the oldest goes. */
+  /** How much fits before the oldest output is dropped. */
   get room(): number {
     return Math.max(0, this.#budget - this.cost);
   }
 
-  /** Copies the bytes; the oldest make room for them. */
+  /** Copies the bytes; drops the oldest to make room. */
   add(stream: OutputStream, bytes: Uint8Array): void {
     const kept = bytes.subarray(Math.max(0, bytes.length - this.#budget));
     if (kept.length === 0) return;
@@ -51,7 +51,7 @@ export class OutputRing {
     while (this.cost > this.#budget) this.#dropFirst(this.cost - this.#budget);
   }
 
-  /** What is kept, of one stream or of both as they came. */
+  /** The kept output, of one stream or of both in order. */
   of(stream: OutputStream | undefined): Buffer {
     const all = Buffer.allocUnsafe(this.#bytes);
     const toEnd = this.#ring.copy(all, 0, this.#start, this.#start + this.#bytes);

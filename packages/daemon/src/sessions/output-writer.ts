@@ -1,4 +1,4 @@
-/** Writes a command's output to the journal, and goes on after times in which that was not possible. */
+/** Writes a command's output to the journal, and resumes after periods in which that was not possible. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { OutputChunk } from "../ports/channel.ts";
@@ -7,8 +7,9 @@ import type { JournalWriter } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 
 /**
- * How long a full disk makes the command wait. Until then nothing is lost: the sandbox keeps what was
- * not taken, and a command that prints more than that pauses. Later output is given up, not the command.
+ * How long a full disk blocks the command. Until then nothing is lost: the sandbox keeps unread
+ * output, and a command that prints more is paused. After that, output is dropped, but the command
+ * continues.
  */
 const PATIENCE_MS = 10_000;
 const RETRY_MS = 200;
@@ -28,11 +29,11 @@ export class OutputWriter {
   readonly #execId: string;
   readonly #open: () => Promise<JournalWriter>;
   readonly #parts: OutputWriterParts;
-  /** Fires when nobody wants the output any more, or another daemon will take it. */
+  /** Fires when the output is no longer wanted, or another daemon will take it. */
   readonly #stopped = new AbortController();
   #writer: JournalWriter | undefined;
   #outage: Outage | undefined;
-  /** Where the output ends that was seen. */
+  /** The end of the output seen so far. */
   #seenEnd = 0;
 
   constructor(execId: string, open: () => Promise<JournalWriter>, parts: OutputWriterParts) {
@@ -41,7 +42,7 @@ export class OutputWriter {
     this.#parts = parts;
   }
 
-  /** What is written, and what is lost, so far. */
+  /** The totals of written and lost output. */
   get counts(): Pick<JournalWriter, "stdoutBytes" | "stderrBytes" | "droppedBytes"> {
     const { stdoutBytes = 0, stderrBytes = 0, droppedBytes = 0 } = this.#writer ?? {};
     return { stdoutBytes, stderrBytes, droppedBytes: droppedBytes + this.#missingBytes };
@@ -52,7 +53,7 @@ export class OutputWriter {
     return this.#writer;
   }
 
-  /** Resolves when the chunk is kept, or given up. */
+  /** Resolves when the chunk is stored or dropped. */
   async write(chunk: OutputChunk): Promise<void> {
     this.#seenEnd = Math.max(this.#seenEnd, chunk.offset + chunk.bytes.length);
     if (this.#outage?.isLossy === true && this.#now() < this.#outage.retryAtMs) return;
@@ -62,12 +63,12 @@ export class OutputWriter {
     }
   }
 
-  /** Waits no longer for room on the disk. */
+  /** Stops waiting for disk space. */
   stop(): void {
     this.#stopped.abort();
   }
 
-  /** Notes what is missing at the end. */
+  /** Records what is missing at the end. */
   async close(): Promise<void> {
     try {
       if (this.#missingBytes > 0) await (await this.open()).skip(this.#missingBytes);
@@ -77,7 +78,7 @@ export class OutputWriter {
     }
   }
 
-  /** Leaves the journal as it is, for another daemon to go on with. */
+  /** Leaves the journal for another daemon to continue. */
   async release(): Promise<void> {
     await this.#writer?.close();
   }
@@ -114,7 +115,7 @@ export class OutputWriter {
   }
 }
 
-/** Where bytes were lost before it, the journal has a gap. A part of it may be kept already. */
+/** If bytes before the chunk were lost, the journal gets a gap. Part of the chunk may already be stored. */
 async function writeChunk(
   writer: JournalWriter,
   { stream, offset, bytes }: OutputChunk,

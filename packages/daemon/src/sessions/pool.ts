@@ -1,4 +1,4 @@
-/** Sandboxes made in advance. Each is handed out once, never comes back, and is looked at before it goes. */
+/** Sandboxes created in advance. Each is checked, handed out once, and never returned. */
 import { SandboxError } from "@sandkasten/protocol";
 import type {
   SandboxHandle,
@@ -19,11 +19,11 @@ import type { Providers } from "./providers.ts";
 import type { PoolEntry } from "./settings.ts";
 
 const REFILL_DELAY_MS = 50;
-/** Instead of a digest: the image was looked for and is not present. */
+/** In place of a digest: the image was looked up and is not present. */
 const MISSING = Symbol("missing");
 
 export interface PoolParts {
-  /** Sandboxes are made in advance by the default one alone. */
+  /** Only the default provider fills the pool. */
   readonly providers: Providers;
   readonly store: SessionStore;
   readonly membership: Membership;
@@ -42,7 +42,7 @@ export interface Pooled {
 interface ReadySandboxes {
   readonly entry: PoolEntry;
   readonly waiting: Pooled[];
-  /** What the entry's image stood for when it was last looked up. */
+  /** The digest of the entry's image at the last lookup. */
   digest: string | typeof MISSING | undefined;
 }
 
@@ -53,10 +53,10 @@ interface PresentImage extends ResolvedImage {
 export class Pool {
   readonly #parts: PoolParts;
   readonly #entries: readonly ReadySandboxes[];
-  /** Those that could not be destroyed yet. */
+  /** Sandboxes that could not be destroyed yet. */
   readonly #unwanted = new Set<string>();
   #filling: Promise<void> | undefined;
-  /** Something changed while the pool was being filled. */
+  /** The pool changed while it was being filled. */
   #again = false;
   #soon: NodeJS.Timeout | undefined;
   #stopped = false;
@@ -66,7 +66,7 @@ export class Pool {
     this.#entries = entries.map((entry) => ({ entry, waiting: [], digest: undefined }));
   }
 
-  /** Those that can be handed out. */
+  /** The number of sandboxes ready to hand out. */
   get size(): number {
     return this.#entries.reduce((sum, ready) => sum + usable(ready).length, 0);
   }
@@ -75,7 +75,7 @@ export class Pool {
     return this.#entries.flatMap(({ waiting }) => waiting.map(({ handle }) => handle.imageDigest));
   }
 
-  /** Replaces what is stale and makes what is missing, in the background. */
+  /** Replaces stale sandboxes and creates missing ones, in the background. */
   refill(): void {
     clearTimeout(this.#soon);
     this.#soon = undefined;
@@ -86,7 +86,7 @@ export class Pool {
     });
   }
 
-  /** Lets go of sandboxes that have died, then refills. */
+  /** Drops sandboxes that have died, then refills. */
   async tend(): Promise<void> {
     for (const { waiting } of this.#entries) {
       const alive = await Promise.all(waiting.map((pooled) => this.#isAlive(pooled)));
@@ -96,27 +96,27 @@ export class Pool {
     this.refill();
   }
 
-  /** What is here was written down under a token that counts no more: other daemons take it for remains. */
+  /** The pooled sandboxes were recorded under an expired token: other daemons remove them as orphans. */
   async lose(): Promise<void> {
     for (const { waiting } of this.#entries)
       for (const pooled of waiting.splice(0)) await this.discard(pooled);
     this.refill();
   }
 
-  /** Resolves when nothing is being made, nor about to be. */
+  /** Resolves when nothing is being created or about to be. */
   async settled(): Promise<void> {
     if (this.#soon !== undefined) this.refill();
     await this.#filling;
   }
 
-  /** A living sandbox of this content, if there is one. */
+  /** A live sandbox with this content, if there is one. */
   async take(
     imageDigest: string,
     profile: SandboxProfile,
     network: SandboxNetwork,
   ): Promise<Pooled | undefined> {
     for (const ready of this.#entries) {
-      // What the gateway allows is not part of the sandbox, but that it can be asked is.
+      // The gateway's rules are not part of the sandbox, but its connection to the gateway is.
       if (ready.entry.profile !== profile || networkOf(ready.entry) !== network) continue;
       for (;;) {
         const place = ready.waiting.findIndex(({ handle }) => handle.imageDigest === imageDigest);
@@ -142,7 +142,7 @@ export class Pool {
       for (const pooled of waiting.splice(0)) await this.discard(pooled);
   }
 
-  /** Making a sandbox takes the machine's time, which the one who just got one shall have first. */
+  /** Delayed, so the caller that just got a sandbox is not slowed down by creating another. */
   #refillSoon(): void {
     this.#soon ??= setTimeout(() => this.refill(), REFILL_DELAY_MS);
   }
@@ -169,12 +169,15 @@ export class Pool {
         owner: "",
         data: { image: entry.image, profile: entry.profile, reason: failureCode(error) },
       });
-      // Tried again at the next tick; sessions are made cold meanwhile.
-      this.#parts.log.warn({ err: error, image: entry.image }, "cannot make a sandbox in advance");
+      // Retried at the next tick; sessions are created cold meanwhile.
+      this.#parts.log.warn(
+        { err: error, image: entry.image },
+        "cannot create a sandbox for the pool",
+      );
     }
   }
 
-  /** The image of an entry as it is now. Nothing is made of an image that only takes its place. */
+  /** The entry's current image. Substitute images are not pooled. */
   async #present(ready: ReadySandboxes): Promise<PresentImage | undefined> {
     const { log, providers } = this.#parts;
     const { backend, images } = providers.default;
@@ -186,7 +189,7 @@ export class Pool {
     const { isImplied = false, image: name } = ready.entry;
     if (image === undefined || image.isSubstitute || (isImplied && image.digest === undefined)) {
       if (ready.digest !== MISSING && !isImplied)
-        log.warn({ image: name }, "the pool waits for an image that is not present");
+        log.warn({ image: name }, "the pool is waiting for an image that is not present");
       ready.digest = MISSING;
       return undefined;
     }
@@ -214,7 +217,7 @@ export class Pool {
     const { backend, place } = providers.default;
     const id = newSandboxId();
     const { fence } = membership;
-    // Before it is made: what is written down is nobody's remains.
+    // Recorded before it is created, so it is never taken for an orphan.
     await store.insertSideSandbox({ id, fence, place, purpose: "pool" });
     try {
       const handle = await queue.runInBackground(() =>
@@ -244,10 +247,7 @@ export class Pool {
       await channel.ping();
       return true;
     } catch (error) {
-      this.#parts.log.warn(
-        { err: error, sandbox: handle.id },
-        "a sandbox made in advance is unfit",
-      );
+      this.#parts.log.warn({ err: error, sandbox: handle.id }, "a pooled sandbox is unusable");
       return false;
     }
   }
@@ -260,7 +260,7 @@ export class Pool {
     await this.discard(pooled);
   }
 
-  /** Destroys one that is of no use to anybody, now or later. Never rejects. */
+  /** Destroys a sandbox that is no longer useful, now or later. Never rejects. */
   async discard({ handle, channel }: Pooled): Promise<void> {
     channel.close();
     this.#unwanted.add(handle.id);
@@ -273,7 +273,7 @@ export class Pool {
     await store.deleteSideSandbox(id);
   }
 
-  /** What fails is tried again when the pool is next filled. */
+  /** Failures are retried when the pool is next filled. */
   async #destroyUnwanted(): Promise<void> {
     for (const id of this.#unwanted) {
       try {

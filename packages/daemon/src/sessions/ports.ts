@@ -1,4 +1,4 @@
-/** Ports of sandboxes: what listens on them, and connections to them, of which a session has so many. */
+/** Ports of sandboxes: their listeners, and a limited number of connections to them per session. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ListeningPort } from "../ports/channel.ts";
 import type { Caller, OpenPort, PortService, PortVisitor } from "./services.ts";
@@ -50,8 +50,8 @@ export class Ports implements PortService {
   }
 
   /**
-   * SECURITY: each connection takes memory here and in the runner, so that neither a visitor with a
-   * link nor a page that reconnects for ever gets more than this. Guarded by ports.test.ts.
+   * SECURITY: each connection uses memory here and in the runner, so neither a visitor with a link
+   * nor a page that reconnects forever gets more than this. Guarded by ports.test.ts.
    */
   #count(sessionId: string): Disposable {
     const { maxPortConnections } = this.#parts.settings;
@@ -59,7 +59,7 @@ export class Ports implements PortService {
     if (open >= maxPortConnections)
       throw new SandboxError(
         "QUOTA_EXCEEDED",
-        `the session ${sessionId} has ${maxPortConnections} connections to its ports open; close some first`,
+        `session ${sessionId} has ${maxPortConnections} open connections to its ports; close some first`,
       );
     this.#open.set(sessionId, open + 1);
     return {

@@ -55,7 +55,7 @@ describe("a session on one of several backends", () => {
     expect((await fixture.core.sessions.get(ALICE, session.id)).status).toBe("unreachable");
     await expect(fixture.run(session.id, "true")).rejects.toMatchObject({
       code: "ENGINE_UNREACHABLE",
-      message: expect.stringContaining("other is not configured") as unknown,
+      message: expect.stringContaining("other is no longer configured") as unknown,
     });
     await fixture.core.reaper.tick();
     await fixture.restart("keep", { others });

@@ -1,23 +1,23 @@
-/** The backends of this daemon, each with its images, and which of them is meant. */
+/** The daemon's backends, each with its images, and how one is chosen. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { Backend } from "../ports/backend.ts";
 import type { ImageStore, Images } from "../ports/image-store.ts";
 import type { Caller } from "./services.ts";
 
-/** One kind of sandboxes, and what they are made of. */
+/** A backend and the images for its sandboxes. */
 export interface Provider {
   readonly backend: Backend;
-  /** Where its sandboxes are: daemons with the same place reach the same ones. */
+  /** Where its sandboxes are: daemons with the same place reach the same sandboxes. */
   readonly place: string;
   readonly images: ImageStore;
-  /** Image of sessions that name none. */
+  /** Image of sessions that do not name one. */
   readonly defaultImage: string;
-  /** For sandboxes that only serve file calls on a workspace, which need no more of it than to be there. */
+  /** For sandboxes that only serve file calls on a workspace; any image that is present will do. */
   readonly workspaceImage: string;
 }
 
 /**
- * SECURITY: images as a caller may see and change them; only the administrator's are shared (threat:
+ * SECURITY: images that a caller may see and change; only the administrator's are shared (threat:
  * hostile archives and images). Guarded by image-owners.test.ts and
  * surfaces/native/routes/images/image-owners.test.ts.
  */
@@ -27,12 +27,12 @@ export function imagesFor({ owner, isAdmin, maxImageBytes }: Caller, images: Ima
 
 export class Providers {
   readonly all: readonly Provider[];
-  /** That of sessions that ask for none. */
+  /** For sessions that do not choose a backend. */
   readonly default: Provider;
-  /** By name: what has to be done before anything is made on a backend. */
+  /** Work that must succeed before anything is created on a backend, by name. */
   readonly #due = new Map<string, () => Promise<void>>();
 
-  /** By name: settles when what an earlier daemon left is taken over, or cannot be reached. */
+  /** Settles when what an earlier daemon left is taken over, or is unreachable, by name. */
   readonly #takeOvers = new Map<string, Promise<unknown>>();
 
   constructor(usual: Provider, others: readonly Provider[] = []) {
@@ -40,7 +40,7 @@ export class Providers {
     this.all = [usual, ...others];
   }
 
-  /** The usual one first. */
+  /** The default backend first. */
   get names(): readonly [string, ...string[]] {
     const [, ...others] = this.all;
     return [this.default.backend.name, ...others.map(({ backend }) => backend.name)];
@@ -50,12 +50,12 @@ export class Providers {
     return this.all.map(({ place }) => place);
   }
 
-  /** Of a backend that is configured; nothing is known of others. */
+  /** The place of a configured backend; unknown for others. */
   placeOf(backend: Backend): string {
     return this.all.find((provider) => provider.backend === backend)?.place ?? "";
   }
 
-  /** The one that a caller asks for by name. */
+  /** The backend that a caller requested by name. */
   choose(name?: string): Provider {
     if (name === undefined) return this.default;
     const found = this.all.find(({ backend }) => backend.name === name);
@@ -67,12 +67,12 @@ export class Providers {
     );
   }
 
-  /** To be called before anything is made on a backend or done in a session of it. */
+  /** Call before creating anything on a backend or using one of its sessions. */
   async ready(backend: Backend): Promise<void> {
     await this.#due.get(backend.name)?.();
   }
 
-  /** Until `work` has succeeded once nothing is made on the backend. Whoever needs it has it tried. */
+  /** Blocks creation on the backend until `work` has succeeded once; each caller that needs it retries it. */
   holdUntil(backend: Backend, work: () => Promise<void>): void {
     let trying: Promise<void> | undefined;
     this.#due.set(backend.name, async () => {
@@ -87,7 +87,7 @@ export class Providers {
     });
   }
 
-  /** The answer is to be told of the take-over when it begins. */
+  /** The returned function must be called with the take-over when it begins. */
   expectTakeOver<T>(backend: Backend): (takeOver: Promise<T>) => Promise<T> {
     const begun = Promise.withResolvers<unknown>();
     this.#takeOvers.set(backend.name, begun.promise);
@@ -97,25 +97,25 @@ export class Providers {
     };
   }
 
-  /** Resolves when nothing of an earlier daemon is in the way any more: the disk of a workspace is free then. */
+  /** Resolves when an earlier daemon's remains are cleaned up: the disk of a workspace is then free. */
   async tidied(backend: Backend): Promise<void> {
     await this.#takeOvers.get(backend.name);
     await this.ready(backend);
   }
 
-  /** That of a session or workspace which exists, perhaps since a configuration that had others. */
+  /** The backend of an existing session or workspace, which may no longer be configured. */
   backendOf(name: string): Backend {
     return this.all.find(({ backend }) => backend.name === name)?.backend ?? absentBackend(name);
   }
 }
 
-/** What it made may well be there still, so it is as one that cannot be reached. */
+/** What it created may still exist, so treat it as unreachable. */
 function absentBackend(name: string): Backend {
   const reject = async (): Promise<never> => {
     return await Promise.reject(
       new SandboxError(
         "ENGINE_UNREACHABLE",
-        `the backend ${name} is not configured any more; add it to \`backends\` and start the daemon again`,
+        `the backend ${name} is no longer configured; add it to \`backends\` and restart the daemon`,
       ),
     );
   };
@@ -147,7 +147,7 @@ function absentBackend(name: string): Backend {
   };
 }
 
-/** Whether a backend could not be asked, so that nothing is known of its sandboxes. */
+/** Whether a backend could not be queried, so the state of its sandboxes is unknown. */
 export function isUnreachable(error: unknown): boolean {
   return error instanceof SandboxError && error.code === "ENGINE_UNREACHABLE";
 }

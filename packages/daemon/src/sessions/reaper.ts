@@ -1,4 +1,4 @@
-/** Ends what is over, tries again what failed, and tidies up, every half a minute. */
+/** Every half a minute: ends expired sessions, retries failed work, and cleans up. */
 import type { Events } from "../events/recorder.ts";
 import type { SessionNetworks } from "../network/session-networks.ts";
 import type { Backend } from "../ports/backend.ts";
@@ -59,7 +59,7 @@ export class Reaper {
     await this.#tick;
   }
 
-  /** One round; a round that takes long is not overtaken by the next. */
+  /** Runs one round; a slow round is not overtaken by the next. */
   async tick(): Promise<void> {
     this.#tick ??= this.#round().finally(() => {
       this.#tick = undefined;
@@ -71,26 +71,26 @@ export class Reaper {
     const { pool, providers, workspaces } = this.#parts;
     await this.endOver();
     for (const { backend } of providers.all)
-      await this.#attempt(`looking at the sandboxes of ${backend.name}`, () =>
+      await this.#attempt(`checking the sandboxes of ${backend.name}`, () =>
         this.#lookAtSandboxes(backend),
       );
     await this.#attempt("tidying workspaces", () => workspaces.tidy());
     await this.#attempt("forgetting old sessions", () => this.#forget());
     await this.#attempt("pruning output", () => this.#parts.pruner.prune());
     await this.#attempt("collecting images", () => this.#collectImages());
-    await this.#attempt("looking after the pool", () => pool.tend());
+    await this.#attempt("maintaining the pool", () => pool.tend());
   }
 
-  /** Ends every session that is over, and tries again those that could not be ended. */
+  /** Ends every expired session, and retries those that could not be ended. */
   async endOver(): Promise<void> {
     const left = [...this.#parts.table.all()];
     const worker = async (): Promise<void> => {
       for (let session = left.pop(); session !== undefined; session = left.pop()) {
         const over = session;
-        await this.#attempt(`ending the session ${over.row.id}`, () => this.#endIfOver(over));
+        await this.#attempt(`ending session ${over.row.id}`, () => this.#endIfOver(over));
       }
     };
-    // Several at a time, so that one that hangs does not keep the others alive.
+    // Several at a time, so one that hangs does not keep the others alive.
     await Promise.all(Array.from({ length: ENDED_AT_ONCE }, worker));
   }
 
@@ -102,7 +102,7 @@ export class Reaper {
       await sessions.end(session, "expired", "its lease ended");
   }
 
-  /** Ends sessions whose sandbox is dead, and removes sandboxes that are no session's. */
+  /** Ends sessions whose sandbox is dead, and removes sandboxes without a session. */
   async #lookAtSandboxes(backend: Backend): Promise<void> {
     const { providers, table, sessions, log } = this.#parts;
     await providers.ready(backend);
@@ -113,7 +113,7 @@ export class Reaper {
       const state = states.get(sandboxId);
       if (state === undefined || state === "dead") await sessions.lookAfter(session);
     }
-    // An engine goes on with what a daemon asked for that was killed meanwhile.
+    // An engine completes requests of a daemon that was killed meanwhile.
     for (const id of await orphansAmong(backend, states.keys(), this.#parts))
       await removeOrphan(backend, id, log);
   }
@@ -142,8 +142,8 @@ export class Reaper {
       await work();
     } catch (error) {
       const { log } = this.#parts;
-      if (isUnreachable(error)) log.warn({ err: error }, `the reaper waits with ${what}`);
-      else log.error({ err: error }, `the reaper failed at ${what} and will try again`);
+      if (isUnreachable(error)) log.warn({ err: error }, `the reaper postponed ${what}`);
+      else log.error({ err: error }, `the reaper failed at ${what} and will retry`);
     }
   }
 }

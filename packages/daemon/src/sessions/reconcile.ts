@@ -1,4 +1,4 @@
-/** Brings memory, store and backends together: after a start, and when another daemon died. */
+/** Reconciles memory, store and backends: after a start, and when another daemon died. */
 import type { EventHub } from "../events/event-hub.ts";
 import type { Backend } from "../ports/backend.ts";
 import type { SessionNetworks } from "../network/session-networks.ts";
@@ -27,8 +27,8 @@ export class Reconciliation {
   }
 
   /**
-   * Once, before anything is asked for. Afterwards every session that this daemon serves is known.
-   * Resolves with the work that is left, which may go on beside requests.
+   * Call once, before any request. Afterwards every session that this daemon serves is known.
+   * Resolves with the remaining work, which may run alongside requests.
    */
   async prepare(): Promise<() => Promise<Reconciled>> {
     const { store, providers } = this.#parts;
@@ -50,7 +50,7 @@ export class Reconciliation {
     };
   }
 
-  /** What daemons left that died since, if any did. */
+  /** Takes over what other daemons left when they died, if any did. */
   async claim(): Promise<Reconciled> {
     const { inheritances, ended } = await this.#claim(false);
     await this.#endExecs(ended);
@@ -58,10 +58,10 @@ export class Reconciliation {
     return sumOf(await Promise.all(left.map((one) => this.#takeOverNowOrLater(one))));
   }
 
-  /** From here on requests for these sessions are this daemon's, and wait until each is looked at. */
+  /** From here on this daemon handles requests for these sessions; they wait until each session is checked. */
   async #claim(atStart: boolean): Promise<{
     readonly inheritances: readonly Inheritance[];
-    /** Commands of sessions that have ended without them. */
+    /** Unfinished commands of ended sessions. */
     readonly ended: readonly ExecRow[];
   }> {
     const { store, table, providers, membership } = this.#parts;
@@ -88,7 +88,7 @@ export class Reconciliation {
     try {
       refuseForeign(this.#parts.store, await listed(backend));
     } catch (error) {
-      // What is there is looked at again before anything is removed.
+      // The sandboxes are listed again before anything is removed.
       if (!isUnreachable(error)) throw error;
     }
   }
@@ -101,8 +101,8 @@ export class Reconciliation {
   }
 
   /**
-   * Of an engine that does not answer nothing is known, so nothing of it is ended. Nothing new is made
-   * there either before what is left is taken over.
+   * If an engine does not respond, its sandboxes are in an unknown state, so nothing is ended.
+   * Nothing new is created there either until what is left is taken over.
    */
   async #takeOverNowOrLater(inheritance: Inheritance): Promise<Reconciled> {
     const { log, providers } = this.#parts;
@@ -137,7 +137,7 @@ export class Reconciliation {
       for (const id of await journal.sessions())
         if ((await store.getSession(id)) === undefined) await journal.remove(id);
     } catch (error) {
-      log.error({ err: error }, "cannot remove what belongs to no session any more");
+      log.error({ err: error }, "cannot remove orphaned sandboxes");
     }
   }
 }

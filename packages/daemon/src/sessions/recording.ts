@@ -1,4 +1,7 @@
-/** One command while it runs: its output goes into the journal, its end into the store, and whoever waits is told. */
+/**
+ * A running command: its output goes to the journal, its end to the store, and waiting callers are
+ * notified.
+ */
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Channel, ExecCommand, ExecEnd, ExecOptions, ExecStream } from "../ports/channel.ts";
@@ -14,7 +17,7 @@ import type { OutputBudget } from "./output-budget.ts";
 import { OutputWriter } from "./output-writer.ts";
 import { execEnded } from "./session-events.ts";
 
-/** How long a silent sandbox is waited for, unless the command's own time is over before. */
+/** How long to wait for a silent sandbox, unless the command's timeout expires first. */
 const FROZEN_MS = 600_000;
 const END_GRACE_MS = 10_000;
 const ATTACH_PAUSE_MS = 250;
@@ -28,34 +31,34 @@ export interface RecordingParts {
 }
 
 export interface RecordingOptions {
-  /** Absent when the beginning of the output was not seen. */
+  /** Absent if the beginning of the output was not seen. */
   readonly budget?: OutputBudget;
   readonly isTerminal: boolean;
-  /** What interprets it, where the command does not show it. */
+  /** The interpreter, if the command does not show it. */
   readonly runtime?: string | undefined;
   /** The token with which its session is served. */
   readonly fence: number;
-  /** An earlier daemon may have handed it to the sandbox. */
+  /** An earlier daemon may have sent it to the sandbox. */
   readonly mayHaveRun?: boolean;
-  /** Whether the sandbox is frozen on purpose. */
+  /** Whether the sandbox is paused. */
   readonly isFrozen?: () => boolean;
   readonly deadlineTimes?: DeadlineTimes | undefined;
 }
 
-/** How a command ends that the sandbox said nothing about. */
+/** How a command ended that the sandbox did not report on. */
 type SilentEnd = "sandbox_gone" | "not_started" | "unknown" | "killed" | "cancelled";
 
-/** Somebody who reads along; nothing behind `offset` may be dropped. */
+/** A reader; nothing after `offset` may be dropped. */
 export interface Follower {
   offset: number;
 }
 
 export class Recording {
-  /** Head and tail of the output; absent when the beginning was not seen. */
+  /** Head and tail of the output; absent if the beginning was not seen. */
   readonly budget: OutputBudget | undefined;
-  /** Gives up a command that still waits for its turn. */
+  /** Cancels a command that is still queued. */
   readonly queue = new AbortController();
-  /** Resolves when all that its end brings about has been done. */
+  /** Resolves when all consequences of its end are done. */
   settled: Promise<void> = Promise.resolve();
   readonly #parts: RecordingParts;
   readonly #isTerminal: boolean;
@@ -63,19 +66,19 @@ export class Recording {
   readonly #ended = Promise.withResolvers<ExecRow>();
   readonly #begun = Promise.withResolvers<ExecStream>();
   #row: ExecRow;
-  /** The sandbox may know of it. */
+  /** The sandbox may know the command. */
   #mayHaveRun: boolean;
   #stream: ExecStream | undefined;
   #failure: Error | undefined;
   readonly #output: OutputWriter;
-  /** Settles when the end is in the store. */
+  /** Settles when the end is stored. */
   #written: Promise<void> = Promise.resolve();
   #news = Promise.withResolvers<void>();
   #progress = Promise.withResolvers<void>();
   #gone = false;
   #released = false;
   readonly #options: RecordingOptions;
-  /** Rejects when the sandbox owes the beginning or the end for too long. */
+  /** Rejects if the sandbox is overdue with the command's beginning or end. */
   readonly #overdue = Promise.withResolvers<never>();
   #isOverdue = false;
   #isKeeping = false;
@@ -98,32 +101,35 @@ export class Recording {
     this.#overdue.promise.catch(() => undefined);
   }
 
-  /** As it is now; of a running command with what it has printed so far. */
+  /** The current row; for a running command with its output so far. */
   get row(): ExecRow {
     return this.#row.status === "running" ? { ...this.#row, ...this.#output.counts } : this.#row;
   }
 
-  /** Settles with the row when the command has ended. Rejects when the sandbox refused to run it, or the daemon stops. */
+  /**
+   * Settles with the row when the command has ended. Rejects if the sandbox refused to run it, or
+   * the daemon stops.
+   */
   get ended(): Promise<ExecRow> {
     return this.#ended.promise;
   }
 
-  /** A terminal that nobody sits at is no use of its session, however long it stays open. */
+  /** An unattended terminal does not count as use of its session. */
   get isUnattended(): boolean {
     return this.#isTerminal && this.#followers.size === 0;
   }
 
-  /** Resolves when its end, if it has ended, is in the store. */
+  /** Resolves when its end, if it has ended, is stored. */
   get written(): Promise<void> {
     return this.#written;
   }
 
-  /** Resolves when the sandbox has begun to run it. */
+  /** Resolves when the sandbox has started it. */
   get begun(): Promise<ExecStream> {
     return this.#begun.promise;
   }
 
-  /** For readers, whom the end of the output alone does not tell that something is wrong. */
+  /** For readers: the end of the output alone does not reveal a failure. */
   throwIfFailed(): void {
     if (this.#failure !== undefined) throw this.#failure;
   }
@@ -137,14 +143,14 @@ export class Recording {
       try {
         return await channel.exec(command, options);
       } catch (error) {
-        // The channel rejects only for a command that the sandbox did not take.
+        // The channel rejects only if the sandbox did not accept the command.
         this.#mayHaveRun = false;
         throw error;
       }
     });
   }
 
-  /** Goes on with a command that an earlier daemon began. False when the sandbox does not know it. */
+  /** Continues a command that an earlier daemon began. False if the sandbox does not know it. */
   async resume(channel: Channel): Promise<boolean> {
     const { endOffset: offset } = await this.#output.open();
     const attach = (stdin: boolean): Promise<ExecStream> =>
@@ -155,14 +161,14 @@ export class Recording {
         return await this.#whileFrozen(() => attach(true));
       } catch (error) {
         isKnown = !isNotFound(error);
-        // It was started without an input to write to.
+        // It was started without stdin.
         return isKnown ? await attach(false) : undefined;
       }
     });
     return isKnown;
   }
 
-  /** Tries again while the sandbox is there but silent: a frozen one may thaw, and its command goes on. */
+  /** Retries while the sandbox exists but is silent: a frozen one may resume, and its command continues. */
   async #whileFrozen(attach: () => Promise<ExecStream>): Promise<ExecStream> {
     const { timeoutMs = FROZEN_MS } = this.#row;
     let isOver = false;
@@ -184,39 +190,39 @@ export class Recording {
     }
   }
 
-  /** Ends it without the sandbox's word, because there is no sandbox any more, or it never ran. */
+  /** Ends it without the sandbox's report, because the sandbox is gone, or the command never ran. */
   async abandon(reason: SilentEnd): Promise<void> {
-    // The sandbox, which alone knows of the end until it is written down, goes now.
+    // Until the end is stored, only the sandbox knows it, and the sandbox is going away now.
     if (this.#row.status === "done") return await this.#written;
     this.#gone = true;
     this.#output.stop();
     this.#progressed();
     this.#stream?.detach();
     if (this.#stream !== undefined) {
-      // The pump sees the end of the stream and writes it down.
+      // The pump sees the end of the stream and stores it.
       await this.#ended.promise.catch(() => undefined);
       await this.#written;
       return;
     }
-    this.queue.abort(new SandboxError("CANCELLED", "the command was given up before it began"));
-    this.#begun.reject(new SandboxError("CONFLICT", `the command ${this.#row.id} was given up`));
+    this.queue.abort(new SandboxError("CANCELLED", "the command was cancelled before it began"));
+    this.#begun.reject(new SandboxError("CONFLICT", `the command ${this.#row.id} was cancelled`));
     const never = reason === "sandbox_gone" && !this.#mayHaveRun;
     await this.#finish(endWithoutWord(this.#row.id, never ? "not_started" : reason));
   }
 
-  /** It could not even be begun. */
+  /** Called if it could not be started. */
   async fail(error: unknown): Promise<void> {
     if (this.#row.status !== "done") await this.#refused(error);
   }
 
-  /** The daemon stops: the command goes on, and the next daemon goes on with the recording. */
+  /** The daemon stops: the command continues, and the next daemon resumes the recording. */
   release(): void {
     this.#released = true;
     this.#output.stop();
     this.#reject(
       new SandboxError(
         "SANDBOX_UNREACHABLE",
-        `the daemon is stopping; the command ${this.#row.id} goes on, ask for it again in a moment`,
+        `the daemon is stopping; the command ${this.#row.id} continues, so retry in a moment`,
       ),
     );
     this.queue.abort(new SandboxError("CANCELLED", "the daemon is stopping"));
@@ -246,7 +252,7 @@ export class Recording {
     this.#progressed();
   }
 
-  /** Nothing is recorded when there is no stream. */
+  /** Records nothing if there is no stream. */
   async #record(begin: () => Promise<ExecStream | undefined>): Promise<void> {
     let stream: ExecStream | undefined;
     const deadline = this.#deadline();
@@ -288,14 +294,17 @@ export class Recording {
     );
   }
 
-  /** A terminal without a timeout has no deadline either. */
+  /** A terminal without a timeout has no deadline. */
   #deadline(): ExecDeadline | undefined {
     const { timeoutMs, id } = this.#row;
     if (timeoutMs === undefined) return undefined;
     const { isFrozen, deadlineTimes } = this.#options;
     const isHeldUp = (): boolean => this.#isKeeping || isFrozen?.() === true;
     const giveUp = (): void => {
-      this.#parts.log.warn({ exec: id }, "a sandbox owes the end of a command; it is given up");
+      this.#parts.log.warn(
+        { exec: id },
+        "a sandbox did not report a command's end; stopped waiting",
+      );
       this.#isOverdue = true;
       this.#stream?.detach();
       this.#overdue.reject(
@@ -308,7 +317,7 @@ export class Recording {
     return new ExecDeadline(timeoutMs, isHeldUp, giveUp, deadlineTimes);
   }
 
-  /** Resolves when nobody who follows still has to read what lies before the offset. */
+  /** Resolves when every follower has read everything before the offset. */
   async #readBy(offset: number): Promise<void> {
     while (
       !this.#gone &&
@@ -366,7 +375,7 @@ export class Recording {
     this.#change(patch);
     this.#ended.resolve(this.#row);
     this.#announce();
-    // Whoever waits is answered first: a daemon that is killed before this is written down learns of
+    // Waiting callers are answered first: if the daemon is killed before this is stored, it learns
     // the end from the sandbox again.
     this.#written = setImmediate().then(() => this.#store(patch));
     await this.#written;
@@ -377,7 +386,7 @@ export class Recording {
     await this.#store(patch);
   }
 
-  /** What was asked for is the store's to keep: it may be long. */
+  /** The request stays in the store only, since it may be long. */
   #change(patch: ExecPatch): void {
     const { request: _, ...row } = { ...this.#row, ...patch };
     this.#row = row;
@@ -387,15 +396,12 @@ export class Recording {
     try {
       const { sessionId, id } = this.#row;
       await this.#parts.store.updateExec(sessionId, id, this.#options.fence, patch);
-      // Behind the store: whoever finds a command unfinished there tells of its end, once.
+      // After the store: a daemon that finds a command unfinished there reports its end, once.
       if (patch.status === "done")
         this.#parts.events.tell(execEnded(this.#row, this.#options.runtime));
     } catch (error) {
-      // The next daemon will call it unknown; whoever waits now gets the truth.
-      this.#parts.log.error(
-        { err: error, exec: this.#row.id },
-        "cannot write a command's end down",
-      );
+      // The next daemon will report it as unknown; callers waiting now get the real end.
+      this.#parts.log.error({ err: error, exec: this.#row.id }, "cannot store a command's end");
     }
   }
 
@@ -412,7 +418,7 @@ export class Recording {
   }
 }
 
-/** Whether something is there that does not answer, rather than nothing. */
+/** Whether the sandbox exists but does not respond. */
 function isSilence(error: unknown): boolean {
   return error instanceof SandboxError && error.details?.["reason"] === "unresponsive";
 }

@@ -1,18 +1,18 @@
-/** Tells of what a daemon that was killed had done, but not yet told. */
+/** Emits the events that a killed daemon did not get to write. */
 import type { EventHub } from "../events/event-hub.ts";
 import type { Happening } from "../events/recorder.ts";
 import type { StoredEvent } from "../ports/event-log.ts";
 import type { ExecRow, SessionRow, SessionStore } from "../ports/session-store.ts";
 import { execEnded, execStarted, sessionCreated, sessionRunning } from "./session-events.ts";
 
-/** Events are written down within a moment; of what is older than this nothing can be missing. */
+/** Events are written within milliseconds, so nothing older than this can be missing. */
 const LOOK_BACK_MS = 5_000;
-/** A session's last activity is written down with some delay. */
+/** A session's last activity is stored with some delay. */
 const ACTIVITY_DELAY_MS = 2_000;
 const LAST_EVENTS = 2048;
 const PAGE = 100;
 
-/** `living`: the sessions that the store says are not ended, before any of them is changed. */
+/** `living`: the sessions that have not ended according to the store, before any of them is changed. */
 export async function recoverEvents(
   living: readonly SessionRow[],
   { store, events }: { readonly store: SessionStore; readonly events: EventHub },
@@ -34,7 +34,7 @@ export async function recoverEvents(
   }
 }
 
-/** Of what happened to the session before this time nothing is missing, or nothing can be said any more. */
+/** Before this time none of the session's events are missing, or it can no longer be determined. */
 async function completeUpTo(
   { owner }: SessionRow,
   last: readonly StoredEvent[],
@@ -42,11 +42,11 @@ async function completeUpTo(
 ): Promise<number> {
   const newest = last.at(-1);
   if (newest !== undefined) {
-    // When so many events are of less than that time, what lies before them is complete as well.
+    // If there are that many events within the time, everything before them is complete as well.
     const oldestMs = last.length < LAST_EVENTS ? 0 : (last[0]?.atMs ?? 0);
     return Math.max(newest.atMs - LOOK_BACK_MS, oldestMs);
   }
-  // Nothing of it was ever told, or all that was is not kept any more.
+  // No event was ever written, or all of them were removed.
   const { events, removedUpTo } = await log.read({ after: 0, limit: 1, owner });
   if (removedUpTo === 0) return 0;
   return (events[0]?.atMs ?? Number.POSITIVE_INFINITY) + LOOK_BACK_MS;

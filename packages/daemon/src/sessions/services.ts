@@ -1,4 +1,4 @@
-/** What the core offers to whoever serves it: every use of a session, in the core's own terms. */
+/** The core's interface to surfaces: every use of a session, in the core's terms. */
 import type { EventFollower, FollowEvents } from "../events/feed.ts";
 import type { NamedPath, OutputStream, SessionStatus, ShownStatus } from "@sandkasten/protocol";
 import type { SecretRequest } from "../network/edge-secrets.ts";
@@ -32,39 +32,39 @@ import type {
 } from "../ports/session-store.ts";
 import type { TraceContext } from "../ports/telemetry.ts";
 
-/** Who asks. Sessions of one caller do not exist for another. */
+/** The caller of a request. Sessions of one caller do not exist for another. */
 export interface Caller {
   /** Name of the API key. */
   readonly owner: string;
-  /** The images that it imports and pulls are shared with all, and it alone removes those. */
+  /** Its imported and pulled images are shared with all, and only it can remove them. */
   readonly isAdmin: boolean;
   readonly maxSessions: number;
   readonly maxRunningExecs: number;
   readonly maxWorkspaces: number;
-  /** Disk space for the images of this caller; an administrator's are not counted. */
+  /** Disk space for the caller's images; an administrator's are not counted. */
   readonly maxImageBytes: number;
-  /** It looks and changes nothing; not even leases are renewed by it. */
+  /** It only reads, and does not even renew leases. */
   readonly isReadOnly?: boolean;
-  /** The key that can be revoked while the daemon runs, if it is one. */
+  /** The id of a key that can be revoked at runtime, if it is one. */
   readonly keyId?: string;
-  /** When the key, or the token that stands for one, ends. */
+  /** When the key or token expires. */
   readonly expiresAtMs?: number;
 }
 
 export interface CreateSessionOptions {
-  /** Name of the backend; the daemon's usual one when absent. */
+  /** Name of the backend; the daemon's default when absent. */
   readonly backend?: string;
   readonly image?: string;
   /** 0 for the default. */
   readonly ttlMs?: number;
   readonly workspaceId?: string;
-  /** Beside the one at /workspace. */
+  /** In addition to the one at /workspace. */
   readonly workspaces?: readonly WorkspaceMount[];
   readonly key?: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly limits?: Partial<SandboxLimits>;
   readonly network?: NetworkRequest;
-  /** For the gateway to add to requests. */
+  /** Secrets that the gateway adds to requests. */
   readonly secrets?: readonly SecretRequest[];
   readonly profile?: SandboxProfile;
   readonly isolation?: SandboxIsolation;
@@ -73,7 +73,7 @@ export interface CreateSessionOptions {
 }
 
 export interface SessionQuery {
-  /** An administrator's alone may be another's; absent, an administrator's answer has all owners' sessions. */
+  /** Only an administrator may name another owner; when absent, an administrator gets all owners' sessions. */
   readonly owner?: string;
   readonly status?: SessionStatus;
   readonly key?: string;
@@ -82,39 +82,42 @@ export interface SessionQuery {
   readonly cursor?: string;
 }
 
-/** A session as it can be seen now, with its lease in wall time. */
+/** The current state of a session, with its lease in wall time. */
 export interface SessionView extends Omit<SessionRow, "status"> {
-  /** `unreachable` while its backend does not answer, so that nobody knows. */
+  /** `unreachable` while its backend does not respond and the state is unknown. */
   readonly status: ShownStatus;
   readonly expiresAtMs: number;
   readonly maxExpiresAtMs: number;
 }
 
-/** Access to the inside of a sandbox. Until it is disposed of, the session does not expire for lack of use. */
+/** Access to the inside of a sandbox. Until it is disposed, the session does not expire. */
 export interface SandboxAccess extends Disposable {
   readonly channel: Channel;
 }
 
 /**
- * Every method rejects with SESSION_NOT_FOUND for an id that the caller has no session of. What
- * needs a living sandbox rejects with SESSION_EXPIRED (lease over), SESSION_NOT_FOUND (destroyed) or
- * CONFLICT (creating, paused, crashed, failed), and renews the lease. While the session's backend
- * does not answer, ENGINE_UNREACHABLE.
+ * Every method rejects with SESSION_NOT_FOUND for an id that is not one of the caller's sessions.
+ * Methods that need a running sandbox renew the lease, and reject with SESSION_EXPIRED (lease
+ * over), SESSION_NOT_FOUND (destroyed) or CONFLICT (creating, paused, crashed, failed). While the
+ * session's backend does not respond, they reject with ENGINE_UNREACHABLE.
  */
 export interface SessionService {
-  /** Makes a session, or answers the living one of the key, or the one that the same request made before. */
+  /**
+   * Creates a session, or returns the active session for the key, or the one that the same request
+   * created before.
+   */
   create(
     caller: Caller,
     options: CreateSessionOptions,
-    /** The trace that the session's creation belongs to. */
+    /** The trace of the request that creates the session. */
     trace?: TraceContext,
   ): Promise<{ readonly session: SessionView; readonly created: boolean }>;
-  /** Of the caller's own sessions, also those that have ended. */
+  /** One of the caller's own sessions, including ended ones. */
   get(caller: Caller, id: string): Promise<SessionView>;
-  /** As `get`; an administrator sees sessions of other owners, too, though nothing inside of them. */
+  /** Like `get`, but an administrator also sees sessions of other owners, though nothing inside them. */
   look(caller: Caller, id: string): Promise<SessionView>;
   list(caller: Caller, query: SessionQuery): Promise<Page<SessionView>>;
-  /** Ends the session; an administrator ends any. Idempotent; waits for one that is being made. */
+  /** Ends the session; an administrator can end any. Idempotent; waits for one that is being created. */
   destroy(caller: Caller, id: string): Promise<void>;
   pause(caller: Caller, id: string): Promise<SessionView>;
   resume(caller: Caller, id: string): Promise<SessionView>;
@@ -125,34 +128,37 @@ export interface SessionService {
 
 export interface StartExecOptions {
   readonly command: ExecCommand;
-  /** The command as its caller asked for it, where `command` is another form of it. */
+  /** The command as requested, if `command` is another form of it. */
   readonly asked?: string | readonly string[];
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
-  /** What interprets it, for traces and metrics; guessed from the command when absent. */
+  /** The interpreter, for traces and metrics; guessed from the command when absent. */
   readonly runtime?: string;
-  /** All of the input, or `open` for `writeStdin`. */
+  /** The whole input, or `open` for `writeStdin`. */
   readonly stdin?: Uint8Array | "open";
   readonly merge?: boolean;
-  /** 0 or absent for the longest allowed, to which more is clamped; the row says what is in effect. */
+  /**
+   * 0 or absent for the longest allowed; longer values are clamped to it. The row has the effective
+   * timeout.
+   */
   readonly timeoutMs?: number;
   readonly idleTimeoutMs?: number;
-  /** How much of the output `wait` shall be able to answer from memory. */
+  /** How much of the output `wait` can return from memory. */
   readonly outputBudgetBytes?: number;
   readonly idempotencyKey?: string;
 }
 
-/** What the answer to a finished, or still running, command holds of its output. */
+/** The output in the response for a finished or running command. */
 export interface CollectedOutput {
   readonly output: Uint8Array;
   readonly stdout: Uint8Array;
   readonly stderr: Uint8Array;
   readonly truncated: boolean;
-  /** Where to go on reading. */
+  /** Where to continue reading. */
   readonly endOffset: number;
 }
 
-/** What to wait for in a command's output. */
+/** The output to wait for. */
 export interface OutputCondition {
   /** A regular expression in the syntax of RE2. */
   readonly pattern: string;
@@ -169,18 +175,18 @@ export interface PatternMatch {
 export interface ReadOutputOptions {
   readonly offset: number;
   readonly maxBytes: number;
-  /** How long to wait when there is no output yet. */
+  /** How long to wait if there is no output yet. */
   readonly waitMs?: number;
-  /** Only what was written to this stream. */
+  /** Only output of this stream. */
   readonly stream?: OutputStream;
   readonly signal?: AbortSignal;
 }
 
 export interface FollowOptions {
   readonly offset: number;
-  /** `closed` also follows processes that the command left in the background; `done` when absent. */
+  /** `closed` also follows background processes of the command; `done` when absent. */
   readonly until?: "done" | "closed";
-  /** Only what was written to this stream. */
+  /** Only output of this stream. */
   readonly stream?: OutputStream;
   readonly signal?: AbortSignal;
   /** It does not count as use of the session, and the command does not wait for it. */
@@ -189,50 +195,50 @@ export interface FollowOptions {
 
 export interface OutputPage {
   readonly page: JournalPage;
-  /** As it was before the page was read. */
+  /** The command before the page was read. */
   readonly exec: ExecRow;
-  /** It has ended, and this is the last of its own output; what it left in the background may print more. */
+  /** The command has ended, and this is the last of its output; background processes may print more. */
   readonly done: boolean;
-  /** Nothing more can come. */
+  /** No more output can come. */
   readonly closed: boolean;
 }
 
 export interface ShellView extends ShellInfo {
-  /** Commands that wait for it. */
+  /** Commands waiting for the shell. */
   readonly queued: number;
 }
 
-/** A command, looked up once for its caller. It can be used as long as it is held. */
+/** A command, looked up once for its caller. */
 export interface ExecHandle {
   readonly id: string;
   readonly sessionId: string;
   /** As it is now. */
   readonly row: ExecRow;
-  /** The directory of the session's shell, for a command that has none itself. */
+  /** The directory of the session's shell, for a command that has none. */
   shellCwd(): Promise<string>;
-  /** Resolves when it has ended or the time is up; look at `status`. */
+  /** Resolves when the command has ended or the timeout expires; check `status`. */
   wait(timeoutMs?: number, signal?: AbortSignal): Promise<ExecRow>;
   /**
-   * Resolves with the first match of a pattern in its output, or its background's; with undefined when
-   * no more output can come or the time is up.
+   * Resolves with the first match of a pattern in the output of the command or its background, or
+   * with undefined if no more output can come or the timeout expires.
    */
   waitFor(
     condition: OutputCondition,
     options: { readonly timeoutMs?: number; readonly signal: AbortSignal },
   ): Promise<PatternMatch | undefined>;
-  /** Head and tail of its output within a budget; after the end of the sandbox, too. */
+  /** Head and tail of its output within a budget; also after the sandbox has ended. */
   collect(budgetBytes?: number): Promise<CollectedOutput>;
   /** Output from a cursor on. */
   read(options: ReadOutputOptions): Promise<OutputPage>;
   /**
-   * All output from a cursor on as it comes, page by page, until the command has ended and all of it
-   * was delivered. While somebody follows, nothing that they have not read is dropped: the command waits.
+   * All output from a cursor on, page by page, until the command has ended and everything was
+   * delivered. Output that a follower has not read is not dropped: the command waits.
    */
   follow(options: FollowOptions): AsyncIterable<JournalPage>;
   signal(signal: number, options?: { readonly tree?: boolean }): Promise<number>;
   /**
-   * Ends a command as a timeout does; its end has the reason `cancelled`. Resolves at once, to false
-   * when it has ended already.
+   * Ends a command as a timeout does, with the reason `cancelled`. Resolves at once, to false if it
+   * has already ended.
    */
   cancel(): Promise<boolean>;
   writeStdin(bytes: Uint8Array): Promise<void>;
@@ -241,12 +247,15 @@ export interface ExecHandle {
 }
 
 export interface ExecPage extends Page<ExecRow> {
-  /** The directory of the session's shell, for commands that have none themselves. */
+  /** The directory of the session's shell, for commands that have none. */
   readonly shellCwd: string;
 }
 
 export interface ExecService {
-  /** Starts a command, or finds the one that the same idempotency key started. Resolves when it is written down, before it ends. */
+  /**
+   * Starts a command, or finds the one that the same idempotency key started. Resolves when it is
+   * recorded, before it ends.
+   */
   start(
     caller: Caller,
     sessionId: string,
@@ -260,19 +269,22 @@ export interface ExecService {
     sessionId: string,
     page: { readonly limit?: number; readonly cursor?: string },
   ): Promise<ExecPage>;
-  /** Throws INVALID_REQUEST for a pattern that `ExecHandle.waitFor` does not take. */
+  /** Throws INVALID_REQUEST for a pattern that `ExecHandle.waitFor` does not accept. */
   checkPattern(pattern: string): void;
 }
 
 export interface ShellService {
-  /** The session's shells, in the order in which they were created. */
+  /** The session's shells, in order of creation. */
   list(caller: Caller, sessionId: string): Promise<readonly ShellView[]>;
-  /** Ends a shell, and cancels the commands that run or wait in it. SHELL_NOT_FOUND when there is none of this name. */
+  /**
+   * Ends a shell, and cancels its running and queued commands. Rejects with SHELL_NOT_FOUND if
+   * there is none with this name.
+   */
   close(caller: Caller, sessionId: string, name: string): Promise<void>;
 }
 
 export interface WorkspaceView extends WorkspaceRow {
-  /** Living sessions that have it. */
+  /** Active sessions that use it. */
   readonly sessionIds: readonly string[];
 }
 
@@ -280,18 +292,18 @@ export interface WorkspaceView extends WorkspaceRow {
 export interface WorkspaceService {
   list(caller: Caller): Promise<readonly WorkspaceView[]>;
   get(caller: Caller, id: string): Promise<WorkspaceView>;
-  /** Creates an empty one on the default backend, or returns the one of this id. */
+  /** Creates an empty one on the default backend, or returns the existing one with this id. */
   create(caller: Caller, id: string): Promise<WorkspaceView>;
-  /** Removes it with its files. CONFLICT while a session has it. */
+  /** Removes it with its files. CONFLICT while a session uses it. */
   destroy(caller: Caller, id: string): Promise<void>;
 }
 
 export interface CommitOptions {
   /** The name of the new image. */
   readonly reference: string;
-  /** How large the session's root may be. */
+  /** The maximum size of the session's root. */
   readonly maxBytes: number;
-  /** Keeps the archive of the root in a file while it is used, and removes it afterwards. */
+  /** Stores the archive of the root in a file while it is used, and removes it afterwards. */
   readonly withArchive: <T>(
     bytes: AsyncIterable<Uint8Array>,
     use: (path: string) => Promise<T>,
@@ -299,7 +311,10 @@ export interface CommitOptions {
 }
 
 export interface CommitService {
-  /** Makes an image of a session's root, which the caller then has. UNSUPPORTED where the root is read-only or the machine's own. */
+  /**
+   * Creates an image of the caller from a session's root. UNSUPPORTED if the root is read-only or
+   * the machine's own.
+   */
   commit(caller: Caller, sessionId: string, options: CommitOptions): Promise<ImageInfo>;
 }
 
@@ -309,7 +324,7 @@ export interface FileLocation {
   readonly id: string;
 }
 
-/** What can be done with files, as the sandbox does it. */
+/** File operations as the sandbox performs them. */
 export type FileOperations = Pick<
   Channel,
   | "stat"
@@ -327,10 +342,10 @@ export type FileOperations = Pick<
   | "createTar"
 >;
 
-/** Files of one session or workspace. Until they are disposed of, the session does not expire for lack of use. */
+/** Files of one session or workspace. Until they are disposed, the session does not expire. */
 export interface OpenFiles extends FileOperations, Disposable {}
 
-/** A change that a caller has made to files. */
+/** A file change by a caller. */
 export interface FileWrite {
   readonly owner: string;
   readonly location: FileLocation;
@@ -342,9 +357,9 @@ export interface FileWrite {
     | "copy"
     | "remove"
     | "extract";
-  /** What was written, made or removed; of an archive the directory. */
+  /** The path that was written, created or removed; for an archive, the directory. */
   readonly path: NamedPath;
-  /** What was moved or copied, as its caller named it. */
+  /** The path that was moved or copied, as its caller named it. */
   readonly from?: NamedPath;
 }
 
@@ -357,15 +372,15 @@ export interface FileService {
   ): Promise<OpenFiles>;
 }
 
-/** A caller, or whoever holds a link that the daemon signed for this port of this session. */
+/** A caller, or a visitor with a link that the daemon signed for this port of this session. */
 export type PortVisitor = Caller | "link";
 
-/** A connection to a port. Until it is disposed of, it counts, and the session does not expire for lack of use. */
+/** A connection to a port. Until it is disposed, it counts, and the session does not expire. */
 export interface OpenPort extends Disposable {
   readonly connection: PortConnection;
 }
 
-/** A connection out of a sandbox that is open now. */
+/** A currently open outbound connection of a sandbox. */
 export interface OpenEgress {
   readonly startedAtMs: number;
   readonly name?: string;
@@ -376,21 +391,21 @@ export interface OpenEgress {
   readonly receivedBytes: number;
 }
 
-/** Where sessions may connect to, and where they did. */
+/** Where sessions may connect to, and where they have connected. */
 export interface NetworkService {
   /**
-   * Changes the network of a living session; connections that it no longer allows are cut.
+   * Changes the network of a running session; connections that it no longer allows are cut.
    * PERMISSION_DENIED beyond what the administrator allows, CONFLICT for a session that was created
    * without a network, UNSUPPORTED on a network that the daemon does not control.
    */
   change(caller: Caller, sessionId: string, network: NetworkRequest): Promise<SessionView>;
-  /** Also of sessions that have ended. */
+  /** Also for ended sessions. */
   egress(
     caller: Caller,
     sessionId: string,
     page: { readonly after: number; readonly limit: number },
   ): Promise<EgressPage & { readonly open: readonly OpenEgress[] }>;
-  /** Pages as they come, from a cursor on, until the signal aborts. */
+  /** Yields pages from a cursor on, as they arrive, until the signal aborts. */
   follow(
     caller: Caller,
     sessionId: string,
@@ -402,9 +417,9 @@ export interface NetworkService {
 export interface PortService {
   /** Rejects unless the session can be reached now. */
   checkReachable(caller: Caller, sessionId: string): Promise<void>;
-  /** What listens inside the sandbox. */
+  /** The listening ports inside the sandbox. */
   list(caller: Caller, sessionId: string): Promise<readonly ListeningPort[]>;
-  /** PORT_REFUSED when nothing listens, QUOTA_EXCEEDED when the session has too many open. */
+  /** PORT_REFUSED if nothing listens, QUOTA_EXCEEDED if the session has too many open connections. */
   connect(
     visitor: PortVisitor,
     sessionId: string,
@@ -413,24 +428,24 @@ export interface PortService {
   ): Promise<OpenPort>;
 }
 
-/** Numbers about the daemon, for metrics. */
+/** Counts for the daemon's metrics. */
 export interface ServiceCounts {
   readonly sessions: Readonly<Record<SessionStatus, number>>;
   readonly runningExecs: number;
   readonly pooled: number;
-  /** What output takes of the disk, and how many ended sessions lost theirs to make room. */
+  /** Disk space of output, and how many ended sessions lost theirs to make room. */
   readonly journal: { readonly bytes: number; readonly prunedSessions: number };
-  /** By backend, where the daemon keeps the images. */
+  /** By backend, if the daemon keeps the images. */
   readonly images: ReadonlyMap<string, ImageUsage>;
-  /** Creates that wait for their turn. */
+  /** Creations waiting for their turn. */
   readonly waitingCreates: number;
-  /** Connections out of sandboxes since the daemon's start. */
+  /** Outbound connections of sandboxes since the daemon started. */
   readonly egress: EgressCounts;
 }
 
 export interface CreateKeyOptions {
   readonly name: string;
-  /** Whose the key is; `name` when absent. */
+  /** The owner of the key; `name` when absent. */
   readonly owner?: string;
   readonly scope: KeyScope;
   readonly expiresInMs?: number;
@@ -439,47 +454,47 @@ export interface CreateKeyOptions {
   readonly maxImageBytes?: number;
 }
 
-/** A key without what would let somebody use it. */
+/** A key without its secret. */
 export interface KeyView extends Omit<KeyRow, "digest" | "createdAtMs"> {
-  /** Keys of the configuration are changed there alone. */
+  /** Configured keys can only be changed in the configuration. */
   readonly source: "config" | "stored";
   readonly createdAtMs?: number;
 }
 
 /** Keys, for administrators; all others get FORBIDDEN. */
 export interface KeyService {
-  /** The secret is told this once. */
+  /** The secret is returned only this once. */
   create(
     caller: Caller,
     options: CreateKeyOptions,
   ): Promise<{ readonly key: KeyView; readonly secret: string }>;
   list(caller: Caller): Promise<readonly KeyView[]>;
-  /** Cuts what the key has open. KEY_NOT_FOUND, or CONFLICT for one of the configuration. */
+  /** Also closes the key's open streams. Rejects with KEY_NOT_FOUND, or CONFLICT for a configured key. */
   revoke(caller: Caller, id: string): Promise<void>;
 }
 
 export interface WatchEvents {
   /** Only this session's. */
   readonly sessionId?: string;
-  /** Only this owner's; anybody but an administrator may name themselves alone. */
+  /** Only this owner's; callers other than an administrator may only name themselves. */
   readonly owner?: string;
   readonly types?: ReadonlySet<string>;
   readonly from: FollowEvents["from"];
-  /** Ends after what there is now. */
+  /** Ends after the current events. */
   readonly once?: boolean;
   readonly signal: AbortSignal;
 }
 
 export interface EventService {
-  /** QUOTA_EXCEEDED when the caller follows too often; SESSION_NOT_FOUND as everywhere. */
+  /** QUOTA_EXCEEDED if the caller has too many streams; SESSION_NOT_FOUND as everywhere. */
   open(caller: Caller, options: WatchEvents): Promise<EventFollower>;
 }
 
 export interface Services {
   readonly events: EventService;
   /**
-   * The address of the daemon that serves a session, when that is another one; a session that no living
-   * daemon serves is claimed first, if this one reaches its sandbox. Undefined when this daemon answers.
+   * The address of the other daemon that serves a session; a session that no live daemon serves is
+   * claimed first, if this one reaches its sandbox. Undefined if this daemon serves it.
    */
   servedAt(sessionId: string): Promise<string | undefined> | undefined;
   readonly sessions: SessionService;
@@ -490,16 +505,19 @@ export interface Services {
   readonly commits: CommitService;
   readonly ports: PortService;
   readonly networks: NetworkService;
-  /** The images of a backend, by its name, or of the usual one, as the caller sees them. INVALID_REQUEST when there is none of that name. */
+  /**
+   * The images of a backend, by name, or of the default one, as the caller sees them.
+   * INVALID_REQUEST if there is no such backend.
+   */
   imagesOf(caller: Caller, backend?: string): Images;
-  /** Removes the images of a backend that nothing needs any more. PERMISSION_DENIED for all but an administrator. */
+  /** Removes unused images of a backend. PERMISSION_DENIED for all but an administrator. */
   collectImages(
     caller: Caller,
     backend?: string,
   ): Promise<{ readonly removed: number; readonly freedBytes: number }>;
-  /** Whether the usual backend answers, and can make sandboxes now. */
+  /** Whether the default backend responds, and can create sandboxes now. */
   ready(): Promise<"ready" | "unreachable" | "busy">;
   counts(): ServiceCounts;
-  /** What takes up the daemon's disk, beside sandboxes and workspaces. */
+  /** What uses the daemon's disk, besides sandboxes and workspaces. */
   storage(): Promise<readonly StorageUse[]>;
 }

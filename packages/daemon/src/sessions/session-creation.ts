@@ -1,4 +1,4 @@
-/** Creates sessions: planned, written down, made, or found to be there already. */
+/** Creates sessions: plans, records and creates them, or finds the existing one. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { SessionStatus } from "@sandkasten/protocol";
@@ -20,7 +20,7 @@ import type { SessionMakerParts } from "./session-maker.ts";
 import { planSession } from "./session-plan.ts";
 import type { SessionPlan } from "./session-plan.ts";
 
-/** How often a session that another daemon makes is looked for. */
+/** How often to check for a session that another daemon is creating. */
 const LOOK_INTERVAL_MS = 100;
 
 /** How a session may end. */
@@ -34,14 +34,14 @@ export interface SessionCreationParts extends SessionMakerParts {
   readonly membership: Membership;
   readonly networks: SessionNetworks;
   readonly telemetry: Telemetry;
-  /** Waits until it is known what became of a session since an earlier daemon. */
+  /** Waits until the state of a session from an earlier daemon is known. */
   readonly settled: (id: string) => Promise<void>;
   readonly end: (session: LiveSession, status: EndStatus, reason?: string) => Promise<void>;
 }
 
 interface Created {
   readonly row: SessionRow;
-  /** False for one that was there. */
+  /** False for an existing session. */
   readonly created: boolean;
 }
 
@@ -69,7 +69,7 @@ export class SessionCreation {
     const session = new LiveSession(row, this.#parts);
     table.add(session);
     try {
-      // The intent is written down before anything is made: whatever happens, it can be cleaned up.
+      // The intent is recorded before anything is created, so it can be cleaned up in any case.
       const written = await store.insertSession(row, caller.maxSessions);
       if (!written.inserted) {
         table.remove(session);
@@ -101,7 +101,7 @@ export class SessionCreation {
   ): Promise<void> {
     try {
       const handle = await this.#maker.acquire(caller, session, plan, provider);
-      await this.#openNetwork(session);
+      await this.#openNetwork(session, plan.trustedCertificate);
       await session.save({ status: "running", imageDigest: handle.imageDigest });
       session.made.resolve();
     } catch (error) {
@@ -114,21 +114,23 @@ export class SessionCreation {
   }
 
   /** Before anybody gets in, so that the first command finds the network and trusts the gateway. */
-  async #openNetwork(session: LiveSession): Promise<void> {
-    const { network, owner } = session.row;
+  async #openNetwork(session: LiveSession, certificate: string | undefined): Promise<void> {
+    const { network } = session.row;
     if (network === "none" || network === "engine") return;
     const channel = await session.channel();
-    if (network.secrets === undefined) return;
-    await trustCertificate(channel, this.#parts.networks.certificateOf(network.secrets, owner));
+    if (certificate !== undefined) await trustCertificate(channel, certificate);
   }
 
   #whyNotMade({ creation, row }: LiveSession, error: unknown): Error {
     if (creation.signal.aborted)
-      return new SandboxError("CONFLICT", `the session ${row.id} was destroyed while it was made`);
+      return new SandboxError(
+        "CONFLICT",
+        `session ${row.id} was destroyed while it was being created`,
+      );
     return error instanceof Error ? error : new Error(String(error));
   }
 
-  /** Whoever took over gave the session up, for its daemon had not come so far; the sandbox may have been made since. */
+  /** The daemon that took over ended the unfinished session; this one may have created the sandbox since. */
   async #discard(session: LiveSession): Promise<void> {
     this.#parts.table.remove(session);
     await session.backend.destroy(sandboxOf(session)).catch((failure: unknown) => {
@@ -136,7 +138,7 @@ export class SessionCreation {
     });
   }
 
-  /** The caller hears why it could not be made, also when cleaning up fails too. */
+  /** The caller gets the original error, even if the cleanup fails too. */
   async #endFailed(session: LiveSession, error: unknown): Promise<void> {
     session.failureCode = error instanceof SandboxError ? error.code : "INTERNAL_ERROR";
     await this.#parts.end(session, "failed", failureText(error)).catch((failure: unknown) => {
@@ -144,7 +146,7 @@ export class SessionCreation {
     });
   }
 
-  /** The session of a key that can still be used. */
+  /** The usable session with this key. */
   async #ofKey(caller: Caller, key: string | undefined): Promise<SessionRow | undefined> {
     if (key === undefined) return undefined;
     const row = await this.#parts.store.findByKey(caller.owner, key);
@@ -155,7 +157,7 @@ export class SessionCreation {
     if (session.row.status !== "creating" && session.isOver)
       await this.#parts.end(session, "expired", "its lease ended");
     if (session.ending === undefined) return session.row;
-    // Whether or not that works now, it is in nobody's way.
+    // Whether or not that works now, it no longer blocks the key.
     await session.ending.catch(() => undefined);
     return undefined;
   }
@@ -176,13 +178,13 @@ export class SessionCreation {
     if (!repeated && options.image !== undefined && row.image !== plan.image)
       throw new SandboxError(
         "CONFLICT",
-        `the session of the key ${row.key} has the image ${row.image}, not ${plan.image}; use another key`,
+        `the session with key ${row.key} has the image ${row.image}, not ${plan.image}; use another key`,
         { details: { session_id: row.id, image: row.image } },
       );
     if (!repeated && options.backend !== undefined && row.backend !== options.backend)
       throw new SandboxError(
         "CONFLICT",
-        `the session of the key ${row.key} is on the backend ${row.backend}, not ${options.backend}; use another key`,
+        `the session with key ${row.key} is on the backend ${row.backend}, not ${options.backend}; use another key`,
         { details: { session_id: row.id, backend: row.backend } },
       );
     const session = this.#parts.table.get(row.id);
@@ -192,7 +194,7 @@ export class SessionCreation {
     return { row: session.row, created: false };
   }
 
-  /** Another daemon makes it, or has made it: it is looked for in the store until it is there. */
+  /** Another daemon is creating it, or has: poll the store until it is ready. */
   async #madeElsewhere(row: SessionRow): Promise<SessionRow> {
     let found = row;
     while (found.status === "creating" && found.fence !== this.#parts.membership.fence) {
@@ -200,7 +202,7 @@ export class SessionCreation {
       found = (await this.#parts.store.getSession(row.id)) ?? { ...found, status: "failed" };
     }
     if (found.status === "failed")
-      throw new SandboxError("CONFLICT", `the session ${row.id} could not be made`);
+      throw new SandboxError("CONFLICT", `session ${row.id} could not be created`);
     return found;
   }
 }
@@ -208,13 +210,13 @@ export class SessionCreation {
 function failureText(error: unknown): string {
   return error instanceof SandboxError && error.status < 500
     ? error.message
-    : "its sandbox could not be made";
+    : "its sandbox could not be created";
 }
 
 function tooMany(caller: Caller): SandboxError {
   return new SandboxError(
     "QUOTA_EXCEEDED",
-    `${caller.maxSessions} sessions may be open at once; destroy some first`,
+    `at most ${caller.maxSessions} sessions may be open at once; destroy some first`,
     { details: { max_sessions: caller.maxSessions } },
   );
 }

@@ -1,4 +1,4 @@
-/** What changes of sessions and commands are told of, and in which words. */
+/** The events for changes of sessions and commands. */
 import type { SessionStatus } from "@sandkasten/protocol";
 import type { Events, Happening } from "../events/recorder.ts";
 import type { ExecRow, SessionRow } from "../ports/session-store.ts";
@@ -19,15 +19,15 @@ export function sessionRunning(
   return { type: "session.running", owner, sessionId: id, data };
 }
 
-/** What an event tells beside the row. */
+/** Event data that is not in the row. */
 export interface MoreOfSession {
-  /** How long it was being created. */
+  /** How long the creation took. */
   readonly createdInMs: number;
-  /** Why it could not be created. */
+  /** Why the creation failed. */
   readonly errorCode?: string | undefined;
 }
 
-/** Tells of a status that a session has now. An end is to be waited for: it is written down before anybody hears of it. */
+/** Reports a session's new status. Await it for an end, which must be written before anyone learns of it. */
 export function tellOfSession(
   events: Events,
   before: SessionStatus,

@@ -1,4 +1,4 @@
-/** Makes what a session is: its row, and its sandbox, from the pool or anew. */
+/** Creates a session's row and its sandbox, from the pool or cold. */
 import type {
   MountedWorkspace,
   SandboxHandle,
@@ -43,7 +43,7 @@ export class SessionMaker {
     this.#parts = parts;
   }
 
-  /** As it is written down before anything is made. */
+  /** The row as recorded before anything is created. */
   newRow(
     caller: Caller,
     options: CreateSessionOptions,
@@ -82,7 +82,7 @@ export class SessionMaker {
     };
   }
 
-  /** The sandbox of a session that is written down. */
+  /** The sandbox of a recorded session. */
   async acquire(
     caller: Caller,
     session: LiveSession,
@@ -100,7 +100,7 @@ export class SessionMaker {
       session.makingDigest = digest;
       return digest;
     };
-    // What has to be fetched takes no place of those who can begin at once.
+    // A download takes no slot from creations that can begin at once.
     if (plan.imageDigest === undefined) await ensure();
     const spec: SandboxSpec = {
       id: sandboxOf(session),
@@ -110,16 +110,18 @@ export class SessionMaker {
       env: plan.env,
       network: sandboxNetwork(plan.network),
       isolation: plan.isolation,
+      ...(plan.trustedCertificate !== undefined && { trustedCertificate: plan.trustedCertificate }),
     };
     const { workspaceId } = session.row;
     const create = (complete: SandboxSpec): Promise<SandboxHandle> =>
       this.#parts.queue.run(
         caller.owner,
-        // In its turn: in a burst, the first would else wait until all have looked at their images.
+        // In its turn: in a burst, the first would otherwise wait until all have checked their
+        // images.
         async () => {
           const imageDigest = await ensure();
           const made = await backend.create({ ...complete, imageDigest }, signal);
-          // The backend has a channel open from looking whether the runner answers.
+          // The backend already opened a channel to check that the runner answers.
           session.adoptChannel(await backend.open(made.id));
           return made;
         },
@@ -137,7 +139,7 @@ export class SessionMaker {
     );
   }
 
-  /** The disks of further workspaces, all held while the sandbox that gets them is made. */
+  /** The disks of further workspaces, all held while their sandbox is created. */
   async #withDisks<T>(
     caller: Caller,
     backend: string,
@@ -153,7 +155,7 @@ export class SessionMaker {
     );
   }
 
-  /** One that is ready, if there is any. */
+  /** A pooled sandbox, if one is ready. */
   async #fromPool(
     session: LiveSession,
     { fromPool, imageDigest, profile, network }: SessionPlan,
@@ -171,11 +173,11 @@ export class SessionMaker {
           return handle;
         }
       } catch (error) {
-        // Nobody else knows of it.
+        // Only this code knows of it.
         await pool.discard(pooled);
         throw error;
       }
-      // The others held this daemon for dead, and the sandbox for remains.
+      // The others declared this daemon dead, and the sandbox an orphan.
       await pool.discard(pooled);
     }
   }

@@ -1,4 +1,4 @@
-/** Turns what a caller asks for into what will be made, or says why it cannot be. */
+/** Turns a request into a plan for a session, or rejects it with the reason. */
 import { createHash } from "node:crypto";
 import { SandboxError } from "@sandkasten/protocol";
 import type { SandboxLimits, SandboxProfile, SandboxIsolation, Backend } from "../ports/backend.ts";
@@ -14,7 +14,7 @@ import type { SessionSettings } from "./settings.ts";
 export interface SessionPlan {
   readonly requestedImage: string;
   readonly image: string;
-  /** Of what the image stands for now; absent when it has yet to be fetched. */
+  /** The current content of the image; absent if it must still be downloaded. */
   readonly imageDigest: string | undefined;
   readonly profile: SandboxProfile;
   readonly network: SessionNetwork;
@@ -22,8 +22,10 @@ export interface SessionPlan {
   readonly limits: SandboxLimits;
   readonly ttlMs: number;
   readonly env: Readonly<Record<string, string>>;
+  /** PEM of the authority with which the gateway stands in for hosts that get secrets. */
+  readonly trustedCertificate: string | undefined;
   readonly workspaces: readonly WorkspaceMount[];
-  /** Nothing about it is special, so that one made in advance will do. */
+  /** It needs nothing special, so a pooled sandbox will do. */
   readonly fromPool: boolean;
   readonly requestHash: string;
 }
@@ -36,8 +38,8 @@ export async function planSession(
   networks: SessionNetworks,
 ): Promise<SessionPlan> {
   const asked = options.network ?? "none";
-  // SECURITY: against reaching a network: a network takes two, the caller who asks and the
-  // administrator who allows it. Guarded by sessions.test.ts and network/plan-network.test.ts.
+  // SECURITY: against reaching a network: a network needs both the caller's request and the
+  // administrator's permission. Guarded by sessions.test.ts and network/plan-network.test.ts.
   const allowed =
     backend.capabilities.network && (asked === true || asked === "full")
       ? "engine"
@@ -47,7 +49,7 @@ export async function planSession(
   if (profile === "root" && !settings.allowRootProfile)
     throw new SandboxError(
       "PERMISSION_DENIED",
-      "the profile `root` is not allowed here; leave `profile` out",
+      "the profile `root` is not allowed here; omit `profile`",
     );
   const isolation = planIsolation(options.isolation, backend);
   const limits = planLimits(options.limits ?? {}, settings);
@@ -65,6 +67,7 @@ export async function planSession(
     ttlMs:
       options.ttlMs === undefined || options.ttlMs === 0 ? settings.defaultTtlMs : options.ttlMs,
     env: { ...certificateVariables(network), ...env },
+    trustedCertificate: certificateFor(network, caller, networks),
     workspaces: options.workspaces ?? [],
     fromPool:
       network !== "engine" &&
@@ -77,7 +80,8 @@ export async function planSession(
     requestHash: hashOf({
       ...options,
       idempotencyKey: undefined,
-      // SECURITY: the hash is kept, and a hash of a weak secret could be guessed. Guarded by secrets-at-rest.test.ts.
+      // SECURITY: the hash is stored, and a hash of a weak secret could be guessed. Guarded by
+      // secrets-at-rest.test.ts.
       secrets: options.secrets && networks.fingerprint(JSON.stringify(options.secrets)),
     }),
   };
@@ -98,6 +102,15 @@ async function withSecrets(
   return { ...network, secrets: await networks.seal(owner, network, requests) };
 }
 
+function certificateFor(
+  network: SessionNetwork,
+  { owner }: Caller,
+  networks: SessionNetworks,
+): string | undefined {
+  if (network === "none" || network === "engine" || network.secrets === undefined) return undefined;
+  return networks.certificateOf(network.secrets, owner);
+}
+
 /** Where there is only strong isolation, whoever asks for less gets more. */
 function planIsolation(
   asked: SandboxIsolation | undefined,
@@ -108,7 +121,7 @@ function planIsolation(
   if (isolations.includes(asked)) return asked;
   throw new SandboxError(
     "PERMISSION_DENIED",
-    "strong isolation is not available here; leave `isolation` out, or ask the administrator for gVisor (see `sandkasten doctor`)",
+    "strong isolation is not available here; omit `isolation`, or ask the administrator to install gVisor (see `sandkasten doctor`)",
   );
 }
 
@@ -134,7 +147,7 @@ function planLimits(asked: Partial<SandboxLimits>, settings: SessionSettings): S
 
 const BYTES_PER_INODE = 4096;
 
-/** As the API calls and counts them. */
+/** The API's names and units. */
 const LIMIT_NAMES: Readonly<Record<keyof SandboxLimits, readonly [string, number]>> = {
   memoryBytes: ["memory_mb", 2 ** 20],
   cpuMillicores: ["cpu_millicores", 1],
@@ -143,7 +156,7 @@ const LIMIT_NAMES: Readonly<Record<keyof SandboxLimits, readonly [string, number
   diskInodes: ["disk_inodes", 1],
 };
 
-/** The same for the same request, whatever the order of its fields. */
+/** The same for equal requests, independent of field order. */
 export function hashOf(request: object): string {
   const ordered = (value: unknown): unknown => {
     if (value instanceof Uint8Array) return Buffer.from(value).toString("base64");

@@ -204,7 +204,9 @@ describe("create()", () => {
     const { core } = await start({ wrap: failing });
     await expect(core.sessions.create(ALICE, {})).rejects.toThrow("no");
     const { rows } = await core.sessions.list(ALICE, {});
-    expect(rows).toMatchObject([{ status: "failed", endReason: "its sandbox could not be made" }]);
+    expect(rows).toMatchObject([
+      { status: "failed", endReason: "its sandbox could not be created" },
+    ]);
     expect(core.counts().sessions.creating).toBe(0);
   });
 });

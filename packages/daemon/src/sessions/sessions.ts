@@ -1,4 +1,4 @@
-/** Sessions: made, found, used, paused, renewed and ended. */
+/** Sessions: creation, lookup, use, pause, renewal and end. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { SessionStatus } from "@sandkasten/protocol";
 import type { Backend, IsolationReport, SandboxStats } from "../ports/backend.ts";
@@ -23,7 +23,7 @@ import type { EndStatus, SessionCreationParts } from "./session-creation.ts";
 import type { NetworkRequest } from "../network/plan-network.ts";
 import { checkTransition, isLiving, isUp, unusable } from "./states.ts";
 
-/** Sessions in a list whose request does not say how many. */
+/** Page size if the request does not set one. */
 const DEFAULT_PAGE_SIZE = 100;
 
 export type SessionsParts = Omit<SessionCreationParts, "settled" | "end">;
@@ -84,11 +84,11 @@ export class Sessions implements SessionService {
       ...scope,
     });
     const views = await this.#views(rows);
-    // One whose lease is over is written down as expired a little later.
+    // A session past its lease is marked as expired a little later.
     return { rows: views.filter((view) => !isOverdue(view, query.status)), ...rest };
   }
 
-  /** Whoever knows no pages shall see all that live. */
+  /** Clients that do not paginate must see all active sessions. */
   async #pageSize(owner: string | undefined): Promise<number> {
     const living = await this.#parts.store.livingSessions(owner);
     return Math.max(DEFAULT_PAGE_SIZE, living.length);
@@ -98,7 +98,7 @@ export class Sessions implements SessionService {
     return viewOf(this.#parts.clock, this.#parts.membership, row);
   }
 
-  /** As they are now, which is not known of those whose backend does not answer. */
+  /** The current states; unknown for sessions whose backend does not respond. */
   async #views(rows: readonly SessionRow[]): Promise<readonly SessionView[]> {
     const { table, membership, providers } = this.#parts;
     await Promise.all(rows.map(({ id }) => this.settled(id)));
@@ -127,7 +127,7 @@ export class Sessions implements SessionService {
       await this.end(session, "destroyed");
       return;
     }
-    const row = await this.#row(id, (found) => isVisible(caller, found)); // 404 when there never was one; done already otherwise.
+    const row = await this.#row(id, (found) => isVisible(caller, found)); // 404 if there never was one; otherwise already done.
     if (isLiving(row.status)) throw lostOwnership(id);
   }
 
@@ -139,7 +139,7 @@ export class Sessions implements SessionService {
     return await this.#change(caller, id, "running", (backend, sandbox) => backend.resume(sandbox));
   }
 
-  /** Changes the network of a living session, in the store first. */
+  /** Changes the network of a running session, first in the store. */
   async changeNetwork(caller: Caller, id: string, asked: NetworkRequest): Promise<SessionView> {
     const { networks } = this.#parts;
     const session = await this.#living(caller, id, ["running", "paused"]);
@@ -149,7 +149,7 @@ export class Sessions implements SessionService {
       if (network === "engine")
         throw new SandboxError(
           "UNSUPPORTED",
-          "this session has the network of the container engine, which cannot be changed; create a session with `network.allow`",
+          "this session uses the container engine's network, which cannot be changed; create a session with `network.allow`",
         );
       if (network === "none")
         throw new SandboxError(
@@ -157,7 +157,7 @@ export class Sessions implements SessionService {
           'this session was created without a network; create one with `network: {"allow": []}` to allow destinations later',
         );
       const planned = networks.plan(owner, asked);
-      // Without a network means, once there is one, that nothing is allowed on it.
+      // Once a session has a network, `none` means that nothing is allowed on it.
       const changed = {
         ...(planned === "none" ? { allow: [] } : planned),
         ...(network.secrets !== undefined && { secrets: network.secrets }),
@@ -193,7 +193,7 @@ export class Sessions implements SessionService {
     }
   }
 
-  /** For whatever is done inside the sandbox. */
+  /** For everything done inside the sandbox. */
   async enter(caller: Owner, id: string): Promise<SandboxAccess> {
     const session = await this.enterLive(caller, id);
     try {
@@ -205,13 +205,13 @@ export class Sessions implements SessionService {
     }
   }
 
-  /** As its owner, whoever that is; the link has been checked. */
+  /** Acts as the owner; the link has already been verified. */
   async enterByLink(id: string): Promise<SandboxAccess> {
     const row = this.#parts.table.get(id)?.row ?? (await this.#parts.store.getSession(id));
     return await this.enter({ owner: row?.owner ?? "" }, id);
   }
 
-  /** Digests of the images that sandboxes of all daemons, those that are being made here, and the pool use. */
+  /** Digests of the images used by sandboxes of all daemons, by creations in progress here, and by the pool. */
   async imagesInUse(): Promise<ReadonlySet<string>> {
     const { store, table, pool } = this.#parts;
     const stored = (await store.livingSessions()).flatMap(({ imageDigest }) => imageDigest ?? []);
@@ -221,12 +221,12 @@ export class Sessions implements SessionService {
     return new Set([...stored, ...used, ...pool.digests()]);
   }
 
-  /** The daemon stops: no new sessions. */
+  /** Call when the daemon stops: refuses new sessions. */
   close(): void {
     this.#closed = true;
   }
 
-  /** Waits until it is known what became of a session since an earlier daemon, if that can be known now. */
+  /** Waits until the state of a session from an earlier daemon is known, if it can be determined now. */
   async settled(id: string): Promise<void> {
     try {
       await this.#parts.table.get(id)?.adoption?.();
@@ -236,14 +236,14 @@ export class Sessions implements SessionService {
   }
 
   /**
-   * A running session with its lease renewed, to be left again by `leaveLive`. Whoever only looks
-   * neither renews the lease nor keeps the session from ending.
+   * A running session with its lease renewed, to be released by `leaveLive`. Read-only callers
+   * neither renew the lease nor keep the session alive.
    */
   async enterLive(caller: Owner, id: string): Promise<LiveSession> {
     for (;;) {
       const session = await this.#living(caller, id, ["running"]);
       await this.#parts.providers.ready(session.backend);
-      // Looked at and entered without a wait in between, so that the reaper cannot come between them.
+      // Checked and entered without an await in between, so the reaper cannot intervene.
       if (session.isUsable) {
         if (caller.isReadOnly !== true) await session.enter();
         return session;
@@ -255,7 +255,7 @@ export class Sessions implements SessionService {
     if (caller.isReadOnly !== true) await session.leave();
   }
 
-  /** To be disposed of by whoever asked. */
+  /** The caller must dispose it. */
   #access(caller: Owner, session: LiveSession, channel: SandboxAccess["channel"]): SandboxAccess {
     let left = false;
     return {
@@ -270,17 +270,17 @@ export class Sessions implements SessionService {
     };
   }
 
-  /** Ends a session, once; whoever asks again waits for the same end. */
+  /** Ends a session once; later callers wait for the same end. */
   async end(session: LiveSession, status: EndStatus, reason?: string): Promise<void> {
     session.ending ??= this.#end(session, status, reason).catch((error: unknown) => {
-      // Nothing is forgotten: the reaper tries again.
+      // The reaper will retry.
       session.ending = undefined;
       throw error;
     });
     await session.ending;
   }
 
-  /** Something went wrong in there: when the sandbox is dead, the session has crashed. */
+  /** Called after a failure inside: if the sandbox is dead, marks the session as crashed. */
   async lookAfter(session: LiveSession): Promise<void> {
     const { log } = this.#parts;
     if (session.ending !== undefined || session.row.status === "creating") return;
@@ -315,9 +315,9 @@ export class Sessions implements SessionService {
 
   async #end(session: LiveSession, status: EndStatus, reason?: string): Promise<void> {
     const { table, clock } = this.#parts;
-    session.creation.abort(new Error("the session is ended"));
+    session.creation.abort(new Error("the session was ended"));
     await session.made.promise.catch(() => undefined);
-    // A pause under way first comes to its end.
+    // Waits for a pause in progress.
     await session.lifecycleMutex.run(async () => {
       if (session.row.status !== "destroying") await session.save({ status: "destroying" });
       await session.backend.destroy(sandboxOf(session));
@@ -333,7 +333,7 @@ export class Sessions implements SessionService {
     });
   }
 
-  /** A session of this caller that is in one of these states and whose lease is not over. */
+  /** A session of this caller that is in one of these states and within its lease. */
   async #living(
     caller: Owner,
     id: string,
@@ -359,12 +359,12 @@ export class Sessions implements SessionService {
 
   async #row(id: string, may: (row: SessionRow) => boolean): Promise<SessionRow> {
     const row = this.#parts.table.get(id)?.row ?? (await this.#parts.store.getSession(id));
-    // SECURITY: what belongs to another does not exist (threat: reaching another tenant). Guarded by
-    // "of another owner" in sessions.test.ts.
+    // SECURITY: what belongs to another owner does not exist (threat: reaching another tenant).
+    // Guarded by "of another owner" in sessions.test.ts.
     if (row === undefined || !may(row))
       throw new SandboxError(
         "SESSION_NOT_FOUND",
-        `there is no session ${id}; list the sessions to see which there are`,
+        `there is no session ${id}; list the sessions to find the id`,
       );
     return row;
   }
@@ -375,20 +375,20 @@ function isOwn({ owner }: Owner, row: SessionRow): boolean {
 }
 
 /**
- * SECURITY: an administrator sees that a session is there, and ends it, but gets neither into it nor at
- * its commands, output and files: those stay its owner's (threat: reaching another tenant). Guarded by
- * tenants.test.ts.
+ * SECURITY: an administrator sees that a session exists, and can end it, but cannot enter it or
+ * read its commands, output and files, which stay private to its owner (threat: reaching another
+ * tenant). Guarded by tenants.test.ts.
  */
 function isVisible({ owner, isAdmin }: Caller, row: SessionRow): boolean {
   return isAdmin || row.owner === owner;
 }
 
-/** Shown as expired to somebody who asked for another status. */
+/** Shown as expired, although the request filtered by another status. */
 function isOverdue({ status }: SessionView, asked: SessionQuery["status"]): boolean {
   return status === "expired" && asked !== undefined && asked !== "expired";
 }
 
-/** Whether the backend says that a sandbox is no more, rather than that it cannot be asked now. */
+/** Whether the backend reports the sandbox as gone, rather than being unreachable. */
 function isDeath(error: unknown): boolean {
   return (
     error instanceof SandboxError &&

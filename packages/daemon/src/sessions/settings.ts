@@ -1,4 +1,4 @@
-/** What the core is told once, when it is put together. */
+/** The core's settings, fixed when it is assembled. */
 import type { DeadlineTimes } from "./exec-deadline.ts";
 import type { SandboxLimits, SandboxProfile } from "../ports/backend.ts";
 
@@ -8,7 +8,7 @@ export interface PoolEntry {
   readonly size: number;
   /** Whether its sandboxes are for sessions whose network the gateway enforces. */
   readonly network?: boolean;
-  /** Nobody configured it: nothing is fetched for it, and it waits for its image without a warning. */
+  /** Not configured explicitly: nothing is downloaded for it, and it waits for its image without a warning. */
   readonly isImplied?: boolean;
 }
 
@@ -18,20 +18,20 @@ export interface SessionSettings {
   readonly defaultTtlMs: number;
   readonly maxLifetimeMs: number;
   readonly defaultLimits: SandboxLimits;
-  /** What a request may ask for at most. */
+  /** The most that a request may set. */
   readonly maxLimits: SandboxLimits;
   readonly maxExecTimeoutMs: number;
-  /** The daemon's own deadlines behind a command's timeout; the usual ones when absent. */
+  /** The daemon's own deadlines after a command's timeout; the defaults when absent. */
   readonly deadlineTimes?: DeadlineTimes;
   readonly outputBudgetBytes: number;
-  /** How many sandboxes are created at the same time; the others wait for their turn. */
+  /** How many sandboxes are created at the same time; others wait for their turn. */
   readonly concurrentCreates: number;
   readonly pool: readonly PoolEntry[];
-  /** Connections to ports that one session may have open. */
+  /** Open connections to ports per session. */
   readonly maxPortConnections: number;
   readonly workspaceDisk: { readonly diskBytes: number; readonly diskInodes: number };
-  /** What output may take of the disk; beyond it that of ended sessions goes, the oldest first. */
+  /** Disk limits for output; beyond them the output of ended sessions is deleted, oldest first. */
   readonly journal: { readonly maxBytesPerOwner: number; readonly maxBytes: number };
-  /** How long ended sessions, with what their commands printed, can be looked up. */
+  /** How long ended sessions and their commands' output can be looked up. */
   readonly retentionMs: number;
 }

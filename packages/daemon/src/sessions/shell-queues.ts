@@ -1,18 +1,21 @@
-/** Lets commands of one shell in one after the other; different shells do not wait for each other. */
+/** Runs the commands of one shell one after the other; different shells do not wait for each other. */
 import { FifoMutex } from "./fifo-mutex.ts";
 
-/** The shell of commands that name none. */
+/** The shell of commands that do not name one. */
 export const DEFAULT_SHELL = "default";
 
 export class ShellQueues {
   readonly #queues = new Map<string, FifoMutex>();
 
-  /** Whether whoever comes now gets in at once. */
+  /** Whether entering now succeeds at once. */
   isFree(shell: string): boolean {
     return this.#queues.get(shell)?.free ?? true;
   }
 
-  /** Resolves with a function that lets the next one in. Rejects with the signal's reason when given up before. */
+  /**
+   * Resolves with a function that admits the next command. Rejects with the signal's reason if
+   * aborted before.
+   */
   async enter(shell: string, signal: AbortSignal): Promise<() => void> {
     const queue = this.#queues.get(shell) ?? new FifoMutex();
     this.#queues.set(shell, queue);
@@ -28,7 +31,7 @@ export class ShellQueues {
     }
   }
 
-  /** Names are the clients' to choose, and any number of them. */
+  /** Clients choose the names, and may use any number of them. */
   #forgetIfFree(shell: string, queue: FifoMutex): void {
     if (queue.free && this.#queues.get(shell) === queue) this.#queues.delete(shell);
   }

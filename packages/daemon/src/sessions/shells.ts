@@ -1,4 +1,4 @@
-/** The shells of a session: listed and closed. */
+/** Lists and closes the shells of a session. */
 import type { LiveSession } from "./live-session.ts";
 import type { Caller, ShellService, ShellView } from "./services.ts";
 import type { Sessions } from "./sessions.ts";

@@ -1,4 +1,4 @@
-/** Which state of a session may follow which. */
+/** The allowed state transitions of a session. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { SessionStatus } from "@sandkasten/protocol";
 
@@ -13,17 +13,17 @@ const FOLLOWERS: Readonly<Record<SessionStatus, readonly SessionStatus[]>> = {
   failed: [],
 };
 
-/** The states that `to` may be entered from. */
+/** The states from which `to` may be entered. */
 export function statesBefore(to: SessionStatus): readonly SessionStatus[] {
   return (Object.keys(FOLLOWERS) as SessionStatus[]).filter((from) => FOLLOWERS[from].includes(to));
 }
 
-/** Whether something of the session may still exist in the backend. */
+/** Whether the session may still have a sandbox in the backend. */
 export function isLiving(status: SessionStatus): boolean {
   return FOLLOWERS[status].length > 0;
 }
 
-/** Whether the session has a sandbox that lives, as far as is known. */
+/** Whether the session has a live sandbox, as far as known. */
 export function isUp(status: SessionStatus): boolean {
   return status === "running" || status === "paused";
 }
@@ -32,7 +32,7 @@ export function checkTransition(id: string, from: SessionStatus, to: SessionStat
   if (FOLLOWERS[from].includes(to)) return;
   throw new SandboxError(
     "CONFLICT",
-    `the session ${id} is ${from} and cannot become ${to}; ${advice(from)}`,
+    `session ${id} is ${from} and cannot become ${to}; ${advice(from)}`,
     { details: { status: from } },
   );
 }
@@ -45,26 +45,22 @@ export function unusable(id: string, status: SessionStatus, endReason?: string):
     case "expired":
       return new SandboxError(
         "SESSION_EXPIRED",
-        `the session ${id} has expired${why}; open a new one`,
+        `session ${id} has expired${why}; open a new one`,
         { details },
       );
     case "destroying":
     case "destroyed":
-      return new SandboxError(
-        "SESSION_NOT_FOUND",
-        `the session ${id} was destroyed; open a new one`,
-        { details },
-      );
+      return new SandboxError("SESSION_NOT_FOUND", `session ${id} was destroyed; open a new one`, {
+        details,
+      });
     case "creating":
     case "running":
     case "paused":
     case "crashed":
     case "failed":
-      return new SandboxError(
-        "CONFLICT",
-        `the session ${id} is ${status}${why}; ${advice(status)}`,
-        { details },
-      );
+      return new SandboxError("CONFLICT", `session ${id} is ${status}${why}; ${advice(status)}`, {
+        details,
+      });
   }
 }
 

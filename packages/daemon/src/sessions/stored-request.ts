@@ -1,7 +1,7 @@
-/** What a command was asked to do, as the store keeps it for a daemon that may have to start it. */
+/** A command's request, stored for a daemon that may have to start it. */
 import type { StartExecOptions } from "./services.ts";
 
-/** Longer requests are not kept; a command of theirs that a daemon's death kept from starting is not started. */
+/** Longer requests are not stored; if the daemon dies before starting such a command, it is not started. */
 const MAX_STORED_BYTES = 64 * 1024;
 
 interface StoredBytes {
@@ -9,7 +9,7 @@ interface StoredBytes {
 }
 
 /**
- * Undefined when it is too long.
+ * Undefined if it is too long.
  *
  * SECURITY: `env` and `stdin` may hold secrets. They stay in the database, which only the daemon's
  * user can read, until the command has ended (threat: reaching another tenant). Guarded by "its request

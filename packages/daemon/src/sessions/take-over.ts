@@ -1,4 +1,7 @@
-/** Takes over what another daemon left on one backend: living sandboxes are adopted, all else is removed. */
+/**
+ * Takes over what another daemon left on one backend: live sandboxes are adopted, everything else
+ * is removed.
+ */
 import { setImmediate as otherWork } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Events } from "../events/recorder.ts";
@@ -27,16 +30,16 @@ export interface TakeOverParts {
   readonly sessions: Sessions;
   readonly execs: Execs;
   readonly membership: Membership;
-  /** The daemon stops: what is left is left to the next one. */
+  /** Fires when the daemon stops: the rest is left to the next one. */
   readonly stopping: AbortSignal;
 }
 
-/** What another daemon, or an earlier run of this one, wrote down of one backend. */
+/** What another daemon, or an earlier run of this one, recorded for one backend. */
 export interface Inheritance {
   readonly backend: Backend;
   readonly sessions: readonly LiveSession[];
   readonly execs: readonly ExecRow[];
-  /** The daemon starts: that the database is new may mean that it was lost. */
+  /** The daemon is starting: a new database may then mean that the old one was lost. */
   readonly atStart: boolean;
 }
 
@@ -50,7 +53,7 @@ export class TakeOver {
   readonly #parts: TakeOverParts;
   readonly #backend: Backend;
   readonly #atStart: boolean;
-  /** Those that are still to be looked at, in the order in which that happens. */
+  /** Sessions still to be checked, in order. */
   readonly #left: Set<LiveSession>;
   readonly #execs: ReadonlyMap<string, readonly ExecRow[]>;
   readonly #inherited: ReadonlySet<string>;
@@ -70,14 +73,14 @@ export class TakeOver {
     for (const session of sessions) session.adoption = () => this.#adoptNow(session);
   }
 
-  /** Rejects when the backend cannot be asked; then nothing was ended, and it can be tried again. */
+  /** Rejects if the backend is unreachable; then nothing was ended, and it can be retried. */
   async run(): Promise<Reconciled> {
     const states = await this.#states();
     for (const session of this.#left) {
       if (this.#parts.stopping.aborted) break;
       await this.#look(session, () => stateIn(states, session)).catch((error: unknown) => {
         if (!isLostOwnership(error)) throw error;
-        this.#left.delete(session); // Another daemon looks at it.
+        this.#left.delete(session); // Another daemon checks it.
       });
       await otherWork();
     }
@@ -89,14 +92,14 @@ export class TakeOver {
     return { adopted: this.#adopted, ended: this.#ended, orphans: orphans.length };
   }
 
-  /** A request waits for this session, so it is looked at by itself, before its turn. */
+  /** A request waits for this session, so it is checked separately, before its turn. */
   async #adoptNow(session: LiveSession): Promise<void> {
     await this.#parts.providers.ready(this.#backend);
     await this.#look(session, async () => {
       const { sandboxId = "", status } = session.row;
       try {
         await this.#backend.adopt(sandboxId);
-        // Whether it is frozen tells only the list; what was written down last is nearly always true.
+        // Only the list shows whether it is frozen; the last recorded state is nearly always right.
         return status === "paused" ? "paused" : "running";
       } catch (error) {
         if (!isDeath(error)) throw error;
@@ -105,7 +108,7 @@ export class TakeOver {
     });
   }
 
-  /** Once for each session; a look that fails is taken again when somebody asks. */
+  /** Once for each session; a failed check is repeated on the next request. */
   async #look(session: LiveSession, stateOf: () => StateOrPromise): Promise<void> {
     if (!this.#left.has(session)) return;
     let look = this.#looks.get(session);
@@ -123,9 +126,9 @@ export class TakeOver {
     const isAlive = state === "running" || state === "paused";
     if ((row.status === "running" || row.status === "paused") && isAlive) {
       if (row.status !== state) await session.save({ status: state });
-      // Programs that run meanwhile have their network again as soon as there is a channel.
+      // Opening the channel gives running programs their network back.
       if (typeof row.network === "object" && state === "running") await session.channel();
-      // Before anybody gets in: what waited for the shell comes first.
+      // Before new requests are admitted: commands that waited for the shell come first.
       for (const exec of execs) await this.#parts.execs.adopt(session, exec);
       this.#adopted++;
     } else {
@@ -143,7 +146,7 @@ export class TakeOver {
     try {
       await this.#parts.sessions.end(session, status, reason);
     } catch (error) {
-      // It stays in the table as `destroying`, and the reaper tries again.
+      // It stays in the table as `destroying`, and the reaper retries.
       this.#parts.log.error({ err: error, session: session.row.id }, "cannot clean up a session");
     }
   }
@@ -182,8 +185,8 @@ export async function listed(backend: Backend): Promise<ReadonlyMap<string, Sand
 }
 
 /**
- * SECURITY: an empty store beside living sandboxes is more likely a lost database than a reason to
- * destroy them all (threat: a damaged database). Guarded by "refuses to start" in
+ * SECURITY: an empty store next to live sandboxes more likely means a lost database than a reason
+ * to destroy them all (threat: a damaged database). Guarded by "refuses to start" in
  * tests/torture/daemon-faults.test.ts.
  */
 export function refuseForeign(
@@ -194,12 +197,12 @@ export function refuseForeign(
   if (!store.isNew || living.length === 0) return;
   throw new SandboxError(
     "CONFLICT",
-    `the database is new, yet ${living.length} sandboxes of this daemon live; ` +
+    `the database is new, but ${living.length} sandboxes of this daemon are running; ` +
       "restore the database, or remove the sandboxes with `sandkasten sweep --yes`",
   );
 }
 
-/** Writes down that a command ended with its sandbox, or that it never began. */
+/** Records that a command ended with its sandbox, or that it never began. */
 export async function endExec(
   row: ExecRow,
   {
@@ -222,12 +225,12 @@ export async function endExec(
 }
 
 function endOf({ status }: SessionRow): [EndStatus, string | undefined] {
-  if (status === "creating") return ["failed", "the daemon ended while it was made"];
+  if (status === "creating") return ["failed", "the daemon ended while it was being created"];
   if (status === "destroying") return ["destroyed", undefined];
-  return ["crashed", "its sandbox was gone when the daemon came back"];
+  return ["crashed", "its sandbox was gone when the daemon restarted"];
 }
 
-/** Whether the backend says that a sandbox is dead, rather than that it cannot be asked now. */
+/** Whether the backend reports the sandbox as dead, rather than being unreachable. */
 function isDeath(error: unknown): boolean {
   return (
     error instanceof SandboxError &&

@@ -1,7 +1,7 @@
-/** Waiting with an end. */
+/** Waits with a time limit. */
 import { SandboxError } from "@sandkasten/protocol";
 
-/** Waits for something, but no longer than a time, and not for a caller who has gone. */
+/** Waits for a promise, but not beyond a timeout, and not for a caller who has gone. */
 export async function waitAtMost(
   event: Promise<unknown>,
   timeoutMs: number | undefined,
@@ -11,7 +11,7 @@ export async function waitAtMost(
   const timer = timeoutMs === undefined ? undefined : setTimeout(over.resolve, timeoutMs);
   const giveUp = (): void => {
     const cause: unknown = signal?.reason;
-    over.reject(new SandboxError("CANCELLED", "the caller gave the request up", { cause }));
+    over.reject(new SandboxError("CANCELLED", "the caller cancelled the request", { cause }));
   };
   if (signal?.aborted === true) giveUp();
   signal?.addEventListener("abort", giveUp, { once: true });

@@ -1,4 +1,4 @@
-/** Persistent workspaces: files that outlive sessions, and file calls on them without one. */
+/** Persistent workspaces: files that outlive sessions, and file calls on them without a session. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { Backend, WorkspaceSpec } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
@@ -18,13 +18,13 @@ import type { SessionSettings } from "./settings.ts";
 import { FifoMutex } from "./fifo-mutex.ts";
 
 const MIB = 1024 * 1024;
-/** A sandbox that only serves file calls goes when it was not used for so long. */
+/** A sandbox that only serves file calls is removed after being idle this long. */
 const IDLE_MS = 60_000;
-/** How often a call begins anew because its workspace was destroyed meanwhile. */
+/** How often a call restarts because its workspace was destroyed meanwhile. */
 const MAX_ATTEMPTS = 5;
-/** So many may be there for one owner at once. */
+/** The maximum per owner. */
 const MAX_FILE_SANDBOXES = 16;
-/** It runs nothing but the runner. */
+/** It runs only the runner. */
 const FILE_SANDBOX_LIMITS = {
   memoryBytes: 128 * MIB,
   cpuMillicores: 1000,
@@ -46,7 +46,7 @@ export interface WorkspacesParts {
   readonly settings: SessionSettings;
 }
 
-/** A sandbox that has a workspace for the sake of file calls alone. */
+/** A sandbox that mounts a workspace only to serve file calls. */
 interface FileSandbox {
   readonly owner: string;
   readonly backend: Backend;
@@ -59,7 +59,7 @@ interface FileSandbox {
 export class Workspaces implements WorkspaceService {
   readonly #parts: WorkspacesParts;
   readonly #fileSandboxes = new Map<string, FileSandbox>();
-  /** By disk: making and removing file sandboxes, and removing the disk, take turns. */
+  /** Serializes, per disk, creating and removing file sandboxes and removing the disk. */
   readonly #mutexes = new Map<string, FifoMutex>();
 
   constructor(parts: WorkspacesParts) {
@@ -93,7 +93,10 @@ export class Workspaces implements WorkspaceService {
     );
   }
 
-  /** For file calls: through a session that has it, else through a sandbox of its own. `make` creates an unknown one. */
+  /**
+   * For file calls: through a session that has it, or through a dedicated sandbox. `make` creates
+   * an unknown one.
+   */
   async enter(
     caller: Caller,
     id: string,
@@ -108,10 +111,10 @@ export class Workspaces implements WorkspaceService {
         ));
       if (visit !== undefined) return visit;
     }
-    throw new SandboxError("CONFLICT", `the workspace ${id} is destroyed again and again`);
+    throw new SandboxError("CONFLICT", `the workspace ${id} keeps being destroyed`);
   }
 
-  /** Takes away what was not used for a while; the reaper calls it. */
+  /** Removes idle file sandboxes; called by the reaper. */
   async tidy(): Promise<void> {
     const now = this.#parts.clock.monotonicMs();
     for (const [diskId, sandbox] of this.#fileSandboxes)
@@ -127,14 +130,14 @@ export class Workspaces implements WorkspaceService {
   }
 
   async #destroy(row: WorkspaceRow): Promise<void> {
-    // Of all daemons: another one may serve the session.
+    // Checks all daemons: another one may serve the session.
     const [used] = (await this.#parts.store.livingSessions(row.owner)).filter((session) =>
       hasWorkspace(session, row.id),
     );
     if (used !== undefined)
       throw new SandboxError(
         "CONFLICT",
-        `the workspace ${row.id} is in the session ${used.id}; destroy that first`,
+        `the workspace ${row.id} is in use by session ${used.id}; destroy that session first`,
         { details: { session_id: used.id } },
       );
     const backend = this.#parts.providers.backendOf(row.backend);
@@ -148,20 +151,20 @@ export class Workspaces implements WorkspaceService {
   async #enterSession(caller: Caller, id: string): Promise<SandboxAccess | undefined> {
     for (const session of this.#sessionsOf({ owner: caller.owner, id })) {
       const { row, ending, isOver } = session;
-      // Elsewhere it is not what a file call means by /workspace.
+      // Mounted elsewhere, it is not /workspace, which file calls use.
       if (row.workspaceId !== id) continue;
       if (row.status !== "running" || ending !== undefined || isOver) continue;
       try {
         return await this.#parts.sessions.enter(caller, row.id);
       } catch (error) {
-        // It ended meanwhile; the files are there all the same.
+        // The session ended meanwhile; the files still exist.
         this.#parts.log.info({ err: error, session: row.id }, "a session of a workspace has ended");
       }
     }
     return undefined;
   }
 
-  /** In the disk's turn. Undefined when whoever had the turn before has destroyed it. */
+  /** Called in the disk's turn. Undefined if the previous turn has destroyed it. */
   async #enterFileSandbox(
     caller: Caller,
     id: string,
@@ -207,7 +210,7 @@ export class Workspaces implements WorkspaceService {
   }
 
   /**
-   * SECURITY: file calls on many workspaces shall not fill the machine with sandboxes (threat:
+   * SECURITY: file calls on many workspaces must not fill the machine with sandboxes (threat:
    * exceeding quotas). Guarded by workspaces.test.ts.
    */
   async #makeRoom(owner: string): Promise<void> {
@@ -219,7 +222,7 @@ export class Workspaces implements WorkspaceService {
     if (idle === undefined)
       throw new SandboxError(
         "QUOTA_EXCEEDED",
-        `${MAX_FILE_SANDBOXES} workspaces without a session may be worked on at once; try again in a moment`,
+        `at most ${MAX_FILE_SANDBOXES} workspaces without a session can be used at once; try again in a moment`,
       );
     await this.#dismissIdle(...idle);
   }
@@ -257,7 +260,7 @@ export class Workspaces implements WorkspaceService {
     if (sandbox === undefined) return;
     await sandbox.channel.then(
       (channel) => channel.close(),
-      () => undefined, // It never opened; whoever asked for it was told.
+      () => undefined, // It never opened; the caller already got the error.
     );
     await sandbox.backend.destroy(sandbox.sandboxId);
     await this.#parts.store.deleteSideSandbox(sandbox.sandboxId);
@@ -270,14 +273,14 @@ export class Workspaces implements WorkspaceService {
     return mutex;
   }
 
-  /** Those served here that have it, wherever it is mounted. */
+  /** Sessions served here that use it, at any mount point. */
   #sessionsOf({ owner, id }: Pick<WorkspaceRow, "owner" | "id">): readonly LiveSession[] {
     return this.#parts.table
       .all()
       .filter(({ row }) => row.owner === owner && hasWorkspace(row, id));
   }
 
-  /** Where the workspace is, or will be made. */
+  /** Where the workspace is, or will be created. */
   async #backendFor(caller: Caller, id: string, make: boolean): Promise<string> {
     const { store, providers } = this.#parts;
     const row = make ? await store.getWorkspace(caller.owner, id) : await this.#row(caller, id);
@@ -289,7 +292,7 @@ export class Workspaces implements WorkspaceService {
     if (row !== undefined) return row;
     throw new SandboxError(
       "FILE_NOT_FOUND",
-      `there is no workspace ${id}; list the workspaces to see which there are`,
+      `there is no workspace ${id}; list the workspaces to find the id`,
     );
   }
 }

@@ -1,10 +1,10 @@
-/** How the values of a row are kept in columns, and what a column must hold to be believed. */
+/** Maps row values to columns, and validates stored values. */
 import type { SQLInputValue, SQLOutputValue } from "node:sqlite";
 import type { z } from "zod";
 
 export interface Column<T> {
   readonly write: (value: T) => SQLInputValue;
-  /** Undefined for what no `write` can have written. */
+  /** Undefined for a value that no `write` can have written. */
   readonly read: (stored: SQLOutputValue) => T | undefined;
   /** May be NULL, for a property that is absent. */
   readonly isOptional?: true;
@@ -55,7 +55,7 @@ function parsed<T>(schema: z.ZodType<T>, stored: string): T | undefined {
   try {
     value = JSON.parse(stored);
   } catch {
-    return undefined; // No JSON: as unbelievable as JSON of another form.
+    return undefined; // Invalid JSON is rejected like JSON of another shape.
   }
   return schema.safeParse(value).data;
 }

@@ -1,7 +1,7 @@
-/** One step from a form of the database to the next. */
+/** One step from a version of the database schema to the next. */
 
 export interface Migration {
-  /** What the database's version is afterwards. */
+  /** The database's version afterwards. */
   readonly version: number;
   readonly name: string;
   readonly sql: string;

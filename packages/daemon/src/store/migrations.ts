@@ -1,9 +1,9 @@
 /**
- * The forms that the database has had, each as the step that leads to it. A step that was released
- * is never changed: databases in the field stand on it.
+ * The versions of the database schema, each as the step that leads to it. A released step is never
+ * changed: existing databases depend on it.
  *
- * Up to version 10 there was SQLite alone; a database of Postgres begins with all of that at once.
- * From then on both take the same steps, in the words of each where these differ.
+ * Up to version 10 there was only SQLite; a Postgres database starts with all of that at once. From
+ * then on both take the same steps, in the SQL dialect of each.
  */
 import type { Migration } from "./migration.ts";
 import { EVENTS_AND_KEYS } from "./postgres/event-functions.ts";
@@ -19,17 +19,17 @@ interface Step {
   readonly name: string;
   /** Absent for what SQLite keeps in another file. */
   readonly sql?: (words: Words) => string;
-  /** What Postgres needs beside that. */
+  /** Additional SQL for Postgres. */
   readonly postgres?: string;
 }
 
-/** What the two databases call differently. */
+/** Where the two SQL dialects differ. */
 interface Words {
   readonly real: string;
   readonly integer: string;
-  /** Of a table whose columns hold only what their types say. */
+  /** Marks a table whose columns enforce their types. */
   readonly strict: string;
-  /** A column whose values grow and are never used again. */
+  /** A column whose values increase and are never reused. */
   readonly growing: string;
 }
 
@@ -49,10 +49,10 @@ const WORDS: Readonly<Record<Dialect, Words>> = {
 };
 
 /**
- * Who serves a session, and the time in which its lease is counted, are the store's.
+ * The store decides who serves a session, and measures the time for its lease.
  *
- * Before, leases counted the time since a boot. The daemon that is written down here has the store's
- * time count from that same moment, so that leases hold. Those of a boot before it are over.
+ * Before, leases counted the time since a boot. The daemon row inserted here makes the store's time
+ * start at that same moment, so leases stay valid. Leases of an earlier boot are over.
  */
 const ownership = ({ real, integer, strict, growing }: Words): string => `
   CREATE TABLE daemons (
@@ -90,13 +90,13 @@ const ownership = ({ real, integer, strict, growing }: Words): string => `
   ) ${strict};
 `;
 
-/** The databases take these in this order, each what there is for it. */
+/** Each database runs its part of these steps, in this order. */
 const STEPS: readonly Step[] = [
   { version: 11, name: "ownership", sql: ownership, postgres: FUNCTIONS + OUTPUT_FUNCTIONS },
   { version: 12, name: "events and keys", postgres: EVENTS_AND_KEYS },
 ];
 
-/** Every migration of a database of this kind. */
+/** All migrations for this kind of database. */
 export function migrationsOf(dialect: Dialect): readonly Migration[] {
   const steps = STEPS.map(({ version, name, sql, postgres = "" }) => ({
     version,

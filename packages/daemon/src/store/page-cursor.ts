@@ -1,14 +1,14 @@
-/** Where a page of a list ended, as a text that callers hand back unread. */
+/** Encodes the position after a page of a list as an opaque string. */
 import { SandboxError } from "@sandkasten/protocol";
 
-/** The place of a row in a list: what it has in the columns by which the list is sorted. */
+/** A row's position in a list: its values in the sort columns. */
 export type ListPosition = readonly (number | string)[];
 
 export function encodeCursor(position: ListPosition): string {
   return Buffer.from(JSON.stringify(position)).toString("base64url");
 }
 
-/** Refuses a position that is not of the same kind as `like`. */
+/** Rejects a position whose types differ from `like`. */
 export function decodeCursor(cursor: string, like: readonly ("number" | "string")[]): ListPosition {
   let position: unknown;
   try {
@@ -27,7 +27,7 @@ export function decodeCursor(cursor: string, like: readonly ("number" | "string"
 function notACursor(cause?: unknown): SandboxError {
   return new SandboxError(
     "INVALID_REQUEST",
-    "The cursor is not one that a page of this list was answered with; begin without one.",
+    "The cursor was not returned by this list; start without a cursor.",
     { cause },
   );
 }

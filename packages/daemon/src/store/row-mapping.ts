@@ -1,11 +1,11 @@
-/** Carries rows between the port's objects and a table, and makes the SQL that depends on its columns. */
+/** Converts rows between the port's objects and a table, and generates the SQL that depends on its columns. */
 import type { SQLInputValue, SQLOutputValue } from "node:sqlite";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Column, Columns } from "./columns.ts";
 
 export type StoredRow = Readonly<Record<string, SQLOutputValue>>;
 
-/** Columns that are set, and to what. */
+/** Columns to set, and their values. */
 export interface Assignments {
   readonly columns: readonly string[];
   readonly values: readonly SQLInputValue[];
@@ -18,7 +18,7 @@ interface Field {
 }
 
 export class RowMapping<Row extends object> {
-  /** Of the table. */
+  /** The table's name. */
   readonly name: string;
   /** All columns, for SELECT and RETURNING. */
   readonly columns: string;
@@ -37,19 +37,19 @@ export class RowMapping<Row extends object> {
     this.insertSql = `INSERT INTO ${name} (${this.columns}) VALUES (${marks}) ON CONFLICT DO NOTHING`;
   }
 
-  /** As `insertSql`, for a row that goes in only if `rest` gives one. */
+  /** Like `insertSql`, for a row that is inserted only if `rest` yields one. */
   insertGivenSql(rest: string): string {
     const marks = this.#fields.map(() => "?").join(", ");
     return `INSERT INTO ${this.name} (${this.columns}) SELECT ${marks} ${rest} ON CONFLICT DO NOTHING`;
   }
 
-  /** What the columns hold, by their names. */
+  /** The column values by name. */
   record(row: Row): Record<string, SQLInputValue> {
     const values = this.values(row);
     return Object.fromEntries(this.#fields.map(({ column }, at) => [column, values[at] ?? null]));
   }
 
-  /** What a patch sets, by the names of the columns. */
+  /** The columns that a patch sets, by name. */
   changes(patch: Partial<Row>): Record<string, SQLInputValue> {
     const { columns, values } = this.assignments(patch);
     return Object.fromEntries(columns.map((column, at) => [column, values[at] ?? null]));
@@ -64,7 +64,7 @@ export class RowMapping<Row extends object> {
     });
   }
 
-  /** In the order of the columns, whatever the patch's is: equal sets of properties make equal SQL. */
+  /** In column order, independent of the patch: equal sets of properties generate equal SQL. */
   assignments(patch: Partial<Row>): Assignments {
     const properties = patch as Readonly<Record<string, unknown>>;
     const columns: string[] = [];
@@ -78,7 +78,7 @@ export class RowMapping<Row extends object> {
     return { columns, values };
   }
 
-  /** Rejects a row that is not as it was written: somebody else had their hands in the file. */
+  /** Rejects a row that the daemon cannot have written: the file was modified by something else. */
   read(stored: StoredRow): Row {
     const row: Record<string, unknown> = {};
     for (const { property, column, kind } of this.#fields) {
@@ -93,7 +93,7 @@ export class RowMapping<Row extends object> {
   #unreadable(stored: StoredRow, column: string): SandboxError {
     return new SandboxError(
       "INTERNAL_ERROR",
-      `Row ${JSON.stringify(stored["id"])} of the table ${this.name} cannot be read: its ${column} is not what the daemon writes there. Correct or delete that row while the daemon is stopped.`,
+      `Row ${JSON.stringify(stored["id"])} of the table ${this.name} cannot be read: its ${column} has an invalid value. Correct or delete that row while the daemon is stopped.`,
     );
   }
 }

@@ -1,4 +1,4 @@
-/** How the rows of each table are kept, in every database alike. */
+/** The columns of each table, the same in every database. */
 import { endReasonSchema, SESSION_STATUSES } from "@sandkasten/protocol";
 import { z } from "zod";
 import type {
@@ -38,7 +38,7 @@ const gatewayNetwork = json<GatewayNetwork>(
   }),
 );
 
-/** Before there was a gateway, `full` was the network of the engine. */
+/** Before the gateway existed, `full` was the engine's network. */
 const network: Column<SessionNetwork> = {
   write: (value) =>
     value === "engine" ? "full" : value === "none" ? value : gatewayNetwork.write(value),
@@ -123,8 +123,8 @@ export const sideSandboxMapping = new RowMapping<SideSandboxRow>("side_sandboxes
   purpose: oneOf(["pool", "workspace"]),
 });
 
-/** The statuses of a session whose key and place in the quota are taken. */
+/** The statuses in which a session holds its key and counts against the quota. */
 export const OPEN = "('creating', 'running', 'paused')";
 export const ENDED = "('destroyed', 'expired', 'crashed', 'failed')";
-/** A command that was not started gives its key back, so that a repeated request can start it. */
+/** A command that was not started releases its key, so a repeated request can start it. */
 export const HOLDS_KEY = "(end_reason IS NULL OR end_reason <> 'not_started')";

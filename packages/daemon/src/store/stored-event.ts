@@ -1,4 +1,4 @@
-/** An event as it is in a row. */
+/** An event as stored in a row. */
 import type { StoredEvent } from "../ports/event-log.ts";
 import type { StoredRow } from "./row-mapping.ts";
 

@@ -1,4 +1,4 @@
-/** A key as it is in a row. */
+/** A key as stored in a row. */
 import type { KeyRow, KeyScope } from "../ports/key-store.ts";
 import type { StoredRow } from "./row-mapping.ts";
 

@@ -1,9 +1,9 @@
-/** Puts the HTTP layer together: it parses, calls the services and serialises, nothing else. */
+/** Assembles the HTTP layer, which only parses, calls the services and serializes. */
 import { timingSafeEqual } from "node:crypto";
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { SandboxError } from "@sandkasten/protocol";
+import { idInPath, SandboxError } from "@sandkasten/protocol";
 import type { StartedTelemetry } from "@sandkasten/telemetry";
 import type { Logger } from "pino";
 import type { StoredKeys } from "../keys/stored-keys.ts";
@@ -40,43 +40,43 @@ import { mayUpgrade } from "./native/socket-paths.ts";
 export interface HttpAppOptions {
   readonly services: Services;
   readonly callers: readonly KeyHolder[];
-  /** Keys that come and go. */
+  /** Keys created at runtime. */
   readonly storedKeys: StoredKeys;
-  /** Tokens that are accepted beside keys. */
+  /** Tokens that are accepted in addition to keys. */
   readonly tokens?: Tokens | undefined;
   readonly log: Logger;
   readonly version: string;
-  /** Names of the backends, to be shown, the usual one first. */
+  /** Names of the backends for display, the default one first. */
   readonly backends: readonly [string, ...string[]];
   readonly limits: HttpLimits;
-  /** Names under which the daemon may be spoken to, beside those of loopback and the address it is reached at. */
+  /** Host names that requests may use, besides loopback names and the address of the connection. */
   readonly allowedHosts: readonly string[];
-  /** Origins of pages that may use the daemon, as `https://example.org`. */
+  /** Origins of web pages that may use the daemon, as `https://example.org`. */
   readonly allowedOrigins: readonly string[];
-  /** Where images are kept while they arrive; what earlier daemons left there is swept. */
+  /** Where images are stored while they are uploaded; leftovers of earlier daemons are removed. */
   readonly uploadDir: string;
-  /** Directories of the host whose paths no answer may name; the one that `uploadDir` is in when absent. */
+  /** Directories of the host whose paths responses must not contain; the parent of `uploadDir` when absent. */
   readonly hostPaths?: readonly string[];
-  /** The core's own when absent. */
+  /** The core's default when absent. */
   readonly outputBudgetBytes?: number;
-  /** How long a client may take to go on reading or writing. */
+  /** How long a client may stall while reading or writing. */
   readonly stallTimeoutMs?: number;
-  /** How often quiet streams and sockets are pinged. */
+  /** How often idle streams and sockets are pinged. */
   readonly pingIntervalMs?: number;
-  /** How long the head of a request may take. */
+  /** Timeout for the head of a request. */
   readonly headersTimeoutMs?: number;
-  /** Where the pages of `/docs` and `/guide` are; they are not served when absent. */
+  /** The pages of `/docs` and `/guide`; not served when absent. */
   readonly siteDir?: string | undefined;
   readonly preview: PreviewOptions;
-  /** There is none at `/` when absent. */
+  /** No dashboard at `/` when absent. */
   readonly dashboard?: {
-    /** Where it is built. */
+    /** The directory of the build. */
     readonly directory: string;
     readonly agents: AgentServiceLink;
   };
-  /** What daemons that share the store show each other; nothing is forwarded when absent. */
+  /** How daemons that share the store authenticate to each other; nothing is forwarded when absent. */
   readonly peer?: { readonly secret: string; readonly address?: string | undefined };
-  /** New ones when absent. */
+  /** Created when absent. */
   readonly metrics?: DaemonMetrics;
   /** No spans when absent. */
   readonly spans?: StartedTelemetry | undefined;
@@ -86,7 +86,7 @@ const NO_ROUTE_MESSAGE =
   "The API has no such path, or not for this method. GET /docs shows the API";
 const DEFAULT_STALL_TIMEOUT_MS = 60_000;
 const DEFAULT_PING_INTERVAL_MS = 15_000;
-/** Transfers that are under way when the daemon stops may take so long to end. */
+/** How long transfers in progress may take to end when the daemon stops. */
 const CLOSING_GRACE_MS = 5_000;
 
 export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInstance> {
@@ -134,9 +134,9 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
   const app = createServer({
     log: options.log,
     compileValidator: validation.compile,
-    // SECURITY: by its host alone a request is the API's or an application's, whatever its path is; a
-    // page of a sandbox that asks its own host for `/v1/sessions` asks itself. Guarded by
-    // preview-hosts.test.ts.
+    // SECURITY: only the host decides whether a request is for the API or for an application,
+    // whatever its path; a sandbox's page that requests `/v1/sessions` from its own host reaches
+    // only itself. Guarded by preview-hosts.test.ts.
     routedUrl: (request) => (previews.isHost(request) ? PREVIEW_HOST_ROUTE : (request.url ?? "")),
     mayUpgrade: (request) => mayUpgrade(request, (asked) => previews.isHost(asked)),
     onUnroutable: (error, request, reply) => life.unroutable(error, request, reply),
@@ -162,7 +162,7 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
   return app as unknown as FastifyInstance;
 }
 
-/** Requests for a session that another daemon serves go there, before anything but their head is read. */
+/** Forwards requests for sessions that another daemon serves, before anything but their head is read. */
 function forwardElsewhere(app: App, context: NativeContext, tokens?: PeerTokens): void {
   const { services, stallTimeoutMs } = context;
   const forwarding = tokens === undefined ? undefined : new Forwarding({ tokens, stallTimeoutMs });
@@ -172,7 +172,7 @@ function forwardElsewhere(app: App, context: NativeContext, tokens?: PeerTokens)
     const servedAt = async (): Promise<string | undefined> => await services.servedAt(id);
     const address = await services.servedAt(id);
     if (address === undefined) return;
-    // A request is forwarded once: who served the session a moment ago serves it no more.
+    // A request is forwarded only once: the daemon that served the session no longer does.
     if (forwarding === undefined || request.isForwarded)
       throw new SandboxError(
         "SANDBOX_UNREACHABLE",
@@ -183,16 +183,16 @@ function forwardElsewhere(app: App, context: NativeContext, tokens?: PeerTokens)
   });
 }
 
-/** The session that a request is for. */
+/** The session that a request is for. Paths are not checked yet, and a database does not take every text. */
 function sessionOf({ preview, params, routeOptions }: FastifyRequest): string | undefined {
   if (preview !== undefined) return preview.sessionId;
   if (routeOptions.url?.startsWith("/v1/sessions/:id") !== true) return undefined;
-  return (params as { readonly id?: string }).id;
+  return idInPath.safeParse((params as { readonly id?: string }).id).data;
 }
 
 /**
- * What lasts long is told to end, and what does not end is cut off after a while. Until then the
- * daemon listens, so that `/readyz` can say what is going on.
+ * Long-running requests are asked to end, and are cut off after a while. Until then the daemon
+ * listens, so `/readyz` can report the state.
  */
 function closeInTime(app: App, shutdown: Shutdown, life: RequestLife): void {
   app.decorate("beginShutdown", () => shutdown.begin());
@@ -207,7 +207,7 @@ function closeInTime(app: App, shutdown: Shutdown, life: RequestLife): void {
   });
 }
 
-/** What a killed daemon left of images on their way is of no use to anybody. */
+/** Removes incomplete image uploads that a killed daemon left. */
 async function sweep(directory: string): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const left = (await readdir(directory)).filter((name) => name.startsWith(IMPORT_PREFIX));

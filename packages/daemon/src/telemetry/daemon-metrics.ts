@@ -1,4 +1,4 @@
-/** All metrics of the daemon, for `/metrics` and for a collector alike. */
+/** All metrics of the daemon, for both `/metrics` and a collector. */
 import type { MetricFamily } from "@sandkasten/telemetry";
 import type { Services } from "../sessions/services.ts";
 import { LifecycleMetrics } from "./lifecycle-metrics.ts";

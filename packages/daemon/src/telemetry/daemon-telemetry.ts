@@ -1,4 +1,4 @@
-/** What the core reports, as spans, and as log lines that belong to them. */
+/** Turns the core's reports into spans and the log lines that belong to them. */
 import type { OpenSpan, StartedTelemetry } from "@sandkasten/telemetry";
 import { idsOf } from "@sandkasten/telemetry";
 import type { Log } from "../ports/log.ts";
@@ -26,9 +26,9 @@ export class DaemonTelemetry implements Telemetry {
   }
 
   /**
-   * SECURITY: neither spans nor log lines have the command, its environment, input or output: they can
-   * hold secrets, and belong to a tenant while telemetry belongs to the operator. Guarded by
-   * telemetry.test.ts.
+   * SECURITY: spans and log lines contain neither the command nor its environment, input or output:
+   * those can hold secrets, and belong to a tenant while telemetry belongs to the operator. Guarded
+   * by telemetry.test.ts.
    */
   execStarted(facts: ExecFacts, parent?: TraceContext): ExecObservation {
     const { log, spans } = this.#parts;

@@ -1,4 +1,4 @@
-/** Counts commands and sessions, and how long they took, from the events that tell of them. */
+/** Counts commands and sessions and measures their durations, from the event feed. */
 import { CounterFamily, HistogramFamily } from "@sandkasten/telemetry";
 import type { MetricFamily } from "@sandkasten/telemetry";
 import type { NewEvent } from "../ports/event-log.ts";
@@ -13,16 +13,16 @@ const LIFETIME_BOUNDS_SECONDS = [1, 10, 60, 300, 1800, 3600, 14_400, 86_400];
 export class LifecycleMetrics {
   readonly #runs = new CounterFamily(
     "station_sandbox_runs_total",
-    "Commands that ended, by what interpreted them and whether they exited with 0",
+    "Commands that ended, by interpreter and by whether they exited with 0",
   );
   readonly #durations = new HistogramFamily(
     "station_sandbox_run_duration_ms",
-    "How long commands took, by what interpreted them",
+    "Duration of commands, by interpreter",
     RUN_BOUNDS_MS,
   );
   readonly #created = new CounterFamily(
     "sandkasten_sessions_created_total",
-    "Sessions that were created, from the pool or cold",
+    "Sessions created, by source (pool or cold)",
   );
   readonly #failed = new CounterFamily(
     "sandkasten_session_create_failures_total",
@@ -30,20 +30,20 @@ export class LifecycleMetrics {
   );
   readonly #createDurations = new HistogramFamily(
     "sandkasten_session_create_duration_ms",
-    "How long creating a session took, from the pool or cold",
+    "Time to create a session, by source (pool or cold)",
     CREATE_BOUNDS_MS,
   );
   readonly #ended = new CounterFamily(
     "sandkasten_sessions_ended_total",
-    "Sessions that ended, by how",
+    "Sessions that ended, by final status",
   );
   readonly #lifetimes = new HistogramFamily(
     "sandkasten_session_lifetime_seconds",
-    "How long sessions lived",
+    "Lifetime of sessions",
     LIFETIME_BOUNDS_SECONDS,
   );
 
-  /** Counts what events tell; all others are of no concern here. */
+  /** Counts the events that concern sessions and commands; ignores all others. */
   consume(events: readonly NewEvent[]): void {
     for (const event of events) this.#count(event);
   }

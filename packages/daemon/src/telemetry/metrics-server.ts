@@ -1,11 +1,11 @@
-/** Serves `/metrics`, and nothing else, at an address that needs no key. */
+/** Serves only `/metrics`, on an address that needs no key. */
 import { createServer } from "node:http";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { ListenAddress } from "../config/listen-address.ts";
 
 const HEADERS_TIMEOUT_MS = 10_000;
-/** A scraper or two; everything else waits or is turned away. */
+/** Enough for a few scrapers; further connections wait or are refused. */
 const MAX_CONNECTIONS = 64;
 
 export class MetricsServer implements AsyncDisposable {
@@ -15,7 +15,7 @@ export class MetricsServer implements AsyncDisposable {
     this.#server = server;
   }
 
-  /** `render` gives the text in Prometheus' format. */
+  /** `render` returns the text in Prometheus format. */
   static async listen(
     { host, port }: ListenAddress,
     render: () => Promise<string>,

@@ -1,4 +1,4 @@
-/** Counts requests and how long they took. */
+/** Counts requests and measures their durations. */
 import { CounterFamily, HistogramFamily } from "@sandkasten/telemetry";
 import type { MetricFamily } from "@sandkasten/telemetry";
 
@@ -6,11 +6,11 @@ const BUCKETS_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10, 60];
 
 export interface FinishedRequest {
   readonly method: string;
-  /** The pattern, never the path: labels must be few and none of them secret. */
+  /** The pattern, never the path: labels must have few values, and no secret ones. */
   readonly route: string;
   readonly status: number;
   readonly durationMs: number;
-  /** Streams last as long as somebody listens; that is no measure of anything. */
+  /** Streams last as long as their client reads, so their duration means nothing. */
   readonly stream: boolean;
 }
 
@@ -21,7 +21,7 @@ export class RequestMetrics {
   );
   readonly #durations = new HistogramFamily(
     "sandkasten_http_request_duration_seconds",
-    "Time to answer, without streams",
+    "Response time, excluding streams",
     BUCKETS_SECONDS,
   );
 

@@ -1,4 +1,4 @@
-/** What there is at the moment, as gauges. */
+/** The daemon's current state, as gauges. */
 import type { MetricFamily, MetricSample } from "@sandkasten/telemetry";
 import type { StorageUse } from "../ports/backend.ts";
 import type { ImageUsage } from "../ports/image-store.ts";
@@ -10,9 +10,9 @@ export function serviceFamilies(
 ): readonly MetricFamily[] {
   return [
     gauge("sandkasten_sessions", "Sessions by status", byLabel("status", Object.entries(sessions))),
-    gauge("sandkasten_running_execs", "Commands that wait or run", one(runningExecs)),
-    gauge("sandkasten_pooled_sandboxes", "Sandboxes made in advance", one(pooled)),
-    gauge("sandkasten_journal_bytes", "Disk space of commands' output", one(journal.bytes)),
+    gauge("sandkasten_running_execs", "Commands that are queued or running", one(runningExecs)),
+    gauge("sandkasten_pooled_sandboxes", "Sandboxes created in advance", one(pooled)),
+    gauge("sandkasten_journal_bytes", "Disk space used by command output", one(journal.bytes)),
     {
       ...gauge(
         "sandkasten_journal_pruned_sessions_total",
@@ -21,23 +21,23 @@ export function serviceFamilies(
       ),
       type: "counter",
     },
-    gauge("sandkasten_images", "Images that are unpacked", ofImages(images, "images")),
-    gauge("sandkasten_image_bytes", "Disk space of images", ofImages(images, "bytes")),
+    gauge("sandkasten_images", "Unpacked images", ofImages(images, "images")),
+    gauge("sandkasten_image_bytes", "Disk space used by images", ofImages(images, "bytes")),
     gauge(
       "sandkasten_image_bytes_limit",
-      "Disk space that images may take",
+      "Disk space limit for images",
       ofImages(images, "maxBytes"),
     ),
-    gauge("sandkasten_waiting_creates", "Sandboxes that wait to be created", one(waitingCreates)),
+    gauge("sandkasten_waiting_creates", "Sandboxes waiting to be created", one(waitingCreates)),
     gauge(
       "sandkasten_egress_open_connections",
-      "Open connections out of sandboxes",
+      "Open outbound connections of sandboxes",
       one(egress.open),
     ),
     {
       ...gauge(
         "sandkasten_egress_connections_total",
-        "Connections out of sandboxes by verdict",
+        "Outbound connections of sandboxes by verdict",
         byLabel("verdict", Object.entries(egress.connections)),
       ),
       type: "counter",
@@ -45,7 +45,7 @@ export function serviceFamilies(
     {
       ...gauge(
         "sandkasten_egress_bytes_total",
-        "Bytes to and from other hosts, as sandboxes see them",
+        "Bytes that sandboxes sent to and received from other hosts",
         byLabel("direction", [
           ["sent", egress.sentBytes],
           ["received", egress.receivedBytes],
@@ -55,7 +55,7 @@ export function serviceFamilies(
     },
     gauge(
       "sandkasten_storage_bytes",
-      "Disk space by what takes it up",
+      "Disk space by kind of data",
       byLabel(
         "kind",
         storage.map(({ kind, bytes }) => [kind, bytes] as const),
@@ -63,14 +63,18 @@ export function serviceFamilies(
     ),
     gauge(
       "sandkasten_storage_files",
-      "Files by what they are",
+      "Files by kind of data",
       byLabel(
         "kind",
         storage.map(({ kind, files }) => [kind, files] as const),
       ),
     ),
-    gauge("process_resident_memory_bytes", "Memory of the daemon", one(process.memoryUsage.rss())),
-    gauge("process_uptime_seconds", "Age of the daemon", one(process.uptime())),
+    gauge(
+      "process_resident_memory_bytes",
+      "Resident memory of the daemon",
+      one(process.memoryUsage.rss()),
+    ),
+    gauge("process_uptime_seconds", "Uptime of the daemon", one(process.uptime())),
   ];
 }
 

@@ -4,14 +4,14 @@ import type { JSX, TargetedDragEvent } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { bytes, dateTime } from "../parts/format.ts";
 import { Icon } from "../parts/icons.tsx";
-import { Empty, Failure } from "../parts/notice.tsx";
+import { Empty, Failure, Loading } from "../parts/notice.tsx";
 import { attempt } from "../parts/toasts.tsx";
 import { useLoaded } from "../parts/use-loaded.ts";
 import { onEvent } from "../state/feed.ts";
-import { FileView } from "./file-view.tsx";
+import { type Draft, FileView } from "./file-view.tsx";
 import { saveFile } from "./save-file.ts";
 
-/** More would make the page slow; whoever needs them has a terminal. */
+/** More would make the page slow; the terminal shows the rest. */
 const MOST_ENTRIES = 5000;
 
 export interface FileBrowserProps {
@@ -22,10 +22,20 @@ export interface FileBrowserProps {
   readonly sessionId?: string;
 }
 
+/** They stay when somebody looks at another tab. */
+const allDrafts = new WeakMap<Files, Map<string, Draft>>();
+
+function draftsOf(files: Files): Map<string, Draft> {
+  const known = allDrafts.get(files) ?? new Map<string, Draft>();
+  allDrafts.set(files, known);
+  return known;
+}
+
 export function FileBrowser({ files, start, sessionId }: FileBrowserProps): JSX.Element {
   const [directory, setDirectory] = useState(start);
   const [opened, setOpened] = useState<FileEntry | undefined>(undefined);
   const [isDragged, setDragged] = useState(false);
+  const drafts = draftsOf(files);
   const picker = useRef<HTMLInputElement>(null);
   const listed = useLoaded((signal) => entriesOf(files, directory, signal), [files, directory]);
   useEffect(
@@ -65,7 +75,7 @@ export function FileBrowser({ files, start, sessionId }: FileBrowserProps): JSX.
       <div class="files-list">
         <div class="files-bar">
           <Crumbs path={directory} onOpen={setDirectory} />
-          <button type="button" class="plain" onClick={listed.reload} aria-label="Read again">
+          <button type="button" class="plain" onClick={listed.reload} aria-label="Refresh">
             <Icon name="refresh" />
           </button>
           <input
@@ -84,7 +94,10 @@ export function FileBrowser({ files, start, sessionId }: FileBrowserProps): JSX.
           </button>
         </div>
         <Failure of={listed.failure} />
-        {listed.value?.length === 0 && <Empty>Empty. Drop files here to upload them.</Empty>}
+        {listed.value === undefined && listed.failure === undefined && <Loading />}
+        {listed.value?.length === 0 && (
+          <Empty>This directory is empty. Drop files here to upload them.</Empty>
+        )}
         <ul class="entries scroll">
           {listed.value?.map((entry) => (
             <Entry
@@ -102,6 +115,7 @@ export function FileBrowser({ files, start, sessionId }: FileBrowserProps): JSX.
           key={opened.path}
           files={files}
           entry={opened}
+          drafts={drafts}
           onClose={() => setOpened(undefined)}
           onDeleted={() => {
             setOpened(undefined);
@@ -125,7 +139,13 @@ function Crumbs(props: {
   return (
     <nav class="crumbs" aria-label="Directory">
       {crumbs.map(({ name, path }) => (
-        <button key={path} type="button" class="plain mono" onClick={() => props.onOpen(path)}>
+        <button
+          key={path}
+          type="button"
+          class="plain mono"
+          aria-current={path === props.path ? "true" : undefined}
+          onClick={() => props.onOpen(path)}
+        >
           {name}
         </button>
       ))}

@@ -2,9 +2,10 @@
 import { type FileEntry, type Files, SandboxError } from "@sandkasten/sdk";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { Confirm } from "../parts/confirm.tsx";
 import { bytes, messageOf } from "../parts/format.ts";
 import { Icon } from "../parts/icons.tsx";
-import { Empty, Failure } from "../parts/notice.tsx";
+import { Empty, Failure, Loading } from "../parts/notice.tsx";
 import { attempt } from "../parts/toasts.tsx";
 import { useLoaded } from "../parts/use-loaded.ts";
 import { saveFile } from "./save-file.ts";
@@ -20,9 +21,18 @@ const PICTURES: Readonly<Record<string, string>> = {
   webp: "image/webp",
 };
 
+/** A text that was changed and not saved, and what it was changed from. */
+export interface Draft {
+  readonly text: string;
+  readonly saved: string;
+  readonly etag: string;
+}
+
 export interface FileViewProps {
   readonly files: Files;
   readonly entry: FileEntry;
+  /** By path, so that looking at another file loses nothing. */
+  readonly drafts: Map<string, Draft>;
   readonly onClose: () => void;
   readonly onDeleted: () => void;
 }
@@ -32,7 +42,9 @@ type Content =
   | { readonly kind: "picture"; readonly url: string }
   | { readonly kind: "other"; readonly why: string };
 
-export function FileView({ files, entry, onClose, onDeleted }: FileViewProps): JSX.Element {
+export function FileView(props: FileViewProps): JSX.Element {
+  const { files, entry, drafts, onClose, onDeleted } = props;
+  const [isDeleting, setDeleting] = useState(false);
   const {
     value: content,
     failure,
@@ -45,6 +57,7 @@ export function FileView({ files, entry, onClose, onDeleted }: FileViewProps): J
   const remove = (): void =>
     attempt(async () => {
       await files.remove(entry);
+      drafts.delete(entry.path);
       onDeleted();
     }, `${entry.name} is deleted.`);
   return (
@@ -56,42 +69,74 @@ export function FileView({ files, entry, onClose, onDeleted }: FileViewProps): J
         <button type="button" onClick={() => attempt(() => saveFile(files, entry))}>
           <Icon name="download" /> Download
         </button>
-        <button type="button" class="plain" onClick={remove} aria-label={`Delete ${entry.name}`}>
+        <button
+          type="button"
+          class="plain"
+          onClick={() => setDeleting(true)}
+          aria-label={`Delete ${entry.name}`}
+        >
           <Icon name="trash" />
         </button>
         <button type="button" class="plain" onClick={onClose} aria-label="Close the file">
           <Icon name="cross" />
         </button>
       </div>
+      {isDeleting && (
+        <Confirm
+          title="Delete this file?"
+          verb="Delete"
+          onConfirm={remove}
+          onClose={() => setDeleting(false)}
+        >
+          <span class="mono">{entry.path}</span> is deleted.
+        </Confirm>
+      )}
       <Failure of={failure} />
+      {content === undefined && failure === undefined && <Loading />}
       {content?.kind === "text" && (
         <Editor
           key={content.etag}
           files={files}
           entry={entry}
+          drafts={drafts}
           content={content}
-          onReload={reload}
+          onReload={() => {
+            drafts.delete(entry.path);
+            reload();
+          }}
         />
       )}
-      {content?.kind === "picture" && <img class="picture" src={content.url} alt={entry.name} />}
+      {content?.kind === "picture" && <Picture url={content.url} name={entry.name} />}
       {content?.kind === "other" && <Empty>{content.why}</Empty>}
     </div>
   );
 }
 
+function Picture(props: { readonly url: string; readonly name: string }): JSX.Element {
+  const [isBroken, setBroken] = useState(false);
+  if (isBroken) return <Empty>The browser cannot show this picture. Download the file.</Empty>;
+  return <img class="picture" src={props.url} alt={props.name} onError={() => setBroken(true)} />;
+}
+
 interface EditorProps {
   readonly files: Files;
   readonly entry: FileEntry;
+  readonly drafts: FileViewProps["drafts"];
   readonly content: Content & { readonly kind: "text" };
   readonly onReload: () => void;
 }
 
-function Editor({ files, entry, content, onReload }: EditorProps): JSX.Element {
-  const [text, setText] = useState(content.text);
-  const [etag, setEtag] = useState(content.etag);
-  const [saved, setSaved] = useState(content.text);
+function Editor({ files, entry, drafts, content, onReload }: EditorProps): JSX.Element {
+  const draft = drafts.get(entry.path);
+  const [text, setText] = useState(draft?.text ?? content.text);
+  const [etag, setEtag] = useState(draft?.etag ?? content.etag);
+  const [saved, setSaved] = useState(draft?.saved ?? content.text);
   const [problem, setProblem] = useState<string | undefined>(undefined);
   const isChanged = text !== saved;
+  useEffect(() => {
+    if (isChanged) drafts.set(entry.path, { text, saved, etag });
+    else drafts.delete(entry.path);
+  }, [text, saved, etag]);
   const save = (): void => {
     setProblem(undefined);
     files.write(entry, text, { ifMatch: etag }).then(
@@ -130,13 +175,13 @@ function Editor({ files, entry, content, onReload }: EditorProps): JSX.Element {
       <div class="editor-bar">
         {problem === undefined ? (
           <span class="muted" role="status">
-            {isChanged ? "Not saved" : "Saved"}
+            {isChanged ? "Unsaved changes" : "Saved"}
           </span>
         ) : (
           <span class="failure" role="alert">
             {problem}
             <button type="button" onClick={onReload}>
-              Read it again
+              Discard my changes
             </button>
           </span>
         )}

@@ -1,13 +1,30 @@
-/** The images that sandboxes are made of. */
+/** The images that sandboxes are created from. */
+import type { ImageInfo } from "@sandkasten/sdk";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { bytes, dateTime } from "../parts/format.ts";
-import { Empty, Failure } from "../parts/notice.tsx";
+import { Empty, Failure, Loading } from "../parts/notice.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import { useLoaded } from "../parts/use-loaded.ts";
+import { useTitle } from "../parts/use-title.ts";
 import { connection } from "../state/connection.ts";
 import { onEvent } from "../state/feed.ts";
 
+const COLUMNS: readonly Column<ImageInfo>[] = [
+  { title: "Image", class: "mono", cell: ({ reference }) => reference },
+  { title: "Source", cell: ({ source }) => source },
+  { title: "Size", class: "number", cell: ({ sizeBytes }) => bytes(sizeBytes) },
+  { title: "Available to", cell: ({ shared }) => (shared === true ? "everyone" : "you") },
+  { title: "Added", cell: ({ createdAt }) => dateTime(createdAt) },
+  {
+    title: "Digest",
+    class: "mono muted",
+    cell: ({ digest }) => <span title={digest}>{digest.slice(0, 19)}</span>,
+  },
+];
+
 export function ImagesPage(): JSX.Element {
+  useTitle("Images");
   const client = connection.value?.client;
   const { value, failure, reload } = useLoaded(
     async (signal) => (await client?.images.list({ signal })) ?? [],
@@ -20,39 +37,14 @@ export function ImagesPage(): JSX.Element {
         <h1>Images</h1>
       </div>
       <Failure of={failure} />
+      {value === undefined && failure === undefined && <Loading />}
       {value?.length === 0 && (
         <Empty>
           No images. Pull one with <code>sandkasten image pull NAME</code>.
         </Empty>
       )}
       {value !== undefined && value.length > 0 && (
-        <table class="plain-table">
-          <thead>
-            <tr>
-              {["Image", "Source", "Size", "For", "Added", "Digest"].map((title) => (
-                <th key={title} scope="col">
-                  {title}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {value.map(({ reference, source, sizeBytes, shared, createdAt, digest }) => (
-              <tr key={reference}>
-                <th scope="row" class="mono">
-                  {reference}
-                </th>
-                <td>{source}</td>
-                <td class="number">{bytes(sizeBytes)}</td>
-                <td>{shared === true ? "everyone" : "you"}</td>
-                <td>{dateTime(createdAt)}</td>
-                <td class="mono muted" title={digest}>
-                  {digest.slice(0, 19)}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table items={value} keyOf={({ reference }) => reference} columns={COLUMNS} />
       )}
     </div>
   );

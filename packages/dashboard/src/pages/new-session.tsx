@@ -25,9 +25,13 @@ export function NewSession({ onClose }: { readonly onClose: () => void }): JSX.E
   );
   const create = async (form: HTMLFormElement): Promise<void> => {
     const text = (name: string): string => textIn(form, name);
+    const hosts = text("hosts")
+      .split(/[\s,]+/)
+      .filter((host) => host !== "");
     const session = await connection.peek()?.client.createSession({
       ...(text("image") !== "" && { image: text("image") }),
       ...(text("workspace") !== "" && { workspaceId: text("workspace") }),
+      ...(hosts.length > 0 && { network: { allow: hosts } }),
       ...(text("name") !== "" && { metadata: { name: text("name") } }),
       ttlSeconds: Number(text("ttl")),
     });
@@ -49,7 +53,7 @@ export function NewSession({ onClose }: { readonly onClose: () => void }): JSX.E
       <form onSubmit={submit}>
         <label>
           <span>Image</span>
-          <input name="image" list="images" placeholder="the daemon's default" />
+          <input name="image" list="images" placeholder="default" autofocus />
           <datalist id="images">
             {images.value?.map(({ reference }) => (
               <option key={reference} value={reference} />
@@ -57,15 +61,25 @@ export function NewSession({ onClose }: { readonly onClose: () => void }): JSX.E
           </datalist>
         </label>
         <label>
-          <span>Name</span>
-          <input name="name" placeholder="optional" maxLength={200} />
+          <span>
+            Name <small>optional</small>
+          </span>
+          <input name="name" maxLength={200} />
         </label>
         <label>
-          <span>Workspace</span>
-          <input name="workspace" placeholder="optional; its files stay" />
+          <span>
+            Workspace <small>optional; its files outlive the session</small>
+          </span>
+          <input name="workspace" />
         </label>
         <label>
-          <span>Expires after, without use</span>
+          <span>
+            Network <small>optional; hosts that the session can reach</small>
+          </span>
+          <input name="hosts" placeholder="pypi.org, *.example.com:443" />
+        </label>
+        <label>
+          <span>Expires without use after</span>
           <select name="ttl">
             {TTLS.map(([seconds, title]) => (
               <option key={seconds} value={seconds} selected={seconds === "1800"}>

@@ -4,8 +4,9 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { Card } from "../parts/card.tsx";
 import { Chart } from "../parts/chart.tsx";
-import { bytes, shortId, timeOfDay } from "../parts/format.ts";
+import { shortId, timeOfDay } from "../parts/format.ts";
 import { Empty } from "../parts/notice.tsx";
+import { useTitle } from "../parts/use-title.ts";
 import { linkTo } from "../routing.ts";
 import { recentEvents } from "../state/feed.ts";
 import { gauges, sampleGauges } from "../state/gauges.ts";
@@ -13,14 +14,18 @@ import { sessions } from "../state/sessions.ts";
 import { isVisible } from "../state/visibility.ts";
 
 const CHARTS = [
-  ["Running sessions", 'sandkasten_sessions{status="running"}', String],
-  ["Running commands", "sandkasten_running_execs", String],
-  ["Sandboxes in the pool", "sandkasten_pooled_sandboxes", String],
-  ["Open connections out of sandboxes", "sandkasten_egress_open_connections", String],
-  ["Output on disk", "sandkasten_journal_bytes", bytes],
+  ["Running sessions", 'sandkasten_sessions{status="running"}', "count"],
+  ["Running commands", "sandkasten_running_execs", "count"],
+  ["Sandboxes ready in the pool", "sandkasten_pooled_sandboxes", "count"],
+  ["Sessions waiting to be created", "sandkasten_waiting_creates", "count"],
+  ["Connections out of sandboxes", "sandkasten_egress_open_connections", "count"],
+  ["Command output on disk", "sandkasten_journal_bytes", "bytes"],
 ] as const;
 
+const STATES = ["running", "paused", "creating", "crashed"] as const;
+
 export function OverviewPage(): JSX.Element {
+  useTitle("Overview");
   const isSeen = isVisible.value;
   useEffect(() => {
     if (!isSeen) return undefined;
@@ -36,20 +41,24 @@ export function OverviewPage(): JSX.Element {
       <div class="page-head">
         <h1>Overview</h1>
       </div>
+      <h2>Your sessions</h2>
       <div class="cards">
-        {["running", "paused", "creating", "crashed"].map((status) => (
-          <Card key={status} title={`Your sessions, ${status}`} text={count(status)} />
+        {STATES.map((status) => (
+          <Card key={status} title={status} text={count(status)} />
         ))}
       </div>
+      <h2>The daemon</h2>
       {samples === undefined ? (
-        <p class="muted">Charts of the daemon and its pool need a key with the scope admin.</p>
+        <p class="muted">
+          Only a key with the scope <code>admin</code> can see the daemon's charts.
+        </p>
       ) : (
         <div class="charts">
-          {CHARTS.map(([title, name, format]) => (
+          {CHARTS.map(([title, name, unit]) => (
             <Chart
               key={name}
               title={title}
-              format={(value) => format(Math.round(value))}
+              unit={unit}
               points={samples.map(({ atMs, values }) => ({ atMs, value: values.get(name) ?? 0 }))}
             />
           ))}

@@ -3,9 +3,11 @@ import type { AgentServiceClient } from "@sandkasten/agents/client";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { since, timeOfDay } from "../parts/format.ts";
-import { Empty, Failure } from "../parts/notice.tsx";
+import { Icon } from "../parts/icons.tsx";
+import { Failure, Loading } from "../parts/notice.tsx";
 import { Status } from "../parts/status.tsx";
 import { useLoaded } from "../parts/use-loaded.ts";
+import { useTitle } from "../parts/use-title.ts";
 import { linkTo } from "../routing.ts";
 import { AgentRun } from "../runs/agent-run.tsx";
 import { WorkflowRun } from "../runs/workflow-run.tsx";
@@ -41,19 +43,22 @@ export function RunsPage({ agents, kind, runId }: RunsPageProps): JSX.Element {
       clearTimeout(timer);
     };
   }, [reload]);
+  useTitle("Runs");
   const { workflowRuns = [], runs = [] } = listed.value ?? {};
+  const isLoading = listed.value === undefined && listed.failure === undefined;
   return (
     <div class={`page fill runs ${runId === undefined ? "" : "with-view"}`}>
       <div class="page-head">
         <h1>Runs</h1>
-        <button type="button" onClick={reload}>
-          Look again
+        <button type="button" class="plain" onClick={reload} aria-label="Refresh">
+          <Icon name="refresh" />
         </button>
       </div>
       <Failure of={listed.failure} />
       <div class="runs-columns">
         <div class="runs-list scroll">
-          <List title="Workflows" isEmpty={workflowRuns.length === 0}>
+          {isLoading && <Loading />}
+          <List title="Workflows" isEmpty={!isLoading && workflowRuns.length === 0}>
             {workflowRuns.map(({ run_id: id, workflow_id: name, status, created_at: at }) => (
               <Line
                 key={id}
@@ -66,7 +71,7 @@ export function RunsPage({ agents, kind, runId }: RunsPageProps): JSX.Element {
               />
             ))}
           </List>
-          <List title="Agents" isEmpty={runs.length === 0}>
+          <List title="Agents" isEmpty={!isLoading && runs.length === 0}>
             {runs.map(({ run_id: id, agent_name: name, status, created_at: at }) => (
               <Line
                 key={id}
@@ -99,7 +104,11 @@ function List(props: {
   return (
     <section>
       <h2>{props.title}</h2>
-      {props.isEmpty ? <Empty>No runs yet.</Empty> : <ul class="entries">{props.children}</ul>}
+      {props.isEmpty ? (
+        <p class="muted">No runs yet.</p>
+      ) : (
+        <ul class="entries">{props.children}</ul>
+      )}
     </section>
   );
 }

@@ -2,14 +2,16 @@
 import type { Session, SessionInfo } from "@sandkasten/sdk";
 import type { ComponentType, JSX } from "preact";
 import { lazy, Suspense } from "preact/compat";
-import { useState } from "preact/hooks";
-import { Dialog } from "../parts/dialog.tsx";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Confirm } from "../parts/confirm.tsx";
+import { CopyButton } from "../parts/copy-button.tsx";
 import { dateTime, since, until } from "../parts/format.ts";
 import { Icon } from "../parts/icons.tsx";
-import { Empty, Failure } from "../parts/notice.tsx";
+import { Empty, Failure, Loading } from "../parts/notice.tsx";
 import { Status } from "../parts/status.tsx";
 import { attempt } from "../parts/toasts.tsx";
 import { useLoaded } from "../parts/use-loaded.ts";
+import { useTitle } from "../parts/use-title.ts";
 import { goTo, linkTo } from "../routing.ts";
 import type { TabProps } from "../session/tab-props.ts";
 import { sessionHandle } from "../state/session-handle.ts";
@@ -72,35 +74,53 @@ export function SessionPage({ id, tab }: SessionPageProps): JSX.Element {
   );
   const session = loaded.value;
   const info = sessionById(id);
+  useTitle(info?.metadata["name"] ?? id);
   if (loaded.failure !== undefined && session === undefined)
     return (
       <div class="page">
-        <h1 class="mono">{id}</h1>
+        <div class="session-name">
+          <a class="back" href={linkTo("sessions")}>
+            Sessions
+          </a>
+          <h1 class="mono">{id}</h1>
+        </div>
         <Failure of={loaded.failure} />
       </div>
     );
-  if (session === undefined || info === undefined) return <p class="empty">Loading…</p>;
+  if (session === undefined || info === undefined) return <Loading />;
   const chosen = TABS[tab] ?? TABS["terminal"];
   return (
     <div class="page fill">
       <SessionHead session={session} info={info} />
-      <nav class="tabs" aria-label="Parts of the session">
-        {Object.entries(TABS).map(([name, { title }]) => (
-          <a
-            key={name}
-            href={linkTo("sessions", id, name)}
-            aria-current={TABS[name] === chosen ? "page" : undefined}
-          >
-            {title}
-          </a>
-        ))}
-      </nav>
+      <Tabs id={id} chosen={chosen} />
       <section class="tab" aria-label={chosen?.title}>
-        <Suspense fallback={<p class="empty">Loading…</p>}>
+        <Suspense fallback={<Loading />}>
           {chosen !== undefined && <TabView tab={chosen} session={session} info={info} />}
         </Suspense>
       </section>
     </div>
+  );
+}
+
+function Tabs(props: { readonly id: string; readonly chosen: Tab | undefined }): JSX.Element {
+  const { id, chosen } = props;
+  const nav = useRef<HTMLElement>(null);
+  // A narrow screen shows only some of them.
+  useEffect(() => {
+    nav.current?.querySelector("[aria-current]")?.scrollIntoView({ inline: "center" });
+  }, [chosen]);
+  return (
+    <nav class="tabs" aria-label="Parts of the session" ref={nav}>
+      {Object.entries(TABS).map(([name, tab]) => (
+        <a
+          key={name}
+          href={linkTo("sessions", id, name)}
+          aria-current={tab === chosen ? "page" : undefined}
+        >
+          {tab.title}
+        </a>
+      ))}
+    </nav>
   );
 }
 
@@ -125,6 +145,7 @@ function SessionHead({ session, info }: TabProps): JSX.Element {
           Sessions
         </a>
         <h1 class="mono">{id}</h1>
+        <CopyButton text={id} label="Copy the session's id" />
         <Status of={status} />
       </div>
       <dl class="facts">
@@ -160,7 +181,17 @@ function SessionHead({ session, info }: TabProps): JSX.Element {
           </button>
         </div>
       )}
-      {isDestroying && <Destroy session={session} onClose={() => setDestroying(false)} />}
+      {isDestroying && (
+        <Confirm
+          title="Destroy this session?"
+          verb="Destroy"
+          onConfirm={() => destroy(session)}
+          onClose={() => setDestroying(false)}
+        >
+          Everything that runs in <span class="mono">{id}</span> ends, and its files are deleted.
+          Files in workspaces stay.
+        </Confirm>
+      )}
     </div>
   );
 }
@@ -178,29 +209,9 @@ function Fact(props: {
   );
 }
 
-function Destroy(props: { readonly session: Session; readonly onClose: () => void }): JSX.Element {
-  const { session, onClose } = props;
-  const destroy = (): void => {
-    onClose();
-    attempt(async () => {
-      await session.destroy();
-      goTo("sessions");
-    }, "The session is destroyed.");
-  };
-  return (
-    <Dialog title="Destroy this session?" onClose={onClose}>
-      <p>
-        Everything that runs in <span class="mono">{session.id}</span> ends, and its files are
-        deleted. Files in workspaces stay.
-      </p>
-      <div class="dialog-buttons">
-        <button type="button" onClick={onClose}>
-          Keep it
-        </button>
-        <button type="button" class="danger" onClick={destroy}>
-          Destroy
-        </button>
-      </div>
-    </Dialog>
-  );
+function destroy(session: Session): void {
+  attempt(async () => {
+    await session.destroy();
+    goTo("sessions");
+  }, "The session is destroyed.");
 }

@@ -6,8 +6,9 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { bytes, percent, shortId, since, until } from "../parts/format.ts";
 import { Icon } from "../parts/icons.tsx";
 import { Meter } from "../parts/meter.tsx";
-import { Empty, Failure } from "../parts/notice.tsx";
+import { Empty, Failure, Loading } from "../parts/notice.tsx";
 import { Status } from "../parts/status.tsx";
+import { useTitle } from "../parts/use-title.ts";
 import { VirtualRows } from "../parts/virtual-rows.tsx";
 import { linkTo } from "../routing.ts";
 import { areSessionsLoaded, isOver, sessions, sessionsFailure } from "../state/sessions.ts";
@@ -25,10 +26,14 @@ narrow.addEventListener("change", ({ matches }) => {
   isNarrow.value = matches;
 });
 
+/** Whoever taps has no key to press. */
+const hasKeyboard = matchMedia("(hover: hover)").matches;
+
 const choice = signal<Choice>("active");
 const searched = signal("");
 
 export function SessionsPage(): JSX.Element {
+  useTitle("Sessions");
   const [isCreating, setCreating] = useState(false);
   const search = useRef<HTMLInputElement>(null);
   useEffect(() => onKey("/", () => search.current?.focus()), []);
@@ -47,7 +52,7 @@ export function SessionsPage(): JSX.Element {
           ref={search}
           class="search"
           type="search"
-          placeholder="Search  /"
+          placeholder={hasKeyboard ? "Search  /" : "Search"}
           aria-label="Search sessions by id, image, status or metadata"
           value={searched.value}
           onInput={({ currentTarget }) => {
@@ -69,7 +74,7 @@ export function SessionsPage(): JSX.Element {
           row={(session) => <Row session={session} />}
         />
       ) : (
-        <Empty>{emptyText()}</Empty>
+        <NoSessions onCreate={() => setCreating(true)} />
       )}
       {isCreating && <NewSession onClose={() => setCreating(false)} />}
     </div>
@@ -164,12 +169,21 @@ function UsageCells({ session }: { readonly session: SessionInfo }): JSX.Element
   );
 }
 
-function emptyText(): string {
-  if (!areSessionsLoaded.value) return "Loading…";
-  if (searched.value !== "") return "No session matches the search.";
-  return choice.value === "active"
-    ? "No active sessions. Create one here, with the SDK or with the command line."
-    : "No sessions yet.";
+function NoSessions({ onCreate }: { readonly onCreate: () => void }): JSX.Element {
+  if (!areSessionsLoaded.value) return <Loading />;
+  if (searched.value !== "") return <Empty>No session matches “{searched.value}”.</Empty>;
+  return (
+    <Empty>
+      <h2>No {choice.value === "active" ? "active sessions" : "sessions yet"}</h2>
+      <p>A session is a sandbox with a shell, files and web previews. Create one here or run</p>
+      <p>
+        <code>sandkasten run -- 'echo hello from $(uname)'</code>
+      </p>
+      <button type="button" onClick={onCreate}>
+        <Icon name="plus" /> Create a session
+      </button>
+    </Empty>
+  );
 }
 
 function matches({ id, image, status, key = "", metadata }: SessionInfo): boolean {

@@ -1,18 +1,48 @@
 /** Workspaces: directories that outlive sessions, and their files. */
-import type { WorkspaceInfo } from "@sandkasten/sdk";
+import type { SandboxClient, WorkspaceInfo } from "@sandkasten/sdk";
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { FileBrowser } from "../files/file-browser.tsx";
-import { Dialog } from "../parts/dialog.tsx";
+import { Confirm } from "../parts/confirm.tsx";
 import { dateTime, shortId } from "../parts/format.ts";
-import { Empty, Failure } from "../parts/notice.tsx";
+import { Empty, Failure, Loading } from "../parts/notice.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import { attempt } from "../parts/toasts.tsx";
 import { useLoaded } from "../parts/use-loaded.ts";
+import { useTitle } from "../parts/use-title.ts";
 import { linkTo } from "../routing.ts";
 import { connection } from "../state/connection.ts";
 import { sessions } from "../state/sessions.ts";
 
+function WorkspaceFiles(props: {
+  readonly client: SandboxClient;
+  readonly id: string;
+}): JSX.Element {
+  const { client, id } = props;
+  const files = useMemo(() => client.workspaces.files(id), [client, id]);
+  return <FileBrowser files={files} start="/" />;
+}
+
+const COLUMNS: readonly Column<WorkspaceInfo>[] = [
+  { title: "Workspace", class: "mono", cell: ({ id }) => id },
+  {
+    title: "Used by",
+    class: "links",
+    cell: ({ sessions: users }) =>
+      users.length === 0
+        ? "no session"
+        : users.map((session) => (
+            <a key={session} class="mono" href={linkTo("sessions", session)}>
+              {shortId(session)}
+            </a>
+          )),
+  },
+  { title: "Last used", cell: ({ lastUsedAt }) => dateTime(lastUsedAt) },
+  { title: "Created", cell: ({ createdAt }) => dateTime(createdAt) },
+];
+
 export function WorkspacesPage(): JSX.Element {
+  useTitle("Workspaces");
   const client = connection.value?.client;
   const [opened, setOpened] = useState<string | undefined>(undefined);
   const [deleting, setDeleting] = useState<string | undefined>(undefined);
@@ -23,7 +53,6 @@ export function WorkspacesPage(): JSX.Element {
     [client, living],
   );
   const remove = (id: string): void => {
-    setDeleting(undefined);
     setOpened(undefined);
     attempt(async () => {
       await client?.workspaces.delete(id);
@@ -36,88 +65,54 @@ export function WorkspacesPage(): JSX.Element {
         <h1>Workspaces</h1>
       </div>
       <Failure of={failure} />
+      {value === undefined && failure === undefined && <Loading />}
       {value?.length === 0 && (
-        <Empty>No workspaces. A session that names one when it is created gets it.</Empty>
+        <Empty>
+          No workspaces. Name one when you create a session: its files stay when the session ends.
+        </Empty>
       )}
       {value !== undefined && value.length > 0 && (
-        <table class="plain-table">
-          <thead>
-            <tr>
-              {["Workspace", "Sessions", "Last used", "Created", ""].map((title) => (
-                <th key={title} scope="col">
-                  {title === "" ? <span class="unseen">Actions</span> : title}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {value.map((workspace) => (
-              <Row
-                key={workspace.id}
-                workspace={workspace}
-                isOpen={workspace.id === opened}
-                onOpen={() => setOpened(workspace.id === opened ? undefined : workspace.id)}
-                onDelete={() => setDeleting(workspace.id)}
-              />
-            ))}
-          </tbody>
-        </table>
+        <Table
+          items={value}
+          keyOf={({ id }) => id}
+          columns={COLUMNS}
+          actions={({ id, sessions: users }) => (
+            <>
+              <button
+                type="button"
+                aria-pressed={id === opened}
+                onClick={() => setOpened(id === opened ? undefined : id)}
+              >
+                Files
+              </button>
+              <button
+                type="button"
+                class="danger"
+                disabled={users.length > 0}
+                title={users.length > 0 ? "A session uses it." : undefined}
+                onClick={() => setDeleting(id)}
+              >
+                Delete
+              </button>
+            </>
+          )}
+        />
       )}
       {opened !== undefined && client !== undefined && (
         <section class="tab" aria-label={`Files of ${opened}`}>
-          <FileBrowser key={opened} files={client.workspaces.files(opened)} start="/" />
+          <WorkspaceFiles key={opened} client={client} id={opened} />
         </section>
       )}
       {deleting !== undefined && (
-        <Dialog title="Delete this workspace?" onClose={() => setDeleting(undefined)}>
-          <p>
-            All files in <span class="mono">{deleting}</span> are deleted.
-          </p>
-          <div class="dialog-buttons">
-            <button type="button" onClick={() => setDeleting(undefined)}>
-              Keep it
-            </button>
-            <button type="button" class="danger" onClick={() => remove(deleting)}>
-              Delete
-            </button>
-          </div>
-        </Dialog>
+        <Confirm
+          title="Delete this workspace?"
+          verb="Delete"
+          onConfirm={() => remove(deleting)}
+          onClose={() => setDeleting(undefined)}
+        >
+          All files in <span class="mono">{deleting}</span> are deleted.
+        </Confirm>
       )}
     </div>
-  );
-}
-
-interface RowProps {
-  readonly workspace: WorkspaceInfo;
-  readonly isOpen: boolean;
-  readonly onOpen: () => void;
-  readonly onDelete: () => void;
-}
-
-function Row({ workspace, isOpen, onOpen, onDelete }: RowProps): JSX.Element {
-  const { id, sessions: users, lastUsedAt, createdAt } = workspace;
-  return (
-    <tr>
-      <th scope="row" class="mono">
-        {id}
-      </th>
-      <td>
-        {users.map((session) => (
-          <a key={session} class="mono" href={linkTo("sessions", session)}>
-            {shortId(session)}
-          </a>
-        ))}
-      </td>
-      <td>{dateTime(lastUsedAt)}</td>
-      <td>{dateTime(createdAt)}</td>
-      <td class="row-buttons">
-        <button type="button" aria-pressed={isOpen} onClick={onOpen}>
-          Files
-        </button>
-        <button type="button" class="danger" disabled={users.length > 0} onClick={onDelete}>
-          Delete
-        </button>
-      </td>
-    </tr>
   );
 }

@@ -4,19 +4,36 @@ import type { JSX } from "preact";
 import UPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { theme } from "../theme.ts";
+import { bytes } from "./format.ts";
 
-const HEIGHT = 150;
+const HEIGHT = 132;
 /** Points further apart than this are not joined: nobody looked in between. */
 const LONGEST_GAP_SECONDS = 15;
 
 /** Of the time that is shown, from the first sample on. */
 const SHORTEST_SECONDS = 60;
-/** What is counted has no halves. */
-const WHOLE_STEPS = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10].flatMap((step) => [
-  step,
-  2 * step,
-  5 * step,
+const POWERS_OF_TWO = Array.from({ length: 45 }, (_, power) => 2 ** power);
+const ROUND = Array.from({ length: 12 }, (_, power) => 10 ** power).flatMap((power) => [
+  power,
+  2 * power,
+  5 * power,
 ]);
+
+/** The distances that lines of the grid can have, by what is measured. */
+const STEPS = {
+  bytes: POWERS_OF_TWO,
+  // What is counted has no halves.
+  count: ROUND,
+  cores: ROUND.map((step) => step / 100),
+};
+
+const FORMATS: Readonly<Record<keyof typeof STEPS, (value: number) => string>> = {
+  bytes,
+  count: (value) => String(Math.round(value)),
+  cores: (value) => value.toFixed(2),
+};
+
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 
 export interface Point {
   readonly atMs: number;
@@ -26,12 +43,12 @@ export interface Point {
 export interface ChartProps {
   readonly title: string;
   readonly points: readonly Point[];
-  readonly format: (value: number) => string;
-  /** The end of the scale; what the values need when absent. */
+  readonly unit: keyof typeof STEPS;
+  /** The limit of the values: the scale never exceeds it, and shows at least a tenth of it. */
   readonly most?: number | undefined;
 }
 
-export function Chart({ title, points, format, most }: ChartProps): JSX.Element {
+export function Chart({ title, points, unit, most }: ChartProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<UPlot | undefined>(undefined);
   const last = points.findLast(({ value }) => value !== undefined)?.value;
@@ -39,7 +56,7 @@ export function Chart({ title, points, format, most }: ChartProps): JSX.Element 
   useEffect(() => {
     const parent = place.current;
     if (parent === null) return undefined;
-    const made = new UPlot(optionsFor(parent, format, most), dataOf(points), parent);
+    const made = new UPlot(optionsFor(parent, unit, most), dataOf(points), parent);
     plot.current = made;
     const observer = new ResizeObserver(() =>
       made.setSize({ width: parent.clientWidth, height: HEIGHT }),
@@ -51,7 +68,7 @@ export function Chart({ title, points, format, most }: ChartProps): JSX.Element 
     };
   }, [shade, most]);
   useEffect(() => plot.current?.setData(dataOf(points)), [points]);
-  const text = last === undefined ? "—" : format(last);
+  const text = last === undefined ? "—" : FORMATS[unit](last);
   return (
     <figure class="chart card">
       <figcaption>
@@ -88,9 +105,14 @@ function dataOf(points: readonly Point[]): UPlot.AlignedData {
   return [times, values];
 }
 
+function endOfScale(highest: number, most: number | undefined): number {
+  if (most === undefined) return Math.max(1, highest * 1.15);
+  return Math.min(most, Math.max(most / 10, highest * 1.3));
+}
+
 function optionsFor(
   parent: HTMLElement,
-  format: (value: number) => string,
+  unit: ChartProps["unit"],
   most: number | undefined,
 ): UPlot.Options {
   const colour = (name: string): string => getComputedStyle(parent).getPropertyValue(name).trim();
@@ -105,9 +127,9 @@ function optionsFor(
     height: HEIGHT,
     legend: { show: false },
     cursor: { y: false },
-    padding: [8, 4, 0, 0],
+    padding: [8, 28, 0, 0],
     scales: {
-      y: { range: (_plot, _least, highest) => [0, most ?? Math.max(1, highest * 1.15)] },
+      y: { range: (_plot, _least, highest) => [0, endOfScale(highest, most)] },
     },
     series: [
       {},
@@ -119,13 +141,19 @@ function optionsFor(
       },
     ],
     axes: [
-      { ...axis, grid: { show: false }, space: 70 },
+      {
+        ...axis,
+        grid: { show: false },
+        space: 80,
+        size: 26,
+        values: (_plot, ticks) => ticks.map((seconds) => clock.format(seconds * 1000)),
+      },
       {
         ...axis,
         size: 64,
         space: 36,
-        ...(most === undefined && { incrs: WHOLE_STEPS }),
-        values: (_plot, ticks) => ticks.map(format),
+        incrs: STEPS[unit],
+        values: (_plot, ticks) => ticks.map(FORMATS[unit]),
       },
     ],
   };

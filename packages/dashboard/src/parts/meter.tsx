@@ -16,7 +16,7 @@ export function Meter({ label, share, text }: MeterProps): JSX.Element {
         <span class={width > 0.9 ? "full" : ""} style={{ transform: `scaleX(${width})` }} />
       </span>
       <span class="meter-text">
-        <span class="unseen">{label} </span>
+        <span class="meter-label">{label} </span>
         {text}
       </span>
     </span>

@@ -1,24 +1,43 @@
-/** The state of a session or a command, as a word with a colour. */
+/** The state of a session, a command or a run, as a word with a colour. */
 import type { JSX } from "preact";
 
-const TONES: Readonly<Record<string, string>> = {
+type Tone = "good" | "busy" | "bad" | "quiet";
+
+const TONES: Readonly<Record<string, Tone>> = {
   running: "good",
   enforced: "good",
   allowed: "good",
-  missing: "bad",
   succeeded: "good",
-  exited: "quiet",
   creating: "busy",
   queued: "busy",
+  pending: "busy",
   paused: "busy",
+  waiting: "busy",
   waiting_approval: "busy",
+  missing: "bad",
   needs_attention: "bad",
+  unreachable: "bad",
   crashed: "bad",
   failed: "bad",
-  timed_out: "bad",
+  rejected: "bad",
+  timeout: "bad",
+  oom: "bad",
+  killed: "bad",
+  sandbox_gone: "bad",
   refused: "bad",
 };
 
-export function Status({ of }: { readonly of: string }): JSX.Element {
-  return <span class={`status ${TONES[of] ?? "quiet"}`}>{of.replaceAll("_", " ")}</span>;
+export interface StatusProps {
+  readonly of: string;
+  /** Instead of the word's own. */
+  readonly tone?: Tone | undefined;
+}
+
+export function Status({ of, tone = toneOf(of) }: StatusProps): JSX.Element {
+  return <span class={`status ${tone}`}>{of.replaceAll("_", " ")}</span>;
+}
+
+function toneOf(word: string): Tone {
+  // A command that failed says with which code.
+  return TONES[word] ?? (word.startsWith("exit ") ? "bad" : "quiet");
 }

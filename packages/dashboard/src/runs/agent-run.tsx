@@ -1,27 +1,29 @@
 /** One run of an agent: what it said and which tools it used, as it happens. */
-import type { RunEventBody } from "@sandkasten/agents/client";
+import type { RunBody } from "@sandkasten/agents/client";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { dateTime, messageOf, timeOfDay } from "../parts/format.ts";
-import { Failure } from "../parts/notice.tsx";
+import { dateTime, duration, messageOf, timeOfDay } from "../parts/format.ts";
+import { Failure, Loading } from "../parts/notice.tsx";
 import { Status } from "../parts/status.tsx";
 import { attempt } from "../parts/toasts.tsx";
 import { useLoaded } from "../parts/use-loaded.ts";
+import { linkTo } from "../routing.ts";
 import { JsonText } from "./json-text.tsx";
-import type { RunProps } from "./workflow-run.tsx";
-
-/** Parts of a text as it is written; the whole follows. */
-const PIECES: ReadonlySet<string> = new Set(["text_delta", "text", "model_delta"]);
+import { RunHead, type RunProps } from "./run-head.tsx";
+import { type Entry, summaryOf, type ToolCall, withEvent } from "./transcript.ts";
 
 export function AgentRun({ agents, id, onChange }: RunProps): JSX.Element {
   const { value: run, failure, reload } = useLoaded((signal) => agents.run(id, { signal }), [id]);
-  const [events, setEvents] = useState<readonly RunEventBody[]>([]);
+  const [entries, setEntries] = useState<readonly Entry[]>([]);
   const [broken, setBroken] = useState<string | undefined>(undefined);
   useEffect(() => {
     const left = new AbortController();
     const follow = async (): Promise<void> => {
-      for await (const event of agents.events(id, { signal: left.signal }))
-        if (!PIECES.has(event.type)) setEvents((known) => [...known, event]);
+      for await (const event of agents.events(id, { signal: left.signal })) {
+        setEntries((known) => withEvent(known, event));
+        // The head counts turns.
+        if (event.type === "turn") reload();
+      }
       reload();
       onChange();
     };
@@ -30,13 +32,12 @@ export function AgentRun({ agents, id, onChange }: RunProps): JSX.Element {
     });
     return () => left.abort();
   }, [agents, id]);
-  if (run === undefined) return <Failure of={failure} />;
+  if (run === undefined) return failure === undefined ? <Loading /> : <Failure of={failure} />;
+  const isActive = run.status === "running" || run.status === "queued";
   return (
     <article class="run scroll" tabIndex={0} aria-label={`Run of ${run.agent_name}`}>
-      <header class="run-head">
-        <h2>{run.agent_name}</h2>
-        <Status of={run.status} />
-        {(run.status === "running" || run.status === "queued") && (
+      <RunHead name={run.agent_name} status={run.status}>
+        {isActive && (
           <button
             type="button"
             class="danger"
@@ -45,39 +46,59 @@ export function AgentRun({ agents, id, onChange }: RunProps): JSX.Element {
             Cancel
           </button>
         )}
-      </header>
-      <p class="muted">
-        <span class="mono">{id}</span> · {dateTime(run.created_at)} · {run.model ?? "no model"} ·{" "}
-        {run.steps} turns · {run.usage.input_tokens} + {run.usage.output_tokens} tokens
-      </p>
+      </RunHead>
+      <p class="muted">{factsOf(run)}</p>
       {run.task !== undefined && <p class="task">{run.task}</p>}
-      <Failure of={broken ?? run.error?.message} />
-      <ol class="events">
-        {events.map((event) => (
-          <EventLine key={event.seq} event={event} />
+      <ol class="transcript">
+        {entries.map((entry) => (
+          <EntryView key={entry.seq} entry={entry} />
         ))}
       </ol>
-      {run.text !== undefined && <p class="answer">{run.text}</p>}
-      <JsonText title="Output" value={run.output} />
+      <Failure of={broken ?? run.error?.message} />
+      {isActive && <Loading text="Working…" />}
+      <JsonText title="Output" value={run.output === run.text ? undefined : run.output} />
     </article>
   );
 }
 
-function EventLine({ event }: { readonly event: RunEventBody }): JSX.Element {
-  const { seq: _seq, time, type, ...rest } = event;
+function factsOf(run: RunBody): string {
+  const { created_at: at, model, steps, usage } = run;
+  const tokens = usage.input_tokens + usage.output_tokens;
+  return [
+    dateTime(at),
+    model ?? "no model",
+    `${steps} ${steps === 1 ? "turn" : "turns"}`,
+    ...(tokens === 0 ? [] : [`${usage.input_tokens} tokens in, ${usage.output_tokens} out`]),
+  ].join(" · ");
+}
+
+function EntryView({ entry }: { readonly entry: Entry }): JSX.Element {
   return (
-    <li>
-      <time class="number muted">{timeOfDay(time)}</time>
-      <span class="event-type">{type.replaceAll("_", " ")}</span>
-      <span class="event-data muted">{summaryOf(rest)}</span>
+    <li class={entry.kind} title={timeOfDay(entry.time)}>
+      {entry.kind === "call" ? <CallView call={entry} /> : <p>{entry.text}</p>}
     </li>
   );
 }
 
-function summaryOf(fields: Readonly<Record<string, unknown>>): string {
-  const text = Object.entries(fields)
-    .filter(([, value]) => value !== undefined)
-    .map(([, value]) => (typeof value === "string" ? value : JSON.stringify(value)))
-    .join(" · ");
-  return text.length > 300 ? `${text.slice(0, 300)}…` : text;
+function CallView({ call }: { readonly call: ToolCall }): JSX.Element {
+  const { tool, input, printed, result, runId } = call;
+  const state = result === undefined ? "running" : result.isError ? "failed" : "succeeded";
+  return (
+    <>
+      <div class="step-line">
+        <Status of={state} />
+        <strong>{tool}</strong>
+        <code class="call-input">{summaryOf(input)}</code>
+        {runId !== undefined && <a href={linkTo("runs", "agent", runId)}>Agent run</a>}
+        {result !== undefined && <span class="muted number">{duration(result.ms)}</span>}
+      </div>
+      {printed !== "" && (
+        <pre class="mono printed" tabIndex={0}>
+          {printed}
+        </pre>
+      )}
+      <JsonText title="Input" value={input} />
+      <JsonText title="Result" value={result?.output} />
+    </>
+  );
 }

@@ -1,26 +1,17 @@
 /** One run of a workflow: its steps, and the buttons for what waits for a person. */
-import type {
-  AgentServiceClient,
-  WorkflowRunBody,
-  WorkflowStepBody,
-} from "@sandkasten/agents/client";
+import type { WorkflowRunBody, WorkflowStepBody } from "@sandkasten/agents/client";
 import type { JSX, TargetedSubmitEvent } from "preact";
 import { useEffect } from "preact/hooks";
 import { textIn } from "../parts/form-text.ts";
-import { dateTime, messageOf } from "../parts/format.ts";
+import { dateTime, duration, messageOf } from "../parts/format.ts";
 import { Icon } from "../parts/icons.tsx";
-import { Failure } from "../parts/notice.tsx";
+import { Failure, Loading } from "../parts/notice.tsx";
 import { Status } from "../parts/status.tsx";
 import { attempt } from "../parts/toasts.tsx";
 import { useLoaded } from "../parts/use-loaded.ts";
 import { linkTo } from "../routing.ts";
 import { JsonText } from "./json-text.tsx";
-
-export interface RunProps {
-  readonly agents: AgentServiceClient;
-  readonly id: string;
-  readonly onChange: () => void;
-}
+import { RunHead, type RunProps } from "./run-head.tsx";
 
 const ENDED: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
 
@@ -33,14 +24,16 @@ export function WorkflowRun({ agents, id, onChange }: RunProps): JSX.Element {
   useEffect(() => {
     const left = new AbortController();
     const follow = async (): Promise<void> => {
-      for await (const _event of agents.workflowEvents(id, { signal: left.signal })) reload();
-      onChange();
+      for await (const _event of agents.workflowEvents(id, { signal: left.signal })) {
+        reload();
+        onChange();
+      }
     };
     // The run itself tells when it cannot be read.
     follow().catch(() => undefined);
     return () => left.abort();
   }, [agents, id]);
-  if (run === undefined) return <Failure of={failure} />;
+  if (run === undefined) return failure === undefined ? <Loading /> : <Failure of={failure} />;
   const act = (work: () => Promise<WorkflowRunBody>, done: string): void =>
     attempt(async () => {
       await work();
@@ -49,9 +42,7 @@ export function WorkflowRun({ agents, id, onChange }: RunProps): JSX.Element {
     }, done);
   return (
     <article class="run scroll" tabIndex={0} aria-label={`Run of ${run.workflow_id}`}>
-      <header class="run-head">
-        <h2>{run.workflow_id}</h2>
-        <Status of={run.status} />
+      <RunHead name={run.workflow_id} status={run.status}>
         {run.status === "needs_attention" && (
           <button type="button" onClick={() => act(() => agents.resume(id), "Resumed.")}>
             Resume
@@ -66,9 +57,9 @@ export function WorkflowRun({ agents, id, onChange }: RunProps): JSX.Element {
             Cancel
           </button>
         )}
-      </header>
+      </RunHead>
       <p class="muted">
-        <span class="mono">{id}</span> · {dateTime(run.created_at)}
+        {dateTime(run.created_at)} · <span class="mono">{id}</span>
       </p>
       {run.error !== undefined && <Failure of={messageOf(new Error(run.error.message))} />}
       <ol class="steps">
@@ -107,6 +98,7 @@ function Step({ step, onDecide }: StepProps): JSX.Element {
         <span class="muted">
           {type}
           {tries > 1 && ` · attempt ${tries}`}
+          {timeOf(step)}
         </span>
         {agentRun !== undefined && <a href={linkTo("runs", "agent", agentRun)}>Agent run</a>}
       </div>
@@ -116,6 +108,12 @@ function Step({ step, onDecide }: StepProps): JSX.Element {
       <JsonText title="Output" value={output} />
     </li>
   );
+}
+
+/** How long it took, once it is over. */
+function timeOf({ started_at: from, ended_at: to }: WorkflowStepBody): string {
+  if (from === undefined || to === undefined) return "";
+  return ` · ${duration(Date.parse(to) - Date.parse(from))}`;
 }
 
 function Decision({ onDecide }: Pick<StepProps, "onDecide">): JSX.Element {

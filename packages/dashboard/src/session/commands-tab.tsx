@@ -4,7 +4,7 @@ import type { JSX, TargetedSubmitEvent } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { textIn } from "../parts/form-text.ts";
 import { duration, timeOfDay } from "../parts/format.ts";
-import { Empty, Failure } from "../parts/notice.tsx";
+import { Empty, Failure, Loading } from "../parts/notice.tsx";
 import { Status } from "../parts/status.tsx";
 import { attempt } from "../parts/toasts.tsx";
 import { useLoaded } from "../parts/use-loaded.ts";
@@ -32,6 +32,7 @@ export function CommandsTab({ session, info }: TabProps): JSX.Element {
       <div class="commands-list">
         {!isOver(info) && <RunForm session={session} onStarted={setChosen} />}
         <Failure of={listed.failure} />
+        {listed.value === undefined && listed.failure === undefined && <Loading />}
         {listed.value?.length === 0 && <Empty>No commands yet.</Empty>}
         <ul class="entries scroll" aria-label="Commands">
           {execs.map((exec) => (

@@ -6,85 +6,86 @@ import { Card } from "../parts/card.tsx";
 import { bytes, messageOf, timeOfDay } from "../parts/format.ts";
 import { Empty, Failure } from "../parts/notice.tsx";
 import { Status } from "../parts/status.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import type { TabProps } from "./tab-props.ts";
 
 const MOST_SHOWN = 500;
 
+/** All that was recorded, of which the newest are shown. */
+interface Use {
+  readonly newest: readonly EgressRecord[];
+  readonly sentBytes: number;
+  readonly receivedBytes: number;
+  readonly refused: number;
+}
+
+const NOTHING: Use = { newest: [], sentBytes: 0, receivedBytes: 0, refused: 0 };
+
+const withRecord = (use: Use, record: EgressRecord): Use => ({
+  newest: [record, ...use.newest].slice(0, MOST_SHOWN),
+  sentBytes: use.sentBytes + record.sentBytes,
+  receivedBytes: use.receivedBytes + record.receivedBytes,
+  refused: use.refused + (record.verdict === "refused" ? 1 : 0),
+});
+
+const COLUMNS: readonly Column<EgressRecord>[] = [
+  { title: "Time", class: "number", cell: ({ startedAt }) => timeOfDay(startedAt) },
+  {
+    title: "Host",
+    class: "mono",
+    cell: ({ name, address, port }) =>
+      `${name ?? address ?? "?"}${port === undefined ? "" : `:${port}`}`,
+  },
+  {
+    title: "Verdict",
+    cell: ({ verdict, reason }) => (
+      <>
+        <Status of={verdict} /> <span class="muted">{reason}</span>
+      </>
+    ),
+  },
+  { title: "Sent", class: "number", cell: ({ sentBytes }) => bytes(sentBytes) },
+  { title: "Received", class: "number", cell: ({ receivedBytes }) => bytes(receivedBytes) },
+];
+
 export function NetworkTab({ session, info }: TabProps): JSX.Element {
-  const [records, setRecords] = useState<readonly EgressRecord[]>([]);
+  const [use, setUse] = useState(NOTHING);
   const [failure, setFailure] = useState<string | undefined>(undefined);
   useEffect(() => {
     const left = new AbortController();
     const follow = async (): Promise<void> => {
       for await (const record of session.followEgress({ signal: left.signal }))
-        setRecords((known) => [record, ...known].slice(0, MOST_SHOWN));
+        setUse((known) => withRecord(known, record));
     };
     follow().catch((error: unknown) => {
       if (!left.signal.aborted) setFailure(messageOf(error));
     });
     return () => left.abort();
   }, [session]);
-  const sum = (of: (record: EgressRecord) => number): number =>
-    records.reduce((total, record) => total + of(record), 0);
   return (
     <div class="scroll" tabIndex={0}>
       <div class="cards">
-        <Card title="Network" text={rulesOf(info)} />
-        <Card title="Sent" text={bytes(sum(({ sentBytes }) => sentBytes))} />
-        <Card title="Received" text={bytes(sum(({ receivedBytes }) => receivedBytes))} />
-        <Card
-          title="Refused"
-          text={String(records.filter(({ verdict }) => verdict === "refused").length)}
-        />
+        <Card title="Allowed" text={rulesOf(info)} />
+        <Card title="Sent" text={bytes(use.sentBytes)} />
+        <Card title="Received" text={bytes(use.receivedBytes)} />
+        <Card title="Refused" text={String(use.refused)} />
       </div>
       <Failure of={failure} />
-      {records.length === 0 ? (
+      {use.newest.length > 0 ? (
+        <Table items={use.newest} keyOf={({ cursor }) => cursor} columns={COLUMNS} />
+      ) : (
         <Empty>
           {info.network === "none"
-            ? "The session has no network but loopback."
-            : "No connections yet."}
+            ? "This session has no network except loopback."
+            : "No connections yet. They are listed here when they end."}
         </Empty>
-      ) : (
-        <table class="plain-table">
-          <thead>
-            <tr>
-              {["Time", "Host", "Verdict", "Sent", "Received"].map((title) => (
-                <th key={title} scope="col">
-                  {title}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {records.map((record) => (
-              <Row key={record.cursor} record={record} />
-            ))}
-          </tbody>
-        </table>
       )}
     </div>
   );
 }
 
-function Row({ record }: { readonly record: EgressRecord }): JSX.Element {
-  const { startedAt, name, address, port, verdict, reason, sentBytes, receivedBytes } = record;
-  return (
-    <tr>
-      <td class="number">{timeOfDay(startedAt)}</td>
-      <td class="mono">
-        {name ?? address ?? "?"}
-        {port !== undefined && `:${port}`}
-      </td>
-      <td>
-        <Status of={verdict} /> <span class="muted">{reason}</span>
-      </td>
-      <td class="number">{bytes(sentBytes)}</td>
-      <td class="number">{bytes(receivedBytes)}</td>
-    </tr>
-  );
-}
-
 function rulesOf({ network }: SessionInfo): string {
-  if (network === "none" || network === "full") return network;
-  return network.allow.length === 0 ? "nothing allowed" : network.allow.join(", ");
+  if (network === "none") return "nothing";
+  if (network === "full") return "every public address";
+  return network.allow.length === 0 ? "nothing yet" : network.allow.join(", ");
 }

@@ -3,7 +3,7 @@ import type { Session } from "@sandkasten/sdk";
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Icon } from "../parts/icons.tsx";
-import { Empty, Failure } from "../parts/notice.tsx";
+import { Empty, Failure, Loading } from "../parts/notice.tsx";
 import { attempt } from "../parts/toasts.tsx";
 import { useLoaded } from "../parts/use-loaded.ts";
 import { onEvent } from "../state/feed.ts";
@@ -22,14 +22,18 @@ export function PortsTab({ session }: TabProps): JSX.Element {
   return (
     <div class="ports">
       <div class="files-bar">
-        <span class="file-title muted">What listens on TCP ports in the session</span>
+        <span class="file-title muted">Listening TCP ports</span>
         <button type="button" onClick={listed.reload}>
-          <Icon name="refresh" /> Look again
+          <Icon name="refresh" /> Refresh
         </button>
       </div>
       <Failure of={listed.failure} />
+      {listed.value === undefined && listed.failure === undefined && <Loading />}
       {listed.value?.length === 0 && (
-        <Empty>Nothing listens. Start a server in the terminal, then look again.</Empty>
+        <Empty>
+          Nothing listens. Start a server in the terminal, for example{" "}
+          <code>python3 -m http.server</code>, then refresh.
+        </Empty>
       )}
       <ul class="entries">
         {listed.value?.map(({ port, address, process: program }) => (

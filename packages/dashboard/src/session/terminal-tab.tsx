@@ -9,8 +9,33 @@ import type { TabProps } from "./tab-props.ts";
 /** The terminals that this page has opened, by session: who leaves the tab finds them again. */
 const opened = new Map<string, string>();
 
+const isTouched = matchMedia("(pointer: coarse)").matches;
+
+/** What the keyboard of a phone does not have. */
+const TOUCH_KEYS = [
+  ["Esc", "\u001b"],
+  ["Tab", "\t"],
+  ["Ctrl-C", "\u0003"],
+  ["Ctrl-D", "\u0004"],
+  ["↑", "\u001b[A"],
+  ["↓", "\u001b[B"],
+] as const;
+
+function TouchKeys({ onKey }: { readonly onKey: (keys: string) => void }): JSX.Element {
+  return (
+    <div class="touch-keys" role="group" aria-label="Keys">
+      {TOUCH_KEYS.map(([name, keys]) => (
+        <button key={name} type="button" onClick={() => onKey(keys)}>
+          {name}
+        </button>
+      ))}
+    </div>
+  );
+}
+
 export function TerminalTab({ session }: TabProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
+  const type = useRef<((keys: string) => void) | undefined>(undefined);
   const [round, setRound] = useState(0);
   const [ended, setEnded] = useState<string | undefined>(undefined);
 
@@ -18,8 +43,15 @@ export function TerminalTab({ session }: TabProps): JSX.Element {
     if (place.current === null) return undefined;
     setEnded(undefined);
     const left = new AbortController();
-    const screen = new Screen(place.current, { label: `Terminal in ${session.id}` });
+    const screen = new Screen(place.current, {
+      label: `Terminal in ${session.id}. Ctrl-M leaves it.`,
+      onLeave: () => document.querySelector<HTMLElement>(".tabs [aria-current]")?.focus(),
+    });
     screen.terminal.focus();
+    type.current = (keys) => {
+      screen.terminal.input(keys);
+      screen.terminal.focus();
+    };
     showPty({
       session,
       screen,
@@ -44,6 +76,7 @@ export function TerminalTab({ session }: TabProps): JSX.Element {
   return (
     <div class="terminal-tab">
       <div class="screen" ref={place} data-ended={ended} />
+      {isTouched && ended === undefined && <TouchKeys onKey={(keys) => type.current?.(keys)} />}
       {ended !== undefined && (
         <p class="terminal-end" role="status">
           The terminal has ended ({ended}).

@@ -20,25 +20,25 @@ export function UsageTab({ session, info }: TabProps): JSX.Element {
       <Chart
         title={`CPU of ${cores} ${cores === 1 ? "core" : "cores"}`}
         points={points((sample) => sample.cores)}
-        format={(value) => `${value.toFixed(2)} cores`}
+        unit="cores"
         most={cores}
       />
       <Chart
         title={last === undefined ? "Memory" : `Memory of ${bytes(last.memoryLimit)}`}
         points={points(({ stats }) => stats.memoryBytes)}
-        format={bytes}
+        unit="bytes"
         most={last?.memoryLimit}
       />
       <Chart
         title={last === undefined ? "Disk" : `Disk of ${bytes(last.diskLimit)}`}
         points={points(({ stats }) => stats.diskBytes)}
-        format={bytes}
+        unit="bytes"
         most={last?.diskLimit}
       />
       <Chart
         title={last === undefined ? "Processes" : `Processes of ${last.pidsLimit}`}
         points={points(({ stats }) => stats.pids)}
-        format={(value) => String(Math.round(value))}
+        unit="count"
       />
     </div>
   );

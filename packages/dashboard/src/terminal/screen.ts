@@ -15,6 +15,8 @@ export interface ScreenOptions {
   readonly label: string;
   /** Takes no keys, and ends lines by itself. */
   readonly isReadOnly?: boolean;
+  /** Where the focus goes at Ctrl-M: Tab is a key of the terminal. */
+  readonly onLeave?: () => void;
 }
 
 export class Screen implements Disposable {
@@ -25,7 +27,7 @@ export class Screen implements Disposable {
   #unshownBytes = 0;
   #wake: (() => void) | undefined;
 
-  constructor(parent: HTMLElement, { label, isReadOnly = false }: ScreenOptions) {
+  constructor(parent: HTMLElement, { label, isReadOnly = false, onLeave }: ScreenOptions) {
     this.terminal = new Terminal({
       cursorBlink: !isReadOnly,
       cursorStyle: "bar",
@@ -42,6 +44,16 @@ export class Screen implements Disposable {
     this.terminal.loadAddon(this.#fit);
     openWithAdoptedStyles(() => this.terminal.open(parent));
     this.terminal.textarea?.setAttribute("aria-label", label);
+    this.terminal.attachCustomKeyEventHandler((event) => {
+      const isLeaving = event.type === "keydown" && event.ctrlKey && event.key === "m";
+      if (isLeaving && onLeave !== undefined) {
+        event.preventDefault();
+        onLeave();
+        return false;
+      }
+      // Nobody may be caught in output that takes no keys.
+      return !(isReadOnly && event.key === "Tab");
+    });
     this.#stopTheme = effect(() => {
       this.terminal.options.theme = TERMINAL_COLOURS[theme.value];
     });

@@ -1,33 +1,33 @@
-/** What the schemas of the HTTP API have in common. */
+/** Shared parts of the HTTP API's schemas. */
 import { z } from "zod";
 
-/** Text that can be written as UTF-8: half a surrogate pair would silently become another character. */
+/** Text that can be encoded as UTF-8: half a surrogate pair would silently become another character. */
 export const unicodeText = z
   .string()
   .refine((text) => text.isWellFormed(), "must be Unicode text; send other bytes as base64");
 
-/** A NUL cannot be part of a path, an argument or a variable. */
+/** A NUL byte cannot be part of a path, an argument or a variable. */
 export const plainText = (maxLength: number) =>
-  unicodeText.max(maxLength).refine((text) => !text.includes("\0"), "must not contain a NUL");
+  unicodeText.max(maxLength).refine((text) => !text.includes("\0"), "must not contain a NUL byte");
 
 export const filePath = plainText(65_536).min(1).meta({
   description: "Path inside the sandbox. Relative paths start at /workspace",
   example: "/workspace/main.py",
 });
 
-/** Both alphabets of base64, so that it can stand in a query unescaped. */
+/** Accepts both base64 alphabets, so it can be used unescaped in a query. */
 export const rawFilePath = z
   .string()
   .max(87_384)
   .regex(/^[A-Za-z0-9+/_-]+={0,2}$/, "must be base64, in a query with `-` and `_` or escaped")
   .meta({ description: "The path's bytes as base64, for a path that is not UTF-8" });
 
-/** Making a sandbox takes time by the square of their number. */
+/** The time to create a sandbox grows with the square of their number. */
 const MAX_VARIABLES = 1024;
 
 export const variables = z
   .record(
-    z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "must be the name of a variable"),
+    z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "must be a valid variable name"),
     plainText(131_072),
   )
   .refine(
@@ -35,12 +35,12 @@ export const variables = z
     `must have at most ${MAX_VARIABLES} variables`,
   );
 
-/** Name of a backend; the daemon knows which there are. */
+/** Name of a backend; the daemon checks whether it exists. */
 export const backendName = z.string().min(1).max(64);
 
 export const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
-/** Numbers in a query string are text, but documented as what they are. */
+/** Numbers in a query string are text, but documented as numbers. */
 export const numberInQuery = (minimum: number, maximum: number) =>
   z
     .string()
@@ -58,10 +58,10 @@ export const flagInQuery = z
 
 export const timestamp = z.iso.datetime().meta({ example: "2026-01-31T12:00:00.000Z" });
 
-/** An id as it may stand in a URL. Whether anything has it is another question. */
-export const idInPath = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/, "is no id");
+/** An id in a URL. It need not exist. */
+export const idInPath = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/, "is not a valid id");
 
-/** What every failed request answers. */
+/** The body of every failed request. */
 export const errorBodySchema = z
   .object({
     error_code: z.string(),

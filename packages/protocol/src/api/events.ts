@@ -1,4 +1,4 @@
-/** The event feed as the HTTP API speaks of it: what happened, to what, and where to go on reading. */
+/** The event feed in the HTTP API: what happened, to what, and where to continue reading. */
 import { z } from "zod";
 import { count, flagInQuery, idInPath, timestamp } from "./common.ts";
 import { endReasonSchema } from "./execs.ts";
@@ -11,8 +11,8 @@ const pooled = {
 };
 
 /**
- * What each type of event tells. Nothing that a log may not have is in here: no commands, no
- * variables, no content of files.
+ * The data of each event type. Contains nothing that must not be logged: no commands, variables or
+ * file contents.
  */
 const EVENT_DATA = {
   "session.created": z.object({
@@ -41,7 +41,7 @@ const EVENT_DATA = {
     exec_id: z.string(),
     mode: z.enum(["shell", "process"]),
     runtime: z.string().optional().meta({
-      description: "What interpreted it: `python`, `node`, `bash`, or `other`",
+      description: "The interpreter: `python`, `node`, `bash`, or `other`",
     }),
     end_reason: endReasonSchema,
     exit_code: z.number().int().optional(),
@@ -86,7 +86,7 @@ export const EVENT_TYPES = Object.keys(EVENT_DATA) as readonly EventType[];
 
 export type EventData<Type extends EventType> = z.output<(typeof EVENT_DATA)[Type]>;
 
-/** One event without its place in the feed, of whichever type. */
+/** One event of any type, without its position in the feed. */
 export type AnyEventData = {
   readonly [Type in EventType]: { readonly type: Type; readonly data: EventData<Type> };
 }[EventType];
@@ -113,7 +113,7 @@ export type EventBody = AnyEventData & {
   readonly session_id?: string;
 };
 
-/** `session` stands for all types that begin with `session.`. */
+/** `session` matches all types that begin with `session.`. */
 export const EVENT_FAMILIES: readonly string[] = [
   ...new Set(EVENT_TYPES.map((type) => type.slice(0, type.indexOf(".")))),
 ];
@@ -130,7 +130,7 @@ const typesInQuery = z
     `must be types of events, or their first words, separated by commas: ${EVENT_FAMILIES.join(", ")}`,
   );
 
-const cursor = z.string().regex(/^[A-Za-z0-9_-]{22}$/, "is no cursor of an event");
+const cursor = z.string().regex(/^[A-Za-z0-9_-]{22}$/, "is not an event cursor");
 
 export const sessionEventsQuery = z.object({
   types: typesInQuery.optional().meta({
@@ -164,7 +164,7 @@ export const eventsHeaders = z.looseObject({
   }),
 });
 
-/** Tells that events behind the cursor are missing; what follows is complete again. */
+/** Reports that events after the cursor are missing; what follows is complete again. */
 export const gapSchema = z
   .object({
     reason: z.enum(["retention", "unknown_cursor"]).meta({

@@ -1,4 +1,4 @@
-/** Commands as the HTTP API speaks of them. */
+/** Commands in the HTTP API. */
 import { z } from "zod";
 import { execIdSchema, shellNameSchema } from "../requests.ts";
 import {
@@ -28,14 +28,14 @@ const outputCondition = z
   .object({
     pattern: unicodeText.min(1).max(512).meta({
       description:
-        "A regular expression in the syntax of RE2, searched for in each line of the output, also in what background processes print after the command's end",
+        "A regular expression in the syntax of RE2, searched for in each line of the output, including the output of background processes after the command's end",
     }),
     stream: streamName.optional().meta({ description: "Only in this stream" }),
   })
   .meta({ id: "OutputCondition" });
 export type OutputConditionBody = z.input<typeof outputCondition>;
 
-/** Few names, so that they can be labels of metrics. */
+/** Few names, so they can be metric labels. */
 const commandRuntime = z.enum(["python", "node", "typescript", "bash", "other"]);
 
 export const execRequestSchema = z
@@ -49,7 +49,7 @@ export const execRequestSchema = z
     }),
     shell: shellNameSchema.optional().meta({
       description:
-        "Name of the shell that runs the command, `default` when absent. A shell is created by the first command that names it. Commands of one shell run one after the other, those of different shells side by side",
+        "Name of the shell that runs the command, `default` when absent. A shell is created by the first command that names it. Commands of one shell run one after the other, those of different shells concurrently",
     }),
     timeout_ms: milliseconds.optional().meta({
       description:
@@ -102,7 +102,7 @@ export const execRequestSchema = z
     }),
     runtime: commandRuntime.optional().meta({
       description:
-        "What interprets the command, for traces and metrics; guessed from the command when absent",
+        "The command's interpreter, for traces and metrics; guessed from the command when absent",
     }),
     output_budget_bytes: z.number().int().min(0).max(16_777_216).optional().meta({
       description:
@@ -124,7 +124,7 @@ export const endReasonSchema = z.enum([
   "unknown",
 ]);
 
-/** What is known of a command without its output. */
+/** A command without its output. */
 export const execInfoSchema = z
   .object({
     exec_id: execIdSchema,

@@ -1,4 +1,4 @@
-/** Files, as the HTTP API speaks of them; the same for sessions and workspaces. */
+/** Files in the HTTP API; the same for sessions and workspaces. */
 import { z } from "zod";
 import {
   count,
@@ -12,7 +12,7 @@ import {
 } from "./common.ts";
 
 const permissionBits = z.number().int().min(0).max(0o7777);
-/** Clients whose numbers cannot be absent send 0, and a file that cannot be opened is of no use. */
+/** Clients that cannot omit numbers send 0, and a file that cannot be opened is useless. */
 const modeToSet = permissionBits
   .meta({ description: "0 or absent means the default" })
   .transform((mode) => (mode === 0 ? undefined : mode));
@@ -27,7 +27,7 @@ const place = { path: filePath.optional(), raw_path: rawFilePath.optional() };
 const either = (...names: readonly string[]): Record<string, unknown> => ({
   anyOf: names.map((name) => ({ required: [name] })),
 });
-/** How an answer names a path. */
+/** A path in a response. */
 const named = {
   path: z.string(),
   raw_path: z.string().optional().meta({ description: "base64 of a path that is not UTF-8" }),

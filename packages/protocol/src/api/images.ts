@@ -1,4 +1,4 @@
-/** Images as the HTTP API speaks of them. */
+/** Images in the HTTP API. */
 import { z } from "zod";
 import { backendName, count, timestamp } from "./common.ts";
 

@@ -1,4 +1,4 @@
-/** The bodies, queries and answers of the HTTP API. */
+/** The bodies, queries and responses of the HTTP API. */
 export * from "./common.ts";
 export * from "./events.ts";
 export * from "./execs.ts";

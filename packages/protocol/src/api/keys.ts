@@ -1,4 +1,4 @@
-/** Keys as the HTTP API speaks of them. */
+/** Keys in the HTTP API. */
 import { z } from "zod";
 import { count, timestamp } from "./common.ts";
 
@@ -12,7 +12,7 @@ const most = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional();
 
 export const createKeySchema = z
   .object({
-    name: name.meta({ description: "A name for people" }),
+    name: name.meta({ description: "A display name" }),
     owner: name.optional().meta({
       description:
         "The owner of the key's sessions, images and workspaces. Several keys can share one. `name` if absent",

@@ -1,9 +1,9 @@
-/** Where a session may connect to, and where it did. */
+/** Where a session may connect to, and where it has connected. */
 import { z } from "zod";
 import { count, countInQuery, pageSizeInQuery, plainText, timestamp } from "./common.ts";
 
 const MAX_RULES = 512;
-/** A name has at most 253 characters; the rest is for its ports. */
+/** A host name has at most 253 characters; the rest is for its ports. */
 const MAX_RULE_LENGTH = 512;
 
 const allow = z
@@ -17,7 +17,7 @@ const allow = z
 
 const networkWord = z.enum(["none", "full"]);
 
-/** `enabled` is how older clients ask for the administrator's default. */
+/** Older clients use `enabled` to request the administrator's default. */
 const networkObject = z.object({ allow: allow.optional(), enabled: z.boolean().optional() });
 
 export const networkRequestSchema = z.union([z.boolean(), networkWord, networkObject]).meta({
@@ -31,7 +31,7 @@ export const secretRequestSchema = z
     host: z.string().min(1).max(253).meta({ example: "api.example.com" }),
     header: z.string().min(1).max(128).meta({ example: "Authorization" }),
     value: z.string().min(1).max(16_384).optional().meta({
-      description: "What the header is set to. It is encrypted at rest and never returned",
+      description: "The header's value. It is encrypted at rest and never returned",
       writeOnly: true,
     }),
     name: z.string().min(1).max(64).optional().meta({
@@ -42,10 +42,10 @@ export const secretRequestSchema = z
 
 export const secretsRequestSchema = z.array(secretRequestSchema).max(32).meta({
   description:
-    "Headers that the gateway adds to HTTPS requests to a host, so that their values never enter the sandbox. The gateway ends TLS for these hosts with a certificate authority that only this sandbox trusts",
+    "Headers that the gateway adds to HTTPS requests to a host, so their values never enter the sandbox. The gateway terminates TLS for these hosts with a certificate authority that only this sandbox trusts",
 });
 
-/** What is shown of a session's secrets. */
+/** The visible part of a session's secrets. */
 export const secretHeadersSchema = z.array(
   z.object({ host: z.string(), header: z.string(), name: z.string().optional() }),
 );

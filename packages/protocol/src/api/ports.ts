@@ -1,9 +1,9 @@
-/** Ports of a session: what listens, links to it, and connections. */
+/** Ports of a session: listeners, links to them, and connections. */
 import { z } from "zod";
 import { numberInQuery, timestamp } from "./common.ts";
 
 const MAX_PORT = 65_535;
-/** A connection takes this many bytes at least before it waits for an acknowledgement. */
+/** The minimum window of a connection before it waits for an acknowledgement. */
 const MIN_WINDOW_BYTES = 16_384;
 const MAX_WINDOW_BYTES = 16_777_216;
 

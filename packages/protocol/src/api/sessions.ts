@@ -1,4 +1,4 @@
-/** Sessions as the HTTP API speaks of them. */
+/** Sessions in the HTTP API. */
 import { z } from "zod";
 import {
   networkRequestSchema,
@@ -9,7 +9,10 @@ import {
 import { workspaceMountsSchema } from "./workspace-mounts.ts";
 import { backendName, count, pageSizeInQuery, plainText, timestamp, variables } from "./common.ts";
 
-/** A session is in exactly one of these; the last five are final, except that `destroying` leads to `destroyed` or `expired`. */
+/**
+ * A session has exactly one of these; the last five are final, except that `destroying` leads to
+ * `destroyed` or `expired`.
+ */
 export const SESSION_STATUSES = [
   "creating",
   "running",
@@ -23,7 +26,7 @@ export const SESSION_STATUSES = [
 export const sessionStatusSchema = z.enum(SESSION_STATUSES);
 export type SessionStatus = z.output<typeof sessionStatusSchema>;
 
-/** What is shown of a session's status; `unreachable` when it is up but its backend does not answer. */
+/** The status shown to clients; `unreachable` if the session is up but its backend does not respond. */
 export const shownStatusSchema = z.enum([...SESSION_STATUSES, "unreachable"]);
 export type ShownStatus = z.output<typeof shownStatusSchema>;
 
@@ -37,7 +40,7 @@ export const sessionKeySchema = z
   )
   .transform((key) => (key.split(":").length === 2 ? `${key}:default` : key));
 
-/** As other programs of this API name the storage of a workspace, and clients the workspace. */
+/** The prefix that other programs use for a workspace's storage, and clients for the workspace. */
 const WORKSPACE_PREFIX = /^sandkasten-ws-(?=..)/;
 
 export const workspaceIdSchema = z
@@ -48,7 +51,7 @@ export const workspaceIdSchema = z
   )
   .transform((id) => id.replace(WORKSPACE_PREFIX, ""));
 
-/** The least and the most that a session may ask for. */
+/** The minimum and maximum that a session may request. */
 const LIMIT_RANGES = {
   memory_mb: [16, 8_388_608],
   cpu_millicores: [10, 1_000_000],
@@ -147,7 +150,7 @@ export const sessionSchema = z
     id: z.string(),
     session_id: z.string().meta({ description: "The same as `id`" }),
     sandbox_id: z.string().meta({ description: "The same as `id`" }),
-    owner: z.string().optional().meta({ description: "Whose it is" }),
+    owner: z.string().optional().meta({ description: "The owner" }),
     image: z.string().meta({ description: "The image in use" }),
     requested_image: z
       .string()
@@ -196,7 +199,7 @@ export const listSessionsQuery = z.object({
     .min(1)
     .max(256)
     .optional()
-    .meta({ description: "Only sessions of this owner; for an administrator" }),
+    .meta({ description: "Only sessions of this owner. Requires an administrator's key" }),
   status: sessionStatusSchema.optional(),
   key: sessionKeySchema.optional(),
   limit: pageSizeInQuery.optional(),

@@ -1,12 +1,13 @@
-/** Further workspaces of a session, and the paths at which a sandbox can have them. */
+/** Additional workspaces of a session, and the allowed mount paths. */
 import { z } from "zod";
 
 const MAX_MOUNTS = 8;
 
 /**
- * SECURITY: against device access, changing kernel settings and linked mount points: what the sandbox
- * itself is made of. A workspace at, above or below one of these would hide programs, devices or masks,
- * or lie on a mount that code can change while it is made. Guarded by workspace-mounts.test.ts.
+ * SECURITY: against device access, changing kernel settings and linked mount points: the paths that
+ * the sandbox itself uses. A workspace at, above or below one of these would hide programs, devices
+ * or masks, or be on a mount that code can change while it is created. Guarded by
+ * workspace-mounts.test.ts.
  */
 const RESERVED = [
   "/.sandkasten",
@@ -30,7 +31,7 @@ const RESERVED = [
   "/workspace",
 ];
 
-/** Whether one of two paths is the other, or lies below it. */
+/** Whether two paths are equal, or one is below the other. */
 function overlap(a: string, b: string): boolean {
   return a === b || a.startsWith(`${b}/`) || b.startsWith(`${a}/`);
 }
@@ -51,7 +52,7 @@ const mountPath = z
 export function workspaceMountsSchema(id: z.ZodType<string, string>) {
   return z
     .array(
-      // SECURITY: strict, because a misspelt `read_only` that is ignored lets code write (threat:
+      // SECURITY: strict, because ignoring a misspelt `read_only` would let code write (threat:
       // linked mount points). Guarded by requests.test.ts.
       z.strictObject({
         id,

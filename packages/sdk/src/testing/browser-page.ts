@@ -1,6 +1,6 @@
 /**
- * Uses the built package in a web page, as browser-site.ts serves it, against a real daemon, and
- * reports there what it saw.
+ * Uses the built package in a web page, served by browser-site.ts, against a real daemon, and
+ * reports the results.
  */
 import { SandboxClient, SandboxError } from "@sandkasten/sdk";
 

@@ -1,4 +1,4 @@
-/** A web site on this machine, whose page uses the built package and reports what it saw. */
+/** A local web site whose page uses the built package and reports the results. */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
@@ -9,14 +9,14 @@ import { fileURLToPath } from "node:url";
 import { rolldown } from "rolldown";
 import { buildPackage } from "../../build-package.ts";
 
-/** What a page saw. */
+/** The results of a page. */
 export type Report = Readonly<Record<string, unknown>>;
 
-/** The same site by two names, which are two origins to a browser. */
+/** The same site under two names, which are two origins to a browser. */
 export class BrowserSite implements AsyncDisposable {
-  /** What the page of `origin` saw. */
+  /** The results of the page at `origin`. */
   readonly report: Promise<Report>;
-  /** What the page of `foreignOrigin` saw, which is a frame of the other. */
+  /** The results of the page at `foreignOrigin`, which is a frame in the other. */
   readonly foreignReport: Promise<Report>;
   readonly #reports = {
     own: Promise.withResolvers<Report>(),
@@ -49,7 +49,7 @@ export class BrowserSite implements AsyncDisposable {
     return `http://localhost:${this.#port}`;
   }
 
-  /** Says which daemon the pages shall use. */
+  /** Sets the daemon for the pages. */
   use(daemon: { readonly url: string; readonly apiKey: string }): void {
     this.#settings = new URLSearchParams({ daemon: daemon.url, key: daemon.apiKey }).toString();
   }
@@ -78,7 +78,7 @@ export class BrowserSite implements AsyncDisposable {
     }
   }
 
-  /** A script that cannot be loaded or read makes no report, so that the page does. */
+  /** A script that cannot be loaded reports nothing, so the page does. */
   #html(isOwn: boolean): string {
     const source = `/page.js?${this.#settings}`.replaceAll("&", "&amp;");
     return `<!doctype html>
@@ -103,7 +103,7 @@ async function builtSdk(): Promise<string> {
   }
 }
 
-/** The page's script, which has the SDK from its own file. */
+/** The page's script, which imports the SDK from its own file. */
 async function builtPage(): Promise<string> {
   const input = fileURLToPath(new URL("./browser-page.ts", import.meta.url));
   await using bundle = await rolldown({ input, external: ["@sandkasten/sdk"] });

@@ -1,11 +1,11 @@
 /**
- * Uses the built package as a stranger would, in whatever runtime runs it, against a server whose
- * answers build.test.ts scripts, and prints what it saw.
+ * Uses the built package as an outside user would, in any runtime, against a server scripted by
+ * build.test.ts, and prints the results.
  */
 import { SandboxClient, SandboxError } from "@sandkasten/sdk";
 
 async function main(): Promise<void> {
-  // Node 20 has no WebSocket of its own.
+  // Node 20 has no built-in WebSocket.
   const ws = typeof WebSocket === "undefined" ? await import(process.env["WS_MODULE"]!) : undefined;
   const client = new SandboxClient({
     baseUrl: process.argv.at(-1)!,

@@ -1,4 +1,4 @@
-/** A project that has the SDK as npm packs it, and nothing else. */
+/** A project with only the SDK, as npm packs it. */
 import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -31,8 +31,8 @@ export async function installPackedPackage(): Promise<PackedPackage> {
 }
 
 /**
- * Puts one of our packages, as npm packs it, into the `node_modules` of a project. A copy is packed:
- * while npm packs, the manifest is another, which others must not see.
+ * Installs one of our packages, as npm packs it, into the `node_modules` of a project. A copy is
+ * packed, because npm temporarily changes the manifest while packing.
  */
 export async function packInto(
   directory: string,
@@ -43,7 +43,7 @@ export async function packInto(
   await mkdir(join(repository, "packages"), { recursive: true });
   await mkdir(packageDir, { recursive: true });
   const shared = [
-    // npm takes its settings from the root of the repository.
+    // npm reads its settings from the root of the repository.
     ".npmrc",
     "package.json",
     "node_modules",

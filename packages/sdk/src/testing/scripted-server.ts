@@ -1,4 +1,4 @@
-/** A real HTTP server whose answers a test writes down beforehand. */
+/** A real HTTP server with scripted responses. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 
@@ -14,7 +14,7 @@ export interface ReceivedRequest {
 /** Answers one request. */
 export type Answer = (response: ServerResponse, request: ReceivedRequest) => void | Promise<void>;
 
-/** Each request gets the next answer; one more than there are answers gets a refusal that no test expects. */
+/** Each request gets the next response; any further request gets an error that no test expects. */
 export class ScriptedServer implements AsyncDisposable {
   readonly requests: ReceivedRequest[] = [];
   readonly server: Server;
@@ -62,7 +62,7 @@ export class ScriptedServer implements AsyncDisposable {
     try {
       for await (const chunk of request) chunks.push(chunk as Buffer);
     } catch {
-      // The client left while it was sending; there is nobody to answer.
+      // The client disconnected while sending; there is nobody to respond to.
       return;
     }
     const { method = "", url = "", headers } = request;
@@ -73,7 +73,7 @@ export class ScriptedServer implements AsyncDisposable {
   }
 }
 
-/** Answers JSON. */
+/** Responds with JSON. */
 export function json(
   status: number,
   body: unknown,
@@ -85,7 +85,7 @@ export function json(
   };
 }
 
-/** Answers one of the daemon's errors. */
+/** Responds with one of the daemon's errors. */
 export function failure(
   status: number,
   code: string,
@@ -95,10 +95,10 @@ export function failure(
   return json(status, body, headers);
 }
 
-/** Cuts the connection without a word. */
+/** Cuts the connection without a response. */
 export const cut: Answer = (response) => void response.destroy();
 
-/** Answers bytes. */
+/** Responds with bytes. */
 export function bytes(
   body: string | Uint8Array,
   status = 200,
@@ -115,10 +115,10 @@ export function event(type: string, data: unknown): string {
   return `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-/** How an answer of events goes on after its last one. */
+/** What happens after the last event of a response. */
 export type EventsEnd = "end" | "cut" | "stay";
 
-/** Answers events, and then ends as it should, breaks off, or stays open. */
+/** Responds with events, and then ends normally, is cut off, or stays open. */
 export function events(
   texts: readonly string[],
   after: EventsEnd = "end",

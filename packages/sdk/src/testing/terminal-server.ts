@@ -1,4 +1,4 @@
-/** A real WebSocket server that plays the daemon's side of a terminal, as a test tells it. */
+/** A real WebSocket server that plays the daemon's side of a terminal, as scripted by a test. */
 import type { ServerResponse } from "node:http";
 import { once } from "node:events";
 import { type WebSocket, WebSocketServer } from "ws";
@@ -35,19 +35,19 @@ export class Terminal {
     this.#socket.close(code, reason);
   }
 
-  /** Breaks the connection without a word. */
+  /** Cuts the connection without a close frame. */
   terminate(): void {
     this.#socket.terminate();
   }
 
-  /** Resolves when so many messages are here. */
+  /** Resolves when this many messages have arrived. */
   async messages(count: number): Promise<readonly (string | Buffer)[]> {
     while (this.received.length < count) await once(this.#socket, "message");
     return this.received;
   }
 }
 
-/** Answers upgrades with a script; other requests are answered as the scripted server was told. */
+/** Answers upgrades with a script; the scripted server handles other requests. */
 export function serveTerminals(server: ScriptedServer, script: (terminal: Terminal) => void): void {
   const sockets = new WebSocketServer({ noServer: true });
   server.server.on("upgrade", (request, socket, head) => {

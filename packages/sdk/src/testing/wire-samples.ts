@@ -1,4 +1,4 @@
-/** Answers of a daemon as they look on the wire. */
+/** Sample responses of a daemon. */
 import type {
   ExecInfoBody,
   ExecResultBody,
@@ -68,7 +68,7 @@ export const execResultBody: ExecResultBody = {
   truncated: false,
 };
 
-/** A piece of output that begins at an offset. */
+/** A chunk of output that begins at an offset. */
 export function chunkBody(offset: number, content: string | Uint8Array): OutputChunkBody {
   const bytes = Buffer.from(content);
   return {
@@ -83,12 +83,12 @@ export function chunkBody(offset: number, content: string | Uint8Array): OutputC
 
 const quick = { apiKey: "sk_test", retryDelayMs: 1 };
 
-/** A client of a scripted server that does not waste time. */
+/** A client of a scripted server, with short delays. */
 export function clientOf(server: ScriptedServer, options: ClientOptions = {}): SandboxClient {
   return new SandboxClient({ ...quick, baseUrl: server.url, ...options });
 }
 
-/** A session of a scripted server, without asking for it. */
+/** A session of a scripted server, without a request. */
 export function sessionOf(server: ScriptedServer, options: ClientOptions = {}): Session {
   return new Session(transportOf(server, options), toSessionInfo(sessionBody));
 }

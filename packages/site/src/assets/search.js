@@ -26,7 +26,7 @@ function loadIndex() {
 async function search() {
   const query = input.value.trim();
   const found = query === "" ? [] : (await loadIndex()).search(query).slice(0, SHOWN);
-  // Another letter may have been typed in the meantime.
+  // The input may have changed in the meantime.
   if (input.value.trim() === query) show(query, found);
 }
 

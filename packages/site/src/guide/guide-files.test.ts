@@ -21,7 +21,7 @@ beforeAll(async () => {
 function linksOf(address: string, html: string): readonly string[] {
   return [...html.matchAll(/(?:href|src)="([^"]+)"/g)]
     .map(([, link = ""]) => link.replaceAll("&amp;", "&"))
-    .filter((link) => !/^https?:|^\/docs\/$/.test(link))
+    .filter((link) => !/^https?:|^\/(?:docs\/)?$/.test(link))
     .map((link) => posix.normalize(posix.join(posix.dirname(address), link || "")))
     .map((link) => (link.startsWith("#") ? address + link : link));
 }

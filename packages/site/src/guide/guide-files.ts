@@ -1,4 +1,4 @@
-/** All files of the guide: a page for each Markdown file, the images, and the index of the search. */
+/** All files of the guide: a page for each Markdown file, the images, and the search index. */
 import { globSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -10,7 +10,7 @@ import { pageHtml } from "./layout.ts";
 import { renderPage } from "./render.ts";
 import type { Section } from "./render.ts";
 
-/** By their names below the root of the guide. */
+/** By their paths below the root of the guide. */
 export async function guideFiles(root: string): Promise<ReadonlyMap<string, string | Uint8Array>> {
   const pages = await pagesOf(root);
   const images = globSync("docs/**/*.{svg,png}", { cwd: root });
@@ -37,7 +37,7 @@ async function pagesOf(root: string): Promise<readonly Page[]> {
   return [...pages, ...listings(pages)];
 }
 
-/** A page for each folder that is linked to and has no README. */
+/** A page for each linked folder without a README. */
 function listings(pages: readonly Page[]): readonly Page[] {
   const folder = "docs/adr";
   const inFolder = pages.filter(({ source }) => dirname(source) === folder);

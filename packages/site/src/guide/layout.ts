@@ -1,4 +1,4 @@
-/** The frame of every page: bar, search, list of pages, and the links to the next and the last one. */
+/** The layout of every page: header, search, list of pages, and links to the next and previous page. */
 import { posix } from "node:path";
 import type { Group } from "./navigation.ts";
 import type { Page } from "./page.ts";
@@ -23,7 +23,7 @@ export function pageHtml(page: Page, content: string, groups: readonly Group[]):
 <a class="skip" href="#content">Skip to content</a>
 <header class="bar">
 <a class="brand" href="${up}/index.html">Sandkasten</a>
-<nav><a href="${up}/index.html" aria-current="page">Guide</a><a href="/docs/">API reference</a></nav>
+<nav><a href="/">Dashboard</a><a href="${up}/index.html" aria-current="page">Guide</a><a href="/docs/">API reference</a></nav>
 <div class="search" role="search">
 <input type="search" id="search" placeholder="Search (press /)" aria-label="Search the guide" aria-controls="results" autocomplete="off">
 <ul id="results" hidden></ul>

@@ -1,4 +1,4 @@
-/** The order of the pages, and their place in the list beside every page. */
+/** The order of the pages in the navigation. */
 import { HOME, siteLink } from "./page.ts";
 import type { Page } from "./page.ts";
 

@@ -1,10 +1,10 @@
-/** The pages of the documentation, and where each is found on the site. */
+/** The pages of the documentation, and their URLs on the site. */
 import { posix } from "node:path";
 
 export interface Page {
-  /** From the root of the repository: `docs/guides/sdk.md`. */
+  /** Relative to the root of the repository: `docs/guides/sdk.md`. */
   readonly source: string;
-  /** From the root of the guide: `guides/sdk.html`. */
+  /** Relative to the root of the guide: `guides/sdk.html`. */
   readonly address: string;
   readonly title: string;
   readonly markdown: string;
@@ -17,7 +17,7 @@ export function pageOf(source: string, markdown: string): Page {
   return { source, address: addressOf(source), title, markdown };
 }
 
-/** Where a file of the documentation is on the site. */
+/** The URL of a documentation file. */
 function addressOf(source: string): string {
   if (source === HOME) return "index.html";
   return source
@@ -27,8 +27,8 @@ function addressOf(source: string): string {
 }
 
 /**
- * A link as it is written in a page, for that page on the site. Undefined when it leads to a file of the
- * repository that the site does not have.
+ * Converts a link in a page for the site. Undefined if it leads to a file of the repository that
+ * the site does not have.
  */
 export function siteLink(link: string, from: Page, known: ReadonlySet<string>): string | undefined {
   if (/^(?:https?:|#)/.test(link)) return link;
@@ -40,7 +40,7 @@ export function siteLink(link: string, from: Page, known: ReadonlySet<string>): 
   return anchor === undefined ? to : `${to}#${anchor}`;
 }
 
-/** The name by which links reach a heading, as code hosts make it. */
+/** The anchor of a heading, as code hosts generate it. */
 export function headingAnchor(heading: string): string {
   return heading
     .toLowerCase()

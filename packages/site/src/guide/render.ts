@@ -1,11 +1,11 @@
-/** Turns the Markdown of a page into HTML, and into the sections that the search knows. */
+/** Renders a page's Markdown as HTML, and as sections for the search. */
 import { createRequire } from "node:module";
 import MarkdownIt from "markdown-it";
 import { headingAnchor, siteLink } from "./page.ts";
 import type { Page } from "./page.ts";
 
 export interface Section {
-  /** From the root of the guide, with the heading's anchor. */
+  /** Relative to the root of the guide, with the heading's anchor. */
   readonly address: string;
   readonly page: string;
   readonly heading: string;
@@ -17,7 +17,7 @@ export interface RenderedPage {
   readonly sections: readonly Section[];
 }
 
-/** Its own types would bring those of browsers into every file of the repository. */
+/** Its own types would add browser types to every file of the repository. */
 interface Highlighter {
   getLanguage(name: string): object | undefined;
   highlight(code: string, options: { readonly language: string }): { readonly value: string };
@@ -25,7 +25,7 @@ interface Highlighter {
 const require = createRequire(import.meta.url);
 const highlighter = require("highlight.js") as Highlighter;
 
-/** Names of languages in the documentation that the highlighter knows by another name, or not at all. */
+/** Languages in the documentation for which the highlighter has another name, or none. */
 const LANGUAGES: Readonly<Record<string, string>> = {
   sh: "bash",
   "": "plaintext",
@@ -43,6 +43,11 @@ const markdown = new MarkdownIt({
   },
 });
 
+const renderFence = markdown.renderer.rules.fence;
+/** What scrolls must be reachable by keyboard. */
+markdown.renderer.rules.fence = (...parameters) =>
+  (renderFence?.(...parameters) ?? "").replace(/^<pre>/, '<pre tabindex="0">');
+
 export function renderPage(page: Page, known: ReadonlySet<string>): RenderedPage {
   const tokens = markdown.parse(page.markdown, {});
   const sections: Section[] = [];
@@ -59,6 +64,8 @@ export function renderPage(page: Page, known: ReadonlySet<string>): RenderedPage
     } else if (token.type === "inline") {
       section.text += `${textOf(token.children ?? [])}\n`;
       rewriteLinks(token.children ?? [], page, known);
+    } else if (token.type === "table_open") {
+      token.attrSet("tabindex", "0");
     } else if (token.type === "fence") {
       section.text += `${token.content}\n`;
     }
@@ -73,7 +80,7 @@ function textOf(tokens: readonly Token[]): string {
   return tokens.map(({ type, content }) => (type === "softbreak" ? " " : content)).join("");
 }
 
-/** The second heading of a name gets a number. */
+/** Repeated headings get a number. */
 function uniqueAnchor(anchor: string, seen: Map<string, number>): string {
   const count = seen.get(anchor) ?? 0;
   seen.set(anchor, count + 1);
@@ -93,7 +100,7 @@ function rewriteLinks(tokens: readonly Token[], page: Page, known: ReadonlySet<s
   }
 }
 
-/** What a link to a file of the repository says is left as plain text. */
+/** The text of a link to a file of the repository stays as plain text. */
 function unlink(tokens: readonly Token[], index: number): void {
   const end = tokens.findIndex(({ type }, place) => place > index && type === "link_close");
   for (const token of [tokens[index], tokens[end]]) {

@@ -1,13 +1,13 @@
 /** Parses the small shell language of the fake sandbox. */
 
-/** One simple command: words with quotes and variables resolved, and where its output goes. */
+/** One simple command: words with quotes and variables resolved, and the target of its output. */
 export interface SimpleCommand {
   readonly words: readonly string[];
   readonly toStderr: boolean;
   readonly redirect?: { readonly path: string; readonly append: boolean };
 }
 
-/** Commands joined by `&&`; the whole may run in the background. */
+/** Commands joined by `&&`; the list may run in the background. */
 export interface AndList {
   readonly commands: readonly (() => SimpleCommand)[];
   readonly background: boolean;
@@ -15,7 +15,7 @@ export interface AndList {
 
 export class SyntaxProblem extends Error {}
 
-/** Splits a text into lists. Variables are resolved when a command is reached, by `lookup`. */
+/** Splits a text into lists. `lookup` resolves variables when a command is reached. */
 export function parseCommandLine(text: string, lookup: (name: string) => string): AndList[] {
   const lists: AndList[] = [];
   let commands: (() => SimpleCommand)[] = [];

@@ -1,4 +1,4 @@
-/** A backend whose sandboxes live in memory. Several backends may share one machine, as daemons do one after the other. */
+/** A backend with in-memory sandboxes. Several backends may share one machine, as successive daemons do. */
 import { SandboxError } from "@sandkasten/protocol";
 import type {
   Backend,
@@ -16,7 +16,7 @@ import { FakeChannel } from "./fake-channel.ts";
 import { FakeSandbox } from "./fake-sandbox.ts";
 import { MemoryDisk } from "./memory-disk.ts";
 
-/** What outlives a backend: the sandboxes themselves, and the workspaces, which outlive these too. */
+/** What outlives a backend: the sandboxes, and the workspaces, which also outlive the sandboxes. */
 export class FakeMachine {
   readonly sandboxes = new Map<
     string,
@@ -26,7 +26,7 @@ export class FakeMachine {
     string,
     { readonly diskLimitBytes: number; readonly disk: MemoryDisk }
   >();
-  /** Images that may be used. */
+  /** Usable images. */
   readonly images: Set<string>;
 
   constructor(images: Iterable<string> = ["host"]) {
@@ -36,7 +36,7 @@ export class FakeMachine {
 
 export class FakeBackend implements Backend {
   readonly name: string;
-  /** To be changed by tests. Does not change what its sandboxes are, which reach nothing either way. */
+  /** Tests may change it. It does not change the sandboxes, which have no network in any case. */
   capabilities: Backend["capabilities"] = {
     isolations: ["standard"],
     network: false,
@@ -74,10 +74,10 @@ export class FakeBackend implements Backend {
     };
     const disk = spec.workspace === undefined ? undefined : this.#workspaceDisk(spec.workspace);
     this.#machine.sandboxes.set(spec.id, { handle, sandbox: new FakeSandbox(spec.env, disk) });
-    // A moment in which it may be destroyed, as every real one has.
+    // A moment in which it may be destroyed, as with every real sandbox.
     await Promise.resolve();
     if (!this.#machine.sandboxes.has(spec.id))
-      throw new SandboxError("CANCELLED", "the sandbox was destroyed while it was made");
+      throw new SandboxError("CANCELLED", "the sandbox was destroyed while it was being created");
     return handle;
   }
 
@@ -142,7 +142,7 @@ export class FakeBackend implements Backend {
 
   async isolation(id: string): Promise<IsolationReport> {
     if (this.#find(id).sandbox.paused)
-      throw new SandboxError("CONFLICT", `the sandbox ${id} is paused; resume it to look inside`);
+      throw new SandboxError("CONFLICT", `the sandbox ${id} is paused; resume it first`);
     const facts = [
       { name: "memory", enforced: false, measured: "an object in the test's own process" },
     ];
@@ -172,7 +172,7 @@ export class FakeBackend implements Backend {
     return Promise.resolve();
   }
 
-  /** The one that is there, or a new one. */
+  /** The existing one, or a new one. */
   #workspaceDisk({ id, diskBytes }: WorkspaceSpec): MemoryDisk {
     const found = this.#machine.workspaces.get(id);
     if (found !== undefined) return found.disk;

@@ -380,7 +380,7 @@ export class FakeChannel implements Channel {
   }
 }
 
-/** A pattern leaves out what it names, and with a directory all that is in it. */
+/** A pattern excludes what it matches, and everything below a directory. */
 function isExcluded(path: string, pattern: string): boolean {
   const parts = path.split("/");
   const named = pattern.replace(/\/$/, "");

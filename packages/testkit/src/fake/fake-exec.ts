@@ -132,7 +132,7 @@ export class FakeExec {
     this.change();
   }
 
-  /** How many chunks a reader gets, and whether there will be more. */
+  /** How many chunks a reader gets, and whether more can follow. */
   extent(until: "done" | "closed"): { readonly chunks: number; readonly complete: boolean } {
     if (this.end === undefined) return { chunks: this.chunks.length, complete: false };
     if (until === "done") return { chunks: this.#doneAtChunk, complete: true };
@@ -198,7 +198,8 @@ export class FakeExecStream implements ExecStream {
           this.#offset = next.offset + next.bytes.byteLength;
           const bytes = next.bytes.slice(skip);
           yield { ...next, offset: next.offset + skip, bytes };
-          // The port lets a sandbox use the memory again: whoever kept it without a copy is to notice.
+          // The port allows a sandbox to reuse the memory: readers that keep it without a copy must
+          // notice.
           bytes.fill(0);
         } else if (complete) return undefined;
         else await Promise.race([this.#exec.changed, aborted(this.#left.signal)]);

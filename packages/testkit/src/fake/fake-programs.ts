@@ -9,17 +9,17 @@ export interface ProgramContext {
   readonly files: MemoryFiles;
   readonly cwd: string;
   readonly env: ReadonlyMap<string, string>;
-  /** The size that its terminal has now, if there is one. */
+  /** The current size of its terminal, if it has one. */
   readonly terminal: () => TerminalSize | undefined;
   readonly killed: AbortSignal;
   write(fd: 1 | 2, bytes: Uint8Array): void;
   /** Input chunks; ends when stdin is closed, at once when there is none. */
   readonly stdin: AsyncIterable<Uint8Array>;
-  /** Listens on a port and sends back what it gets, until killed. */
+  /** Listens on a port and echoes its input, until killed. */
   serveEcho(port: number, until: AbortSignal): void;
 }
 
-/** Runs a program and gives its exit code; undefined when there is none of that name. */
+/** Runs a program and returns its exit code; undefined if there is no such program. */
 export async function runProgram(
   argv: readonly string[],
   context: ProgramContext,
@@ -83,7 +83,7 @@ async function cat(args: readonly string[], context: ProgramContext): Promise<nu
       for (let at = 0; at < bytes.byteLength; at += 65_536)
         context.write(1, bytes.subarray(at, at + 65_536));
     } catch {
-      // As with the real program, a file that cannot be read is a message and an exit code.
+      // As with the real program, an unreadable file is a message and an exit code.
       context.write(2, Buffer.from(`cat: ${arg}: No such file or directory\n`));
       exitCode = 1;
     }

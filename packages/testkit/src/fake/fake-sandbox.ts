@@ -1,4 +1,4 @@
-/** What goes on inside a fake sandbox: its shell, its processes, its files and its ports. */
+/** The inside of a fake sandbox: its shells, processes, files and ports. */
 import { SandboxError } from "@sandkasten/protocol";
 import type {
   ExecCommand,
@@ -21,12 +21,12 @@ const MAX_SHELLS = 16;
 interface ShellState {
   cwd: string;
   readonly env: Map<string, string>;
-  /** The next command finds a new shell. */
+  /** The next command runs in a new shell. */
   restarted: boolean;
   exitCode?: number;
 }
 
-/** A shell by its name, and the commands that wait for it. */
+/** A named shell, and the commands waiting for it. */
 interface NamedShell {
   state: ShellState;
   terminal: TerminalSize | undefined;
@@ -38,7 +38,7 @@ export class FakeSandbox {
   readonly files: MemoryFiles;
   readonly execs = new Map<string, FakeExec>();
   readonly ports = new Set<number>();
-  /** The gateway that was offered to it; tests play the programs that use it. */
+  /** The gateway that was offered; tests play the programs that use it. */
   network: NetworkHandler | undefined;
   readonly startedAtMs = performance.now();
   /** Fires when the sandbox is destroyed. */
@@ -66,7 +66,7 @@ export class FakeSandbox {
     this.#paused = undefined;
   }
 
-  /** Every request waits here: a paused sandbox does not answer, a destroyed one refuses. */
+  /** Every request waits here: a paused sandbox does not respond, a destroyed one refuses. */
   async awake(): Promise<void> {
     await this.#paused?.promise;
     if (this.gone.signal.aborted)
@@ -170,7 +170,7 @@ export class FakeSandbox {
     });
   }
 
-  /** Runs with the command's timeouts in force; a kill is an end like another. */
+  /** Runs with the command's timeouts; a kill counts as an end. */
   async #timed(exec: FakeExec, run: () => Promise<number>): Promise<number> {
     exec.start();
     const { timeoutMs = 0, idleTimeoutMs = 0 } = exec.options;

@@ -4,7 +4,7 @@ import type { FileChange } from "../ports.ts";
 import { exactPath } from "./memory-path.ts";
 import type { MemoryFiles } from "./memory-files.ts";
 
-/** Watches from the call on; ends when left or when the signal fires. */
+/** Watches from the call on; ends when the loop is left or the signal fires. */
 export function followChanges(
   files: MemoryFiles,
   root: string,

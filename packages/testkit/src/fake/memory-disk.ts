@@ -1,4 +1,4 @@
-/** Disks in memory, and how a sandbox has two of them as one tree. */
+/** In-memory disks, and how a sandbox combines two of them into one tree. */
 import type { FileChange } from "../ports.ts";
 
 export interface MemoryNode {
@@ -7,17 +7,17 @@ export interface MemoryNode {
   mtimeMs: number;
   bytes: Buffer;
   target?: string;
-  /** Another number for each content. */
+  /** Different for each content. */
   version: number;
 }
 
-/** Nodes by their whole path, and who wants to know of changes. Several sandboxes may have the same. */
+/** Nodes by full path, and change listeners. Several sandboxes may share a disk. */
 export class MemoryDisk {
   readonly nodes = new Map<string, MemoryNode>();
   readonly watchers = new Set<(change: FileChange) => void>();
 }
 
-/** A sandbox's own disk, with another, if there is one, at the workspace. */
+/** A sandbox's own disk, with another, if any, at the workspace. */
 export class MountedDisks {
   readonly own = new MemoryDisk();
   readonly #workspace: string;

@@ -1,4 +1,4 @@
-/** A file tree in memory, with the answers that a sandbox's files give. */
+/** An in-memory file tree that behaves like a sandbox's files. */
 import { posix } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import type { FileEntry } from "@sandkasten/protocol";
@@ -22,7 +22,7 @@ export class MemoryFiles {
     this.#nodes.set("/tmp", directory());
   }
 
-  /** Of the own disk. */
+  /** For the sandbox's own disk. */
   get totalBytes(): number {
     let bytes = 0;
     for (const node of this.#nodes.own.nodes.values()) bytes += node.bytes.byteLength;
@@ -47,7 +47,7 @@ export class MemoryFiles {
     throw new SandboxError("FILE_NOT_FOUND", `${path} does not exist`);
   }
 
-  /** Where a path leads when its last part is a link. */
+  /** The target of a path whose last part is a link. */
   follow(path: string): string {
     const { target } = this.get(path);
     return target === undefined ? path : this.follow(posix.resolve(posix.dirname(path), target));
@@ -76,7 +76,7 @@ export class MemoryFiles {
     };
   }
 
-  /** Entries below a directory, in the order of the paths' bytes with a directory before what is in it. */
+  /** Entries below a directory, ordered by path bytes, each directory before its contents. */
   children(path: string, recursive: boolean): FileEntry[] {
     if (this.get(path).type !== "dir")
       throw new SandboxError("NOT_A_DIRECTORY", `${path} is not a directory`);

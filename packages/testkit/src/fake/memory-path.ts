@@ -1,4 +1,4 @@
-/** Paths of files in memory: text, in which a byte that is not UTF-8 is a lone surrogate. */
+/** In-memory paths: text, in which a byte that is not UTF-8 is a lone surrogate. */
 import type { NamedPath } from "@sandkasten/protocol";
 
 const ESCAPE = 0xdc00;
@@ -25,7 +25,7 @@ export function namedPath(path: string): NamedPath {
   return { path: path.toWellFormed(), rawPath: bytes.toString("base64") };
 }
 
-/** The path that a `NamedPath` was made of. */
+/** The path that a `NamedPath` was created from. */
 export function exactPath({ path, rawPath }: NamedPath): string {
   return rawPath === undefined ? path : pathOfBytes(Buffer.from(rawPath, "base64"));
 }

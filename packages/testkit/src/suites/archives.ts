@@ -1,4 +1,4 @@
-/** How archives go in and out. */
+/** Packing and unpacking archives. */
 import { expect, it } from "vitest";
 import type { FixtureOf } from "../channel-fixture.ts";
 import { readTar, writeTar } from "../tar-archive.ts";

@@ -1,4 +1,4 @@
-/** What holds for commands of both kinds, and for processes beside the shell. */
+/** What applies to commands of both kinds, and to processes besides the shell. */
 import { expect, it } from "vitest";
 import type { FixtureOf } from "../channel-fixture.ts";
 import { chunksOf, contentOf, newExecId, run, textOf, withCode } from "./run-command.ts";
@@ -105,7 +105,7 @@ export function execSuite(fixture: FixtureOf): void {
     const exec = await channel.exec(command, { execId, stdin: true });
     await channel.resize(execId, { rows: 50, cols: 132 });
     await exec.writeStdin(Buffer.from("\n"));
-    // A real terminal echoes what is typed.
+    // A real terminal echoes its input.
     expect(textOf(await chunksOf(exec)).trim()).toBe("50 132");
     const tty = await channel.exec({ ...command, argv: ["tty"] }, { execId: newExecId() });
     expect(textOf(await chunksOf(tty))).toMatch(/^\/dev\//);

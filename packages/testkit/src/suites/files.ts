@@ -1,4 +1,4 @@
-/** What file work has to keep. */
+/** What file operations guarantee. */
 import { randomBytes } from "node:crypto";
 import { expect, it } from "vitest";
 import type { FixtureOf } from "../channel-fixture.ts";
@@ -394,7 +394,7 @@ export function fileSuite(fixture: FixtureOf): void {
     for (const name of ["a\xff", "c\xfd"])
       expect(await channel.remove(raw(name))).toMatchObject({ rawPath: base64(name) });
     expect((await channel.listDirectory("raw")).entries).toEqual([]);
-    // What is text is named as text, however it was given.
+    // Text paths are returned as text, however they were given.
     expect(await channel.makeDirectory(Buffer.from("raw/plain"))).toEqual({
       path: expect.stringMatching(/\/raw\/plain$/) as unknown,
     });

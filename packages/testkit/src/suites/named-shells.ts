@@ -1,4 +1,4 @@
-/** Several shells in one sandbox, each with its own state, and commands that are cancelled. */
+/** Several shells in one sandbox, each with separate state, and cancelled commands. */
 import { expect, it } from "vitest";
 import type { FixtureOf } from "../channel-fixture.ts";
 import type { Channel, ExecEnd, ExecStream } from "../ports.ts";
@@ -111,7 +111,7 @@ export function namedShellSuite(fixture: FixtureOf): void {
     const first = await output.next();
     expect(Buffer.from(first.value?.bytes ?? []).toString()).toBe("partial\n");
     expect(await channel.cancel(exec.execId)).toBe(true);
-    // A shell that is interrupted begins a new line on stderr.
+    // An interrupted shell begins a new line on stderr.
     expect(textOf(await chunksOf(exec), "stdout")).toBe("");
     expect(await exec.ended).toMatchObject({ reason: "cancelled", exitCode: 130 });
     expect(await channel.cancel(exec.execId)).toBe(false);

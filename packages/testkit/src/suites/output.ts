@@ -1,4 +1,4 @@
-/** How output is delivered: in order, whole, at the reader's pace. */
+/** How output is delivered: in order, complete, at the reader's pace. */
 import { createHash, randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";

@@ -1,4 +1,4 @@
-/** Runs a command to its end and gathers what it said, as the suites need it. */
+/** Runs a command to its end and collects its output, for the suites. */
 import { randomUUID } from "node:crypto";
 import type {
   Channel,
@@ -45,7 +45,7 @@ export async function run(
   };
 }
 
-/** All chunks up to the end, copied: theirs are only valid until the next one is asked for. */
+/** All chunks up to the end, copied: the originals are only valid until the next one is requested. */
 export function chunksOf(exec: ExecStream): Promise<OutputChunk[]> {
   return Array.fromAsync(exec, (chunk) => ({ ...chunk, bytes: Uint8Array.from(chunk.bytes) }));
 }
@@ -61,7 +61,7 @@ export async function contentOf(channel: Channel, path: string): Promise<Buffer>
   return Buffer.concat(await Array.fromAsync(body));
 }
 
-/** A SandboxError of that code, for `rejects.toEqual`. */
+/** A SandboxError with that code, for `rejects.toEqual`. */
 export function withCode(code: string): { readonly code: string } {
   return { code };
 }

@@ -1,4 +1,4 @@
-/** Ports, several channels, giving up and letting go. */
+/** Ports, several channels, cancelling and closing. */
 import { expect, it } from "vitest";
 import type { FixtureOf } from "../channel-fixture.ts";
 import { commandOf, newExecId, run, withCode } from "./run-command.ts";
@@ -30,7 +30,7 @@ export function sharingSuite(fixture: FixtureOf): void {
     const connection = await untilListening(() => channel.dial(port));
     const listener = (await channel.listPorts()).find((one) => one.port === port);
     expect(listener?.address).toBe("127.0.0.1");
-    // The name of a process is told by its kernel, which may cut it short.
+    // The kernel reports the process name, and may truncate it.
     if (hidesListeners) expect(listener).not.toHaveProperty("process");
     else expect(listener?.process).toMatch(/^(?:python|perl|echo-server)/);
     const sent = Buffer.alloc(1_000_000, "round trip ");
@@ -101,7 +101,7 @@ export function sharingSuite(fixture: FixtureOf): void {
   });
 }
 
-/** A server needs a moment to listen; the test's own time limit ends the waiting. */
+/** A server needs a moment to listen; the test's timeout limits the wait. */
 async function untilListening<T>(dial: () => Promise<T>): Promise<T> {
   for (;;) {
     try {

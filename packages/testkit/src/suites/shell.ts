@@ -1,4 +1,4 @@
-/** What the shell that remembers has to keep. */
+/** What the stateful shell must preserve. */
 import { expect, it } from "vitest";
 import type { FixtureOf } from "../channel-fixture.ts";
 import { chunksOf, contentOf, newExecId, run } from "./run-command.ts";

@@ -1,4 +1,4 @@
-/** How commands are written down and changed. */
+/** How commands are stored and changed. */
 import { beforeEach, expect, it } from "vitest";
 import type { SessionStore } from "../ports.ts";
 import { withCode } from "./run-command.ts";

@@ -1,4 +1,4 @@
-/** Who serves a session, and that nobody else changes it. */
+/** Which daemon serves a session, and that no other changes it. */
 import { expect, it } from "vitest";
 import type { SessionStore } from "../ports.ts";
 import type { StoreFixtureOf } from "./store-fixture.ts";

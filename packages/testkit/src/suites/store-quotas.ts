@@ -1,4 +1,4 @@
-/** That no number of requests at once gets past a quota. */
+/** Concurrent requests never exceed a quota. */
 import { expect, it } from "vitest";
 import type { SessionStore } from "../ports.ts";
 import type { StoreFixtureOf } from "./store-fixture.ts";

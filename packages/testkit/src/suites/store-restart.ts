@@ -1,4 +1,4 @@
-/** What a store still knows when it is opened anew. */
+/** What a store still knows after it is reopened. */
 import { expect, it } from "vitest";
 import type { StoreFixtureOf } from "./store-fixture.ts";
 import { withCode } from "./run-command.ts";

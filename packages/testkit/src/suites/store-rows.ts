@@ -1,10 +1,10 @@
-/** Rows for the suites of stores: small ones, and ones with every property that there is. */
+/** Rows for the store suites: minimal ones, and ones with every property. */
 import { randomUUID } from "node:crypto";
 import type { ExecRow, SessionRow, WorkspaceRow } from "../ports.ts";
 
-/** The token of the daemon that joins an empty store first, as the suites let one do. */
+/** The token of the first daemon that joins an empty store, as in the suites. */
 export const FENCE = 1;
-/** A quota that is not reached. */
+/** A quota that is never reached. */
 export const MANY = 1_000_000;
 
 export function sessionRow(changes: Partial<SessionRow> = {}): SessionRow {

@@ -1,4 +1,4 @@
-/** How sessions are written down, found and changed. */
+/** How sessions are stored, found and changed. */
 import { expect, it } from "vitest";
 import type { SessionRow, SessionStore } from "../ports.ts";
 import { withCode } from "./run-command.ts";

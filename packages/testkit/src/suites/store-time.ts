@@ -1,4 +1,4 @@
-/** The store's time: that it goes on over restarts and boots, and that no clock which is set moves it. */
+/** The store's time: it continues over restarts and reboots, and setting a clock does not move it. */
 import { expect, it } from "vitest";
 import type { SessionStore } from "../ports.ts";
 import { FIRST_READING } from "./store-ownership.ts";
@@ -13,7 +13,7 @@ export function storeTimeSuite(fixture: StoreFixtureOf): void {
   const store = (): SessionStore => fixture().store;
   const { bootId, monotonicMs, wallMs } = FIRST_READING;
 
-  /** The first daemon says what time it is, a little before it ends. */
+  /** The first daemon records the time, shortly before it ends. */
   async function lastBeat(storeMs: number, reading = FIRST_READING): Promise<void> {
     fixture().setWallMs(reading.wallMs);
     expect(await store().beat(FENCE, storeMs, reading)).toBe(storeMs);

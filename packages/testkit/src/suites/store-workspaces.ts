@@ -1,4 +1,4 @@
-/** How workspaces are written down and forgotten. */
+/** How workspaces are stored and deleted. */
 import { expect, it } from "vitest";
 import type { SessionStore } from "../ports.ts";
 import { withCode } from "./run-command.ts";

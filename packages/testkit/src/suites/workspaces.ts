@@ -1,4 +1,4 @@
-/** Workspaces: disks that outlive sandboxes and may be in several of them. */
+/** Workspaces: disks that outlive sandboxes and may be mounted in several of them. */
 import { randomBytes } from "node:crypto";
 import { afterEach, expect, it } from "vitest";
 import type { Backend, Channel, SandboxSpec, WorkspaceSpec } from "../ports.ts";
@@ -8,7 +8,7 @@ const MIB = 1024 * 1024;
 
 export interface WorkspaceTools {
   readonly backend: () => Backend;
-  /** A second backend over the same data. */
+  /** A second backend on the same data. */
   readonly reopen: () => Promise<Backend>;
   /** A new sandbox's spec; the sandbox is destroyed after the case. */
   readonly newSpec: (changes?: Partial<SandboxSpec>) => SandboxSpec;
@@ -75,7 +75,7 @@ export function workspaceSuite({ backend, reopen, newSpec }: WorkspaceTools): vo
     await one.channel.writeFile("secret", Buffer.from("of both"));
     await expect(apart.stat("secret")).rejects.toMatchObject(withCode("FILE_NOT_FOUND"));
 
-    // One goes, the other goes on.
+    // One sandbox ends, the other continues.
     one.channel.close();
     await backend().destroy(one.id);
     expect((await run(two.channel, "cat secret")).stdout).toBe("of both");
@@ -122,7 +122,7 @@ export function workspaceSuite({ backend, reopen, newSpec }: WorkspaceTools): vo
     await backend().destroyWorkspace(workspace.id);
     await backend().destroyWorkspace("wsp_neverwas");
     expect((await backend().listWorkspaces()).some(({ id }) => id === workspace.id)).toBe(false);
-    // What has its id now is a new one.
+    // Its id now belongs to a new workspace.
     const { channel } = await sandboxWith(workspace);
     await expect(channel.stat("old")).rejects.toMatchObject(withCode("FILE_NOT_FOUND"));
     channel.close();

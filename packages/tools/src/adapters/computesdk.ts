@@ -11,10 +11,10 @@ import {
   type CreateSessionOptions,
   type ExecResult,
   type SandboxClient,
-  SandboxError,
   type Session,
-  type ShownStatus,
+  type SnapshotInfo,
 } from "@sandkasten/sdk";
+import { isActive, unlessEnded } from "./active-session.ts";
 import { exitCodeOf, freshCommand, runFresh, unlessMissing } from "./fresh-command.ts";
 
 /** Which daemon makes the sandboxes. */
@@ -24,21 +24,27 @@ export interface SandkastenConfig {
   readonly defaults?: CreateSessionOptions;
 }
 
-const ACTIVE: ReadonlySet<ShownStatus> = new Set(["creating", "running", "paused", "unreachable"]);
+/** What ComputeSDK shows of a snapshot. */
+export interface SandkastenSnapshot {
+  readonly id: string;
+  readonly provider: "sandkasten";
+  readonly createdAt: Date;
+  readonly metadata: Readonly<Record<string, string>>;
+}
 
 /** Each sandbox is a session. `getInstance` gives it. */
-export const sandkasten = defineProvider<Session, SandkastenConfig>({
+export const sandkasten = defineProvider<Session, SandkastenConfig, never, SandkastenSnapshot>({
   name: "sandkasten",
   methods: {
     sandbox: {
       create: async ({ client, defaults }, options = {}) =>
-        named(await client.createSession({ ...defaults, ...createOptions(options) })),
+        named(await createOf(client, { ...defaults, ...createOptions(options) }, options)),
       getById: async ({ client }, id) => {
         const session = await unlessEnded(client.getSession(id));
         return session === undefined ? null : named(session);
       },
       list: async ({ client }) => {
-        const active = (await client.listSessions()).filter(({ status }) => ACTIVE.has(status));
+        const active = (await client.listSessions()).filter(({ status }) => isActive(status));
         const sessions = await Promise.all(
           active.map(async ({ id }) => await unlessEnded(client.getSession(id))),
         );
@@ -72,6 +78,19 @@ export const sandkasten = defineProvider<Session, SandkastenConfig>({
         remove: async ({ files }, path) => await files.remove(path, { recursive: true }),
       },
     },
+    snapshot: {
+      create: async ({ client }, sandboxId, { name, metadata } = {}) => {
+        const labels = { ...metadata, ...(name !== undefined && { name }) };
+        const session = await client.getSession(sandboxId);
+        return shownSnapshot(await client.snapshots.create(session, { metadata: labels }));
+      },
+      list: async ({ client }, { sandboxId, limit } = {}) =>
+        (await client.snapshots.list())
+          .filter(({ sessionId }) => sandboxId === undefined || sessionId === sandboxId)
+          .slice(0, limit)
+          .map(shownSnapshot),
+      delete: async ({ client }, snapshotId) => await client.snapshots.delete(snapshotId),
+    },
   },
 });
 
@@ -79,11 +98,23 @@ function named(session: Session): { sandbox: Session; sandboxId: string } {
   return { sandbox: session, sandboxId: session.id };
 }
 
+async function createOf(
+  client: SandboxClient,
+  asked: CreateSessionOptions,
+  { snapshotId, image }: CreateSandboxOptions,
+): Promise<Session> {
+  if (snapshotId === undefined) return await client.createSession(asked);
+  // A snapshot has an image, which the provider's defaults must not replace.
+  return await client.snapshots.restore(snapshotId, { ...asked, image });
+}
+
+function shownSnapshot({ id, createdAt, metadata }: SnapshotInfo): SandkastenSnapshot {
+  return { id, provider: "sandkasten", createdAt: new Date(createdAt), metadata };
+}
+
 /** ComputeSDK's names for what a session can be asked for; keys of other providers are left out. */
 function createOptions(options: CreateSandboxOptions): CreateSessionOptions {
   const { image, templateId, runtime, timeout, envs, metadata = {}, memory, cpu, signal } = options;
-  if (options.snapshotId !== undefined)
-    throw new SandboxError("UNSUPPORTED", "Sandkasten has no snapshots: leave snapshotId out.");
   const chosen = image ?? templateId ?? runtime;
   const limits = {
     ...(memory !== undefined && { memoryMb: memory }),
@@ -154,15 +185,4 @@ function entryOf({
     size: sizeBytes,
     modified: new Date(mtimeUnix * 1000),
   };
-}
-
-/** A session that can still be used. */
-async function unlessEnded(call: Promise<Session>): Promise<Session | undefined> {
-  try {
-    const session = await call;
-    return ACTIVE.has(session.status) ? session : undefined;
-  } catch (error) {
-    if (error instanceof SandboxError && error.code === "SESSION_NOT_FOUND") return undefined;
-    throw error;
-  }
 }

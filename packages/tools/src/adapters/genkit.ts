@@ -22,9 +22,20 @@ const UNKNOWN = "sandbox_unknown_tool";
  * With this middleware the model gets an output `{ error }` instead, which says what to do.
  */
 export function genkitTools(tools: readonly SandboxTool[]): MiddlewareRef {
+  // Genkit asks for one for each call of `generate`.
+  return generateMiddleware({ name: `sandkasten-${randomUUID()}` }, () => middlewareOf(tools))();
+}
+
+function middlewareOf(tools: readonly SandboxTool[]): GenerateMiddlewareDef {
   const byName = new Map(tools.map((one) => [one.name, one]));
-  const definition: GenerateMiddlewareDef = {
+  let signal: AbortSignal | undefined;
+  return {
     tools: [...tools.map(definitionOf), unknownTool()],
+    generate: async (request, context, next) => {
+      // Genkit does not tell tools that their run was aborted.
+      signal = context.abortSignal;
+      return await next(request, context);
+    },
     model: async (request, context, next) => {
       const shown = request.tools?.filter(({ name }) => name !== UNKNOWN) ?? [];
       const response = await next({ ...request, tools: shown }, context);
@@ -39,10 +50,9 @@ export function genkitTools(tools: readonly SandboxTool[]): MiddlewareRef {
     tool: async (request, context, next) => {
       const one = byName.get(request.toolRequest.name);
       if (one === undefined) return await next(request, context);
-      return responseTo(request, await outputOf(one, request, context.abortSignal));
+      return responseTo(request, await outputOf(one, request, signal));
     },
   };
-  return generateMiddleware({ name: `sandkasten-${randomUUID()}` }, () => definition)();
 }
 
 /** A call of a tool that does not exist becomes one that says so. */

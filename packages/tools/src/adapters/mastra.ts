@@ -3,6 +3,7 @@ import {
   MastraSandbox,
   type MastraSandboxOptions,
   type ProviderStatus,
+  type SandboxCloneOptions,
   type SandboxFileInput,
   type SandboxInfo,
   type SandboxNetworking,
@@ -20,6 +21,12 @@ export interface SandkastenSandboxOptions extends Omit<MastraSandboxOptions, "pr
   readonly id?: string;
   /** What a new sandbox is like. */
   readonly create?: Omit<CreateSessionOptions, "key" | "signal">;
+  /** An existing session, which `start` connects to instead of the one of the `id`. */
+  readonly sessionId?: string;
+  /** The snapshot that `snapshot` writes (by default the one of the `id`), and a new sandbox starts from. */
+  readonly checkpointName?: string;
+  /** The snapshot that a new sandbox starts from while there is none with the `checkpointName`. */
+  readonly seedCheckpointName?: string;
 }
 
 /** A session with the sandbox's id as its key. `start` connects to it, or creates it. */
@@ -31,17 +38,16 @@ export class SandkastenSandbox extends MastraSandbox {
   override readonly networking: SandboxNetworking = {
     getPortUrl: async (port) => await this.session.url(port),
   };
-  readonly #client: SandboxClient;
-  readonly #create: CreateSessionOptions;
+  override readonly supportsCheckpoints = true;
+  readonly #options: SandkastenSandboxOptions;
   #session: Session | undefined;
 
-  constructor({ client, id, create = {}, ...options }: SandkastenSandboxOptions) {
-    const { workingDirectory = WORKSPACE } = options;
+  constructor(options: SandkastenSandboxOptions) {
+    const { workingDirectory = WORKSPACE, id = crypto.randomUUID() } = options;
     const processes = new ExecProcessManager(() => this.session);
     super({ ...options, workingDirectory, name: "SandkastenSandbox", processes });
-    this.id = id ?? crypto.randomUUID();
-    this.#client = client;
-    this.#create = create;
+    this.id = id;
+    this.#options = options;
   }
 
   /** The session, as soon as the sandbox has started. */
@@ -51,11 +57,32 @@ export class SandkastenSandbox extends MastraSandbox {
   }
 
   override async start(): Promise<SandboxStartResult> {
-    const key = `user:${this.id}:mastra`;
-    const session = await this.#client.createSession({ ...this.#create, key });
+    const session = await this.#acquire();
     if (session.status === "paused") await session.resume();
     this.#session = session;
     return { outcome: session.created ? "created" : "connected" };
+  }
+
+  /** Copies its files to the checkpoint, which the next sandbox with the same `checkpointName` starts from. */
+  override async snapshot(): Promise<void> {
+    const { client, checkpointName = this.id } = this.#options;
+    await client.snapshots.create(this.session, { id: checkpointName });
+  }
+
+  /** Another sandbox with the same settings, which starts when it is first used. */
+  clone(options: SandboxCloneOptions = {}): SandkastenSandbox {
+    const { env, idleTimeoutMinutes, sandboxId: sessionId, ...overrides } = options;
+    const { id: _own, sessionId: _session, create, ...settings } = this.#options;
+    return new SandkastenSandbox({
+      ...settings,
+      ...overrides,
+      ...(sessionId !== undefined && { sessionId }),
+      create: {
+        ...create,
+        ...(env !== undefined && { env: { ...create?.env, ...env } }),
+        ...(idleTimeoutMinutes !== undefined && { ttlSeconds: Math.ceil(idleTimeoutMinutes * 60) }),
+      },
+    });
   }
 
   /** Pauses it: files and processes stay until the next `start`. */
@@ -66,6 +93,17 @@ export class SandkastenSandbox extends MastraSandbox {
   override async destroy(): Promise<void> {
     await this.#session?.destroy();
     this.#session = undefined;
+  }
+
+  async #acquire(): Promise<Session> {
+    const { client, create, sessionId, checkpointName, seedCheckpointName } = this.#options;
+    if (sessionId !== undefined) return await client.getSession(sessionId);
+    const asked = { ...create, key: `user:${this.id}:mastra` };
+    for (const name of [checkpointName, seedCheckpointName])
+      if (name !== undefined && (await client.snapshots.get(name)) !== undefined)
+        // A snapshot has an image, which the settings must not replace.
+        return await client.snapshots.restore(name, { ...asked, image: undefined });
+    return await client.createSession(asked);
   }
 
   override async writeFiles(

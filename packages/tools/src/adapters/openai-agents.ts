@@ -3,6 +3,7 @@ import { type Tool, tool } from "@openai/agents-core";
 import type { SandboxTool } from "../tool.ts";
 
 export { OpenAiSandboxClient, type OpenAiSandboxOptions } from "./openai-sandbox-client.ts";
+export type { SandkastenSnapshotSpec } from "./openai-snapshots.ts";
 export type { OpenAiSandboxSession, OpenAiSandboxState } from "./openai-sandbox-session.ts";
 
 /** For the `tools` of an `Agent`. A `ToolError` becomes the output of the call. */

@@ -1,14 +1,18 @@
 /** The OpenAI Agents SDK's interface for sandbox providers. */
 import {
-  isNoopSnapshotSpec,
   type Manifest,
   normalizeSandboxClientCreateArgs,
   type SandboxClient as AgentsSandboxClient,
   type SandboxClientCreateArgs,
-  SandboxUnsupportedFeatureError,
+  type SandboxClientResumeOptions,
+  SandboxSnapshotError,
+  type Snapshot,
+  type SnapshotSpec,
 } from "@openai/agents-core/sandbox";
 import { deserializeManifest, serializeManifestRecord } from "@openai/agents-core/sandbox/internal";
 import type { CreateSessionOptions, SandboxClient } from "@sandkasten/sdk";
+import { unlessEnded } from "./active-session.ts";
+import { knownSpec, restoreSnapshot, takeSnapshot } from "./openai-snapshots.ts";
 import { OpenAiSandboxSession, type OpenAiSandboxState } from "./openai-sandbox-session.ts";
 
 /** What a new sandbox is like. */
@@ -17,6 +21,9 @@ export type OpenAiSandboxOptions = Record<string, unknown> & {
   readonly ttlSeconds?: number;
   readonly limits?: CreateSessionOptions["limits"];
   readonly metadata?: CreateSessionOptions["metadata"];
+  readonly profile?: CreateSessionOptions["profile"];
+  /** Where the files of a sandbox are kept when its state is: on the daemon, or in a store. Nowhere when absent. */
+  readonly snapshot?: SnapshotSpec;
 };
 
 /** For the `sandbox.client` of a run. The SDK creates a sandbox for a run, and destroys it at its end. */
@@ -38,16 +45,20 @@ export class OpenAiSandboxClient implements AgentsSandboxClient<
     manifestOptions?: OpenAiSandboxOptions,
   ): Promise<OpenAiSandboxSession> {
     const { manifest, options, snapshot } = normalizeSandboxClientCreateArgs(args, manifestOptions);
-    if (snapshot !== undefined && !isNoopSnapshotSpec(snapshot))
-      throw new SandboxUnsupportedFeatureError(
-        "Sandkasten has no snapshots. Leave snapshot out; persistWorkspace() gives an archive of the files.",
-      );
+    const chosen = { ...this.#defaults, ...options };
+    const snapshotSpec = knownSpec(snapshot ?? chosen.snapshot);
     const environment = await manifest.resolveEnvironment();
-    const { image, ttlSeconds, limits, metadata } = { ...this.#defaults, ...options };
-    const asked = { image, ttlSeconds, limits, metadata, env: environment };
-    const session = await this.#client.createSession(asked);
+    const asked = sessionOptions(chosen);
+    const session = await this.#client.createSession({ ...asked, env: environment });
     try {
-      const state = { manifest, environment, sessionId: session.id, seen: {} };
+      const state = {
+        manifest,
+        environment,
+        sessionId: session.id,
+        seen: {},
+        options: asked,
+        snapshotSpec,
+      };
       const created = new OpenAiSandboxSession(session, state);
       await created.applyManifest(manifest);
       return created;
@@ -57,25 +68,71 @@ export class OpenAiSandboxClient implements AgentsSandboxClient<
     }
   }
 
-  async resume(state: OpenAiSandboxState): Promise<OpenAiSandboxSession> {
-    return new OpenAiSandboxSession(await this.#client.getSession(state.sessionId), state);
+  /** The sandbox of the state, or a new one from its snapshot when that has ended. */
+  async resume(
+    state: OpenAiSandboxState,
+    { clientOptions }: SandboxClientResumeOptions<OpenAiSandboxOptions> = {},
+  ): Promise<OpenAiSandboxSession> {
+    const { sessionId, manifest, snapshot } = state;
+    const spec =
+      state.snapshotSpec ?? knownSpec(clientOptions?.snapshot ?? this.#defaults.snapshot);
+    const living = await unlessEnded(this.#client.getSession(sessionId));
+    if (living !== undefined)
+      return new OpenAiSandboxSession(living, { ...state, snapshotSpec: spec });
+    if (snapshot === undefined || snapshot === null)
+      throw new SandboxSnapshotError(
+        `The sandbox ${sessionId} has ended, and no snapshot of it was kept. Set snapshot to keep one, or start without this state.`,
+        {},
+        "snapshot_not_restorable",
+      );
+    const environment = await manifest.resolveEnvironment();
+    const restored = await restoreSnapshot(
+      this.#client,
+      snapshot,
+      { ...state.options, env: environment },
+      { root: manifest.root, spec },
+    );
+    const fresh = { environment, sessionId: restored.id, seen: {}, snapshotSpec: spec };
+    return new OpenAiSandboxSession(restored, { ...state, ...fresh });
   }
 
   async delete({ sessionId }: OpenAiSandboxState): Promise<void> {
     await (await this.#client.getSession(sessionId)).destroy();
   }
 
+  /** Without a snapshot, nothing is left of a sandbox that ends with its run. */
+  canPersistOwnedSessionState({ snapshotSpec }: OpenAiSandboxState): boolean {
+    return snapshotSpec !== undefined;
+  }
+
+  /** Takes a snapshot, where one was asked for. */
   async serializeSessionState(state: OpenAiSandboxState): Promise<Record<string, unknown>> {
-    const { manifest, sessionId, seen } = state;
-    return { manifest: serializeManifestRecord(manifest), sessionId, seen };
+    const { manifest, sessionId, seen, options, snapshotSpec } = state;
+    if (snapshotSpec !== undefined)
+      // The SDK takes it from the state.
+      state.snapshot = await takeSnapshot(
+        this.#client,
+        await this.#client.getSession(sessionId),
+        snapshotSpec,
+        { root: manifest.root, before: state.snapshot },
+      );
+    const { snapshot } = state;
+    return { manifest: serializeManifestRecord(manifest), sessionId, seen, options, snapshot };
   }
 
   async deserializeSessionState(state: Record<string, unknown>): Promise<OpenAiSandboxState> {
-    const { manifest, sessionId, seen } = state;
+    const { manifest, sessionId, seen, options, snapshot } = state;
     return {
       manifest: deserializeManifest(manifest as Record<string, unknown> | undefined),
       sessionId: String(sessionId),
       seen: { ...(seen as OpenAiSandboxState["seen"] | undefined) },
+      options: { ...(options as OpenAiSandboxState["options"] | undefined) },
+      ...(snapshot !== undefined && { snapshot: snapshot as Snapshot | null }),
     };
   }
+}
+
+function sessionOptions(options: OpenAiSandboxOptions): OpenAiSandboxState["options"] {
+  const { image, ttlSeconds, limits, metadata, profile } = options;
+  return { image, ttlSeconds, limits, metadata, profile };
 }

@@ -25,10 +25,11 @@ import {
   mergeManifestEntryDelta,
   truncateOutput,
 } from "@openai/agents-core/sandbox/internal";
-import type { Command, Exec, Session } from "@sandkasten/sdk";
+import type { Command, CreateSessionOptions, Exec, Session } from "@sandkasten/sdk";
 import { materialize } from "./openai-entries.ts";
 import { editorOf, type FileEditor } from "./openai-editor.ts";
 import { execOfNumber, numberOf } from "./openai-exec-numbers.ts";
+import { archiveOf, type KnownSnapshotSpec } from "./openai-snapshots.ts";
 import { freshCommand, NOT_RUN, refusalOf, unlessMissing } from "./fresh-command.ts";
 
 /** What the SDK keeps of a sandbox between turns and runs. */
@@ -36,6 +37,13 @@ export interface OpenAiSandboxState extends SandboxSessionState {
   readonly sessionId: string;
   /** Up to which byte the model has seen the output of each command that went on. */
   readonly seen: Record<string, number>;
+  /** What the sandbox was created with, for one that is restored. */
+  readonly options: Pick<
+    CreateSessionOptions,
+    "image" | "ttlSeconds" | "limits" | "metadata" | "profile"
+  >;
+  /** Not part of what is serialised: it can hold a store. */
+  readonly snapshotSpec?: KnownSnapshotSpec | undefined;
 }
 
 const TERMINAL = { rows: 24, cols: 80 };
@@ -149,8 +157,7 @@ export class OpenAiSandboxSession implements SandboxSession<OpenAiSandboxState> 
 
   /** All files of the workspace, as a tar archive. */
   async persistWorkspace(): Promise<Uint8Array> {
-    const archive = await this.#session.files.tar(this.state.manifest.root);
-    return new Uint8Array(await new Response(archive).arrayBuffer());
+    return await archiveOf(this.#session, this.state.manifest.root);
   }
 
   async hydrateWorkspace(data: WorkspaceArchiveData): Promise<void> {

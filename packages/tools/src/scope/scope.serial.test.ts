@@ -111,6 +111,27 @@ describe("a scope", () => {
     expect(await fixture.statusOf(second_id)).toBe("destroyed");
   });
 
+  it("gives a second opener the sandbox only when the first has prepared it", async () => {
+    const scope = fixture.scope("prepared");
+    const open = async (prepare?: () => Promise<void>) =>
+      await scope.open({
+        name: "default",
+        create: {},
+        isImageGiven: false,
+        idleTimeoutSeconds: 60,
+        maxLifetimeSeconds: 600,
+        prepare,
+      });
+    let isPrepared = false;
+    const first = open(async () => {
+      await sleep(200);
+      isPrepared = true;
+    });
+    const second = await open();
+    expect(isPrepared).toBe(true);
+    expect(second.info.id).toBe((await first).info.id);
+  });
+
   it("destroys the sandbox that is being opened while it is closed", async () => {
     const scope = fixture.scope("closing");
     const agent = fixture.agent(CODE, { agentScope: scope });

@@ -150,6 +150,9 @@ steps:
       status: "failed",
       error: { code: "STEP_LIMIT", message: "the run has taken 20 steps, which is its max_steps" },
     });
+    const succeeded = fixture.steps(run.runId).filter(({ status }) => status === "succeeded");
+    // The `try` around them is a step as well.
+    expect(succeeded).toHaveLength(19);
   });
 
   it("can catch the bound of a step", async () => {

@@ -2,6 +2,7 @@
 import type { SandboxClient } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
 import { SandboxScope } from "@sandkasten/tools";
+import { within } from "../../runs/within.ts";
 import type { RunRecord } from "./run-records.ts";
 
 export interface RunSandboxesOptions {
@@ -109,19 +110,6 @@ export class RunSandboxes {
 
   detach(): void {
     this.scope.detach();
-  }
-}
-
-async function within(ms: number, work: Promise<void>): Promise<void> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(
-    () => late.reject(new Error(`the daemon took longer than ${ms / 1000} s`)),
-    ms,
-  );
-  try {
-    await Promise.race([work, late.promise]);
-  } finally {
-    clearTimeout(timer);
   }
 }
 

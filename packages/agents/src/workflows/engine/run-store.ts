@@ -34,7 +34,7 @@ export interface ListedRun {
 const LARGE = ["input", "output"];
 
 /** Which processes are alive. */
-export type Processes = Pick<ProcessRegistry, "id" | "alive" | "onLost">;
+export type Processes = Pick<ProcessRegistry, "id" | "alive" | "onStall">;
 
 /** A request that the state of a run does not allow. The message says what it is and what to do. */
 export class RunConflict extends Error {

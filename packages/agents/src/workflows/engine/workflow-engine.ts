@@ -93,8 +93,8 @@ export class WorkflowEngine implements AsyncDisposable {
     this.#evaluator = options.evaluator ?? this.#ownEvaluator;
     this.#slots = new Slots(options.maxAgents ?? MAX_AGENTS_AT_ONCE, Number.POSITIVE_INFINITY);
     this.store = new RunStore(options.database, options.events, options.processes, this.#clock);
-    // Others may have taken runs while this process was silent.
-    options.processes.onLost(() => this.#poll());
+    // Others may have taken runs while this process was stalled.
+    options.processes.onStall(() => this.#poll());
   }
 
   /** Begins to take runs, those that earlier processes left included. */

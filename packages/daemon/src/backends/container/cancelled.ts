@@ -1,4 +1,4 @@
-/** What becomes of a create whose caller has given up. */
+/** Handles a create that its caller has cancelled. */
 import { SandboxError } from "@sandkasten/protocol";
 
 export function throwIfCancelled(signal: AbortSignal | undefined): void {

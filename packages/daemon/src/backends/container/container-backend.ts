@@ -1,4 +1,4 @@
-/** The kernel of every backend whose sandboxes are containers with our runner as PID 1. */
+/** The common core of every backend whose sandboxes are containers with our runner as PID 1. */
 import { SandboxError } from "@sandkasten/protocol";
 import { RunnerChannel } from "../../channel/runner-channel.ts";
 import type {
@@ -25,9 +25,9 @@ import { checkId } from "./sandbox-ids.ts";
 
 export class ContainerBackend<C extends Container = Container> implements Backend {
   readonly #driver: ContainerDriver<C>;
-  /** One change at a time to each sandbox. */
+  /** Serializes changes per sandbox. */
   readonly #changes = new KeyedMutex();
-  /** Creates under way, which end when their sandbox is destroyed. */
+  /** Creates in progress, which are aborted when their sandbox is destroyed. */
   readonly #creating = new Map<string, AbortController>();
   /** Channels cannot ask the engine whether a sandbox is silent because it is paused. */
   readonly #paused = new Set<string>();
@@ -60,7 +60,7 @@ export class ContainerBackend<C extends Container = Container> implements Backen
         return handle;
       } finally {
         this.#creating.delete(spec.id);
-        // The caller must learn why the create failed; the next removal tidies up again.
+        // The caller must get the create's error; the next removal cleans up again.
         if (!isMade) await this.tidy().catch(() => undefined);
       }
     });
@@ -74,19 +74,18 @@ export class ContainerBackend<C extends Container = Container> implements Backen
       checkWorkspaceLimits(workspace);
     }
     const { network, isolations } = this.capabilities;
-    if (spec.network === "full" && !network) throw this.#unsupported("has no network to give");
+    if (spec.network === "full" && !network)
+      throw this.#unsupported("has no network for sandboxes");
     const { isolation } = spec;
     if (isolation === "strong" && !isolations.includes(isolation))
-      throw this.#unsupported(
-        "has no strong isolation; ask for standard, or install runsc (gVisor)",
-      );
+      throw this.#unsupported("has no strong isolation; use standard, or install runsc (gVisor)");
   }
 
-  /** In its turn: nothing else happens to this id meanwhile. */
+  /** Called in the id's turn: no other change happens to it meanwhile. */
   async #create(spec: SandboxSpec, signal: AbortSignal): Promise<SandboxHandle> {
     const { id } = spec;
     if (await this.#driver.hasTraces(id))
-      throw new SandboxError("CONFLICT", `the sandbox ${id} exists already`);
+      throw new SandboxError("CONFLICT", `the sandbox ${id} already exists`);
     const make = await this.#driver.prepare(spec, signal);
     throwIfCancelled(signal);
     try {
@@ -136,7 +135,7 @@ export class ContainerBackend<C extends Container = Container> implements Backen
       this.#paused.add(id);
       try {
         await this.#driver.pause(container);
-        // One that died meanwhile is not paused.
+        // A sandbox that died meanwhile is not paused.
         await this.#living(id);
       } catch (error) {
         this.#paused.delete(id);
@@ -156,7 +155,9 @@ export class ContainerBackend<C extends Container = Container> implements Backen
 
   async destroy(id: string): Promise<void> {
     checkId("sandbox", id);
-    this.#creating.get(id)?.abort(new Error("the sandbox was destroyed while it was made"));
+    this.#creating
+      .get(id)
+      ?.abort(new Error("the sandbox was destroyed while it was being created"));
     await this.#changes.run(id, () => this.#remove(id));
     await this.tidy();
   }
@@ -187,7 +188,7 @@ export class ContainerBackend<C extends Container = Container> implements Backen
   async isolation(id: string): Promise<IsolationReport> {
     const container = await this.#living(id);
     if (this.#paused.has(id))
-      throw new SandboxError("CONFLICT", `the sandbox ${id} is paused; resume it to look inside`);
+      throw new SandboxError("CONFLICT", `the sandbox ${id} is paused; resume it first`);
     const inside = await this.#ask(container, (channel) => probeInside(channel, this.#nextProbe()));
     const { runtime, facts } = await this.#driver.measure(container, inside);
     return { tier: isolationTier(container.handle.profile, facts), runtime, facts };
@@ -218,7 +219,7 @@ export class ContainerBackend<C extends Container = Container> implements Backen
     await this.#driver.destroyWorkspace(id);
   }
 
-  /** Asks the sandbox itself, over the channel that is open already if there is one. */
+  /** Asks the sandbox itself, over an open channel if there is one. */
   async #ask<T>(container: C, question: (channel: Channel) => Promise<T>): Promise<T> {
     const open = this.#channels.connected(container.handle.id);
     if (open !== undefined) return await question(open);
@@ -252,22 +253,22 @@ export class ContainerBackend<C extends Container = Container> implements Backen
   }
 }
 
-/** Drivers say the same of a sandbox that dies while they connect. */
+/** Drivers throw the same for a sandbox that dies while they connect. */
 export function deadSandbox(id: string, outOfMemory = false): SandboxError {
   return new SandboxError(
     "SANDBOX_UNREACHABLE",
-    `the sandbox ${id} has died${outOfMemory ? ", because it ran out of memory" : ""}; destroy it and make a new one`,
+    `the sandbox ${id} has died${outOfMemory ? ", because it ran out of memory" : ""}; destroy it and create a new one`,
     { details: { out_of_memory: outOfMemory } },
   );
 }
 
-/** A create that failed and could not be cleaned up after: `list` shows what is left. */
+/** A create that failed, and whose cleanup failed too: `list` shows what is left. */
 function leftBehind(id: string, error: unknown, left: unknown): SandboxError {
   const { code, message } =
     error instanceof SandboxError
       ? error
       : { code: "INTERNAL_ERROR" as const, message: String(error) };
-  return new SandboxError(code, `${message} What was made of ${id} is still there; destroy it.`, {
+  return new SandboxError(code, `${message} Parts of ${id} still exist; destroy it.`, {
     cause: new AggregateError([error, left]),
   });
 }

@@ -1,4 +1,4 @@
-/** What a container backend must know about its engine; everything else is the kernel's. */
+/** What a container engine must implement; `ContainerBackend` does everything else. */
 import type { Duplex } from "node:stream";
 import type {
   Backend,
@@ -12,25 +12,25 @@ import type {
 import type { Channel } from "../../ports/channel.ts";
 import type { Probe } from "./probe.ts";
 
-/** A container that runs or is paused. Drivers add what they know of it. */
+/** A container that is running or paused. Drivers add their own data. */
 export interface Container {
   readonly handle: SandboxHandle;
 }
 
-/** `dead`: its traces are there, and it does not run. */
+/** `dead`: traces exist, but it is not running. */
 export type FoundContainer<C extends Container> =
   | { readonly state: "running" | "paused"; readonly container: C }
   | { readonly state: "dead"; readonly outOfMemory?: boolean }
   | { readonly state: "absent" };
 
-/** What looking at a container from outside, beside what was found inside, has shown. */
+/** What an inspection from outside has found, in addition to the probe inside. */
 export interface Measured {
-  /** The runtime and its version, for people. */
+  /** The runtime and its version, for display. */
   readonly runtime: string;
   readonly facts: readonly IsolationFact[];
 }
 
-/** These the kernel passes on as they are. */
+/** Methods that are passed through unchanged. */
 type PassedOn =
   | "name"
   | "health"
@@ -41,28 +41,31 @@ type PassedOn =
   | "destroyWorkspace";
 
 /**
- * Drives one engine. The kernel has checked ids, limits and capabilities, and does one thing at a time
- * to each sandbox. Every method rejects with a `SandboxError` of the catalogue.
+ * Drives one engine. The caller has checked ids, limits and capabilities, and serializes changes
+ * per sandbox. Every method rejects with a `SandboxError` from the catalogue.
  */
 export interface ContainerDriver<C extends Container> extends Pick<Backend, PassedOn> {
   readonly capabilities: BackendCapabilities;
-  /** How long a new connection may take until the runner greets; the channel's default when absent. */
+  /** How long the runner may take to send HELLO on a new connection; the channel's default when absent. */
   readonly helloMs?: number;
-  /** Whether anything is left of, or has begun to be, a sandbox of this id. */
+  /** Whether anything of a sandbox with this id exists, even partly created. */
   hasTraces(id: string): boolean | Promise<boolean>;
-  /** Looks up what the sandbox is made of, changing nothing. What it answers makes and starts it. */
+  /** Looks up what the sandbox needs, without changes. The returned function creates and starts it. */
   prepare(spec: SandboxSpec, signal: AbortSignal): Promise<() => Promise<C>>;
-  /** Removes everything that a sandbox is or has begun to be. Idempotent. */
+  /** Removes everything of a sandbox, even if partly created. Idempotent. */
   remove(id: string): Promise<void>;
-  /** Called when a sandbox has ended or could not be made; `isIdle` says whether none is being made. */
+  /**
+   * Called when a sandbox has ended or could not be created; `isIdle` returns whether none is being
+   * created.
+   */
   removed?(isIdle: () => boolean): Promise<void>;
   find(id: string): Promise<FoundContainer<C>>;
-  /** A connection to the runner. Must give up when the signal fires. */
+  /** Connects to the runner. Must abort when the signal fires. */
   connect(container: C, signal: AbortSignal): Promise<Duplex>;
   pause(container: C): Promise<void>;
   resume(container: C): Promise<void>;
   list(): Promise<SandboxListing[]>;
-  /** @param channel - Absent while the sandbox is paused, so that it cannot be asked. */
+  /** @param channel - Absent while the sandbox is paused, so it cannot be asked. */
   usage(container: C, channel: Channel | undefined, execId: string): Promise<SandboxStats>;
   measure(container: C, inside: Probe): Promise<Measured>;
 }

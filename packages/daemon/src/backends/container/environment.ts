@@ -1,13 +1,13 @@
-/** The environment that PID 1 gets, and hands on to all it starts. */
+/** The environment of PID 1, inherited by everything it starts. */
 import { type ErrorCode, SandboxError } from "@sandkasten/protocol";
 import type { SandboxNetwork, SandboxProfile } from "../../ports/backend.ts";
 import { STANDARD_PATH } from "../../find-program.ts";
 import { HOME_PATH } from "./paths.ts";
 import { PROXY_VARIABLES } from "./network.ts";
 
-/** The kernel refuses one string of an environment beyond this (MAX_ARG_STRLEN). */
+/** The kernel refuses a longer single string in an environment (MAX_ARG_STRLEN). */
 const MAX_ENTRY_BYTES = 131_072;
-/** Far below the kernel's limit for all of it, which depends on the stack, and far above any use. */
+/** Far below the kernel's total limit, which depends on the stack, and far above any practical use. */
 const MAX_TOTAL_BYTES = 524_288;
 
 const DEFAULTS = {
@@ -23,11 +23,11 @@ const IDENTITY: Readonly<Record<SandboxProfile, Readonly<Record<string, string>>
 type Variables = Readonly<Record<string, string>>;
 
 /**
- * Merges, later over earlier: defaults, the image's variables, who the code user is, the way to the
- * network, the caller's.
+ * Merges, later over earlier: defaults, the image's variables, the code user, the proxy settings, the
+ * caller's variables.
  *
- * SECURITY: against leaked secrets and descriptors: built from these sources alone. The daemon's
- * own environment, with its keys, has no way in. Guarded by build-oci-config.test.ts.
+ * SECURITY: against leaked secrets and descriptors: built from these sources only. The daemon's own
+ * environment, with its keys, is not included. Guarded by build-oci-config.test.ts.
  */
 export function environmentOf(
   profile: SandboxProfile,
@@ -35,7 +35,7 @@ export function environmentOf(
   caller: Variables,
   network?: SandboxNetwork,
 ): string[] {
-  // Images may hold names that shells cannot spell; callers get told.
+  // Images may have names that shells cannot use; a caller's are refused.
   check(image, "INVALID_IMAGE", /^[^=\0]+$/);
   check(caller, "INVALID_REQUEST", /^[A-Za-z_][A-Za-z0-9_]*$/);
   const merged = new Map(
@@ -52,7 +52,7 @@ export function environmentOf(
   if (totalBytes > MAX_TOTAL_BYTES) {
     throw new SandboxError(
       "INVALID_REQUEST",
-      `the environment has ${totalBytes} bytes, and ${MAX_TOTAL_BYTES} are allowed; put large values into a file`,
+      `the environment has ${totalBytes} bytes, but at most ${MAX_TOTAL_BYTES} are allowed; put large values into a file`,
     );
   }
   return entries;
@@ -71,10 +71,10 @@ function check(variables: Variables, code: ErrorCode, nameForm: RegExp): void {
 
 function faultOf(name: string, value: unknown, nameForm: RegExp): string | undefined {
   if (!nameForm.test(name)) {
-    return "does not have the form of a name; use letters, digits and _, not starting with a digit";
+    return "is not a valid name; use letters, digits and _, not starting with a digit";
   }
   if (typeof value !== "string") return "is not text; give it as a string";
-  if (value.includes("\0")) return "contains a NUL byte, which no environment can hold; remove it";
+  if (value.includes("\0")) return "contains a NUL byte, which environments cannot hold; remove it";
   if (Buffer.byteLength(name) + Buffer.byteLength(value) + 2 > MAX_ENTRY_BYTES) {
     return `is longer than ${MAX_ENTRY_BYTES} bytes; put its value into a file`;
   }

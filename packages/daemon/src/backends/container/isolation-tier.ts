@@ -1,4 +1,4 @@
-/** The policy that turns measured facts into a tier: one for all container backends. */
+/** The policy that maps measured facts to a tier, for all container backends. */
 import type { IsolationFact, IsolationReport, SandboxProfile } from "../../ports/backend.ts";
 
 /** What separates a sandbox from the host, and from other sandboxes, on a shared kernel. */
@@ -14,14 +14,14 @@ const SHARED_KERNEL = [
   "code_capabilities",
   "no_network",
   "disk_quota",
-  // An outdated runtime may have holes in any of the above that nothing here measures.
+  // An outdated runtime may have holes in any of the above that are not measured here.
   "runtime_current",
 ];
 
-/** Without its own user, code can reach the runner. In the root profile it is allowed to. */
+/** Without a separate user, code can reach the runner. In the root profile it is allowed to. */
 const RESTRICTED_PROFILE = ["code_user", "init_protected"];
 
-/** The host must enforce these even on a sandbox that has its own kernel. */
+/** The host must enforce these even if the sandbox has a separate kernel. */
 const HOST_LIMITS = ["memory_limit", "pids_limit", "cpu_limit"];
 
 /**

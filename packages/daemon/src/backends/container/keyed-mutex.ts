@@ -1,11 +1,11 @@
-/** Runs the work on one key in the order it was asked for, and work on different keys side by side. */
+/** Serializes work with the same key, and runs work with different keys concurrently. */
 export class KeyedMutex {
   readonly #last = new Map<string, Promise<unknown>>();
 
   async run<T>(key: string, work: () => Promise<T>): Promise<T> {
     const before = this.#last.get(key);
     const turn = (async () => {
-      // Only the caller of the work before learns how it ended.
+      // Only the caller of the previous work gets its error.
       await before?.catch(() => undefined);
       return await work();
     })();

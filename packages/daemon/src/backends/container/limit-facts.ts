@@ -1,4 +1,4 @@
-/** Whether the limits hold that the kernel says it enforces, which is not what was asked for. */
+/** Checks the limits that the kernel reports as enforced, not those that were requested. */
 import type { IsolationFact, SandboxLimits, SandboxStats } from "../../ports/backend.ts";
 
 export interface EnforcedLimits extends Pick<SandboxStats, "memoryLimitBytes" | "pidsLimit"> {

@@ -1,10 +1,10 @@
-/** Which limits a sandbox and its workspace can have. */
+/** The limits that a sandbox and its workspace can have. */
 import { SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { SandboxLimits, WorkspaceSpec } from "../../ports/backend.ts";
 import { mostInodes } from "../../ports/disk-inodes.ts";
 
-/** Limits as they are written down with a sandbox. */
+/** Limits as recorded with a sandbox. */
 export const limitsSchema = z.object({
   memoryBytes: z.number(),
   cpuMillicores: z.number(),
@@ -15,7 +15,7 @@ export const limitsSchema = z.object({
 
 type Range = readonly [least: number, most: number];
 
-/** Least and most of each; less than the least and not even the runner and a shell would start. */
+/** Minimum and maximum of each; below the minimum not even the runner and a shell would start. */
 const RANGES: Readonly<Record<keyof SandboxLimits, Range>> = {
   memoryBytes: [16 * 2 ** 20, 2 ** 43],
   cpuMillicores: [10, 1_000_000],
@@ -24,7 +24,7 @@ const RANGES: Readonly<Record<keyof SandboxLimits, Range>> = {
   diskInodes: [64, 2 ** 31],
 };
 
-/** Below 16 MiB there is no room for a journal, without which a disk that is kept would not be safe. */
+/** Below 16 MiB there is no room for a journal, without which a persistent disk is unsafe. */
 const WORKSPACE_RANGES: Readonly<Record<keyof Omit<WorkspaceSpec, "id">, Range>> = {
   diskBytes: [16 * 2 ** 20, 2 ** 43],
   diskInodes: [64, 2 ** 31],
@@ -51,7 +51,7 @@ function checkLimit(whose: string, name: string, value: number, [least, most]: R
   );
 }
 
-/** Each is within its range, but a disk has room for so many only. */
+/** Each value is within its range, but a disk has room for a limited number of inodes. */
 function checkInodes(
   whose: string,
   { diskBytes, diskInodes }: Pick<SandboxLimits, "diskBytes" | "diskInodes">,
@@ -60,7 +60,7 @@ function checkInodes(
   if (diskInodes <= most) return;
   throw new SandboxError(
     "INVALID_REQUEST",
-    `the ${whose} diskInodes must be at most ${most} on a disk of ${diskBytes} bytes, not ${diskInodes}; ask for fewer, or for a larger disk`,
+    `the ${whose} diskInodes must be at most ${most} on a disk of ${diskBytes} bytes, not ${diskInodes}; request fewer, or a larger disk`,
     { details: { limit: "diskInodes", most, disk_bytes: diskBytes } },
   );
 }

@@ -1,10 +1,10 @@
-/** Divides the half of a sandbox's memory that files and shared segments may take. */
+/** Divides the half of a sandbox's memory that files and shared segments may use. */
 import { SandboxError } from "@sandkasten/protocol";
 
 const PAGE_BYTES = 4096;
-/** What an inode and its name cost the kernel, rounded up; this too is charged to the sandbox. */
+/** The kernel's cost of an inode and its name, rounded up; it is also charged to the sandbox. */
 const INODE_BYTES = 1024;
-/** tmpfs gets one inode for so many bytes. */
+/** A tmpfs gets one inode per this many bytes. */
 const BYTES_PER_INODE = 8192;
 
 const MIN_MEMORY_BYTES = 16 * 1024 * 1024;
@@ -18,14 +18,14 @@ export interface MemoryBackedStorage {
   readonly run: TmpfsSize;
   readonly tmp: TmpfsSize;
   readonly shm: TmpfsSize;
-  /** For System V shared memory, which is not in any mount. */
+  /** For System V shared memory, which is not part of any mount. */
   readonly sysvShmBytes: number;
 }
 
 /**
- * SECURITY: against filling memory-backed storage: such pages stay charged when the one who wrote them
- * is killed, so the OOM killer cannot win them back and takes PID 1 in the end. All that outlives its
- * writer together, inodes and System V segments included, is therefore at most half of the memory
+ * SECURITY: against filling memory-backed storage: such pages stay charged after their writer is
+ * killed, so the OOM killer cannot reclaim them and finally kills PID 1. Everything that outlives
+ * its writer, including inodes and System V segments, is therefore limited to half of the memory
  * limit. Guarded by build-oci-config.test.ts, and by isolation.container.test.ts, which fills them.
  */
 export function divideMemory(memoryBytes: number): MemoryBackedStorage {
@@ -35,9 +35,9 @@ export function divideMemory(memoryBytes: number): MemoryBackedStorage {
       `a sandbox cannot have ${memoryBytes} bytes of memory; give it at least ${MIN_MEMORY_BYTES}`,
     );
   }
-  // The launcher makes it, or the engine.
+  // Created by the launcher or the engine.
   const dev = { bytes: 64 * 1024, inodes: 64 };
-  // The runner keeps the text of a command (at most 1 MiB) here.
+  // The runner stores the text of a command (at most 1 MiB) here.
   const run = { bytes: 2 * 1024 * 1024, inodes: 256 };
   const fixed = [dev, run].reduce((sum, one) => sum + one.bytes + one.inodes * INODE_BYTES, 0);
   const rest = Math.floor(memoryBytes / 2) - fixed;

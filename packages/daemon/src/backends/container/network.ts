@@ -1,14 +1,14 @@
-/** What a sandbox whose network leads through the daemon needs: the way to the proxy, and low ports. */
+/** What a sandbox needs if its network leads through the daemon: the proxy settings, and low ports. */
 import type { SandboxNetwork } from "../../ports/backend.ts";
 
-/** Where the runner has its proxy. */
+/** The runner's proxy. */
 const PROXY = "http://127.0.0.1:3128";
 const LOCAL = "localhost,127.0.0.1,::1";
 
 /**
- * As programs expect them: some in capitals, some not. Node's fetch looks only when it is told to.
- * `all_proxy` names HTTP too: clients in Python refuse to start when it names SOCKS without the
- * library for that.
+ * As programs expect them: some in capitals, some not. Node's fetch only uses them when told to.
+ * `all_proxy` also names HTTP: Python clients fail to start if it names SOCKS and the library for
+ * it is missing.
  */
 export const PROXY_VARIABLES: Readonly<Record<string, string>> = {
   http_proxy: PROXY,
@@ -23,10 +23,10 @@ export const PROXY_VARIABLES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The runner listens on port 53, and for other hosts on 80 and 443, without the capability for it.
+ * Lets the runner listen on port 53, and for other hosts on 80 and 443, without a capability.
  *
- * SECURITY: this holds in the network namespace of the sandbox alone, where a low port is worth no more
- * than another: whatever code puts there, only the sandbox itself sees.
+ * SECURITY: this applies only in the sandbox's network namespace, where low ports are not special: only
+ * the sandbox itself sees what code listens on there.
  */
 export function networkSysctls(network: SandboxNetwork | undefined): Record<string, string> {
   return network === "gateway" ? { "net.ipv4.ip_unprivileged_port_start": "0" } : {};

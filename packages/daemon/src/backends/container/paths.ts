@@ -1,6 +1,6 @@
-/** Where a sandbox has what is ours, whatever image it is made of. */
+/** Our paths in a sandbox, independent of its image. */
 
-/** A file that image preparation makes where there is one: gVisor mounts on nothing that is not in the image. */
+/** A file that image preparation creates: gVisor only mounts over paths that exist in the image. */
 export const RUNNER_PATH = "/.sandkasten/runner";
 export const WORKSPACE_PATH = "/workspace";
 export const DEVICES_PATH = "/dev";

@@ -1,4 +1,4 @@
-/** What a sandbox says of itself when the runner is asked to try what must not work. */
+/** What a sandbox reports when the runner tries what must not work. */
 import { SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { IsolationFact, SandboxProfile } from "../../ports/backend.ts";
@@ -21,9 +21,9 @@ const probeSchema = z.object({
   workspace_bytes: z.number(),
   kill_init: z.string(),
   oom_score: z.number(),
-  /** What code got to when it tried to lower it. */
+  /** The lowest score that code reached. */
   oom_score_lowest: z.number(),
-  /** Of the cgroup that code is in, where there is a file system that shows it. */
+  /** For code's cgroup, if a mounted file system shows it. */
   pids_max: z.string().optional(),
 });
 
@@ -32,12 +32,12 @@ export type Probe = z.infer<typeof probeSchema>;
 const MAX_PROBE_BYTES = 64 * 1024;
 const PROBE_TIMEOUT_MS = 10_000;
 
-/** As the code user, in a process of its own. */
+/** Runs as the code user, in a separate process. */
 export async function probeInside(channel: Channel, execId: string): Promise<Probe> {
   const stream = await channel.exec(
     { kind: "process", argv: [RUNNER_PATH, "probe"] },
     { execId, timeoutMs: PROBE_TIMEOUT_MS },
-    // The sandbox's own timeout is a claim like everything else it does.
+    // The sandbox's own timeout is only a claim, like everything else.
     AbortSignal.timeout(PROBE_TIMEOUT_MS + 5_000),
   );
   let text = "";
@@ -50,15 +50,15 @@ export async function probeInside(channel: Channel, execId: string): Promise<Pro
   try {
     return probeSchema.parse(JSON.parse(text));
   } catch (cause) {
-    throw new SandboxError("SANDBOX_UNREACHABLE", "the sandbox did not tell how it is held", {
+    throw new SandboxError("SANDBOX_UNREACHABLE", "the sandbox did not report its isolation", {
       cause,
     });
   }
 }
 
 /**
- * What the inside alone can tell. With `ownKernel`, namespaces and the files of /sys are that
- * kernel's: they show and reach nothing of the host.
+ * Facts that only the inside can determine. With `ownKernel`, namespaces and the files of /sys
+ * belong to that kernel: they expose nothing of the host.
  */
 export function insideFacts(
   profile: SandboxProfile,
@@ -69,7 +69,7 @@ export function insideFacts(
   return [
     {
       name: "code_capabilities",
-      // Root inside keeps what its user namespace makes harmless; others have none.
+      // Root's capabilities are harmless in its user namespace; other users have none.
       enforced: profile === "root" || /^0+$/u.test(inside.cap_eff),
       measured: `effective ${inside.cap_eff}`,
     },
@@ -87,7 +87,7 @@ export function insideFacts(
       name: "no_sysfs",
       enforced: ownKernel || !inside.sys_visible,
       measured: ownKernel
-        ? "/sys is of the sandbox's own kernel"
+        ? "/sys belongs to the sandbox's separate kernel"
         : inside.sys_visible
           ? "/sys is visible"
           : "/sys is empty",
@@ -96,7 +96,7 @@ export function insideFacts(
       name: "no_nested_namespaces",
       enforced: ownKernel || refused(inside.unshare_user),
       measured: ownKernel
-        ? "namespaces are of the sandbox's own kernel; the host's kernel makes none for code"
+        ? "namespaces are created in the sandbox's separate kernel, never in the host's"
         : `unshare(NEWUSER): ${inside.unshare_user}`,
     },
     { name: "no_mounts", enforced: refused(inside.mount), measured: `mount(): ${inside.mount}` },

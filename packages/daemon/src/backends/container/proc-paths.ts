@@ -1,9 +1,9 @@
-/** What of `/proc` a sandbox does not see, or cannot write. */
+/** The parts of `/proc` that a sandbox cannot see or write. */
 
 /**
- * SECURITY: against reading kernel state: files of the whole machine that tell kernel addresses, keys,
- * timings, load, disks and hardware, or how it was booted. They read as empty. Paths that a kernel does
- * not have are skipped by the runtimes. Guarded by isolation.container.test.ts.
+ * SECURITY: against reading kernel state: machine-wide files that expose kernel addresses, keys,
+ * timings, load, disks and hardware, or how it was booted. They read as empty. Runtimes skip paths
+ * that a kernel does not have. Guarded by isolation.container.test.ts.
  */
 export const MASKED_PATHS = [
   "/proc/acpi",
@@ -42,17 +42,18 @@ export const MASKED_PATHS = [
 ];
 
 /**
- * SECURITY: against changing kernel settings: switches of the machine (core_pattern, sysrq, irq
- * affinity). Their owner is the machine's root, whom the user namespace does not map; read-only is the
- * second lock. They are not masked, because a write to a mask would seem to succeed. Guarded by
- * isolation.container.test.ts.
+ * SECURITY: against changing kernel settings: settings of the machine (core_pattern, sysrq, irq
+ * affinity). They belong to the machine's root, whom the user namespace does not map; read-only is
+ * the second layer. They are not masked, because a write to a mask would seem to succeed. Guarded
+ * by isolation.container.test.ts.
  */
 export const READONLY_PATHS = ["/proc/irq", "/proc/mtrr", "/proc/sys", "/proc/sysrq-trigger"];
 
 /**
- * SECURITY: against exhausting memory: code that can write to `/proc` can lower its `oom_score_adj` to
- * the daemon's, and no filter of system calls tells that file from others. What programs do there
- * besides is of no weight (names of other threads, core dump filters); `/proc/self/fd/…` leads out of
- * it and stays writable. Not in the root profile, where code can take over the runner in any case.
+ * SECURITY: against exhausting memory: code that can write to `/proc` can lower its `oom_score_adj`
+ * to the daemon's, and no system call filter can distinguish that file from others. Other uses of
+ * writing there are unimportant (names of other threads, core dump filters); `/proc/self/fd/…`
+ * leads out of it and stays writable. Not in the root profile, where code can take over the runner
+ * anyway.
  */
 export const PROC_PATH = "/proc";

@@ -1,8 +1,8 @@
-/** The limits that processes of a sandbox have beside its cgroup. */
+/** The rlimits of a sandbox's processes, in addition to its cgroup. */
 import { SandboxError } from "@sandkasten/protocol";
 
 export interface Rlimit {
-  /** As `ulimit` options of container engines name it: `nofile`. */
+  /** As named by the `ulimit` options of container engines: `nofile`. */
   readonly name: string;
   readonly soft: number;
   readonly hard: number;
@@ -11,10 +11,10 @@ export interface Rlimit {
 const OPEN_FILES = { soft: 1024, hard: 4096 } as const;
 
 /**
- * SECURITY: against using up descriptors. No core dumps: they write memory where nobody looks. No
- * realtime priority and no raised niceness (threat: hogging the CPU), whatever limits the maker itself was given.
+ * SECURITY: against using up descriptors. No core dumps: they write memory to unexpected places. No
+ * realtime priority and no raised niceness (threat: hogging the CPU), independent of the daemon's limits.
  *
- * @param maxOpenFiles the maker's own hard limit: without CAP_SYS_RESOURCE it can only be lowered.
+ * @param maxOpenFiles the daemon's own hard limit: without CAP_SYS_RESOURCE it can only be lowered.
  */
 export function rlimitsOf(maxOpenFiles: number): Rlimit[] {
   if (!Number.isSafeInteger(maxOpenFiles) || maxOpenFiles < 64) {

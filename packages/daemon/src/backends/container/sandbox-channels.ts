@@ -1,21 +1,21 @@
-/** The channels into sandboxes that this process has opened, so that none is opened without need. */
+/** The channels into sandboxes that this process has open, for reuse. */
 import type { RunnerChannel } from "../../channel/runner-channel.ts";
 
 interface Known {
   readonly channel: RunnerChannel;
-  /** Its owner closes it. One that create opened is ours until it is first asked for. */
+  /** Its owner closes it. A channel opened by create belongs to us until it is first requested. */
   isHandedOut: boolean;
 }
 
 export class SandboxChannels {
   readonly #known = new Map<string, Known>();
 
-  /** Keeps the channel that create opened for whoever asks first. */
+  /** Keeps the channel opened by create for its first user. */
   keep(id: string, channel: RunnerChannel): void {
     this.#known.set(id, { channel, isHandedOut: false });
   }
 
-  /** The channel that create opened, once, as long as it is connected. */
+  /** The channel opened by create, once, if it is still connected. */
   handOut(id: string): RunnerChannel | undefined {
     const known = this.#known.get(id);
     if (known === undefined || known.isHandedOut || !known.channel.isConnected) return undefined;
@@ -23,13 +23,13 @@ export class SandboxChannels {
     return known.channel;
   }
 
-  /** Remembers a channel that was opened for somebody else, for short questions of our own. */
+  /** Remembers a channel that was opened for another user, for short requests of our own. */
   remember(id: string, channel: RunnerChannel): void {
     this.#closeUnused(id);
     this.#known.set(id, { channel, isHandedOut: true });
   }
 
-  /** One that is connected now; it is not the caller's to close. */
+  /** A currently connected channel; the caller must not close it. */
   connected(id: string): RunnerChannel | undefined {
     const channel = this.#known.get(id)?.channel;
     return channel?.isConnected === true ? channel : undefined;

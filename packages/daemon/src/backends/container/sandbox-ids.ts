@@ -1,11 +1,11 @@
-/** The only form that ids of sandboxes and workspaces have. */
+/** The only valid form of sandbox and workspace ids. */
 import { SandboxError } from "@sandkasten/protocol";
 
 const FORMS = { sandbox: /^sbx_[a-z0-9]{2,48}$/u, workspace: /^wsp_[a-z0-9]{2,48}$/u } as const;
 
 /**
- * SECURITY: against hostile names: ids become paths and names; nothing but their plain form goes
- * further. Guarded by the suite of backends.
+ * SECURITY: against hostile names: ids become paths and names, so anything but their plain form is
+ * refused. Guarded by the suite of backends.
  *
  * @throws SandboxError `INVALID_REQUEST`
  */
@@ -13,7 +13,7 @@ export function checkId(kind: keyof typeof FORMS, id: string): void {
   if (!isId(kind, id))
     throw new SandboxError(
       "INVALID_REQUEST",
-      `${JSON.stringify(id.slice(0, 64))} is no ${kind} id`,
+      `${JSON.stringify(id.slice(0, 64))} is not a valid ${kind} id`,
     );
 }
 

@@ -29,6 +29,7 @@ function settings(spec: Partial<SandboxSpec> = {}): ReturnType<typeof sandboxSet
     runnerVolume: "the-runner",
     workspace: { kind: "volume", name: "the-workspace" },
     workspaces: [],
+    copiedDirectories: [],
     network: "the-network",
   });
 }

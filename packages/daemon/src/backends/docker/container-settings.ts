@@ -1,4 +1,4 @@
-/** What a sandbox is asked of the engine: all of its isolation, in the terms of Docker's API. */
+/** The container settings of a sandbox: all of its isolation, in terms of Docker's API. */
 import type { SandboxSpec } from "../../ports/backend.ts";
 import { capabilitiesOf } from "../container/capabilities.ts";
 import { environmentOf } from "../container/environment.ts";
@@ -21,13 +21,13 @@ import type { EngineFacts, Labels } from "./engine-view.ts";
 
 /** Where the runner's volume is mounted. */
 const RUNNER_DIRECTORY = "/.sandkasten";
-/** /work is another name of /workspace. */
+/** /work is an alias of /workspace. */
 const WORKSPACE_PATHS = [WORKSPACE_PATH, "/work"] as const;
 
 /**
- * All directories that something is mounted on. In an image they are real directories or missing.
+ * All directories that are mounted over. In an image they must be real directories or missing.
  *
- * SECURITY: against linked mount points: an older runc writes where a link in an image leads to.
+ * SECURITY: against linked mount points: an older runc writes to the target of a link in an image.
  * Guarded by docker-hostile.test.ts.
  */
 export const MOUNT_POINTS = [
@@ -55,9 +55,9 @@ export interface SandboxSettings {
   readonly imageEnv: Readonly<Record<string, string>>;
   readonly facts: Pick<EngineFacts, "architecture" | "cgroupVersion" | "processors">;
   readonly labels: Labels;
-  /** On the volumes that the engine makes for the home directory and /var/tmp. */
+  /** Set on the volumes that the engine creates for the home directory and /var/tmp. */
   readonly ownLabels: Labels;
-  /** The image has no link there; the root profile does without, for it can write to its root. */
+  /** The image has no link there; the root profile does not need it, since its root is writable. */
   readonly mountVarTmp: boolean;
   readonly runnerVolume: string;
   readonly workspace: MountSource;
@@ -66,15 +66,17 @@ export interface SandboxSettings {
     readonly path: string;
     readonly readOnly: boolean;
   }[];
+  /** Directories of the image that become volumes with what the image has there. */
+  readonly copiedDirectories: readonly string[];
   readonly runtime?: string | undefined;
-  /** What the engine calls the network of sandboxes that have one. */
+  /** The engine's name for the network of sandboxes that have one. */
   readonly network?: string | undefined;
 }
 
-/** Between what daemons have and what the runner gives to code. */
+/** Between the score of daemons and the one that the runner gives to code. */
 const CONTAINER_OOM_SCORE = 500;
 
-/** Far more than rlimits need: engines run with more open files than they give. */
+/** Far more than rlimits need: engines run with more open files than they grant. */
 const ENGINE_OPEN_FILES = 65_536;
 
 export function sandboxSettings(settings: SandboxSettings): ContainerSettings {
@@ -84,14 +86,14 @@ export function sandboxSettings(settings: SandboxSettings): ContainerSettings {
   const network = spec.network === "full" ? settings.network : undefined;
   return {
     name: spec.id,
-    // By its id: a tag may be another image's by now.
+    // By id: the tag may have moved to another image.
     Image: settings.imageId,
-    // Nothing of the image's own configuration but its variables.
+    // Only the variables are taken from the image's configuration.
     Entrypoint: [RUNNER_PATH],
     Cmd: runnerArguments(settings),
     Env: environmentOf(spec.profile, settings.imageEnv, spec.env, spec.network),
     User: "0:0",
-    // SECURITY: against linked mount points: never a directory of the image's choice, such as
+    // SECURITY: against linked mount points: never a directory chosen by the image, such as
     // /proc/self/fd/7.
     WorkingDir: "/",
     Hostname: "sandbox",
@@ -100,36 +102,37 @@ export function sandboxSettings(settings: SandboxSettings): ContainerSettings {
     Tty: false,
     OpenStdin: true,
     StopSignal: "SIGTERM",
-    // An image may ask for a check of its own, which the engine would run inside.
+    // An image may define a health check, which the engine would run inside.
     Healthcheck: { Test: ["NONE"] },
     HostConfig: {
-      // SECURITY: against linked mount points: the image is shared by sandboxes and never written to.
-      // The root profile writes to a layer of its own.
+      // SECURITY: against linked mount points: sandboxes share the image and never write to it. The
+      // root profile writes to a separate layer.
       ReadonlyRootfs: !writableRoot,
       Privileged: false,
       Init: false,
       AutoRemove: false,
       RestartPolicy: { Name: "no" },
       LogConfig: { Type: "none", Config: {} },
-      // SECURITY: against gaining privileges and attacks on PID 1: PID 1 has what it needs and code has
-      // nothing. CHOWN is for the first moment, when volumes are root's; the runner gives it up before
-      // there is any code.
+      // SECURITY: against gaining privileges and attacks on PID 1: PID 1 has only what it needs and
+      // code has nothing. CHOWN is needed at the start, while volumes belong to root; the runner
+      // gives it up before any code runs.
       CapDrop: ["ALL"],
       CapAdd: [...new Set([...capabilitiesOf(spec.profile), "CAP_CHOWN"])],
       SecurityOpt: securityOptions(facts.architecture),
-      // SECURITY: against reaching a network and reaching another sandbox: namespaces of its own; `lo`
-      // alone in that of the network, or what the administrator names, which is never the machine's
-      // own. No /dev/shm of the engine's making, which has no limit of files.
+      // SECURITY: against reaching a network and reaching another sandbox: separate namespaces; the
+      // network has only `lo`, or what the administrator configures, which is never the machine's
+      // own. No /dev/shm from the engine, which has no inode limit.
       NetworkMode: network ?? "none",
       IpcMode: "none",
       PidMode: "",
       UTSMode: "",
-      // On version 1 a namespace of cgroups hides nothing.
+      // On version 1 a cgroup namespace hides nothing.
       ...(facts.cgroupVersion === "2" && { CgroupnsMode: "private" }),
-      // The machine's own name servers are none of the sandbox's business (threat: leaked secrets and descriptors), unless it has use for them.
+      // The machine's name servers are hidden from the sandbox (threat: leaked secrets and
+      // descriptors), unless it needs them.
       ...(network === undefined && { Dns: ["127.0.0.1"], DnsOptions: [], DnsSearch: ["."] }),
-      // SECURITY: against changing kernel settings and reading kernel state. The engine mounts /sys and
-      // message queues for everybody.
+      // SECURITY: against changing kernel settings and reading kernel state. The engine always
+      // mounts /sys and message queues.
       MaskedPaths: [...MASKED_PATHS, "/sys", "/dev/mqueue"],
       ReadonlyPaths: READONLY_PATHS,
       Sysctls: { ...ipcSysctls(storage.sysvShmBytes), ...networkSysctls(spec.network) },
@@ -158,9 +161,8 @@ function runnerArguments(settings: SandboxSettings): string[] {
 
 /**
  * SECURITY: against new namespaces, mounting filesystems, device access, changing kernel settings,
- * reading kernel state, rare kernel interfaces, foreign system calls and gaining privileges: our own
- * profile, and no set-id file gains anything. Both go with the container, whatever the engine's
- * defaults are.
+ * reading kernel state, rare kernel interfaces, foreign system calls and gaining privileges: our
+ * own profile, and set-id files gain nothing. Both apply regardless of the engine's defaults.
  */
 function securityOptions(architecture: string): string[] {
   const profile = buildSeccompProfile(architecture, { missing: "rule" });
@@ -168,8 +170,8 @@ function securityOptions(architecture: string): string[] {
 }
 
 /**
- * SECURITY: against fork bombs, exhausting memory, filling memory-backed storage, hogging the CPU and
- * using up descriptors. There is no swap, so memory is all that there is.
+ * SECURITY: against fork bombs, exhausting memory, filling memory-backed storage, hogging the CPU
+ * and using up descriptors. There is no swap, so the memory limit covers everything.
  */
 function limits(
   { limits: wanted }: SandboxSpec,
@@ -178,10 +180,10 @@ function limits(
   return {
     Memory: wanted.memoryBytes,
     MemorySwap: wanted.memoryBytes,
-    // An engine refuses more than there are.
+    // An engine refuses more CPUs than it has.
     NanoCpus: Math.min(wanted.cpuMillicores * 1_000_000, processors * 1_000_000_000),
     PidsLimit: wanted.pids,
-    // An engine that has CAP_SYS_RESOURCE makes it the least that code can lower its own to.
+    // An engine with CAP_SYS_RESOURCE makes this the minimum to which code can lower its score.
     OomScoreAdj: CONTAINER_OOM_SCORE,
     Ulimits: rlimitsOf(ENGINE_OPEN_FILES).map(({ name, soft, hard }) => ({
       Name: name,
@@ -195,25 +197,36 @@ function tmpfs({ bytes, inodes }: TmpfsSize, more: string): string {
   return `rw,nosuid,nodev,size=${bytes},nr_inodes=${inodes},${more}`;
 }
 
-/** Where a sandbox has volumes that go with it, beside its workspace. */
+/** Where a sandbox has private volumes, in addition to its workspace. */
 function ownVolumes({ spec, mountVarTmp }: SandboxSettings): string[] {
   return mountVarTmp && spec.profile === "restricted" ? [HOME_PATH, VAR_TMP_PATH] : [HOME_PATH];
 }
 
 function mounts(settings: SandboxSettings): MountSettings[] {
-  const { runnerVolume, workspace, workspaces, ownLabels } = settings;
+  const { runnerVolume, workspace, workspaces, copiedDirectories, ownLabels } = settings;
   return [
-    // SECURITY: against replaced sockets: what the engine runs inside as root is from here, and code
-    // cannot write it.
+    // SECURITY: against replaced sockets: what the engine runs inside as root comes from here, and
+    // code cannot write to it.
     { ...mountOf({ kind: "volume", name: runnerVolume }, RUNNER_DIRECTORY), ReadOnly: true },
     ...WORKSPACE_PATHS.map((path) => mountOf(workspace, path)),
-    // Without a name, so that it goes with the container.
+    // Unnamed, so it is removed with the container.
     ...ownVolumes(settings).map((path) => mountOf({ kind: "volume", name: "" }, path, ownLabels)),
+    ...copiedDirectories.map((path) => copiedVolume(path, ownLabels)),
     ...workspaces.map(({ source, path, readOnly }) => ({
       ...mountOf(source, path),
       ReadOnly: readOnly,
     })),
   ];
+}
+
+/** The engine fills it from the image before the container starts. */
+function copiedVolume(target: string, labels: Labels): MountSettings {
+  const mount = mountOf({ kind: "volume", name: "" }, target, labels);
+  const { VolumeOptions: options } = mount;
+  return {
+    ...mount,
+    ...(options !== undefined && { VolumeOptions: { ...options, NoCopy: false } }),
+  };
 }
 
 /** Nothing of the image is copied into a volume: what is there is hidden, on every backend alike. */
@@ -228,7 +241,7 @@ export function mountOf(source: MountSource, target: string, labels?: Labels): M
     Type: "volume",
     Source: source.name,
     Target: target,
-    // The library's type asks for all options, the engine for none.
+    // The library's type requires all options, the engine none.
     VolumeOptions: options as unknown as NonNullable<MountSettings["VolumeOptions"]>,
   };
 }

@@ -1,4 +1,4 @@
-/** How much disk a sandbox's own files take up; it counts them itself. */
+/** How much disk a sandbox's own files use, as counted by the sandbox. */
 import type { Channel } from "../../ports/channel.ts";
 import { HOME_PATH, RUNNER_PATH, VAR_TMP_PATH, WORKSPACE_PATH } from "../container/paths.ts";
 import type { SandboxNotes } from "./sandbox-labels.ts";
@@ -6,7 +6,7 @@ import type { SandboxNotes } from "./sandbox-labels.ts";
 const TIMEOUT_MS = 10_000;
 const MAX_CHARS = 32;
 
-/** A claim of the sandbox. A persistent workspace is not its own. */
+/** A claim of the sandbox. A persistent workspace is not included. */
 export async function measureDisk(
   channel: Channel,
   { workspaceId, profile }: SandboxNotes,
@@ -15,7 +15,7 @@ export async function measureDisk(
   const directories = [
     HOME_PATH,
     ...(workspaceId === undefined ? [WORKSPACE_PATH] : []),
-    // In the root profile it is a part of the root, which the engine counts.
+    // In the root profile it is part of the root, which the engine counts.
     ...(profile === "restricted" ? [VAR_TMP_PATH] : []),
   ];
   const stream = await channel.exec(

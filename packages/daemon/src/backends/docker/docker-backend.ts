@@ -1,4 +1,4 @@
-/** The Docker backend: sandboxes that are containers of an engine, on this machine or another. */
+/** The Docker backend: sandboxes are containers of an engine, on this machine or another. */
 import { ContainerBackend } from "../container/container-backend.ts";
 import { DockerDriver } from "./docker-driver.ts";
 import type { DockerDriverOptions } from "./docker-driver.ts";
@@ -8,7 +8,7 @@ import type { DockerContainer } from "./sandbox-usage.ts";
 export type DockerBackend = ContainerBackend<DockerContainer>;
 export type DockerBackendOptions = DockerDriverOptions;
 
-/** Dials nothing: the engine may come later. */
+/** Does not connect: the engine may start later. */
 export async function openDockerBackend(options: DockerBackendOptions): Promise<DockerBackend> {
   return new ContainerBackend(new DockerDriver(options, await readRunner(options.runner)));
 }

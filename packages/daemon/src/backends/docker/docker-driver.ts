@@ -1,4 +1,4 @@
-/** Drives a Docker engine: a sandbox is one of its containers, with volumes or directories of ours. */
+/** Drives a Docker engine: a sandbox is one of its containers, with our volumes or directories. */
 import type { Duplex } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
@@ -20,6 +20,7 @@ import { readOomScore } from "../container/oom-score.ts";
 import { RUNNER_PATH } from "../container/paths.ts";
 import type { Probe } from "../container/probe.ts";
 import { isId } from "../container/sandbox-ids.ts";
+import type { TrustStore } from "../container/trust-store.ts";
 import { sandboxSettings } from "./container-settings.ts";
 import { Engine } from "./engine.ts";
 import type { DockerConnection } from "./engine-connection.ts";
@@ -35,6 +36,7 @@ import { handleOf, LABEL, readNotes, sandboxLabels } from "./sandbox-labels.ts";
 import type { SandboxNotes } from "./sandbox-labels.ts";
 import { SandboxUsage } from "./sandbox-usage.ts";
 import type { DockerContainer } from "./sandbox-usage.ts";
+import { trustDirectories, TrustedVolumes } from "./trusted-volumes.ts";
 import type { WorkspaceOptions } from "./workspace/choose-places.ts";
 import { lookAround } from "./workspace/own-container.ts";
 import type { OwnSurroundings } from "./workspace/own-container.ts";
@@ -42,40 +44,43 @@ import { SessionDirectories } from "./workspace/session-directories.ts";
 
 export interface DockerDriverOptions {
   readonly connection: DockerConnection;
-  /** Tells the sandboxes of this daemon, and of those that it shares them with, from others on the engine. */
+  /**
+   * Distinguishes the sandboxes of this daemon, and of those it shares them with, from others on
+   * the engine.
+   */
   readonly instance: string;
-  /** Tells what this daemon alone makes for its work from the same of those; the instance when absent. */
+  /** Distinguishes this daemon's own resources from those of the sharing daemons; the instance when absent. */
   readonly daemon?: string | undefined;
   /** The native program, by absolute path. */
   readonly runner: string;
   readonly images: ImageStore;
   readonly workspace: WorkspaceOptions;
-  /** The engine's network for sandboxes that have one; none has when absent. */
+  /** The engine's network for sandboxes that have one; when absent, none has. */
   readonly network?: string;
-  /** One that the engine knows (`runsc`); its default when absent. */
+  /** A runtime known to the engine (`runsc`); its default when absent. */
   readonly runtime?: string;
-  /** Where this daemon runs, when it shall not look itself; for tests. */
+  /** Where this daemon runs; detected when absent. For tests. */
   readonly surroundings?: () => Promise<OwnSurroundings>;
 }
 
-/** A busy engine takes its time to start a relay. */
+/** A busy engine is slow to start a relay. */
 const HELLO_MS = 15_000;
 const PAUSED_POLL_MS = 100;
 const REMOVAL_POLL_MS = 50;
 const REMOVAL_TIMEOUT_MS = 60_000;
 
 /**
- * SECURITY: against replaced sockets and attacks on PID 1: an exec enters a hostile container with a
- * program of the engine's. It becomes ours at once, from a volume that code cannot write, in a
- * directory that code does not choose, with no more rights than PID 1 began with, which it gives up
- * itself. All that it says is taken for code's own words. Guarded by docker-hostile.test.ts.
+ * SECURITY: against replaced sockets and attacks on PID 1: an exec enters a hostile container with
+ * a program of the engine. It becomes ours at once, from a volume that code cannot write to, in a
+ * directory that code does not choose, with no more rights than PID 1 started with, which it gives
+ * up itself. Everything it says is treated as coming from code. Guarded by docker-hostile.test.ts.
  */
 const RELAY = {
   Cmd: [RUNNER_PATH, "relay"],
   User: "0:0",
   WorkingDir: "/",
   Privileged: false,
-  // Variables of the image or the caller do not say whom it dials.
+  // Variables of the image or the caller must not decide what it connects to.
   Env: ["SANDKASTEN_SOCKET=/run/sandkasten/runner.sock"],
 };
 
@@ -89,8 +94,9 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   readonly #preparation: EnginePreparation;
   readonly #workspaces: PersistentWorkspaces;
   readonly #mountPoints: MountPointCheck;
+  readonly #trusted: TrustedVolumes;
   readonly #usage: SandboxUsage;
-  /** Of the strategies `bind` and `shared-volume`; sandboxes of either may be there. */
+  /** For the strategies `bind` and `shared-volume`; sandboxes of either may exist. */
   readonly #directories: readonly SessionDirectories[];
 
   constructor(options: DockerDriverOptions, runner: RunnerProgram) {
@@ -99,7 +105,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
       isolations: [options.runtime === "runsc" ? "strong" : "standard"],
       network: options.network !== undefined,
       pause: true,
-      // Volumes of an engine have no size.
+      // Volumes of an engine have no size limit.
       quota: false,
       snapshot: false,
     };
@@ -109,6 +115,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     this.#engine = engine;
     this.#workspaces = new PersistentWorkspaces(engine, instance);
     this.#mountPoints = new MountPointCheck(engine);
+    this.#trusted = new TrustedVolumes(engine);
     this.#usage = new SandboxUsage(engine);
     const bind = new SessionDirectories({ base: workspace.dir, instance, private: true });
     const shared = new SessionDirectories({ base: workspace.sharedDir, instance, private: false });
@@ -130,9 +137,11 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<() => Promise<DockerContainer>> {
     const image = await this.#options.images.inspect(spec.image);
     return async () => {
-      const notes = await this.#createContainer(spec, image, signal);
+      const { notes, store } = await this.#createContainer(spec, image, signal);
       const further = (spec.workspaces ?? []).map(({ path }) => path);
-      await this.#mountPoints.check(spec.id, image.digest, further);
+      const copied = trustDirectories(store, spec);
+      await this.#mountPoints.check(spec.id, image.digest, [...further, ...copied]);
+      await this.#trusted.fill(spec.id, store, spec);
       throwIfCancelled(signal);
       await this.#engine.startContainer(spec.id);
       return { handle: handleOf(spec.id, notes), notes, outOfMemory: false };
@@ -143,9 +152,10 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     spec: SandboxSpec,
     image: ImageInfo,
     signal: AbortSignal,
-  ): Promise<SandboxNotes> {
+  ): Promise<{ readonly notes: SandboxNotes; readonly store: TrustStore | undefined }> {
     const { instance, runtime, network } = this.#options;
     const { places, ...prepared } = await this.#preparation.prepare(image.digest);
+    const store = await this.#trusted.storeFor(spec, this.#preparation.idleContainer(image.digest));
     throwIfCancelled(signal);
     const notes: SandboxNotes = {
       image: spec.image,
@@ -179,12 +189,13 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
         ownLabels,
         workspace,
         workspaces,
+        copiedDirectories: trustDirectories(store, spec),
         runtime,
         network,
       }),
     );
     throwIfCancelled(signal);
-    return notes;
+    return { notes, store };
   }
 
   async find(id: string): Promise<FoundContainer<DockerContainer>> {
@@ -198,12 +209,12 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     return { state: found.paused ? "paused" : "running", container };
   }
 
-  /** A paused container takes no exec; it is waited for. */
+  /** A paused container accepts no exec, so wait for it. */
   async connect({ handle: { id } }: DockerContainer, signal: AbortSignal): Promise<Duplex> {
     for (;;) {
       const stream = await this.#engine.exec(id, RELAY, signal);
       if (stream instanceof EngineStream) return stream;
-      // There was a sandbox when the channel was made: removed or only dead, it is gone.
+      // There was a sandbox when the channel was opened: whether removed or dead, it is gone.
       if (stream === "absent" || stream === "not running") throw deadSandbox(id);
       await sleep(PAUSED_POLL_MS, undefined, { signal });
     }
@@ -223,13 +234,13 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
       if ((await this.#engine.removeVolume(name)) === "in use")
         throw new SandboxError(
           "CONFLICT",
-          `the volume ${name} of the sandbox ${id} is in use by a container that is not ours; remove that one first`,
+          `the volume ${name} of the sandbox ${id} is in use by a container that is not ours; remove that container first`,
         );
     for (const directories of this.#directories) await directories.remove(id);
     this.#usage.forget(id);
   }
 
-  /** By its labels: a container of another daemon may have any name, and ours may have been renamed. */
+  /** By its labels: another daemon's container may have any name, and ours may have been renamed. */
   async #removeContainer(id: string): Promise<void> {
     const deadline = performance.now() + REMOVAL_TIMEOUT_MS;
     for (;;) {
@@ -241,7 +252,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
           `the engine has not removed the container of ${id} within ${REMOVAL_TIMEOUT_MS / 1000} s`,
         );
       for (const { containerId } of found)
-        // Somebody else may be removing it already; it is gone when it is no longer listed.
+        // Another process may already be removing it; it is gone when it is no longer listed.
         if ((await this.#engine.removeContainer(containerId)) === "going")
           await sleep(REMOVAL_POLL_MS);
     }
@@ -254,7 +265,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   async list(): Promise<SandboxListing[]> {
     const labels = { [LABEL.instance]: this.#options.instance, [LABEL.sessionId]: "" };
     const found = new Map<string, SandboxState>();
-    // What is not a container any more, or not yet, is a trace of one.
+    // What is no longer a container, or not yet, is a trace of one.
     for (const directories of this.#directories)
       for (const id of await directories.list()) found.set(id, "dead");
     for (const volume of await this.#engine.listVolumes(labels))
@@ -300,7 +311,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
       return { usable: checks.every((check) => check.ok || !NEEDED.has(check.name)), checks };
     } catch (error) {
       if (!(error instanceof SandboxError)) throw error;
-      const remedy = `start the engine, or set docker.host to where it is (now ${connection.host})`;
+      const remedy = `start the engine, or set docker.host to its address (now ${connection.host})`;
       const words = error.cause instanceof Error ? ` (${error.cause.message})` : "";
       const check = { name: "engine", ok: false, detail: `${error.message}${words}`, remedy };
       return { usable: false, checks: [check] };
@@ -311,11 +322,11 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     const { network } = this.#options;
     if (network === undefined) return [];
     const ok = await this.#engine.hasNetwork(network);
-    const check = { name: "network", ok, detail: `${network}, for sandboxes that ask for one` };
+    const check = { name: "network", ok, detail: `${network}, for sandboxes that request one` };
     return [ok ? check : { ...check, remedy: `run \`docker network create ${network}\`` }];
   }
 
-  /** The engine keeps everything. */
+  /** The engine stores everything. */
   async storage(): Promise<readonly []> {
     return await Promise.resolve([]);
   }

@@ -32,7 +32,7 @@ describe("names", () => {
 
   test("host is not there, and the error says so", async () => {
     await expect(lab.store("missing").resolve("host")).rejects.toEqual(
-      refused("sandboxes on Docker cannot be made of it"),
+      refused("which Docker sandboxes cannot use"),
     );
   });
 
@@ -84,7 +84,7 @@ describe("the allowlist", () => {
     const archive = await lab.archive(Buffer.alloc(1024));
     const refusal = expect.objectContaining({
       code: "INVALID_IMAGE",
-      message: expect.stringContaining("Allowed are: mine:*, python."),
+      message: expect.stringContaining("Allowed images: mine:*, python."),
       details: { allowed_images: ["mine:*", "python"] },
     });
     for (const call of [
@@ -316,7 +316,7 @@ test("an engine that cannot be reached is told as that by every method", async (
         code: "ENGINE_UNREACHABLE",
         status: 503,
         retryable: true,
-        message: expect.stringMatching(/does not answer.*(ENOENT|ECONNREFUSED)/),
+        message: expect.stringMatching(/does not respond.*(ENOENT|ECONNREFUSED)/),
       });
   }
 });

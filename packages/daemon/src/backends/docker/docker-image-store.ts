@@ -1,17 +1,17 @@
 /**
- * The images of a Docker engine, and the rules by which sandboxes may be made of them.
+ * The images of a Docker engine, and the rules for creating sandboxes from them.
  *
- * An image's digest here is the id that its engine gives it: a container made of it says the same,
- * and a tag that was moved shows. A pin (`name@sha256:…`) holds when it is this id, or the digest
- * under which the registry has the image.
+ * An image's digest here is the id that its engine gives it: a container created from it reports the
+ * same id, and a moved tag is detected. A pin (`name@sha256:…`) matches this id, or the digest under
+ * which the registry has the image.
  *
- * All owners share the images of an engine, which knows no owners; only an administrator changes
- * what a name stands for (see tenant-images.ts).
+ * All owners share the images of an engine, which has no concept of owners; only an administrator
+ * changes what a name refers to (see tenant-images.ts).
  *
- * An engine has images that are none of ours. What the allowlist leaves out is neither shown nor
- * removed. Garbage is what has lost its name and is ours for certain: root filesystems that we
+ * An engine also has images that are not ours. Images outside the allowlist are neither shown nor
+ * removed. Garbage is what has lost its name and is certainly ours: root file systems that we
  * imported, which we can label, and what this process has pulled by a tag that was moved since.
- * What was pulled before a restart, or loaded from an archive, is left to `docker image prune`.
+ * Images pulled before a restart, or loaded from an archive, are left to `docker image prune`.
  */
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -45,27 +45,26 @@ import { ImageRules } from "./images/image-rules.ts";
 import { TenantImages } from "./images/tenant-images.ts";
 
 /**
- * What is done for a session whose image the engine may not have: `never` refuses what is absent,
- * `missing` pulls that, `always` asks the registry each time. Whoever pulls an image by a call of
- * its own may do so under each of them.
+ * When a session's image is pulled: `never` refuses missing images, `missing` pulls them, `always`
+ * asks the registry each time. Explicit pulls are allowed under each policy.
  */
 export type PullPolicy = "never" | "missing" | "always";
 
 export interface DockerImageStoreOptions {
   readonly connection: DockerConnection;
-  /** Whether a registry is spoken to without TLS, and at which address, is the engine's own affair. */
+  /** The engine itself decides which registries use TLS, and at which address. */
   readonly policy: ImagePolicy;
   readonly pullPolicy: PullPolicy;
-  /** Where `docker login` leaves credentials: `~/.docker`. */
+  /** Where `docker login` stores credentials: `~/.docker`. */
   readonly dockerConfigDir: string;
-  /** What credential helpers get for an environment, and nothing else; they are looked for on its PATH. */
+  /** The whole environment of credential helpers, which are looked up on its PATH. */
   readonly helperEnv?: Readonly<Record<string, string>>;
   readonly helperTimeoutMs?: number;
   /** Path of the `xz` program. */
   readonly xz?: string;
-  /** Has room for the layers of an archive that is imported. */
+  /** Must have space for the layers of an imported archive. */
   readonly temporaryDir?: string;
-  /** Hears why images cannot be pulled; clients are not told everything. */
+  /** Gets the reasons why images cannot be pulled; clients are not told everything. */
   readonly log?: Log;
 }
 
@@ -79,7 +78,7 @@ export class DockerImageStore implements ImageStore {
   readonly #pullPolicy: PullPolicy;
   readonly #downloads: ImageDownloads;
   readonly #imports: ImageImports;
-  /** Ids of what was pulled by a tag, and of what is used by a pin, since this process began. */
+  /** Ids of images pulled by tag, and of images used by a pin, since this process began. */
   readonly #pulled = new Set<string>();
   readonly #pinned = new Set<string>();
   readonly #listeners = new Set<() => void>();
@@ -126,7 +125,7 @@ export class DockerImageStore implements ImageStore {
     return new TenantImages(this);
   }
 
-  /** The disk is the engine's. */
+  /** The engine owns the disk. */
   usage(): undefined {
     return undefined;
   }
@@ -159,7 +158,9 @@ export class DockerImageStore implements ImageStore {
       const wanted = await this.#admit(named);
       const present = await this.#find(wanted);
       if (this.#pullPolicy === "always" || (this.#pullPolicy === "missing" && !present)) {
-        const advice = present && "It is present; the pull policy `missing` would use it as it is.";
+        const advice =
+          present &&
+          "It is present; the pull policy `missing` would use it without asking the registry.";
         return await this.#pull(wanted, present, options, advice);
       }
       if (present === undefined) throw notPresent(wanted);
@@ -183,7 +184,7 @@ export class DockerImageStore implements ImageStore {
     tarball: string,
     onProgress?: (progress: ImageProgress) => void,
   ): Promise<ImageInfo> {
-    return await guard("importing a root filesystem", async () => {
+    return await guard("importing a root file system", async () => {
       const name = this.#importable(reference);
       await this.#imports.importRootfs(name, tarball, onProgress);
       this.#tellOfChange();
@@ -214,7 +215,7 @@ export class DockerImageStore implements ImageStore {
         const some = named.slice(at, at + INSPECTS_AT_ONCE);
         const found = await Promise.all(some.map(({ id }) => this.#engine.find(id)));
         for (const [index, image] of found.entries()) {
-          // It is gone by now.
+          // It was removed meanwhile.
           if (image === undefined) continue;
           const references = some[index]?.references ?? [];
           infos.push(...references.map((name) => infoOf(name, image, { env: false })));
@@ -225,7 +226,7 @@ export class DockerImageStore implements ImageStore {
   }
 
   async inspect(reference: string): Promise<ImageInfo> {
-    return await guard("looking at an image", async () => {
+    return await guard("inspecting an image", async () => {
       const named = readName(reference);
       const own = await this.#findOwn(named);
       if (own !== undefined) return infoOf(own.reference.canonical, own.image);
@@ -258,11 +259,11 @@ export class DockerImageStore implements ImageStore {
       let freedBytes = 0;
       for (const image of await this.#engine.list("untagged")) {
         if (!this.#isGarbage(image, inUse)) continue;
-        // The engine keeps what any container, also one that is not ours, is made of.
+        // The engine keeps images of any container, even ones that are not ours.
         if ((await this.#engine.remove(image.id)) !== "removed") continue;
         this.#pulled.delete(image.id);
         removed += 1;
-        // Layers that it shared with others are counted, too: the engine does not tell them apart.
+        // Includes layers shared with other images: the engine does not distinguish them.
         freedBytes += image.sizeBytes;
       }
       return { removed, freedBytes };
@@ -286,7 +287,7 @@ export class DockerImageStore implements ImageStore {
     const found = await this.#find(wanted);
     if (found === undefined)
       throw invalidImage(
-        `${wanted.canonical} was pulled, and the engine does not have it by that name. Check the digest; or was it removed at once?`,
+        `${wanted.canonical} was pulled, but the engine does not have it under that name. Check the digest, and whether it was removed meanwhile.`,
       );
     const { id } = found.image;
     if (before?.image.id !== id) this.#tellOfChange();
@@ -309,7 +310,7 @@ export class DockerImageStore implements ImageStore {
     return infoOf(reference.canonical, found.image);
   }
 
-  /** Our own image for a shortcut, where it is present and allowed. */
+  /** Our own image for a shortcut, if present and allowed. */
   async #findOwn(named: NamedImage): Promise<FoundImage | undefined> {
     if (named.own === undefined || !this.#rules.admitsOwn(named)) return undefined;
     return await this.#find(named.own);
@@ -319,19 +320,19 @@ export class DockerImageStore implements ImageStore {
     return await findImage(this.#engine, reference);
   }
 
-  /** The reference to use for a name. Rejects with INVALID_IMAGE when policy forbids it. */
+  /** The reference to use for a name. Rejects with INVALID_IMAGE if policy forbids it. */
   async #admit(named: NamedImage): Promise<ImageReference> {
     const { own, wanted } = named;
     const admitted = this.#rules.admit(wanted);
     if (admitted !== undefined) return admitted;
-    // A pin is also allowed by the name under which the engine has exactly that content.
+    // A pin is also allowed if the engine's name for that content is.
     const found = wanted.digest === undefined ? undefined : await this.#find(wanted);
     if (found?.image.tags.some((tag) => this.#rules.admit(tag) === tag) === true) return wanted;
     if (own !== undefined && this.#rules.admitsOwn(named)) throw notPresent(own);
     throw this.#rules.refusal(wanted);
   }
 
-  /** The names of an image by which it can be asked for. */
+  /** The names under which an image can be requested. */
   #shownNames({ tags, digests }: EngineImage): readonly string[] {
     const isShown = (name: ImageReference): boolean => {
       const named = readName(name.canonical);
@@ -342,7 +343,7 @@ export class DockerImageStore implements ImageStore {
     return (tags.length > 0 ? tags : digests).filter(isShown).map(({ canonical }) => canonical);
   }
 
-  /** The name that an import gets: our own images are called so and not like the public ones. */
+  /** The name for an import: our own images do not take the names of public ones. */
   #importable(name: string): ImageReference {
     const named = readName(name);
     const isOwn = named.own?.canonical === name;

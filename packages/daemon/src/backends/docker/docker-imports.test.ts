@@ -91,8 +91,8 @@ describe("importRootfs()", () => {
 
   test.each<[string, Buffer, Partial<ImagePolicy>, string]>([
     ["junk", Buffer.from("junk".repeat(500)), {}, "damaged"],
-    ["cut off", tarOf([file("x", randomBytes(5000))]).subarray(0, 2000), {}, "cut off"],
-    ["without files", Buffer.alloc(1024), {}, "holds no files"],
+    ["cut off", tarOf([file("x", randomBytes(5000))]).subarray(0, 2000), {}, "truncated"],
+    ["without files", Buffer.alloc(1024), {}, "is empty"],
     [
       "an OCI archive",
       ociArchive([{ bytes: tarOf([file("x", "x")]) }]).archive,
@@ -103,13 +103,13 @@ describe("importRootfs()", () => {
       "larger than it seems",
       gzipSync(tarOf([file("zeros", Buffer.alloc(3_000_000))])),
       { limits: { totalBytes: 1_000_000 } },
-      "larger than 1000000 bytes",
+      "exceeds the limit of 1000000 bytes",
     ],
     [
       "of too many files",
       tarOf(Array.from({ length: 20 }, (_, index) => file(`f${index}`, ""))),
       { limits: { entries: 10 } },
-      "more than 10 files",
+      "limit of 10 files",
     ],
     ["of holes", tarOf([file("x", "x", { type: "S" })]), {}, "sparse"],
   ])("refuses an archive that is %s", async (_, content, policy, message) => {
@@ -121,7 +121,7 @@ describe("importRootfs()", () => {
 
   test("refuses what is no file, and a name with a digest", async () => {
     await expect(store().importRootfs(`${PREFIX}x:1`, place)).rejects.toEqual(
-      refused("no regular file"),
+      refused("not a regular file"),
     );
     await expect(
       store().importRootfs(`${PREFIX}x:1@${sha256("x")}`, await archive(tarOf([file("x", "x")]))),
@@ -193,7 +193,7 @@ describe("importOciArchive()", () => {
         `${PREFIX}bomb:1`,
         await archive(content),
       ),
-    ).rejects.toEqual(refused("larger than 1000000 bytes"));
+    ).rejects.toEqual(refused("exceeds the limit of 1000000 bytes"));
   });
 
   test("refuses what is no image", async () => {

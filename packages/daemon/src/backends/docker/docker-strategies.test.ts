@@ -172,7 +172,7 @@ describe("auto", () => {
   test("in a container without any means volumes, and says why", async () => {
     await using own = await ownContainer();
     expect(await chosen({}, own.surroundings)).toMatch(
-      /^volume: the daemon runs in a container, there is no .*\/shared here, and .*\/workspaces is the container's own$/u,
+      /^volume: the daemon runs in a container, .*\/shared does not exist, and .*\/workspaces is inside the container$/u,
     );
   });
 
@@ -190,7 +190,7 @@ describe("auto", () => {
     expect(await chosen({ dir: ours }, own.surroundings)).toMatch(/^volume: /u);
     // Asked for all the same, it is refused in words that help.
     expect(await chosen({ dir: ours, strategy: "bind" }, own.surroundings)).toMatch(
-      /^workspaces cannot be by bind: the engine does not see .*; set docker\.workspace to volume/u,
+      /^the workspace strategy bind does not work: the engine does not see .*; set docker\.workspace to volume/u,
     );
   });
 
@@ -199,9 +199,9 @@ describe("auto", () => {
     const dir = join(machine.directory, "open");
     await mkdir(dir);
     await chmod(dir, 0o755);
-    expect(await chosen({ dir }, outside)).toMatch(/^volume: .*no other can enter/u);
+    expect(await chosen({ dir }, outside)).toMatch(/^volume: .*no other user may enter/u);
     await rm(dir, { recursive: true });
     await symlink("/tmp", dir);
-    expect(await chosen({ dir }, outside)).toMatch(/^volume: .*no other can enter/u);
+    expect(await chosen({ dir }, outside)).toMatch(/^volume: .*no other user may enter/u);
   });
 });

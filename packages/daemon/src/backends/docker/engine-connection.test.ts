@@ -35,7 +35,7 @@ test("a sandbox on an engine behind ssh works like any other, with volumes", asy
   expect((await machine.backend.health()).checks).toContainEqual({
     name: "workspace",
     ok: true,
-    detail: expect.stringContaining("volume: the engine is reached over the network"),
+    detail: expect.stringContaining("volume: the engine is accessed over the network"),
   });
   channel.close();
   // SECURITY: never asks, never takes an unknown key for granted, and passes nothing as an option.

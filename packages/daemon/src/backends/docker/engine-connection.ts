@@ -1,4 +1,4 @@
-/** Opens the way to a Docker engine. */
+/** Connects to a Docker engine. */
 import { Agent as PlainAgent } from "node:http";
 import { Agent as TlsAgent } from "node:https";
 import { SandboxError } from "@sandkasten/protocol";
@@ -8,23 +8,23 @@ import { SshAgent } from "./ssh-agent.ts";
 export interface DockerConnection {
   /** `unix:///…`, `tcp://…` or `ssh://…`. */
   readonly host: string;
-  /** Contents of the files, in PEM; a `tcp://` engine is spoken to with TLS when they are given. */
+  /** File contents in PEM; if given, a `tcp://` engine is accessed with TLS. */
   readonly tls?: { readonly ca: string; readonly cert: string; readonly key: string };
-  /** The program that dials `ssh://` engines; `ssh` when absent. */
+  /** The program for `ssh://` engines; `ssh` when absent. */
   readonly sshProgram?: string;
 }
 
-/** Whether the engine is reached by a socket of this machine's file system. */
+/** Whether the engine is accessed through a socket on this machine's file system. */
 export function isLocal({ host }: DockerConnection): boolean {
   return URL.parse(host)?.protocol === "unix:";
 }
 
 /**
- * A client of the engine. Nothing is dialled yet.
+ * A client of the engine. It does not connect yet.
  *
- * The library is loaded here and not before: it takes long to load, and most daemons never need it.
+ * The library is loaded here on demand: it is slow to load, and most daemons never need it.
  *
- * @param idleTimeoutMs - How long a connection may say nothing before it is given up; for ever when absent.
+ * @param idleTimeoutMs - How long a connection may be silent before it is closed; unlimited when absent.
  */
 export async function connectEngine(
   { host, tls, sshProgram }: DockerConnection,
@@ -32,10 +32,10 @@ export async function connectEngine(
 ): Promise<Docker> {
   const { default: Client } = await import("dockerode");
   const url = URL.parse(host);
-  // Whatever is left out here the library would take from DOCKER_HOST and its like.
+  // The library would take omitted options from DOCKER_HOST and similar variables.
   const client = (options: Docker.DockerOptions & { readonly agent: PlainAgent }): Docker =>
     new Client({ timeout: idleTimeoutMs, ...options });
-  // A connection is used once: one that was kept may be a dead engine's, which shows too late.
+  // Connections are not reused: a kept one may belong to a dead engine, which shows too late.
   const once = { keepAlive: false };
   if (url?.protocol === "unix:")
     return client({
@@ -61,6 +61,6 @@ export async function connectEngine(
     });
   throw new SandboxError(
     "UNSUPPORTED",
-    `A Docker engine cannot be reached by ${JSON.stringify(host)}. Write unix:///path, tcp://host:port or ssh://user@host.`,
+    `${JSON.stringify(host)} is not a valid Docker engine address. Write unix:///path, tcp://host:port or ssh://user@host.`,
   );
 }

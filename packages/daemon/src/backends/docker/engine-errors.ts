@@ -1,21 +1,21 @@
-/** Turns what goes wrong between us and a Docker engine into errors of the catalogue. */
+/** Translates failures of a Docker engine into errors from the catalogue. */
 import { SandboxError } from "@sandkasten/protocol";
 
-/** What the engine answered instead of what was asked for. */
+/** An error response of the engine. */
 export interface EngineRefusal {
   readonly status: number;
-  /** In the engine's own words, without the client library's frame. */
+  /** The engine's message, without the client library's prefix. */
   readonly message: string;
 }
 
-/** Statuses of something between us and the engine that cannot reach it, or of an engine that is stopping. */
+/** Statuses of a proxy that cannot reach the engine, or of an engine that is stopping. */
 const NOT_THERE: ReadonlySet<number> = new Set([502, 503, 504]);
 const MAX_MESSAGE_CHARS = 500;
-/** The codes that Node and OpenSSL have for a certificate or a handshake that is refused. */
+/** The codes of Node and OpenSSL for a refused certificate or handshake. */
 const TLS_FAILURE =
   /^(?:ERR_TLS|ERR_SSL|CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|INVALID_CA|INVALID_PURPOSE)/u;
 
-/** The engine's refusal, if this is one: then it was reached, and said no. */
+/** The engine's refusal, if this is one: the engine was then reached, and refused. */
 export function engineRefusal(error: unknown): EngineRefusal | undefined {
   if (!(error instanceof Error) || !("statusCode" in error)) return undefined;
   const { statusCode } = error;
@@ -25,10 +25,10 @@ export function engineRefusal(error: unknown): EngineRefusal | undefined {
 }
 
 /**
- * Translates what a call to the engine rejected with. Without an answer the engine counts as
- * unreachable: whether it is down, the socket is missing, or TLS or ssh did not come about.
+ * Translates a rejected call to the engine. Without a response the engine counts as unreachable:
+ * whether it is down, the socket is missing, or TLS or ssh failed.
  *
- * @param doing - The stage, as in "creating the container".
+ * @param doing - The step, as in "creating the container".
  */
 export function engineFailure(error: unknown, doing: string): SandboxError {
   if (error instanceof SandboxError) return error;
@@ -62,24 +62,24 @@ export function engineUnreachable(doing: string, cause?: unknown): SandboxError 
     );
   return new SandboxError(
     "ENGINE_UNREACHABLE",
-    `The Docker engine does not answer (${doing})${reason === "" ? "" : `: ${reason}`}. Try again when it runs; what it has stays there.`,
+    `The Docker engine does not respond (${doing})${reason === "" ? "" : `: ${reason}`}. Try again when it is running; its containers and volumes are kept.`,
     { cause },
   );
 }
 
-/** The errno name where there is one: messages name sockets and addresses, which are the operator's. */
+/** The errno name if there is one: messages contain sockets and addresses, which only the operator may see. */
 function reasonOf(cause: unknown): string {
   if (!(cause instanceof Error)) return "";
   return "code" in cause && typeof cause.code === "string" ? cause.code : "";
 }
 
-/** What the engine's no to a new container means. */
+/** What the engine's refusal of a new container means. */
 export function creationRefusal(
   { status, message }: EngineRefusal,
   cause: unknown,
 ): SandboxError | undefined {
   if (status === 409)
-    return new SandboxError("CONFLICT", `the sandbox exists already: ${message}`, { cause });
+    return new SandboxError("CONFLICT", `the sandbox already exists: ${message}`, { cause });
   if (status === 404 && /no such image/iu.test(message))
     return new SandboxError("INVALID_IMAGE", `The engine has lost the image: ${message}`, {
       cause,
@@ -87,17 +87,17 @@ export function creationRefusal(
   return networkRefusal(message, cause);
 }
 
-/** Some engines look for a container's network when it is made, others when it starts. */
+/** Some engines check a container's network on creation, others on start. */
 function networkRefusal(message: string, cause: unknown): SandboxError | undefined {
   if (!/network .*not found/iu.test(message)) return undefined;
   return new SandboxError(
     "UNSUPPORTED",
-    `The engine lacks the network that sandboxes are to have: ${message}. Make it, or change docker.network.`,
+    `The engine does not have the configured sandbox network: ${message}. Create it, or change docker.network.`,
     { cause },
   );
 }
 
-/** What the engine's no to starting a container means. */
+/** What the engine's refusal to start a container means. */
 export function startRefusal({ message }: EngineRefusal, cause: unknown): SandboxError | undefined {
   if (/exec format error|invalid argument: unknown|unknown runtime/iu.test(message))
     return new SandboxError(

@@ -1,14 +1,14 @@
-/** What an engine can do for sandboxes, and what to do where it cannot. */
+/** What an engine can do for sandboxes, and what to do if it cannot. */
 import type { BackendHealth } from "../../ports/backend.ts";
 import { atLeast, isCurrent } from "../container/runtime-versions.ts";
 import type { EngineFacts } from "./engine-view.ts";
 
 type Check = BackendHealth["checks"][number];
 
-/** The first whose parts we all use: one-shot statistics, and our own masks and seccomp profile. */
+/** The first version with everything we use: one-shot statistics, and custom masks and seccomp profiles. */
 const API_FROM = [1, 41];
 
-/** Sandboxes need these; what else is missing is only less well enforced. */
+/** Required for sandboxes; without the others, isolation is only less strict. */
 export const NEEDED: ReadonlySet<string> = new Set([
   "engine",
   "engine_version",
@@ -22,10 +22,10 @@ export const NEEDED: ReadonlySet<string> = new Set([
 
 export interface HealthInputs {
   readonly facts: EngineFacts;
-  /** That the runner was built for. */
+  /** The architecture that the runner was built for. */
   readonly architecture: string;
   readonly wantedRuntime: string | undefined;
-  /** Spoken to over a network, without TLS. */
+  /** Accessed over a network, without TLS. */
   readonly unprotected: boolean;
 }
 
@@ -49,10 +49,10 @@ export function engineChecks(inputs: HealthInputs): Check[] {
     check(
       "architecture",
       facts.architecture === architecture,
-      `the engine's machine is ${facts.architecture}, the runner is for ${architecture}`,
-      "use an engine on a machine of the same kind, or a daemon built for it",
+      `the engine runs on ${facts.architecture}, the runner is built for ${architecture}`,
+      "use an engine on a machine with the same architecture, or a daemon built for it",
     ),
-    check("seccomp", facts.seccomp, "a filter of system calls", "use a kernel with seccomp"),
+    check("seccomp", facts.seccomp, "system call filter", "use a kernel with seccomp"),
     check("memory_limit", facts.limits.memory, "by cgroup", "give the engine a memory cgroup"),
     check("pids_limit", facts.limits.pids, "by cgroup", "give the engine a pids cgroup"),
     check("cpu_limit", facts.limits.cpu, "by cgroup", "give the engine a cpu cgroup with quotas"),
@@ -77,19 +77,19 @@ export function engineChecks(inputs: HealthInputs): Check[] {
     check(
       "user_namespace",
       facts.remapsUsers,
-      facts.remapsUsers ? "containers have user ids of their own" : "root inside is root outside",
+      facts.remapsUsers ? "containers have separate user ids" : "root inside is root outside",
       "start the engine with --userns-remap=default",
     ),
     check(
       "disk_quota",
       false,
-      `volumes of an engine have no size (${facts.storageDriver})`,
-      "watch the engine's disk, or use the oci backend, which holds every sandbox to its size",
+      `volumes of an engine have no size limit (${facts.storageDriver})`,
+      "monitor the engine's disk, or use the oci backend, which enforces disk limits",
     ),
     check(
       "connection",
       !unprotected,
-      unprotected ? "over the network, for whoever gets there" : "private",
+      unprotected ? "open to everyone on the network" : "private",
       "give the engine TLS certificates and set docker.cert_path, or use ssh://",
     ),
   ];

@@ -1,9 +1,10 @@
-/** What an engine must have before its first sandbox, made and looked up once and shared by all. */
+/** What an engine needs before its first sandbox, created and looked up once and shared by all. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { BackendHealth } from "../../ports/backend.ts";
 import { KeyedMutex } from "../container/keyed-mutex.ts";
 import type { Engine } from "./engine.ts";
 import type { EngineFacts } from "./engine-view.ts";
+import type { IdleContainer } from "./idle-container.ts";
 import { RunnerVolume } from "./runner-volume.ts";
 import type { RunnerProgram } from "./runner-volume.ts";
 import { LABEL } from "./sandbox-labels.ts";
@@ -18,7 +19,7 @@ export interface PreparedEngine {
   readonly runnerVolume: string;
 }
 
-/** Of the mutex on what all sandboxes share. */
+/** The key of the mutex on what all sandboxes share. */
 const SHARED = "shared";
 
 export class EnginePreparation {
@@ -44,22 +45,27 @@ export class EnginePreparation {
     this.#varTmp = new VarTmpCheck(engine);
   }
 
-  /** An image of the engine's is needed to look with. */
+  /** Needs one of the engine's images for inspection. */
   async prepare(imageId: string): Promise<PreparedEngine> {
     return await this.#mutex.run(SHARED, async () => {
       const facts = (this.#facts ??= await this.#engine.facts());
       if (facts.architecture !== this.#runner.architecture)
         throw new SandboxError(
           "UNSUPPORTED",
-          `the engine's machine is ${facts.architecture}, and the runner is for ${this.#runner.architecture}; use a daemon that was built for it`,
+          `the engine runs on ${facts.architecture}, but the runner is built for ${this.#runner.architecture}; use a daemon built for that architecture`,
         );
       await this.#runnerVolume.ensure(imageId);
       const { places } = await this.#choose(facts, imageId);
       const runnerVolume = this.#runnerVolume.name;
-      const source = { kind: "volume", name: runnerVolume } as const;
-      const idle = { daemon: this.#daemon, imageId, source };
-      return { facts, places, runnerVolume, mountVarTmp: await this.#varTmp.canMount(idle) };
+      const mountVarTmp = await this.#varTmp.canMount(this.idleContainer(imageId));
+      return { facts, places, runnerVolume, mountVarTmp };
     });
+  }
+
+  /** A container to look at an image with, once the engine is prepared. */
+  idleContainer(imageId: string): IdleContainer {
+    const source = { kind: "volume", name: this.#runnerVolume.name } as const;
+    return { daemon: this.#daemon, imageId, source };
   }
 
   /** Removes what all sandboxes of this daemon share once the last of them has gone. */
@@ -74,12 +80,12 @@ export class EnginePreparation {
     });
   }
 
-  /** How workspaces are made, for a diagnosis. */
+  /** The workspace strategy, for `doctor`. */
   async check(facts: EngineFacts): Promise<BackendHealth["checks"][number]> {
     const name = "workspace";
     const imageId = await this.#engine.anyImage();
     if (imageId === undefined && this.#chosen === undefined)
-      return { name, ok: true, detail: "is decided when the engine has an image to look with" };
+      return { name, ok: true, detail: "detected once the engine has an image" };
     try {
       const { places, why } = await this.#mutex.run(SHARED, () =>
         this.#choose(facts, imageId ?? ""),

@@ -85,5 +85,5 @@ test("a program that ends without output has failed with what it said", async ()
 test("what is no stream of an engine's ends the connection", async () => {
   const { stream, from } = pair();
   from.write("HTTP/1.1 200 OK");
-  await expect(textOf(stream)).rejects.toThrow("not in the form of Docker's");
+  await expect(textOf(stream)).rejects.toThrow("not in Docker's format");
 });

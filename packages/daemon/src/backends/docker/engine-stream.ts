@@ -1,20 +1,20 @@
-/** The standard streams of a program that an engine runs, on the one connection that it gives. */
+/** The standard streams of a program that an engine runs, over a single connection. */
 import { Duplex } from "node:stream";
 
-/** Each piece of output has a header: which stream it is of, and how many bytes follow. */
+/** Each piece of output has a header: its stream, and how many bytes follow. */
 const HEADER_BYTES = 8;
 const STDOUT = 1;
 const STDERR = 2;
 const MAX_SAID_CHARS = 1_000;
 
-/** What is written goes to stdin, what is read is of stdout. Ending one way leaves the other open. */
+/** Writes go to stdin, reads come from stdout. Ending one direction leaves the other open. */
 export class EngineStream extends Duplex {
   readonly #connection: Duplex;
   readonly #header = Buffer.alloc(HEADER_BYTES);
   #headerBytes = 0;
-  /** Of the piece whose header was read last. */
+  /** Bytes left of the piece whose header was read last. */
   #bytesLeft = 0;
-  /** The beginning of what came on stderr. It may be code's word, and say anything. */
+  /** The beginning of stderr. Untrusted: it may come from code. */
   #said = "";
   #output = false;
 
@@ -27,7 +27,7 @@ export class EngineStream extends Duplex {
     connection.once("end", () => this.#ended());
     connection.once("error", (error) => this.destroy(error));
     connection.once("close", () => {
-      // After a proper end there may be output that nobody has read yet.
+      // After a proper end there may still be unread output.
       if (!connection.readableEnded) this.destroy();
     });
     connection.pause();
@@ -38,7 +38,7 @@ export class EngineStream extends Duplex {
   }
 
   override _write(bytes: Buffer, _encoding: string, done: (error?: Error | null) => void): void {
-    // Done when the connection is, so that nothing counts as written that still waits here.
+    // Done when the connection is, so buffered data does not count as written.
     this.#connection.write(bytes, done);
   }
 
@@ -51,13 +51,13 @@ export class EngineStream extends Duplex {
     done(error);
   }
 
-  /** A program that ends without a word of output has failed, and said why. */
+  /** A program that ends without any output has failed, and said why on stderr. */
   #ended(): void {
     if (this.#output || this.#said === "") this.push(null);
     else this.destroy(new Error(`the program ended at once: ${JSON.stringify(this.#said)}`));
   }
 
-  /** Says false when the reader has enough for now. */
+  /** Returns false when the reader's buffer is full. */
   #receive(bytes: Buffer): boolean {
     let wanted = true;
     for (let at = 0; at < bytes.length;) {
@@ -77,7 +77,7 @@ export class EngineStream extends Duplex {
     return wanted;
   }
 
-  /** Tells how many bytes were the header's; a header may come in parts. */
+  /** Returns how many bytes belonged to the header, which may arrive in parts. */
   #takeHeader(bytes: Buffer): number {
     const taken = bytes.copy(this.#header, this.#headerBytes);
     this.#headerBytes += taken;
@@ -85,7 +85,7 @@ export class EngineStream extends Duplex {
     this.#headerBytes = 0;
     const [kind] = this.#header;
     if (kind !== STDOUT && kind !== STDERR) {
-      this.destroy(new Error("the engine's stream is not in the form of Docker's"));
+      this.destroy(new Error("the engine's stream is not in Docker's format"));
       return bytes.length;
     }
     this.#bytesLeft = this.#header.readUInt32BE(4);

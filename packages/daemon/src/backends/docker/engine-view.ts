@@ -1,4 +1,4 @@
-/** What an engine tells, in our own words: its answers are checked for form before they are used. */
+/** Validates the engine's responses and converts them to our types. */
 import { SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 
@@ -8,7 +8,7 @@ export interface EngineFacts {
   readonly version: string;
   readonly apiVersion: string;
   readonly operatingSystem: string;
-  /** As Node names it. */
+  /** Node's name for it. */
   readonly architecture: string;
   readonly kernel: string;
   readonly processors: number;
@@ -20,13 +20,13 @@ export interface EngineFacts {
     readonly cpu: boolean;
   };
   readonly seccomp: boolean;
-  /** Ids of containers are not those of the machine. */
+  /** User ids in containers differ from those of the machine. */
   readonly remapsUsers: boolean;
   readonly selinux: boolean;
   readonly storageDriver: string;
   readonly runtimes: readonly string[];
   readonly defaultRuntime: string;
-  /** Of the runtime that comes with it. */
+  /** The version of the engine's bundled runtime. */
   readonly runcVersion: string | undefined;
 }
 
@@ -149,7 +149,7 @@ const ARCHITECTURES: Readonly<Record<string, string>> = {
 
 export function factsOf(version: unknown, info: unknown): EngineFacts {
   const { Version, ApiVersion, Components } = read(versionSchema, version, "its version");
-  const found = read(infoSchema, info, "what it can do");
+  const found = read(infoSchema, info, "its capabilities");
   const options = found.SecurityOptions ?? [];
   const has = (name: string): boolean =>
     options.some((option) => option.split(",").includes(`name=${name}`));
@@ -220,17 +220,13 @@ export function volumeOf(answer: unknown): EngineVolume {
 }
 
 export function usageOf(answer: unknown): EngineUsage {
-  const { memory_stats, cpu_stats, pids_stats } = read(
-    usageSchema,
-    answer,
-    "what a container uses",
-  );
+  const { memory_stats, cpu_stats, pids_stats } = read(usageSchema, answer, "a container's usage");
   return {
     memoryBytes: memory_stats.usage,
     memoryLimitBytes: memory_stats.limit,
     cpuUsageUsec: Math.round(cpu_stats.cpu_usage.total_usage / 1000),
     pids: pids_stats.current,
-    // An engine says the largest number of its own where there is no limit.
+    // An engine reports its largest number if there is no limit.
     pidsLimit: Math.min(pids_stats.limit, Number.MAX_SAFE_INTEGER),
   };
 }
@@ -240,7 +236,7 @@ function read<T>(schema: z.ZodType<T>, answer: unknown, what: string): T {
   if (result.success) return result.data;
   throw new SandboxError(
     "INTERNAL_ERROR",
-    `the Docker engine told of ${what} in an unknown form; is it older than 20.10?`,
+    `the Docker engine reported ${what} in an unknown format; it may be older than 20.10`,
     { cause: result.error },
   );
 }

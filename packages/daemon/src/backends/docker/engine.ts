@@ -1,6 +1,6 @@
 /**
- * The containers and volumes of one Docker engine, as its API has them. Every call has a deadline and
- * names its stage when it fails; the client library's types and errors end here.
+ * The containers and volumes of one Docker engine, through its API. Every call has a timeout and
+ * names its step when it fails; the client library's types and errors do not leave this file.
  */
 import { Readable } from "node:stream";
 import type { IncomingMessage } from "node:http";
@@ -28,7 +28,7 @@ import { containerOf, factsOf, usageOf, volumeOf } from "./engine-view.ts";
 const PING_TIMEOUT_MS = 3_000;
 const MAX_FILE_BYTES = 64 * 1024;
 
-/** What a container is to be; the fields are those of the engine's API. */
+/** Settings of a container; the fields are those of the engine's API. */
 export type ContainerSettings = Docker.ContainerCreateOptions;
 export type MountSettings = Docker.MountSettings;
 
@@ -38,6 +38,11 @@ export interface EngineListing {
   readonly state: string;
   readonly labels: Labels;
 }
+
+/** What is at a path of a container. A link tells where it leads in the end, within the container. */
+export type EngineNode =
+  | { readonly kind: "directory" | "file" | "missing" | "other" }
+  | { readonly kind: "link"; readonly target: string };
 
 /** What makes an exec impossible. */
 export type NoExec = "absent" | "paused" | "not running";
@@ -55,7 +60,7 @@ export class Engine {
   }
 
   async answers(): Promise<boolean> {
-    const pinged = this.#client.call("asking whether it is there", (docker) => docker.ping(), {
+    const pinged = this.#client.call("pinging the engine", (docker) => docker.ping(), {
       timeoutMs: PING_TIMEOUT_MS,
     });
     return await pinged.then(
@@ -65,27 +70,27 @@ export class Engine {
   }
 
   async facts(): Promise<EngineFacts> {
-    return await this.#client.call("asking what it can do", async (docker) =>
+    return await this.#client.call("reading the engine's capabilities", async (docker) =>
       factsOf(await docker.version(), await docker.info()),
     );
   }
 
   async hasNetwork(name: string): Promise<boolean> {
     const found = await this.#client.call(
-      "looking at a network",
+      "inspecting a network",
       (docker) => docker.getNetwork(name).inspect() as Promise<unknown>,
       { refused: absentOn404 },
     );
     return found !== "absent";
   }
 
-  /** The id of some image that it has, for containers that are never started. */
+  /** The id of any local image, for containers that are never started. */
   async anyImage(): Promise<string | undefined> {
     const images = await this.#client.call("listing images", (docker) => docker.listImages());
     return images[0]?.Id;
   }
 
-  /** Gives the container's own id. */
+  /** Returns the container's id. */
   async createContainer(settings: ContainerSettings): Promise<string> {
     const created = await this.#client.call(
       "creating the container",
@@ -108,14 +113,14 @@ export class Engine {
 
   async inspectContainer(name: string): Promise<EngineContainer | undefined> {
     const found = await this.#client.call(
-      "looking at the container",
+      "inspecting the container",
       (docker) => docker.getContainer(name).inspect(),
       { refused: absentOn404 },
     );
     return found === "absent" ? undefined : containerOf(found);
   }
 
-  /** Those that have all of these labels, in whatever state. */
+  /** Containers with all of these labels, in any state. */
   async listContainers(labels: Labels): Promise<EngineListing[]> {
     const filters = { label: labelFilters(labels) };
     const found = await this.#client.call("listing containers", (docker) =>
@@ -129,7 +134,7 @@ export class Engine {
     }));
   }
 
-  /** With the volumes that have no name of their own. Idempotent; `going` when another removes it. */
+  /** Including its unnamed volumes. Idempotent; `going` if another process is removing it. */
   async removeContainer(name: string): Promise<"removed" | "absent" | "going"> {
     return await this.#client.call(
       "removing the container",
@@ -177,14 +182,17 @@ export class Engine {
     return found === "absent" ? undefined : usageOf(found);
   }
 
-  /** How often the kernel killed something in a container for want of memory, as far as the engine remembers. */
+  /**
+   * How often the kernel killed a process in a container because memory ran out, as far as the
+   * engine remembers.
+   */
   async countMemoryKills(name: string, sinceMs: number): Promise<number> {
     const options = {
       since: Math.floor(sinceMs / 1000),
       until: Math.floor(Date.now() / 1000),
       filters: { container: [name], event: ["oom"] },
     };
-    return await this.#client.call("asking what happened", async (docker) => {
+    return await this.#client.call("reading events", async (docker) => {
       let lines = 0;
       for await (const chunk of (await docker.getEvents(options)) as AsyncIterable<Buffer>)
         lines += chunk.toString().split("\n").length - 1;
@@ -192,7 +200,7 @@ export class Engine {
     });
   }
 
-  /** What the container wrote outside of its volumes. */
+  /** Bytes that the container wrote outside of its volumes. */
   async writtenBytes(name: string): Promise<number> {
     const found = await this.#client.call("measuring the container", (docker) =>
       docker.getContainer(name).inspect({ size: true } as object),
@@ -200,12 +208,12 @@ export class Engine {
     return (found as { readonly SizeRw?: number }).SizeRw ?? 0;
   }
 
-  /** An existing volume of that name is given as it is. Without a name the engine makes one up. */
+  /** An existing volume with that name is returned unchanged. Without a name the engine generates one. */
   async createVolume(name: string | undefined, labels: Labels): Promise<EngineVolume> {
     const wanted = { ...(name !== undefined && { Name: name }), Labels: { ...labels } };
     return volumeOf(
       await this.#client.call("creating a volume", async (docker) => {
-        // What the engine answers is lost in the library, so it is asked again.
+        // The library drops the engine's response, so inspect the volume.
         const { name: given } = (await docker.createVolume(wanted)) as unknown as {
           readonly name: string;
         };
@@ -216,7 +224,7 @@ export class Engine {
 
   async inspectVolume(name: string): Promise<EngineVolume | undefined> {
     const found = await this.#client.call(
-      "looking at a volume",
+      "inspecting a volume",
       (docker) => docker.getVolume(name).inspect(),
       { refused: absentOn404 },
     );
@@ -245,13 +253,13 @@ export class Engine {
     );
   }
 
-  /** Unpacks an archive in a container, which need not run. */
+  /** Unpacks an archive in a container, which need not be running. */
   async putArchive(name: string, directory: string, archive: Buffer): Promise<void> {
     await this.#client.call(
       "putting files into a volume",
-      // As a stream, which is sent in chunks: the engine then waits for the last one. After a body of
-      // known length Node writes nothing, literally, and an engine that has answered and closed the
-      // connection by then makes a broken pipe of that.
+      // As a stream, which is sent in chunks, so the engine waits for the last one. After a body of
+      // known length Node writes an empty chunk, which fails with a broken pipe if the engine has
+      // already responded and closed the connection.
       (docker) =>
         docker.getContainer(name).putArchive(Readable.from([archive]), { path: directory }),
       { timeoutMs: SLOW_CALL_TIMEOUT_MS },
@@ -259,23 +267,27 @@ export class Engine {
   }
 
   /** What a path in a container is, without following a link in its last part. */
-  async kindOf(name: string, path: string): Promise<"directory" | "absent" | "other"> {
+  async lookAt(name: string, path: string): Promise<EngineNode> {
     return await this.#client.call(
-      "looking into the image",
+      "inspecting the image",
       async (docker) => {
         const answer: unknown = await docker.getContainer(name).infoArchive({ path });
-        return kindOfAnswer(answer);
+        return nodeOfAnswer(answer);
       },
-      // A link that leads in a circle is all that the engine stumbles over.
+      // The engine only fails on circular links.
       {
-        refused: (refusal) =>
-          absentOn404(refusal) ?? (refusal.status === 500 ? "other" : undefined),
+        refused: ({ status }) =>
+          status === 404 ? { kind: "missing" } : status === 500 ? { kind: "other" } : undefined,
       },
     );
   }
 
   /** An archive of a small file in a container, which need not run; undefined when there is none. */
-  async getArchive(name: string, path: string): Promise<Buffer | undefined> {
+  async getArchive(
+    name: string,
+    path: string,
+    maxBytes = MAX_FILE_BYTES,
+  ): Promise<Buffer | undefined> {
     const archive = await this.#client.call(
       "reading from a container",
       async (docker) => {
@@ -284,7 +296,7 @@ export class Engine {
         let bytes = 0;
         for await (const chunk of stream as AsyncIterable<Buffer>) {
           bytes += chunk.length;
-          if (bytes > MAX_FILE_BYTES) break;
+          if (bytes > maxBytes) break;
           chunks.push(chunk);
         }
         return Buffer.concat(chunks);
@@ -295,7 +307,7 @@ export class Engine {
   }
 
   /**
-   * Starts a program in a running container and gives its standard streams. The signal ends the
+   * Starts a program in a running container and returns its standard streams. The signal aborts the
    * attempt, not the streams.
    */
   async exec(
@@ -319,7 +331,7 @@ export class Engine {
       const started = exec.start({ hijack: true, stdin: true, abortSignal });
       return new EngineStream(await Promise.race([started, given.promise]));
     } catch (error) {
-      // The library leaves the connection open when the engine refuses a start.
+      // The library leaves the connection open if the engine refuses to start.
       attempt.abort();
       const reason = noExecReason(engineRefusal(error));
       if (reason !== undefined) return reason;
@@ -345,14 +357,24 @@ function noExecReason(refusal: EngineRefusal | undefined): NoExec | undefined {
   return /paused/iu.test(refusal.message) ? "paused" : "not running";
 }
 
-/** The engine answers with a header, in which Go's mode bits are. */
-function kindOfAnswer(answer: unknown): "directory" | "other" {
+/** Go's mode bits. */
+const IS_DIRECTORY = 2 ** 31;
+const IS_LINK = 2 ** 27;
+const IS_SPECIAL = (2 ** 26) | (2 ** 25) | (2 ** 24) | (2 ** 21) | (2 ** 19);
+
+/** The engine answers with a header. */
+function nodeOfAnswer(answer: unknown): EngineNode {
   const response = answer as IncomingMessage;
   response.resume();
   const text = Buffer.from(
     String(response.headers["x-docker-container-path-stat"]),
     "base64",
   ).toString();
-  const { mode } = JSON.parse(text) as { readonly mode: number };
-  return mode >= 2 ** 31 ? "directory" : "other";
+  const { mode, linkTarget } = JSON.parse(text) as {
+    readonly mode: number;
+    readonly linkTarget: string;
+  };
+  if (mode >= IS_DIRECTORY) return { kind: "directory" };
+  if ((mode & IS_LINK) !== 0) return { kind: "link", target: linkTarget };
+  return { kind: (mode & IS_SPECIAL) === 0 ? "file" : "other" };
 }

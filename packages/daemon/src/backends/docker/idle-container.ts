@@ -1,4 +1,4 @@
-/** A container that is never started: a way to look at, and to write, what the engine can mount. */
+/** A container that is never started, used to inspect and write to what the engine can mount. */
 import { randomBytes } from "node:crypto";
 import { mountOf } from "./container-settings.ts";
 import type { MountSource } from "./container-settings.ts";
@@ -6,9 +6,9 @@ import type { Engine } from "./engine.ts";
 import { LABEL } from "./sandbox-labels.ts";
 
 export interface IdleContainer {
-  /** Who makes it: no other daemon may remove it meanwhile. */
+  /** The daemon that creates it, so no other daemon removes it meanwhile. */
   readonly daemon: string;
-  /** Any image: nothing of it is run. */
+  /** Any image: nothing in it is run. */
   readonly imageId: string;
   readonly source: MountSource;
 }
@@ -18,12 +18,12 @@ const ROLE = "idle";
 export async function withIdleContainer<T>(
   engine: Engine,
   { daemon, imageId, source }: IdleContainer,
-  /** Is told the container's name, and where in it the source is mounted. */
+  /** Called with the container's name, and where in it the source is mounted. */
   act: (name: string, directory: string) => Promise<T>,
 ): Promise<T> {
   const unique = randomBytes(8).toString("hex");
   const name = `sandkasten-idle-${daemon}-${unique}`;
-  // SECURITY: against linked mount points: at a place that no image can have made a link of.
+  // SECURITY: against linked mount points: at a path that no image can contain as a link.
   const directory = `/sandkasten-${unique}`;
   try {
     await engine.createContainer({
@@ -43,7 +43,7 @@ export async function withIdleContainer<T>(
   }
 }
 
-/** Removes those that an earlier run of this daemon left when it was killed. */
+/** Removes those that an earlier, killed run of this daemon left. */
 export async function removeIdleContainers(engine: Engine, daemon: string): Promise<void> {
   const left = await engine.listContainers({ [LABEL.instance]: daemon, [LABEL.role]: ROLE });
   for (const { name } of left) await engine.removeContainer(name);

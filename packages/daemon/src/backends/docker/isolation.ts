@@ -1,4 +1,4 @@
-/** Looks at how a container is really held: what the engine says, and what is found from inside. */
+/** Measures a container's actual isolation: as reported by the engine, and as found from inside. */
 import type { IsolationFact } from "../../ports/backend.ts";
 import type { Measured } from "../container/container-driver.ts";
 import { insideFacts } from "../container/probe.ts";
@@ -16,7 +16,7 @@ export interface Measurements {
   readonly facts: EngineFacts;
   readonly usage: EngineUsage;
   readonly daemonOomScore: number;
-  /** The inside view is a claim of the sandbox; where the engine can tell the same, it is the engine that counts. */
+  /** The inside view is a claim of the sandbox; if the engine reports the same property, the engine counts. */
   readonly inside: Probe;
 }
 
@@ -56,20 +56,20 @@ function runtimeKind({ runtime }: EngineContainer, engine: EngineFacts): Runtime
   return name.includes("crun") ? "crun" : "runc";
 }
 
-/** The engine makes a namespace of its own wherever it is not told to share one. */
+/** The engine creates a separate namespace unless it is told to share one. */
 function namespaceFacts({ container, inside }: Measurements): IsolationFact[] {
   const { pidMode, ipcMode, utsMode, networkMode } = container.settings;
   const own = (name: string, mode: string, shared: boolean): IsolationFact => ({
     name: `${name}_namespace`,
     enforced: !shared,
-    measured: `the engine says: ${mode === "" ? "its own" : mode}`,
+    measured: `reported by the engine: ${mode === "" ? "private" : mode}`,
   });
   const isShared = (mode: string): boolean => mode === "host" || mode.startsWith("container:");
   const uidMap = inside.uid_map.replaceAll(/\s+/gu, " ");
   return [
     {
       name: "user_namespace",
-      // All ids, and each its own, is how a machine without namespaces looks.
+      // Mapping all ids to themselves is what a machine without namespaces shows.
       enforced: !/^0 0 4294967295$/u.test(uidMap),
       measured: `uid_map ${uidMap}`,
     },
@@ -108,18 +108,18 @@ function identityFacts(inside: Probe): IsolationFact[] {
   ];
 }
 
-/** For a daemon on the engine's machine; elsewhere it is the engine that goes after code. */
+/** For a daemon on the engine's machine; elsewhere the engine is what must outlive code. */
 function oomFact(
   kind: RuntimeKind,
   { container, inside, daemonOomScore }: Measurements,
 ): IsolationFact {
   if (kind !== "runsc") return oomScoreFact(inside, daemonOomScore);
-  // What code writes is of gVisor's kernel; the engine has set that of gVisor's processes.
+  // Code only changes scores in gVisor's kernel; the engine has set that of gVisor's processes.
   const score = container.settings.oomScoreAdj;
   return oomScoreFact({ oom_score: score, oom_score_lowest: score }, daemonOomScore);
 }
 
-/** What the kernel says it enforces, by way of the engine, not what was asked for. */
+/** What the kernel enforces according to the engine, not what was requested. */
 function resourceFacts({ notes, container, usage, inside }: Measurements): IsolationFact[] {
   const { limits } = notes;
   const cpuMillicores = container.settings.nanoCpus / 1_000_000;
@@ -128,12 +128,13 @@ function resourceFacts({ notes, container, usage, inside }: Measurements): Isola
     {
       name: "own_kernel_counts",
       enforced: false,
-      measured: "inotify instances and message queues count for all containers of the same user",
+      measured:
+        "inotify instances and message queues are shared by all containers of the same user",
     },
     {
       name: "disk_quota",
       enforced: inside.workspace_bytes > 0 && inside.workspace_bytes <= limits.diskBytes,
-      measured: `the workspace is on a disk of ${inside.workspace_bytes} bytes, which it shares`,
+      measured: `the workspace is on a shared disk of ${inside.workspace_bytes} bytes`,
     },
   ];
 }

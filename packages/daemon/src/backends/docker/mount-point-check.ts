@@ -1,11 +1,11 @@
-/** Looks whether what is mounted into a sandbox is mounted where it should be. */
+/** Checks that a sandbox's mounts are mounted where they should be. */
 import { SandboxError } from "@sandkasten/protocol";
 import { MOUNT_POINTS } from "./container-settings.ts";
 import type { Engine } from "./engine.ts";
 
 export class MountPointCheck {
   readonly #engine: Engine;
-  /** Images do not change; each is looked at once. */
+  /** Images do not change, so each is checked once. */
   readonly #good = new Set<string>();
 
   constructor(engine: Engine) {
@@ -13,18 +13,19 @@ export class MountPointCheck {
   }
 
   /**
-   * SECURITY: against linked mount points: an image whose /dev is a link made an older runc write to
-   * where it leads, as the machine's root. The container was created and has not been started. Guarded
+   * SECURITY: against linked mount points: an image whose /dev is a link made an older runc write
+   * to its target, as the machine's root. The container was created, but not started yet. Guarded
    * by docker-hostile.test.ts.
    */
   async check(container: string, imageId: string, further: readonly string[]): Promise<void> {
-    // Those of one sandbox alone, with all directories above them.
+    // Mount points of this sandbox only, with all their parents.
     const paths = new Set(further.flatMap(withParents));
     if (!this.#good.has(imageId)) for (const path of MOUNT_POINTS) paths.add(path);
     const wrong = await Promise.all(
-      [...paths].map(async (path) =>
-        (await this.#engine.kindOf(container, path)) === "other" ? [path] : [],
-      ),
+      [...paths].map(async (path) => {
+        const { kind } = await this.#engine.lookAt(container, path);
+        return kind === "directory" || kind === "missing" ? [] : [path];
+      }),
     );
     if (wrong.flat().length > 0)
       throw new SandboxError(

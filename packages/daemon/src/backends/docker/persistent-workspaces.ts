@@ -1,4 +1,4 @@
-/** Persistent workspaces: volumes with a label, under whatever strategy sandboxes have their own. */
+/** Persistent workspaces: labelled volumes, independent of the sandboxes' workspace strategy. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { WorkspaceListing, WorkspaceSpec } from "../../ports/backend.ts";
 import type { MountSource } from "./container-settings.ts";
@@ -14,15 +14,15 @@ export class PersistentWorkspaces {
     this.#instance = instance;
   }
 
-  /** One that exists keeps its labels, and so its size. */
+  /** An existing volume keeps its labels, and so its size. */
   async make({ id, diskBytes }: WorkspaceSpec): Promise<MountSource> {
     const { name, labels } = await this.#engine.createVolume(nameOf(id), {
       [LABEL.instance]: this.#instance,
       [LABEL.workspaceId]: id,
       [LABEL.diskBytes]: String(diskBytes),
     });
-    // SECURITY: against reaching another sandbox: a volume of that name that another daemon made is not
-    // ours to show.
+    // SECURITY: against reaching another sandbox: a volume of that name from another daemon must
+    // not be exposed.
     if (labels[LABEL.instance] !== this.#instance)
       throw new SandboxError("CONFLICT", `the volume ${name} belongs to another daemon`);
     return { kind: "volume", name };
@@ -51,7 +51,7 @@ export class PersistentWorkspaces {
     throw new SandboxError(
       "CONFLICT",
       sandboxes.length === 0
-        ? `the workspace ${id} is in use by a container that is not this daemon's; remove it first`
+        ? `the workspace ${id} is in use by a container of another program; remove it first`
         : `the workspace ${id} is in use by ${sandboxes.join(", ")}; destroy these sandboxes first`,
       { details: { sandboxes } },
     );

@@ -1,21 +1,22 @@
 /**
- * The volume that brings the runner into every sandbox, whatever its image. It is filled through the
- * engine's API, so that it comes about on an engine of another machine just the same. Each daemon has its
- * own: while one fills it or removes it, another may need the same.
+ * The volume that brings the runner into every sandbox, for any image. It is filled through the
+ * engine's API, so it also works on an engine on another machine. Each daemon has its own volume:
+ * another daemon may need its volume while this one is filled or removed.
  */
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { RUNNER_PATH } from "../container/paths.ts";
+import { archiveOf } from "./archives.ts";
+import type { ArchivedFile } from "./archives.ts";
 import type { Engine } from "./engine.ts";
 import { removeIdleContainers, withIdleContainer } from "./idle-container.ts";
 import { LABEL } from "./sandbox-labels.ts";
 
 const ROLE = "runner";
-const BLOCK_BYTES = 512;
 
-/** ELF's numbers of processors, as Node names them. */
+/** ELF machine numbers, with Node's names for the processors. */
 const MACHINES: ReadonlyMap<number, string> = new Map([
   [62, "x64"],
   [183, "arm64"],
@@ -23,16 +24,19 @@ const MACHINES: ReadonlyMap<number, string> = new Map([
 
 export interface RunnerProgram {
   readonly bytes: Buffer;
-  /** Tells one build from another. */
+  /** Distinguishes builds. */
   readonly digest: string;
-  /** The processor that it is for, as Node names it. */
+  /** Its target processor, by Node's name. */
   readonly architecture: string;
 }
 
 export async function readRunner(path: string): Promise<RunnerProgram> {
   const bytes = await readFile(path);
   if (bytes.length < 64 || bytes.readUInt32BE(0) !== 0x7f_45_4c_46)
-    throw new SandboxError("INTERNAL_ERROR", `${path} is no program; build it by npm run setup`);
+    throw new SandboxError(
+      "INTERNAL_ERROR",
+      `${path} is not an executable; build it with npm run setup`,
+    );
   return {
     bytes,
     digest: createHash("sha256").update(bytes).digest("hex").slice(0, 12),
@@ -54,11 +58,11 @@ export class RunnerVolume {
     this.name = `sandkasten-runner-${daemon}-${runner.digest}`;
   }
 
-  /** Sees to it that the volume is there and whole. One at a time; `remove` is not called meanwhile. */
+  /** Ensures that the volume exists and is complete. Calls are serialized, also with `remove`. */
   async ensure(imageId: string): Promise<void> {
     const engine = this.#engine;
     const labels = { [LABEL.instance]: this.#daemon, [LABEL.role]: ROLE };
-    // Somebody may have removed it by hand; what an engine makes instead has no labels.
+    // It may have been removed by hand; the engine's replacement has no labels.
     const present = await engine.inspectVolume(this.name);
     if (this.#filled && present?.labels[LABEL.role] === ROLE) return;
     this.#filled = false;
@@ -68,14 +72,14 @@ export class RunnerVolume {
     await engine.createVolume(this.name, labels);
     const source = { kind: "volume", name: this.name } as const;
     const idle = { daemon: this.#daemon, imageId, source };
-    // A daemon before us may have been killed while it did the same, so it is done anew each time.
+    // A previous daemon may have been killed while doing this, so it is always repeated.
     await withIdleContainer(engine, idle, (container, directory) =>
-      engine.putArchive(container, directory, archiveOf(this.#runner.bytes)),
+      engine.putArchive(container, directory, archiveOf([program(this.#runner)])),
     );
     this.#filled = true;
   }
 
-  /** Removes the volume, and those of earlier builds, unless a container has them. */
+  /** Removes the volume, and those of earlier builds, unless a container uses them. */
   async removeUnused(): Promise<void> {
     await removeIdleContainers(this.#engine, this.#daemon);
     const labels = { [LABEL.instance]: this.#daemon, [LABEL.role]: ROLE };
@@ -85,26 +89,6 @@ export class RunnerVolume {
   }
 }
 
-/** A tar archive of one program of root's. */
-function archiveOf(program: Buffer): Buffer {
-  const header = Buffer.alloc(BLOCK_BYTES);
-  const octal = (value: number, at: number, width: number): void => {
-    header.write(`${value.toString(8).padStart(width - 1, "0")}\0`, at, "latin1");
-  };
-  header.write(basename(RUNNER_PATH), 0, "latin1");
-  octal(0o755, 100, 8);
-  octal(0, 108, 8);
-  octal(0, 116, 8);
-  octal(program.length, 124, 12);
-  octal(0, 136, 12);
-  header.fill(" ", 148, 156);
-  header.write("0", 156, "latin1");
-  header.write("ustar\u000000", 257, "latin1");
-  octal(
-    header.reduce((sum, byte) => sum + byte, 0),
-    148,
-    7,
-  );
-  const padding = Buffer.alloc(-program.length & (BLOCK_BYTES - 1));
-  return Buffer.concat([header, program, padding, Buffer.alloc(2 * BLOCK_BYTES)]);
+function program({ bytes }: RunnerProgram): ArchivedFile {
+  return { name: basename(RUNNER_PATH), mode: 0o755, bytes };
 }

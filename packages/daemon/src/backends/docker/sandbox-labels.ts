@@ -1,4 +1,4 @@
-/** What is written on containers and volumes: all that a daemon started anew needs to know of them. */
+/** Labels of containers and volumes: everything that a restarted daemon must know about them. */
 import { SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { SandboxHandle, SandboxProfile, SandboxLimits } from "../../ports/backend.ts";
@@ -6,19 +6,19 @@ import { limitsSchema } from "../container/limits.ts";
 import type { Labels } from "./engine-view.ts";
 
 export const LABEL = {
-  /** Whose it is: a daemon touches nothing of another's. */
+  /** The owner: a daemon never changes another's resources. */
   instance: "sandkasten.instance",
   sessionId: "sandkasten.session_id",
   spec: "sandkasten.spec",
   workspaceId: "sandkasten.workspace_id",
   diskBytes: "sandkasten.disk_bytes",
-  /** On what serves all sandboxes of a daemon. */
+  /** Set on resources shared by all sandboxes of a daemon. */
   role: "sandkasten.role",
 } as const;
 
 export type StrategyName = "bind" | "shared-volume" | "volume" | "exec";
 
-/** What a sandbox was made with. */
+/** The parameters that a sandbox was created with. */
 export interface SandboxNotes {
   readonly image: string;
   readonly imageDigest: string;
@@ -54,7 +54,7 @@ export function readNotes(id: string, labels: Labels): SandboxNotes {
   } catch (cause) {
     throw new SandboxError(
       "INTERNAL_ERROR",
-      `the notes on the container ${id} are damaged; destroy the sandbox`,
+      `the labels of the container ${id} are damaged; destroy the sandbox`,
       { cause },
     );
   }

@@ -1,4 +1,4 @@
-/** What containers use, and what was last found of it for as long as one cannot be asked. */
+/** Resource usage of containers, with the last known values while one cannot be asked. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { SandboxStats } from "../../ports/backend.ts";
 import type { Channel } from "../../ports/channel.ts";
@@ -7,10 +7,10 @@ import { measureDisk } from "./disk-usage.ts";
 import type { Engine } from "./engine.ts";
 import type { SandboxNotes } from "./sandbox-labels.ts";
 
-/** A sandbox and what is written on its container. */
+/** A sandbox and its container's labels. */
 export interface DockerContainer extends Container {
   readonly notes: SandboxNotes;
-  /** Whether the engine has seen the kernel kill something in it for want of memory. */
+  /** Whether the engine has seen the kernel kill a process in it because memory ran out. */
   readonly outOfMemory: boolean;
 }
 
@@ -23,7 +23,7 @@ export class SandboxUsage {
     this.#engine = engine;
   }
 
-  /** @param channel - Absent while the sandbox is paused, so that it cannot say what its files take up. */
+  /** @param channel - Absent while the sandbox is paused, so it cannot report its disk usage. */
   async of(
     container: DockerContainer,
     channel: Channel | undefined,
@@ -47,7 +47,7 @@ export class SandboxUsage {
     };
   }
 
-  /** Undefined when the sandbox cannot count, because code in it has taken all processes or memory. */
+  /** Undefined if the sandbox cannot count, because code in it has used up all processes or memory. */
   async #ask(channel: Channel, notes: SandboxNotes, probeId: string): Promise<number | undefined> {
     try {
       return await measureDisk(channel, notes, probeId);
@@ -62,7 +62,7 @@ export class SandboxUsage {
     this.#memoryKills.delete(id);
   }
 
-  /** An engine forgets what happened long ago; what was counted before still counts. */
+  /** An engine forgets old events; what was counted before still counts. */
   async #countMemoryKills({ handle, notes, outOfMemory }: DockerContainer): Promise<number> {
     const { id } = handle;
     const remembered = await this.#engine.countMemoryKills(id, notes.createdAtMs);

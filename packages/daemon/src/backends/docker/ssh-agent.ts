@@ -1,25 +1,25 @@
-/** Carries HTTP to an engine on another machine through `ssh`, as Docker's own client does. */
+/** Tunnels HTTP to an engine on another machine through `ssh`, as Docker's own client does. */
 import { spawn } from "node:child_process";
 import { Agent } from "node:http";
 import type { ClientRequestArgs } from "node:http";
 import { Duplex } from "node:stream";
 
 const CONNECT_TIMEOUT_SECONDS = 10;
-/** After three times this without a word a machine that vanished is noticed. */
+/** A dead machine is detected after three intervals without a response. */
 const ALIVE_INTERVAL_SECONDS = 15;
-/** Servers turn away whoever comes while many others have not logged in yet: OpenSSH from ten on. */
+/** Servers refuse connections while many others have not logged in yet: OpenSSH from ten on. */
 const MAX_LOGGING_IN = 4;
-/** Said by ssh when it is verbose. */
+/** Printed by ssh in verbose mode. */
 const LOGGED_IN = /^Authenticated to /mu;
-/** Of what ssh says, the end tells why it gave up. */
+/** The end of ssh's output says why it failed. */
 const KEPT_WORDS = 500;
 
 type Connected = (error: Error | null, stream: Duplex) => void;
 
 /**
- * SECURITY: the machine's own `ssh`, with its known hosts, keys and agent. A library that takes
- * whatever key it is shown would hand the engine, and with it root, to whoever answers. In batch mode
- * it never asks, and an unknown host is refused. Guarded by engine-connection.test.ts.
+ * SECURITY: uses the machine's own `ssh`, with its known hosts, keys and agent. A library that
+ * accepts any host key would hand the engine, and with it root, to an attacker. In batch mode ssh
+ * never prompts, and refuses an unknown host. Guarded by engine-connection.test.ts.
  */
 export class SshAgent extends Agent {
   readonly #argv: readonly [string, ...string[]];
@@ -27,7 +27,7 @@ export class SshAgent extends Agent {
   #loggingIn = 0;
 
   constructor(url: URL, program: string) {
-    // A connection takes long to make, so it is kept for the next request.
+    // Connecting is slow, so the connection is kept for the next request.
     super({ keepAlive: true, maxFreeSockets: 4 });
     this.#argv = [
       program,
@@ -75,7 +75,7 @@ export class SshAgent extends Agent {
       words = (words + text).slice(-KEPT_WORDS);
       if (LOGGED_IN.test(words)) loggedIn();
     });
-    // A connection that ssh shares with an earlier one needs no log-in.
+    // A connection that ssh shares with an earlier one needs no login.
     child.stdout.once("data", loggedIn);
     child.once("close", (code) => {
       loggedIn();
@@ -107,7 +107,7 @@ class ProcessStream extends Duplex {
       if (!this.push(bytes)) output.pause();
     });
     output.on("error", (error) => this.destroy(error));
-    // Why it takes no more is told by its end.
+    // Its exit explains why it accepts no more input.
     input.on("error", () => undefined);
   }
 

@@ -1,7 +1,7 @@
 /**
- * Reads and steers a sandbox's cgroups, on version 1 and version 2 alike. Reads are synchronous: the
- * kernel answers these files from memory within microseconds, and an asynchronous read takes several
- * turns of the thread pool.
+ * Reads and changes a sandbox's cgroups, on version 1 and version 2. Reads are synchronous: the
+ * kernel answers from memory within microseconds, and an asynchronous read takes several turns of
+ * the thread pool.
  */
 import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
@@ -10,7 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import { isMissing } from "./sandbox-record.ts";
 
-/** Where the cgroups of one sandbox are, by controller (`unified` for version 2). */
+/** The cgroup directories of one sandbox, by controller (`unified` for version 2). */
 export type CgroupPaths = Readonly<Record<string, string>>;
 
 export interface CgroupUsage {
@@ -22,7 +22,7 @@ export interface CgroupUsage {
   readonly oomKills: number;
 }
 
-/** On version 1 a memory limit of nearly 2^63 means none. */
+/** On version 1 a memory limit of nearly 2^63 means unlimited. */
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 const FREEZE_TIMEOUT_MS = 10_000;
 
@@ -46,7 +46,7 @@ export function readUsage(paths: CgroupPaths): CgroupUsage {
   };
 }
 
-/** The share of one processor that the quota grants, in thousandths; 0 when there is no quota. */
+/** The CPU quota in thousandths of a processor; 0 if there is no quota. */
 export function readCpuMillicores(paths: CgroupPaths): number {
   if (paths["cpu"]) {
     const quota = readNumber(paths["cpu"], "cpu.cfs_quota_us");
@@ -58,7 +58,7 @@ export function readCpuMillicores(paths: CgroupPaths): number {
   return quota && period ? Math.round((quota * 1000) / period) : 0;
 }
 
-/** Stops every process of the sandbox where it is; it takes no more processor time. */
+/** Stops every process of the sandbox; it uses no more processor time. */
 export async function freeze(paths: CgroupPaths): Promise<void> {
   await setFrozen(paths, true);
 }
@@ -68,7 +68,7 @@ export async function thaw(paths: CgroupPaths): Promise<void> {
 }
 
 export function isFrozen(paths: CgroupPaths): boolean {
-  // The unified hierarchy freezes whether or not controllers are on it; version 1 is the fallback.
+  // The unified hierarchy can freeze even without controllers on it; version 1 is the fallback.
   if (paths["unified"]) return readField(paths["unified"], "cgroup.events", "frozen") === 1;
   return readText(paths["freezer"], "freezer.state")?.trim() === "FROZEN";
 }
@@ -81,7 +81,7 @@ async function setFrozen(paths: CgroupPaths, frozen: boolean): Promise<void> {
   else
     throw new SandboxError(
       "UNSUPPORTED",
-      "this machine gives the daemon no cgroup to pause sandboxes with; run it as root",
+      "the daemon has no cgroup on this machine to pause sandboxes with; run it as root",
     );
   const deadline = performance.now() + FREEZE_TIMEOUT_MS;
   for (;;) {
@@ -89,7 +89,7 @@ async function setFrozen(paths: CgroupPaths, frozen: boolean): Promise<void> {
     if (performance.now() > deadline)
       throw new SandboxError(
         "SANDBOX_UNREACHABLE",
-        `the sandbox's processes did not ${frozen ? "stop" : "go on"} within ${FREEZE_TIMEOUT_MS / 1000} s`,
+        `the sandbox's processes did not ${frozen ? "stop" : "continue"} within ${FREEZE_TIMEOUT_MS / 1000} s`,
       );
     await sleep(1);
   }
@@ -105,7 +105,7 @@ function readText(directory: string | undefined, file: string): string | undefin
   }
 }
 
-/** 0 for what this machine does not count, a very large number for what it does not limit. */
+/** 0 for values that this machine does not count, a very large number for unlimited ones. */
 function readNumber(directory: string | undefined, file: string): number {
   const text = readText(directory, file)?.trim();
   if (text === undefined) return 0;

@@ -1,6 +1,6 @@
 /**
- * Spares crun the compilation of the seccomp profile, a quarter of the processor time of a create.
- * The filter is the one that crun itself compiled for the first sandbox, byte for byte.
+ * Saves crun from compiling the seccomp profile, a quarter of the processor time of a create. The
+ * filter is the one that crun itself compiled for the first sandbox, byte for byte.
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -10,22 +10,22 @@ import type { OciConfig } from "./config/oci-spec.ts";
 import type { LauncherCreate } from "./launcher.ts";
 import type { SandboxRecord } from "./sandbox-record.ts";
 
-/** crun takes a compiled filter, in base64, instead of the profile. */
+/** crun accepts a compiled filter, in base64, instead of the profile. */
 const ANNOTATION = "run.oci.seccomp_bpf_data";
-/** The size of an instruction, and the most of them that the kernel takes. */
+/** The size of an instruction, and the kernel's maximum number of them. */
 const INSTRUCTION_BYTES = 8;
 const MAX_INSTRUCTIONS = 4096;
 
-/** How a sandbox is launched, and removed again. */
+/** Functions that launch a sandbox and remove it again. */
 interface Launching {
   readonly launch: (request: LauncherCreate) => Promise<SandboxRecord>;
   readonly remove: (id: string) => Promise<void>;
 }
 
 export class CompiledSeccomp {
-  /** By profile, as text: what crun made of it, in base64. */
+  /** crun's compiled filter in base64, keyed by the profile as text. */
   readonly #filters = new Map<string, string>();
-  /** Whether this crun takes compiled filters; unknown until one was tried. */
+  /** Whether this crun accepts compiled filters; unknown until one was tried. */
   #isTaken: boolean | undefined;
 
   /** Creates a sandbox with the compiled filter of its profile, if there is one. */
@@ -55,7 +55,7 @@ export class CompiledSeccomp {
       if (this.#isTaken) return record;
     } catch (error) {
       if (!isStartFailure(error)) throw error;
-      // Perhaps this crun refuses filters. What has another cause fails again, and is told then.
+      // This crun may refuse filters. Any other cause fails again, and is reported then.
       this.#isTaken = false;
     }
     await remove(request.id);
@@ -68,14 +68,14 @@ export class CompiledSeccomp {
  * before code runs, into a directory that only root can enter and no sandbox sees. Guarded by
  * compiled-seccomp.container.test.ts.
  *
- * @returns The filter of a sandbox in base64, or undefined from a crun that keeps none there.
+ * @returns The filter of a sandbox in base64, or undefined if this crun stores none there.
  */
 async function readFilter({ runtime, id }: LauncherCreate): Promise<string | undefined> {
   const filter = await readFile(join(runtime.root, id, "seccomp.bpf")).catch(() => undefined);
   return filter === undefined || !isFilter(filter) ? undefined : filter.toString("base64");
 }
 
-/** The steps of the launcher that notice a first process that could not live. */
+/** The launcher steps that detect a first process that could not start. */
 const START_STEPS: ReadonlySet<unknown> = new Set(["start", "record"]);
 
 function isStartFailure(error: unknown): boolean {
@@ -89,8 +89,8 @@ function isFilter({ length }: Buffer): boolean {
 }
 
 /**
- * SECURITY: a runtime that overlooks the annotation finds a profile that refuses every call, so that
- * its sandbox does not start, instead of one without a filter.
+ * SECURITY: a runtime that ignores the annotation gets a profile that refuses every call, so its
+ * sandbox fails to start instead of running without a filter.
  */
 function withFilter(config: OciConfig, filter: string): OciConfig {
   const { defaultAction, defaultErrnoRet, architectures } = config.linux.seccomp;

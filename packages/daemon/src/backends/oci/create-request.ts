@@ -1,4 +1,4 @@
-/** What the launcher is asked to do to make a sandbox. */
+/** The request to the launcher for a new sandbox. */
 import type { SandboxSpec } from "../../ports/backend.ts";
 import type { ImageRootfs } from "../../ports/image-store.ts";
 import { buildOciConfig } from "./config/build-oci-config.ts";
@@ -10,6 +10,8 @@ export interface CreateInputs {
   readonly spec: SandboxSpec;
   readonly identity: LauncherIdentity;
   readonly rootfs: ImageRootfs;
+  /** Files that stand over those of the image, in this sandbox alone. */
+  readonly rootFiles: LauncherCreate["rootfs"]["files"];
   readonly disks: WorkspaceDisks;
   readonly templatesDir: string;
   readonly runner: string;
@@ -18,7 +20,7 @@ export interface CreateInputs {
 }
 
 export function createRequest(inputs: CreateInputs): LauncherCreate {
-  const { spec, identity, rootfs, disks, templatesDir, runner } = inputs;
+  const { spec, identity, rootfs, rootFiles, disks, templatesDir, runner } = inputs;
   const { limits, workspace, workspaces = [] } = spec;
   const inGvisor = identity.runtime.kind === "runsc";
   const hostLimits = inGvisor ? hostLimitsForGvisor(limits) : limits;
@@ -37,7 +39,12 @@ export function createRequest(inputs: CreateInputs): LauncherCreate {
   });
   return {
     ...identity,
-    rootfs: { path: rootfs.path, binds: rootfs.binds, writable: spec.profile === "root" },
+    rootfs: {
+      path: rootfs.path,
+      binds: rootfs.binds,
+      writable: spec.profile === "root",
+      files: rootFiles,
+    },
     runner,
     disk: { bytes: limits.diskBytes, inodes: limits.diskInodes, templates_dir: templatesDir },
     ...(workspace !== undefined && { workspace: disks.request(workspace) }),

@@ -1,4 +1,4 @@
-/** Looks, from inside and outside, at how a sandbox is really held. */
+/** Measures a sandbox's actual isolation, from inside and outside. */
 import { readFile, readlink } from "node:fs/promises";
 import { release } from "node:os";
 import type { IsolationFact } from "../../ports/backend.ts";
@@ -17,8 +17,8 @@ const FIRST_SANDBOX_ID = 1_000_000;
 const NAMESPACES = ["user", "pid", "mnt", "net", "ipc", "uts"] as const;
 
 /**
- * The inside view is a claim of the sandbox; where the outside can see the same (ids, namespaces,
- * limits, seccomp mode of PID 1) it is the outside that counts.
+ * The inside view is a claim of the sandbox; for properties that are also visible outside (ids,
+ * namespaces, limits, seccomp mode of PID 1) the outside view counts.
  */
 export async function measureIsolation(
   record: SandboxRecord,
@@ -97,7 +97,7 @@ async function identityFacts(record: SandboxRecord, inside: Probe): Promise<Isol
   ];
 }
 
-/** What the kernel says it enforces, not what was asked for. */
+/** What the kernel enforces, not what was requested. */
 function resourceFacts(record: SandboxRecord, inside: Probe): IsolationFact[] {
   const usage = readUsage(record.cgroups);
   const cpuMillicores = readCpuMillicores(record.cgroups);
@@ -110,7 +110,7 @@ function resourceFacts(record: SandboxRecord, inside: Probe): IsolationFact[] {
       {
         name: "own_kernel_counts",
         enforced: true,
-        measured: "inotify instances and message queues are those of gVisor's kernel",
+        measured: "inotify instances and message queues belong to gVisor's kernel",
       },
       diskFact(record, inside),
     ];
@@ -120,16 +120,16 @@ function resourceFacts(record: SandboxRecord, inside: Probe): IsolationFact[] {
       name: "own_kernel_counts",
       enforced: !record.not_enforced.includes("shared_kernel_counts"),
       measured: record.not_enforced.includes("shared_kernel_counts")
-        ? "inotify instances and message queues count for the daemon's user too"
-        : "inotify instances and message queues count for the sandbox's own ids",
+        ? "inotify instances and message queues also count against the daemon's user"
+        : "inotify instances and message queues count against the sandbox's own ids",
     },
     diskFact(record, inside),
     {
       name: "host_paths_hidden",
       enforced: !record.not_enforced.includes("host_paths"),
       measured: record.not_enforced.includes("host_paths")
-        ? "mounts tell where on the machine their files are"
-        : "mounts tell no path of the machine",
+        ? "mounts reveal where on the machine their files are"
+        : "mounts reveal no path of the machine",
     },
   ];
 }
@@ -137,12 +137,12 @@ function resourceFacts(record: SandboxRecord, inside: Probe): IsolationFact[] {
 async function oomFact(record: SandboxRecord, inside: Probe): Promise<IsolationFact> {
   const own = await readOomScore("self");
   if (record.runtime.kind !== "runsc") return oomScoreFact(inside, own);
-  // What code writes is of gVisor's kernel; the machine's looks at gVisor's processes.
+  // Code only changes scores in gVisor's kernel; the machine's kernel sees gVisor's processes.
   const score = await readOomScore(record.pid);
   return oomScoreFact({ oom_score: score, oom_score_lowest: score }, own);
 }
 
-/** The host's limit is on gVisor as a whole; code meets its own limit, inside, before that. */
+/** The host's limit applies to gVisor as a whole; code hits its own limit, inside, before that. */
 function withGuestLimit(fact: IsolationFact, record: SandboxRecord, inside: Probe): IsolationFact {
   const { pids, memoryBytes } = record.meta.limits;
   if (fact.name === "pids_limit")
@@ -154,14 +154,14 @@ function withGuestLimit(fact: IsolationFact, record: SandboxRecord, inside: Prob
   if (fact.name === "memory_limit")
     return {
       ...fact,
-      measured: `the runner ends what takes more than ${memoryBytes} bytes inside, ${fact.measured} for gVisor as a whole`,
+      measured: `the runner kills processes above ${memoryBytes} bytes inside, ${fact.measured} for gVisor as a whole`,
     };
   return fact;
 }
 
 /**
- * From inside, the disk that the workspace is on can be seen. When that is a persistent one, the own
- * disk is another, which the launcher has looked at as it mounted it.
+ * The inside sees the disk of the workspace. If that is a persistent one, the sandbox's own disk is
+ * a different one, which the launcher checked when it mounted it.
  */
 function diskFact(record: SandboxRecord, inside: Probe): IsolationFact {
   const { workspace } = record;
@@ -175,6 +175,6 @@ function diskFact(record: SandboxRecord, inside: Probe): IsolationFact {
     measured:
       workspace === undefined
         ? `the workspace is on a disk of ${inside.workspace_bytes} bytes`
-        : `the persistent workspace is on a disk of ${inside.workspace_bytes} bytes, the rest ${ownHolds ? "on one of its own" : "without a limit"}`,
+        : `the persistent workspace is on a disk of ${inside.workspace_bytes} bytes, the rest ${ownHolds ? "on a separate disk" : "without a limit"}`,
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Keeps one launcher running for all requests: to start a process stops the daemon for several
- * milliseconds, to ask one that runs does not. It is started with the first request, and again with
+ * Keeps one launcher running for all requests: starting a process blocks the daemon for several
+ * milliseconds, asking a running one does not. It is started with the first request, and again with
  * the next one after it has died.
  */
 import { spawn } from "node:child_process";
@@ -10,15 +10,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import { STANDARD_PATH } from "../../find-program.ts";
 
-/** More than any answer has; a launcher that says more is not ours. */
+/** More than any valid answer; a launcher that sends more is not ours. */
 const MAX_ANSWER_CHARACTERS = 4 * 1024 * 1024;
 const MAX_COMPLAINT_CHARACTERS = 500;
-/** How often a launcher that somebody waits for is looked at. */
+/** How often a launcher with pending requests is checked. */
 const LOOK_MS = 2_000;
-/** After so many looks in a row without a word from it, pings included, it counts as frozen. */
+/** After this many checks in a row without a message, including pings, it counts as frozen. */
 const MAX_SILENT_LOOKS = 5;
 
-/** Requests have numbers from 1 on. */
+/** Requests are numbered from 1. */
 const PING_ID = "0";
 
 interface Waiting {
@@ -28,7 +28,7 @@ interface Waiting {
 }
 
 export class LauncherServer {
-  /** By program: backends are dropped without a word, and each would leave a process behind. */
+  /** By program: backends are dropped without cleanup, and each would leave a process behind. */
   static readonly #shared = new Map<string, LauncherServer>();
   readonly #program: string;
   #running: RunningServer | undefined;
@@ -38,7 +38,7 @@ export class LauncherServer {
     this.#program = program;
   }
 
-  /** The one that all of this process share. */
+  /** The instance shared by this process. */
   static of(program: string): LauncherServer {
     const found = LauncherServer.#shared.get(program);
     if (found !== undefined) return found;
@@ -47,7 +47,7 @@ export class LauncherServer {
     return server;
   }
 
-  /** Whether it answers a ping in time. One that does not is replaced when it stays so. */
+  /** Whether it answers a ping in time. A launcher that stays unresponsive is replaced. */
   async answers(withinMs: number): Promise<boolean> {
     const late = new AbortController();
     const deadline = sleep(withinMs, false, { ref: false, signal: late.signal });
@@ -62,14 +62,14 @@ export class LauncherServer {
     }
   }
 
-  /** The launcher's answer, a JSON text. Any number of requests may be under way. */
+  /** The launcher's answer, a JSON text. Requests may run concurrently. */
   ask(command: string, request?: unknown): Promise<string> {
     if (this.#running?.usable !== true) this.#running = new RunningServer(this.#program);
     return this.#running.ask(command, request);
   }
 }
 
-/** One process, from its start to its end. It ends by itself when this process does. */
+/** One launcher process, from start to end. It ends by itself when this process does. */
 class RunningServer {
   readonly #program: string;
   readonly #process: ChildProcessWithoutNullStreams;
@@ -78,15 +78,15 @@ class RunningServer {
   #unread = "";
   #complaint = "";
   #usable = true;
-  /** Looks since the last word. Counted rather than timed: when this process stops, so do they. */
+  /** Checks since the last message. Counted rather than timed: when this process stops, so do they. */
   #silentLooks = 0;
   #watch: NodeJS.Timeout | undefined;
 
   constructor(program: string) {
     this.#program = program;
     this.#process = spawn(program, ["serve"], {
-      // SECURITY: the daemon's environment, with its keys, goes no further (threat: leaked secrets and
-      // descriptors).
+      // SECURITY: the daemon's environment, with its keys, is not passed on (threat: leaked secrets
+      // and descriptors).
       env: { PATH: STANDARD_PATH },
       cwd: "/",
       stdio: "pipe",
@@ -95,7 +95,7 @@ class RunningServer {
     this.#process.on("exit", () => (this.#usable = false));
     this.#process.on("close", (code, signal) => this.#end(signal ?? String(code)));
     const { stdin, stdout, stderr } = this.#process;
-    // What could not be written has no answer either; the end of the process says so.
+    // A failed write has no answer either; the process's end reports that.
     stdin.on("error", () => undefined);
     stdout.setEncoding("utf8").on("data", (text: string) => this.#hear(text));
     stderr.setEncoding("utf8").on("data", (text: string) => {
@@ -119,7 +119,7 @@ class RunningServer {
     });
   }
 
-  /** Whether this process goes on for the launcher's sake: only as long as somebody waits for it. */
+  /** Keeps this process alive for the launcher only while requests are pending. */
   #hold(held: boolean): void {
     const { stdout, stderr } = this.#process;
     const streams = [stdout, stderr].filter((stream) => stream instanceof Socket);
@@ -129,8 +129,8 @@ class RunningServer {
   }
 
   /**
-   * A healthy server answers pings at once, however long its requests take. One that is frozen is
-   * killed, which even a stopped process cannot escape; whoever waits for it may try again.
+   * A healthy server answers pings at once, however long its requests take. A frozen one is killed,
+   * which works even for a stopped process; its callers may retry.
    */
   #look(): void {
     if (this.#waiting.size === 0) {
@@ -155,7 +155,7 @@ class RunningServer {
     if (this.#unread.length > MAX_ANSWER_CHARACTERS) this.#process.kill("SIGKILL");
   }
 
-  /** Who waits for an answer, and waits no longer. */
+  /** Removes and returns the caller waiting for an answer. */
   #settle(id: string): Waiting | undefined {
     const waiting = this.#waiting.get(id);
     if (this.#waiting.delete(id) && this.#waiting.size === 0) this.#hold(false);
@@ -181,12 +181,12 @@ class RunningServer {
 }
 
 /**
- * What became of a request whose launcher ended before it was done. What it had begun is taken down, or
- * found by the next request or the next start, so the same request may be sent again.
+ * The error of a request whose launcher ended before it was done. Partial work is undone, or found
+ * by the next request or the next start, so the same request may be sent again.
  */
 export function noAnswer(command: string, how: string, said: string): SandboxError {
   return new SandboxError(
     "BACKEND_BUSY",
-    `launcher ${command} ended with ${how} and no answer: ${said.slice(0, MAX_COMPLAINT_CHARACTERS)}; try again`,
+    `launcher ${command} ended with ${how} without an answer: ${said.slice(0, MAX_COMPLAINT_CHARACTERS)}; try again`,
   );
 }

@@ -1,4 +1,4 @@
-/** What the native launcher is asked, and what its answers mean to the daemon. */
+/** Requests to the native launcher, and the meaning of its answers. */
 import { launcherCommands, launcherFailureSchema, SandboxError } from "@sandkasten/protocol";
 import type {
   ErrorCode,
@@ -15,7 +15,7 @@ import type { SandboxMeta, SandboxRecord } from "./sandbox-record.ts";
 
 type CreateRequest = LauncherRequest<"create">;
 
-/** A create with what the daemon decides itself: the policy, and what it wants to find again. */
+/** A create request with the daemon's own parts: the policy, and metadata to find again later. */
 export interface LauncherCreate extends Omit<CreateRequest, "config" | "meta"> {
   readonly config: OciConfig;
   readonly meta: SandboxMeta;
@@ -54,14 +54,14 @@ export class Launcher {
     return (await this.#ask("list-workspaces", request)).workspaces;
   }
 
-  /** Says who has it when it cannot be removed. */
+  /** Returns the users if it cannot be removed. */
   async destroyWorkspace(
     request: LauncherRequest<"destroy-workspace">,
   ): Promise<LauncherAnswer<"destroy-workspace">> {
     return await this.#ask("destroy-workspace", request);
   }
 
-  /** Gives device nodes of the host that an earlier version let sandboxes own back to root. */
+  /** Returns device nodes of the host to root that an earlier version let sandboxes own. */
   async repairDevices(): Promise<readonly string[]> {
     return (await this.#ask("repair-devices", { dev_dir: "/dev" })).repaired;
   }
@@ -89,7 +89,7 @@ export class Launcher {
     try {
       answer = JSON.parse(text);
     } catch (cause) {
-      throw new SandboxError("INTERNAL_ERROR", `launcher ${command} gave no answer in JSON`, {
+      throw new SandboxError("INTERNAL_ERROR", `launcher ${command} did not answer in JSON`, {
         cause,
         details: { answer: text.slice(0, 500) },
       });
@@ -100,18 +100,18 @@ export class Launcher {
   }
 }
 
-/** The error for each kind of failure, with the launcher's words where they help. */
+/** The error for each kind of failure, with the launcher's message if it helps. */
 const ERRORS: Readonly<Record<LauncherFailureKind, (step: string, words: string) => SandboxError>> =
   {
     invalid_request: (step, words) =>
-      error("INVALID_REQUEST", step, `the sandbox cannot be made: ${words}`),
+      error("INVALID_REQUEST", step, `the sandbox cannot be created: ${words}`),
     already_exists: (step, words) =>
-      error("CONFLICT", step, `the sandbox exists already: ${words}`),
+      error("CONFLICT", step, `the sandbox already exists: ${words}`),
     no_space: (step, words) =>
       error(
         "STORAGE_FULL",
         step,
-        `no space left to make the sandbox: ${words}; destroy sandboxes or free disk space`,
+        `no space left to create the sandbox: ${words}; destroy sandboxes or free disk space`,
       ),
     no_loop_device: (step, words) =>
       error(
@@ -122,7 +122,7 @@ const ERRORS: Readonly<Record<LauncherFailureKind, (step: string, words: string)
     unusable_image: (step, words) =>
       error("INVALID_IMAGE", step, `the image cannot be used: ${words}`),
     incompatible_workspace: (step, words) =>
-      error("UNSUPPORTED", step, `${words}; run the daemon as before, or destroy it`),
+      error("UNSUPPORTED", step, `${words}; run the daemon as before, or destroy the sandbox`),
     internal: (step, words) =>
       error("INTERNAL_ERROR", step, `the launcher failed at ${step}: ${words}`),
   };

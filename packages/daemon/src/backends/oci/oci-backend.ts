@@ -1,4 +1,4 @@
-/** The embedded backend: sandboxes on this machine, made by the launcher with crun, runc or runsc. */
+/** The embedded backend: sandboxes on this machine, created by the launcher with crun, runc or runsc. */
 import { ContainerBackend } from "../container/container-backend.ts";
 import { OciDriver } from "./oci-driver.ts";
 import type { OciContainer, OciDriverOptions } from "./oci-driver.ts";

@@ -1,4 +1,4 @@
-/** Drives the launcher, which makes sandboxes on this machine with crun, runc or runsc. */
+/** Drives the launcher, which creates sandboxes on this machine with crun, runc or runsc. */
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdir, readdir, realpath, stat } from "node:fs/promises";
@@ -25,6 +25,8 @@ import type {
 } from "../container/container-driver.ts";
 import type { Probe } from "../container/probe.ts";
 import type { RuntimeKind } from "../container/runtime-versions.ts";
+import { findTrustStore, MAX_BUNDLE_BYTES, trustFiles } from "../container/trust-store.ts";
+import type { ImageNode, TrustFile } from "../container/trust-store.ts";
 import { freeze, isFrozen, readUsage, thaw } from "./cgroups.ts";
 import { CompiledSeccomp } from "./compiled-seccomp.ts";
 import { createRequest } from "./create-request.ts";
@@ -33,6 +35,7 @@ import { measureIsolation } from "./isolation.ts";
 import { Launcher } from "./launcher.ts";
 import type { LauncherCreate, LauncherIdentity } from "./launcher.ts";
 import { relayToRunner } from "./runner-relay.ts";
+import { RootfsFiles } from "./rootfs-files.ts";
 import { dialRunner } from "./runner-socket.ts";
 import { findRuntimes, findStrongRuntime, pickRuntime, runtimeChecks } from "./runtimes.ts";
 import type { Runtime } from "./runtimes.ts";
@@ -43,30 +46,30 @@ import { WorkspaceDisks } from "./workspace-disks.ts";
 export interface OciDriverOptions {
   readonly dataDir: string;
   readonly images: RootfsStore;
-  /** The two native programs, by absolute path. */
+  /** The two native programs, as absolute paths. */
   readonly launcher: string;
   readonly runner: string;
-  /** Picked by version when absent. */
+  /** Chosen by version when absent. */
   readonly runtime?: RuntimeKind;
-  /** Runtimes in here hide the system's. */
+  /** Runtimes in this directory take precedence over the system's. */
   readonly runtimeDir?: string;
-  /** Whether sandboxes may have gVisor where it is not the usual runtime; true when absent. */
+  /** Whether sandboxes may use gVisor if it is not the default runtime; true when absent. */
   readonly allowStrong?: boolean;
-  /** Shared by all daemons of the machine, so that no two give out the same host ids. */
+  /** Shared by all daemons of the machine, so no two assign the same host ids. */
   readonly idsDir: string;
   /** The daemon's own hard limit of open files. */
   readonly maxOpenFiles: number;
-  /** True on machines with cgroup v2 alone. */
+  /** True on machines with only cgroup v2. */
   readonly cgroupNamespace: boolean;
   readonly log?: Log;
-  /** Changes what the launcher is asked to do; for tests that make it fail. */
+  /** Changes the request to the launcher; for tests that make it fail. */
   readonly adjustCreate?: (request: LauncherCreate) => LauncherCreate;
 }
 
-/** How soon the launcher answers a ping, on however busy a machine. */
+/** How soon the launcher must answer a ping, even on a busy machine. */
 const READY_MS = 2_000;
 
-/** A sandbox and what the launcher wrote down about it. */
+/** A sandbox and the launcher's record of it. */
 export interface OciContainer extends Container {
   readonly record: SandboxRecord;
 }
@@ -77,12 +80,12 @@ export class OciDriver implements ContainerDriver<OciContainer> {
   readonly #options: OciDriverOptions;
   readonly #launcher: Launcher;
   readonly #runtime: Runtime;
-  /** For sessions that ask for strong isolation. */
+  /** For sessions that request strong isolation. */
   readonly #strongRuntime: Runtime | undefined;
   readonly #cgroupParent: string;
   readonly #disks: WorkspaceDisks;
   readonly #seccomp = new CompiledSeccomp();
-  /** What the launcher wrote never changes, so each record is read once. */
+  /** The launcher's records never change, so each is read once. */
   readonly #records = new Map<string, SandboxRecord>();
 
   private constructor(
@@ -111,7 +114,7 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     for (const name of ["", "sandboxes", "runtime", "templates", "workspaces"])
       await mkdir(join(options.dataDir, name), { recursive: true, mode: 0o700 });
     const dataDir = await realpath(options.dataDir);
-    // Named after the data directory: a daemon finds its own sandboxes and never another's.
+    // Derived from the data directory: a daemon finds its own sandboxes and never another's.
     const instance = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
     const usual = await pickRuntime(options.runtime, options.runtimeDir);
     const strong =
@@ -120,12 +123,12 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     if (repaired.length > 0)
       options.log?.warn(
         { devices: repaired },
-        "device nodes of this machine belonged to a sandbox; they are root's again",
+        "device nodes of this machine belonged to a sandbox; returned them to root",
       );
     return new OciDriver({ ...options, dataDir }, { usual, strong }, `sandkasten-${instance}`);
   }
 
-  /** Synchronous: in a burst of requests, a turn of the event loop takes long. */
+  /** Synchronous: in a burst of requests, an event loop turn takes long. */
   hasTraces(id: string): boolean {
     return existsSync(this.#stateDir(id));
   }
@@ -133,10 +136,12 @@ export class OciDriver implements ContainerDriver<OciContainer> {
   async prepare(spec: SandboxSpec): Promise<() => Promise<OciContainer>> {
     const { dataDir, images, runner, maxOpenFiles, cgroupNamespace, adjustCreate } = this.#options;
     const runtime = this.#runtimeFor(spec);
+    const rootfs = await images.rootfs(spec.image, spec.imageDigest);
     const request = createRequest({
       spec,
       identity: this.#identity(spec.id, runtime),
-      rootfs: await images.rootfs(spec.image, spec.imageDigest),
+      rootfs,
+      rootFiles: await trustedFiles(rootfs.path, spec),
       disks: this.#disks,
       templatesDir: join(dataDir, "templates"),
       runner,
@@ -155,7 +160,7 @@ export class OciDriver implements ContainerDriver<OciContainer> {
 
   async remove(id: string): Promise<void> {
     this.#records.delete(id);
-    // The launcher's own notes name the runtime; ours is only for a sandbox without notes.
+    // The launcher's own notes name the runtime; ours is used only if there are none.
     const isNoted = existsSync(join(this.#stateDir(id), "intent.json"));
     const { runtime, ...request } = this.#identity(id);
     await this.#launcher.destroy({ ...request, ...(!isNoted && { runtime }) });
@@ -176,9 +181,9 @@ export class OciDriver implements ContainerDriver<OciContainer> {
   }
 
   async connect({ record }: OciContainer, signal: AbortSignal): Promise<Duplex> {
-    // By the runtime that made the sandbox, which may not be the one that is picked now.
+    // By the runtime that created the sandbox, which may differ from the one chosen now.
     if (record.runtime.kind !== "runsc") return await dialRunner(this.#stateDir(record.id), signal);
-    // A relay starts whether or not there is a sandbox; only a dead one refuses for good.
+    // A relay starts even without a sandbox, so check first that it is alive.
     if (!isAlive(record)) throw deadSandbox(record.id, ranOutOfMemory(record));
     return await relayToRunner(record.runtime, record.id, signal);
   }
@@ -205,7 +210,7 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     const inside = await channel?.ping();
     return {
       ...readUsage(record.cgroups),
-      // Outside, gVisor's own threads and memory count with those of code.
+      // Outside, gVisor's own threads and memory are counted together with code's.
       ...(record.runtime.kind === "runsc" && {
         memoryLimitBytes: limits.memoryBytes,
         pidsLimit: limits.pids,
@@ -236,7 +241,7 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     );
     const runtimes = await findRuntimes(this.#options.runtimeDir);
     checks.push(...runtimeChecks(runtimes, this.#runtime.kind));
-    // Sandboxes need these; what else is missing is only less well enforced.
+    // Required for sandboxes; without the others, isolation is only less strict.
     const needed = new Set(["user_namespace", "private_mounts"]);
     return { usable: checks.every((check) => check.ok || !needed.has(check.name)), checks };
   }
@@ -253,12 +258,12 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     return [{ kind: "disk_templates", files: files.length, bytes }];
   }
 
-  /** A sandbox can be made as long as the launcher beside the daemon answers. */
+  /** Sandboxes can be created as long as the launcher answers. */
   async ready(): Promise<boolean> {
     return await this.#launcher.answers(READY_MS);
   }
 
-  /** There is nothing between this backend and its sandboxes. */
+  /** There is no engine between this backend and its sandboxes. */
   async reachable(): Promise<boolean> {
     return await Promise.resolve(true);
   }
@@ -284,7 +289,7 @@ export class OciDriver implements ContainerDriver<OciContainer> {
       runtime: {
         kind: runtime.kind,
         path: runtime.path,
-        // gVisor leaves more behind there than the state of the sandbox, so that goes as a whole.
+        // gVisor leaves more than the sandbox's state there, so the whole directory is removed.
         ...(runtime.kind === "runsc"
           ? { root: join(this.#stateDir(id), "runtime"), args: GVISOR_FLAGS }
           : { root: join(this.#options.dataDir, "runtime") }),
@@ -292,7 +297,7 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     };
   }
 
-  /** What is known of the runtime that a sandbox was made with. */
+  /** The runtime that a sandbox was created with. */
   async #runtimeOf(record: SandboxRecord): Promise<Runtime> {
     const { kind, path } = record.runtime;
     const found = (await findRuntimes(this.#options.runtimeDir)).find(
@@ -306,8 +311,8 @@ export class OciDriver implements ContainerDriver<OciContainer> {
   }
 
   /**
-   * What was written back to the sandbox's own disk: a paused sandbox cannot say what its files take
-   * up, and one with a persistent workspace speaks of that one's disk.
+   * Bytes written to the sandbox's own disk: a paused sandbox cannot report its disk usage, and one
+   * with a persistent workspace reports that disk.
    */
   async #writtenBytes({ id }: SandboxRecord): Promise<number> {
     try {
@@ -321,8 +326,9 @@ export class OciDriver implements ContainerDriver<OciContainer> {
 }
 
 /**
- * Whether the kernel's killer has ended a sandbox. Outside, gVisor is one: what is killed in its cgroup
- * was all of it. Elsewhere the kernel kills processes of code, which says nothing of the end of PID 1.
+ * Whether the OOM killer has ended a sandbox. Outside, gVisor is one unit: a kill in its cgroup
+ * ends all of it. Otherwise the kernel kills processes of code, which does not imply the end of PID
+ * 1.
  */
 function ranOutOfMemory({ runtime, cgroups }: SandboxRecord): boolean {
   return runtime.kind === "runsc" && readUsage(cgroups).oomKills > 0;
@@ -330,4 +336,18 @@ function ranOutOfMemory({ runtime, cgroups }: SandboxRecord): boolean {
 
 function ignoreMissing(error: unknown): undefined {
   if (!isMissing(error)) throw error;
+}
+
+/** What makes the programs of a sandbox trust the certificate of its spec. */
+async function trustedFiles(
+  rootfs: string,
+  { trustedCertificate, profile }: SandboxSpec,
+): Promise<readonly TrustFile[]> {
+  if (trustedCertificate === undefined) return [];
+  const files = new RootfsFiles(rootfs);
+  const lookAt = (path: string): Promise<ImageNode> => Promise.resolve(files.lookAt(path));
+  const store = await findTrustStore(lookAt, trustedCertificate);
+  const readText = (path: string): Promise<string | undefined> =>
+    Promise.resolve(files.readText(path, MAX_BUNDLE_BYTES));
+  return await trustFiles(store, readText, trustedCertificate, profile);
 }

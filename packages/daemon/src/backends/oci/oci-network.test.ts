@@ -5,11 +5,11 @@ import { networkFixture } from "../../../../../tests/support/network-fixture.ts"
 
 networkSuite("runc", (network) => networkFixture("runc", network), {
   mode: "transparent",
-  parts: [],
+  parts: ["trust"],
 });
 
 networkSuite("runsc", (network) => networkFixture("runsc", network), {
   mode: "transparent",
-  parts: ["attacks"],
+  parts: ["attacks", "trust"],
   unavailable: whyNoGvisor(),
 });

@@ -1,4 +1,4 @@
-/** Finds the OCI runtimes of this machine and picks one by its version. */
+/** Finds the OCI runtimes of this machine and chooses one by version. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
@@ -11,31 +11,31 @@ export interface Runtime {
   readonly kind: RuntimeKind;
   readonly path: string;
   readonly version: string;
-  /** True when the version has all fixes that we know to matter. */
+  /** True if the version has all relevant fixes. */
   readonly current: boolean;
 }
 
 type HealthCheck = BackendHealth["checks"][number];
 
-/** Older releases miss what the runner needs to limit code inside. */
+/** Older releases lack what the runner needs to limit code inside. */
 const OLDEST_GVISOR = "20260905";
 
 const run = promisify(execFile);
-const BROKEN = "does not run";
+const BROKEN = "cannot be run";
 
-/** All runtimes that are there, the one to be picked first; those in `directory` hide the system's. */
+/** All installed runtimes, the preferred one first; those in `directory` take precedence over the system's. */
 export async function findRuntimes(directory?: string): Promise<Runtime[]> {
   const found = await Promise.all(
     (["crun", "runc", "runsc"] as const).map((kind) => findRuntime(kind, directory)),
   );
   const present = found.filter((runtime) => runtime !== undefined);
-  // gVisor is the strong tier and only by choice: it is slower and not every program runs on it.
+  // gVisor is the strong tier and must be chosen: it is slower and does not run every program.
   const rank = (runtime: Runtime): number =>
     runtime.version === BROKEN ? 3 : runtime.kind === "runsc" ? 2 : runtime.current ? 0 : 1;
   return present.toSorted((a, b) => rank(a) - rank(b));
 }
 
-/** The runtime that is asked for, or the best one. */
+/** The requested runtime, or the best one. */
 export async function pickRuntime(wanted?: RuntimeKind, directory?: string): Promise<Runtime> {
   const runtimes = (await findRuntimes(directory)).filter(({ version }) => version !== BROKEN);
   const picked =
@@ -54,14 +54,14 @@ export async function pickRuntime(wanted?: RuntimeKind, directory?: string): Pro
   );
 }
 
-/** gVisor, for sessions that ask for strong isolation. */
+/** gVisor, for sessions that request strong isolation. */
 export async function findStrongRuntime(directory?: string): Promise<Runtime | undefined> {
   return (await findRuntimes(directory)).find(({ kind, current }) => kind === "runsc" && current);
 }
 
 /**
- * What a diagnosis says of the runtimes. Only the one in use can fail: another that is old, and a
- * gVisor that is missing, take nothing away from a machine but a choice.
+ * The runtime checks for `doctor`. Only the one in use can fail: another outdated runtime, or a
+ * missing gVisor, only limits the choice.
  */
 export function runtimeChecks(found: readonly Runtime[], inUse: RuntimeKind): HealthCheck[] {
   const checks = found.map((runtime) => {
@@ -91,7 +91,7 @@ function optionalUse({ kind, current }: Runtime): string {
 async function findRuntime(kind: RuntimeKind, directory?: string): Promise<Runtime | undefined> {
   const path = await findProgram(kind, directory);
   if (path === undefined) return undefined;
-  // One that is broken must not keep the others from being used.
+  // A broken runtime must not prevent the others from being used.
   const stdout = await run(path, ["--version"], { timeout: 10_000 }).then(
     (answer) => answer.stdout,
     () => "",

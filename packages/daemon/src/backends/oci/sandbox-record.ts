@@ -1,4 +1,4 @@
-/** What the launcher wrote down about a sandbox, read back and checked against the living process. */
+/** The launcher's record of a sandbox, read and checked against the running process. */
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { z } from "zod";
 import type { SandboxHandle } from "../../ports/backend.ts";
 import { limitsSchema } from "../container/limits.ts";
 
-/** What the daemon has the launcher write down, to be found again by the next daemon. */
+/** The daemon's metadata in the record, for the next daemon. */
 const metaSchema = z.object({
   image: z.string(),
   image_digest: z.string(),
@@ -20,7 +20,7 @@ export const recordSchema = launcherRecordSchema.extend({ meta: metaSchema });
 export type SandboxMeta = z.infer<typeof metaSchema>;
 export type SandboxRecord = z.infer<typeof recordSchema>;
 
-/** Undefined when there is no (whole) record: the sandbox was never finished, or is gone. */
+/** Undefined if there is no complete record: the sandbox was never finished, or is gone. */
 export async function readRecord(stateDir: string): Promise<SandboxRecord | undefined> {
   const path = join(stateDir, "sandbox.json");
   let text: string;
@@ -33,14 +33,18 @@ export async function readRecord(stateDir: string): Promise<SandboxRecord | unde
   try {
     return recordSchema.parse(JSON.parse(text));
   } catch (cause) {
-    throw new SandboxError("INTERNAL_ERROR", `the notes of a sandbox are damaged; destroy it`, {
-      cause,
-      details: { path },
-    });
+    throw new SandboxError(
+      "INTERNAL_ERROR",
+      `the record of a sandbox is damaged; destroy the sandbox`,
+      {
+        cause,
+        details: { path },
+      },
+    );
   }
 }
 
-/** A pid alone may have been given to another process meanwhile; with its start time it is one. */
+/** A pid alone may have been reused; with the start time it is unique. */
 export function isAlive(record: SandboxRecord): boolean {
   try {
     const stat = readFileSync(`/proc/${record.pid}/stat`, "utf8");
@@ -64,7 +68,7 @@ export function handleOf(record: SandboxRecord): SandboxHandle {
   };
 }
 
-/** The process, or file, is not there (any more). */
+/** Whether the process or file does not exist. */
 export function isMissing(error: unknown): boolean {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   return code === "ENOENT" || code === "ESRCH" || code === "ENODEV";

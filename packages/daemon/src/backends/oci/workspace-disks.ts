@@ -1,4 +1,4 @@
-/** Persistent workspaces of the embedded backend: disks that the launcher makes, shares and removes. */
+/** Persistent workspaces of the embedded backend: disks that the launcher creates, shares and removes. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { WorkspaceListing, WorkspaceSpec } from "../../ports/backend.ts";
 import type { Launcher, LauncherCreate } from "./launcher.ts";
@@ -18,7 +18,7 @@ export class WorkspaceDisks {
     this.#directories = directories;
   }
 
-  /** What the launcher is told of a workspace that a sandbox is to have. */
+  /** The launcher's request for a sandbox's workspace. */
   request({ id, diskBytes, diskInodes }: WorkspaceSpec): NonNullable<LauncherCreate["workspace"]> {
     const { workspacesDir, templatesDir } = this.#directories;
     return {
@@ -45,7 +45,7 @@ export class WorkspaceDisks {
     throw new SandboxError(
       "CONFLICT",
       users.length === 0
-        ? `the disk of the workspace ${id} is attached, by no sandbox of this daemon; detach it first`
+        ? `the disk of the workspace ${id} is attached, but not by a sandbox of this daemon; detach it first`
         : `the workspace ${id} is in use by ${users.join(", ")}; destroy these sandboxes first`,
       { details: { sandboxes: users } },
     );

@@ -1,4 +1,4 @@
-/** A directory to configure a daemon in. */
+/** A directory for configuring a test daemon. */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,15 +10,15 @@ import type { LoadConfigOptions } from "../load-config.ts";
 
 export interface Place {
   readonly directory: string;
-  /** Path of the file that `load` finds. */
+  /** Path of the file that `load` reads. */
   readonly file: string;
   readonly writeFile: (text: string) => Promise<void>;
   readonly load: (options?: Partial<LoadConfigOptions>) => Promise<Config>;
-  /** The problems of a configuration that is refused. */
+  /** The problems of a refused configuration. */
   readonly problems: (options?: Partial<LoadConfigOptions>) => Promise<readonly string[]>;
 }
 
-/** Lasts as long as the test. */
+/** Removed at the end of the test. */
 export async function makePlace(yaml?: string): Promise<Place> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-config-"));
   onTestFinished(async () => await rm(directory, { recursive: true, force: true }));

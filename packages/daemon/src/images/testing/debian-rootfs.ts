@@ -1,4 +1,4 @@
-/** A real Debian root filesystem, built once per machine and kept. */
+/** A real Debian root file system, built once per machine and cached. */
 import { execFile } from "node:child_process";
 import { access, mkdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -6,13 +6,13 @@ import { promisify } from "node:util";
 
 const execFileAsync = promisify(execFile);
 const SUITE = "bookworm";
-/** What our own images install, so that nothing is left to install where there is no network. */
+/** The packages that our own images install, so none are missing without a network. */
 const PACKAGES = ["ca-certificates", "procps", "python3", "python3-pip", "python3-venv"];
 
 /**
- * The path of a small Debian tarball below `cacheDir`. It is built when it is missing, which takes
- * about half a minute and needs the package mirror; undefined when it may not be kept there. Several
- * may ask at once, also from several processes: each builds its own, and any of them will do.
+ * The path of a small Debian tarball below `cacheDir`. It is built if missing, which takes about
+ * half a minute and needs the package mirror; undefined if it cannot be stored there. Concurrent
+ * callers, even in several processes, each build one, and any of them will do.
  */
 export async function debianRootfs(
   cacheDir: string,

@@ -12,13 +12,13 @@ export interface LayerContent {
 export interface OciOptions {
   readonly env?: readonly string[];
   readonly architecture?: string;
-  /** Digests of the layers before compression; those of the layers as they are when absent. */
+  /** Digests of the layers before compression; computed from the layers when absent. */
   readonly diffIds?: readonly string[];
   /** Changes the manifest before it is written. */
   readonly editManifest?: (manifest: Record<string, unknown>) => void;
-  /** Replaces the content of blobs after their digests were taken. */
+  /** Replaces the content of blobs after their digests were computed. */
   readonly editBlobs?: (blobs: Map<string, Buffer>) => void;
-  /** Puts the manifest into an index of several platforms. */
+  /** Wraps the manifest in a multi-platform index. */
   readonly nestedIndex?: boolean;
   readonly extraItems?: readonly TarItem[];
 }
@@ -27,7 +27,7 @@ export function sha256(content: Buffer | string): string {
   return `sha256:${createHash("sha256").update(content).digest("hex")}`;
 }
 
-/** Layers lowest first. Gives the archive, and the digest of its manifest. */
+/** Layers lowest first. Returns the archive, and the digest of its manifest. */
 export function ociArchive(
   layers: readonly LayerContent[],
   options: OciOptions = {},
@@ -80,7 +80,7 @@ export function ociArchive(
   return { archive, digest: String(described["digest"]), sourceDigest: String(top["digest"]) };
 }
 
-/** The form of older Docker: a repeated layer is a link to the first. */
+/** The format of older Docker versions: a repeated layer is a link to the first. */
 export function dockerSaveArchive(layers: readonly Buffer[], repoTags: readonly string[]): Buffer {
   const diffIds = layers.map(sha256);
   const config = JSON.stringify({

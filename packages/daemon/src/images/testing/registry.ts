@@ -20,7 +20,7 @@ export interface Registry extends AsyncDisposable {
   blobRequests(): number;
 }
 
-/** @param user - `name:hash` (bcrypt) of the only one who may come in; everybody may when it is absent. */
+/** @param user - `name:hash` (bcrypt) of the only user with access; when absent, access is open. */
 export async function startRegistry(user?: string): Promise<Registry> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-registry-"));
   const port = await freePort();

@@ -10,18 +10,18 @@ import type { ImagePolicy, LocalImageStoreOptions } from "../local-image-store.t
 export interface StoreFixture extends AsyncDisposable {
   readonly directory: string;
   readonly dataDir: string;
-  /** A directory outside the store that hostile images aim at. */
+  /** A directory outside the store that hostile images target. */
   readonly outside: string;
   readonly store: LocalImageStore;
   open(
     policy?: Partial<ImagePolicy>,
     more?: Partial<LocalImageStoreOptions>,
   ): Promise<LocalImageStore>;
-  /** Writes an archive and gives its path. */
+  /** Writes an archive and returns its path. */
   archive(content: Buffer): Promise<string>;
-  /** Equal before and after when nothing outside has changed. */
+  /** Equal before and after if nothing outside has changed. */
   outsideState(): string;
-  /** Names in the store that only an import in progress may have. */
+  /** Names in the store that only an import in progress may use. */
   temporaries(): string[];
 }
 

@@ -1,4 +1,4 @@
-/** Writes tar archives by hand, the impossible ones included. */
+/** Writes tar archives by hand, including invalid ones. */
 
 export interface TarItem {
   readonly path: string;
@@ -67,7 +67,7 @@ function entry(item: TarItem): Buffer {
   return Buffer.concat([header, content, Buffer.alloc((512 - (content.length % 512)) % 512)]);
 }
 
-/** Octal digits, or the binary form for what does not fit. */
+/** Octal digits, or the binary form for larger values. */
 function number(header: Buffer, offset: number, length: number, value: number): void {
   const octal = value.toString(8);
   if (octal.length < length) {

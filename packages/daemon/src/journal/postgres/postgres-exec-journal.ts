@@ -1,4 +1,7 @@
-/** Keeps what commands print in the database that daemons share, so that any of them can read it, also when the one that wrote it is dead. */
+/**
+ * Keeps command output in the database that daemons share, so any of them can read it, even after
+ * its writer died.
+ */
 import { SandboxError } from "@sandkasten/protocol";
 import type { OutputStream } from "@sandkasten/protocol";
 import { sql } from "kysely";
@@ -16,7 +19,7 @@ import { PostgresJournalWriter } from "./postgres-journal-writer.ts";
 export interface PostgresExecJournalOptions {
   readonly database: Database;
   readonly maxBytesPerExec: number;
-  /** Beyond that the oldest of the session's ended commands goes when a command begins. */
+  /** Beyond that, when a command begins, the oldest output of the session's ended commands is removed. */
   readonly maxBytesPerSession: number;
 }
 
@@ -61,7 +64,7 @@ export class PostgresExecJournal implements ExecJournal {
     if (!Number.isSafeInteger(offset) || offset < 0 || !(maxBytes >= 1))
       throw new SandboxError(
         "INVALID_REQUEST",
-        `Output cannot be read from ${offset}, ${maxBytes} bytes at a time. A cursor is 0 or more, a page at least one byte.`,
+        `Output cannot be read from ${offset}, ${maxBytes} bytes at a time. A cursor must be at least 0, and a page at least one byte.`,
       );
     const chunks: JournalChunk[] = [];
     let next = offset;
@@ -69,12 +72,12 @@ export class PostgresExecJournal implements ExecJournal {
     let end = 0;
     for (let room = Math.floor(maxBytes); room > 0;) {
       const found = await this.#rowsFrom(sessionId, execId, next);
-      // Of the same moment as the rows: what is written after it was not skipped.
+      // From the same snapshot as the rows: what is written later was not skipped.
       end = Number(found[0]?.["end_offset"] ?? 0);
       const rows = found.filter((row) => row["first_offset"] !== null);
       for (const row of rows) {
         const first = Number(row["first_offset"]);
-        // What was dropped is told of at the beginning of a page.
+        // Dropped bytes are reported at the beginning of a page.
         if (first > next && chunks.length > 0) return { chunks, nextOffset: next, skippedBytes };
         if (first > next) {
           skippedBytes += first - next;
@@ -123,7 +126,10 @@ export class PostgresExecJournal implements ExecJournal {
     return rows.map((row) => String(row["session_id"]));
   }
 
-  /** The row that the offset lies in, and those behind it, each with the end of the output; one without a chunk when there is none. */
+  /**
+   * The row that contains the offset, and those after it, each with the end of the output; one row
+   * without a chunk if there are none.
+   */
   async #rowsFrom(
     sessionId: string,
     execId: string,

@@ -1,4 +1,4 @@
-/** The writer's side of one command's output in the database: counts, and makes room before it is full. */
+/** Writes one command's output to the database: counts, and makes room before the limit is reached. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { OutputStream } from "@sandkasten/protocol";
 import { sql } from "kysely";
@@ -16,9 +16,9 @@ export interface PostgresJournalWriterOptions {
   readonly maxBytes: number;
 }
 
-/** Longer output goes into several rows, so that a page needs not read much more than it shows. */
+/** Longer output is split into several rows, so a page reads little more than it shows. */
 const MAX_ROW_BYTES = 256 * 1024;
-/** Part of what may be kept that is dropped at a time. */
+/** The share of the limit that is dropped at a time. */
 const DROPPED_SHARE = 1 / 16;
 
 export class PostgresJournalWriter implements JournalWriter {
@@ -58,7 +58,7 @@ export class PostgresJournalWriter implements JournalWriter {
   async append(stream: OutputStream, bytes: Uint8Array, timestampMs: number): Promise<void> {
     this.#requireOpen();
     if (!Number.isFinite(timestampMs))
-      throw new SandboxError("INVALID_REQUEST", `Output cannot have the time ${timestampMs}.`);
+      throw new SandboxError("INVALID_REQUEST", `Invalid output timestamp ${timestampMs}.`);
     for (let rest = bytes; rest.length > 0;) {
       const part = rest.subarray(0, MAX_ROW_BYTES);
       if (this.#keptBytes + part.length > this.#options.maxBytes) await this.#makeRoom();
@@ -70,7 +70,7 @@ export class PostgresJournalWriter implements JournalWriter {
   async skip(bytes: number): Promise<void> {
     this.#requireOpen();
     if (!Number.isSafeInteger(bytes) || bytes < 0)
-      throw new SandboxError("INVALID_REQUEST", `${bytes} bytes of output cannot be skipped.`);
+      throw new SandboxError("INVALID_REQUEST", `Cannot skip ${bytes} bytes of output.`);
     if (bytes === 0) return;
     const { sessionId, execId, fence } = this.#options;
     await this.#require(
@@ -97,7 +97,7 @@ export class PostgresJournalWriter implements JournalWriter {
     else this.#stderrBytes += bytes.length;
   }
 
-  /** The first half stays; of the rest the oldest goes, once all who follow have read it. */
+  /** Keeps the first half; drops the oldest of the rest, once all followers have read it. */
   async #makeRoom(): Promise<void> {
     const { database, sessionId, execId, fence, maxBytes, beforeDrop } = this.#options;
     const [range] = await database.rows(
@@ -122,7 +122,7 @@ export class PostgresJournalWriter implements JournalWriter {
     this.#droppedBytes += Number(bytes);
   }
 
-  /** Another daemon that goes on with the command has the output, too. */
+  /** Rejects if another daemon has taken over the command and its output. */
   async #require(call: ReturnType<typeof sql>): Promise<void> {
     const { database, sessionId } = this.#options;
     const [row] = await database.rows("writing output", sql`SELECT (${call})::int AS done`);

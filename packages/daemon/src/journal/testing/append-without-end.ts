@@ -1,4 +1,4 @@
-/** A program that appends to a journal until it is killed, and says after each append how far it is. */
+/** A program that appends to a journal until it is killed, and reports its position after each append. */
 import { FileExecJournal } from "../file-exec-journal.ts";
 import { MIB, patternAt } from "./journal-fixture.ts";
 

@@ -1,4 +1,4 @@
-/** A journal in a directory of its own, and what tests ask of it. */
+/** A journal in a temporary directory, and helpers for its tests. */
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import type { FileExecJournalOptions } from "../file-exec-journal.ts";
 export const KIB = 1024;
 export const MIB = 1024 * KIB;
 
-/** A segment's room for one record. */
+/** The largest record that fits in a segment. */
 export const RECORD_ROOM = 64 * KIB - 56 - 24;
 
 export interface Warning {
@@ -29,7 +29,7 @@ export class JournalFixture implements AsyncDisposable {
     return new JournalFixture(await mkdtemp(join(tmpdir(), "sandkasten-journal-")));
   }
 
-  /** Another opening knows nothing but what is on the disk, like another process. */
+  /** A second journal on the same directory knows only what is on disk, like another process. */
   async open(options: Partial<FileExecJournalOptions> = {}): Promise<FileExecJournal> {
     const keep = (): undefined => undefined;
     return await FileExecJournal.open({
@@ -90,7 +90,7 @@ export async function readAll(
   }
 }
 
-/** Bytes that tell by themselves where they belong. */
+/** Bytes that encode their own position. */
 export function patternAt(offset: number, length: number): Buffer {
   const bytes = Buffer.allocUnsafe(length);
   for (let index = 0; index < length; index += 1) bytes[index] = patternByte(offset + index);

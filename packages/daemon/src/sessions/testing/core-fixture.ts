@@ -1,4 +1,4 @@
-/** A core on sandboxes in memory, with a real store and journal and a clock that tests turn. */
+/** A core with in-memory sandboxes, a real store and journal, and a clock controlled by tests. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -65,7 +65,7 @@ const EVENT_SETTINGS = {
   },
   limits: { maxFollowers: 64, maxFollowersPerOwner: 16 },
 };
-/** The administrator's, one of them for Alice alone. */
+/** The administrator's secrets, one of them only for Alice. */
 const STORED_SECRETS = [
   { name: "stored", host: "api.bob.example", header: "Authorization", value: "Bearer st0r3d" },
   { name: "alices", host: "api.bob.example", header: "X-Key", value: "al1c3s", keys: ["alice"] },
@@ -89,7 +89,7 @@ export const BOB: Caller = {
   maxImageBytes: 1024 * MIB,
 };
 
-/** Both clocks stand still until they are turned. */
+/** Both clocks advance only when told to. */
 class TestClock implements Clock {
   bootId = "boot-1";
   wallMs = Date.UTC(2026, 0, 1);
@@ -103,7 +103,7 @@ class TestClock implements Clock {
     return this.steadyMs;
   }
 
-  /** The machine was off for so long, and its clock on the wall was set meanwhile. */
+  /** Simulates a reboot: the machine was off for this long, and its wall clock was changed. */
   boot(offMs: number, jumpMs = 0): void {
     this.bootId = `boot-${Math.random()}`;
     this.steadyMs = 10;
@@ -116,7 +116,7 @@ class TestClock implements Clock {
   }
 }
 
-/** A backend between which and its machine the connection can be cut. */
+/** A backend whose connection to its machine can be cut. */
 export class CutBackend {
   isCut = false;
   readonly backend: Backend;
@@ -154,11 +154,11 @@ class TestLog implements Log {
   }
 }
 
-/** Names stand for themselves; digests can be changed, as a new pull does. */
+/** Names resolve to themselves; digests can be changed, as a new pull does. */
 class TestImages implements ImageStore {
   readonly #machine: FakeMachine;
   readonly digests = new Map<string, string>();
-  /** What takes the place of images that are not present. */
+  /** Substitutes for images that are not present. */
   readonly substitutes = new Map<string, string>();
   readonly #listeners = new Set<() => void>();
 
@@ -228,7 +228,7 @@ class TestImages implements ImageStore {
     this.#machine.images.delete(reference);
   }
 
-  /** The sets of digests that were to be kept, one for each time. */
+  /** The digests that were to be kept, one set per collection. */
   readonly collections: ReadonlySet<string>[] = [];
 
   async collectGarbage(inUse: ReadonlySet<string>): Promise<{ removed: 0; freedBytes: 0 }> {
@@ -241,7 +241,7 @@ function unsupported(): Promise<never> {
   return Promise.reject(new SandboxError("UNSUPPORTED", "sandboxes in memory have no images"));
 }
 
-/** The same thing with some of its methods replaced. */
+/** The same object with some methods replaced. */
 export function overriding<T extends object>(original: T, replaced: Partial<T>): T {
   return new Proxy(original, {
     get: (target, name) => {
@@ -256,15 +256,18 @@ export function overriding<T extends object>(original: T, replaced: Partial<T>):
 export interface CoreOptions {
   readonly settings?: Partial<SessionSettings>;
   readonly onFileWrite?: CoreParts["onFileWrite"];
-  /** What the administrator allows sandboxes to reach; nothing when absent. Bob's key has a ceiling beside it. */
+  /**
+   * What the administrator allows sandboxes to reach; nothing when absent. Bob's key has an
+   * additional ceiling.
+   */
   readonly network?: readonly string[];
-  /** Stands before the backend in memory. */
+  /** Wraps the in-memory backend. */
   readonly wrap?: (backend: Backend) => Backend;
-  /** Backends beside it, which have the same images. */
+  /** Additional backends, with the same images. */
   readonly others?: readonly Backend[];
-  /** Goes on before what was left is taken over. */
+  /** Continue before the take-over has finished. */
   readonly inBackground?: boolean;
-  /** Between the old core's end and the new one's start. */
+  /** Called between the old core's end and the new one's start. */
   readonly beforeOpen?: () => void;
 }
 
@@ -292,7 +295,7 @@ export class CoreFixture implements AsyncDisposable {
     return fixture;
   }
 
-  /** Those of the core that runs. */
+  /** The options of the running core. */
   get options(): CoreOptions {
     return this.#options;
   }
@@ -317,7 +320,7 @@ export class CoreFixture implements AsyncDisposable {
     return this.#events;
   }
 
-  /** As after kill -9: the old core is simply not there any more. */
+  /** As after kill -9: the old core simply disappears. */
   async crash(options: CoreOptions = this.#options): Promise<void> {
     this.#options = options;
     this.#store?.close();
@@ -343,7 +346,7 @@ export class CoreFixture implements AsyncDisposable {
     await this.#open();
   }
 
-  /** Runs to the end and gives what it printed. */
+  /** Runs a command to its end and returns its output. */
   async run(sessionId: string, text: string, options: Partial<StartExecOptions> = {}) {
     const { execs } = this.core;
     const command = { kind: "shell", text } as const;
@@ -376,7 +379,7 @@ export class CoreFixture implements AsyncDisposable {
     this.#events = new EventHub({
       eventLog: this.#eventLog,
       clock: this.clock,
-      // What a crash keeps it from writing down is no concern of the core.
+      // Events that a crash keeps from being written do not concern the core.
       log: new TestLog(),
       ...EVENT_SETTINGS,
     });

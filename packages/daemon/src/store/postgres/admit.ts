@@ -1,14 +1,14 @@
-/** Lets a row in, within its quota, or finds the one that stands in its way. */
+/** Inserts a row within its quota, or finds the existing one that conflicts. */
 import { heldForDead } from "../../ports/session-store.ts";
 import type { Admitted } from "../../ports/session-store.ts";
 import { databaseFailure } from "./database-failure.ts";
 
-/** How often a row that stands in the way may be gone again when it is looked for. */
+/** How often a conflicting row may disappear before it is read. */
 const MAX_ATTEMPTS = 10;
 
 export async function admit<T>(
   id: string,
-  /** What the function of the database says of it. */
+  /** The verdict of the database function. */
   verdictOf: () => Promise<string>,
   inTheWay: () => Promise<T | undefined>,
 ): Promise<Admitted<T>> {

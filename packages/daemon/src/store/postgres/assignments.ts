@@ -1,8 +1,8 @@
-/** Columns and their values as what follows SET. */
+/** Builds the SET clause for columns and values. */
 import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
 
-/** Undefined when there is nothing to set. */
+/** Undefined if there is nothing to set. */
 export function assignmentsOf(
   changes: Readonly<Record<string, unknown>>,
 ): RawBuilder<unknown> | undefined {

@@ -1,4 +1,4 @@
-/** The runs of daemons that share a database: who lives, and what time it is in the store. */
+/** The runs of daemons that share a database: which are alive, and the store's time. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { sql } from "kysely";
 import type { ClockReading, DaemonRow, Joined } from "../../ports/session-store.ts";
@@ -8,9 +8,9 @@ import { storeTimeAtJoin } from "../store-time.ts";
 import type { ClockNote } from "../store-time.ts";
 import type { Database } from "./database.ts";
 
-/** How long a run that is over is remembered, in the store's time. */
+/** How long a finished run is remembered, in the store's time. */
 const REMEMBERED_MS = 86_400_000;
-/** In intervals of the heartbeat: how long a daemon that lives may be silent at most. */
+/** The longest silence of a live daemon, in heartbeat intervals. */
 const SILENT_INTERVALS = 1.5;
 
 export interface Heartbeat {
@@ -27,7 +27,7 @@ export class Daemons {
   readonly #heartbeat: Heartbeat;
   readonly #wallMs: (() => number) | undefined;
 
-  /** The wall clock is the database's, which all daemons share, unless another is given. */
+  /** Uses the database's wall clock, which all daemons share, unless another is given. */
   constructor(database: Database, heartbeat: Heartbeat, wallMs?: () => number) {
     this.#database = database;
     this.#heartbeat = heartbeat;
@@ -60,7 +60,7 @@ export class Daemons {
 
   async beat(fence: number, storeMs: number, reading: ClockReading): Promise<number | undefined> {
     const [row] = await this.#database.rows(
-      "saying that the daemon lives",
+      "sending the heartbeat",
       sql`UPDATE daemons SET boot_id = ${reading.bootId}, monotonic_ms = ${reading.monotonicMs},
             wall_ms = ${this.#wall()},
             store_ms = greatest(${storeMs}::float8, (SELECT max(store_ms) FROM daemons))
@@ -86,8 +86,8 @@ export class Daemons {
   }
 
   /**
-   * The time as other daemons have it, if one lives: then no wall clock is needed, which may have been
-   * set. Undefined when none does, or the daemon's own boot knows the time.
+   * The time according to other live daemons: no wall clock, which may have been changed, is then
+   * needed. Undefined if there are none, or if the daemon's own boot knows the time.
    */
   async #timeOfOthers({ bootId }: ClockReading): Promise<number | undefined> {
     const before = await this.#notes();

@@ -1,8 +1,8 @@
-/** Turns what Postgres and the way to it say into errors of the catalogue. */
+/** Translates errors of Postgres and its connection into errors from the catalogue. */
 import { SandboxError } from "@sandkasten/protocol";
 import { heldForDead } from "../../ports/session-store.ts";
 
-/** Raised by a function of ours: the daemon that asks is held for dead. */
+/** Raised by one of our functions: the calling daemon was declared dead. */
 const HELD_FOR_DEAD = "SKDEA";
 const DISK_FULL = "53100";
 
@@ -13,13 +13,13 @@ export function databaseFailure(error: unknown, doing: string): SandboxError {
   if (code === DISK_FULL)
     return new SandboxError(
       "STORAGE_FULL",
-      `The disk of the database is full (${doing}). End sessions that are not needed, or give the database more room.`,
+      `The disk of the database is full (${doing}). Destroy unused sessions, or give the database more space.`,
       { cause: error },
     );
   const message = error instanceof Error ? error.message : String(error);
   return new SandboxError(
     "INTERNAL_ERROR",
-    `The database of sessions failed (${doing}): ${message}. Look at database_url, and at the log of Postgres.`,
+    `The session database failed (${doing}): ${message}. Check database_url and the Postgres log.`,
     { cause: error },
   );
 }

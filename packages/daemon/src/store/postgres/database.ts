@@ -1,4 +1,7 @@
-/** The connections to a database of Postgres. Statements are prepared once for each connection; failures are translated. */
+/**
+ * The connections to a Postgres database. Statements are prepared once per connection; failures are
+ * translated.
+ */
 import { createHash } from "node:crypto";
 import { Kysely, PostgresDialect, sql } from "kysely";
 import type { RawBuilder, Transaction } from "kysely";
@@ -12,9 +15,9 @@ import type { Tables } from "./tables.ts";
 
 const CONNECTIONS = 10;
 const CONNECT_TIMEOUT_MS = 10_000;
-/** A database that does not answer for so long is as one that is gone. */
+/** A database that does not respond for this long counts as unreachable. */
 const QUERY_TIMEOUT_MS = 20_000;
-/** The type of counts, which fit into a number of ours. */
+/** The type of counts, which fit into a JavaScript number. */
 const INT8 = 20;
 
 export interface DatabaseOptions {
@@ -38,8 +41,8 @@ export class Database {
       query_timeout: QUERY_TIMEOUT_MS,
       keepAlive: true,
       application_name: "sandkasten",
-      // What is committed survives the daemon's end at any instant; only a crash of the database may
-      // lose the last changes. What must survive that, too, asks for it.
+      // Committed changes survive the daemon's end at any instant; only a crash of the database may
+      // lose the last ones. Changes that must survive that too request it explicitly.
       options: "-c synchronous_commit=off",
       types: { getTypeParser: parserOf },
     });
@@ -66,7 +69,7 @@ export class Database {
     }
   }
 
-  /** All or nothing, and it survives a crash of the database. */
+  /** A transaction that also survives a crash of the database. */
   async lasting<T>(
     doing: string,
     work: (transaction: Transaction<Tables>) => Promise<T>,
@@ -97,7 +100,7 @@ function parserOf(type: number, format?: "text" | "binary"): (value: string) => 
   return pg.types.getTypeParser(type, format) as (value: string) => unknown;
 }
 
-/** Statements get a name by their text: Postgres then parses and plans each once for a connection. */
+/** Names statements by their text, so Postgres parses and plans each once per connection. */
 function preparing(pool: pg.Pool) {
   return {
     connect: async () => {

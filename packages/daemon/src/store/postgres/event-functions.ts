@@ -1,11 +1,11 @@
 /**
  * Events and keys of all daemons that share a database.
  *
- * Writers of events take turns at the row of `event_feed`, which gives them their positions. So a position
- * becomes visible only after all that are lower: a reader that is behind it has missed nothing.
+ * Writers of events take turns on the row of `event_feed`, which assigns positions. A position thus
+ * becomes visible only after all lower ones: a reader past it has missed nothing.
  */
 
-/** What an event takes beside its texts, roughly. */
+/** Approximate size of an event besides its texts. */
 const ROW_BYTES = 64;
 
 export const EVENTS_AND_KEYS = `

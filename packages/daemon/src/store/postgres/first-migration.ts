@@ -1,7 +1,7 @@
-/** The form that a database of Postgres begins with. */
+/** The initial schema of a Postgres database. */
 import type { Migration } from "../migration.ts";
 
-/** What SQLite's database had become at version 10, in the words of Postgres. */
+/** The SQLite schema at version 10, in the Postgres dialect. */
 const allAtOnce = `
   CREATE TABLE sessions (
     id                  TEXT COLLATE "C" NOT NULL PRIMARY KEY,

@@ -1,11 +1,11 @@
 /**
- * What Postgres does by itself in one round trip, because several daemons do it at once: who comes in,
- * and who serves what. Each statement of a function sees what was committed before it began, so that
- * what is counted behind a lock is the truth.
+ * Decisions that Postgres makes in one round trip, because several daemons make them concurrently:
+ * which rows are admitted, and which daemon serves what. Each statement of a function sees
+ * everything committed before it began, so counts taken under a lock are exact.
  */
 import { ENDED, HOLDS_KEY, OPEN } from "../row-mappings.ts";
 
-/** Commands that may be let in side by side; nearer than this to a quota they come in one after the other. */
+/** Commands that may be admitted concurrently; closer than this to a quota they are admitted one by one. */
 const SIDE_BY_SIDE = 64;
 
 export const FUNCTIONS = `

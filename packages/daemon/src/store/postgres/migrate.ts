@@ -1,11 +1,11 @@
-/** Brings a database of Postgres to the newest form, all steps or none. */
+/** Migrates a Postgres database to the newest schema, all steps or none. */
 import { SandboxError } from "@sandkasten/protocol";
 import { sql } from "kysely";
 import type { Transaction } from "kysely";
 import type { Migration } from "../migration.ts";
 import type { Tables } from "./tables.ts";
 
-/** Daemons that start at the same time do this one after the other. */
+/** Daemons that start at the same time run this one after the other. */
 export async function migrate(
   transaction: Transaction<Tables>,
   migrations: readonly Migration[],
@@ -16,7 +16,7 @@ export async function migrate(
   if (version > known)
     throw new SandboxError(
       "INTERNAL_ERROR",
-      `The database of sessions was written by a newer version of the daemon (its form is ${version}, this version knows ${known}). Start that version, or restore a backup from before the update.`,
+      `The session database was written by a newer version of the daemon (schema version ${version}; this version supports up to ${known}). Start that version, or restore a backup from before the update.`,
     );
   for (const migration of migrations.filter((step) => step.version > version)) {
     await sql.raw(migration.sql).execute(transaction);
@@ -32,7 +32,7 @@ async function versionOf(transaction: Transaction<Tables>): Promise<number> {
   if (await exists(transaction, "sessions"))
     throw new SandboxError(
       "INTERNAL_ERROR",
-      "database_url leads to a database of something else, which has a table `sessions`. Nothing was changed. Give the daemon a database of its own.",
+      "database_url points to another program's database, which has a table `sessions`. Nothing was changed. Give the daemon a separate database.",
     );
   await sql`CREATE TABLE schema_version (version BIGINT NOT NULL)`.execute(transaction);
   await sql`INSERT INTO schema_version VALUES (0)`.execute(transaction);

@@ -1,4 +1,7 @@
-/** What keeps output in Postgres: each call is one round trip, and has no effect with the token of a daemon that lost the session. */
+/**
+ * Functions that store output in Postgres: each call is one round trip, and has no effect with the
+ * token of a daemon that lost the session.
+ */
 export const OUTPUT_FUNCTIONS = `
   CREATE TABLE outputs (
     session_id    TEXT COLLATE "C" NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,

@@ -1,4 +1,4 @@
-/** A page of a list, the greatest first. */
+/** A page of a list, in descending order. */
 import { SandboxError } from "@sandkasten/protocol";
 import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
@@ -8,7 +8,7 @@ import { decodeCursor, encodeCursor } from "../page-cursor.ts";
 import type { RowMapping, StoredRow } from "../row-mapping.ts";
 
 export interface PageQuery {
-  /** SQL terms that a list is sorted by, and what they give. */
+  /** SQL expressions that a list is sorted by, and their types. */
   readonly sortedBy: Readonly<Record<string, "number" | "string">>;
   readonly conditions: readonly RawBuilder<unknown>[];
   readonly rows: (query: RawBuilder<unknown>) => Promise<readonly StoredRow[]>;
@@ -16,8 +16,8 @@ export interface PageQuery {
 }
 
 /**
- * A cursor names the last row of its page, so that rows which come and go shift nothing. A row that
- * cannot be read is left out and logged, lest it hide all others.
+ * A cursor names the last row of its page, so inserted and deleted rows shift nothing. An
+ * unreadable row is skipped and logged, so it does not hide all others.
  */
 export async function pageOf<Row extends object>(
   mapping: RowMapping<Row>,
@@ -53,7 +53,7 @@ function readable<Row extends object>(
     return [mapping.read(stored)];
   } catch (error) {
     if (!(error instanceof SandboxError)) throw error;
-    log?.error({ err: error }, "left a row out of a list");
+    log?.error({ err: error }, "skipped an unreadable row in a list");
     return [];
   }
 }

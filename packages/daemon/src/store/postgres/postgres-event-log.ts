@@ -1,4 +1,4 @@
-/** Remembers the events of all daemons that share a database of Postgres, in one order. */
+/** Stores the events of all daemons that share a Postgres database, in one order. */
 import { randomBytes } from "node:crypto";
 import { sql } from "kysely";
 import type {
@@ -13,14 +13,14 @@ import type { StoredRow } from "../row-mapping.ts";
 import { eventOf } from "../stored-event.ts";
 import type { Database } from "./database.ts";
 
-/** Events that are removed in one transaction, so that no writer waits long. */
+/** Events removed in one transaction, so no writer waits long. */
 const REMOVED_AT_ONCE = 512;
 
 export interface PostgresEventLogOptions {
   readonly database: Database;
   /**
-   * The token of the daemon that writes. Events of sessions that another daemon serves are left out:
-   * that daemon tells of them.
+   * The token of the daemon that writes. Events of sessions that another daemon serves are left
+   * out: that daemon reports them.
    */
   readonly fence: () => number;
 }
@@ -39,7 +39,7 @@ export class PostgresEventLog implements EventLog {
 
   static async open(options: PostgresEventLogOptions): Promise<PostgresEventLog> {
     const [row] = await options.database.rows(
-      "opening the log of events",
+      "opening the event log",
       sql`UPDATE event_feed SET cursor_key = coalesce(cursor_key, ${randomBytes(16)})
           RETURNING cursor_key`,
     );
@@ -48,7 +48,7 @@ export class PostgresEventLog implements EventLog {
 
   async append(events: readonly NewEvent[]): Promise<void> {
     await this.#database.rows(
-      "writing events down",
+      "writing events",
       sql`SELECT append_events(${this.#fence()},
             ${events.map(({ atMs }) => atMs)}::float8[], ${events.map(({ owner }) => owner)}::text[],
             ${events.map(({ sessionId }) => sessionId ?? null)}::text[],
@@ -59,7 +59,7 @@ export class PostgresEventLog implements EventLog {
 
   async read({ after, limit, owner, sessionId, types }: EventQuery): Promise<EventPage> {
     const ofOwner = owner === undefined ? sql`TRUE` : sql`owner = ${owner}`;
-    // One statement, so that the page and what is known of the log are of the same moment.
+    // One statement, so the page and the state of the log come from the same snapshot.
     const found = await this.#database.rows(
       "reading events",
       sql`SELECT event_feed.newest,

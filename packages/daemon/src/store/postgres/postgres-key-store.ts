@@ -1,4 +1,4 @@
-/** Remembers keys in the database that daemons share, so that each of them knows all. */
+/** Stores keys in the database that daemons share, so each of them knows all keys. */
 import { sql } from "kysely";
 import type { KeyRow, KeyStore, RevokedKey } from "../../ports/key-store.ts";
 import type { StoredRow } from "../row-mapping.ts";
@@ -14,8 +14,8 @@ export class PostgresKeyStore implements KeyStore {
   }
 
   /**
-   * SECURITY: a key that was given out, and above all one that was revoked, must still be so after the
-   * database crashed. Guarded by postgres-key-store.test.ts.
+   * SECURITY: a key that was issued, and above all one that was revoked, must stay so after a crash
+   * of the database. Guarded by postgres-key-store.test.ts.
    */
   async insert(row: KeyRow): Promise<void> {
     await this.#database.lasting("adding a key", async (transaction) => {
@@ -50,7 +50,7 @@ export class PostgresKeyStore implements KeyStore {
 
   async touch(lastUsedAtMs: ReadonlyMap<string, number>): Promise<void> {
     await this.#database.rows(
-      "noting the use of keys",
+      "recording the use of keys",
       sql`UPDATE keys SET last_used_at_ms = greatest(last_used_at_ms, used.ms)
           FROM unnest(${[...lastUsedAtMs.keys()]}::text[], ${[...lastUsedAtMs.values()]}::float8[])
             AS used(id, ms)

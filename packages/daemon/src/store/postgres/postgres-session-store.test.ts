@@ -180,7 +180,7 @@ describe("the database", () => {
     await other.query("CREATE TABLE sessions (id TEXT)");
     await expect(PostgresSessionStore.open({ url: other.url })).rejects.toMatchObject({
       code: "INTERNAL_ERROR",
-      message: expect.stringContaining("something else"),
+      message: expect.stringContaining("another program"),
     });
     expect(await other.query("SELECT to_regclass('daemons') AS made")).toEqual([{ made: null }]);
   });

@@ -1,4 +1,4 @@
-/** Remembers sessions, commands and workspaces in a database of Postgres, which several daemons may share. */
+/** Stores sessions, commands and workspaces in a Postgres database, which several daemons may share. */
 import type { SessionStatus } from "@sandkasten/protocol";
 import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
@@ -31,13 +31,14 @@ import {
 } from "../row-mappings.ts";
 import { admit } from "./admit.ts";
 import { assignmentsOf } from "./assignments.ts";
+import { ExecChanges } from "./exec-changes.ts";
 import { Daemons } from "./daemons.ts";
 import type { Heartbeat } from "./daemons.ts";
 import { Database } from "./database.ts";
 import { pageOf } from "./page.ts";
 
 const HEARTBEAT: Heartbeat = { intervalMs: 1000, deadAfterMs: 5000 };
-/** Sessions to forget in one statement, so that no lock is held for long. */
+/** Sessions deleted in one statement, so no lock is held for long. */
 const FORGET_AT_ONCE = 1000;
 
 const ended = sql.raw(ENDED);
@@ -50,25 +51,27 @@ export interface PostgresSessionStoreOptions {
   readonly url: string;
   readonly log?: Log;
   readonly heartbeat?: Heartbeat;
-  /** Instead of the database's clock. */
+  /** Replaces the database's clock. */
   readonly wallMs?: () => number;
 }
 
 export class PostgresSessionStore implements SessionStore {
   readonly isNew: boolean;
-  /** Names the database; sandboxes of all daemons that share it carry it. */
+  /** Identifies the database; sandboxes of all daemons that share it carry it. */
   readonly instance: string;
   readonly heartbeat: Heartbeat;
-  /** For what is kept beside the rows. */
+  /** For data kept besides the rows. */
   readonly database: Database;
   readonly #database: Database;
   readonly #daemons: Daemons;
+  readonly #execChanges: ExecChanges;
   readonly #log: Log | undefined;
   #closed: Promise<void> | undefined;
 
   private constructor(database: Database, facts: StoredRow, options: PostgresSessionStoreOptions) {
     this.database = database;
     this.#database = database;
+    this.#execChanges = new ExecChanges(database);
     this.isNew = facts["is_settled"] === 0;
     this.instance = String(facts["instance"]);
     this.heartbeat = options.heartbeat ?? HEARTBEAT;
@@ -76,7 +79,7 @@ export class PostgresSessionStore implements SessionStore {
     this.#log = options.log;
   }
 
-  /** INTERNAL_ERROR when it cannot be reached, is newer, or not ours. */
+  /** INTERNAL_ERROR if it is unreachable, newer, or not ours. */
   static async open(options: PostgresSessionStoreOptions): Promise<PostgresSessionStore> {
     const database = await Database.open(options);
     const [facts = {}] = await database.rows("opening it", sql`SELECT * FROM store_facts`);
@@ -173,7 +176,7 @@ export class PostgresSessionStore implements SessionStore {
   async livingSessions(owner?: string): Promise<readonly SessionRow[]> {
     const ofOwner = owner === undefined ? sql`TRUE` : sql`owner = ${owner}`;
     return await this.#read(
-      "reading the living sessions",
+      "reading the active sessions",
       sessionMapping,
       sql`SELECT ${sessionColumns} FROM sessions
           WHERE ${ofOwner} AND status NOT IN ${ended} ORDER BY created_at_ms`,
@@ -199,7 +202,7 @@ export class PostgresSessionStore implements SessionStore {
 
   async giveSandbox(id: string, fence: number, sandboxId: string): Promise<SessionRow | undefined> {
     const [row] = await this.#read(
-      "giving a session its sandbox",
+      "assigning a sandbox to a session",
       sessionMapping,
       sql`SELECT ${sessionColumns} FROM give_sandbox(${id}, ${fence}, ${sandboxId})`,
     );
@@ -239,19 +242,7 @@ export class PostgresSessionStore implements SessionStore {
   }
 
   async updateExec(sessionId: string, id: string, fence: number, patch: ExecPatch): Promise<void> {
-    const set = assignmentsOf(execMapping.changes(patch));
-    // The session is held while its command is changed, so that a claim comes before or after.
-    const served = sql`SELECT id FROM sessions WHERE id = ${sessionId} AND fence = ${fence} FOR SHARE`;
-    const change =
-      set === undefined
-        ? sql`SELECT 1 FROM served`
-        : sql`UPDATE execs SET ${set} FROM served
-              WHERE execs.session_id = served.id AND execs.id = ${id} RETURNING 1`;
-    const rows = await this.#rows(
-      "changing a command",
-      sql`WITH served AS (${served}), changed AS (${change}) SELECT 1 FROM served`,
-    );
-    if (rows.length === 0) throw lostOwnership(sessionId);
+    await this.#execChanges.write({ sessionId, id, fence, patch });
   }
 
   async getExec(sessionId: string, id: string): Promise<ExecRow | undefined> {
@@ -338,7 +329,7 @@ export class PostgresSessionStore implements SessionStore {
 
   /** Closes it; resolves when every connection has ended. */
   async closed(): Promise<void> {
-    this.#closed ??= this.#database.close();
+    this.#closed ??= this.#execChanges.flush().then(() => this.#database.close());
     await this.#closed;
   }
 

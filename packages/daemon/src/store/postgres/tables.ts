@@ -1,2 +1,2 @@
-/** Columns are named by the mappings of rows, so that every table is alike to the compiler. */
+/** Row mappings name the columns, so all tables have the same type. */
 export type Tables = Record<string, Record<string, unknown>>;

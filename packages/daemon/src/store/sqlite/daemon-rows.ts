@@ -1,4 +1,4 @@
-/** The runs of the daemon. The file belongs to one at a time, so that all but the last are over. */
+/** The runs of the daemon. Only one daemon at a time uses the file, so all but the last run are over. */
 import type { ClockReading, Joined } from "../../ports/session-store.ts";
 import { storeTimeAtJoin } from "../store-time.ts";
 import type { SessionDatabase } from "./session-database.ts";
@@ -30,7 +30,7 @@ export class DaemonRows {
   }
 
   beat(fence: number, storeMs: number, reading: ClockReading): number | undefined {
-    return this.#database.write("changes", "saying that the daemon lives", () => {
+    return this.#database.write("changes", "sending the heartbeat", () => {
       const [row] = this.#database.rows(
         `UPDATE daemons SET boot_id = ?, monotonic_ms = ?, wall_ms = ?, store_ms = max(store_ms, ?)
          WHERE fence = ? AND is_dead = 0 RETURNING store_ms`,
@@ -50,7 +50,7 @@ export class DaemonRows {
     });
   }
 
-  /** Its address, or null, if it lives. */
+  /** Its address, or null, if it is alive. */
   living(fence: number): { readonly address: string | null } | undefined {
     return this.#database.read("looking for a daemon", () => {
       const [row] = this.#database.rows(

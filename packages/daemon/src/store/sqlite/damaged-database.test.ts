@@ -46,7 +46,7 @@ async function expectRefused(directory: StoreDirectory): Promise<void> {
   await expect(directory.open()).rejects.toMatchObject({
     code: "INTERNAL_ERROR",
     message: expect.stringMatching(
-      `${path}, is damaged: .*\\. Restore it from a backup, or move it`,
+      `${path} is damaged: .*\\. Restore it from a backup, or move away`,
     ) as unknown,
   });
   expect(await hashesOf(data, names)).toEqual(before);

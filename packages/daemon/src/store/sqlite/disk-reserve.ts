@@ -1,9 +1,9 @@
 /**
- * Room on the disk that is held for what must be written when the disk is full: a file of that
- * size, given up at need.
+ * Disk space reserved for what must be written when the disk is full: a file of that size, deleted
+ * on demand.
  *
- * SECURITY: a disk that anybody filled must not keep sessions from being ended (threat: a full data
- * disk). Guarded by disk-full.serial.test.ts.
+ * SECURITY: a full disk must not prevent sessions from being ended (threat: a full data disk).
+ * Guarded by disk-full.serial.test.ts.
  */
 import { randomFillSync } from "node:crypto";
 import { closeSync, lstatSync, openSync, rmSync, statfsSync, writeSync } from "node:fs";
@@ -23,10 +23,10 @@ export class DiskReserve {
     this.#held = this.#isWhole();
   }
 
-  /** Takes the room unless it is held already; false when there is not enough. */
+  /** Reserves the space unless already reserved; false if there is not enough. */
   hold(): boolean {
     if (this.#held) return true;
-    // Asked first, because filling up the disk only to see it full is no service to others.
+    // Checked first, to avoid filling the disk only to find it full.
     const { bavail, bsize } = statfsSync(dirname(this.#path));
     if (bavail * bsize < this.#bytes) return false;
     rmSync(this.#path, { force: true });
@@ -46,7 +46,7 @@ export class DiskReserve {
     this.#held = false;
   }
 
-  /** Whether not even a little can be written, found by trying: quotas show in no number. */
+  /** Whether not even a small write succeeds, determined by trying: quotas are not visible otherwise. */
   isDiskFull(): boolean {
     const path = `${this.#path}.probe`;
     rmSync(path, { force: true });
@@ -61,7 +61,7 @@ export class DiskReserve {
     }
   }
 
-  /** Random bytes are the only ones that no file system stores in less room. */
+  /** Random bytes, since file systems cannot compress them. */
   #fill(path: string, bytes: number): void {
     const piece = Buffer.allocUnsafe(PIECE_BYTES);
     const file = openSync(path, "wx", 0o600);

@@ -1,7 +1,10 @@
-/** The forms that the database had while there was SQLite alone. */
+/** The schema versions from when there was only SQLite. */
 import type { Migration } from "../migration.ts";
 
-/** Times of the first design are texts. The older program has the same table without a version, and is told apart by that. */
+/**
+ * Times in the first design are texts. The older program has the same table without a version,
+ * which distinguishes it.
+ */
 const sessionsOfTheFirstDesign = `
   CREATE TABLE IF NOT EXISTS sessions (
     id            TEXT PRIMARY KEY,
@@ -15,14 +18,14 @@ const sessionsOfTheFirstDesign = `
   );
 `;
 
-/** Milliseconds of a time in text; what comes behind the seconds may be unknown to SQLite. */
+/** Converts a time in text to milliseconds; SQLite may not understand what follows the seconds. */
 const msOf = (text: string): string =>
   `round(1000 * coalesce(unixepoch(${text}, 'subsec'), unixepoch(substr(${text}, 1, 19)), unixepoch('now', 'subsec')))`;
 
 /**
- * Sessions of the first design become ended ones: their containers are not ours to run. Their owner
- * is the one of the single key, and their limits are the defaults of that design, with a disk that
- * it did not limit.
+ * Sessions of the first design become ended ones: this daemon cannot run their containers. Their
+ * owner is that of the single key, and their limits are that design's defaults, with a disk that it
+ * did not limit.
  */
 const ownersExecsAndWorkspaces = `
   ALTER TABLE sessions RENAME TO sessions_of_the_first_design;
@@ -128,15 +131,15 @@ const ownersExecsAndWorkspaces = `
   DROP TABLE sessions_of_the_first_design;
 `;
 
-/** Before there were several backends, all was made by the embedded one. */
+/** Before there were several backends, the embedded one created everything. */
 const severalBackends = `
   ALTER TABLE sessions ADD COLUMN backend TEXT NOT NULL DEFAULT 'oci';
   ALTER TABLE workspaces ADD COLUMN backend TEXT NOT NULL DEFAULT 'oci';
 `;
 
 /**
- * Commands are added all the time. In one tree by session and id, and an id begins with the time, a
- * new one goes to the end of its session's; before, there were two more trees to go into.
+ * Commands are inserted constantly. In one tree by session and id, where an id begins with the
+ * time, a new one is appended at its session's end; before, two more trees were needed.
  */
 const commandsInOneTree = `
   ALTER TABLE execs RENAME TO execs_in_three_trees;
@@ -172,12 +175,12 @@ const commandsInOneTree = `
   DROP TABLE execs_in_three_trees;
 `;
 
-/** Before it could be asked for, no sandbox had a network. */
+/** Before networks could be requested, no sandbox had one. */
 const networks = `
   ALTER TABLE sessions ADD COLUMN network TEXT NOT NULL DEFAULT 'none';
 `;
 
-/** Of earlier commands it is not known how long they were allowed to run, and all ran in the one shell that there was. */
+/** For earlier commands the timeout is unknown, and all ran in the only shell. */
 const shellsAndTimeouts = `
   ALTER TABLE execs ADD COLUMN timeout_ms REAL;
   ALTER TABLE execs ADD COLUMN timeout_clamped INTEGER NOT NULL DEFAULT 0;
@@ -186,7 +189,7 @@ const shellsAndTimeouts = `
   ALTER TABLE execs ADD COLUMN background_bytes INTEGER NOT NULL DEFAULT 0;
 `;
 
-/** Before, what a command was asked to do was known to the daemon alone that had been asked. */
+/** Before, only the daemon that received a command knew its request. */
 const requestsOfCommands = `
   ALTER TABLE execs ADD COLUMN request TEXT;
   DROP INDEX execs_by_idempotency_key;
@@ -194,7 +197,7 @@ const requestsOfCommands = `
     WHERE idempotency_key IS NOT NULL AND (end_reason IS NULL OR end_reason <> 'not_started');
 `;
 
-/** Living sessions come first in lists; what has ended since would hide them otherwise. */
+/** Active sessions come first in lists; ended ones would otherwise hide them. */
 const livingSessionsFirst = `
   DROP INDEX sessions_newest_first;
   CREATE INDEX sessions_living_first ON sessions (
@@ -202,12 +205,12 @@ const livingSessionsFirst = `
   );
 `;
 
-/** Before it could be asked for, all sandboxes had what their backend usually gives. */
+/** Before isolation could be requested, all sandboxes had their backend's default. */
 const isolations = `
   ALTER TABLE sessions ADD COLUMN isolation TEXT NOT NULL DEFAULT 'standard';
 `;
 
-/** Before they could be asked for, no session had further workspaces. */
+/** Before further workspaces could be requested, no session had any. */
 const furtherWorkspaces = `
   ALTER TABLE sessions ADD COLUMN workspaces TEXT NOT NULL DEFAULT '[]';
 `;

@@ -1,4 +1,4 @@
-/** Recognises databases of other programs, above all of the older Sandkasten, without touching them. */
+/** Recognizes databases of other programs, above all of the older Sandkasten, without changing them. */
 import { copyFile, mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,24 +6,24 @@ import { DatabaseSync } from "node:sqlite";
 import { hasNoSchema, schemaVersion } from "./migrate.ts";
 import { systemCode } from "./store-failure.ts";
 
-/** `older`: of the Sandkasten that was written in Go, which has the same paths. */
+/** `older`: of the Sandkasten that was written in Go, which uses the same paths. */
 export type Foreigner = "older" | "unknown";
 
-/** In the header of every SQLite database. */
+/** The header of every SQLite database. */
 const MAGIC = "SQLite format 3\0";
 const VERSION_OFFSET = 60;
 const HEADER_BYTES = 100;
 
-/** Whose database a file is, if it is another program's; undefined for ours, and for no database at all. */
+/** Which other program a database file belongs to; undefined if it is ours or not a database. */
 export async function foreignerAt(path: string): Promise<Foreigner | undefined> {
   const header = await readHeader(path);
   if (header.toString("latin1", 0, MAGIC.length) !== MAGIC) return undefined;
-  // Every version of ours marks its database with the number of its form.
+  // Every version of ours marks its database with its schema version.
   if (header.readUInt32BE(VERSION_OFFSET) !== 0) return undefined;
   return await lookAtCopy(path);
 }
 
-/** A look at the file itself would leave files beside it; the last changes may be in its log alone. */
+/** Opening the file itself would create files next to it; the last changes may be only in its log. */
 async function lookAtCopy(path: string): Promise<Foreigner | undefined> {
   const directory = await mkdtemp(join(tmpdir(), "sandkasten-look-"));
   try {

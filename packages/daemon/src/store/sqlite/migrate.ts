@@ -1,4 +1,4 @@
-/** Brings a database to the newest form, one step at a time, each wholly or not at all. */
+/** Migrates a database to the newest schema, one step at a time, each completely or not at all. */
 import type { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Migration } from "../migration.ts";
@@ -26,7 +26,7 @@ export function migrate(database: DatabaseSync, migrations: readonly Migration[]
       if (isOutOfSpace(error)) throw error;
       throw new SandboxError(
         "INTERNAL_ERROR",
-        `The database of sessions could not be brought to version ${String(migration.version)} (${migration.name}): ${error instanceof Error ? error.message : String(error)}. It is as it was before that step.`,
+        `The session database could not be migrated to version ${String(migration.version)} (${migration.name}): ${error instanceof Error ? error.message : String(error)}. That step was rolled back.`,
         { cause: error },
       );
     }

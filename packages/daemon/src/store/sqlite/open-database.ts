@@ -1,4 +1,4 @@
-/** Opens the file of the database for this process alone, after a look at whether it is sound and ours. */
+/** Opens the database file for this process alone, after checking that it is intact and ours. */
 import { statSync } from "node:fs";
 import { chmod, open, rm } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -22,7 +22,7 @@ const MIGRATIONS = migrationsOf("sqlite");
 
 export const IN_MEMORY = ":memory:";
 
-/** Less than this, and SQLite takes a rest of a database for an empty one. */
+/** SQLite treats a smaller remnant of a database as an empty one. */
 const SMALLEST_DATABASE_BYTES = 512;
 
 export interface OpenedDatabase {
@@ -43,14 +43,14 @@ export async function openDatabase(path: string): Promise<OpenedDatabase> {
 }
 
 /**
- * SECURITY: names, keys and commands of all owners are in here, so that no other user of the machine
- * may read it (threat: reaching another tenant). A directory that exists is left as it is, because it
- * may hold more than ours. Guarded by sqlite-session-store.test.ts.
+ * SECURITY: it contains names, keys and commands of all owners, so no other user of the machine may
+ * read it (threat: reaching another tenant). An existing directory is left unchanged, because it
+ * may hold other files. Guarded by sqlite-session-store.test.ts.
  */
 async function makeFile(path: string): Promise<void> {
   await makeDirectory(dirname(path), 0o700);
   try {
-    // Exclusively: to close a descriptor of a file gives up the locks that this process has on it.
+    // Exclusively: closing a descriptor of a file releases this process's locks on it.
     const file = await open(path, "wx", 0o600);
     await file.close();
   } catch (error) {
@@ -59,16 +59,16 @@ async function makeFile(path: string): Promise<void> {
 }
 
 /**
- * Refuses what SQLite would take for an empty database and write over.
+ * Refuses a file that SQLite would treat as an empty database and overwrite.
  *
- * SECURITY: a database that lost its content must not look as if there had never been any, for then
- * living sandboxes belong to nobody (threat: a damaged database). Guarded by damaged-database.test.ts.
+ * SECURITY: a database that lost its content must not look new, or running sandboxes would have no
+ * owner (threat: a damaged database). Guarded by damaged-database.test.ts.
  */
 function refuseRemains(path: string): void {
   const size = sizeOf(path);
-  if (size > 0 && size < SMALLEST_DATABASE_BYTES) throw damaged(path, "it is cut off");
+  if (size > 0 && size < SMALLEST_DATABASE_BYTES) throw damaged(path, "it is truncated");
   if (size === 0 && sizeOf(`${path}-wal`) > 0)
-    throw damaged(path, "it is empty, yet its log is not");
+    throw damaged(path, "it is empty, but its log is not");
 }
 
 async function openFile(path: string, isChecked: boolean): Promise<OpenedDatabase> {
@@ -76,11 +76,11 @@ async function openFile(path: string, isChecked: boolean): Promise<OpenedDatabas
   try {
     database.exec("PRAGMA locking_mode = EXCLUSIVE");
     if (!isChecked) requireSound(database, path);
-    // The log gets the mode of the database when it is made; one that was left behind has an older one.
+    // A new log gets the database's mode; one that was left behind may have another.
     await chmod(path, 0o600);
     if (sizeOf(`${path}-wal`) > 0) await chmod(`${path}-wal`, 0o600);
     const opened = takeOver(database);
-    // Made by the look before; since the lock is ours, it is nobody else's.
+    // Left by the check before; since we hold the lock, no other process uses it.
     await rm(`${path}-shm`, { force: true });
     return opened;
   } catch (error) {
@@ -89,7 +89,7 @@ async function openFile(path: string, isChecked: boolean): Promise<OpenedDatabas
   }
 }
 
-/** Marks a database on which no daemon has come up yet. */
+/** Marks a database on which no daemon has started yet. */
 const UNSETTLED = 0x5361_6e64;
 
 function applicationId(database: DatabaseSync): number {
@@ -99,7 +99,8 @@ function applicationId(database: DatabaseSync): number {
 function takeOver(database: DatabaseSync): OpenedDatabase {
   if (hasNoSchema(database)) database.exec("PRAGMA auto_vacuum = INCREMENTAL");
   else if (!canShrink(database)) makeShrinkable(database);
-  // NORMAL survives the end of the process at any instant; only a power cut may lose the last changes.
+  // NORMAL survives the end of the process at any instant; only a power failure may lose the last
+  // changes.
   database.exec(`
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = NORMAL;
@@ -117,7 +118,7 @@ function canShrink(database: DatabaseSync): boolean {
   return Number(database.prepare("PRAGMA auto_vacuum").get()?.["auto_vacuum"]) !== 0;
 }
 
-/** Once for a database of an earlier version: it is written anew. Without room for that it stays as it is. */
+/** Rewrites a database of an earlier version once. Without disk space for that, it stays unchanged. */
 function makeShrinkable(database: DatabaseSync): void {
   try {
     database.exec("PRAGMA auto_vacuum = INCREMENTAL; VACUUM");
@@ -127,9 +128,9 @@ function makeShrinkable(database: DatabaseSync): void {
 }
 
 /**
- * Looks without a change, because to close a database that was opened for writing moves its log into
- * it. False when there is no looking without writing: a transaction of another journal mode has to be
- * rolled back first, or the disk has no room for the shared memory of readers.
+ * Checks without changes, because closing a database that was opened for writing moves its log into
+ * it. False if it cannot be checked without writing: another journal mode's transaction must be
+ * rolled back first, or the disk has no space for the shared memory of readers.
  */
 function looksSound(path: string): boolean {
   const database = new DatabaseSync(path, { readOnly: true });
@@ -146,8 +147,8 @@ function looksSound(path: string): boolean {
 }
 
 /**
- * SECURITY: nothing is believed, and by that nothing removed, on the word of a damaged database
- * (threat: a damaged database). Guarded by damaged-database.test.ts.
+ * SECURITY: a damaged database is never trusted, so nothing is removed because of it (threat: a
+ * damaged database). Guarded by damaged-database.test.ts.
  */
 function requireSound(database: DatabaseSync, path: string): void {
   const [first] = database.prepare("PRAGMA quick_check(1)").all();
@@ -156,13 +157,13 @@ function requireSound(database: DatabaseSync, path: string): void {
   // A page may be half written while the log still has all of it.
   const pageBytes = Number(database.prepare("PRAGMA page_size").get()?.["page_size"]);
   if (sizeOf(path) % pageBytes !== 0 && sizeOf(`${path}-wal`) === 0)
-    throw damaged(path, "it is cut off");
+    throw damaged(path, "it is truncated");
   const known = MIGRATIONS.at(-1)?.version ?? 0;
   const version = schemaVersion(database);
   if (version > known) {
     throw new SandboxError(
       "INTERNAL_ERROR",
-      `The database of sessions, ${path}, was written by a newer version of the daemon (its form is ${String(version)}, this version knows ${String(known)}). Start that version, or restore a backup from before the update.`,
+      `The session database ${path} was written by a newer version of the daemon (schema version ${String(version)}; this version supports up to ${String(known)}). Start that version, or restore a backup from before the update.`,
     );
   }
   const sessions = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'sessions'").get();
@@ -170,7 +171,7 @@ function requireSound(database: DatabaseSync, path: string): void {
   if (!isOurs || foreignerIn(database) !== undefined) {
     throw new SandboxError(
       "INTERNAL_ERROR",
-      `${path} is a database of something else. Nothing was changed. Name another file.`,
+      `${path} is another program's database. Nothing was changed. Choose another file.`,
     );
   }
 }

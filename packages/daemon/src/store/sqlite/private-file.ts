@@ -1,4 +1,4 @@
-/** Makes a file that only the daemon's own user may read. */
+/** Creates a file that only the daemon's user can read. */
 import { chmod, open } from "node:fs/promises";
 
 export async function makePrivateFile(path: string): Promise<void> {

@@ -1,4 +1,4 @@
-/** One open database: statements are prepared once, writes get the room they need, failures are translated. */
+/** One open database: statements are prepared once, writes get the space they need, failures are translated. */
 import { statfsSync } from "node:fs";
 import { dirname } from "node:path";
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
@@ -8,18 +8,18 @@ import { IN_MEMORY, openDatabase } from "./open-database.ts";
 import type { StoredRow } from "../row-mapping.ts";
 import { isOutOfSpace, isSqliteKind, SQLITE, storageFull, storeFailure } from "./store-failure.ts";
 
-/** `changes` may use the room that is held for them; `adds` is refused while that room is spent. */
+/** `changes` may use the reserved space; `adds` is refused while that space is used up. */
 export type WriteKind = "adds" | "changes";
 
-/** The log is moved into the database whenever it is this large. */
+/** The log is checkpointed when it reaches this size. */
 const LARGEST_LOG_BYTES = 4 * 1024 * 1024;
 const SMALLEST_LOG_BYTES = 128 * 1024;
-/** Part of a disk that the log may have. */
+/** The share of a disk that the log may use. */
 const LOG_SHARE = 1 / 32;
-/** By which the log may be exceeded, and by which rows may grow as their sessions end. */
+/** How much the log may exceed that, and rows may grow as their sessions end. */
 const GROWTH_BYTES = 512 * 1024;
 
-/** Free pages that stay for new rows, and how many go in one transaction. */
+/** Free pages kept for new rows, and how many are released in one transaction. */
 const SPARE_PAGES = 64;
 const SHRUNK_AT_ONCE_PAGES = 256;
 
@@ -47,7 +47,7 @@ export class SessionDatabase {
     if (path === IN_MEMORY) return new SessionDatabase(path, database, isNew, undefined);
     try {
       const reserve = limitLog(database, path);
-      if (!reserve.hold()) log?.warn({ path }, "the disk has no room for new sessions");
+      if (!reserve.hold()) log?.warn({ path }, "the disk has no space for new sessions");
       return new SessionDatabase(path, database, isNew, reserve);
     } catch (error) {
       database.close();
@@ -55,19 +55,19 @@ export class SessionDatabase {
     }
   }
 
-  /** From now on it is not new, also when it is opened again. */
+  /** From now on it does not count as new, even when reopened. */
   settle(): void {
     if (!this.isNew) return;
     this.write("changes", "settling", () => this.run("PRAGMA application_id = 0"));
   }
 
   rows(sql: string, ...values: readonly SQLInputValue[]): StoredRow[] {
-    // Not get(), which stops at the first row: a change that is answered by RETURNING takes place when
-    // the statement has come to its end, and get() swallows that this failed.
+    // Not get(), which stops at the first row: with RETURNING, a change takes effect when the
+    // statement completes, and get() swallows a failure of that.
     return this.#prepared(sql).all(...values);
   }
 
-  /** Answers how many rows are changed. */
+  /** Returns how many rows changed. */
   run(sql: string, ...values: readonly SQLInputValue[]): number {
     return Number(this.#prepared(sql).run(...values).changes);
   }
@@ -80,7 +80,7 @@ export class SessionDatabase {
     }
   }
 
-  /** `work` is one statement that writes, and what belongs to it; when the disk is full it is tried again with room made. */
+  /** `work` is one write statement and what belongs to it; on a full disk it is retried after making room. */
   write<T>(kind: WriteKind, doing: string, work: () => T): T {
     return this.read(doing, () => {
       if (kind === "adds" && this.#reserve?.hold() === false) throw storageFull(doing);
@@ -96,7 +96,7 @@ export class SessionDatabase {
     });
   }
 
-  /** Gives free pages back to the disk, a few at a time; false when there are hardly any. */
+  /** Releases free pages to the disk, a few at a time; false if hardly any are left. */
   shrink(): boolean {
     return this.write("changes", "shrinking", () => {
       const [{ freelist_count: free } = {}] = this.rows("PRAGMA freelist_count");
@@ -132,7 +132,10 @@ export class SessionDatabase {
     return ways;
   }
 
-  /** Moves the log into the database, which mostly has room already; the next change then writes over the log's beginning. */
+  /**
+   * Checkpoints the log into the database, which usually has space already; later changes then
+   * overwrite the log from its start.
+   */
   #emptyLog(): void {
     try {
       this.rows("PRAGMA wal_checkpoint(PASSIVE)");
@@ -150,8 +153,8 @@ export class SessionDatabase {
 }
 
 /**
- * Bounds the log, and answers a reserve that all of the log fits into, even if every page of it is
- * new to the database: with the reserve given up, the log can always be emptied.
+ * Limits the log, and returns a reserve that the whole log fits into, even if every page of it is
+ * new to the database: once the reserve is released, the log can always be checkpointed.
  */
 function limitLog(database: DatabaseSync, path: string): DiskReserve {
   const { blocks, bsize } = statfsSync(dirname(path));

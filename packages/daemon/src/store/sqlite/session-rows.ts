@@ -13,11 +13,11 @@ import type { SessionDatabase } from "./session-database.ts";
 import { Table } from "./table.ts";
 import type { Condition } from "./table.ts";
 
-/** As the unique index has it: a session that is being destroyed is in nobody's way. */
+/** Matches the unique index: a session that is being destroyed does not block its key. */
 const HAS_KEY = `owner = ? AND key = ? AND status IN ${OPEN}`;
-/** As the index of the list has it. */
+/** Matches the index of the list. */
 const IS_LIVING = `(status NOT IN ${ENDED})`;
-/** Metadata that is no JSON fits no filter, and spoils no list. */
+/** Metadata that is not JSON matches no filter, and does not break a list. */
 const HAS_METADATA = `EXISTS (
   SELECT 1 FROM json_each(CASE WHEN json_valid(metadata) THEN metadata ELSE '{}' END) AS entry
   WHERE entry.key = ? AND entry.type = 'text' AND entry.value = ?
@@ -34,7 +34,7 @@ export class SessionRows {
 
   insert(row: SessionRow, maxSessions: number): Admitted<SessionRow> {
     return this.#database.write("adds", "adding a session", () => {
-      // A repeated request is answered as it was before, even if its key has another session by now.
+      // A repeated request gets the same response, even if its key now has another session.
       const existing = this.#ofIdempotencyKey(row) ?? this.#ofKey(row.owner, row.key);
       if (existing !== undefined) return { inserted: false, existing };
       if (this.#countOpen(row.owner) >= maxSessions) return { inserted: false, overQuota: true };
@@ -68,10 +68,10 @@ export class SessionRows {
     );
   }
 
-  /** Those of an unknown status included, for only what has ended surely has no sandbox. */
+  /** Includes unknown statuses, since only ended sessions are certain to have no sandbox. */
   living(owner?: string): SessionRow[] {
     const ofOwner = owner === undefined ? "" : "owner = ? AND ";
-    return this.#database.read("reading the living sessions", () =>
+    return this.#database.read("reading the active sessions", () =>
       this.#table.all(
         `WHERE ${ofOwner}status NOT IN ${ENDED} ORDER BY created_at_ms`,
         ...(owner === undefined ? [] : [owner]),
@@ -79,7 +79,7 @@ export class SessionRows {
     );
   }
 
-  /** All that may have a sandbox or an unfinished command are from now on served with this token. */
+  /** All sessions that may have a sandbox or an unfinished command are now served with this token. */
   claim(fence: number): SessionRow[] {
     return this.#database.write("changes", "claiming sessions", () =>
       this.#table.updateAll(
@@ -114,7 +114,7 @@ export class SessionRows {
     );
   }
 
-  /** At most so many at once; their commands go with them, by the foreign key. */
+  /** Limited per call; their commands are deleted with them, by the foreign key. */
   forgetEndedBefore(wallMs: number, limit: number): string[] {
     const sql = `DELETE FROM sessions WHERE id IN (
       SELECT id FROM sessions WHERE status IN ${ENDED} AND ended_at_ms < ? LIMIT ?

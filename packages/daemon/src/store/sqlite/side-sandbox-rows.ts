@@ -1,4 +1,4 @@
-/** The table of sandboxes that belong to no session. */
+/** The table of sandboxes without a session. */
 import type { SideSandboxRow } from "../../ports/session-store.ts";
 import { sideSandboxMapping } from "../row-mappings.ts";
 import type { SessionDatabase } from "./session-database.ts";
@@ -25,14 +25,14 @@ export class SideSandboxRows {
     });
   }
 
-  /** What earlier runs of the daemon made. */
+  /** Deletes what earlier runs of the daemon created. */
   deleteOthers(fence: number): void {
     this.#database.write("changes", "forgetting sandboxes", () => {
       this.#database.run("DELETE FROM side_sandboxes WHERE fence <> ?", fence);
     });
   }
 
-  /** False when it is not there for this token. */
+  /** False if it does not exist for this token. */
   take(id: string, fence: number): boolean {
     return this.#database.write(
       "changes",

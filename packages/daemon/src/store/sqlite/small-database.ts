@@ -1,4 +1,4 @@
-/** A SQLite file beside that of sessions: private, sound, and with its statements prepared once. */
+/** An additional private SQLite file with prepared statements, checked for damage. */
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { SQLInputValue, SQLOutputValue, StatementSync } from "node:sqlite";
@@ -7,7 +7,7 @@ import { makePrivateFile } from "./private-file.ts";
 
 export type SmallRow = Readonly<Record<string, SQLOutputValue>>;
 
-/** What SQLite says of a file that is corrupt, or no database at all. */
+/** SQLite's result codes for a file that is corrupt, or not a database. */
 const DAMAGE: ReadonlySet<number> = new Set([11, 26]);
 
 class DamagedFile extends Error {
@@ -33,7 +33,7 @@ export class SmallDatabase {
   }
 
   /**
-   * SECURITY: names and keys of all owners are in here, so that no other user of the machine may read
+   * SECURITY: it contains names and keys of all owners, so no other user of the machine may read
    * it. Guarded by sqlite-event-log.test.ts and sqlite-key-store.test.ts.
    */
   static async open(path: string, schema: string): Promise<SmallDatabase> {
@@ -43,7 +43,7 @@ export class SmallDatabase {
     }
     const database = new DatabaseSync(path);
     try {
-      // Before anything is read, or SQLite shares the file's index with others in a file of its own.
+      // Before anything is read, or SQLite would share the file's index through a separate file.
       database.exec("PRAGMA locking_mode = EXCLUSIVE");
       const [verdict] = database.prepare("PRAGMA quick_check(1)").all();
       if (verdict?.["quick_check"] !== "ok")
@@ -63,7 +63,7 @@ export class SmallDatabase {
     this.#prepared(sql).run(...values);
   }
 
-  /** All of it, or nothing. */
+  /** Commits everything, or nothing. */
   transaction<T>(work: () => T): T {
     this.run("BEGIN IMMEDIATE");
     try {

@@ -50,7 +50,7 @@ describe("the file of events", () => {
       log: { info: note, warn: note, error: note },
     });
     expect(await log.newest()).toBe(0);
-    expect(lines).toEqual(["the log of events is damaged; it is put aside"]);
+    expect(lines).toEqual(["the event log is damaged; moved it aside"]);
     expect((await stat(`${path}.damaged`)).size).toBe(junk.length);
     log.close();
   });

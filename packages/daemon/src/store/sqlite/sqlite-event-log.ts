@@ -1,4 +1,4 @@
-/** Remembers events in a SQLite file of their own, so that a flood of them is in no session's way. */
+/** Stores events in a separate SQLite file, so a flood of them does not slow down sessions. */
 import { randomBytes } from "node:crypto";
 import { rename, rm } from "node:fs/promises";
 import type {
@@ -14,12 +14,12 @@ import { eventOf } from "../stored-event.ts";
 import { isDamage, SmallDatabase } from "./small-database.ts";
 import type { SmallRow } from "./small-database.ts";
 
-/** Events that are removed in one transaction, so that nothing else waits long. */
+/** Events removed in one transaction, so nothing else waits long. */
 const REMOVED_AT_ONCE = 512;
 
 /**
- * `position` is never given twice, also when all events are gone. What of an owner was removed is
- * remembered as long as it lies behind what was removed of all (the owner that is NULL).
+ * `position` is never reused, even after all events are gone. An owner's removal mark is kept while
+ * it is beyond the mark of all owners (the owner that is NULL).
  */
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS events (
@@ -40,7 +40,7 @@ const SCHEMA = `
   CREATE TABLE IF NOT EXISTS feed (cursor_key BLOB NOT NULL, removed INTEGER NOT NULL) STRICT;
 `;
 
-/** What an event takes beside its texts, roughly. */
+/** Approximate size of an event besides its texts. */
 const ROW_BYTES = 64;
 
 interface Share {
@@ -58,11 +58,11 @@ export class SqliteEventLog implements EventLog {
   readonly isShared = false;
   readonly cursorKey: Uint8Array;
   readonly #database: SmallDatabase;
-  /** What each owner has in the log. */
+  /** Each owner's share of the log. */
   readonly #shares = new Map<string, Share>();
-  /** Of an owner, the position up to which events were removed for the sake of others. */
+  /** The position up to which an owner's events were removed because of the quotas. */
   readonly #removedOf: Map<string, number>;
-  /** The same of all owners, by age. */
+  /** The same for all owners, by age. */
   #removed: number;
 
   private constructor(database: SmallDatabase) {
@@ -85,16 +85,16 @@ export class SqliteEventLog implements EventLog {
       this.#shares.set(String(owner), { events: Number(events), bytes: Number(bytes) });
   }
 
-  /** A damaged log is put aside for a new one: nothing depends on it but those who read events. */
+  /** A damaged log is moved aside and replaced: only readers of events depend on it. */
   static async open({ path, log }: SqliteEventLogOptions): Promise<SqliteEventLog> {
     try {
       return new SqliteEventLog(await SmallDatabase.open(path, SCHEMA));
     } catch (error) {
       if (!isDamage(error)) throw error;
       const aside = `${path}.damaged`;
-      log?.error({ err: error, aside }, "the log of events is damaged; it is put aside");
+      log?.error({ err: error, aside }, "the event log is damaged; moved it aside");
       await rename(path, aside);
-      // A log of the old content must not be taken for one of the new.
+      // The old content's log must not be applied to the new file.
       for (const rest of ["-wal", "-shm"]) await rm(`${path}${rest}`, { force: true });
       return new SqliteEventLog(await SmallDatabase.open(path, SCHEMA));
     }
@@ -173,7 +173,7 @@ export class SqliteEventLog implements EventLog {
     );
   }
 
-  /** Answers how large it is. */
+  /** Returns its size. */
   #insert({ atMs, owner, sessionId, type, data }: NewEvent): number {
     const text = JSON.stringify(data);
     const bytes = ROW_BYTES + owner.length + type.length + Buffer.byteLength(text);
@@ -197,7 +197,7 @@ export class SqliteEventLog implements EventLog {
     else this.#shares.set(owner, share);
   }
 
-  /** By age, of all owners alike. The oldest come first, so that no index by time is needed. */
+  /** By age, for all owners. The oldest come first, so no index by time is needed. */
   #removeOld(beforeMs: number): number {
     return this.#database.transaction(() => {
       const gone = this.#database.rows(
@@ -219,8 +219,8 @@ export class SqliteEventLog implements EventLog {
   }
 
   /**
-   * SECURITY: whoever makes the most events loses the first, so that no tenant can push the events of
-   * another one out of the log. Guarded by the suite of event logs.
+   * SECURITY: the owner with the most events loses first, so no tenant can push another's events
+   * out of the log. Guarded by the suite of event logs.
    */
   #removeSurplus({ maxEventsPerOwner, maxEvents, maxBytes }: EventRetention): number {
     const shares = [...this.#shares].toSorted(([, one], [, other]) => other.bytes - one.bytes);
@@ -232,7 +232,7 @@ export class SqliteEventLog implements EventLog {
       (isOverAll ? shares[0] : undefined);
     if (over === undefined) return 0;
     const [owner, share] = over;
-    // Of the one with the most a sixteenth goes at once, lest it take a round for each event.
+    // A sixteenth of the largest owner's events is removed at once, to avoid a round per event.
     const count = Math.min(
       REMOVED_AT_ONCE,
       Math.max(share.events - maxEventsPerOwner, isOverAll ? Math.ceil(share.events / 16) : 0),

@@ -62,7 +62,7 @@ describe("the file of keys", () => {
     store.close();
     await damage();
     const before = await readFile(path);
-    await expect(SqliteKeyStore.open(path)).rejects.toThrow(/keys\.db, is damaged\. Restore/);
+    await expect(SqliteKeyStore.open(path)).rejects.toThrow(/keys\.db is damaged\. Restore/);
     expect((await readFile(path)).equals(before)).toBe(true);
     expect((await readdir(directory)).filter((name) => /damaged/.test(name))).toEqual([]);
   });

@@ -1,4 +1,4 @@
-/** Remembers keys in a SQLite file of their own. */
+/** Stores keys in a separate SQLite file. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { KeyRow, KeyStore, RevokedKey } from "../../ports/key-store.ts";
 import { keyOf } from "../stored-key.ts";
@@ -30,8 +30,8 @@ export class SqliteKeyStore implements KeyStore {
   }
 
   /**
-   * SECURITY: a damaged file is refused, never replaced: a key that was revoked must not come back, and
-   * one that was given out must not vanish, on the word of half a file. Guarded by sqlite-key-store.test.ts.
+   * SECURITY: a damaged file is refused, never replaced: a revoked key must not come back, and an
+   * issued one must not disappear, because of a damaged file. Guarded by sqlite-key-store.test.ts.
    */
   static async open(path: string): Promise<SqliteKeyStore> {
     try {
@@ -40,7 +40,7 @@ export class SqliteKeyStore implements KeyStore {
       if (!isDamage(cause)) throw cause;
       throw new SandboxError(
         "INTERNAL_ERROR",
-        `The database of keys, ${path}, is damaged. Restore it from a backup, or move it away and create the keys anew.`,
+        `The key database ${path} is damaged. Restore it from a backup, or move it away and create new keys.`,
         { cause },
       );
     }

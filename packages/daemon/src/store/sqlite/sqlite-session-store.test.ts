@@ -94,7 +94,9 @@ describe("the file", () => {
       await once(writer.stdout, "data");
       await expect(directory.open()).rejects.toMatchObject({
         code: "CONFLICT",
-        message: expect.stringContaining(`Another daemon uses ${directory.path}`) as unknown,
+        message: expect.stringContaining(
+          `Another daemon or program has ${directory.path} open`,
+        ) as unknown,
       });
     } finally {
       const gone = once(writer, "exit");

@@ -1,4 +1,4 @@
-/** Remembers sessions, commands and workspaces in one SQLite file. */
+/** Stores sessions, commands and workspaces in one SQLite file. */
 import { setImmediate as otherWork } from "node:timers/promises";
 import type { SessionStatus } from "@sandkasten/protocol";
 import type { Log } from "../../ports/log.ts";
@@ -26,7 +26,7 @@ import { SideSandboxRows } from "./side-sandbox-rows.ts";
 import type { PageRequest } from "./table.ts";
 import { WorkspaceRows } from "./workspace-rows.ts";
 
-/** Sessions to forget in one transaction, so that neither the log nor the wait of others grows long. */
+/** Sessions deleted in one transaction, to keep both the log and the wait of others short. */
 const FORGET_AT_ONCE = 100;
 
 export interface SqliteSessionStoreOptions {
@@ -36,7 +36,7 @@ export interface SqliteSessionStoreOptions {
 }
 
 /**
- * SQLite answers at once, so every method has done its work before its promise is made: two calls
+ * SQLite is synchronous, so every method has done its work before it returns a promise: two calls
  * never interleave, and compare-and-set needs no lock.
  */
 export class SqliteSessionStore implements SessionStore {
@@ -61,7 +61,7 @@ export class SqliteSessionStore implements SessionStore {
     this.#log = log;
   }
 
-  /** CONFLICT when another process has it open; INTERNAL_ERROR when it is damaged, newer, or not ours. */
+  /** CONFLICT if another process has it open; INTERNAL_ERROR if it is damaged, newer, or not ours. */
   static async open({ path, log }: SqliteSessionStoreOptions): Promise<SqliteSessionStore> {
     return new SqliteSessionStore(await SessionDatabase.open(path, log), log);
   }
@@ -88,7 +88,7 @@ export class SqliteSessionStore implements SessionStore {
     return { fence, ...(living.address !== null && { address: living.address }) };
   }
 
-  /** The file is this daemon's alone, wherever the sandboxes are. */
+  /** Only this daemon uses the file, wherever the sandboxes are. */
   async claim(fence: number): Promise<readonly SessionRow[]> {
     if (this.#daemons.living(fence) === undefined) throw heldForDead();
     this.#sideSandboxes.deleteOthers(fence);
@@ -140,7 +140,7 @@ export class SqliteSessionStore implements SessionStore {
 
   async giveSandbox(id: string, fence: number, sandboxId: string): Promise<SessionRow | undefined> {
     if (!this.#sideSandboxes.take(sandboxId, fence)) return undefined;
-    // Whether or not this comes about, the sandbox is in nobody's pool any more.
+    // Whether or not this succeeds, the sandbox is no longer in the pool.
     return this.#sessions.update(id, fence, ["creating"], { sandboxId, acquireSource: "pool" });
   }
 
@@ -153,7 +153,7 @@ export class SqliteSessionStore implements SessionStore {
         more = ids.length === FORGET_AT_ONCE;
       } catch (error) {
         if (forgotten.length === 0) throw error;
-        // Whoever asked has to learn which ones are gone; the rest fails again when it is next asked for.
+        // The caller must learn which sessions are gone; the rest fails again on the next call.
         this.#log?.warn({ err: error }, "stopped forgetting sessions");
         more = false;
       }
@@ -162,12 +162,12 @@ export class SqliteSessionStore implements SessionStore {
     return forgotten;
   }
 
-  /** Failing to shrink harms nobody; it is tried again when sessions are next forgotten. */
+  /** Failing to shrink is harmless; it is retried when sessions are next deleted. */
   async #shrink(): Promise<void> {
     try {
       while (this.#database.shrink()) await otherWork();
     } catch (error) {
-      this.#log?.warn({ err: error }, "cannot give room of the database back");
+      this.#log?.warn({ err: error }, "cannot release free space of the database");
     }
   }
 

@@ -1,7 +1,7 @@
-/** Turns what SQLite and the file system say into errors of the catalogue. */
+/** Translates errors of SQLite and the file system into errors from the catalogue. */
 import { SandboxError } from "@sandkasten/protocol";
 
-/** Result codes of SQLite; the low byte of a code is its kind. */
+/** Result codes of SQLite; the low byte of a code is its category. */
 export const SQLITE = {
   BUSY: 5,
   IOERR: 10,
@@ -11,7 +11,7 @@ export const SQLITE = {
   READONLY_ROLLBACK: 776,
 } as const;
 
-/** The extended result code, if SQLite is who failed. */
+/** The extended result code, if the error is SQLite's. */
 export function sqliteCode(error: unknown): number | undefined {
   if (typeof error !== "object" || error === null || !("errcode" in error)) return undefined;
   return typeof error.errcode === "number" ? error.errcode : undefined;
@@ -21,7 +21,7 @@ export function isSqliteKind(error: unknown, kind: number): boolean {
   return ((sqliteCode(error) ?? 0) & 0xff) === kind;
 }
 
-/** The errno name of a system error, if it is one. */
+/** The errno name of a system error; undefined for other errors. */
 export function systemCode(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
   return typeof error.code === "string" ? error.code : undefined;
@@ -32,11 +32,11 @@ export function isOutOfSpace(error: unknown): boolean {
   return code === "ENOSPC" || code === "EDQUOT" || isSqliteKind(error, SQLITE.FULL);
 }
 
-/** Clients get to see this one, so it names no path. */
+/** Clients see this message, so it names no path. */
 export function storageFull(doing: string, cause?: unknown): SandboxError {
   return new SandboxError(
     "STORAGE_FULL",
-    `The disk with the daemon's data is full (${doing}). End sessions and remove images that are not needed, or give the data directory more room.`,
+    `The disk with the daemon's data is full (${doing}). Destroy unused sessions, remove unused images, or give the data directory more space.`,
     { cause },
   );
 }
@@ -44,12 +44,12 @@ export function storageFull(doing: string, cause?: unknown): SandboxError {
 export function damaged(path: string, what: string, cause?: unknown): SandboxError {
   return new SandboxError(
     "INTERNAL_ERROR",
-    `The database of sessions, ${path}, is damaged: ${what}. Restore it from a backup, or move it and the files beside it that begin with its name away to start with an empty one; sandboxes that live on are unknown to that one.`,
+    `The session database ${path} is damaged: ${what}. Restore it from a backup, or move away the file and those next to it that begin with its name, to start with an empty one; it will not know running sandboxes.`,
     { cause },
   );
 }
 
-/** Keeps errors of the catalogue and tells the ways in which a database fails apart. */
+/** Keeps errors from the catalogue and distinguishes the ways in which a database fails. */
 export function storeFailure(error: unknown, path: string, doing: string): SandboxError {
   if (error instanceof SandboxError) return error;
   if (isOutOfSpace(error)) return storageFull(doing, error);
@@ -59,13 +59,13 @@ export function storeFailure(error: unknown, path: string, doing: string): Sandb
   if (isSqliteKind(error, SQLITE.BUSY)) {
     return new SandboxError(
       "CONFLICT",
-      `Another daemon uses ${path}, or another program has it open. Stop that one, or name another file.`,
+      `Another daemon or program has ${path} open. Stop it, or choose another file.`,
       { cause: error },
     );
   }
   return new SandboxError(
     "INTERNAL_ERROR",
-    `The database of sessions, ${path}, failed (${doing}): ${message}.`,
+    `The session database ${path} failed (${doing}): ${message}.`,
     { cause: error },
   );
 }

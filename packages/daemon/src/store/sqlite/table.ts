@@ -1,4 +1,4 @@
-/** A table of the database in terms of the port's rows. */
+/** A database table in terms of the port's rows. */
 import type { SQLInputValue } from "node:sqlite";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Log } from "../../ports/log.ts";
@@ -7,13 +7,13 @@ import { decodeCursor, encodeCursor } from "../page-cursor.ts";
 import type { RowMapping, StoredRow } from "../row-mapping.ts";
 import type { SessionDatabase } from "./session-database.ts";
 
-/** SQL with the values for its question marks. */
+/** SQL with the values for its placeholders. */
 export interface Condition {
   readonly sql: string;
   readonly values: readonly SQLInputValue[];
 }
 
-/** Columns, or expressions over them, that a list is sorted by, and what they give. */
+/** Columns, or expressions over them, that a list is sorted by, and their types. */
 export type SortedBy = Readonly<Record<string, "number" | "string">>;
 
 export interface PageRequest {
@@ -21,7 +21,7 @@ export interface PageRequest {
   readonly cursor?: string | undefined;
 }
 
-/** Its methods throw as SQLite does; whoever calls them does so within `read` or `write` of the database. */
+/** Its methods throw SQLite's errors; call them within `read` or `write` of the database. */
 export class Table<Row extends { readonly id: string }> {
   readonly #database: SessionDatabase;
   readonly #mapping: RowMapping<Row>;
@@ -33,12 +33,12 @@ export class Table<Row extends { readonly id: string }> {
     this.#log = log;
   }
 
-  /** False when a unique index does not admit the row. */
+  /** False if a unique index rejects the row. */
   insert(row: Row): boolean {
     return this.#database.run(this.#mapping.insertSql, ...this.#mapping.values(row)) > 0;
   }
 
-  /** As `insert`, given that `rest`, which follows the values, gives a row: `FROM … WHERE …`. */
+  /** Like `insert`, if `rest`, which follows the values, yields a row: `FROM … WHERE …`. */
   insertGiven(row: Row, rest: string, ...values: readonly SQLInputValue[]): boolean {
     const sql = this.#mapping.insertGivenSql(rest);
     return this.#database.run(sql, ...this.#mapping.values(row), ...values) > 0;
@@ -48,14 +48,17 @@ export class Table<Row extends { readonly id: string }> {
     return this.#firstOf(this.#database.rows(this.#select(`WHERE ${where}`), ...values));
   }
 
-  /** `rest` follows FROM. One row that cannot be read fails them all: what is missing here is taken for gone. */
+  /**
+   * `rest` follows FROM. One unreadable row fails the whole call, because a missing row would count
+   * as deleted.
+   */
   all(rest: string, ...values: readonly SQLInputValue[]): Row[] {
     return this.#database
       .rows(this.#select(rest), ...values)
       .map((stored) => this.#mapping.read(stored));
   }
 
-  /** Answers the row as it is afterwards. A patch may set nothing. */
+  /** Returns the changed row. A patch may be empty. */
   update(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): Row | undefined {
     const { columns, values: set } = this.#mapping.assignments(patch);
     if (columns.length === 0) return this.first(where, ...values);
@@ -63,14 +66,14 @@ export class Table<Row extends { readonly id: string }> {
     return this.#firstOf(this.#database.rows(sql, ...set, ...values));
   }
 
-  /** As `update`, for any number of rows. */
+  /** Like `update`, for any number of rows. */
   updateAll(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): Row[] {
     const { columns, values: set } = this.#mapping.assignments(patch);
     const sql = `${this.#updateSql(columns, where)} RETURNING ${this.#mapping.columns}`;
     return this.#database.rows(sql, ...set, ...values).map((stored) => this.#mapping.read(stored));
   }
 
-  /** As `update`, for those who do not ask for the row; answers whether there was one. */
+  /** Like `update`, without returning the row; returns whether there was one. */
   change(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): boolean {
     const { columns, values: set } = this.#mapping.assignments(patch);
     if (columns.length === 0) return this.first(where, ...values) !== undefined;
@@ -78,8 +81,8 @@ export class Table<Row extends { readonly id: string }> {
   }
 
   /**
-   * The greatest first. A cursor names the last row of its page, so that rows which come and go shift
-   * nothing. A row that cannot be read is left out and logged, lest it hide all others.
+   * In descending order. A cursor names the last row of its page, so inserted and deleted rows
+   * shift nothing. An unreadable row is skipped and logged, so it does not hide all others.
    */
   page(
     sortedBy: SortedBy,
@@ -127,7 +130,7 @@ export class Table<Row extends { readonly id: string }> {
       return [this.#mapping.read(stored)];
     } catch (error) {
       if (!(error instanceof SandboxError)) throw error;
-      this.#log?.error({ err: error }, "left a row out of a list");
+      this.#log?.error({ err: error }, "skipped an unreadable row in a list");
       return [];
     }
   }

@@ -116,6 +116,6 @@ describe("the way to the agent service", () => {
   it("says so when nobody answers there", async () => {
     agents.address = { url: "http://127.0.0.1:9" };
     const { status, json } = await http.call(RUNS);
-    expect([status, json.message]).toEqual([503, "The agent service does not answer."]);
+    expect([status, json.message]).toEqual([503, "The agent service does not respond."]);
   });
 });

@@ -1,4 +1,4 @@
-/** Lets the dashboard see runs of the agent service, which is another process, through the daemon. */
+/** Gives the dashboard access to runs of the agent service, a separate process, through the daemon. */
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
@@ -8,7 +8,7 @@ import type { Shutdown } from "../http/connection/shutdown.ts";
 /** Where the agent service is. */
 export interface AgentServiceAddress {
   readonly url: string;
-  /** Absent for a service on loopback that asks for none. */
+  /** Absent for a service on loopback that requires none. */
   readonly apiKey?: string | undefined;
 }
 
@@ -25,11 +25,11 @@ const DECIDED = new RegExp(
 );
 
 /**
- * SECURITY: the agent service has no tenants, and its runs use the administrator's key and money. So
- * only administrators get there, and only to look at runs and to decide about those that exist: nothing
- * can be started from a browser. The path is one of a fixed few, and neither the daemon's key nor
- * anything else of the request's head is passed on (threat: unauthorized access). Guarded by
- * agent-forwarding.test.ts.
+ * SECURITY: the agent service has no tenants, and its runs use the administrator's key and money.
+ * So only administrators have access, and only to view runs and to decide about existing ones:
+ * nothing can be started from a browser. The path is one of a fixed few, and neither the daemon's
+ * key nor anything else of the request's head is passed on (threat: unauthorized access). Guarded
+ * by agent-forwarding.test.ts.
  */
 export function agentForwardingRoutes(app: App, link: AgentServiceLink, shutdown: Shutdown): void {
   const forward = forwarderTo(link, shutdown);
@@ -98,6 +98,6 @@ async function ask(
       signal: gone.signal,
     });
   } catch (cause) {
-    throw new SandboxError("ENGINE_UNREACHABLE", "The agent service does not answer.", { cause });
+    throw new SandboxError("ENGINE_UNREACHABLE", "The agent service does not respond.", { cause });
   }
 }

@@ -1,11 +1,11 @@
-/** The built dashboard, read once and kept in memory, so that a page request touches no disk. */
+/** The built dashboard, read once and kept in memory, so page requests need no disk access. */
 import { hash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { extname, join } from "node:path";
 
 export type Encoding = "br" | "gzip";
 
-/** One file of the dashboard, as it is and compressed. */
+/** One file of the dashboard, plain and compressed. */
 export interface Asset {
   readonly type: string;
   readonly etag: string;
@@ -31,7 +31,7 @@ export class DashboardAssets {
     this.#directory = directory;
   }
 
-  /** All files by name; undefined when the dashboard is not built. A later build is found without a restart. */
+  /** All files by name; undefined if the dashboard is not built. A later build is found without a restart. */
   async load(): Promise<ReadonlyMap<string, Asset> | undefined> {
     this.#loaded ??= readAssets(this.#directory);
     try {

@@ -7,11 +7,11 @@ export interface DashboardPolicyOptions {
 }
 
 /**
- * SECURITY: whatever text of a sandbox ends up in the page, it can neither run nor send anything
- * elsewhere: scripts and styles are files of the daemon, requests go to the daemon, and only previews
- * may be framed. Attributes may have styles, which the terminal needs for colours; they can load
- * nothing. The page cannot be framed itself, so that no preview can have its buttons clicked (threat:
- * hostile previews). Guarded by dashboard-routes.test.ts.
+ * SECURITY: text from a sandbox that ends up in the page can neither run nor send anything elsewhere:
+ * scripts and styles are files of the daemon and never inline, requests go to the daemon, and only
+ * previews can be framed. The page itself cannot be framed, so that no preview can trick a visitor into
+ * clicking its buttons (threat: hostile previews). Guarded by dashboard-routes.test.ts, and by the
+ * browser tests in tests/e2e, which fail on any violation.
  */
 export function dashboardPolicy({ domain, scheme }: DashboardPolicyOptions): string {
   const previews = domain === undefined ? `${scheme}://*.localhost:*` : `${scheme}://*.${domain}`;
@@ -19,7 +19,6 @@ export function dashboardPolicy({ domain, scheme }: DashboardPolicyOptions): str
     "default-src 'none'",
     "script-src 'self'",
     "style-src 'self'",
-    "style-src-attr 'unsafe-inline'",
     "img-src 'self' blob:",
     "connect-src 'self'",
     `frame-src 'self' ${previews}`,

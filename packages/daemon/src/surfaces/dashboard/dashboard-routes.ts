@@ -1,4 +1,4 @@
-/** The dashboard at `/`: static files, which are all that is served without a key. */
+/** The dashboard at `/`: static files, served without a key. */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import type { App } from "../http/app.ts";
@@ -6,19 +6,19 @@ import { type Asset, DashboardAssets, type Encoding, PAGE } from "./dashboard-as
 import { dashboardPolicy, type DashboardPolicyOptions } from "./dashboard-policy.ts";
 
 export interface DashboardOptions {
-  /** Where the built dashboard is. */
+  /** The directory of the build. */
   readonly directory: string;
   readonly preview: DashboardPolicyOptions;
 }
 
 const NOT_BUILT = "The dashboard is not built yet: run `npm run setup` and reload this page.\n";
-/** The name of a file changes with its content. */
+/** A file's name changes with its content. */
 const FOREVER = "public, max-age=31536000, immutable";
 
 /**
- * SECURITY: these routes need no key, because a page has none before somebody signs in. They answer
- * with files of the build and nothing else: names are looked up in a list, never in a directory.
- * Guarded by dashboard-routes.test.ts.
+ * SECURITY: these routes need no key, because a page has none before the user signs in. They only
+ * serve files of the build: names are looked up in a list, never in a directory. Guarded by
+ * dashboard-routes.test.ts.
  */
 export function dashboardRoutes(app: App, { directory, preview }: DashboardOptions): void {
   const assets = new DashboardAssets(directory);

@@ -1,4 +1,7 @@
-/** The Fastify application that every HTTP protocol of the daemon is built on, and what it adds to Fastify's types. */
+/**
+ * The Fastify application that every HTTP protocol of the daemon is built on, and its additions to
+ * Fastify's types.
+ */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { FastifyInstance } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
@@ -8,24 +11,25 @@ import type { Caller } from "../../sessions/services.ts";
 import type { RouteAccess } from "./admission/credentials.ts";
 
 /**
- * How a route reads its body: as JSON whatever its type is called, small or with content of files
- * and commands in it, as bytes, as a form, or not at all: then it is another server's.
+ * How a route reads its body: as JSON regardless of its content type, small (`json`) or with file
+ * and command content (`content`), as bytes, as a form, or not at all, because another server
+ * handles it (`proxied`).
  */
 export type RouteBody = "json" | "content" | "bytes" | "form" | "proxied";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Who asks; set before any handler runs, except on open routes. */
+    /** The caller; set before any handler runs, except on open routes. */
     caller: Caller;
-    /** Another daemon passed it on. */
+    /** Another daemon forwarded the request. */
     isForwarded: boolean;
-    /** For whom it was passed on; absent when a link lets it in. */
+    /** The caller of a forwarded request; absent if a link gives access. */
     forwardedCaller: Caller | undefined;
-    /** The trace that it belongs to; the parent of what it brings about. */
+    /** The trace that the request belongs to; the parent of what it causes. */
     trace: TraceContext | undefined;
   }
   interface FastifyInstance {
-    /** Ends what lasts long and refuses new requests with 503; the daemon goes on listening until it is closed. */
+    /** Ends long-running requests and refuses new ones with 503; the daemon listens until it is closed. */
     beginShutdown(): void;
   }
   interface FastifyContextConfig {
@@ -33,7 +37,7 @@ declare module "fastify" {
     readonly access?: RouteAccess;
     /** JSON when absent. */
     readonly body?: RouteBody;
-    /** Its answers last as long as somebody listens, so that their durations say nothing. */
+    /** Its responses last as long as the client reads, so their durations are meaningless. */
     readonly stream?: boolean;
   }
 }
@@ -41,8 +45,8 @@ declare module "fastify" {
 export type App = FastifyInstance<Server, IncomingMessage, ServerResponse, Logger, ZodTypeProvider>;
 
 export interface HttpLimits {
-  /** Of a JSON body with content in it; others are smaller. */
+  /** For a JSON body with content in it; other limits are smaller. */
   readonly maxBodyBytes: number;
-  /** Of a file, an archive or an image. */
+  /** For a file, an archive or an image. */
   readonly maxUploadBytes: number;
 }

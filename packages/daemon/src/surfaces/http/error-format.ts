@@ -1,18 +1,18 @@
-/** How a protocol tells its clients what went wrong. */
+/** How a protocol reports errors to its clients. */
 
 export interface ErrorResponse {
   readonly status: number;
-  /** As the protocol writes it. */
+  /** In the protocol's format. */
   readonly body: object;
   readonly code: string;
   readonly message: string;
   /** The same request may succeed later, unchanged. */
   readonly retryable: boolean;
-  /** The client does not learn the cause, so the log must have it. */
+  /** The client does not learn the cause, so it must be logged. */
   readonly hidden: boolean;
 }
 
 export interface ErrorFormat {
-  /** What a client may know of whatever was thrown. */
+  /** What a client may learn about an error. */
   of(error: unknown, requestId: string): ErrorResponse;
 }

@@ -1,4 +1,4 @@
-/** Serves a directory of built files to everybody. */
+/** Serves a directory of built files without a key. */
 import fastifyStatic from "@fastify/static";
 import type { App } from "./app.ts";
 
@@ -11,7 +11,7 @@ export interface StaticFiles {
 }
 
 /**
- * SECURITY: the files are served without a key, so the directory must hold only what the build made.
+ * SECURITY: the files are served without a key, so the directory must contain only build output.
  * The library refuses dot files and paths that leave the directory (threat: unauthorized access).
  * Guarded by static-files.test.ts.
  */
@@ -29,7 +29,7 @@ export async function serveFiles(
       decorateReply: false,
       dotfiles: "deny",
       preCompressed: true,
-      // Names of files stay when their content changes, so browsers ask each time whether it has.
+      // File names do not change with their content, so browsers must revalidate each time.
       maxAge: 0,
       setHeaders: (reply) => {
         void reply.header("Content-Security-Policy", policy);

@@ -1,4 +1,4 @@
-/** Decides who gets in, before anything of a request but its head is looked at. */
+/** Authenticates requests, before anything but their head is read. */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import { keyOf, PTY_SUBPROTOCOL } from "../http/admission/credentials.ts";
@@ -20,11 +20,11 @@ const ALLOWED_HEADERS =
   "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Range, If-Range, X-Request-ID";
 const EXPOSED_HEADERS =
   "X-Request-ID, X-Next-Cursor, X-Exec-Id, ETag, Content-Range, Content-Disposition, Retry-After, X-Sandkasten-Ignored";
-/** One of each at most; which of two counts would be a matter of taste. */
+/** At most one of each, since it would be unclear which of two counts. */
 const SINGLE_HEADERS: ReadonlySet<string> = new Set(["authorization", "host", "origin"]);
 
 export interface AdmissionParts {
-  /** Absent when no other daemon forwards requests to this one. */
+  /** Absent if no other daemon forwards requests to this one. */
   readonly peers?: PeerTokens | undefined;
   readonly keys: KeyRing;
   readonly open: OpenRequests;
@@ -48,12 +48,12 @@ export class NativeAdmission {
   }
 
   /**
-   * Throws for a request that must not get in; answers false for one that is answered already.
+   * Throws for a request that is not allowed; returns false for one that is already answered.
    *
-   * SECURITY: this runs for every path and method, known or not, so that a route that forgets about
-   * keys cannot exist; only routes that say `access: "open"` are spared, and those of previews take a
-   * signed link instead (threat: unauthorized access). A page of a foreign origin is refused before its
-   * key is looked at, and learns nothing (threat: foreign web pages). Guarded by admission.test.ts.
+   * SECURITY: this runs for every path and method, known or not, so no route can forget to check the key;
+   * only routes with `access: "open"` are exempt, and those of previews accept a signed link instead
+   * (threat: unauthorized access). A page of a foreign origin is refused before its key is checked, and
+   * learns nothing (threat: foreign web pages). Guarded by admission.test.ts.
    */
   admit(request: FastifyRequest, reply: FastifyReply): boolean {
     const { access } = request.routeOptions.config;
@@ -67,7 +67,7 @@ export class NativeAdmission {
     return this.#previews.admit(request, reply, () => this.#admitCaller(request, reply, own));
   }
 
-  /** A token is checked before the rest, which waits for nothing, and only by whoever sends one. */
+  /** Verifies a token beforehand, since the other checks are synchronous. */
   prepare({ raw, routeOptions }: FastifyRequest): Promise<void> | undefined {
     const { tokens } = this.#parts;
     if (tokens === undefined || routeOptions.config.access === "open") return undefined;
@@ -86,10 +86,12 @@ export class NativeAdmission {
     if (repeated === "authorization") throw unauthorized(reply, access);
     const isKnown = request.isForwarded || this.#parts.hosts.includes(raw);
     if (repeated !== undefined || !isKnown)
-      throw refused("the Host header names no host of this daemon; add it to the allowed hosts");
+      throw refused(
+        "the Host header is not a known name of this daemon; add it to http.allowed_hosts",
+      );
     const { origin } = raw.headers;
     if (origin !== undefined && !this.#admitOrigin(origin, request, reply)) return false;
-    // The daemon that forwards it has looked at the key; what the key allows is looked at here as well.
+    // The forwarding daemon has checked the key; its permissions are checked here as well.
     const key = request.forwardedCaller === undefined ? keyOf(raw.headers, access) : undefined;
     const caller =
       request.forwardedCaller ?? (key === undefined ? undefined : this.#parts.keys.find(key));
@@ -105,7 +107,7 @@ export class NativeAdmission {
     this.#parts.open.hold(request, reply, caller);
   }
 
-  /** Everybody may ask, and a page of an allowed origin may read the answer. */
+  /** Any client may ask, and pages of allowed origins may read the response. */
   #admitToOpen(request: FastifyRequest, reply: FastifyReply): boolean {
     const { origin } = request.raw.headers;
     const isAllowed = origin !== undefined && this.#parts.allowedOrigins.has(origin);
@@ -116,11 +118,11 @@ export class NativeAdmission {
     const { headers, method } = request.raw;
     if (isSameOrigin(origin, headers.host)) return true;
     if (!this.#parts.allowedOrigins.has(origin))
-      throw refused("pages of this origin may not use the daemon; add it to the allowed origins");
+      throw refused("pages of this origin may not use the daemon; add it to http.allowed_origins");
     reply.header("Access-Control-Allow-Origin", origin);
     reply.header("Access-Control-Expose-Headers", EXPOSED_HEADERS);
     reply.header("Vary", "Origin");
-    // A browser asks without the key whether it may send it.
+    // A preflight request: the browser asks without the key whether it may send it.
     if (method !== "OPTIONS" || headers["access-control-request-method"] === undefined) return true;
     reply.header("Access-Control-Allow-Methods", ALLOWED_METHODS);
     reply.header("Access-Control-Allow-Headers", ALLOWED_HEADERS);
@@ -131,8 +133,8 @@ export class NativeAdmission {
 }
 
 /**
- * SECURITY: once it was checked the key is taken out of the request, so that nothing that handles
- * it later can write it to a log. Guarded by logging.test.ts.
+ * SECURITY: after the check the key is removed from the request, so later code cannot write it to a
+ * log. Guarded by logging.test.ts.
  */
 function forgetKey({ raw: { headers } }: FastifyRequest): void {
   if (headers.authorization !== undefined) headers.authorization = "";
@@ -162,6 +164,6 @@ function unauthorized(reply: FastifyReply, access: RouteAccess | undefined): San
   );
   return new SandboxError(
     "UNAUTHORIZED",
-    "the key is missing or not known; send it as `Authorization: Bearer <key>`",
+    "the key is missing or unknown; send it as `Authorization: Bearer <key>`",
   );
 }

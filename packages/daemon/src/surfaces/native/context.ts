@@ -11,13 +11,13 @@ export interface NativeContext {
   readonly keys: KeyService;
   readonly limits: HttpLimits;
   readonly version: string;
-  /** Names of the backends, the usual one first. */
+  /** Names of the backends, the default one first. */
   readonly backends: readonly [string, ...string[]];
-  /** How much output a result holds when the request does not say; the core's own when absent. */
+  /** How much output a result contains by default; the core's default when absent. */
   readonly outputBudgetBytes?: number;
-  /** Where images are kept while they arrive. */
+  /** Where images are stored while they are uploaded. */
   readonly uploadDir: string;
-  /** How long a client may take to go on reading or writing. */
+  /** How long a client may stall while reading or writing. */
   readonly stallTimeoutMs: number;
   readonly pingIntervalMs: number;
   readonly shutdown: Shutdown;

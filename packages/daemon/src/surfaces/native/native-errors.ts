@@ -1,4 +1,4 @@
-/** Turns whatever was thrown into what a client may know of it. */
+/** Converts any thrown error to what a client may learn about it. */
 import { ERROR_CATALOGUE, SandboxError } from "@sandkasten/protocol";
 import type { ErrorBody, ErrorCode } from "@sandkasten/protocol";
 import type { ErrorFormat, ErrorResponse } from "../http/error-format.ts";
@@ -7,12 +7,12 @@ interface NativeErrorResponse extends ErrorResponse {
   readonly body: ErrorBody;
 }
 
-/** Their messages speak of the daemon's insides. */
+/** Their messages describe the daemon's internals. */
 const HIDDEN_CODES: ReadonlySet<ErrorCode> = new Set(["INTERNAL_ERROR"]);
-/** Their details are a command's result, which is the client's own and stays as it is. */
+/** Their details are a command's result, which belongs to the client and stays unchanged. */
 const RESULT_CODES: ReadonlySet<ErrorCode> = new Set(["COMMAND_TIMEOUT", "SANDBOX_UNREACHABLE"]);
 
-/** Makes answers of errors, leaving out paths of the host. */
+/** Creates error responses without paths of the host. */
 export class NativeErrors implements ErrorFormat {
   readonly #hostPath: RegExp | undefined;
 
@@ -25,9 +25,9 @@ export class NativeErrors implements ErrorFormat {
   }
 
   /**
-   * SECURITY: only errors of the catalogue are meant for clients. All else, and what the catalogue
-   * calls internal, becomes a sentence without a word of the cause; a path of the daemon's own
-   * directories is taken out of every message. Guarded by native-errors.test.ts.
+   * SECURITY: only errors from the catalogue are meant for clients. All others, and those that the
+   * catalogue calls internal, become a sentence without the cause; paths of the daemon's own
+   * directories are removed from every message. Guarded by native-errors.test.ts.
    */
   of(error: unknown, requestId: string): NativeErrorResponse {
     const known = error instanceof SandboxError ? error : fromFramework(error);
@@ -81,7 +81,7 @@ export class NativeErrors implements ErrorFormat {
   }
 }
 
-/** What Fastify and its plugins refuse a request for. Their messages are their own and name no insides. */
+/** Errors of Fastify and its plugins. Their messages reveal no internals. */
 function fromFramework(error: unknown): SandboxError | undefined {
   if (!(error instanceof Error) || !("code" in error) || !("statusCode" in error)) return undefined;
   const { code, statusCode } = error;
@@ -101,7 +101,7 @@ function fromFramework(error: unknown): SandboxError | undefined {
 }
 
 const FRAMEWORK_MESSAGES: Readonly<Record<string, string>> = {
-  FST_ERR_BAD_URL: "the path of the URL is not encoded as it must be",
+  FST_ERR_BAD_URL: "the path of the URL is not encoded correctly",
   FST_ERR_CTP_INVALID_JSON_BODY: "the body is not valid JSON",
   FST_INVALID_MULTIPART_CONTENT_TYPE:
     "the body must be a form (Content-Type: multipart/form-data) with a field `file`",

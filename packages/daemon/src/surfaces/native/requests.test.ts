@@ -59,11 +59,11 @@ describe("a JSON body", () => {
     ["a field of the wrong type", '{"cmd":"x","timeout_ms":"1"}', "`timeout_ms` must be a number"],
     ["a number out of range", '{"cmd":"x","timeout_ms":-1}', "`timeout_ms` too small"],
     ["a fraction", '{"cmd":"x","timeout_ms":1.5}', "`timeout_ms` must be an integer"],
-    ["a command that is no command", '{"cmd":7}', "`cmd` has none of the forms"],
+    ["a command that is no command", '{"cmd":7}', "`cmd` matches none of the allowed forms"],
     [
       "the name of a variable that is none",
       '{"cmd":"x","env":{"A-B":"c"}}',
-      "must be the name of a variable",
+      "must be a valid variable name",
     ],
     ["an empty command", '{"cmd":""}', "has no `cmd`"],
     ["nothing at all", "null", "must be a JSON object"],
@@ -74,7 +74,7 @@ describe("a JSON body", () => {
     ["too many variables", `{"cmd":"x","env":{${manyNames(1025).slice(1)}}}`, "at most 1024"],
     ["a prototype", '{"cmd":"x","__proto__":{"a":1}}', "`__proto__`"],
     ["two commands", '{"cmd":"x","command":"y"}', "must not differ"],
-    ["two inputs", '{"cmd":"x","stdin":"a","stdin_base64":"Yg=="}', "not several"],
+    ["two inputs", '{"cmd":"x","stdin":"a","stdin_base64":"Yg=="}', "pass only one of"],
     ["another user in the shell", '{"cmd":"x","user":"0"}', "`user`"],
   ])("is refused as %s", async (_name, body, message) => {
     const answer = await http.call(`/v1/sessions/${id}/exec`, { body });
@@ -88,7 +88,7 @@ describe("a JSON body", () => {
     for (const bad of ["x.js", "..%2fx", "%C3%BC", "a%00b", "x".repeat(10_000)]) {
       const answer = await http.call(`/v1/sessions/${bad}`);
       expect(answer.status).toBe(400);
-      expect(answer.json.message).toContain("`id` is no id");
+      expect(answer.json.message).toContain("`id` is not a valid id");
     }
     const query = await http.call("/v1/sessions?limit=many");
     expect(query.status).toBe(400);

@@ -1,4 +1,4 @@
-/** Which requests of the native API and of previews may become a WebSocket. */
+/** Which requests to the native API and to previews may become a WebSocket. */
 import type { IncomingMessage } from "node:http";
 import { asksForUpgrade } from "../http/connection/upgrades.ts";
 
@@ -6,10 +6,10 @@ const SOCKET_PATH =
   /^\/v1\/sessions\/[A-Za-z0-9_-]+\/(?:pty(?:\?|$)|ports\/\d+\/connect(?:\?|$)|proxy\/)/;
 
 /**
- * All other requests to upgrade are answered as if they had not asked.
+ * All other upgrade requests are handled as plain requests.
  *
- * SECURITY: an upgrade to anything but a WebSocket (`h2c`, say) would carry requests past all checks.
- * Guarded by preview-requests.test.ts.
+ * SECURITY: an upgrade to anything but a WebSocket (for example `h2c`) would bypass all checks. Guarded
+ * by preview-requests.test.ts.
  */
 export function mayUpgrade(
   request: IncomingMessage,

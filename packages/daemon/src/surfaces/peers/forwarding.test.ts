@@ -10,6 +10,7 @@ const SECRET = "shared-by-the-daemons";
 let owner: HttpFixture;
 let asked: HttpFixture;
 let id: string;
+const lookedFor: string[] = [];
 beforeAll(async () => {
   const port = await freePort();
   const address = `http://127.0.0.1:${port}`;
@@ -31,7 +32,12 @@ beforeAll(async () => {
   asked = await HttpFixture.start({
     unchecked: true,
     peer: { secret: SECRET },
-    replace: { servedAt: () => Promise.resolve(address) },
+    replace: {
+      servedAt: (sessionId) => {
+        lookedFor.push(sessionId);
+        return Promise.resolve(address);
+      },
+    },
   });
   id = await owner.createSession();
 });
@@ -53,6 +59,13 @@ describe("a daemon that does not serve the session", () => {
     expect((await asked.call(`${path}/fs/file?path=big`, put)).status).toBeLessThan(300);
     const got = await asked.fetch(`${path}/fs/file?path=big`);
     expect(Buffer.from(await got.arrayBuffer()).equals(bytes)).toBe(true);
+  });
+
+  it("looks for no session whose id cannot be one", async () => {
+    for (const odd of ["%00", "%FF", "a%00b", "x".repeat(129)])
+      expect((await asked.call(`/v1/sessions/${odd}`)).status).toBe(400);
+    expect(lookedFor).toContain(id);
+    expect(lookedFor.filter((one) => one !== id)).toEqual([]);
   });
 
   it("carries terminals, of which nothing is lost at the beginning or the end", async () => {

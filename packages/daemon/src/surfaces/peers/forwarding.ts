@@ -1,4 +1,4 @@
-/** Carries requests for sessions that another daemon serves to that daemon, and its answers back, as streams or sockets. */
+/** Forwards requests to the daemon that serves the session, and its responses back, as streams or sockets. */
 import { STATUS_CODES } from "node:http";
 import type { IncomingMessage } from "node:http";
 import { connect } from "node:net";
@@ -13,7 +13,7 @@ import { upgradeHead } from "../http/connection/upgrades.ts";
 import type { Caller } from "../../sessions/services.ts";
 import type { PeerTokens } from "./peer-token.ts";
 
-/** They concern one connection, or are given anew. */
+/** They concern one connection, or are set again. */
 const LEFT_OUT: ReadonlySet<string> = new Set([
   "authorization",
   "connection",
@@ -34,13 +34,13 @@ export interface ForwardingOptions {
   readonly stallTimeoutMs: number;
 }
 
-/** Where a session is served, and how to look again. */
+/** Where a session is served, and how to check again. */
 export interface Target {
   readonly address: string;
   readonly servedAt: () => Promise<string | undefined>;
 }
 
-/** How often it is looked whether the session is still served there. */
+/** How often to check whether the session is still served there. */
 const LOOK_INTERVAL_MS = 1000;
 
 export class Forwarding {
@@ -51,8 +51,9 @@ export class Forwarding {
   }
 
   /**
-   * The request is answered when it resolves. Rejects before anything of an answer is sent. A daemon
-   * that stands still holds nobody up: what is under way is cut off as soon as another one serves.
+   * When it resolves, the request was answered. Rejects only before any part of a response is sent.
+   * A stalled daemon blocks nothing: its requests are cut off as soon as another daemon serves the
+   * session.
    */
   async forward(
     request: FastifyRequest,
@@ -61,7 +62,7 @@ export class Forwarding {
   ): Promise<void> {
     const { hostname, port } = new URL(address);
     const connection = connect(Number(port || 80), hostname.replaceAll(/[[\]]/gu, ""));
-    connection.on("error", () => undefined); // Whoever reads from it is told.
+    connection.on("error", () => undefined); // Readers get the error.
     reply.raw.once("close", () => connection.destroy());
     const head = upgradeHead(request.raw);
     const look = setInterval(() => {
@@ -77,7 +78,7 @@ export class Forwarding {
       connection.destroy();
       throw new SandboxError(
         "SANDBOX_UNREACHABLE",
-        "the daemon that serves this session does not answer; try again in a moment",
+        "the daemon that serves this session does not respond; try again in a moment",
         { cause: error, details: { reason: "moved" } },
       );
     } finally {
@@ -144,9 +145,9 @@ export class Forwarding {
   }
 
   /**
-   * SECURITY: the caller's key stays here; the other daemon gets a signed word for whom it is, and checks
-   * again what that caller may do. A header of that name from outside goes no further. Guarded by
-   * forwarded-requests.test.ts and tests/docker/several-daemons.test.ts.
+   * SECURITY: the caller's key is not forwarded; the other daemon gets a signed statement of the
+   * caller, and checks the caller's permissions again. A header of that name from outside is
+   * dropped. Guarded by forwarded-requests.test.ts and tests/docker/several-daemons.test.ts.
    */
   #target(request: FastifyRequest, address: string, more: readonly string[]) {
     const { raw, originalUrl: url, method } = request;
@@ -154,7 +155,7 @@ export class Forwarding {
     const word = this.#options.tokens.sign({ method, url }, address, {
       ...(caller !== undefined && { caller }),
     });
-    // Who came by a link may have a password for the application.
+    // A visitor with a link may have a password for the application.
     const { authorization } = raw.headers;
     const own = caller === undefined && authorization !== undefined;
     return {
@@ -176,7 +177,7 @@ export class Forwarding {
 interface Upgrade {
   readonly connection: Socket;
   readonly address: string;
-  /** What the client sent behind its request. */
+  /** What the client sent after its request. */
   readonly head: Buffer;
 }
 

@@ -1,4 +1,7 @@
-/** How daemons that share a store know each other: a header, signed with their common secret, that says for whom a request is forwarded. */
+/**
+ * How daemons that share a store authenticate each other: a header, signed with their shared
+ * secret, that names a forwarded request's caller.
+ */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { z } from "zod";
@@ -6,7 +9,7 @@ import { PEER_HEADER } from "../http/admission/peer-header.ts";
 import type { Caller } from "../../sessions/services.ts";
 import { UsedOnce } from "./used-once.ts";
 
-/** Clocks of machines may differ by this much. */
+/** The maximum clock difference between machines. */
 const MAX_AGE_MS = 60_000;
 
 const callerSchema = z.strictObject({
@@ -23,21 +26,21 @@ const callerSchema = z.strictObject({
 
 const tokenSchema = z.strictObject({
   atMs: z.number(),
-  /** The address of the daemon that it is for. */
+  /** The address of the target daemon. */
   to: z.string(),
   nonce: z.string(),
   caller: callerSchema.optional(),
 });
 
-/** What a daemon says of a request that it forwards. */
+/** What a daemon states about a request that it forwards. */
 export interface Forwarded {
-  /** Absent when a link lets the request in, which is looked at again. */
+  /** Absent if a link gives access, which is checked again. */
   readonly caller?: Caller;
 }
 
 export interface PeerTokensOptions {
   readonly secret: string;
-  /** Where others reach this daemon; absent when none does. */
+  /** Where others reach this daemon; absent if none does. */
   readonly address?: string | undefined;
   readonly nowMs?: () => number;
 }
@@ -52,7 +55,7 @@ export class PeerTokens {
     this.#secret = secret;
     this.#address = address;
     this.#nowMs = nowMs;
-    // A token counts from so long before its time, by a clock that is slow, until so long after it.
+    // A token is valid for this long before its time, for a slow clock, and after it.
     this.#used = new UsedOnce(2 * MAX_AGE_MS, nowMs);
   }
 
@@ -69,11 +72,11 @@ export class PeerTokens {
   }
 
   /**
-   * What another daemon says of this request; undefined for a request that none forwarded.
+   * What another daemon states about this request; undefined for a request that was not forwarded.
    *
-   * SECURITY: who could make this header up would be any caller (threat: unauthorized access). It counts
+   * SECURITY: a forged header could impersonate any caller (threat: unauthorized access). It is accepted
    * only with a signature, by a secret that clients do not have, over the caller, the method, the URL and
-   * this daemon's address; once; and not for long. Guarded by peer-token.test.ts and
+   * this daemon's address; once; and only for a short time. Guarded by peer-token.test.ts and
    * forwarded-requests.test.ts.
    */
   read(request: Pick<IncomingMessage, "headers">, line: RequestLine): Forwarded | undefined {
@@ -96,7 +99,7 @@ export class PeerTokens {
   }
 }
 
-/** A caller of the configuration has fields beside these, which concern one daemon. */
+/** A configured caller has additional fields, which only concern one daemon. */
 function claimsOf(caller: Caller): z.infer<typeof callerSchema> {
   const names = Object.keys(callerSchema.shape) as (keyof typeof callerSchema.shape)[];
   return callerSchema.parse(Object.fromEntries(names.map((name) => [name, caller[name]])));

@@ -1,9 +1,9 @@
-/** Remembers for a while what was used, so that it is not used again. */
+/** Remembers used names for a while, so they cannot be used again. */
 
 export class UsedOnce {
   readonly #rememberMs: number;
   readonly #nowMs: () => number;
-  /** What was used in this while, and in the one before. */
+  /** Names used in the current period, and in the previous one. */
   #recent = new Set<string>();
   #earlier = new Set<string>();
   #sinceMs: number;
@@ -14,7 +14,7 @@ export class UsedOnce {
     this.#sinceMs = nowMs();
   }
 
-  /** False when it was used before, within the time that is remembered. */
+  /** False if it was used before, within the remembered time. */
   use(name: string): boolean {
     const now = this.#nowMs();
     if (now - this.#sinceMs >= this.#rememberMs) {

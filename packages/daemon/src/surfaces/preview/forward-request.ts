@@ -1,4 +1,4 @@
-/** Carries one HTTP request to a port of a sandbox and its answer back, both as fast as they are taken. */
+/** Forwards one HTTP request to a port of a sandbox and its response back, with backpressure both ways. */
 import { request as httpRequest } from "node:http";
 import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
@@ -15,7 +15,10 @@ export interface Forwarding extends PortAddress {
   readonly stallTimeoutMs: number;
 }
 
-/** Begins the request. Node's own client parses the answer strictly and follows no redirect (threat: redirects to other hosts). */
+/**
+ * Starts the request. Node's client parses the response strictly and follows no redirects (threat:
+ * redirects to other hosts).
+ */
 export function ask(
   connection: Duplex,
   method: string | undefined,
@@ -30,7 +33,7 @@ export function ask(
   });
 }
 
-/** Resolves with the head of the answer; the request's body goes on being sent meanwhile. */
+/** Resolves with the response's head; the request's body continues to be sent meanwhile. */
 export async function forwardRequest(
   connection: Duplex,
   request: IncomingMessage,
@@ -41,14 +44,14 @@ export async function forwardRequest(
   outgoing.once("response", resolve);
   rejectWhenOver(outgoing, forwarding, reject);
   sendBody(request, outgoing, forwarding.stallTimeoutMs).catch((error: unknown) => {
-    // The client's own fault, which it is told unless the application has answered before.
+    // The client's own fault, which is reported unless the application has already responded.
     reject(error);
     connection.destroy();
   });
   return await promise;
 }
 
-/** One that closes, or that switches protocols unasked, fails without an error of Node's. */
+/** A connection that closes, or switches protocols unasked, fails without an error from Node. */
 export function rejectWhenOver(
   outgoing: ClientRequest,
   address: PortAddress,
@@ -58,7 +61,7 @@ export function rejectWhenOver(
   outgoing.once("close", () => reject(portFailed(address, new Error("it closed"))));
 }
 
-/** An application that answers before it has read everything gets no more, as it wants. */
+/** An application that responds before it has read everything gets no more, as it wants. */
 async function sendBody(
   request: IncomingMessage,
   outgoing: ClientRequest,
@@ -85,7 +88,10 @@ async function drained(outgoing: ClientRequest, over: AbortSignal): Promise<void
   over.removeEventListener("abort", done);
 }
 
-/** Sends the body of an answer whose head is out. What breaks off cuts the connection, so that no part is taken for the whole. */
+/**
+ * Sends the body of a response whose head was sent. A failure cuts the connection, so a part is
+ * never taken for the whole.
+ */
 export async function sendAnswer(
   answer: IncomingMessage,
   response: ServerResponse,
@@ -105,7 +111,7 @@ export function portFailed({ port }: PortAddress, cause: Error): SandboxError {
   if (cause instanceof SandboxError && cause.code === "SANDBOX_UNREACHABLE") return cause;
   return new SandboxError(
     "PORT_FAILED",
-    `what listens on port ${port} of the sandbox gave no complete HTTP response; look at its log`,
+    `the server on port ${port} of the sandbox sent no complete HTTP response; check its log`,
     { cause },
   );
 }

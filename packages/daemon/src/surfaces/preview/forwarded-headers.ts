@@ -1,4 +1,4 @@
-/** Which headers go into the sandbox, and which come out of it. */
+/** Which headers are passed into the sandbox, and which come out of it. */
 import type { IncomingMessage } from "node:http";
 import { SandboxError } from "@sandkasten/protocol";
 import { PEER_HEADER } from "../http/admission/peer-header.ts";
@@ -7,7 +7,7 @@ import type { Preview } from "./preview.ts";
 
 export const PREVIEW_COOKIE = "sandkasten_preview";
 
-/** They are about one connection, not about what goes through it (RFC 9110, 7.6.1). */
+/** They concern one connection, not what it carries (RFC 9110, 7.6.1). */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   "connection",
   "expect",
@@ -21,7 +21,7 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   "transfer-encoding",
   "upgrade",
 ]);
-/** Said by us, whatever the client says. */
+/** Set by us, whatever the client sends. */
 const OUR_WORD: ReadonlySet<string> = new Set([
   "content-length",
   "forwarded",
@@ -33,7 +33,7 @@ const OUR_WORD: ReadonlySet<string> = new Set([
   "x-forwarded-proto",
   PEER_HEADER,
 ]);
-/** They speak for a whole origin, which by path is the daemon's. */
+/** They apply to a whole origin, which by path is the daemon's. */
 const ORIGIN_WIDE: ReadonlySet<string> = new Set([
   "accept-ch",
   "clear-site-data",
@@ -54,9 +54,9 @@ const ORIGIN_WIDE: ReadonlySet<string> = new Set([
 const WITH_BODY: ReadonlySet<string | undefined> = new Set(["POST", "PUT", "PATCH"]);
 
 /**
- * SECURITY: a page that comes from the daemon's own origin must not act in it. The browser gives it an
- * origin that equals no other, so that it has no cookies, no storage and no say over other pages.
- * Guarded by preview-responses.test.ts.
+ * SECURITY: a page served from the daemon's own origin must not act in it. The browser gives it an
+ * opaque origin, so it has no cookies, no storage and no access to other pages. Guarded by
+ * preview-responses.test.ts.
  */
 const SANDBOX_POLICY =
   "sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts";
@@ -64,18 +64,18 @@ const SANDBOX_POLICY =
 export interface RequestHeaderOptions {
   readonly preview: Preview;
   readonly scheme: "http" | "https";
-  /** The request asks for a WebSocket, and is to. */
+  /** The request asks for a WebSocket, and may become one. */
   readonly isUpgrade: boolean;
   /** Whether an Authorization header is a key of this daemon. */
   readonly isOurs: (authorization: string) => boolean;
 }
 
 /**
- * The head for the application, as names and values in turn.
+ * The request head for the application, as alternating names and values.
  *
- * SECURITY: keys of the daemon, tokens of links, the cookie that holds one, and what daemons say to each
- * other never get into the sandbox; the code there is hostile. The body's framing is made anew from what the parser understood,
- * so that nothing can be hidden between two readings of it (threat: header injection). Guarded by
+ * SECURITY: keys of the daemon, tokens of links, the cookie that holds one, and messages between daemons
+ * never enter the sandbox; the code there is hostile. The body's framing is rebuilt from what the parser
+ * understood, so nothing can be hidden between two readings of it (threat: header injection). Guarded by
  * preview-requests.test.ts and forwarded-requests.test.ts.
  */
 export function requestHeaders(request: IncomingMessage, options: RequestHeaderOptions): string[] {
@@ -98,7 +98,7 @@ export function requestHeaders(request: IncomingMessage, options: RequestHeaderO
   return forwarded;
 }
 
-/** One request for each connection: what a hostile server sends after its answer is nobody's next answer. */
+/** One request per connection: what a hostile server sends after its response cannot become the next one's. */
 const CLOSE = ["Connection", "close"];
 
 function allowedValue(
@@ -132,15 +132,12 @@ function withoutOurProtocols(value: string): string | undefined {
   return kept.length === 0 ? undefined : kept.join(", ");
 }
 
-/** How long the body is, said once. */
+/** The length of the body, stated once. */
 function framing({ headers, method }: IncomingMessage): string[] {
   const coding = headers["transfer-encoding"];
   if (coding !== undefined) {
     if (coding.trim().toLowerCase() !== "chunked")
-      throw new SandboxError(
-        "INVALID_REQUEST",
-        "the only transfer coding that is taken is `chunked`, alone",
-      );
+      throw new SandboxError("INVALID_REQUEST", "only the transfer coding `chunked` is supported");
     return ["Transfer-Encoding", "chunked"];
   }
   const length = headers["content-length"] ?? (WITH_BODY.has(method) ? "0" : undefined);
@@ -148,11 +145,11 @@ function framing({ headers, method }: IncomingMessage): string[] {
 }
 
 /**
- * The head for the visitor, as names and values in turn.
+ * The response head for the visitor, as alternating names and values.
  *
- * SECURITY: the application is hostile, and by path it speaks under the daemon's own address: it sets
- * no cookies there and says nothing that holds for the whole origin. By host it sets cookies for its own
- * name alone, and never ours. Guarded by preview-responses.test.ts.
+ * SECURITY: the application is hostile, and by path it responds under the daemon's own address: it
+ * cannot set cookies there or anything that applies to the whole origin. By host it sets cookies only for
+ * its own name, and never ours. Guarded by preview-responses.test.ts.
  */
 export function responseHeaders(response: IncomingMessage, preview: Preview): string[] {
   const sent: string[] = [];
@@ -171,7 +168,7 @@ export function responseHeaders(response: IncomingMessage, preview: Preview): st
     sent.push("Content-Security-Policy", SANDBOX_POLICY);
     sent.push("Referrer-Policy", "no-referrer");
     sent.push("X-Content-Type-Options", "nosniff");
-    // The link is all that is needed to read it, and a page without an origin has no other way.
+    // The link alone gives read access, and a page with an opaque origin has no other way.
     if (preview.visitor === "link") sent.push("Access-Control-Allow-Origin", "*");
   }
   return sent;
@@ -189,12 +186,12 @@ function cookieName(cookie: string): string {
   return (cookie.split(";")[0] ?? "").split("=")[0]?.trim().toLowerCase() ?? "";
 }
 
-/** An application that does not know of its prefix means its own root. */
+/** An application that does not know its prefix means its own root. */
 function belowPrefix(location: string, prefix: string): string {
   return /^\/(?!\/)/.test(location) ? prefix + location : location;
 }
 
-/** The headers that a Connection header names are about the connection as well. */
+/** Headers named in a Connection header also concern only the connection. */
 function connectionNames(connection: string | undefined): ReadonlySet<string> {
   return new Set((connection ?? "").split(",").map((name) => name.trim().toLowerCase()));
 }

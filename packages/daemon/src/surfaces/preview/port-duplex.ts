@@ -1,12 +1,12 @@
-/** A connection to a port as a stream of Node's, for its HTTP client and for splicing. */
+/** A connection to a port as a Node stream, for its HTTP client and for splicing. */
 import { Duplex } from "node:stream";
 import { callbackify } from "node:util";
 import type { PortConnection } from "../../ports/channel.ts";
 
 export interface PortDuplexOptions {
   /**
-   * Bytes that the port does not take any more are dropped: a server may answer and close before it has
-   * read a request, and its answer counts. What broke is told by the reading side.
+   * Drops bytes that the port no longer accepts: a server may respond and close before it has read
+   * a request, and its response counts. The reading side reports failures.
    */
   readonly dropsUnwanted?: boolean;
 }
@@ -21,7 +21,7 @@ export class PortDuplex extends Duplex {
     this.#dropsUnwanted = options.dropsUnwanted ?? false;
     this.#reader = readable.getReader();
     this.#writer = writable.getWriter();
-    // Failures come with the write or the read that they concern.
+    // Failures are reported by the write or read that they concern.
     this.#reader.closed.catch(() => undefined);
     this.#writer.closed.catch(() => undefined);
   }
@@ -42,12 +42,12 @@ export class PortDuplex extends Duplex {
   }
 
   override _final(done: (error: Error | null) => void): void {
-    // An end that does not get through is the end of a connection that has ended.
+    // If the end cannot be sent, the connection has already ended.
     callbackify(() => this.#writer.close().catch(() => undefined))(done);
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    // Both give up the same stream of the channel; neither has news for a connection that is given up.
+    // Both cancel the same stream of the channel; errors are irrelevant for a cancelled connection.
     this.#reader.cancel().catch(() => undefined);
     this.#writer.abort().catch(() => undefined);
     done(error);

@@ -1,4 +1,4 @@
-/** The addresses of previews: each port of each session has a host name of its own, or a path of the daemon's. */
+/** The addresses of previews: each port of each session has a separate host name, or a path of the daemon. */
 import type { IncomingMessage } from "node:http";
 
 /** A port of a session. */
@@ -13,7 +13,7 @@ export interface PreviewAddressOptions {
   readonly scheme: "http" | "https";
 }
 
-/** The query parameter that brings a link's token. */
+/** The query parameter that carries a link's token. */
 export const TOKEN_PARAMETER = "sandkasten_token";
 
 const LABEL = /^([1-9]\d{0,4})-ses[-_]([0-9a-f]{24})$/;
@@ -36,12 +36,12 @@ export class PreviewAddresses {
   }
 
   /**
-   * The port that the request's host names.
+   * The port in the request's host name.
    *
    * SECURITY: exactly one label of exactly one form below exactly the preview domain, from exactly one
-   * Host header. Whatever else a client sends (a trailing dot, further labels, a user name, another
-   * domain) is not a preview and is left to the API's own check of hosts, which refuses it. A request
-   * to a preview host never reaches the API. Guarded by preview-hosts.test.ts.
+   * Host header. Anything else (a trailing dot, further labels, a user name, another domain) is not a
+   * preview and is left to the API's host check, which refuses it. A request to a preview host never
+   * reaches the API. Guarded by preview-hosts.test.ts.
    */
   ofHost({ rawHeaders, headers }: IncomingMessage): PortAddress | undefined {
     const host = HOST.exec(headers.host?.toLowerCase() ?? "")?.[1];
@@ -53,8 +53,8 @@ export class PreviewAddresses {
   }
 
   /**
-   * Where a browser finds the port: at a host name of its own, or at a path where no such name leads to
-   * the daemon. `asked` is the host under which the client itself reached the daemon.
+   * The URL of the port for a browser: with a separate host name, or a path if no such name leads
+   * to the daemon. `asked` is the host under which the client reached the daemon.
    */
   urlOf({ sessionId, port }: PortAddress, token: string, asked: string): string {
     const { domain, scheme } = this.#options;
@@ -66,16 +66,16 @@ export class PreviewAddresses {
   }
 }
 
-/** Where the API has the port, without a slash at the end. */
+/** The port's path in the API, without a trailing slash. */
 export function pathOf({ sessionId, port }: PortAddress): string {
   return `/v1/sessions/${sessionId}/proxy/${port}`;
 }
 
 export interface ProxyPath extends PortAddress {
-  /** The part of the URL that stands for the port, with the token if there is one. */
+  /** The part of the URL that identifies the port, including a token. */
   readonly prefix: string;
   readonly token: string | undefined;
-  /** What the application is asked for; empty when even the slash is missing. */
+  /** The requested target in the application; empty if even the slash is missing. */
   readonly target: string;
   /** From the question mark on. */
   readonly query: string;
@@ -84,7 +84,7 @@ export interface ProxyPath extends PortAddress {
 const PROXY_PATH =
   /^(\/v1\/sessions\/([A-Za-z0-9_-]{1,128})\/proxy\/([1-9]\d{0,4})(?:~([A-Za-z0-9._-]{1,256}))?)(\/[^?]*)?(\?.*)?$/s;
 
-/** The parts of a URL that asks for a port by path. Not decoded: the application gets it as it came. */
+/** The parts of a URL that names a port by path. Not decoded: the application gets it unchanged. */
 export function parseProxyPath(url: string): ProxyPath | undefined {
   const [, prefix = "", sessionId = "", port, token, path = "", query = ""] =
     PROXY_PATH.exec(url) ?? [];
@@ -93,7 +93,7 @@ export function parseProxyPath(url: string): ProxyPath | undefined {
   return { sessionId, port: Number(port), prefix, token, target, query };
 }
 
-/** A path and query without the token, and the token; the rest stays as it was written. */
+/** A path and query without the token, and the token; the rest stays as written. */
 export function takeToken(url: string): { readonly target: string; readonly token?: string } {
   const start = url.indexOf("?");
   if (start === -1) return { target: url };

@@ -1,4 +1,4 @@
-/** Decides who may look at a port: callers with a key, and visitors with a link to that one port. */
+/** Decides who may access a port: callers with a key, and visitors with a link to that port. */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import { keyOf } from "../http/admission/credentials.ts";
@@ -15,13 +15,13 @@ import type { Previews } from "./previews.ts";
 
 export interface PreviewAdmissionParts {
   readonly keys: KeyRing;
-  /** Whatever else is to be done with a request that came with a key. */
+  /** Further steps for a request with a key. */
   readonly accept: (request: FastifyRequest, reply: FastifyReply, caller: Caller) => void;
   readonly hosts: KnownHosts;
   readonly previews: Pick<Previews, "addresses" | "tokens">;
 }
 
-/** A visit with a link that is good. */
+/** A visit with a valid link. */
 interface Welcome {
   readonly target: string;
   readonly token: string;
@@ -36,8 +36,8 @@ export class PreviewAdmission {
   }
 
   /**
-   * Throws for a request that must not get in; answers false for one that is answered already.
-   * `admitCaller` does the API's own checks and sets the caller.
+   * Throws for a request that is not allowed; returns false for one that is already answered.
+   * `admitCaller` runs the API's own checks and sets the caller.
    */
   admit(request: FastifyRequest, reply: FastifyReply, admitCaller: () => boolean): boolean {
     const address = this.#parts.previews.addresses.ofHost(request.raw);
@@ -82,9 +82,8 @@ export class PreviewAdmission {
   }
 
   /**
-   * SECURITY: the token moves from the address to a cookie of this one host that scripts cannot read, so
-   * that neither the browser's history nor a Referer tells it to others. Guarded by
-   * preview-links.test.ts.
+   * SECURITY: the token moves from the URL to a cookie of this one host that scripts cannot read,
+   * so neither the browser's history nor a Referer reveals it. Guarded by preview-links.test.ts.
    */
   #welcome(
     request: FastifyRequest,
@@ -93,8 +92,8 @@ export class PreviewAdmission {
   ): boolean {
     const { tokens, addresses } = this.#parts.previews;
     const seconds = Math.max(1, Math.round((expiresAtMs - tokens.nowMs()) / 1000));
-    // In a frame of a page of another site, such as the dashboard, a browser sends only a cookie that is
-    // kept apart for that site. Names below `localhost` count as secure.
+    // In a frame of another site's page, such as the dashboard, a browser only sends a cookie that
+    // is partitioned for that site. Names below `localhost` count as secure.
     const isFramed = request.raw.headers["sec-fetch-dest"] === "iframe";
     const secure = addresses.isSecure || isFramed ? "; Secure" : "";
     const sites = isFramed ? "SameSite=None; Partitioned" : "SameSite=Lax";
@@ -103,7 +102,7 @@ export class PreviewAdmission {
       `${PREVIEW_COOKIE}=${token}; Path=/; Max-Age=${seconds}; HttpOnly; ${sites}${secure}`,
     );
     reply.header("Referrer-Policy", "no-referrer");
-    // A path that begins with two slashes would be the name of another host.
+    // A path that begins with two slashes would be another host's name.
     reply.header("Location", target.replace(/^[/\\]+/, "/"));
     reply.code(303).send();
     return false;
@@ -112,7 +111,7 @@ export class PreviewAdmission {
   #linkInCookie({ raw }: FastifyRequest, address: PortAddress): PreviewLink | undefined {
     for (const cookie of (raw.headers.cookie ?? "").split(";")) {
       const [name = "", value = ""] = cookie.split("=", 2);
-      // Another page may have put one beside ours; any that is good will do.
+      // Another page may have added one next to ours; any valid one will do.
       if (name.trim() !== PREVIEW_COOKIE) continue;
       const link = this.#parts.previews.tokens.check(value.trim(), address);
       if (link !== undefined) return link;
@@ -129,7 +128,10 @@ export class PreviewAdmission {
     const { hosts, previews } = this.#parts;
     const { raw } = request;
     if (!request.isForwarded && !hosts.includes(raw))
-      throw new SandboxError("PERMISSION_DENIED", "the Host header names no host of this daemon");
+      throw new SandboxError(
+        "PERMISSION_DENIED",
+        "the Host header is not a known name of this daemon",
+      );
     const link = previews.tokens.check(token, path);
     if (link === undefined) throw denied();
     if (isPreflight(request)) {
@@ -154,9 +156,9 @@ function byPath(path: ProxyPath) {
 }
 
 /**
- * SECURITY: a browser sends the cookie with requests that other pages cause, too: other previews are of
- * the same site when they share a domain. Only the page itself, and a visitor who follows a link to it,
- * count. Guarded by preview-links.test.ts.
+ * SECURITY: a browser also sends the cookie with requests caused by other pages: other previews are
+ * of the same site if they share a domain. Only the page itself, and a visitor who follows a link
+ * to it, are allowed. Guarded by preview-links.test.ts.
  */
 function requireOwnPage({ raw: { headers, method } }: FastifyRequest): void {
   const { origin, host, "sec-fetch-site": site, "sec-fetch-mode": mode } = headers;
@@ -170,7 +172,7 @@ function requireOwnPage({ raw: { headers, method } }: FastifyRequest): void {
     );
 }
 
-/** A browser that opens a page, as opposed to a program that fetches it. */
+/** A browser that opens a page, rather than a program that fetches it. */
 function isNavigation({ raw }: FastifyRequest): boolean {
   const { headers, method } = raw;
   if ((method !== "GET" && method !== "HEAD") || asksForUpgrade(raw)) return false;

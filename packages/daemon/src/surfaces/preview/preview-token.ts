@@ -1,4 +1,4 @@
-/** Signs links to one port of one session, and checks them. */
+/** Signs and verifies links to one port of one session. */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { PortAddress } from "./preview-address.ts";
 
@@ -7,14 +7,14 @@ const FORM = /^([1-9a-z][0-9a-z]{0,8})(?:\.(key_[0-9a-f]{16}))?\.([A-Za-z0-9_-]{
 export interface PreviewTokensOptions {
   readonly key: Uint8Array;
   readonly nowMs: () => number;
-  /** Whether a key that links were made with is still valid. */
+  /** Whether a key that links were created with is still valid. */
   readonly isValidKey: (keyId: string) => boolean;
 }
 
-/** What a genuine token says. */
+/** The contents of a genuine token. */
 export interface PreviewLink {
   readonly expiresAtMs: number;
-  /** The key that it was made with, when that can be revoked. */
+  /** The key that it was created with, if that can be revoked. */
   readonly keyId?: string;
 }
 
@@ -40,19 +40,19 @@ export class PreviewTokens {
     return { token, expiresAtMs: expiresAt * 1000 };
   }
 
-  /** Whether a link that was genuine is over by now. */
+  /** Whether a genuine link has expired. */
   isOver({ expiresAtMs, keyId }: PreviewLink): boolean {
     return expiresAtMs <= this.nowMs() || (keyId !== undefined && !this.#options.isValidKey(keyId));
   }
 
   /**
-   * What the token says, or undefined when it does not open this port of this session now.
+   * The token's contents, or undefined if it does not open this port of this session now.
    *
-   * SECURITY: the signature is over session, port and end, all of which the daemon knows without the
-   * token's help, so that a token opens nothing but what it was made for. It is compared as text of a
-   * fixed length in constant time, which also leaves no second spelling of a valid one. Session ids are
-   * never used again, so that a token dies with its session. It names the key that it was made with and
-   * dies with that, too. Guarded by preview-token.test.ts.
+   * SECURITY: the signature covers session, port and end, all of which the daemon knows without the
+   * token, so a token opens only what it was created for. It is compared as text of fixed length in
+   * constant time, which also rules out a second spelling of a valid one. Session ids are never reused, so
+   * a token expires with its session. It names the key that it was created with and expires with that,
+   * too. Guarded by preview-token.test.ts.
    */
   check(token: string, address: PortAddress): PreviewLink | undefined {
     const [, end, keyId, given] = FORM.exec(token) ?? [];

@@ -1,25 +1,25 @@
-/** A request for a port that was let in. */
+/** An admitted request for a port. */
 import type { PortVisitor } from "../../sessions/services.ts";
 import type { PreviewLink } from "./preview-token.ts";
 import type { PortAddress } from "./preview-address.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** What a request for a port is for; set before any handler runs, on routes of previews only. */
+    /** The target of a request for a port; set before any handler runs, on preview routes only. */
     preview: Preview | undefined;
   }
 }
 
-/** Who asks, and what the request is for. */
+/** The visitor, and the target of the request. */
 export interface Preview extends PortAddress {
   readonly by: "host" | "path";
   readonly visitor: PortVisitor;
-  /** What the visitor has in place of a key. */
+  /** The visitor's link, in place of a key. */
   readonly link?: PreviewLink;
-  /** What the application is asked for. */
+  /** The requested target in the application. */
   readonly target: string;
-  /** The path that the application's root has here, with a token that the visitor has in it; empty by host. */
+  /** The path of the application's root here, including the visitor's token; empty by host. */
   readonly prefix: string;
-  /** The same for the application's eyes. */
+  /** The same without secrets, for the application. */
   readonly publicPrefix: string;
 }

@@ -1,4 +1,4 @@
-/** What the HTTP layer knows of previews: their addresses, their tokens, and how long links may last. */
+/** Previews in the HTTP layer: addresses, tokens, and how long links may last. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { IncomingMessage } from "node:http";
 import { keyOf } from "../http/admission/credentials.ts";
@@ -16,7 +16,7 @@ export interface PreviewOptions {
   readonly maxSeconds: number;
   /** The wall clock when absent. */
   readonly nowMs?: () => number;
-  /** How often it is looked whether a link that is in use has ended. */
+  /** How often a link in use is checked for its end. */
   readonly lookIntervalMs?: number;
 }
 
@@ -48,7 +48,7 @@ export class Previews {
     return this.tokens.nowMs();
   }
 
-  /** Whether a header carries a key of this daemon, in any form that the API takes somewhere. */
+  /** Whether a header carries a key of this daemon, in any form that the API accepts. */
   isOurs(authorization: string): boolean {
     const key = keyOf({ authorization }, "browser");
     return key !== undefined && this.#keys.find(key) !== undefined;
@@ -58,7 +58,7 @@ export class Previews {
     return this.addresses.ofHost(request) !== undefined;
   }
 
-  /** A link for whoever has no key. `asked` is the host that the client reached the daemon at. */
+  /** A link for visitors without a key. `asked` is the host under which the client reached the daemon. */
   link(
     address: PortAddress,
     asked: string,
@@ -70,7 +70,7 @@ export class Previews {
         "INVALID_REQUEST",
         `invalid request body: \`expires_in_seconds\` must be at most ${this.#maxSeconds}, which the administrator sets as preview.max_seconds`,
       );
-    // No link outlives the key that it was made with.
+    // No link outlives the key that it was created with.
     const left = Math.max(1, Math.floor((endOfKeyMs - this.nowMs()) / 1000));
     const { token, expiresAtMs } = this.tokens.make(
       address,

@@ -1,4 +1,4 @@
-/** Joins a visitor's WebSocket to the application's, byte for byte, once the application has agreed. */
+/** Connects a visitor's WebSocket to the application's, byte for byte, once the application has agreed. */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { ObservedDeadline } from "../../observed-deadline.ts";
@@ -9,17 +9,17 @@ const KEEP_ALIVE_MS = 30_000;
 
 export interface Agreement {
   readonly answer: IncomingMessage;
-  /** Absent when the application answered as if it had not been asked. */
+  /** Absent if the application ignored the upgrade request. */
   readonly socket?: Duplex;
-  /** What it sent right behind its head. */
+  /** What it sent right after its head. */
   readonly head: Buffer;
 }
 
 /**
  * Asks the application for a WebSocket.
  *
- * SECURITY: nothing that the client sends behind its head reaches the application before it has
- * switched protocols; to one that refuses, it would be another request. Guarded by
+ * SECURITY: what the client sends after its head reaches the application only after it has switched
+ * protocols; an application that refuses would treat it as another request. Guarded by
  * preview-requests.test.ts.
  */
 export async function askForSocket(connection: Duplex, forwarding: Forwarding): Promise<Agreement> {
@@ -38,13 +38,13 @@ export interface Ends {
   readonly stallTimeoutMs: number;
 }
 
-/** Resolves when both directions are over. Either end that breaks takes the other with it. */
+/** Resolves when both directions have ended. If either end breaks, so does the other. */
 export async function splice({ client, application, stallTimeoutMs }: Ends): Promise<void> {
   if ("setKeepAlive" in client && typeof client.setKeepAlive === "function")
     client.setKeepAlive(true, KEEP_ALIVE_MS);
   try {
     await Promise.all([
-      // An application that does not read is its own affair; a visitor who does not is cut off.
+      // An application may read slowly; a visitor who does not read is cut off.
       carry(client, application, Number.POSITIVE_INFINITY),
       carry(application, client, stallTimeoutMs),
     ]);
@@ -54,7 +54,7 @@ export async function splice({ client, application, stallTimeoutMs }: Ends): Pro
   }
 }
 
-/** Carries bytes from one end to the other, no faster than that takes them, and then its end. */
+/** Carries bytes from one end to the other with backpressure, and then its end. */
 async function carry(from: Duplex, to: Duplex, stallTimeoutMs: number): Promise<void> {
   for await (const bytes of from.iterator({ destroyOnReturn: false }))
     if (!to.write(bytes)) await drained(to, stallTimeoutMs);
@@ -65,7 +65,7 @@ async function drained(to: Duplex, stallTimeoutMs: number): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const closed = (): void => reject(new Error("the other end is closed"));
   const deadline = Number.isFinite(stallTimeoutMs)
-    ? new ObservedDeadline(stallTimeoutMs, () => reject(new Error("nothing is read any more")))
+    ? new ObservedDeadline(stallTimeoutMs, () => reject(new Error("the peer stopped reading")))
     : undefined;
   to.once("drain", resolve).once("close", closed);
   if (to.destroyed) closed();

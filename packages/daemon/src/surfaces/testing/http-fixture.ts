@@ -1,4 +1,4 @@
-/** The HTTP layer on a core whose sandboxes live in memory, reached over a real connection. */
+/** The HTTP layer on a core with in-memory sandboxes, over a real connection. */
 import { mkdtemp, rm } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { connect } from "node:net";
@@ -42,7 +42,7 @@ export interface Answer {
 export type HttpFixtureOptions = Partial<Omit<HttpAppOptions, "services">> & {
   /** What the administrator allows sandboxes to reach; nothing when absent. */
   readonly network?: readonly string[];
-  /** Leaves answers unchecked, which takes longer than making them. */
+  /** Skips the response check, which takes longer than creating the response. */
   readonly unchecked?: boolean;
   /** Replaces methods of the services. */
   readonly replace?: {
@@ -50,16 +50,16 @@ export type HttpFixtureOptions = Partial<Omit<HttpAppOptions, "services">> & {
       Services[Name]
     >;
   } & {
-    /** Replaces methods of every command that is started or found. */
+    /** Replaces methods of every started or found command. */
     readonly exec?: Partial<ExecHandle>;
-    /** What every caller sees. */
+    /** The images of every caller. */
     readonly images?: Images;
     readonly imageStore?: ImageStore;
     readonly collectImages?: Services["collectImages"];
     readonly ready?: Services["ready"];
     readonly servedAt?: Services["servedAt"];
   };
-  /** One that is free when absent. */
+  /** A free port when absent. */
   readonly port?: number;
 };
 
@@ -76,7 +76,7 @@ export class HttpFixture implements AsyncDisposable {
   readonly core: CoreFixture;
   readonly app: FastifyInstance;
   readonly directory: string;
-  /** Every line that was logged, as it was written. */
+  /** All logged lines. */
   readonly logLines: readonly string[];
   readonly #storedKeys: StoredKeys;
   readonly #wrongAnswers: readonly string[];
@@ -192,14 +192,14 @@ export class HttpFixture implements AsyncDisposable {
     return (json as { id: string }).id;
   }
 
-  /** A bare connection, for what no client would send. */
+  /** A raw connection, for input that no client would send. */
   async connect(): Promise<Socket> {
     const socket = connect(this.port, "127.0.0.1");
     await new Promise((resolve, reject) => socket.once("connect", resolve).once("error", reject));
     return socket;
   }
 
-  /** Sends text as it is and gives all that comes back until the server closes. */
+  /** Sends text unchanged and returns everything until the server closes. */
   async exchange(text: string): Promise<string> {
     const socket = await this.connect();
     socket.write(text);
@@ -212,12 +212,12 @@ export class HttpFixture implements AsyncDisposable {
     await this.#storedKeys.close();
     await this.core[Symbol.asyncDispose]();
     await rm(this.directory, { recursive: true, force: true });
-    // Every answer of every test is held against what the OpenAPI document says of it.
+    // Every response of every test is checked against the OpenAPI document.
     if (this.#wrongAnswers.length > 0) throw new Error(this.#wrongAnswers.join("\n"));
   }
 }
 
-/** Commands some of whose methods are replaced. */
+/** Commands with some methods replaced. */
 function execsWith(replaced: Partial<ExecHandle>): Partial<Services["execs"]> {
   return {
     async start(...args) {
@@ -234,7 +234,7 @@ export async function textUntilClose(socket: Socket): Promise<string> {
   socket.on("data", (piece: Buffer) => pieces.push(piece));
   await new Promise<void>((resolve) => {
     socket.once("close", () => resolve());
-    // A reset after the answer is an end like any other here.
+    // A reset after the response counts as a normal end here.
     socket.on("error", () => undefined);
   });
   return Buffer.concat(pieces).toString();

@@ -1,4 +1,4 @@
-/** The HTTP layer with a web server of the test's own behind the ports of its sessions. */
+/** The HTTP layer with a test web server behind the ports of its sessions. */
 import { createServer, request as httpRequest } from "node:http";
 import type { IncomingHttpHeaders, IncomingMessage, RequestListener, Server } from "node:http";
 import { connect } from "node:net";
@@ -25,7 +25,7 @@ export interface PreviewAnswer {
 export class PreviewFixture implements AsyncDisposable {
   readonly http: HttpFixture;
   readonly id: string;
-  /** Connections to the web server that are open. */
+  /** Open connections to the web server. */
   readonly sockets: ReadonlySet<Socket>;
   readonly #server: TcpServer;
 
@@ -36,7 +36,7 @@ export class PreviewFixture implements AsyncDisposable {
     this.#server = server;
   }
 
-  /** The server listens on port 8000 of every session, and nothing on any other. */
+  /** The server listens on port 8000 of every session; other ports are closed. */
   static async start(
     served: RequestListener | TcpServer,
     options: HttpFixtureOptions = {},
@@ -53,7 +53,7 @@ export class PreviewFixture implements AsyncDisposable {
       ...options,
       replace: {
         ports: {
-          /** Who may is the core's to say; where it leads is ours. */
+          /** The core decides who may connect; the fixture decides where to. */
           async connect(visitor, sessionId, asked, signal) {
             const open = await this.connect!(visitor, sessionId, asked, signal);
             return { connection: await dial(port), [Symbol.dispose]: () => open[Symbol.dispose]() };
@@ -67,7 +67,7 @@ export class PreviewFixture implements AsyncDisposable {
     return fixture;
   }
 
-  /** Lets something listen on port 8000, for the core to connect to. */
+  /** Starts a listener on port 8000, for the core to connect to. */
   async listen(id: string): Promise<void> {
     await this.http.call(`/v1/sessions/${id}/execs`, { body: { cmd: ["echo-server", "8000"] } });
     const ports = async (): Promise<unknown[]> =>
@@ -86,7 +86,7 @@ export class PreviewFixture implements AsyncDisposable {
     return new URL(json.url as string).searchParams.get("sandkasten_token") ?? "";
   }
 
-  /** A request to a host of a preview, which no resolver needs to know. */
+  /** A request to a preview host, without name resolution. */
   async ask(host: string, ask: Ask = {}): Promise<PreviewAnswer> {
     const answer = await this.open(host, ask);
     const pieces: Buffer[] = await Array.fromAsync(answer as AsyncIterable<Buffer>);

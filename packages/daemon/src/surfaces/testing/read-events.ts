@@ -7,7 +7,7 @@ export interface ServerEvent {
   readonly data: any;
 }
 
-/** The events in a text; comments count as events of the name `comment`. */
+/** The events in a text; comments count as events named `comment`. */
 export function parseEvents(text: string): ServerEvent[] {
   return text
     .split("\n\n")
@@ -29,7 +29,7 @@ function splitOnce(line: string): [string, string] {
   return [line.slice(0, colon), line.slice(colon + 2)];
 }
 
-/** Events as they come. */
+/** Yields events as they arrive. */
 export async function* readEvents(response: Response): AsyncGenerator<ServerEvent> {
   let rest = "";
   const decoder = new TextDecoder();

@@ -1,12 +1,12 @@
 /**
- * The HTTP layer in a process of its own that measures how long its event loop is held up. Started
- * by stalls.test.ts with a channel for messages.
+ * The HTTP layer in a separate process that measures how long its event loop is blocked. Started by
+ * stalls.test.ts with a message channel.
  */
 import { HttpFixture } from "./http-fixture.ts";
 
 export interface StallServer {
   readonly url: string;
-  /** What paths may name. */
+  /** Ids for use in paths. */
   readonly ids: { readonly session: string; readonly exec: string; readonly workspace: string };
 }
 
@@ -20,7 +20,7 @@ const http = await HttpFixture.start({
 });
 const session = await http.createSession({ workspace_id: "stalls" });
 const { json } = await http.call(`/v1/sessions/${session}/execs`, { body: { cmd: "true" } });
-// The daemon describes its API once, by itself and soon after it listens. No client causes that.
+// The daemon generates its API document once, soon after it listens. No client causes that.
 await http.call("/openapi.json");
 const server: StallServer = {
   url: http.url,
@@ -29,14 +29,14 @@ const server: StallServer = {
 
 let worstMs = 0;
 let before = process.threadCpuUsage();
-// Processor time between two ticks, not time on the clock: other processes must not count.
+// Processor time between two ticks, not wall time: other processes must not count.
 setInterval(() => {
   const { user, system } = process.threadCpuUsage(before);
   worstMs = Math.max(worstMs, (user + system) / 1000);
   before = process.threadCpuUsage();
 }, TICK_MS);
 
-// Every message asks for the worst since the last one.
+// Every message asks for the maximum since the last one.
 process.on("message", () => {
   setTimeout(() => {
     process.send?.(worstMs);

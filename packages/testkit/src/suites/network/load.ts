@@ -1,17 +1,11 @@
-/** Much, slow and broken: what the network does beyond small requests. */
+/** Large, slow and broken transfers. */
 import { expect, it } from "vitest";
-import type { TestContext } from "vitest";
-import { needs } from "./setup.ts";
 import type { NetworkSetup } from "./setup.ts";
 import { hashOfLarge, serveTcp } from "./world.ts";
 
 export function loadSuite(setup: () => NetworkSetup): void {
-  const needsPython = (context: TestContext): Promise<void> =>
-    needs(context, setup(), "/usr/bin/python3");
-
-  it("a large download arrives whole", async (context) => {
+  it("a large download arrives whole", async () => {
     const { mebibytes, mode } = setup();
-    await needsPython(context);
     const way = mode === "transparent" ? "ProxyHandler({})" : "ProxyHandler()";
     const { stdout, stderr } = await setup().sh(`/usr/bin/python3 - <<'END'
 import hashlib, urllib.request
@@ -24,9 +18,8 @@ END`);
     expect({ stdout, stderr }).toMatchObject({ stdout: `${hashOfLarge(mebibytes)}\n` });
   });
 
-  it("500 connections are open at once, and each gets its own bytes", async (context) => {
+  it("500 connections are open at once, and each gets its own bytes", async () => {
     const { network, mode, echo } = setup();
-    await needsPython(context);
     const open =
       mode === "transparent"
         ? `socket.create_connection(("echo.test", ${String(echo.port)}), timeout=60)`
@@ -51,8 +44,7 @@ END`);
     await expect.poll(() => network.open, { timeout: 20_000 }).toBe(0);
   });
 
-  it("a slow server is waited for", async (context) => {
-    await needsPython(context);
+  it("a slow server is waited for", async () => {
     const { stdout, stderr } = await setup().sh(`/usr/bin/python3 - <<'END'
 import urllib.request
 print(urllib.request.urlopen("http://web.test:PORT/slow", timeout=60).read().decode())
@@ -62,7 +54,6 @@ END`);
 
   it("a server that resets is a reset for the program, not an end", async (context) => {
     const { network, mode } = setup();
-    await needsPython(context);
     if (mode === "proxy") context.skip("the raw socket knows no proxy");
     const server = await serveTcp((socket) => {
       socket.write("partial");

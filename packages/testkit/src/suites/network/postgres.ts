@@ -1,6 +1,5 @@
-/** A real Postgres for the suite. It has a socket in a private directory, and a port of loopback leads there. */
+/** A real Postgres for the suite, with a socket in a private directory and a loopback port that leads there. */
 import { execFile, spawn } from "node:child_process";
-import { existsSync } from "node:fs";
 import { chown, mkdtemp, readdir, rm } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
@@ -11,14 +10,14 @@ import type { Served } from "./world.ts";
 const PROGRAMS = "/usr/lib/postgresql";
 const run = promisify(execFile);
 
-/** Where Debian keeps the programs of the newest version; undefined when there are none. */
-export async function postgresPrograms(): Promise<string | undefined> {
-  if (!existsSync(PROGRAMS)) return undefined;
+/** Where Debian keeps the programs of the newest version. */
+async function postgresPrograms(): Promise<string> {
   const newest = (await readdir(PROGRAMS)).toSorted((one, other) => Number(one) - Number(other));
-  return newest.length === 0 ? undefined : join(PROGRAMS, newest.at(-1) ?? "", "bin");
+  return join(PROGRAMS, newest.at(-1) ?? "", "bin");
 }
 
-export async function startPostgres(programs: string): Promise<Served> {
+export async function startPostgres(): Promise<Served> {
+  const programs = await postgresPrograms();
   // The path of a socket must be short.
   const directory = await mkdtemp("/tmp/sk-net-");
   const remove = (): Promise<void> => rm(directory, { recursive: true, force: true });

@@ -1,4 +1,4 @@
-/** What package managers and git fetch from: a repository of each kind, with one package that says hello. */
+/** Repositories for package managers and git: one of each kind, with one package that says hello. */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";

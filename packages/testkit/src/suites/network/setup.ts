@@ -1,5 +1,4 @@
 /** What the parts of the network suite share. */
-import type { TestContext } from "vitest";
 import type { Channel } from "../../ports.ts";
 import type { CommandResult } from "../run-command.ts";
 import type { TestNetwork } from "./test-network.ts";
@@ -9,24 +8,14 @@ export interface NetworkSetup {
   readonly network: TestNetwork;
   readonly mode: "transparent" | "proxy";
   readonly channel: Channel;
-  /** `web.test`: answers with what it was asked. */
+  /** `web.test`: responds with what it was asked. */
   readonly web: Served;
-  /** `echo.test`: sends back what it gets. */
+  /** `echo.test`: echoes its input. */
   readonly echo: Served;
   /** The requests that `web.test` got, in order. */
   readonly requests: string[];
-  /** How large the large download is. */
+  /** The size of the large download. */
   readonly mebibytes: number;
-  /** Runs in the shell; PORT stands for the port of `web.test`. */
+  /** Runs in the shell; PORT is replaced by the port of `web.test`. */
   readonly sh: (command: string) => Promise<CommandResult>;
-}
-
-/** Skips a test whose program the image does not have. */
-export async function needs(
-  context: TestContext,
-  { sh }: NetworkSetup,
-  program: string,
-): Promise<void> {
-  const { stdout } = await sh(`command -v ${program} || true`);
-  if (stdout === "") context.skip(`the image has no ${program}`);
 }

@@ -1,17 +1,19 @@
-/** The servers that sandboxes of the suite may reach: all on loopback, all the suite's own. */
+/** The servers that the suite's sandboxes may reach, all on loopback. */
 import { createHash } from "node:crypto";
 import { createServer as createHttpServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import { createServer } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { finished } from "node:stream/promises";
+import type { TestAuthority } from "./authority.ts";
 
-/** One block of a large file, whatever its length. */
+/** One block of a large file. */
 const BLOCK = Buffer.alloc(1 << 20, "0123456789abcdef");
 
 export interface Served {
   readonly port: number;
-  /** The connections that are open now. */
+  /** The currently open connections. */
   readonly sockets: ReadonlySet<Socket>;
   readonly close: () => Promise<void>;
 }
@@ -33,20 +35,26 @@ async function listen(server: Server): Promise<Served> {
   return { port, sockets, close };
 }
 
+/** Over TLS when there is a certificate. */
 export function serveHttp(
   answer: (request: IncomingMessage, response: ServerResponse) => Promise<void> | void,
+  certificate?: TestAuthority["server"],
 ): Promise<Served> {
-  const server = createHttpServer((request, response) => {
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     void Promise.resolve(answer(request, response)).catch(() => response.destroy());
-  });
-  return listen(server);
+  };
+  return listen(
+    certificate === undefined
+      ? createHttpServer(onRequest)
+      : createTlsServer(certificate, onRequest),
+  );
 }
 
 export function serveTcp(onSocket: (socket: Socket) => void): Promise<Served> {
   return listen(createServer({ allowHalfOpen: true }, onSocket));
 }
 
-/** Sends a file of so many mebibytes as fast as the reader takes it. */
+/** Sends a file of this many mebibytes at the reader's pace. */
 export async function sendLarge(response: ServerResponse, mebibytes: number): Promise<void> {
   response.writeHead(200, { "content-length": mebibytes * BLOCK.byteLength });
   for (let sent = 0; sent < mebibytes && !response.destroyed; sent++)
@@ -61,17 +69,19 @@ export function hashOfLarge(mebibytes: number): string {
   return hash.digest("hex");
 }
 
-/** Answers with the files of a map, by path. */
+/** Serves the files of a map, by path. */
 export function serveFiles(
   files: ReadonlyMap<string, Uint8Array | string>,
   asked: (path: string) => void = () => undefined,
+  certificate?: TestAuthority["server"],
 ): Promise<Served> {
-  return serveHttp((request, response) => {
+  const answer = (request: IncomingMessage, response: ServerResponse): void => {
     const path = new URL(request.url ?? "/", "http://x").pathname;
     asked(path);
     const content = files.get(decodeURIComponent(path));
     if (content === undefined) response.writeHead(404);
     else if (path.endsWith("/")) response.setHeader("content-type", "text/html");
     response.end(content);
-  });
+  };
+  return serveHttp(answer, certificate);
 }

@@ -67,7 +67,10 @@ export async function expectRecovery(
   for (const [index, { says }] of mistakes.entries()) {
     expectShort(model.answers[index]?.output, says);
   }
-  expect(model.answers.at(-1)?.output).toContain("recovered");
+  const last = model.answers.at(-1)?.output;
+  expect(last).toContain("recovered");
+  // What only programs need costs no tokens.
+  expect(last).not.toContain("session_id");
   return model.answers;
 }
 
@@ -75,4 +78,33 @@ export async function expectRecovery(
 export function expectShort(told: string | undefined, says: RegExp): void {
   expect(told?.slice(0, 2000)).toMatch(says);
   expect(told?.length).toBeLessThan(2000);
+}
+
+/** When the run of an agent is aborted, so is the command that it waits for. */
+export async function expectCancelled(
+  fixture: Fixture,
+  run: (
+    model: ScriptedModel,
+    tools: readonly SandboxTool[],
+    signal: AbortSignal,
+  ) => Promise<unknown>,
+): Promise<void> {
+  const agent = fixture().agent({ mode: "code", runtime: "python" });
+  await using model = await ScriptedModel.start([
+    { name: "sandbox_exec", input: { cmd: "sleep 1000" } },
+  ]);
+  const abort = new AbortController();
+  const ended = run(model, agent.tools, abort.signal).then(
+    () => "over",
+    () => "over",
+  );
+  const newest = async () => {
+    const [held] = agent.scope.heldSessions();
+    for await (const exec of held?.session.execs() ?? []) return exec;
+    return undefined;
+  };
+  await expect.poll(newest, { timeout: 15_000 }).toMatchObject({ status: "running" });
+  abort.abort();
+  await expect.poll(newest, { timeout: 15_000 }).toMatchObject({ endReason: "cancelled" });
+  expect(await ended).toBe("over");
 }

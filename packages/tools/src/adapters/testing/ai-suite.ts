@@ -4,7 +4,13 @@ import { type Experimental_SandboxSession, generateText, stepCountIs } from "ai"
 import type { Session } from "@sandkasten/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { aiSandbox, aiTools } from "../ai.ts";
-import { codeTools, expectRecovery, type Fixture, type ScriptedModel } from "./adapter-fixture.ts";
+import {
+  codeTools,
+  expectCancelled,
+  expectRecovery,
+  type Fixture,
+  type ScriptedModel,
+} from "./adapter-fixture.ts";
 
 const text = async (stream: ReadableStream<Uint8Array>): Promise<string> =>
   await new Response(stream).text();
@@ -22,6 +28,20 @@ export function aiSuite(fixture: Fixture): void {
       unknownTool: /unavailable tool 'sandbox_teleport'.*sandbox_exec/,
       malformed: /JSON/,
     });
+  });
+
+  test("cancels the command of a run that is aborted", async () => {
+    await expectCancelled(
+      fixture,
+      async ({ origin }, tools, abortSignal) =>
+        await generateText({
+          model: createOpenAICompatible({ name: "scripted", baseURL: `${origin}/v1` })("scripted"),
+          prompt: "Work.",
+          tools: aiTools(tools),
+          stopWhen: stepCountIs(20),
+          abortSignal,
+        }),
+    );
   });
 
   describe("sandbox", () => {
@@ -108,21 +128,24 @@ export function aiSuite(fixture: Fixture): void {
       await sandbox.writeBinaryFile({ path: "tree/b.bin", content: Uint8Array.of(0, 255) });
       await sandbox.writeTextFile({ path: "tree/c.txt", content: "1\n2\n3\n" });
       await sandbox.writeTextFile({ path: "tree/d.txt", content: "ü", encoding: "utf-16le" });
-      const [stream, bytes, lines, other] = await Promise.all([
+      await sandbox.writeTextFile({ path: "tree/e.txt", content: "1\r\n2\r\n3\r\n" });
+      const [stream, bytes, lines, other, windows] = await Promise.all([
         sandbox.readFile({ path: "tree/deep/a.txt" }),
         sandbox.readBinaryFile({ path: "/workspace/tree/b.bin" }),
         sandbox.readTextFile({ path: "tree/c.txt", startLine: 2, endLine: 99 }),
         sandbox.readTextFile({ path: "tree/d.txt", encoding: "utf-16le" }),
+        sandbox.readTextFile({ path: "tree/e.txt", startLine: 2, endLine: 2 }),
       ]);
       expect(await text(stream ?? new ReadableStream())).toBe("streamed");
       expect([...(bytes ?? [])]).toEqual([0, 255]);
-      expect([lines, other]).toEqual(["2\n3\n", "ü"]);
+      expect([lines, other, windows]).toEqual(["2\n3\n", "ü", "2"]);
       await sandbox.run({ command: "ln -s c.txt tree/link" });
       const entries = (await sandbox.listDirectory({ path: "tree" })) ?? [];
       expect(Object.fromEntries(entries.map(({ name, type }) => [name, type]))).toEqual({
         "b.bin": "file",
         "c.txt": "file",
         "d.txt": "file",
+        "e.txt": "file",
         deep: "directory",
         link: "symlink",
       });
@@ -143,8 +166,10 @@ export function aiSuite(fixture: Fixture): void {
       ]);
       expect(answers).toEqual([null, null, null, null, null]);
       await sandbox.writeTextFile({ path: "plain/file", content: "" });
+      await sandbox.run({ command: "mkdir -p hollow" });
       const wrong = [
         sandbox.deleteFile({ path: "plain" }),
+        sandbox.deleteFile({ path: "hollow" }),
         sandbox.writeTextFile({ path: "plain", content: "" }),
         sandbox.listDirectory({ path: "plain/file" }),
       ];

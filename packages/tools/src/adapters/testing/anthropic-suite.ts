@@ -2,7 +2,13 @@
 import Anthropic from "@anthropic-ai/sdk";
 import { expect, test } from "vitest";
 import { anthropicTools } from "../anthropic.ts";
-import { codeTools, expectRecovery, type Fixture, type ScriptedModel } from "./adapter-fixture.ts";
+import {
+  codeTools,
+  expectCancelled,
+  expectRecovery,
+  type Fixture,
+  type ScriptedModel,
+} from "./adapter-fixture.ts";
 
 export function anthropicSuite(fixture: Fixture): void {
   test("tells a model of its mistakes, and the model recovers", async () => {
@@ -20,5 +26,21 @@ export function anthropicSuite(fixture: Fixture): void {
       ...answers.slice(1).map(() => true),
       false,
     ]);
+  });
+
+  test("cancels the command of a run that is aborted", async () => {
+    await expectCancelled(
+      fixture,
+      async ({ origin }, tools, signal) =>
+        await new Anthropic({ baseURL: origin, apiKey: "none" }).beta.messages.toolRunner(
+          {
+            model: "scripted",
+            max_tokens: 1000,
+            messages: [{ role: "user", content: "Work." }],
+            tools: anthropicTools(tools),
+          },
+          { signal },
+        ),
+    );
   });
 }

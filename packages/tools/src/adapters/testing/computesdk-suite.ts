@@ -16,6 +16,7 @@ export function computesdkSuite(fixture: Fixture): void {
       envs: { COLOUR: "blue" },
       metadata: { owner: 7 },
       memory: 96,
+      cpu: 0.5,
     });
   });
   afterAll(async () => {
@@ -25,7 +26,7 @@ export function computesdkSuite(fixture: Fixture): void {
   test("creates a sandbox as asked, finds it, lists it and describes it", async () => {
     const session = sandbox.getInstance();
     expect(session).toMatchObject({ ttlSeconds: 60, metadata: { owner: "7" } });
-    expect(session.limits.memoryMb).toBe(96);
+    expect(session.limits).toMatchObject({ memoryMb: 96, cpuMillicores: 500 });
     expect((await provider.sandbox.getById(sandbox.sandboxId))?.sandboxId).toBe(session.id);
     const listed = await provider.sandbox.list();
     expect(listed.map(({ sandboxId }) => sandboxId)).toContain(session.id);
@@ -56,9 +57,10 @@ export function computesdkSuite(fixture: Fixture): void {
     });
     expect(seen.toSorted()).toEqual(["err two\n", "out one\n"]);
     expect(result).toMatchObject({ stdout: "one\n", stderr: "two\n", exitCode: 0 });
-    const command = "sleep 0.2; echo done > finished";
+    const command = "sleep 1; echo done > finished";
     expect(await sandbox.runCommand(command, { background: true })).toMatchObject({ exitCode: 0 });
-    await expect.poll(() => sandbox.filesystem.exists("finished")).toBe(true);
+    expect(await sandbox.filesystem.exists("finished")).toBe(false);
+    await expect.poll(() => sandbox.filesystem.exists("finished"), { timeout: 10_000 }).toBe(true);
   });
 
   test("reads, writes, lists and removes files", async () => {
@@ -76,9 +78,41 @@ export function computesdkSuite(fixture: Fixture): void {
     await expect(filesystem.readFile("tree/a.txt")).rejects.toThrow("tree/a.txt");
   });
 
-  test("gives a URL of a port, refuses snapshots, and knows no sandbox that has ended", async () => {
+  test("takes snapshots, lists them, starts sandboxes from them and deletes them", async () => {
+    const { snapshot } = compute({ provider });
+    await sandbox.runCommand("echo kept > note; echo home > ~/note");
+    const taken = await snapshot.create(sandbox.sandboxId, {
+      name: "before",
+      metadata: { task: "7" },
+    });
+    expect(taken).toMatchObject({
+      provider: "sandkasten",
+      createdAt: expect.any(Date) as Date,
+      metadata: { name: "before", task: "7" },
+    });
+    await sandbox.runCommand("echo changed > note");
+    expect(await snapshot.list()).toEqual([taken]);
+    expect(await provider.snapshot?.list({ sandboxId: "ses_other" })).toEqual([]);
+    // The image is the snapshot's.
+    const elsewhere = sandkasten({
+      client: fixture().client,
+      defaults: { image: "no-such-image" },
+    });
+    const restored = await elsewhere.sandbox.create({
+      snapshotId: taken.id,
+      envs: { SIZE: "xl" },
+    });
+    const { stdout } = await restored.runCommand("cat note ~/note; echo $SIZE");
+    expect(stdout).toBe("kept\nhome\nxl\n");
+    await restored.destroy();
+    await snapshot.delete(taken.id);
+    expect(await snapshot.list()).toEqual([]);
+    const gone = provider.sandbox.create({ snapshotId: taken.id });
+    await expect(gone).rejects.toThrow(`Snapshot ${taken.id} not found`);
+  });
+
+  test("gives a URL of a port, and knows no sandbox that has ended", async () => {
     expect(await sandbox.getUrl({ port: 8000 })).toMatch(/^http:\/\//);
-    await expect(provider.sandbox.create({ snapshotId: "one" })).rejects.toThrow("no snapshots");
     const short = await compute({ provider }).sandbox.create({ image: "python" });
     await short.destroy();
     expect(await provider.sandbox.getById(short.sandboxId)).toBeNull();

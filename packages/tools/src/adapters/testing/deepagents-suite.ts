@@ -26,6 +26,8 @@ export function deepagentsSuite(fixture: Fixture): void {
     });
     const late = await sandbox.execute("echo begun; sleep 1000", { timeout: 0.5 });
     expect(late).toMatchObject({ output: "begun\n", exitCode: 124 });
+    const long = await sandbox.execute("head -c 20000000 /dev/zero | tr '\\0' x");
+    expect(long).toMatchObject({ exitCode: 0, truncated: true });
   });
 
   // Not by an agent's model: Deep Agents would summarise a conversation with so long a call.
@@ -46,11 +48,13 @@ export function deepagentsSuite(fixture: Fixture): void {
         ["/workspace/deep/a.bin", bytes],
         ["/workspace", bytes],
         ["/workspace/deep/a.bin/below", bytes],
+        ["/usr/not-ours", bytes],
       ]),
     ).toEqual([
       { path: "/workspace/deep/a.bin", error: null },
       { path: "/workspace", error: "is_directory" },
       { path: "/workspace/deep/a.bin/below", error: "invalid_path" },
+      { path: "/usr/not-ours", error: "permission_denied" },
     ]);
     const [whole, missing, directory] = await sandbox.downloadFiles([
       "/workspace/deep/a.bin",

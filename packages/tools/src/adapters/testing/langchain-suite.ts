@@ -3,7 +3,13 @@ import { ChatOpenAI } from "@langchain/openai";
 import { createAgent } from "langchain";
 import { test } from "vitest";
 import { langchainTools } from "../langchain.ts";
-import { codeTools, expectRecovery, type Fixture, type ScriptedModel } from "./adapter-fixture.ts";
+import {
+  codeTools,
+  expectCancelled,
+  expectRecovery,
+  type Fixture,
+  type ScriptedModel,
+} from "./adapter-fixture.ts";
 
 export function chatModel({ origin }: ScriptedModel): ChatOpenAI {
   return new ChatOpenAI({
@@ -24,5 +30,16 @@ export function langchainSuite(fixture: Fixture): void {
     await expectRecovery(run, {
       unknownTool: /sandbox_teleport is not a valid tool, try one of \[sandbox_open, /,
     });
+  });
+
+  test("cancels the command of a run that is aborted", async () => {
+    await expectCancelled(
+      fixture,
+      async (model, tools, signal) =>
+        await createAgent({
+          model: chatModel(model),
+          tools: langchainTools(tools),
+        }).invoke({ messages: [{ role: "user", content: "Work." }] }, { signal }),
+    );
   });
 }

@@ -57,6 +57,9 @@ export function mastraSuite(fixture: Fixture): void {
     expect(await sandbox.processes?.kill(sleeper?.pid ?? "")).toBe(true);
     expect(await sleeper?.wait()).toMatchObject({ success: false, exitCode: 137, killed: true });
     expect(await sleeper?.kill()).toBe(false);
+    expect(await sandbox.processes?.get(sleeper?.pid ?? "")).toBeUndefined();
+    const left = await sandbox.executeCommand?.("pgrep -x sleep | wc -l");
+    expect(left?.stdout).toBe("0\n");
   });
 
   test("has no input where none is asked for, and ends what is late or aborted", async () => {
@@ -76,6 +79,50 @@ export function mastraSuite(fixture: Fixture): void {
     expect((await sandbox.session.info()).status).toBe("paused");
     expect(await sandbox.start()).toEqual({ outcome: "connected" });
     expect(await sandbox.executeCommand?.("./kept.sh")).toMatchObject({ stdout: "kept\n" });
+  });
+
+  test("keeps a checkpoint, from which the next sandbox of its name starts, and clones", async () => {
+    const { client } = fixture();
+    expect(sandbox.supportsCheckpoints).toBe(true);
+    const first = sandbox.clone({
+      id: "mastra-clone",
+      env: { SIZE: "xl" },
+      idleTimeoutMinutes: 2,
+      checkpointName: "mastra-check",
+    });
+    expect(await first.executeCommand?.("echo $SIZE | tee kept")).toMatchObject({ stdout: "xl\n" });
+    expect(first.session.ttlSeconds).toBe(120);
+    expect(first.session.id).not.toBe(sandbox.session.id);
+    const again = sandbox.clone({ sandboxId: first.session.id });
+    expect(await again.executeCommand?.("cat kept")).toMatchObject({ stdout: "xl\n" });
+    await first.snapshot();
+    await first._destroy();
+    // The image is the checkpoint's.
+    const next = new SandkastenSandbox({
+      client,
+      create: { image: "no-such-image" },
+      checkpointName: "mastra-check",
+    });
+    expect(await next.executeCommand?.("cat kept; echo more >> kept")).toMatchObject({
+      stdout: "xl\n",
+    });
+    // A seed is where a sandbox starts whose own checkpoint does not exist yet, and stays as it is.
+    const seeded = sandbox.clone({
+      checkpointName: "mastra-own",
+      seedCheckpointName: "mastra-check",
+    });
+    await seeded.executeCommand?.("echo own > kept");
+    await seeded.snapshot();
+    await seeded._destroy();
+    const resumed = sandbox.clone({
+      checkpointName: "mastra-own",
+      seedCheckpointName: "mastra-check",
+    });
+    expect(await resumed.executeCommand?.("cat kept")).toMatchObject({ stdout: "own\n" });
+    await Promise.all([next._destroy(), resumed._destroy()]);
+    const names = (await client.snapshots.list()).map(({ id }) => id);
+    expect(names).toEqual(["mastra-check", "mastra-own"]);
+    await Promise.all(names.map((name) => client.snapshots.delete(name)));
   });
 
   test("serves the tools of an agent, whose model is told of its mistakes", async () => {

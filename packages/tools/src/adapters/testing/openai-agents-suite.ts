@@ -1,11 +1,22 @@
 /** The OpenAI Agents SDK's real packages on a real sandbox. */
-import { Agent, Runner } from "@openai/agents-core";
-import { dir, file, gitRepo, Manifest, SandboxAgent } from "@openai/agents-core/sandbox";
+import { Agent, Runner, RunState, tool } from "@openai/agents-core";
+import {
+  dir,
+  file,
+  gitRepo,
+  InMemoryRemoteSnapshotStore,
+  Manifest,
+  SandboxAgent,
+} from "@openai/agents-core/sandbox";
+import { MAX_VIEW_IMAGE_BYTES } from "@openai/agents-core/sandbox/internal";
 import { OpenAIProvider } from "@openai/agents-openai";
+import type { Files } from "@sandkasten/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { editorOf } from "../openai-editor.ts";
 import { OpenAiSandboxClient, type OpenAiSandboxSession, openaiTools } from "../openai-agents.ts";
 import {
   codeTools,
+  expectCancelled,
   expectRecovery,
   expectShort,
   type Fixture,
@@ -27,11 +38,27 @@ export function openaiAgentsSuite(fixture: Fixture): void {
     const run = async (model: ScriptedModel) => {
       const tools = openaiTools(codeTools(fixture));
       const agent = new Agent({ name: "tester", instructions: "Work.", tools });
-      return await runnerOf(model).run(agent, "Work.", { maxTurns: 20 });
+      await runnerOf(model).run(agent, "Work.", { maxTurns: 20 });
+      // A strict schema cannot have fields that are optional.
+      const { tools: shown } = model.requests[0] as { readonly tools: readonly object[] };
+      expect(shown).toContainEqual(
+        expect.objectContaining({ name: "sandbox_exec", strict: false }),
+      );
     };
     await expectRecovery(run, {
       unknownTool: /sandbox_teleport.*not found/i,
       malformed: /JSON/,
+    });
+  });
+
+  test("cancels the command of a run that is aborted", async () => {
+    await expectCancelled(fixture, async (model, tools, signal) => {
+      const agent = new Agent({
+        name: "tester",
+        instructions: "Work.",
+        tools: openaiTools(tools),
+      });
+      return await runnerOf(model).run(agent, "Work.", { signal });
     });
   });
 
@@ -60,14 +87,15 @@ export function openaiAgentsSuite(fixture: Fixture): void {
         stdout: "hello\none\ntwo\n",
         exitCode: 0,
       });
-      const id = session.state.sessionId;
+      const running = async () =>
+        (await fixture().client.listSessions({ status: "running" })).map(({ id }) => id);
+      const before = await running();
+      expect(before).toContain(session.state.sessionId);
       const remote = gitRepo({ repo: "someone/something" });
       const refused = client.create(new Manifest({ root: "/workspace", entries: { remote } }));
       await expect(refused).rejects.toThrow("cannot put a git_repo");
-      const live = await fixture().client.listSessions({ status: "running" });
-      expect(live.filter(({ image }) => image === live[0]?.image).map((one) => one.id)).toContain(
-        id,
-      );
+      // What was created for it is gone again.
+      expect(await running()).toEqual(before);
     });
 
     test("lets a command go on, shows what is new, and takes input on a terminal", async () => {
@@ -83,6 +111,53 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       expect(ended).toContain("got news");
       expect(ended).not.toContain("begin");
       expect(await session.writeStdin({ sessionId: 1 })).toContain("no process with session ID 1");
+    });
+
+    test("cuts output to what the model asked for, and runs the shell that it asked for", async () => {
+      const { output, originalTokenCount } = await session.exec({
+        cmd: "seq 10000",
+        maxOutputTokens: 50,
+      });
+      expect(output.length).toBeLessThan(1000);
+      expect(originalTokenCount).toBeGreaterThan(1000);
+      const cmd = "shopt -q login_shell && echo login || echo plain";
+      const shells = [
+        await session.exec({ cmd, shell: "bash" }),
+        await session.exec({ cmd, shell: "bash", login: false }),
+      ];
+      expect(shells.map(({ stdout }) => stdout)).toEqual(["login\n", "plain\n"]);
+    });
+
+    test("shows images up to the SDK's limit, and where a port can be reached", async () => {
+      const png =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABXvMqOgAAAABJRU5ErkJggg==";
+      await session.exec({ cmd: `echo ${png} | base64 -d > one.png; cp one.png big.png` });
+      expect(await session.viewImage({ path: "one.png" })).toMatchObject({ type: "image" });
+      await session.exec({ cmd: `truncate -s ${MAX_VIEW_IMAGE_BYTES + 1} big.png` });
+      await expect(session.viewImage({ path: "big.png" })).rejects.toThrow();
+      const { port } = new URL(fixture().daemon.url);
+      expect(await session.resolveExposedPort(8000)).toMatchObject({
+        port: Number(port),
+        tls: false,
+      });
+    });
+
+    test("does not overwrite what was written while a patch was applied", async () => {
+      const { files } = await fixture().client.getSession(session.state.sessionId);
+      await files.write("raced.txt", "one\n");
+      const racing = {
+        stat: (path: string) => files.stat(path),
+        write: files.write.bind(files),
+        readText: async (path: string) => {
+          const text = await files.readText(path);
+          await files.write(path, "written meanwhile\n");
+          return text;
+        },
+      } as unknown as Files;
+      const editor = editorOf(racing, (path) => path);
+      const patch = { type: "update_file", path: "raced.txt", diff: "@@\n-one\n+two" } as const;
+      await expect(editor.updateFile(patch)).rejects.toMatchObject({ code: "FILE_CHANGED" });
+      expect(await files.readText("raced.txt")).toBe("written meanwhile\n");
     });
 
     test("reads, lists and edits files, and refuses other users", async () => {
@@ -112,8 +187,102 @@ export function openaiAgentsSuite(fixture: Fixture): void {
       expect(stdout).toBe("one\ntwo\n");
       await client.delete(other.state);
       expect(await other.running()).toBe(false);
-      const refused = client.create({ snapshot: { type: "remote" } });
-      await expect(refused).rejects.toThrow("no snapshots");
+    });
+
+    const store = new InMemoryRemoteSnapshotStore();
+    test.for([
+      ["on the daemon", { type: "sandkasten" }],
+      ["in a store", { type: "remote", store }],
+    ] as const)(
+      "keeps a snapshot %s, from which it goes on after its end",
+      async ([, snapshot]) => {
+        const keeping = new OpenAiSandboxClient(fixture().client, { image: "python", snapshot });
+        const manifest = new Manifest({ root: "/workspace", environment: { GREETING: "hello" } });
+        const first = await keeping.create({ manifest, options: { ttlSeconds: 90 } });
+        await first.exec({ cmd: "echo old > kept" });
+        await keeping.serializeSessionState(first.state);
+        await first.exec({ cmd: "echo new > kept" });
+        const serialized = JSON.stringify(await keeping.serializeSessionState(first.state));
+        await first.close();
+        const state = await keeping.deserializeSessionState(
+          JSON.parse(serialized) as Record<string, unknown>,
+        );
+        const second = await keeping.resume(state);
+        expect(second.state.sessionId).not.toBe(first.state.sessionId);
+        expect(await second.exec({ cmd: "cat kept; echo $GREETING" })).toMatchObject({
+          stdout: "new\nhello\n",
+        });
+        const { ttlSeconds } = await fixture().client.getSession(second.state.sessionId);
+        expect(ttlSeconds).toBe(90);
+        // The living sandbox comes before the snapshot.
+        expect((await keeping.resume(second.state)).state.sessionId).toBe(second.state.sessionId);
+        await second.close();
+        for (const { id } of await fixture().client.snapshots.list())
+          await fixture().client.snapshots.delete(id);
+      },
+    );
+
+    test("lets a run that waited for approval go on, also when its sandbox has ended meanwhile", async () => {
+      const { client: sandboxes } = fixture();
+      const agent = new SandboxAgent({
+        name: "tester",
+        instructions: "Work.",
+        tools: [
+          tool({
+            name: "deploy",
+            description: "Deploys",
+            parameters: {
+              type: "object",
+              properties: {},
+              required: [],
+              additionalProperties: true,
+            },
+            strict: false,
+            needsApproval: true,
+            execute: () => "deployed",
+          }),
+        ],
+      });
+      const sandbox = {
+        client: new OpenAiSandboxClient(sandboxes, { image: "python" }),
+        snapshot: { type: "sandkasten" },
+      };
+      await using model = await ScriptedModel.start([
+        { name: "exec_command", input: { cmd: "echo kept > note" } },
+        { name: "deploy", input: {} },
+        { name: "exec_command", input: { cmd: "cat note" } },
+      ]);
+      const before = new Set((await sandboxes.listSessions()).map(({ id }) => id));
+      const waiting = await runnerOf(model).run(agent, "Work.", { sandbox });
+      expect(waiting.interruptions).toHaveLength(1);
+      const serialized = waiting.state.toString();
+      const own = (await sandboxes.listSessions()).filter(({ id }) => !before.has(id));
+      for (const { id } of own) await (await sandboxes.getSession(id)).destroy();
+
+      const state = await RunState.fromString(agent, serialized);
+      for (const interruption of state.getInterruptions()) state.approve(interruption);
+      await runnerOf(model).run(agent, state, { sandbox });
+      expect(model.toolOutputs[1]).toBe("deployed");
+      expect(model.toolOutputs[2]).toMatch(/exited with code 0[^]*kept/);
+      const [snapshot] = await sandboxes.snapshots.list();
+      expect(serialized).toContain(snapshot?.id);
+      await sandboxes.snapshots.delete(snapshot?.id ?? "");
+    });
+
+    test("refuses other kinds of snapshots, and to resume what is gone", async () => {
+      const refused = client.create({ snapshot: { type: "local" } });
+      await expect(refused).rejects.toThrow("no snapshots of the type local");
+      const noStore = client.create({ snapshot: { type: "remote" } });
+      await expect(noStore).rejects.toThrow("no snapshots of the type remote");
+      const short = await client.create();
+      expect(client.canPersistOwnedSessionState(short.state)).toBe(false);
+      await short.close();
+      await expect(client.resume(short.state)).rejects.toMatchObject({
+        code: "snapshot_not_restorable",
+        message: expect.stringContaining("no snapshot of it was kept") as string,
+      });
+      const elsewhere = { ...short.state, snapshot: { type: "remote", id: "one" } };
+      await expect(client.resume(elsewhere)).rejects.toThrow("a store that this client does not");
     });
 
     test("serves a SandboxAgent, whose model is told of its mistakes", async () => {

@@ -10,9 +10,9 @@ export interface ArgumentTest {
 }
 
 /**
- * Applies when all its tests hold. No two rules of one syscall that both can apply differ in their
- * action, so their order means nothing; where none applies, the answer is the profile's ENOSYS.
- * Each rule costs a create about 40 µs, so refusals are spelled out only where their errno matters.
+ * Applies when all its tests match. No two rules of one syscall that can both apply have different
+ * actions, so their order does not matter; if none applies, the result is the profile's ENOSYS.
+ * Each rule adds about 40 µs to a create, so refusals are listed only if their errno matters.
  */
 export interface ArgumentRule {
   readonly syscall: string;
@@ -20,7 +20,7 @@ export interface ArgumentRule {
   readonly tests: readonly ArgumentTest[];
 }
 
-/** The bits of an argument that the kernel declares as a 32-bit number; it never looks at the rest. */
+/** The bits of an argument that the kernel declares as a 32-bit number; it ignores the rest. */
 const INT = 0xffff_ffff;
 
 const CLONE_NAMESPACES = {
@@ -34,8 +34,8 @@ const CLONE_NAMESPACES = {
 } as const;
 
 /**
- * SECURITY: against new namespaces: threads and forks pass, a clone that asks for any namespace does
- * not (CLONE_NEWTIME is no flag of clone(2)). Guarded by seccomp.container.test.ts.
+ * SECURITY: against new namespaces: threads and forks pass, a clone that requests a namespace does
+ * not (CLONE_NEWTIME is not a flag of clone(2)). Guarded by seccomp.container.test.ts.
  */
 function cloneRules(): ArgumentRule[] {
   const flags = Object.values(CLONE_NAMESPACES);
@@ -52,7 +52,7 @@ const FAMILY = { UNIX: 1, INET: 2, INET6: 10, NETLINK: 16 } as const;
 /** Matches INET and INET6, which differ in one bit, and no other family. */
 const INTERNET = { index: 0, mask: 0xffff_fff7, value: FAMILY.INET } as const;
 const NETLINK_ROUTE = 0;
-/** Families and netlink protocols that the kernel knows are below 64; beyond, ENOSYS is answer enough. */
+/** Families and netlink protocols known to the kernel are below 64; beyond, ENOSYS is sufficient. */
 const KNOWN_SOCKETS = { high: 5, low: 0 } as const;
 
 /** The bits of a socket's type without its flags. */
@@ -74,9 +74,9 @@ const isType = (value: number): ArgumentTest => ({ index: 1, mask: SOCKET_TYPE, 
 const isProtocol = (value: number): ArgumentTest => ({ index: 2, mask: INT, value });
 
 /**
- * SECURITY: against rare kernel interfaces and reaching a network: AF_ALG, AF_PACKET, AF_VSOCK and the
- * dozens of rare families are kernel code that a sandbox has no use for, and vsock leads out to a
- * hypervisor. Of netlink only ROUTE remains, by which programs list the interfaces. Guarded by
+ * SECURITY: against rare kernel interfaces and reaching a network: AF_ALG, AF_PACKET, AF_VSOCK and
+ * the dozens of rare families are kernel code that a sandbox does not need, and vsock leads out to
+ * a hypervisor. Of netlink only ROUTE remains, which programs use to list interfaces. Guarded by
  * seccomp.container.test.ts.
  */
 function socketRules(): ArgumentRule[] {
@@ -99,10 +99,10 @@ function socketRules(): ArgumentRule[] {
 }
 
 /**
- * SECURITY: against rare kernel interfaces: TCP and UDP are what `lo` is for. MPTCP, SCTP, UDP-Lite,
- * DCCP and L2TP are kernel code (some of it loaded on first use) with a history of holes; raw sockets
- * forge packets, and there is nobody to ping. Programs know EPROTONOSUPPORT and fall back to TCP.
- * Guarded by seccomp.container.test.ts and tests/hostile/isolation.test.ts.
+ * SECURITY: against rare kernel interfaces: `lo` only needs TCP and UDP. MPTCP, SCTP, UDP-Lite,
+ * DCCP and L2TP are kernel code (some of it loaded on first use) with a history of vulnerabilities;
+ * raw sockets forge packets, and there is no host to ping. Programs handle EPROTONOSUPPORT and fall
+ * back to TCP. Guarded by seccomp.container.test.ts and tests/hostile/isolation.test.ts.
  */
 function internetRules(): ArgumentRule[] {
   const rule = (action: ArgumentRule["action"], ...tests: ArgumentTest[]): ArgumentRule => ({
@@ -133,9 +133,9 @@ function internetRules(): ArgumentRule[] {
 }
 
 /**
- * SECURITY: against rare kernel interfaces: pairs of another family (TIPC has them) would be a way
- * around `socket`. No program asks for one, so the default ENOSYS is answer enough. Guarded by
- * seccomp.container.test.ts.
+ * SECURITY: against rare kernel interfaces: socket pairs of another family (TIPC has them) would
+ * bypass the rules for `socket`. No program needs one, so the default ENOSYS is sufficient. Guarded
+ * by seccomp.container.test.ts.
  */
 function socketpairRules(): ArgumentRule[] {
   return [{ syscall: "socketpair", action: "allow", tests: [isFamily(FAMILY.UNIX)] }];
@@ -172,8 +172,8 @@ const NODES = [
 ];
 
 /**
- * SECURITY: against device access: a device node is a door to a driver; FIFOs, sockets and files are
- * not. Guarded by seccomp.container.test.ts.
+ * SECURITY: against device access: a device node gives access to a driver; FIFOs, sockets and files
+ * do not. Guarded by seccomp.container.test.ts.
  */
 function mknodRules(syscall: string, modeIndex: number): ArgumentRule[] {
   const rule = (action: ArgumentRule["action"], type: number): ArgumentRule => ({
@@ -191,9 +191,9 @@ const ADDR_NO_RANDOMIZE = 0x0004_0000;
 const ASK = 0xffff_ffff;
 
 /**
- * SECURITY: against foreign system calls: other personalities switch the kernel to rare code paths (or
- * make all readable memory executable). What debuggers use stays: to ask, the default, and no address
- * randomisation. Guarded by seccomp.container.test.ts.
+ * SECURITY: against foreign system calls: other personalities switch the kernel to rare code paths
+ * (or make all readable memory executable). What debuggers use stays allowed: querying, the
+ * default, and no address randomization. Guarded by seccomp.container.test.ts.
  */
 function personalityRules(): ArgumentRule[] {
   return [0, ADDR_NO_RANDOMIZE, ASK].map((value) => ({
@@ -203,7 +203,7 @@ function personalityRules(): ArgumentRule[] {
   }));
 }
 
-/** All rules that look at arguments. */
+/** All rules that check arguments. */
 export function argumentRules(): ArgumentRule[] {
   return [
     ...cloneRules(),

@@ -1,6 +1,6 @@
-/** The system calls that no sandbox gets, each with what the caller sees and why. */
+/** The system calls that are denied to every sandbox, each with its errno and the reason. */
 
-/** The errors that the profile answers with, by their number on Linux. */
+/** The errors that the profile returns, by their number on Linux. */
 export const ERRNO = { EPERM: 1, ENOSYS: 38, EPROTONOSUPPORT: 93, EAFNOSUPPORT: 97 } as const;
 
 export type ErrnoName = keyof typeof ERRNO;
@@ -8,38 +8,38 @@ export type ErrnoName = keyof typeof ERRNO;
 export interface Denial {
   readonly syscalls: readonly string[];
   /**
-   * `EPERM` where a program should report a refusal; `ENOSYS` where programs know how to do
-   * without, as they would on a kernel that was built without the call.
+   * `EPERM` if a program should report a refusal; `ENOSYS` if programs have a fallback, as on a
+   * kernel built without the call.
    */
   readonly errno: "EPERM" | "ENOSYS";
   readonly reason: string;
 }
 
 /**
- * The newest system call that a person has read and decided on. A regenerated table that goes
- * further fails the tests until its new names are judged and this is raised.
+ * The newest system call that a person has reviewed. A regenerated table that goes further fails
+ * the tests until its new names are reviewed and this is raised.
  */
 export const REVIEWED_THROUGH = { name: "set_mempolicy_home_node", number: 450 } as const;
 
 /**
  * SECURITY: against new namespaces, mounting filesystems, device access and rare kernel interfaces: the
  * kernel behind these calls is the largest part of its attack surface that code without capabilities
- * can reach. The profile allows what the syscall table has minus this list, and whatever the table does
- * not know is ENOSYS, so a newer kernel brings nothing in by itself. Guarded by
- * seccomp.container.test.ts, which tries every name below.
+ * can reach. The profile allows the syscall table minus this list, and calls that the table does not
+ * know return ENOSYS, so a newer kernel adds nothing by itself. Guarded by seccomp.container.test.ts,
+ * which tries every name below.
  *
  * Allowed on purpose: `ptrace` and `process_vm_readv/writev`, because agents debug with gdb and
  * strace. The kernel lets them reach only processes of the caller's own uid, user namespace and
- * capabilities: PID 1 is uid 0 and holds capabilities, so code as uid 1000 gets EPERM (threat: attacks on PID 1). Since
- * Linux 4.8 a tracer cannot lift its tracee over the filter. `seccomp`, `landlock_*` and `prctl`
- * stay: they let programs lock themselves in further.
+ * capabilities: PID 1 is uid 0 and holds capabilities, so code as uid 1000 gets EPERM (threat: attacks
+ * on PID 1). Since Linux 4.8 a tracer cannot lift the filter of its tracee. `seccomp`, `landlock_*` and
+ * `prctl` stay: they let programs restrict themselves further.
  */
 export const DENIALS: readonly Denial[] = [
   {
     syscalls: ["mount", "umount2", "pivot_root", "chroot"],
     errno: "EPERM",
     reason:
-      "the tree of mounts is the daemon's; a mount could uncover masked paths or reach filesystem parsers",
+      "the daemon controls all mounts; a mount could uncover masked paths or reach filesystem parsers",
   },
   {
     syscalls: [
@@ -52,7 +52,7 @@ export const DENIALS: readonly Denial[] = [
       "mount_setattr",
     ],
     errno: "EPERM",
-    reason: "the newer mount interface does all that mount(2) does, and has had escapes of its own",
+    reason: "the newer mount interface can do everything mount(2) can, and has had its own escapes",
   },
   {
     syscalls: ["unshare", "setns"],
@@ -64,12 +64,12 @@ export const DENIALS: readonly Denial[] = [
     syscalls: ["clone3"],
     errno: "ENOSYS",
     reason:
-      "its flags lie in memory where a filter cannot read them; C libraries fall back to clone(2), whose flags it can",
+      "its flags are in memory, which a filter cannot read; C libraries fall back to clone(2), whose flags it can read",
   },
   {
     syscalls: ["bpf"],
     errno: "EPERM",
-    reason: "loads programs into the kernel; the verifier is a frequent source of holes",
+    reason: "loads programs into the kernel; the verifier is a frequent source of vulnerabilities",
   },
   {
     syscalls: ["perf_event_open"],
@@ -79,7 +79,7 @@ export const DENIALS: readonly Denial[] = [
   {
     syscalls: ["userfaultfd"],
     errno: "EPERM",
-    reason: "lets code halt the kernel in mid-copy, which turns races into exploits",
+    reason: "lets code pause the kernel in the middle of a copy, which turns races into exploits",
   },
   {
     syscalls: ["io_uring_setup", "io_uring_enter", "io_uring_register"],
@@ -97,7 +97,7 @@ export const DENIALS: readonly Denial[] = [
     syscalls: ["add_key", "request_key", "keyctl"],
     errno: "EPERM",
     reason:
-      "keyrings are not kept apart by namespaces, and request_key makes the kernel start a helper outside",
+      "keyrings are not separated by namespaces, and request_key makes the kernel start a helper outside",
   },
   {
     syscalls: ["name_to_handle_at", "open_by_handle_at"],
@@ -114,18 +114,18 @@ export const DENIALS: readonly Denial[] = [
     errno: "EPERM",
     reason: "changes the code of the machine's kernel",
   },
-  { syscalls: ["kcmp"], errno: "EPERM", reason: "tells the order of kernel addresses" },
+  { syscalls: ["kcmp"], errno: "EPERM", reason: "reveals the order of kernel addresses" },
   {
     syscalls: ["pidfd_getfd", "process_madvise", "process_mrelease"],
     errno: "EPERM",
     reason:
-      "reach into another process's files and memory, and no debugger or workload that we know needs them",
+      "access another process's files and memory, and no known debugger or workload needs them",
   },
   {
     syscalls: ["move_pages", "migrate_pages"],
     errno: "EPERM",
     reason:
-      "move memory of other processes about, and tell where pages lie; policy for one's own memory stays allowed",
+      "move other processes' memory, and reveal where pages are; a process may still set the policy for its own memory",
   },
   {
     syscalls: ["settimeofday", "clock_settime", "adjtimex", "clock_adjtime"],
@@ -135,13 +135,13 @@ export const DENIALS: readonly Denial[] = [
   {
     syscalls: ["sethostname", "setdomainname"],
     errno: "EPERM",
-    reason: "the sandbox's name is the daemon's to give",
+    reason: "the daemon sets the sandbox's host name",
   },
   { syscalls: ["swapon", "swapoff"], errno: "EPERM", reason: "swap belongs to the whole machine" },
   {
     syscalls: ["quotactl", "quotactl_fd"],
     errno: "EPERM",
-    reason: "limits on disks are the daemon's",
+    reason: "the daemon sets disk limits",
   },
   {
     syscalls: ["acct"],
@@ -151,7 +151,7 @@ export const DENIALS: readonly Denial[] = [
   {
     syscalls: ["syslog"],
     errno: "EPERM",
-    reason: "the kernel's log tells addresses and what happens outside",
+    reason: "the kernel's log reveals addresses and what happens outside",
   },
   {
     syscalls: ["iopl", "ioperm"],
@@ -162,18 +162,18 @@ export const DENIALS: readonly Denial[] = [
   {
     syscalls: ["fanotify_init", "fanotify_mark"],
     errno: "EPERM",
-    reason: "watches or holds up file access of whole mounts; inotify stays",
+    reason: "watches or blocks file access of whole mounts; inotify stays allowed",
   },
   {
     syscalls: ["memfd_secret"],
     errno: "ENOSYS",
-    reason: "memory that the machine cannot swap, move or look into",
+    reason: "memory that the machine cannot swap, move or inspect",
   },
   {
     syscalls: ["modify_ldt"],
     errno: "ENOSYS",
     reason:
-      "16-bit segments, which only old emulators want and which have broken the kernel's entry code before",
+      "16-bit segments, which only old emulators need and which have broken the kernel's entry code before",
   },
   {
     syscalls: [
@@ -198,7 +198,6 @@ export const DENIALS: readonly Denial[] = [
       "vserver",
     ],
     errno: "ENOSYS",
-    reason:
-      "gone from the kernel or replaced long ago: nothing calls them, so nothing needs their remains",
+    reason: "removed from the kernel or replaced long ago: nothing calls them",
   },
 ];

@@ -1,16 +1,16 @@
 /**
- * Writes `syscall-table.generated.ts` from the kernel's user-space headers. Run it by hand, on a machine with
- * Linux headers and a C preprocessor, when the table shall learn of a newer kernel:
+ * Writes `syscall-table.generated.ts` from the kernel's user-space headers. Run it by hand, on a
+ * machine with Linux headers and a C preprocessor, to update the table for a newer kernel:
  *
- *     node packages/daemon/src/backends/oci/seccomp/generate-syscall-table.generated.ts
+ *     node packages/daemon/src/backends/container/seccomp/generate-syscall-table.ts
  *
- * Every name that it adds is allowed unless `deny-table.ts` denies it, so read the difference and
+ * Every name that it adds is allowed unless `deny-table.ts` denies it, so review the difference and
  * then raise `REVIEWED_THROUGH` there; the tests fail until that is done.
  */
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 
-/** What arm64's own header defines before it includes the generic one. */
+/** What arm64's header defines before it includes the generic one. */
 const ARM64_FEATURES = [
   "__ARCH_WANT_RENAMEAT",
   "__ARCH_WANT_NEW_STAT",
@@ -20,7 +20,7 @@ const ARM64_FEATURES = [
   "__ARCH_WANT_MEMFD_SECRET",
 ];
 
-/** Defined by the headers, but bounds of the table and not system calls. */
+/** Defined by the headers, but limits of the table rather than system calls. */
 const NOT_SYSCALLS = new Set(["syscalls", "arch_specific_syscall"]);
 
 function macros(source: string): Map<string, string> {

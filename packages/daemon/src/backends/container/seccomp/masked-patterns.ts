@@ -1,4 +1,7 @@
-/** Bit patterns that tell numbers apart, in the one form that a seccomp rule can express: `(x & mask) === value`. */
+/**
+ * Bit patterns that distinguish numbers, in the only form that a seccomp rule can express: `(x &
+ * mask) === value`.
+ */
 
 export interface MaskedPattern {
   readonly mask: number;
@@ -7,12 +10,12 @@ export interface MaskedPattern {
 
 /**
  * The patterns that together match every number except `excluded`, as far as the bits
- * `high`…`low` tell them apart.
+ * `high`…`low` distinguish them.
  *
- * A rule can say "equal under a mask" but not "unequal under a mask", and a plain "unequal" looks
- * at all 64 bits of the register although the kernel reads only some: `TIOCSTI | 1 << 32` would
- * pass it. So what differs is spelled out instead: walk down from the highest bit, and wherever no
- * excluded number shares the prefix, one pattern covers all that begins so.
+ * A rule can say "equal under a mask" but not "unequal under a mask", and a plain "unequal" compares
+ * all 64 bits of the register although the kernel reads only some: `TIOCSTI | 1 << 32` would
+ * pass it. So the differences are listed instead: walk down from the highest bit, and where no
+ * excluded number shares the prefix, one pattern covers everything with that prefix.
  */
 export function patternsExcept(
   excluded: readonly number[],

@@ -1,11 +1,11 @@
-/** Builds the seccomp section of an OCI configuration: the syscall table, minus what is denied. */
+/** Builds the seccomp section of an OCI configuration: the syscall table, minus the denied calls. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ArgumentRule } from "./argument-rules.ts";
 import { argumentRules } from "./argument-rules.ts";
 import { DENIALS, ERRNO } from "./deny-table.ts";
 import { AARCH64_SYSCALLS, X86_64_SYSCALLS } from "./syscall-table.generated.ts";
 
-/** Node's name for a processor (`process.arch`) that the profile is written for. */
+/** Node's name for a processor (`process.arch`) that has a profile. */
 export type SeccompArchitecture = "x64" | "arm64";
 
 export interface SeccompArgument {
@@ -32,10 +32,10 @@ export interface SeccompProfile {
 
 export interface ProfileOptions {
   /**
-   * What answers the calls that are denied with ENOSYS. `default`: `defaultErrnoRet`. `rule`: rules,
-   * because engines before Docker 23 do not know that field and answer EPERM, after which glibc does
-   * not fall back from `clone3`. `kernel`: gVisor, which reads no errno from a profile at all; it
-   * lacks most of these calls, and its own kernel is what namespaces of `clone3` are in.
+   * How the calls denied with ENOSYS are answered. `default`: by `defaultErrnoRet`. `rule`: by
+   * rules, because engines before Docker 23 ignore that field and return EPERM, after which glibc
+   * does not fall back from `clone3`. `kernel`: by gVisor, which reads no errno from a profile; it
+   * lacks most of these calls, and namespaces of `clone3` are in its own kernel.
    */
   readonly missing?: "default" | "rule" | "kernel";
 }
@@ -54,11 +54,11 @@ const TARGETS: Readonly<
  * The profile for one processor.
  *
  * SECURITY: against foreign system calls: only the machine's own architecture is named, so the
- * runtime's library kills (SIGSYS) whoever enters through another one, such as `int 0x80` or x32, whose
- * numbers this filter does not mean. A number that the table does not know is ENOSYS. Guarded by
+ * runtime's library kills (SIGSYS) code that enters through another one, such as `int 0x80` or x32,
+ * whose numbers mean other calls. A number that the table does not know returns ENOSYS. Guarded by
  * seccomp.container.test.ts.
  *
- * @throws SandboxError `UNSUPPORTED` when there is no profile for the processor: such a sandbox is refused, never made without.
+ * @throws SandboxError `UNSUPPORTED` if there is no profile for the processor: such a sandbox is refused, never created without one.
  */
 export function buildSeccompProfile(
   architecture: string,

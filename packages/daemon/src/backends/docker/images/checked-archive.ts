@@ -1,4 +1,4 @@
-/** Reads archives before an engine gets them, which sets itself no limits. */
+/** Checks archives before they are passed to an engine, which has no limits itself. */
 import type { FileHandle } from "node:fs/promises";
 import { decompress } from "../../../images/decompress.ts";
 import { invalidImage } from "../../../images/image-failure.ts";
@@ -15,14 +15,14 @@ export interface CheckedArchive {
   /** Bytes after decompression, to the end of the file. */
   readonly sizeBytes: number;
   readonly entries: number;
-  /** It holds an image in the form of OCI, and is no root filesystem. */
+  /** It is an image in OCI format, not a root file system. */
   readonly isImage: boolean;
 }
 
 /**
- * Reads an archive to its end and counts.
+ * Reads an archive to its end and counts its contents.
  *
- * SECURITY: an endless stream, a file of holes or millions of entries would fill the engine's disk
+ * SECURITY: an endless stream, a sparse file or millions of entries would fill the engine's disk
  * (threats: filling a disk, using up inodes and hostile archives and images). Guarded by
  * docker-imports.test.ts.
  */
@@ -51,7 +51,7 @@ export async function checkArchive(
       const name = path.replace(/^\.?\//, "").split("/")[0] ?? "";
       if (name === "oci-layout" || name === "blobs") top.add(name);
     }
-    // What stands behind the end marker is sent as well.
+    // Data after the end marker is sent as well.
     while ((await counted.next()).done !== true);
   } finally {
     await bytes.return(undefined);
@@ -59,7 +59,7 @@ export async function checkArchive(
   return { sizeBytes, entries, isImage: top.size === 2 };
 }
 
-/** The archive without its compression, which must come to what was counted. */
+/** The decompressed archive, which must match what was counted. */
 export async function* plainArchive(
   file: FileHandle,
   { sizeBytes }: CheckedArchive,
@@ -72,5 +72,5 @@ export async function* plainArchive(
     yield chunk;
   }
   if (sent !== sizeBytes)
-    throw invalidImage("The archive was changed while it was being read. Import it again.");
+    throw invalidImage("The archive changed while it was being read. Import it again.");
 }

@@ -1,8 +1,8 @@
 /**
- * Writes an image in the one form that every engine loads, that of `docker save`.
+ * Writes an image in the format of `docker save`, which every engine can load.
  *
- * SECURITY: an archive is never handed over as it came: it could name other images than the one it
- * is imported as, and the engine would put it in their place (threat: hostile archives and images).
+ * SECURITY: an archive is never passed on unchanged: it could name other images than the one it is
+ * imported as, and the engine would overwrite them (threat: hostile archives and images).
  * Guarded by docker-imports.test.ts.
  */
 import { constants } from "node:fs";
@@ -19,14 +19,14 @@ export interface ArchivedImage {
   /** `repository:tag`, its only name. */
   readonly name: string;
   readonly config: Buffer;
-  /** Lowest first. */
+  /** Lowest layer first. */
   readonly layers: readonly ArchivedLayer[];
 }
 
 export interface WriteOptions {
   /** Path of the `xz` program. */
   readonly xz: string;
-  /** Called with the number of bytes taken from the layers' files. */
+  /** Called with the number of bytes read from the layers' files. */
   readonly onRead: (bytes: number) => void;
 }
 
@@ -70,7 +70,7 @@ function padding(sizeBytes: number): Buffer {
   return Buffer.alloc((BLOCK_BYTES - (sizeBytes % BLOCK_BYTES)) % BLOCK_BYTES);
 }
 
-/** The header of a regular file of root's. */
+/** The header of a regular file owned by root. */
 function header(path: string, sizeBytes: number): Buffer {
   const block = Buffer.alloc(BLOCK_BYTES);
   block.write(path, 0, "latin1");
@@ -80,7 +80,7 @@ function header(path: string, sizeBytes: number): Buffer {
   if (sizeBytes <= LARGEST_OCTAL_SIZE)
     block.write(`${sizeBytes.toString(8).padStart(11, "0")}\0`, 124, "latin1");
   else {
-    // GNU's way to write what has no room: the first bit, and the number in binary.
+    // GNU's encoding for large numbers: the first bit, then the number in binary.
     block.writeUInt8(0x80, 124);
     block.writeBigUInt64BE(BigInt(sizeBytes), 128);
   }

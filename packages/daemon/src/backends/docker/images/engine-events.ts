@@ -1,23 +1,23 @@
-/** Reads the lines of JSON that a Docker engine answers while it works. */
+/** Reads the lines of JSON that a Docker engine sends while it works. */
 import { engineUnreachable } from "../engine-errors.ts";
 
-/** One line, as far as it concerns us. */
+/** The fields of a line that we use. */
 export interface EngineEvent {
-  /** What it does, or with `id` what it does to that layer. */
+  /** What the engine is doing, or with `id` what it is doing to that layer. */
   readonly status: string;
   readonly id?: string;
   readonly current?: number;
   readonly total?: number;
 }
 
-/** The engine gave up in the middle of its work, and says why. */
+/** The engine failed in the middle of its work, with a reason. */
 export class EngineWorkFailed extends Error {}
 
 const MAX_LINE_CHARS = 1024 * 1024;
 
 /**
- * Rejects with EngineWorkFailed for an error in the stream, and with ENGINE_UNREACHABLE when the
- * connection breaks or what comes is none of this.
+ * Rejects with EngineWorkFailed for an error in the stream, and with ENGINE_UNREACHABLE if the
+ * connection breaks or the data is invalid.
  */
 export async function* readEvents(
   stream: AsyncIterable<Buffer | string>,
@@ -30,7 +30,7 @@ export async function* readEvents(
       rest += typeof chunk === "string" ? chunk : decoder.decode(chunk, { stream: true });
       const lines = rest.split("\n");
       rest = lines.pop() ?? "";
-      if (rest.length > MAX_LINE_CHARS) throw new Error("a line without an end");
+      if (rest.length > MAX_LINE_CHARS) throw new Error("a line is too long");
       for (const line of lines) if (line.trim() !== "") yield readEvent(line);
     }
     if (rest.trim() !== "") yield readEvent(rest);
@@ -49,7 +49,7 @@ function readEvent(line: string): EngineEvent {
     status: text(status) ?? text(stream) ?? "",
     ...(typeof id === "string" && { id }),
     ...(typeof current === "number" && { current }),
-    // The engine says -1 where it does not know.
+    // The engine sends -1 if it does not know.
     ...(typeof total === "number" && total > 0 && { total }),
   };
 }

@@ -1,4 +1,4 @@
-/** The images of one Docker engine, as its API has them. */
+/** The images of one Docker engine, through its API. */
 import { Readable } from "node:stream";
 import type Docker from "dockerode";
 import type { ImageReference } from "../../../images/reference.ts";
@@ -10,33 +10,33 @@ import type { EngineEvent } from "./engine-events.ts";
 import { engineRepository, readEngineName } from "./image-names.ts";
 import type { RegistryCredentials } from "../../../images/registry-credentials.ts";
 
-/** What an engine has under one id. */
+/** An image with one id. */
 export interface EngineImage {
-  /** `sha256:…`: what the engine knows the content by, and what containers made of it say. */
+  /** `sha256:…`: the engine's id for the content, which its containers report. */
   readonly id: string;
   /** Its names `repository:tag`. */
   readonly tags: readonly ImageReference[];
-  /** Its names `repository@sha256:…`, which it has by having been pulled or pushed. */
+  /** Its names `repository@sha256:…`, from pulls or pushes. */
   readonly digests: readonly ImageReference[];
   readonly labels: Readonly<Record<string, string>>;
   readonly sizeBytes: number;
 }
 
 export interface EngineImageDetails extends EngineImage {
-  /** `NAME=value`, as the image has it. */
+  /** `NAME=value`, as in the image. */
   readonly env: readonly string[];
-  /** When it got its name here, or else when it was made. */
+  /** When it got its name here, or else when it was created. */
   readonly createdAtMs: number;
 }
 
 export interface PullOptions {
   readonly credentials: RegistryCredentials | undefined;
   readonly signal: AbortSignal;
-  /** Ends the pull when it throws. */
+  /** Throws to abort the pull. */
   readonly onEvent: (event: EngineEvent) => void;
 }
 
-/** Marks the root filesystems that we imported; what comes as an image cannot be marked. */
+/** Marks imported root file systems; images cannot be marked. */
 export const SOURCE_LABEL = "sandkasten.source";
 
 export class EngineImages {
@@ -46,10 +46,10 @@ export class EngineImages {
     this.#client = new EngineClient(connection);
   }
 
-  /** The image of a name that begins with a registry, or of an id. */
+  /** The image with a name that begins with a registry, or with an id. */
   async find(name: string): Promise<EngineImageDetails | undefined> {
     const found = await this.#client.call(
-      "looking at an image",
+      "inspecting an image",
       async (docker): Promise<Inspected> => (await docker.getImage(name).inspect()) as Inspected,
       { refused: ({ status }) => (status === 404 ? "absent" : undefined) },
     );
@@ -77,7 +77,7 @@ export class EngineImages {
     }));
   }
 
-  /** Takes a name away, and the image with its last one. An image that a container is made of stays. */
+  /** Removes a name, and with the last name the image. An image in use by a container stays. */
   async remove(nameOrId: string): Promise<"removed" | "absent" | "in use"> {
     return await this.#client.call(
       "removing an image",
@@ -92,7 +92,7 @@ export class EngineImages {
     );
   }
 
-  /** Rejects with EngineWorkFailed when the engine says that it cannot. */
+  /** Rejects with EngineWorkFailed if the engine reports a failure. */
   async pull(
     reference: ImageReference,
     { credentials, signal, onEvent }: PullOptions,
@@ -112,7 +112,7 @@ export class EngineImages {
     if (!isDone) throw engineUnreachable(doing, brokenOff());
   }
 
-  /** Makes an image of a root filesystem. Rejects with EngineWorkFailed when the engine cannot. */
+  /** Creates an image from a root file system. Rejects with EngineWorkFailed if the engine cannot. */
   async importRootfs(
     reference: ImageReference,
     tarball: AsyncGenerator<Buffer>,
@@ -134,7 +134,7 @@ export class EngineImages {
     );
   }
 
-  /** Loads an archive in the form of `docker save`. Rejects with EngineWorkFailed when the engine cannot. */
+  /** Loads an archive in the format of `docker save`. Rejects with EngineWorkFailed if the engine cannot. */
   async load(archive: AsyncGenerator<Buffer>, signal: AbortSignal): Promise<void> {
     await this.#upload(
       "loading an image",
@@ -160,20 +160,20 @@ export class EngineImages {
       for await (const event of this.#follow(doing, open, signal)) isDone ||= isLast(event);
       if (!isDone) throw engineUnreachable(doing, brokenOff());
     } catch (error) {
-      // What was read badly is why the engine got no more of it.
+      // A read error is the reason that the engine got no more data.
       throw body.errored ?? error;
     } finally {
       body.destroy();
     }
   }
 
-  /** What the engine tells while it does something that takes long. */
+  /** Yields the engine's events during a long operation. */
   async *#follow(
     doing: string,
     open: (docker: Docker, signal: AbortSignal) => Promise<Answer>,
     signal: AbortSignal,
   ): AsyncGenerator<EngineEvent> {
-    // An engine goes on with a pull as long as somebody listens.
+    // An engine continues a pull as long as the connection is open.
     const left = new AbortController();
     try {
       const answer = await open(
@@ -193,7 +193,7 @@ export class EngineImages {
 
 type Answer = NodeJS.ReadableStream;
 
-/** What engines really say: fields may be missing that the library promises. */
+/** What engines really send: fields may be missing that the library promises. */
 interface Inspected {
   readonly Id: string;
   readonly RepoTags?: readonly string[] | null;
@@ -216,11 +216,11 @@ function namesOf(
   return { tags: read(tags), digests: read(digests) };
 }
 
-/** 0 for the times that mean none: before the epoch, as reproducible builds and engines write. */
+/** 0 for placeholder times before the epoch, as written by reproducible builds and engines. */
 function timeOf(text: string | undefined): number {
   return Math.max(0, Date.parse(text ?? "") || 0);
 }
 
 function brokenOff(): Error {
-  return new Error("the answer ended before the work was done");
+  return new Error("the response ended before the work was done");
 }

@@ -1,19 +1,20 @@
-/** Finds what an engine has under a reference. */
+/** Finds an engine's image for a reference. */
 import type { ImageReference } from "../../../images/reference.ts";
 import type { EngineImageDetails, EngineImages } from "./engine-images.ts";
 import { engineRepository } from "./image-names.ts";
 
 export interface FoundImage {
-  /** As it was asked for. */
+  /** As requested. */
   readonly reference: ImageReference;
   readonly image: EngineImageDetails;
-  /** What the engine calls it. */
+  /** The engine's name for it. */
   readonly engineName: string;
 }
 
 /**
- * SECURITY: what the engine has under a pin is held against the pin, as a name or as an id, before
- * it counts (threat: hostile archives and images). Guarded by docker-image-store.test.ts.
+ * SECURITY: content that the engine returns for a pin is compared with the pin, as a name or as an
+ * id, before it is used (threat: hostile archives and images). Guarded by
+ * docker-image-store.test.ts.
  */
 export async function findImage(
   engine: EngineImages,

@@ -1,4 +1,7 @@
-/** Has an engine fetch images from registries: each once for all who wait, with the operator's credentials. */
+/**
+ * Lets an engine pull images from registries, shared by concurrent callers, with the operator's
+ * credentials.
+ */
 import { SandboxError } from "@sandkasten/protocol";
 import type { RegistryPolicy } from "../../../images/registry-policy.ts";
 import type { Log } from "../../../ports/log.ts";
@@ -33,7 +36,7 @@ export class ImageDownloads {
     this.#options = options;
   }
 
-  /** @param advice - What to do besides, when it fails. */
+  /** @param advice - What else to do if it fails. */
   async fetch(wanted: ImageReference, options: EnsureOptions, advice?: string): Promise<void> {
     if (this.#options.requireDigests) requireDigest(wanted);
     this.#options.registries.requireAllowed(wanted);
@@ -64,7 +67,7 @@ export class ImageDownloads {
       if (tooLate.aborted)
         throw new SandboxError(
           "REGISTRY_UNREACHABLE",
-          `${wanted.canonical} cannot be pulled: it took longer than ${timeoutMs / 1000} seconds. Try again; the engine goes on with the layer it was at.`,
+          `${wanted.canonical} cannot be pulled: it took longer than ${timeoutMs / 1000} seconds. Try again; the engine continues with the current layer.`,
         );
       if (!(error instanceof EngineWorkFailed)) throw error;
       const reason = withoutSecrets(error.message, secretsOf(credentials));

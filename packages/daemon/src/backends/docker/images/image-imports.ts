@@ -1,4 +1,4 @@
-/** Brings archives to an engine, as images. */
+/** Imports archives into an engine as images. */
 import { mkdtemp, rm } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
@@ -25,7 +25,7 @@ export interface ImageImportsOptions {
   readonly limits: UnpackLimits;
   /** Path of the `xz` program. */
   readonly xz: string;
-  /** Has room for an archive's layers. */
+  /** Must have space for an archive's layers. */
   readonly temporaryDir: string;
   readonly timeoutMs: number;
 }
@@ -46,10 +46,10 @@ export class ImageImports {
     await withOperatorFile(tarball, async (file, fileBytes) => {
       const budget = new UnpackBudget(limits, { sourceBytes: fileBytes });
       const checked = await checkArchive(file, { budget, xz }, "required");
-      if (checked.entries === 0) throw invalidImage("The archive holds no files.");
+      if (checked.entries === 0) throw invalidImage("The archive is empty.");
       if (checked.isImage)
         throw invalidImage(
-          "The archive is an OCI archive and not a root filesystem. Import it as an OCI archive.",
+          "The archive is an OCI archive, not a root file system. Import it as an OCI archive.",
         );
       const progress = reportTo(onProgress, fileBytes);
       const onRead = (bytes: number): void => progress.advance(bytes);
@@ -59,7 +59,7 @@ export class ImageImports {
     });
   }
 
-  /** Takes both forms: OCI archives, and those of `docker save`. */
+  /** Accepts OCI archives and `docker save` archives. */
   async importOciArchive(
     reference: ImageReference,
     archive: string,
@@ -110,7 +110,7 @@ export class ImageImports {
       await send(tooLate);
     } catch (error) {
       if (!(error instanceof EngineWorkFailed)) throw error;
-      // Engines name their own directories.
+      // Engines name their own directories in errors.
       const reason = withoutSecrets(error.message, []).replace(/\/\S*docker-import-\d+\//g, "");
       throw invalidImage(`The Docker engine cannot use the archive: ${reason}.`);
     }
@@ -124,7 +124,7 @@ function reportTo(listener: ProgressListener | undefined, totalBytes: number): P
   return progress;
 }
 
-/** A path the operator gave may be a link to the archive. */
+/** A path from the operator may be a link to the archive. */
 async function withOperatorFile<T>(
   path: string,
   work: (file: FileHandle, sizeBytes: number) => Promise<T>,

@@ -1,4 +1,4 @@
-/** Tells of an engine's image what a store tells of images. */
+/** Converts an engine's image to the image store's format. */
 import { parseConfig } from "../../../images/oci-manifest.ts";
 import type { ImageInfo } from "../../../ports/image-store.ts";
 import { SOURCE_LABEL } from "./engine-images.ts";
@@ -22,7 +22,7 @@ export function infoOf(
     sizeBytes,
     createdAtMs,
     shared: true,
-    // An image with an impossible environment must not spoil the list of all.
+    // An image with an invalid environment must not break the whole list.
     env: include.env ? parseConfig({ config: { Env: env } }, "").env : {},
   };
 }

@@ -1,10 +1,10 @@
 /**
- * What the name of an image means on a Docker engine.
+ * What an image name means on a Docker engine.
  *
- * A shortcut (`python`, `sandbox-runtime:python`) has two meanings: our own image of that purpose,
+ * A shortcut (`python`, `sandbox-runtime:python`) has two meanings: our own image for that purpose,
  * which is built on an engine and called `sandbox-runtime:base|python|node` there, and the public
- * image that the one table of shortcuts names. Ours is meant where the engine has it. It is in no
- * registry, so it is never asked for in one; where it is missing the public image takes its place.
+ * image in the table of shortcuts. Ours is used if the engine has it. It is in no registry, so it is
+ * never pulled; if it is missing, the public image takes its place.
  */
 import { invalidImage } from "../../../images/image-failure.ts";
 import { ownImageOf } from "../../../images/own-images.ts";
@@ -12,37 +12,37 @@ import { HOST_REFERENCE, parseReference } from "../../../images/reference.ts";
 import type { ImageReference } from "../../../images/reference.ts";
 
 export interface NamedImage {
-  /** Our own image, which is meant where it is present. */
+  /** Our own image, which is used if present. */
   readonly own: ImageReference | undefined;
   readonly wanted: ImageReference;
 }
 
 /**
- * SECURITY: every name that reaches the engine went through here, so that it cannot be read as
- * another call of its API or as a path (threat: hostile names). Guarded by image-names.test.ts.
+ * SECURITY: every name that reaches the engine passes through here, so it cannot be interpreted as
+ * another API call or as a path (threat: hostile names). Guarded by image-names.test.ts.
  */
 export function readName(name: string): NamedImage {
   const wanted = parseReference(name);
   if (wanted.canonical === HOST_REFERENCE)
     throw invalidImage(
-      `"host" is the machine's own image, and sandboxes on Docker cannot be made of it. Use a shortcut (python) or the name of an image.`,
+      `"host" is the machine's own image, which Docker sandboxes cannot use. Use a shortcut (python) or the name of an image.`,
     );
   return { own: ownImageOf(wanted), wanted };
 }
 
 /**
- * The repository as only one thing can be meant by it.
+ * The unambiguous form of the repository.
  *
- * SECURITY: engines read `sha256:…` and the like as ids, by which an image could be had under a name
- * that nobody allowed; with its registry before it a name is a name (threat: hostile names). Guarded by
- * docker-image-store.test.ts.
+ * SECURITY: engines interpret `sha256:…` and similar as ids, which would give access to an image under
+ * a name that is not allowed; with its registry a name is always a name (threat: hostile names).
+ * Guarded by docker-image-store.test.ts.
  */
 export function engineRepository({ registry, repository }: ImageReference): string {
   if (registry !== undefined) return repository;
   return repository.includes("/") ? `docker.io/${repository}` : `docker.io/library/${repository}`;
 }
 
-/** A name that the engine gave, which is no shortcut; undefined when we cannot call an image that. */
+/** Parses a name from the engine, which is never a shortcut; undefined if we cannot use it. */
 export function readEngineName(name: string): ImageReference | undefined {
   try {
     return parseReference(name.includes("/") ? name : `docker.io/${name}`);

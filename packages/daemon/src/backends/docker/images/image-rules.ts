@@ -1,4 +1,4 @@
-/** Which images the policy lets through, and which content it ties a name to. */
+/** Which images the policy allows, and which content it pins a name to. */
 import type { SandboxError } from "@sandkasten/protocol";
 import { ImageAllowlist } from "../../../images/allowlist.ts";
 import { invalidImage } from "../../../images/image-failure.ts";
@@ -7,8 +7,8 @@ import type { ImageReference } from "../../../images/reference.ts";
 import type { NamedImage } from "./image-names.ts";
 
 /**
- * The allowlist (see allowlist.ts), in which an entry with a digest also pins: under
- * `python:3.11-slim@sha256:…` whoever asks for `python:3.11-slim` gets exactly that content.
+ * The allowlist (see allowlist.ts), in which an entry with a digest also pins: with
+ * `python:3.11-slim@sha256:…`, a request for `python:3.11-slim` gets exactly that content.
  */
 export class ImageRules {
   readonly #allowlist: ImageAllowlist;
@@ -21,7 +21,7 @@ export class ImageRules {
       .map(parseReference);
   }
 
-  /** The reference to use for a name, perhaps a pinned one; undefined when it is not allowed. */
+  /** The reference to use for a name, possibly pinned; undefined if it is not allowed. */
   admit(wanted: ImageReference): ImageReference | undefined {
     if (this.#allowlist.allows(wanted.canonical)) return wanted;
     const pin = this.#pins.find(
@@ -32,7 +32,10 @@ export class ImageRules {
     return wanted.digest === undefined ? pin : pin && wanted;
   }
 
-  /** Whether our own image may stand for a shortcut: by its name, or because the public one may be used as it is. */
+  /**
+   * Whether our own image may be used for a shortcut: by its name, or because the public one is
+   * allowed without a pin.
+   */
   admitsOwn({ own, wanted }: NamedImage): boolean {
     return (
       own !== undefined &&
@@ -47,7 +50,7 @@ export class ImageRules {
 
   refusal(wanted: ImageReference): SandboxError {
     return invalidImage(
-      `The image ${wanted.canonical} is not allowed here. Allowed are: ${this.#allowlist.describe()}.`,
+      `The image ${wanted.canonical} is not allowed here. Allowed images: ${this.#allowlist.describe()}.`,
       { details: { allowed_images: this.#allowlist.entries } },
     );
   }

@@ -1,4 +1,4 @@
-/** Tells what a failed pull is about: the image, the credentials, the registry or the disk. */
+/** Classifies a failed pull: image, credentials, registry or disk. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ImageReference } from "../../../images/reference.ts";
 import { pullRefusal } from "../../../images/registry-failure.ts";
@@ -8,7 +8,7 @@ const FULL = /no space left on device|disk quota exceeded/i;
 const DENIED =
   /unauthorized|authentication required|access denied|denied:|no basic auth credentials|incorrect username or password|forbidden/i;
 const ABSENT = /manifest unknown|not found|name unknown/i;
-/** What stays wrong however often it is tried. */
+/** Errors that do not go away with a retry. */
 const IMAGE_AT_FAULT =
   /no matching manifest|failed to register layer|verification failed|does not match|x509|certificate|HTTP response to HTTPS client|unsupported|invalid/i;
 const REGISTRY_AT_FAULT =
@@ -17,10 +17,10 @@ const REGISTRY_AT_FAULT =
 const MAX_MESSAGE_CHARS = 300;
 
 /**
- * What a client hears of it. Engines quote the addresses they asked and the pages they got, which
- * goes to the log alone.
+ * The error for the client. Engines quote the addresses they contacted and the pages they got, which
+ * only go to the log.
  *
- * @param message - In the engine's words.
+ * @param message - The engine's message.
  * @param advice - What else the caller can do.
  */
 export function pullFailure(
@@ -32,7 +32,7 @@ export function pullFailure(
   if (FULL.test(what))
     return new SandboxError(
       "STORAGE_FULL",
-      `${reference.canonical} cannot be pulled: the Docker engine's disk is full. Remove images that are not needed.`,
+      `${reference.canonical} cannot be pulled: the Docker engine's disk is full. Remove unused images.`,
     );
   return pullRefusal(faultOf(what), reference, advice);
 }
@@ -44,7 +44,7 @@ function faultOf(what: string): RegistryFault {
   return "unexpected";
 }
 
-/** A name may say anything: `registry.invalid` is not invalid. */
+/** A name may contain any word: `registry.invalid` is not invalid. */
 function withoutNames(message: string, { registry, repository }: ImageReference): string {
   const host = registry?.split(":")[0] ?? "docker.io";
   return message
@@ -54,8 +54,8 @@ function withoutNames(message: string, { registry, repository }: ImageReference)
 }
 
 /**
- * SECURITY: engines quote the addresses they ask, in which registries put user names, tokens and
- * signatures (threat: leaked secrets and descriptors). Guarded by pull-failure.test.ts.
+ * SECURITY: engines quote the addresses they contact, in which registries put user names, tokens
+ * and signatures (threat: leaked secrets and descriptors). Guarded by pull-failure.test.ts.
  */
 export function withoutSecrets(message: string, secrets: readonly string[]): string {
   const named = secrets

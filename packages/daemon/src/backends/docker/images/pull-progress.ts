@@ -1,10 +1,10 @@
-/** Adds up what a Docker engine tells of each layer of a pull. */
+/** Sums up a Docker engine's progress reports for the layers of a pull. */
 import type { ImageProgress } from "../../../ports/image-store.ts";
 import { invalidImage } from "../../../images/image-failure.ts";
 import type { EngineEvent } from "./engine-events.ts";
 
 interface Layer {
-  /** Bytes as they are transferred; undefined until the engine has begun with it. */
+  /** Transferred size; undefined until the engine has started the layer. */
   totalBytes: number | undefined;
   fetchedBytes: number;
   unpackedBytes: number;
@@ -12,10 +12,10 @@ interface Layer {
 }
 
 /**
- * The engine unpacks one layer while it fetches the next. Here fetching comes first and unpacking,
- * with what is unpacked already, after it, so that a bar never goes back. A total is told from when
- * the sizes of all layers are known, and stays: the engine tells of a size when it begins to fetch,
- * or, if that is over in no time, to unpack.
+ * The engine unpacks one layer while it downloads the next. Here downloading comes first and
+ * unpacking, including what is already unpacked, after it, so a progress bar never moves back. The
+ * total is reported once the sizes of all layers are known, and stays: the engine reports a size
+ * when it starts to download, or for a very quick download when it starts to unpack.
  */
 export class PullProgress {
   readonly #layers = new Map<string, Layer>();
@@ -23,19 +23,19 @@ export class PullProgress {
   readonly #maxBytes: number;
   #last: ImageProgress = { phase: "download", done: 0 };
 
-  /** @param maxBytes - More than this is not downloaded. */
+  /** @param maxBytes - The maximum size of the download. */
   constructor(tell: (progress: ImageProgress) => void, maxBytes: number) {
     this.#tell = tell;
     this.#maxBytes = maxBytes;
   }
 
-  /** Rejects with INVALID_IMAGE when the image is too large. */
+  /** Rejects with INVALID_IMAGE if the image is too large. */
   take({ status, id, current, total }: EngineEvent): void {
     if (id === undefined || !this.#isOfLayer(id, status)) return;
     const layer = this.#layer(id);
     if (status === "Downloading") {
       layer.totalBytes ??= total;
-      // A download that the engine begins anew does not take away what was told.
+      // A download that the engine restarts does not reduce the reported progress.
       layer.fetchedBytes = Math.max(layer.fetchedBytes, current ?? 0);
     } else if (status === "Extracting") {
       layer.totalBytes ??= total;
@@ -43,7 +43,7 @@ export class PullProgress {
       layer.unpackedBytes = Math.max(layer.unpackedBytes, current ?? 0);
     } else if (status === "Download complete" || status === "Pull complete") {
       layer.isFetched = true;
-      // Of a small layer the engine may say nothing but its end.
+      // For a small layer the engine may only report its end.
       if (status === "Pull complete") layer.unpackedBytes = layer.totalBytes ??= layer.fetchedBytes;
     }
     if (layer.isFetched) layer.fetchedBytes = layer.totalBytes ?? layer.fetchedBytes;
@@ -51,7 +51,7 @@ export class PullProgress {
     this.#report();
   }
 
-  /** What is there already costs nothing and is not counted; nor is what is said of the whole. */
+  /** Layers that already exist are not counted, nor are messages about the whole image. */
   #isOfLayer(id: string, status: string): boolean {
     return this.#layers.has(id) || status === "Pulling fs layer";
   }
@@ -65,8 +65,8 @@ export class PullProgress {
   }
 
   /**
-   * SECURITY: an image of any size must not fill the engine's disk (threat: filling a disk); what a
-   * layer unpacks to is only known to the engine, and when it is too late. Guarded by
+   * SECURITY: a huge image must not fill the engine's disk (threat: filling a disk); only the
+   * engine knows a layer's unpacked size, and only when it is too late. Guarded by
    * docker-pulls.test.ts.
    */
   #checkSize(): void {

@@ -1,4 +1,4 @@
-/** Does the same work once for all who wait for it, and gives it up when the last of them has left. */
+/** Shares one run of the same work between concurrent callers, and cancels it when the last of them leaves. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { EnsureOptions, ImageProgress } from "../../../ports/image-store.ts";
 
@@ -13,7 +13,7 @@ interface Flight<T> {
 export class SharedPulls<T> {
   readonly #flights = new Map<string, Flight<T>>();
 
-  /** Starts the work of a key, or joins it. */
+  /** Starts the work for a key, or joins it. */
   async join(
     key: string,
     { onProgress, signal }: EnsureOptions,
@@ -28,7 +28,7 @@ export class SharedPulls<T> {
     } finally {
       flight.waiters.delete(waiter);
       if (flight.waiters.size === 0) {
-        // Whoever comes now must not join what is being given up.
+        // New callers must not join work that is being cancelled.
         this.#forget(key, flight);
         flight.gaveUp.abort();
       }
@@ -45,7 +45,7 @@ export class SharedPulls<T> {
     const flight = { result, gaveUp, waiters };
     this.#flights.set(key, flight);
     const forget = (): void => this.#forget(key, flight);
-    // Those who wait are told of a failure; when all have left it concerns nobody.
+    // Waiting callers get the failure; if all have left, it is ignored.
     result.then(forget, forget);
     return flight;
   }
@@ -68,5 +68,8 @@ async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal | undefi
 }
 
 function cancelled(): SandboxError {
-  return new SandboxError("CANCELLED", "Nobody waits for the image any more; it is not pulled.");
+  return new SandboxError(
+    "CANCELLED",
+    "The pull was cancelled because no request is waiting for it.",
+  );
 }

@@ -1,9 +1,9 @@
 /**
  * The images of an engine as owners other than the administrator may use them.
  *
- * SECURITY: an engine has one set of names for all, so whoever gives a name other content, or takes
- * it away, does so to every tenant (threat: hostile archives and images). Owners can have the engine
- * fetch what is missing, and nothing else. Guarded by docker-image-store.test.ts.
+ * SECURITY: an engine has one set of names for all, so changing or removing a name affects every tenant
+ * (threat: hostile archives and images). Owners can have the engine pull missing images, and nothing
+ * else. Guarded by docker-image-store.test.ts.
  */
 import { SandboxError } from "@sandkasten/protocol";
 import type {
@@ -38,7 +38,7 @@ export class TenantImages implements Images {
     return await this.#store.inspect(reference);
   }
 
-  /** What is present stays as it is. */
+  /** Images that are present stay unchanged. */
   async pull(
     reference: string,
     onProgress?: (progress: ImageProgress) => void,

@@ -1,4 +1,4 @@
-/** Real containers for tests: an instance of its own on an engine, and nothing left when the test is over. */
+/** Real containers for tests: a separate instance on an engine, cleaned up after the test. */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -24,7 +24,7 @@ export const TEST_LIMITS = {
 };
 
 type Changes = Partial<Omit<DockerBackendOptions, "workspace">> & {
-  /** Of the engine; the one of the run when absent. */
+  /** The engine's address; the run's engine when absent. */
   readonly host?: string;
   readonly workspace?: Partial<DockerBackendOptions["workspace"]>;
 };
@@ -40,7 +40,7 @@ export class DockerMachine implements AsyncDisposable {
     this.backend = backend;
   }
 
-  /** With a volume for each workspace, unless it is told otherwise. */
+  /** With a volume for each workspace by default. */
   static async start({ host, workspace, ...changes }: Changes = {}): Promise<DockerMachine> {
     const directory = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
     const connection = changes.connection ?? { host: host ?? dockerUnderTest() };
@@ -66,7 +66,7 @@ export class DockerMachine implements AsyncDisposable {
     return new DockerMachine(directory, options, await openDockerBackend(options));
   }
 
-  /** A second backend over the same engine, as a daemon started anew has it. */
+  /** A second backend on the same engine, as a restarted daemon has it. */
   async reopen(): Promise<DockerBackend> {
     return await openDockerBackend(this.options);
   }
@@ -86,7 +86,7 @@ export class DockerMachine implements AsyncDisposable {
     return await this.backend.create(this.spec(changes));
   }
 
-  /** Destroys what is left and removes the directory. */
+  /** Destroys everything left and removes the directory. */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const { id } of await this.backend.list()) await this.backend.destroy(id);
     for (const { id } of await this.backend.listWorkspaces())

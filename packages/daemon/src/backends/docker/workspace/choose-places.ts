@@ -1,7 +1,7 @@
 /**
- * Chooses where workspaces are, by looking where this daemon and its engine run. That the engine sees
- * a directory of ours is proven before it is used, never assumed: the same path may be another
- * directory on its side, or none.
+ * Chooses where workspaces are stored, depending on where this daemon and its engine run. That the
+ * engine sees one of our directories is verified before use, never assumed: the same path may be
+ * another directory on its side, or none.
  */
 import { access } from "node:fs/promises";
 import { join, relative } from "node:path";
@@ -20,22 +20,22 @@ import type { WorkspacePlaces } from "./workspace-places.ts";
 
 export interface WorkspaceOptions {
   readonly strategy: StrategyName | "auto";
-  /** `bind`: where the directories of sessions are on this machine. */
+  /** `bind`: the base directory for sessions on this machine. */
   readonly dir: string;
-  /** `shared-volume`: the volume, and where the daemon has it mounted. */
+  /** `shared-volume`: the volume, and where it is mounted in the daemon. */
   readonly sharedVolume: string;
   readonly sharedDir: string;
 }
 
 export interface ChosenPlaces {
   readonly places: WorkspacePlaces;
-  /** In words, for whoever wonders. */
+  /** The reason, for display. */
   readonly why: string;
 }
 
 export interface ChooserParts {
   readonly engine: Engine;
-  /** Of the sandboxes; other daemons may have the same. */
+  /** The instance of the sandboxes; other daemons may share it. */
   readonly instance: string;
   readonly daemon: string;
   readonly options: WorkspaceOptions;
@@ -44,16 +44,16 @@ export interface ChooserParts {
   readonly surroundings: () => Promise<OwnSurroundings>;
 }
 
-/** With this version engines mount a part of a volume. */
+/** From this API version on, engines can mount a part of a volume. */
 const SUBPATH_FROM = [1, 45];
 
-/** How the engine's no to a mount arrives, or our own to a directory. */
+/** The error codes of a mount that the engine refuses, or a directory that we refuse. */
 const REFUSALS: ReadonlySet<string> = new Set(["INTERNAL_ERROR", "UNSUPPORTED"]);
 
-/** A strategy that may not work here: what it would be, or why it is not. */
+/** The result of trying a strategy: its places, or why it does not work. */
 type Attempt = { readonly places: WorkspacePlaces } | { readonly fault: string };
 
-/** @param imageId - Some image of the engine's, for a container that is never started. */
+/** @param imageId - Any image of the engine, for a container that is never started. */
 export async function choosePlaces(
   parts: ChooserParts,
   facts: EngineFacts,
@@ -75,7 +75,7 @@ export async function choosePlaces(
       if ("places" in attempt) return { ...attempt, why: "as configured" };
       throw new SandboxError(
         "UNSUPPORTED",
-        `workspaces cannot be by ${options.strategy}: ${attempt.fault}; set docker.workspace to volume, or to auto`,
+        `the workspace strategy ${options.strategy} does not work: ${attempt.fault}; set docker.workspace to volume or auto`,
       );
     }
     case "auto":
@@ -90,13 +90,16 @@ async function chooseBySurroundings(
 ): Promise<ChosenPlaces> {
   const volume = (why: string): ChosenPlaces => ({ places: new VolumePlaces(parts.engine), why });
   if (!isLocal(parts.engine.connection))
-    return volume("the engine is reached over the network, so its files are not this machine's");
+    return volume(
+      "the engine is accessed over the network, so it does not share this machine's files",
+    );
   const { inContainer } = await parts.surroundings();
   const own = await ownContainer(parts);
   const shared = inContainer ? await tryShared(parts, facts, imageId, own) : undefined;
   if (shared !== undefined && "places" in shared)
     return { ...shared, why: "the daemon runs in a container that has the shared volume" };
-  // Not only on a plain machine: signs of a container may deceive, and what both see will do.
+  // Not only outside containers: container detection can be wrong, and a shared directory works
+  // anyway.
   const bind = await tryBind(parts, facts, imageId, own);
   if ("places" in bind)
     return { ...bind, why: `the daemon and its engine both see ${parts.options.dir}` };
@@ -116,9 +119,9 @@ async function tryBind(
   const { dir } = parts.options;
   const fault = directoryFault(facts);
   if (fault !== undefined) return { fault };
-  // In a container of the engine, the directory has another path on its machine.
+  // If the daemon is in a container of the engine, the directory has another path on its machine.
   const enginePath = own === undefined ? dir : pathOutside(own, dir);
-  if (enginePath === undefined) return { fault: `${dir} is the container's own` };
+  if (enginePath === undefined) return { fault: `${dir} is inside the container` };
   const sourceOf = (name: string): MountSource => ({
     kind: "directory",
     path: join(enginePath, name),
@@ -137,8 +140,8 @@ async function tryShared(
   const { sharedDir, sharedVolume } = parts.options;
   const fault = directoryFault(facts);
   if (fault !== undefined) return { fault };
-  if (!(await exists(sharedDir))) return { fault: `there is no ${sharedDir} here` };
-  // Whoever started our container may have given the volume a name of their own.
+  if (!(await exists(sharedDir))) return { fault: `${sharedDir} does not exist` };
+  // Whoever started our container may have used another volume name.
   const mounted = own?.mounts.find(({ type, target }) => type === "volume" && target === sharedDir);
   const name = mounted?.name ?? sharedVolume;
   const volume = await parts.engine.inspectVolume(name);
@@ -154,17 +157,17 @@ async function tryShared(
   return { places: new DirectoryPlaces("shared-volume", parts.sharedDirectories, sourceOf) };
 }
 
-/** Why directories that the daemon makes would not do, wherever they are. */
+/** Why directories created by the daemon would not work, independent of their location. */
 function directoryFault(facts: EngineFacts): string | undefined {
   if (process.geteuid?.() !== 0)
-    return "only a daemon that is root can remove what sandboxes leave in directories";
+    return "only a daemon that runs as root can remove files that sandboxes leave in directories";
   if (facts.remapsUsers)
-    return "the engine gives containers other user ids, to which directories here do not belong";
-  if (facts.selinux) return "SELinux keeps containers from directories that are not labelled";
+    return "the engine remaps user ids, so containers do not own directories here";
+  if (facts.selinux) return "SELinux denies containers access to unlabelled directories";
   return undefined;
 }
 
-/** A container of the engine that is this very one. */
+/** The container of the engine that this daemon runs in. */
 async function ownContainer({
   engine,
   surroundings,
@@ -176,7 +179,7 @@ async function ownContainer({
   return undefined;
 }
 
-/** What a path of a container is on the engine's machine, when it is in a directory of that machine. */
+/** The path on the engine's machine of a path in a container, if it is in a bind mount. */
 function pathOutside({ mounts }: EngineContainer, path: string): string | undefined {
   const [mount] = mounts
     .filter(({ target }) => !relative(target, path).startsWith(".."))
@@ -186,8 +189,8 @@ function pathOutside({ mounts }: EngineContainer, path: string): string | undefi
 }
 
 /**
- * Puts a random text where a workspace would be, and lets the engine read it back. Tells what is
- * wrong when it cannot.
+ * Writes a random text where a workspace would be, and lets the engine read it back. Returns what
+ * is wrong if it cannot.
  */
 async function blindness(
   { engine, daemon }: ChooserParts,
@@ -200,11 +203,14 @@ async function blindness(
       const idle = { daemon, imageId, source: sourceOf(directory) };
       return await withIdleContainer(engine, idle, async (container, mountPoint) => {
         const archive = await engine.getArchive(container, `${mountPoint}/${file}`);
-        return archive?.includes(text) === true ? undefined : "the engine has something else there";
+        return archive?.includes(text) === true
+          ? undefined
+          : "the engine sees different content there";
       });
     });
   } catch (error) {
-    // An engine that refuses the mount does not see it; one that is gone has said nothing.
+    // An engine that refuses the mount does not see the directory; an unreachable one gives no
+    // answer.
     if (error instanceof SandboxError && REFUSALS.has(error.code)) return error.message;
     if (error instanceof Error && "syscall" in error) return error.message;
     throw error;

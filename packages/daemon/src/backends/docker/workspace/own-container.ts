@@ -1,15 +1,15 @@
-/** Where this daemon runs: on a machine, or in a container, and then which one it could be. */
+/** Detects whether this daemon runs on a machine or in a container, and in which one. */
 import { access, readFile } from "node:fs/promises";
 import { hostname } from "node:os";
 
 export interface OwnSurroundings {
   readonly inContainer: boolean;
-  /** What the engine may know our container by, the surest first. */
+  /** Possible ids of our container, most reliable first. */
   readonly candidates: readonly string[];
 }
 
 const MARKS = ["/.dockerenv", "/run/.containerenv"];
-/** Files that an engine mounts into a container, from the directory that has its id for a name. */
+/** Files that an engine mounts into a container, from the directory named after its id. */
 const OWN_FILES = /\/containers\/([0-9a-f]{64})\/[^ ]* \/etc\/(?:hostname|hosts|resolv\.conf) /gu;
 const CONTAINER_CGROUP = /(?:docker|containerd|kubepods|libpod|lxc|crio)/u;
 const CGROUP_ID = /[/-]([0-9a-f]{64})(?:\.scope)?$/gmu;
@@ -31,7 +31,7 @@ export function surroundingsOf(seen: {
   const inContainer = seen.marked || byMount.length > 0 || CONTAINER_CGROUP.test(seen.cgroups);
   if (!inContainer) return { inContainer, candidates: [] };
   const byCgroup = [...seen.cgroups.matchAll(CGROUP_ID)].map(([, id = ""]) => id);
-  // An engine names a container after its id unless it is told otherwise.
+  // By default, a container's host name is its shortened id.
   const byName = /^[0-9a-f]{12}$/u.test(seen.hostname) ? [seen.hostname] : [];
   return { inContainer, candidates: [...new Set([...byMount, ...byCgroup, ...byName])] };
 }

@@ -1,7 +1,7 @@
-/** Directories of sessions' workspaces that the daemon makes itself, one for each. */
+/** Directories for sessions' workspaces that the daemon creates itself. */
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { access, lstat, mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { access, chmod, lstat, mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
@@ -10,9 +10,9 @@ import { isId } from "../../container/sandbox-ids.ts";
 
 const run = promisify(execFile);
 
-/** A file that whoever sees the same directory can read. */
+/** A file that proves access to the same directory. */
 export interface Token {
-  /** Of the directory that it is in. */
+  /** The directory that contains it. */
   readonly directory: string;
   readonly file: string;
   readonly text: string;
@@ -21,7 +21,7 @@ export interface Token {
 export interface SessionDirectoriesOptions {
   readonly base: string;
   readonly instance: string;
-  /** Refuse a base that others of this machine can enter. */
+  /** Refuse a base that other users of this machine can enter. */
   readonly private: boolean;
 }
 
@@ -41,7 +41,9 @@ export class SessionDirectories {
     await this.#prepare();
     try {
       await writeFile(join(this.#marks, id), "", { flag: "wx", mode: 0o600 });
-      await mkdir(join(this.#base, id), { mode: 0o755 });
+      await mkdir(join(this.#base, id));
+      // The user in the container is another one, whatever the umask of the daemon says.
+      await chmod(join(this.#base, id), 0o755);
     } catch (cause) {
       if (isFull(cause))
         throw new SandboxError("STORAGE_FULL", `no space left in ${this.#base}`, { cause });
@@ -53,10 +55,10 @@ export class SessionDirectories {
     }
   }
 
-  /** Idempotent; nothing is left, however deep it is. */
+  /** Idempotent; removes everything, at any depth. */
   async remove(id: string): Promise<void> {
     if (!(await this.has(id))) return;
-    // Paths of a deep tree are longer than the kernel takes in one piece; rm goes step by step.
+    // Paths of a deep tree exceed the kernel's path length limit; rm descends step by step.
     await run("rm", ["-rf", "--", join(this.#base, id)], { env: { PATH: "/usr/bin:/bin" } });
     await rm(join(this.#marks, id), { force: true });
     if ((await this.list()).length === 0) await rm(this.#marks, { recursive: true, force: true });
@@ -66,7 +68,7 @@ export class SessionDirectories {
     return await exists(join(this.#marks, id));
   }
 
-  /** Ids of sessions that have a directory, or the beginning of one. */
+  /** Ids of sessions that have a directory, even a partly created one. */
   async list(): Promise<string[]> {
     const names = await readdir(this.#marks).catch((error: NodeJS.ErrnoException) => {
       if (error.code === "ENOENT" || error.code === "ENOTDIR") return [];
@@ -75,7 +77,7 @@ export class SessionDirectories {
     return names.filter((name) => isId("sandbox", name));
   }
 
-  /** Leaves a token in a directory like a session's, while `look` looks for it. */
+  /** Creates a token in a directory like a session's, while `look` looks for it. */
   async withToken<T>(look: (token: Token) => Promise<T>): Promise<T> {
     await this.#prepare();
     const text = randomBytes(16).toString("hex");
@@ -91,9 +93,9 @@ export class SessionDirectories {
   }
 
   /**
-   * SECURITY: against touching the host's files: sandboxes write set-id files with ids of the machine here, so nobody of the
-   * machine may get in; and whoever could write here could put a link in a session's place. Guarded
-   * by docker-strategies.test.ts.
+   * SECURITY: against touching the host's files: sandboxes write set-id files with ids of the
+   * machine here, so no other user of the machine may enter; and a user with write access could
+   * replace a session's directory with a link. Guarded by docker-strategies.test.ts.
    */
   async #prepare(): Promise<void> {
     await makeDirectory(this.#base, 0o700);
@@ -102,7 +104,7 @@ export class SessionDirectories {
     if (!found.isDirectory() || found.uid !== process.geteuid?.() || (found.mode & forbidden) !== 0)
       throw new SandboxError(
         "UNSUPPORTED",
-        `${this.#base} must be a directory of the daemon's own user that no other can ${this.#private ? "enter" : "write to"} (chmod ${this.#private ? "700" : "755"}), or name another one`,
+        `${this.#base} must belong to the daemon's user, and no other user may ${this.#private ? "enter" : "write to"} it (chmod ${this.#private ? "700" : "755"}); or configure another directory`,
       );
     await makeDirectory(this.#marks, 0o700);
   }

@@ -1,4 +1,4 @@
-/** Where workspaces of sandboxes are, by strategy. Whatever it is, all file calls go through the runner. */
+/** Where sandboxes' workspaces are stored, by strategy. In every case, file calls go through the runner. */
 import type { Engine } from "../engine.ts";
 import type { Labels } from "../engine-view.ts";
 import type { MountSource } from "../container-settings.ts";
@@ -7,11 +7,11 @@ import type { SessionDirectories } from "./session-directories.ts";
 
 export interface WorkspacePlaces {
   readonly strategy: StrategyName;
-  /** Makes the place of a new sandbox's workspace. */
+  /** Creates the place for a new sandbox's workspace. */
   make(id: string, labels: Labels): Promise<MountSource>;
 }
 
-/** A volume for each sandbox, which the engine keeps wherever it keeps volumes. */
+/** A volume for each sandbox, stored by the engine. */
 export class VolumePlaces implements WorkspacePlaces {
   readonly strategy = "volume";
   readonly #engine: Engine;
@@ -26,7 +26,7 @@ export class VolumePlaces implements WorkspacePlaces {
   }
 }
 
-/** Nothing but the container: a volume of the engine's own naming, which goes with it. */
+/** Only the container: an unnamed volume, which is removed with it. */
 export class ContainerPlaces implements WorkspacePlaces {
   readonly strategy = "exec";
   readonly #engine: Engine;
@@ -36,17 +36,17 @@ export class ContainerPlaces implements WorkspacePlaces {
   }
 
   async make(_id: string, labels: Labels): Promise<MountSource> {
-    // Made beforehand, because it is mounted in two places.
+    // Created beforehand, because it is mounted in two places.
     const { name } = await this.#engine.createVolume(undefined, labels);
     return { kind: "volume", name };
   }
 }
 
 /**
- * A directory for each sandbox that the daemon makes and the engine mounts.
+ * A directory for each sandbox that the daemon creates and the engine mounts.
  *
- * SECURITY: against reaching another sandbox: a sandbox gets its own directory and nothing above it, so others
- * are not even to be named from inside. Guarded by docker-strategies.test.ts.
+ * SECURITY: against reaching another sandbox: a sandbox gets only its own directory and nothing above
+ * it, so others cannot even be named from inside. Guarded by docker-strategies.test.ts.
  */
 export class DirectoryPlaces implements WorkspacePlaces {
   readonly strategy: "bind" | "shared-volume";
@@ -56,7 +56,7 @@ export class DirectoryPlaces implements WorkspacePlaces {
   constructor(
     strategy: "bind" | "shared-volume",
     directories: SessionDirectories,
-    /** As the engine sees a directory of that name. */
+    /** The engine's view of a directory with that name. */
     sourceOf: (name: string) => MountSource,
   ) {
     this.strategy = strategy;

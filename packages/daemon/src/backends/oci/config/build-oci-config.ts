@@ -1,5 +1,5 @@
 /**
- * Builds the `config.json` of a sandbox: all of its isolation except what the launcher alone can
+ * Builds the `config.json` of a sandbox: all of its isolation except what only the launcher can
  * know. The launcher fills in the root's path, the id mappings and the cgroup, and replaces the
  * sources that begin with `@`.
  */
@@ -19,21 +19,21 @@ import type { OciCapabilities, OciConfig, OciNamespace, OciRlimit } from "./oci-
 
 export interface OciConfigOptions {
   readonly profile: SandboxProfile;
-  /** The sandbox's memory limit; half of it may be files in memory. */
+  /** The sandbox's memory limit; files in memory may use half of it. */
   readonly memoryBytes: number;
   /** Variables of the image's configuration. */
   readonly imageEnv: Readonly<Record<string, string>>;
-  /** Variables that the caller asked for. */
+  /** The caller's variables. */
   readonly env: Readonly<Record<string, string>>;
-  /** Directories of the machine that are part of the image (`ImageRootfs.binds`). */
+  /** Directories of the machine that belong to the image (`ImageRootfs.binds`). */
   readonly binds: ImageRootfs["binds"];
-  /** The processor, as Node names it (`process.arch`). */
+  /** Node's name for the processor (`process.arch`). */
   readonly architecture: string;
-  /** True on machines with cgroup v2 alone; elsewhere a cgroup namespace hides nothing. */
+  /** True on machines with only cgroup v2; elsewhere a cgroup namespace hides nothing. */
   readonly cgroupNamespace: boolean;
   /**
-   * How the runner is reached: through a socket that it inherits, or, with runtimes that pass no
-   * descriptors on, through one of its own inside, by a relay.
+   * How the runner is reached: through an inherited socket, or, with runtimes that do not pass
+   * descriptors, through a socket inside the sandbox, by a relay.
    */
   readonly transport: "socket" | "relay";
   /** The daemon's own hard limit of open files: without CAP_SYS_RESOURCE it can only be lowered. */
@@ -46,17 +46,17 @@ export interface OciConfigOptions {
 const RUNNER_FDS = { listen: 3, cgroup: 4, memory: 5, score: 6 } as const;
 
 /**
- * @throws SandboxError `INVALID_REQUEST` or `INVALID_IMAGE` when an option cannot become part of a
- * configuration, `UNSUPPORTED` when this machine cannot hold a sandbox to it.
+ * @throws SandboxError `INVALID_REQUEST` or `INVALID_IMAGE` if an option cannot be part of a
+ * configuration, `UNSUPPORTED` if this machine cannot enforce it.
  */
 export function buildOciConfig(options: OciConfigOptions): OciConfig {
   const storage = divideMemory(options.memoryBytes);
-  // What gVisor's /proc shows is its own kernel's, and reaches nothing of the host.
+  // gVisor's /proc belongs to its own kernel, and exposes nothing of the host.
   const readOnlyProc = options.profile === "restricted" && options.transport === "socket";
   return {
     ociVersion: "1.0.2",
-    // SECURITY: against linked mount points: the image is shared by sandboxes and never written to. The
-    // root profile writes to a layer of its own.
+    // SECURITY: against linked mount points: sandboxes share the image and never write to it. The
+    // root profile writes to a separate layer.
     root: { path: "rootfs", readonly: options.profile !== "root" },
     hostname: "sandbox",
     process: {
@@ -65,12 +65,12 @@ export function buildOciConfig(options: OciConfigOptions): OciConfig {
       user: { uid: 0, gid: 0, umask: 0o022, additionalGids: [] },
       args: runnerArguments(options.profile, options.transport),
       env: environmentOf(options.profile, options.imageEnv, options.env, options.network),
-      // Not the workspace: the runtime would resolve a directory that code can replace (threat: linked
-      // mount points).
+      // Not the workspace: the runtime would resolve a directory that code can replace (threat:
+      // linked mount points).
       cwd: "/",
       capabilities: capabilities(options.profile),
       rlimits: rlimits(options.maxOpenFiles),
-      // SECURITY: against gaining privileges: no set-id file or file capability gains anything, in
+      // SECURITY: against gaining privileges: set-id files and file capabilities gain nothing, in
       // either profile.
       noNewPrivileges: true,
       // No oomScoreAdj: the launcher sets it, with rights that a runtime no longer has (threat: exhausting memory).
@@ -115,8 +115,9 @@ function runnerArguments(
 }
 
 /**
- * SECURITY: against reaching a network and reaching another sandbox: each sandbox has all namespaces of
- * its own. A new network namespace holds `lo` and nothing else. Guarded by isolation.container.test.ts.
+ * SECURITY: against reaching a network and reaching another sandbox: each sandbox has separate
+ * namespaces of every kind. A new network namespace contains only `lo`. Guarded by
+ * isolation.container.test.ts.
  */
 function namespaces(withCgroup: boolean): OciNamespace[] {
   const types = ["user", "pid", "mount", "network", "ipc", "uts"] as const;

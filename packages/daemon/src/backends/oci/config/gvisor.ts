@@ -1,17 +1,17 @@
-/** Fits a sandbox to gVisor, whose kernel is its own and which outside is one process with its limits. */
+/** Adapts a sandbox to gVisor, which has its own kernel inside and is one process with limits outside. */
 import type { SandboxLimits } from "../../../ports/backend.ts";
 import { PLACEHOLDERS } from "./mounts.ts";
 import type { OciConfig, OciMount } from "./oci-spec.ts";
 
-/** Recursive forms, and options of the host's proc and devpts, which gVisor does not have. */
+/** Recursive mount options, and options of the host's proc and devpts, which gVisor lacks. */
 const FOREIGN = /^(?:rnosuid|rnodev|rro|hidepid=.*|gid=.*|max=.*|newinstance|ptmxmode=.*)$/u;
 
-/** Where the cgroups of gVisor's kernel are mounted. On a tmpfs, so that no image needs to have it. */
+/** Where the cgroups of gVisor's kernel are mounted. On a tmpfs, so images need no such directory. */
 const GUEST_CGROUPS = "/run/cgroup";
 
 /**
  * SECURITY: no network but a loopback in gVisor's own stack; no writable layer in the host's memory
- * over the root; our seccomp profile applies inside too (threats: new namespaces, rare kernel
+ * over the root; our seccomp profile also applies inside (threats: new namespaces, rare kernel
  * interfaces and reaching a network; guarded by tests/hostile/isolation.test.ts).
  */
 export const GVISOR_FLAGS = [
@@ -32,9 +32,9 @@ const GIB = 2 ** 30;
 const ROOM_FOR_BURSTS_BYTES = 2.5 * GIB;
 
 /**
- * What the host holds all of gVisor to. Its kernel needs memory of its own, and a few host threads
- * for each process inside. When a host limit is hit, the whole sandbox ends; so the runner keeps code
- * to the limits of the session, inside, and the host's leave room for the time that takes.
+ * The host's limits for all of gVisor. Its kernel needs additional memory, and a few host threads
+ * for each process inside. Hitting a host limit ends the whole sandbox; so the runner enforces the
+ * session's limits inside, and the host's limits leave room for the time that takes.
  */
 export function hostLimitsForGvisor<T extends Pick<SandboxLimits, "memoryBytes" | "pids">>(
   limits: T,
@@ -47,7 +47,7 @@ export function hostLimitsForGvisor<T extends Pick<SandboxLimits, "memoryBytes" 
 }
 
 /**
- * SECURITY: what is left out here is about the host's kernel. gVisor shows none of it: mounts,
+ * SECURITY: what is removed here concerns the host's kernel. gVisor exposes none of it: mounts,
  * processes and terminals inside are its own, and the plain forms of the flags stay.
  */
 export function fitForGvisor(config: OciConfig, limits: SandboxLimits): OciConfig {
@@ -84,7 +84,7 @@ export function fitForGvisor(config: OciConfig, limits: SandboxLimits): OciConfi
 }
 
 function fitMount(mount: OciMount): OciMount {
-  // The devices of gVisor are its own kernel's; none of the host's is shown.
+  // gVisor provides its own devices; none of the host's is exposed.
   if (mount.source === PLACEHOLDERS.devices)
     return { ...mount, type: "tmpfs", source: "tmpfs", options: ["mode=755", "nosuid", "noexec"] };
   return { ...mount, options: mount.options.filter((option) => !FOREIGN.test(option)) };

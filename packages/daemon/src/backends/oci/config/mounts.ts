@@ -1,4 +1,4 @@
-/** The mounts of a sandbox, in the order in which they are made. */
+/** The mounts of a sandbox, in order. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ImageRootfs } from "../../../ports/image-store.ts";
 import type { MemoryBackedStorage, TmpfsSize } from "../../container/memory-backed-storage.ts";
@@ -11,7 +11,7 @@ import {
 } from "../../container/paths.ts";
 import type { OciMount } from "./oci-spec.ts";
 
-/** Sources that the launcher replaces, once it has made the session's disk. */
+/** Sources that the launcher replaces once it has created the session's disk. */
 export const PLACEHOLDERS = {
   workspace: "@disk/workspace",
   home: "@disk/home",
@@ -21,8 +21,8 @@ export const PLACEHOLDERS = {
 } as const;
 
 /**
- * SECURITY: against gaining privileges: `nosuid` and `nodev` on everything that is bound in. crun 1.8
- * forgets both on a writable bind but honours their recursive forms, which in turn it cannot apply to a
+ * SECURITY: against gaining privileges: `nosuid` and `nodev` on every bind mount. crun 1.8 ignores
+ * both on a writable bind but honours their recursive forms, which in turn it cannot apply to a
  * file. Guarded by isolation.container.test.ts, which reads them back.
  */
 const SAFE_FILE = ["nosuid", "nodev"];
@@ -31,18 +31,18 @@ const SAFE_DIRECTORY = [...SAFE_FILE, "rnosuid", "rnodev"];
 export function mountsOf(storage: MemoryBackedStorage, binds: ImageRootfs["binds"]): OciMount[] {
   return [
     ...binds.map(imageBind),
-    // SECURITY: against reading kernel state and attacks on PID 1: hidepid=2 hides PID 1, and all of
-    // another uid, from code. gid=0 lets the runner, which is in that group and code is not, see all
-    // without CAP_SYS_PTRACE.
+    // SECURITY: against reading kernel state and attacks on PID 1: hidepid=2 hides PID 1, and all
+    // processes of another uid, from code. gid=0 lets the runner, which is in that group while code
+    // is not, see everything without CAP_SYS_PTRACE.
     {
       destination: "/proc",
       type: "proc",
       source: "proc",
       options: ["nosuid", "nodev", "noexec", "hidepid=2", "gid=0"],
     },
-    // SECURITY: against device access: a tmpfs on which the launcher has made null, zero, full, random,
-    // urandom and tty for this sandbox alone. Mounts elsewhere are nodev, and mknod of devices is
-    // refused.
+    // SECURITY: against device access: a tmpfs on which the launcher has created null, zero, full,
+    // random, urandom and tty for this sandbox only. Other mounts are nodev, and mknod of devices
+    // is refused.
     bind(PLACEHOLDERS.devices, DEVICES_PATH, [
       "rbind",
       "rw",
@@ -51,8 +51,8 @@ export function mountsOf(storage: MemoryBackedStorage, binds: ImageRootfs["binds
       "rnosuid",
       "rnoexec",
     ]),
-    // SECURITY: against using up descriptors: terminals are counted for the whole machine; `max` keeps
-    // one sandbox from taking all.
+    // SECURITY: against using up descriptors: terminals are counted for the whole machine; `max`
+    // prevents one sandbox from taking all of them.
     {
       destination: "/dev/pts",
       type: "devpts",
@@ -65,10 +65,10 @@ export function mountsOf(storage: MemoryBackedStorage, binds: ImageRootfs["binds
     bind(PLACEHOLDERS.runner, RUNNER_PATH, ["bind", "ro", ...SAFE_FILE]),
     bind(PLACEHOLDERS.workspace, WORKSPACE_PATH, ["bind", "rw", ...SAFE_DIRECTORY]),
     bind(PLACEHOLDERS.home, HOME_PATH, ["bind", "rw", ...SAFE_DIRECTORY]),
-    // For what is too large for memory; programs expect to be able to write there.
+    // For data that is too large for memory; programs expect to be able to write there.
     bind(PLACEHOLDERS.varTmp, VAR_TMP_PATH, ["bind", "rw", ...SAFE_DIRECTORY]),
     // SECURITY: against changing kernel settings and reading kernel state: no /sys, no cgroup
-    // filesystem, no mqueue: nothing there is for sandboxes.
+    // filesystem, no mqueue: sandboxes need none of them.
   ];
 }
 
@@ -86,9 +86,9 @@ function bind(source: string, destination: string, options: readonly string[]): 
 }
 
 /**
- * A directory of the machine, shown as part of the image.
+ * A directory of the machine that is part of the image.
  *
- * SECURITY: against touching the host's files: `rro` makes the mounts below it read-only too, which `ro` does not.
+ * SECURITY: against touching the host's files: `rro` also makes the mounts below it read-only, which `ro` does not.
  */
 function imageBind({ from, to }: ImageRootfs["binds"][number]): OciMount {
   for (const path of [from, to]) {
@@ -98,7 +98,7 @@ function imageBind({ from, to }: ImageRootfs["binds"][number]): OciMount {
     ) {
       throw new SandboxError(
         "INVALID_IMAGE",
-        `the image cannot show ${JSON.stringify(path)}; give an absolute path without "." and ".."`,
+        `the image cannot mount ${JSON.stringify(path)}; use an absolute path without "." and ".."`,
       );
     }
   }

@@ -1,4 +1,4 @@
-/** A temporary directory with a database of sessions in it. */
+/** A temporary directory with a session database. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import type { Log } from "../../../ports/log.ts";
 import { SqliteSessionStore } from "../sqlite-session-store.ts";
 
 export class StoreDirectory implements AsyncDisposable {
-  /** Made by the first opening. */
+  /** Created when the store is first opened. */
   readonly data: string;
   readonly path: string;
   readonly #root: string;
@@ -29,7 +29,7 @@ export class StoreDirectory implements AsyncDisposable {
     return store;
   }
 
-  /** With a daemon in it, whose token is 1. */
+  /** Joined by a daemon, whose token is 1. */
   async openJoined(log?: Log): Promise<SqliteSessionStore> {
     const store = await this.open(log);
     await store.join(undefined, { bootId: "boot-1", monotonicMs: 0, wallMs: 0 });
@@ -40,7 +40,7 @@ export class StoreDirectory implements AsyncDisposable {
     for (const store of this.#stores.splice(0)) store.close();
   }
 
-  /** Changes the file by other means than the store, which is closed for that. */
+  /** Changes the file without the store, which must be closed. */
   tamper(change: (database: DatabaseSync) => void): void {
     this.closeAll();
     const database = new DatabaseSync(this.path);

@@ -1,9 +1,9 @@
-/** Finds the key that a request carries. */
+/** Extracts the key from a request. */
 import type { IncomingHttpHeaders } from "node:http";
 
 /**
- * `open` needs no key; `browser` also takes the key as password of HTTP Basic; `socket` also as a
- * subprotocol; `preview` also takes a link to one port.
+ * `open` needs no key; `browser` also accepts the key as an HTTP Basic password; `socket` also as a
+ * subprotocol; `preview` also accepts a link to one port.
  */
 export type RouteAccess = "open" | "browser" | "socket" | "preview";
 
@@ -11,10 +11,10 @@ export const PTY_SUBPROTOCOL = "sandkasten.v1";
 const KEY_SUBPROTOCOL = "sandkasten.bearer.";
 
 /**
- * The key, or undefined when there is none in a place that counts for this route.
+ * The key, or undefined if there is none in a place that this route accepts.
  *
- * SECURITY: exactly `Bearer`, a space and the key; what is not exactly that is no key (threat:
- * unauthorized access). Guarded by admission.test.ts.
+ * SECURITY: exactly `Bearer`, a space and the key; anything else is not a key (threat: unauthorized
+ * access). Guarded by admission.test.ts.
  */
 export function keyOf(
   headers: IncomingHttpHeaders,
@@ -28,7 +28,7 @@ export function keyOf(
   return access === "socket" ? subprotocolKey(headers["sec-websocket-protocol"]) : undefined;
 }
 
-/** A browser can only open a page with HTTP Basic; the user's name does not matter. */
+/** A browser can only open a page with HTTP Basic; the user name is ignored. */
 function passwordOf(authorization: string): string | undefined {
   const encoded = /^Basic ([A-Za-z0-9+/]+={0,2})$/.exec(authorization)?.[1];
   if (encoded === undefined) return undefined;
@@ -37,7 +37,7 @@ function passwordOf(authorization: string): string | undefined {
   return colon === -1 || colon === text.length - 1 ? undefined : text.slice(colon + 1);
 }
 
-/** A browser can set no header on a WebSocket but the list of subprotocols. */
+/** On a WebSocket, a browser can only set the list of subprotocols. */
 function subprotocolKey(protocols: string | undefined): string | undefined {
   const offered = (protocols ?? "").split(",").map((protocol) => protocol.trim());
   const keys = offered.filter((protocol) => protocol.startsWith(KEY_SUBPROTOCOL));

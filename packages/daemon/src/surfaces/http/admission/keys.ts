@@ -1,4 +1,4 @@
-/** Tells callers by their keys. */
+/** Identifies callers by their keys. */
 import { hash, timingSafeEqual } from "node:crypto";
 import type { Caller } from "../../../sessions/services.ts";
 
@@ -7,10 +7,10 @@ export interface KeyHolder {
   readonly caller: Caller;
 }
 
-/** As `timingSafeEqual`: takes buffers of one length. */
+/** Like `timingSafeEqual`: takes buffers of equal length. */
 export type CompareDigests = (one: Buffer, other: Buffer) => boolean;
 
-/** Keys beside those of the configuration. */
+/** Keys in addition to the configured ones. */
 export interface FurtherKeys {
   find(key: string, digest: Buffer): Caller | undefined;
 }
@@ -33,10 +33,10 @@ export class KeyRing {
   }
 
   /**
-   * Who has this key.
+   * The caller with this key.
    *
-   * SECURITY: digests of equal length are compared in constant time, and all of them, so that the
-   * time tells neither how much of a key was right nor whose it nearly was (threat: timing of key
+   * SECURITY: digests of equal length are compared in constant time, and all of them, so the timing
+   * reveals neither how much of a key was right nor whose key it was close to (threat: timing of key
    * checks). Guarded by keys.test.ts.
    */
   find(key: string): Caller | undefined {

@@ -1,4 +1,4 @@
-/** Requests under way by the key that they came with, to be cut when it ends. */
+/** Open requests by their key, to be cut when the key becomes invalid. */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller } from "../../../sessions/services.ts";
 
@@ -19,7 +19,7 @@ export class OpenRequests {
     this.#nowMs = nowMs;
   }
 
-  /** Until the response is over, or the socket that it became is. */
+  /** Until the response, or the socket it became, has ended. */
   hold({ raw }: FastifyRequest, reply: FastifyReply, { keyId, expiresAtMs }: Caller): void {
     if (keyId === undefined && expiresAtMs === undefined) return;
     const open: OpenRequest = { expiresAtMs, cut: () => void raw.socket.destroy() };
@@ -38,8 +38,8 @@ export class OpenRequests {
   }
 
   /**
-   * SECURITY: whoever lost a key must lose at once what was opened with it: streams, terminals,
-   * connections to ports. Guarded by routes/keys.test.ts.
+   * SECURITY: when a key becomes invalid, everything opened with it must end at once: streams,
+   * terminals, connections to ports. Guarded by routes/keys.test.ts.
    */
   cut(keyId: string): void {
     for (const open of this.#byKey.get(keyId) ?? []) open.cut();

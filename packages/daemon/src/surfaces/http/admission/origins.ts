@@ -1,11 +1,14 @@
-/** Tells requests of our own pages and of programs from those that a foreign page makes a browser send. */
+/**
+ * Distinguishes requests of our own pages and of programs from those that a foreign page makes a
+ * browser send.
+ */
 import { isIP } from "node:net";
 import type { IncomingMessage } from "node:http";
 
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/;
 const HOST = /^(?:\[(?<v6>[0-9a-f:.]+)\]|(?<name>[a-z0-9._-]+))(?::\d{1,5})?$/;
 
-/** The host of a `Host` header without its port and brackets, or undefined when it is none. */
+/** The host of a `Host` header without port and brackets, or undefined if it is invalid. */
 function hostOf(header: string | undefined): string | undefined {
   const parts = HOST.exec(header?.toLowerCase() ?? "")?.groups;
   return parts?.["v6"] ?? parts?.["name"];
@@ -21,9 +24,9 @@ export class KnownHosts {
   /**
    * Whether the request was meant for this daemon.
    *
-   * SECURITY: a page that has its own name resolve to this machine speaks to it under that name,
-   * so only known names count: those of loopback, the address that the connection really came in
-   * on, and what the operator lists (threat: foreign web pages). Guarded by admission.test.ts.
+   * SECURITY: a page whose name resolves to this machine (DNS rebinding) sends requests with that name,
+   * so only known names are accepted: those of loopback, the address that the connection really came in
+   * on, and those that the operator lists (threat: foreign web pages). Guarded by admission.test.ts.
    */
   includes(request: IncomingMessage): boolean {
     const host = hostOf(request.headers.host);
@@ -33,12 +36,12 @@ export class KnownHosts {
   }
 }
 
-/** An IPv4 address is written as an IPv6 one by sockets that take both. */
+/** Dual-stack sockets write an IPv4 address as an IPv6 one. */
 function plainAddress(address: string | undefined): string | undefined {
   return address?.replace(/^::ffff:(?=\d+\.)/, "").toLowerCase();
 }
 
-/** Whether a page of this origin has this host's own address in the bar of its browser. */
+/** Whether a page of this origin was loaded from this host. */
 export function isSameOrigin(origin: string, host: string | undefined): boolean {
   return origin === `http://${host ?? ""}` || origin === `https://${host ?? ""}`;
 }

@@ -1,2 +1,2 @@
-/** The header in which a daemon says for whom it forwards a request. It goes to daemons only. */
+/** The header in which a daemon names the caller of a forwarded request. It is only sent to daemons. */
 export const PEER_HEADER = "x-sandkasten-peer";

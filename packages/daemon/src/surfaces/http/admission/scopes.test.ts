@@ -34,7 +34,7 @@ describe("a key with the scope read", () => {
       const answer = await http.call(filled.replace("{*}", "page"), { method, key: READ_KEY });
       const code = method === "HEAD" ? "FORBIDDEN" : answer.json.error_code;
       expect([method, path, answer.status, code]).toEqual([method, path, 403, "FORBIDDEN"]);
-      if (method !== "HEAD") expect(answer.json.message).toContain("scope use");
+      if (method !== "HEAD") expect(answer.json.message).toContain("use scope");
     }
     expect((await http.call(`/v1/sessions/${session.id}`, { key: BOBS_KEY })).json.status).toBe(
       "running",

@@ -1,4 +1,4 @@
-/** What a key may do by its scope, whatever the route. */
+/** What a key's scope allows, on every route. */
 import type { FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Caller } from "../../../sessions/services.ts";
@@ -6,9 +6,10 @@ import type { Caller } from "../../../sessions/services.ts";
 const LOOKING: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 
 /**
- * SECURITY: a key with the scope read changes nothing. That is decided here for all routes, those that
- * will be added included: only GET and HEAD, and neither sockets nor an application's own pages, for
- * what those do is not known. Guarded by scopes.test.ts, over every route of the document.
+ * SECURITY: a key with the read scope changes nothing. This is enforced here for all routes,
+ * including future ones: only GET and HEAD are allowed, and neither sockets nor an application's
+ * pages, since their effects are unknown. Guarded by scopes.test.ts, over every route of the
+ * document.
  */
 export function requireScope({ method, routeOptions }: FastifyRequest, caller: Caller): void {
   if (caller.isReadOnly !== true) return;
@@ -16,6 +17,6 @@ export function requireScope({ method, routeOptions }: FastifyRequest, caller: C
   if (LOOKING.has(method) && access !== "socket" && access !== "preview") return;
   throw new SandboxError(
     "FORBIDDEN",
-    "this key has the scope read, which only looks; use a key with the scope use for this",
+    "this key has the read scope, which cannot make changes; use a key with the use scope",
   );
 }

@@ -1,11 +1,11 @@
-/** Reads bodies that are bytes: piece by piece, within a size, as long as they keep coming. */
+/** Reads binary bodies as a stream, with a size limit and a stall timeout. */
 import type { Readable } from "node:stream";
 import { SandboxError } from "@sandkasten/protocol";
 import { ObservedDeadline } from "../../../observed-deadline.ts";
 import type { App } from "../app.ts";
 import { stalled, tooLarge } from "./json-body.ts";
 
-/** Lets the routes of this scope have their bodies as streams. */
+/** Gives the routes of this scope their bodies as streams. */
 export function leaveBodiesUnread(app: App): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, payload, done) => done(null, payload));
@@ -13,13 +13,14 @@ export function leaveBodiesUnread(app: App): void {
 
 export interface ByteLimits {
   readonly maxBytes: number;
-  /** How long the client may be silent; time that the sandbox takes does not count. */
+  /** How long the client may be silent; the sandbox's own time does not count. */
   readonly stallTimeoutMs: number;
 }
 
 /**
- * The bytes of a stream. Fails when they are too many, stop coming, or end before their end, so that
- * nobody takes a part for the whole. Leaving early does not cut the client off: it gets its answer.
+ * The bytes of a stream. Fails if there are too many, they stall, or they end early, so a part is
+ * never taken for the whole. Leaving the loop early does not disconnect the client: it gets its
+ * response.
  */
 export async function* bytesOf(source: Readable, limits: ByteLimits): AsyncGenerator<Uint8Array> {
   const pieces = source.iterator({ destroyOnReturn: false });
@@ -33,7 +34,7 @@ export async function* bytesOf(source: Readable, limits: ByteLimits): AsyncGener
       yield piece;
     }
   } finally {
-    // Lets go of the stream. Not awaited: behind a read that never ends, so does this.
+    // Releases the stream. Not awaited: it would wait for a pending read that may never end.
     void pieces.return?.();
   }
 }
@@ -57,15 +58,17 @@ async function nextPiece(
   }
 }
 
-/** Either the client is gone, or what it sent is no complete body. */
+/** Either the client is gone, or it sent an incomplete body. */
 function cutShort(cause: unknown): SandboxError {
   const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
   if (code === "ECONNRESET" || code === "FST_MP_PREMATURE_CLOSE")
-    return new SandboxError("CANCELLED", "the client left before its body was here", { cause });
+    return new SandboxError("CANCELLED", "the client disconnected before its body was complete", {
+      cause,
+    });
   return new SandboxError("INVALID_REQUEST", "the body ended before it was complete", { cause });
 }
 
-/** A request without a body has an empty one. */
+/** A request without a body counts as an empty body. */
 export function bodyBytes(body: unknown, limits: ByteLimits): AsyncIterable<Uint8Array> {
   return isReadable(body) ? bytesOf(body, limits) : nothing();
 }

@@ -1,13 +1,13 @@
-/** Which part of a file a `Range` header asks for. */
+/** Parses a `Range` header. */
 
-/** From the front, with the last byte when it is given; or the last so many bytes. */
+/** From an offset, optionally to a last byte; or the last bytes. */
 export type ByteRange =
   | { readonly first: number; readonly last?: number }
   | { readonly suffix: number };
 
 /**
- * Undefined when all of the file is to be sent: without a range, with one that is no range, and with
- * several, which nobody has to serve.
+ * Undefined if the whole file is to be sent: without a range, for an invalid one, and for several
+ * ranges, which need not be supported.
  */
 export function parseRange(header: string | undefined): ByteRange | undefined {
   const match = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header?.trim() ?? "");

@@ -1,4 +1,4 @@
-/** The parts of a form, of which each comes in time or not at all. */
+/** The parts of a form, each within a timeout. */
 import type { IncomingMessage } from "node:http";
 import { setImmediate } from "node:timers/promises";
 import type { Multipart } from "@fastify/multipart";
@@ -8,12 +8,12 @@ import { ObservedDeadline } from "../../../observed-deadline.ts";
 import { stalled } from "./json-body.ts";
 
 const PARTS_PER_TURN = 16;
-/** How long parsing may take once all of the body is here; it needs no more than a moment. */
+/** How long parsing may take once the whole body has arrived. */
 const PARSING_MS = 1_000;
 
 /**
- * The parser waits for ever for a part whose head has no end, so here the body is watched: when it
- * stops coming, or has ended without a further part, the form is refused.
+ * The parser waits forever for a part whose head never ends, so the body is watched here: if it
+ * stalls, or has ended without a further part, the form is refused.
  */
 export async function* partsOf(
   request: FastifyRequest,
@@ -26,7 +26,8 @@ export async function* partsOf(
     if (next.done === true) return;
     watch.stop();
     yield next.value;
-    // Parts that are all here already would otherwise be taken without a pause for other requests.
+    // Parts that have already arrived would otherwise be processed without a pause for other
+    // requests.
     if (taken % PARTS_PER_TURN === 0) await setImmediate();
   }
 }
@@ -44,7 +45,7 @@ class BodyWatch implements Disposable {
     this.#bytesRead = raw.socket.bytesRead;
     this.#deadline = this.#watch();
     raw.once("end", this.#onEnd);
-    // Nobody may be waiting any more when it fails.
+    // It may fail when there is no waiter left.
     this.#failure.promise.catch(() => undefined);
   }
 
@@ -79,5 +80,5 @@ class BodyWatch implements Disposable {
 }
 
 export function incompleteForm(cause?: unknown): SandboxError {
-  return new SandboxError("INVALID_REQUEST", "the body is no complete form", { cause });
+  return new SandboxError("INVALID_REQUEST", "the form in the body is incomplete", { cause });
 }

@@ -1,4 +1,4 @@
-/** Reads JSON bodies, whatever their type is called, within a size and as long as they keep coming. */
+/** Reads JSON bodies, regardless of their content type, with a size limit and a stall timeout. */
 import { isUtf8 } from "node:buffer";
 import { SandboxError } from "@sandkasten/protocol";
 import { ObservedDeadline } from "../../../observed-deadline.ts";
@@ -6,12 +6,12 @@ import type { App, HttpLimits, RouteBody } from "../app.ts";
 import { JsonShape } from "./json-shape.ts";
 import { Turns } from "./turns.ts";
 
-/** Of a body that holds names, paths and numbers. */
+/** For bodies with names, paths and numbers. */
 const MAX_SMALL_BODY_BYTES = 262_144;
-/** Larger bodies are parsed one per turn of the event loop. */
+/** Larger bodies are parsed one per event loop turn. */
 const LARGE_BODY_BYTES = 65_536;
 
-/** How many bytes the body of a route may have. */
+/** The size limit for a route's body. */
 export function maxBodyBytes(body: RouteBody, limits: HttpLimits): number {
   if (body === "json") return Math.min(MAX_SMALL_BODY_BYTES, limits.maxBodyBytes);
   return body === "content" ? limits.maxBodyBytes : limits.maxUploadBytes;
@@ -39,10 +39,14 @@ export function readJsonBodies(app: App, limits: HttpLimits, stallTimeoutMs: num
     };
     const onEnd = (): void => finish();
     const onError = (cause: Error): void =>
-      finish(new SandboxError("CANCELLED", "the client left before its body was here", { cause }));
+      finish(
+        new SandboxError("CANCELLED", "the client disconnected before its body was complete", {
+          cause,
+        }),
+      );
     let finished = false;
     const finish = (error?: SandboxError): void => {
-      // Whatever happens to the connection afterwards has nobody to be told to.
+      // Later errors of the connection have no receiver.
       if (finished) return;
       finished = true;
       stall.stop();
@@ -69,7 +73,7 @@ function parseInto(
   done(null, body);
 }
 
-/** Undefined for no body at all: where all fields may be left out, so may the whole body. */
+/** Undefined without a body: if all fields are optional, so is the body. */
 function parseBody(bytes: Buffer): object | undefined {
   if (bytes.byteLength === 0) return undefined;
   if (!isUtf8(bytes))
@@ -89,14 +93,18 @@ function parseBody(bytes: Buffer): object | undefined {
 }
 
 export function tooLarge(maxBytes: number): SandboxError {
-  return new SandboxError("PAYLOAD_TOO_LARGE", `the body may have at most ${maxBytes} bytes here`, {
-    details: { max_bytes: maxBytes },
-  });
+  return new SandboxError(
+    "PAYLOAD_TOO_LARGE",
+    `the body is too large: at most ${maxBytes} bytes are allowed here`,
+    {
+      details: { max_bytes: maxBytes },
+    },
+  );
 }
 
 export function stalled(stallTimeoutMs: number): SandboxError {
   return new SandboxError(
     "INVALID_REQUEST",
-    `the body stopped coming: nothing of it arrived for ${stallTimeoutMs / 1000} s`,
+    `the body stalled: no data arrived for ${stallTimeoutMs / 1000} s`,
   );
 }

@@ -1,7 +1,7 @@
-/** Checks the shape of JSON text in one cheap pass as it arrives, before anything is built from it. */
+/** Checks the shape of JSON text in one cheap pass as it arrives, before it is parsed. */
 import { SandboxError } from "@sandkasten/protocol";
 
-/** Names and list items together. The largest list that a request may hold has 4096 items. */
+/** Names and list items together. The largest list in a request has 4096 items. */
 export const MAX_JSON_VALUES = 10_000;
 export const MAX_JSON_DEPTH = 32;
 
@@ -18,12 +18,12 @@ for (const byte of [QUOTE, COMMA, OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJE
   STRUCTURE[byte] = 1;
 
 /**
- * Refuses text that is nested too deeply, has too many values, names a field of an object twice, or
- * names `__proto__`. Text that is no JSON may pass: parsing it comes next.
+ * Refuses text that is nested too deeply, has too many values, has a field twice in one object, or
+ * has a field `__proto__`. Invalid JSON may pass: it is parsed next.
  *
- * SECURITY: parsing and validating take time by the value, so that few megabytes of names would
- * stop the event loop for seconds; a repeated name would mean different things to different
- * readers. Guarded by json-shape.test.ts and stalls.test.ts.
+ * SECURITY: the time for parsing and validating grows with the number of values, so a few megabytes of
+ * names would block the event loop for seconds; a repeated name would mean different things to
+ * different readers. Guarded by json-shape.test.ts and stalls.test.ts.
  */
 export class JsonShape {
   /** Names of each open object; undefined for a list. */
@@ -33,10 +33,10 @@ export class JsonShape {
   #values = 0;
   #inText = false;
   #afterBackslash = false;
-  /** Of the name that is being read. */
+  /** Pieces of the name that is being read. */
   #namePieces: Buffer[] = [];
 
-  /** Throws INVALID_REQUEST as soon as the text so far cannot be let in. */
+  /** Throws INVALID_REQUEST as soon as the text so far is unacceptable. */
   add(bytes: Buffer): void {
     let at = 0;
     while (at < bytes.length) {
@@ -68,7 +68,7 @@ export class JsonShape {
     }
   }
 
-  /** Where the text ends, or the bytes do. */
+  /** The end of the text, or of the bytes. */
   #readText(bytes: Buffer, start: number): number {
     let at = this.#afterBackslash ? start + 1 : start;
     while (at < bytes.length && bytes[at] !== QUOTE) at += bytes[at] === BACKSLASH ? 2 : 1;
@@ -92,7 +92,7 @@ export class JsonShape {
   }
 }
 
-/** Two spellings of one name are one name. */
+/** Different spellings of a name are the same name. */
 function nameOf(written: string): string {
   if (!written.includes("\\")) return written;
   try {

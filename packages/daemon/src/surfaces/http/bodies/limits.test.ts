@@ -122,7 +122,7 @@ describe("a body that stops coming", () => {
     socket.write(`${head(method, `/v1/sessions/${id}${path}`, "Content-Length: 90000")}{"path":`);
     const answer = await textUntilClose(socket);
     expect(answer).toMatch(/^HTTP\/1\.1 400 /);
-    expect(answer).toContain("stopped coming");
+    expect(answer).toContain("the body stalled");
   });
 
   it("may take longer in all than any pause", async () => {

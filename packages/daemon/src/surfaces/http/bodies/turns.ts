@@ -1,9 +1,9 @@
-/** Does costly work of many requests one piece at a time, with everything else in between. */
+/** Runs expensive work of many requests one piece at a time, with other work in between. */
 
 export class Turns {
   readonly #waiting: (() => void)[] = [];
 
-  /** Does the work in a turn of the event loop that no other work has. */
+  /** Runs the work in an event loop turn without other such work. */
   take(work: () => void): void {
     this.#waiting.push(work);
     if (this.#waiting.length === 1) this.#schedule();

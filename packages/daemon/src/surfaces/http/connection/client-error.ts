@@ -1,4 +1,4 @@
-/** Answers what is no HTTP request: there is nothing that could be routed, but still an answer. */
+/** Responds to input that is not a valid HTTP request and cannot be routed. */
 import type { Socket } from "node:net";
 import { ERROR_CATALOGUE } from "@sandkasten/protocol";
 import type { ErrorBody, ErrorCode } from "@sandkasten/protocol";
@@ -12,7 +12,7 @@ interface ParseFailure {
 const FAILURES: Readonly<Record<string, ParseFailure>> = {
   ERR_HTTP_REQUEST_TIMEOUT: {
     code: "INVALID_REQUEST",
-    message: "the head of the request did not come in time",
+    message: "the head of the request did not arrive in time",
   },
   HPE_HEADER_OVERFLOW: {
     code: "PAYLOAD_TOO_LARGE",
@@ -21,7 +21,7 @@ const FAILURES: Readonly<Record<string, ParseFailure>> = {
 };
 const MALFORMED: ParseFailure = {
   code: "INVALID_REQUEST",
-  message: "this is no valid HTTP request",
+  message: "this is not a valid HTTP request",
 };
 
 export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {

@@ -1,4 +1,4 @@
-/** The server itself: what it takes for a request, and how long it waits for one. */
+/** The server: how it accepts requests, and its timeouts. */
 import type { IncomingMessage } from "node:http";
 import fastify, { LogController } from "fastify";
 import type { FastifyReply, FastifyRequest, FastifySchemaCompiler } from "fastify";
@@ -12,14 +12,14 @@ import { requestIdOf } from "../request/request-id.ts";
 import { noteUpgrades } from "./upgrades.ts";
 
 const DEFAULT_HEADERS_TIMEOUT_MS = 10_000;
-/** Longer than any URL can be, so that ids that are too long get the answer of other bad ids. */
+/** Longer than any URL can be, so ids that are too long get the same response as other invalid ids. */
 const MAX_PARAM_LENGTH = 65_536;
 
 export interface ServerOptions {
   readonly log: Logger;
   readonly compileValidator: FastifySchemaCompiler<z.ZodType>;
   readonly headersTimeoutMs?: number;
-  /** The path that a request is routed by. */
+  /** The path used for routing. */
   readonly routedUrl: (request: IncomingMessage) => string;
   /** Whether a request may become a WebSocket. */
   readonly mayUpgrade: (request: IncomingMessage) => boolean;
@@ -31,14 +31,14 @@ export function createServer(options: ServerOptions): App {
   const headersTimeout = options.headersTimeoutMs ?? DEFAULT_HEADERS_TIMEOUT_MS;
   const app = fastify({
     loggerInstance: options.log,
-    // The one line about a request is written when it is over, without its headers and query.
+    // Each request is logged once, when it ends, without its headers and query.
     logController: new LogController({
       disableRequestLogging: true,
       requestIdLogLabel: "request_id",
     }),
     genReqId: requestIdOf,
     exposeHeadRoutes: false,
-    // A stopping daemon refuses in the API's own format.
+    // A stopping daemon refuses requests in the API's own format.
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH },
     frameworkErrors: (error, request, reply) =>
@@ -50,24 +50,25 @@ export function createServer(options: ServerOptions): App {
     clientErrorHandler: answerClientError,
     rewriteUrl: options.routedUrl,
     http: {
-      // SECURITY: whoever sends the head of a request slowly holds a connection no longer than this
-      // (threat: slow clients); bodies may take any time, as long as they keep coming. Guarded by
-      // server.test.ts.
+      // SECURITY: a client that sends the head of a request slowly holds a connection no longer
+      // than this (threat: slow clients); bodies may take any time, as long as they make progress.
+      // Guarded by server.test.ts.
       headersTimeout,
       requestTimeout: 0,
       connectionsCheckingInterval: Math.max(100, headersTimeout / 5),
-      // The gate refuses what names no host, in the API's own format.
+      // The gate refuses requests without a host, in the API's own format.
       requireHostHeader: false,
       keepAlive: true,
       shouldUpgradeCallback: options.mayUpgrade,
     },
   }).withTypeProvider<ZodTypeProvider>();
   noteUpgrades(app.server);
-  // What asks for special treatment is routed like all else, so that the key comes first.
+  // Requests with `Expect` are routed like all others, so the key is checked first.
   app.server.on("checkContinue", (request, response) => app.routing(request, response));
   app.server.on("checkExpectation", (request, response) => app.routing(request, response));
   app.setValidatorCompiler(options.compileValidator);
-  // Answers are typed, and tests hold them against their schemas; checking each would cost more than making it.
+  // Responses are typed, and tests check them against their schemas; checking each would cost more
+  // than serializing it.
   app.setSerializerCompiler(() => toJson);
   return app;
 }

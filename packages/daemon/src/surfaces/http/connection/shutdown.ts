@@ -1,4 +1,4 @@
-/** Tells what lasts long, streams and waits, that the daemon is stopping. */
+/** Notifies long-running streams and waits that the daemon is stopping. */
 import { SandboxError } from "@sandkasten/protocol";
 
 export class Shutdown {
@@ -15,14 +15,14 @@ export class Shutdown {
     this.#listeners.clear();
   }
 
-  /** Calls the listener when the daemon stops, unless the answered function was called before. */
+  /** Calls the listener when the daemon stops, until the returned function is called. */
   listen(listener: () => void): () => void {
     if (this.#begun) listener();
     else this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
 
-  /** The outcome of some work, or a refusal as soon as the daemon stops. */
+  /** The result of some work, or a refusal as soon as the daemon stops. */
   async orStop<T>(work: Promise<T>, what: string): Promise<T> {
     const stopped = Promise.withResolvers<never>();
     const forget = this.listen(() => stopped.reject(stopping(what)));
@@ -37,6 +37,6 @@ export class Shutdown {
 export function stopping(what: string): SandboxError {
   return new SandboxError(
     "SANDBOX_UNREACHABLE",
-    `the daemon is stopping; ${what} goes on, ask for it again in a moment`,
+    `the daemon is stopping; ${what} continues, so retry in a moment`,
   );
 }

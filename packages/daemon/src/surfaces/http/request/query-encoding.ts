@@ -1,11 +1,11 @@
-/** Checks how a query is written, before its values are taken for what they seem to say. */
+/** Checks a query's encoding before its values are used. */
 import { SandboxError } from "@sandkasten/protocol";
 
 const MAX_PARAMETERS = 100;
 
 /**
- * Throws INVALID_REQUEST for a query whose escapes are not UTF-8: read by its letters, `%FF` would
- * name another file than the one that was meant.
+ * Throws INVALID_REQUEST for a query whose escapes are not UTF-8: decoded leniently, `%FF` would
+ * name another file than intended.
  */
 export function checkQuery(url: string): void {
   const start = url.indexOf("?");

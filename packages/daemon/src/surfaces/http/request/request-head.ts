@@ -1,4 +1,4 @@
-/** Looks at what a request says about its body before any of it is read. */
+/** Checks what a request's head says about its body before any of it is read. */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import type { HttpLimits } from "../app.ts";
@@ -8,17 +8,20 @@ export function checkHead(request: FastifyRequest, reply: FastifyReply, limits: 
   const { headers } = request.raw;
   const { body = "json" } = request.routeOptions.config;
   const encoding = headers["content-encoding"];
-  // SECURITY: nothing here unpacks a body, so that no small one can become a large one (threat:
+  // SECURITY: bodies are never decompressed, so a small one cannot become a large one (threat:
   // oversized requests). Guarded by limits.test.ts.
   if (encoding !== undefined && encoding.toLowerCase() !== "identity")
-    throw new SandboxError("INVALID_REQUEST", "a compressed body is not taken; send it as it is");
+    throw new SandboxError(
+      "INVALID_REQUEST",
+      "compressed bodies are not supported; send the body uncompressed",
+    );
   const maxBytes = maxBodyBytes(body, limits);
   // A form is larger than its files, which are counted as they are read.
   const room = body === "form" ? maxBytes + FORM_OVERHEAD_BYTES : maxBytes;
   if (Number(headers["content-length"] ?? 0) > room) throw tooLarge(maxBytes);
-  // Only now: a client that asks first need not send what will be refused.
+  // Only now: a client with `Expect: 100-continue` need not send a body that will be refused.
   if (headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
-  // What a body is called does not matter, only what it is: clients and people get it wrong.
+  // The declared content type is ignored, since clients often get it wrong.
   if (body !== "form") headers["content-type"] = undefined;
 }
 

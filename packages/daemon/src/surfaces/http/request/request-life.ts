@@ -1,4 +1,4 @@
-/** What happens to every request: it is let in or not, answered, and noted when it is over. */
+/** The lifecycle of every request: admission, response, and logging at its end. */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import { parseTraceContext } from "@sandkasten/telemetry";
@@ -15,16 +15,16 @@ import type { RequestMetrics } from "../../../telemetry/request-metrics.ts";
 
 const NO_ROUTE = "(none)";
 
-/** What a protocol decides about its requests. */
+/** The protocol-specific decisions about requests. */
 export interface Protocol {
   readonly admission: {
-    /** Throws for a request that must not get in; answers false for one that is answered already. */
+    /** Throws for a request that is not allowed; returns false for one that is already answered. */
     admit(request: FastifyRequest, reply: FastifyReply): boolean;
-    /** What has to be waited for before that, if anything. */
+    /** What must be awaited before that, if anything. */
     prepare(request: FastifyRequest): Promise<void> | undefined;
   };
   readonly errorFormat: ErrorFormat;
-  /** What a request to a path or method that does not exist is told. */
+  /** The message for a path or method that does not exist. */
   readonly noRouteMessage: string;
 }
 
@@ -33,7 +33,7 @@ export interface RequestLifeOptions {
   readonly stallTimeoutMs: number;
   readonly shutdown: Shutdown;
   readonly metrics: RequestMetrics;
-  /** Absent when no spans are sent. */
+  /** Absent if no spans are sent. */
   readonly spans?: StartedTelemetry | undefined;
 }
 
@@ -68,14 +68,14 @@ export class RequestLife {
     app.setNotFoundHandler((_request, reply) => reply.send(this.#noRoute()));
   }
 
-  /** Resolves when no request is under way. */
+  /** Resolves when no request is in progress. */
   async idle(): Promise<void> {
     if (this.#underWay === 0) return;
     this.#whenIdle ??= Promise.withResolvers();
     await this.#whenIdle.promise;
   }
 
-  /** A URL that cannot be routed has passed no hook yet. */
+  /** A URL that cannot be routed has not passed any hook yet. */
   unroutable(error: Error, request: FastifyRequest, reply: FastifyReply): void {
     try {
       this.#note(request, reply);
@@ -106,7 +106,7 @@ export class RequestLife {
         "the daemon is stopping; try again in a moment",
       );
     if (body === "proxied") {
-      // What its body is called is the application's affair, which gets the header as it was sent.
+      // The application gets the content type unchanged; this one only makes Fastify skip parsing.
       request.raw.headers["content-type"] = "application/octet-stream";
       return true;
     }
@@ -127,13 +127,13 @@ export class RequestLife {
       if (this.#underWay === 0) this.#whenIdle?.resolve();
       drainRequest(request.raw, this.#options.stallTimeoutMs);
       this.#finish(request, reply, performance.now() - startedMs, span);
-      // Only now is the connection one that waits for its next request, which shall not come.
+      // Only now is the connection idle, waiting for a next request that must not come.
       if (this.#options.shutdown.begun)
         setImmediate(() => request.server.server.closeIdleConnections());
     });
   }
 
-  /** Health checks come every few seconds and tell nothing, so they have no span. */
+  /** Health checks are frequent and uninteresting, so they have no span. */
   #beginSpan(request: FastifyRequest): OpenSpan | undefined {
     const { traceparent, tracestate } = request.headers;
     const parent =
@@ -155,7 +155,10 @@ export class RequestLife {
     return span;
   }
 
-  /** SECURITY: a log has the pattern of the path, never the path, its query, headers or bodies: they can hold commands, names and keys. Guarded by logging.test.ts. */
+  /**
+   * SECURITY: the log has the pattern of the path, never the path, query, headers or bodies: they
+   * can hold commands, names and keys. Guarded by logging.test.ts.
+   */
   #finish(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -164,7 +167,7 @@ export class RequestLife {
   ): void {
     const { config, url: route = NO_ROUTE } = request.routeOptions;
     const { method } = request;
-    // A socket answers past Fastify.
+    // A socket responds outside of Fastify.
     const status = request.ws && !reply.raw.headersSent ? 101 : reply.raw.statusCode;
     const stream = config.stream === true;
     span?.end({
@@ -186,11 +189,12 @@ export class RequestLife {
   #fail(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const { status, body, retryable, hidden } = this.#protocol.errorFormat.of(error, request.id);
     if (hidden) request.log.error({ err: failureForLog(error) }, "request failed");
-    // A client that still sends shall read its answer; it is cut off a little later.
+    // A client that is still sending must be able to read its response; it is cut off a little
+    // later.
     reply.removeHeader("connection");
-    // What is taken now may be free, and what stops may be back, in a moment.
+    // Occupied resources may be free, and a stopping daemon back, in a moment.
     if (retryable && (status === 429 || status === 503)) reply.header("Retry-After", "1");
-    // A connection that was to become a socket is of no use for further requests.
+    // A connection whose upgrade was refused cannot be used for further requests.
     if (upgradeHead(request.raw) !== undefined)
       reply.raw.once("finish", () => request.raw.socket.destroySoon());
     reply.code(status).send(body);

@@ -1,4 +1,4 @@
-/** Sends bytes as they come out of a sandbox. */
+/** Streams bytes from a sandbox to the client. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { FastifyReply } from "fastify";
 import { failureForLog } from "../../../failure-for-log.ts";
@@ -9,15 +9,15 @@ export interface Download {
   readonly status: 200 | 206;
   readonly headers: Readonly<Record<string, string | number>>;
   readonly body: ReadableStream<Uint8Array>;
-  /** How many bytes were promised; when absent, the answer's end is the end. */
+  /** The announced size; when absent, the end of the response is the end. */
   readonly length?: number;
   readonly stallTimeoutMs: number;
 }
 
-/** As much as waits at most on its way out of a sandbox. */
+/** At most this much is buffered on its way out of a sandbox. */
 const MEMORY_BYTES = 262_144;
 
-/** Reads into the same memory over and over: what it gives is valid until it is asked again. */
+/** Reads into the same memory repeatedly: a result is valid until the next read. */
 class Reader {
   readonly #reader: ReadableStreamBYOBReader;
   #memory = new ArrayBuffer(MEMORY_BYTES);
@@ -26,7 +26,7 @@ class Reader {
     this.#reader = body.getReader({ mode: "byob" });
   }
 
-  /** Nothing at the end. */
+  /** Undefined at the end. */
   async read(): Promise<Uint8Array | undefined> {
     const { value, done } = await this.#reader.read(new Uint8Array(this.#memory));
     if (value !== undefined) this.#memory = value.buffer;
@@ -39,9 +39,9 @@ class Reader {
 }
 
 /**
- * Rejects with what fails before the first bytes are there: until then the answer can be an error.
- * What fails later can only be shown by cutting the connection. A file that shrinks or grows
- * meanwhile gives no more bytes than promised, and a cut when fewer.
+ * Rejects for failures before the first bytes: until then the response can be an error. Later
+ * failures can only be shown by cutting the connection. A file that shrinks or grows meanwhile
+ * yields no more bytes than announced, and a cut connection if fewer.
  */
 export async function sendDownload(reply: FastifyReply, download: Download): Promise<void> {
   const reader = new Reader(download.body);
@@ -54,12 +54,12 @@ export async function sendDownload(reply: FastifyReply, download: Download): Pro
     });
     await sendBody(reply, reader, first, download);
   } finally {
-    // Also when it was read to its end: then there is nothing to give up, and no harm in saying so.
+    // Also after reading to the end, where it has no effect.
     await reader.cancel().catch(() => undefined);
   }
 }
 
-/** Nothing when nothing is to be sent. */
+/** Undefined if nothing is to be sent. */
 async function firstBytes(
   reader: Reader,
   length: number | undefined,
@@ -70,7 +70,7 @@ async function firstBytes(
   return bytes;
 }
 
-/** Never rejects: the head is out. */
+/** Never rejects: the head has been sent. */
 async function sendBody(
   reply: FastifyReply,
   reader: Reader,
@@ -91,7 +91,7 @@ async function sendBody(
   } catch (error) {
     if (!(error instanceof ClientGone))
       reply.log.warn({ err: failureForLog(error) }, "a download was cut off");
-    // Node holds what was written back until the end of the turn; the client shall see the head at least.
+    // Node holds writes back until the end of the turn; the client should see at least the head.
     await new Promise(setImmediate);
     reply.raw.destroy();
   }

@@ -1,4 +1,4 @@
-/** Server-sent events: an answer that goes on as long as there is something to tell. */
+/** Server-sent events: a response that lasts as long as there are events. */
 import type { FastifyReply } from "fastify";
 import { failureForLog } from "../../../failure-for-log.ts";
 import { ClientGone, ResponseWriter } from "./response-writer.ts";
@@ -7,11 +7,11 @@ import { stopping } from "../connection/shutdown.ts";
 import type { Shutdown } from "../connection/shutdown.ts";
 import type { ErrorFormat } from "../error-format.ts";
 
-/** Events after which nothing comes. */
+/** Events that end a stream. */
 const LAST_EVENTS: ReadonlySet<string> = new Set(["done", "error"]);
 
 export interface EventStreamContext {
-  /** How long a client may take to go on reading. */
+  /** How long a client may stall while reading. */
   readonly stallTimeoutMs: number;
   readonly pingIntervalMs: number;
   readonly shutdown: Shutdown;
@@ -25,7 +25,7 @@ export class EventStream {
   readonly #ping: NodeJS.Timeout;
   readonly #forgetShutdown: () => void;
   #pinging = false;
-  /** The last event was sent. */
+  /** Whether the last event was sent. */
   #told = false;
   #stopping = false;
 
@@ -41,8 +41,8 @@ export class EventStream {
   }
 
   /**
-   * Answers at once that events will come, and ends when the work has. Never rejects: what fails now
-   * is told by the event `error`.
+   * Responds at once, and ends when the work has. Never rejects: later failures are sent as the
+   * event `error`.
    */
   static async serve(
     reply: FastifyReply,
@@ -53,7 +53,7 @@ export class EventStream {
     sendHead(reply, 200, {
       ...headers,
       "Content-Type": "text/event-stream; charset=utf-8",
-      // A proxy that collects an answer before passing it on would hold events back.
+      // A buffering proxy would hold events back.
       "X-Accel-Buffering": "no",
     });
     reply.raw.flushHeaders();
@@ -72,20 +72,20 @@ export class EventStream {
     }
   }
 
-  /** Fires when nobody listens any more, or the daemon stops. */
+  /** Fires when the client has disconnected, or the daemon stops. */
   get signal(): AbortSignal {
     return this.#ended.signal;
   }
 
-  /** Sends one event, in one write. Rejects with ClientGone when there is nobody to send it to. */
+  /** Sends one event, in one write. Rejects with ClientGone if the client has disconnected. */
   async send(event: string, data: object, id?: string): Promise<void> {
-    if (this.signal.aborted) throw new ClientGone("nobody listens any more");
+    if (this.signal.aborted) throw new ClientGone("the client has disconnected");
     const line = id === undefined ? "" : `id: ${id}\n`;
     if (LAST_EVENTS.has(event)) this.#told = true;
     await this.#writer.write(`event: ${event}\n${line}data: ${oneLine(data)}\n\n`);
   }
 
-  /** Without a last event nobody could tell a daemon that stops from a command that ended. */
+  /** Without a last event, a stopping daemon would look like a command that ended. */
   async #tellStopping(): Promise<void> {
     if (!this.#stopping || this.#told || this.#response.destroyed) return;
     const { code, message } = stopping("what it told of");
@@ -97,7 +97,7 @@ export class EventStream {
     }
   }
 
-  /** Whoever has left meanwhile needs no last word. */
+  /** A client that has disconnected needs no last event. */
   async #sendLast(event: string, data: object): Promise<void> {
     try {
       await this.send(event, data);
@@ -112,7 +112,7 @@ export class EventStream {
     this.#response.end();
   }
 
-  /** Something must go over the wire now and then, or those between would take it for dead. */
+  /** Regular traffic keeps proxies from closing the connection as dead. */
   async #sendPing(): Promise<void> {
     if (this.#pinging || this.signal.aborted) return;
     this.#pinging = true;
@@ -126,12 +126,12 @@ export class EventStream {
   }
 }
 
-/** Common readers of lines split on these, beside those that JSON escapes. */
+/** Common line readers also split on these, which JSON does not escape. */
 const LINE_BREAKS = ["\u0085", "\u2028", "\u2029"];
 
 function oneLine(data: object): string {
   const text = JSON.stringify(data);
-  // Three plain searches of a long text take a small part of the time of one expression.
+  // Three plain searches of a long text are much faster than one regular expression.
   if (!LINE_BREAKS.some((sign) => text.includes(sign))) return text;
   return text.replaceAll(
     /[\u0085\u2028\u2029]/g,

@@ -1,15 +1,15 @@
-/** Writes answers as JSON: small ones at once, large ones piece by piece, with everything else in between. */
+/** Serializes responses as JSON: small ones at once, large ones in pieces, with other work in between. */
 import { Readable } from "node:stream";
 
-/** Characters in all of an answer's texts. */
+/** Characters in all texts of a response. */
 const LARGE_LENGTH = 1_048_576;
 const PIECE_LENGTH = 65_536;
 
 /**
- * For Fastify, which sends a stream as it is, although its types know of texts only.
+ * For Fastify, which sends a stream as is, although its types only allow strings.
  *
- * SECURITY: a command can print megabytes of which each byte takes six in JSON, and making all of
- * it at once would hold up everybody. Guarded by stalls.test.ts.
+ * SECURITY: a command can print megabytes of which each byte takes six in JSON, and serializing them at
+ * once would block all other requests. Guarded by stalls.test.ts.
  */
 export function toJson(body: unknown): string {
   return textLength(body) <= LARGE_LENGTH
@@ -37,7 +37,7 @@ async function* inTurns(body: unknown): AsyncGenerator<string> {
   yield piece;
 }
 
-/** The parts of what `JSON.stringify` makes of a value, each of a bounded length. */
+/** The output of `JSON.stringify` for a value, in parts of bounded length. */
 export function* jsonParts(value: unknown): Generator<string> {
   if (typeof value === "string") yield* textParts(value);
   else if (Array.isArray(value)) {
@@ -60,7 +60,7 @@ function* textParts(text: string): Generator<string> {
   yield '"';
   for (let at = 0; at < text.length;) {
     const end = at + PIECE_LENGTH;
-    // The two halves of a character stay together.
+    // Keep surrogate pairs together.
     const isSplit = /[\ud800-\udbff]/.test(text.charAt(end - 1));
     const piece = text.slice(at, isSplit ? end - 1 : end);
     yield JSON.stringify(piece).slice(1, -1);

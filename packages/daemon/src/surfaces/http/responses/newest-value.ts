@@ -1,4 +1,4 @@
-/** News of which only the newest counts, for a reader who may be slower than they come. */
+/** Updates of which only the newest matters, for a reader that may be slower than they arrive. */
 
 export class NewestValue<T extends object> {
   #value: T | undefined;
@@ -10,7 +10,7 @@ export class NewestValue<T extends object> {
     this.#announce();
   }
 
-  /** The reader still gets what was set last. */
+  /** The reader still gets the last value. */
   end(): void {
     this.#ended = true;
     this.#announce();

@@ -1,8 +1,8 @@
-/** Writes an answer as fast as the client takes it, and no faster. */
+/** Writes a response at the client's pace. */
 import type { ServerResponse } from "node:http";
 import { ObservedDeadline } from "../../../observed-deadline.ts";
 
-/** The client left, or took nothing for too long; there is nobody to tell. */
+/** The client disconnected, or read nothing for too long. */
 export class ClientGone extends Error {
   override readonly name = "ClientGone";
 }
@@ -23,28 +23,28 @@ export class ResponseWriter {
     await this.#until((drained) => this.#response.once("drain", drained));
   }
 
-  /** As `write`, but resolves when the bytes are on their way and their memory can be used again. */
+  /** Like `write`, but resolves when the bytes were sent and their memory can be reused. */
   async writeWhole(bytes: Uint8Array): Promise<void> {
     this.#requireClient();
     await this.#until((sent) => {
       this.#response.write(bytes, (error) => {
-        // After an error comes the end of the connection, which is waited for as well.
+        // After an error the connection closes, which is awaited as well.
         if (error === null || error === undefined) sent();
       });
     });
   }
 
   #requireClient(): void {
-    if (this.#response.destroyed) throw new ClientGone("the client has left");
+    if (this.#response.destroyed) throw new ClientGone("the client has disconnected");
   }
 
   async #until(begin: (done: () => void) => void): Promise<void> {
     const response = this.#response;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const left = (): void => reject(new ClientGone("the client has left"));
+    const left = (): void => reject(new ClientGone("the client has disconnected"));
     const deadline = new ObservedDeadline(this.#stallTimeoutMs, () => {
       response.destroy();
-      reject(new ClientGone(`the client took nothing for ${this.#stallTimeoutMs} ms`));
+      reject(new ClientGone(`the client read nothing for ${this.#stallTimeoutMs} ms`));
     });
     response.once("close", left);
     begin(resolve);

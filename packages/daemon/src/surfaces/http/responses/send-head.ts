@@ -1,4 +1,4 @@
-/** Takes an answer out of Fastify's hands, for those that are written piece by piece. */
+/** Takes a response over from Fastify, for responses that are written piece by piece. */
 import type { FastifyReply } from "fastify";
 
 export function sendHead(

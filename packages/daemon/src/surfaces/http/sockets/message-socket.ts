@@ -1,15 +1,15 @@
-/** A WebSocket of the API: bytes out no faster than they are taken, words beside them, pings, and a goodbye. */
+/** A WebSocket of the API: binary output with backpressure, text messages, pings, and a closing handshake. */
 import type { WebSocket } from "@fastify/websocket";
 import { ObservedDeadline } from "../../../observed-deadline.ts";
 import { ClientGone } from "../responses/response-writer.ts";
 import { answerPings } from "./socket-pongs.ts";
 
-/** More than this waits in memory for nobody. */
+/** The maximum of unsent bytes in memory. */
 const MAX_BUFFERED_BYTES = 1_048_576;
 
 type RawData = Buffer | ArrayBuffer | Buffer[];
 
-/** The socket's own words for why it was closed; errors have 4000 and their HTTP status. */
+/** Close codes of a socket; errors have 4000 plus their HTTP status. */
 export const CLOSE_CODES = { ended: 1000, stopping: 1001 } as const;
 
 export interface MessageSocketOptions {
@@ -29,7 +29,7 @@ export class MessageSocket<ServerMessage extends object> implements Disposable {
   #ping: ObservedDeadline;
   #answered = true;
 
-  /** Nothing is read from the socket before there is somebody to give it to. */
+  /** Nothing is read from the socket before there is a receiver. */
   constructor(socket: WebSocket, options: MessageSocketOptions) {
     this.socket = socket;
     this.#options = options;
@@ -50,10 +50,10 @@ export class MessageSocket<ServerMessage extends object> implements Disposable {
   }
 
   close(code: number, reason: string): void {
-    // The other side's goodbye must be read.
+    // The peer's close frame must be read.
     this.socket.resume();
     this.socket.close(code, reason);
-    // Whoever does not answer a goodbye is not waited for.
+    // A peer that does not answer the close frame is not waited for.
     const deadline = this.#terminateLater();
     this.socket.once("close", () => deadline.stop());
   }
@@ -67,7 +67,7 @@ export class MessageSocket<ServerMessage extends object> implements Disposable {
     this.#ping.stop();
   }
 
-  /** Begins to read; each message is given on as it comes. */
+  /** Starts reading; each message is passed on as it arrives. */
   protected listen(receive: (bytes: Buffer, isBinary: boolean) => void): void {
     this.socket.on("message", (data, isBinary) => receive(bufferOf(data), isBinary));
     this.socket.resume();
@@ -83,7 +83,7 @@ export class MessageSocket<ServerMessage extends object> implements Disposable {
           : resolve(),
       ),
     );
-    // Awaited only under pressure; a failure shows at the next send.
+    // Awaited only under backpressure; a failure shows at the next send.
     sent.catch(() => undefined);
     if (this.socket.bufferedAmount > MAX_BUFFERED_BYTES) await this.#untilStall(sent);
   }

@@ -1,16 +1,16 @@
-/** Answers the pings of a WebSocket, whatever their number, in bounded memory. */
+/** Answers any number of WebSocket pings in bounded memory. */
 import type { WebSocket } from "@fastify/websocket";
 
-/** Pings that may come within a second; no client that means well sends so many. */
+/** The maximum of pings per second; no legitimate client sends that many. */
 const MAX_PINGS = 1000;
 const WINDOW_MS = 1000;
 const POLICY_VIOLATION = 1008;
 const GOODBYE_MS = 1000;
 
 /**
- * SECURITY: a client that sends pings and reads nothing would have every pong wait in memory. One
- * pong is on its way at a time, and it answers the newest ping, as RFC 6455 allows; whoever floods
- * is disconnected. Guarded by pty.test.ts.
+ * SECURITY: if a client sends pings and reads nothing, every pong would wait in memory. Only one
+ * pong is sent at a time, for the newest ping, as RFC 6455 allows; a client that floods is
+ * disconnected. Guarded by pty.test.ts.
  */
 export function answerPings(socket: WebSocket): void {
   let isSending = false;
@@ -39,7 +39,7 @@ export function answerPings(socket: WebSocket): void {
   });
 }
 
-/** Nothing more is read, and whoever does not read either is not waited for. */
+/** Stops reading, and does not wait for a client that does not read either. */
 function disconnect(socket: WebSocket): void {
   socket.close(POLICY_VIOLATION, "too many pings");
   socket.pause();

@@ -1,4 +1,4 @@
-/** Events in the API's words. */
+/** Converts events to the API's format. */
 import type { EventBody } from "@sandkasten/protocol";
 import type { StoredEvent } from "../../../ports/event-log.ts";
 

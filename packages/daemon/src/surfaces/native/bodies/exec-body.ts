@@ -1,11 +1,11 @@
-/** Commands as the API answers them. */
+/** Converts commands to the API's format. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ExecInfoBody, ExecResultBody } from "@sandkasten/protocol";
 import type { ExecRow } from "../../../ports/session-store.ts";
 import type { CollectedOutput, PatternMatch } from "../../../sessions/services.ts";
 import { isoTime } from "./session-body.ts";
 
-/** `shellCwd` is where the session's shell is, for commands that do not say. */
+/** `shellCwd` is the directory of the session's shell, for commands that have none. */
 export function execInfoBody(row: ExecRow, shellCwd: string): ExecInfoBody {
   const { endReason, command } = row;
   return {
@@ -50,7 +50,7 @@ export async function execResultBody(
   };
 }
 
-/** What is not UTF-8 takes long to be replaced, so large output is read in pieces. */
+/** Replacing invalid UTF-8 is slow, so large output is decoded in pieces. */
 const PIECE_BYTES = 1_048_576;
 
 async function textOf(bytes: Uint8Array): Promise<string> {
@@ -64,7 +64,7 @@ async function textOf(bytes: Uint8Array): Promise<string> {
   return text + decoder.decode();
 }
 
-/** What came of waiting for a match; nothing when none was asked for. */
+/** The result of waiting for a match; undefined if none was requested. */
 export function matchBody(
   matched: { readonly match: PatternMatch | undefined } | undefined,
 ): Pick<ExecResultBody, "matched" | "match"> {
@@ -74,7 +74,7 @@ export function matchBody(
   return { matched: true, match: { ...match, groups: [...match.groups] } };
 }
 
-/** The error that the end of a command is, if it is one. An exit code is a result, whatever it is. */
+/** The error for a command's end, if it is one. An exit code is always a result. */
 export function endError(
   row: ExecRow,
   details: Readonly<Record<string, unknown>>,
@@ -84,20 +84,20 @@ export function endError(
     const what = row.endReason === "timeout" ? "ran" : "was silent for";
     return new SandboxError(
       "COMMAND_TIMEOUT",
-      `the command ${what} longer than allowed and was ended; what it printed until then is kept`,
+      `the command ${what} longer than allowed and was killed; its output until then is kept`,
       { details },
     );
   }
   if (row.endReason === "not_started")
     return new SandboxError(
       "SANDBOX_UNREACHABLE",
-      "the command was not started, and nothing of it ran; run it again, with the same idempotency key if it had one",
+      "the command was not started; run it again, with the same idempotency key if it had one",
       { details },
     );
   if (row.endReason !== "unknown" && row.endReason !== "sandbox_gone") return undefined;
   return new SandboxError(
     "SANDBOX_UNREACHABLE",
-    "the sandbox was lost while the command ran: it may have run, in part or in whole; look before you run it again",
+    "the sandbox was lost while the command ran: it may have run partly or completely; check before you run it again",
     { details },
   );
 }

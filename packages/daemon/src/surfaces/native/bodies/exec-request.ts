@@ -1,9 +1,9 @@
-/** What a request asks to be run, in the core's terms. */
+/** Converts a request for a command to the core's terms. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ExecRequestBody } from "@sandkasten/protocol";
 import type { StartExecOptions } from "../../../sessions/services.ts";
 
-/** Linux takes no longer argument. */
+/** Linux accepts no longer argument. */
 const MAX_ARGUMENT_BYTES = 131_071;
 
 export interface StartDefaults {
@@ -35,26 +35,26 @@ function commandOf(body: ExecRequestBody): Pick<StartExecOptions, "command" | "a
   if (command === undefined)
     throw new SandboxError(
       "INVALID_REQUEST",
-      "the body has no `cmd`; give shell text or a list of arguments",
+      "the body has no `cmd`; pass shell text or a list of arguments",
     );
   const { user, pty, shell } = body;
   const stateful = body.stateful ?? (typeof command === "string" || shell !== undefined);
   if (shell !== undefined && !stateful)
     throw new SandboxError(
       "INVALID_REQUEST",
-      "`shell` names a shell that remembers, and `stateful`: false runs the command in none; give one of them",
+      "`shell` names a stateful shell, but `stateful`: false uses none; pass only one of them",
     );
   if (stateful) {
     if (user !== undefined)
       throw new SandboxError(
         "INVALID_REQUEST",
-        "a shell that remembers has a user of its own; with `user` give a list of arguments, or `stateful`: false",
+        "a stateful shell always has the same user; with `user`, pass a list of arguments, or `stateful`: false",
       );
     // The shell keeps the terminal, so the default one must not get it by accident.
     if (pty !== undefined && shell === undefined)
       throw new SandboxError(
         "INVALID_REQUEST",
-        "a terminal stays with the shell that gets it; name one with `shell`, or give a list of arguments or `stateful`: false",
+        "a shell keeps its terminal; name one with `shell`, or pass a list of arguments or `stateful`: false",
       );
     const options = { ...(shell !== undefined && { shell }), ...(pty !== undefined && { pty }) };
     if (typeof command === "string")
@@ -68,18 +68,18 @@ function commandOf(body: ExecRequestBody): Pick<StartExecOptions, "command" | "a
   return { command: { kind: "process", argv: freshShell(command), ...options }, asked: command };
 }
 
-/** Text in a shell of its own: bash where there is one, else sh, as with the shell that remembers. */
+/** Runs text in a new shell: bash if available, otherwise sh, like the stateful shell. */
 export function freshShell(text: string): readonly string[] {
   if (Buffer.byteLength(text) > MAX_ARGUMENT_BYTES)
     throw new SandboxError(
       "PAYLOAD_TOO_LARGE",
-      `a fresh shell takes at most ${MAX_ARGUMENT_BYTES} bytes of text; write it to a file and run that`,
+      `a new shell accepts at most ${MAX_ARGUMENT_BYTES} bytes of text; write it to a file and run that`,
     );
   const script = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else eval "$1"; fi';
   return ["/bin/sh", "-c", script, "sh", text];
 }
 
-/** A shell to sit at. */
+/** An interactive login shell. */
 export function loginShell(): readonly string[] {
   const script = "if command -v bash >/dev/null 2>&1; then exec bash -l; else exec sh -l; fi";
   return ["/bin/sh", "-c", script];
@@ -90,19 +90,19 @@ function quoted(argument: string): string {
 }
 
 function stdinOf(body: ExecRequestBody): Uint8Array | "open" | undefined {
-  // An empty input is what a command without one gets, so clients with zero values may send it.
+  // An empty input is the default, so clients with zero values may send it.
   const given = [body.stdin, body.stdin_base64, body.stdin_open].filter(Boolean);
   if (given.length > 1)
     throw new SandboxError(
       "INVALID_REQUEST",
-      "give one of `stdin`, `stdin_base64` and `stdin_open`, not several",
+      "pass only one of `stdin`, `stdin_base64` and `stdin_open`",
     );
   if (body.stdin_open === true) return "open";
   if (body.stdin_base64) return Buffer.from(body.stdin_base64, "base64");
   return body.stdin === undefined ? undefined : Buffer.from(body.stdin);
 }
 
-/** 0 in one unit does not overrule a timeout in the other. */
+/** 0 in one unit does not override a timeout in the other. */
 function timeoutOf({
   timeout_ms: ms,
   timeout_seconds: seconds,
@@ -110,7 +110,7 @@ function timeoutOf({
   return seconds === undefined || Number(ms) > 0 ? ms : Math.ceil(seconds * 1000);
 }
 
-/** Two names for one thing may both be given, but not for two different things. */
+/** Synonyms may both be given if they agree. */
 function synonym<T extends string | readonly string[]>(
   one: T | undefined,
   other: T | undefined,
@@ -120,7 +120,7 @@ function synonym<T extends string | readonly string[]>(
   if (one !== undefined && other !== undefined && JSON.stringify(one) !== JSON.stringify(other))
     throw new SandboxError(
       "INVALID_REQUEST",
-      `\`${name}\` and \`${otherName}\` are two names for one thing and must not differ; give one`,
+      `\`${name}\` and \`${otherName}\` are synonyms and must not differ; pass one of them`,
     );
   return one ?? other;
 }

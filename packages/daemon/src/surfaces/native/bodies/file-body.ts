@@ -1,4 +1,4 @@
-/** Files between the core's terms and those of the API. */
+/** Converts files between the core's terms and the API's. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { FileEntry, FileEntryBody, WriteFileBody } from "@sandkasten/protocol";
 import type { WrittenFile } from "../../../ports/channel.ts";
@@ -34,12 +34,12 @@ export function writtenFileBody(written: WrittenFile): {
   return { ok: true, ...pathBody(written), size, size_bytes: size, etag: version };
 }
 
-/** An ETag is given with its quotes, or without them as in the answers' bodies. */
+/** An ETag with quotes, or without them as in response bodies. */
 export function versionOf(etag: string): string {
   return etag.replace(/^"(.*)"$/, "$1");
 }
 
-/** The one content of a request to write. Clients with zero values send `""` for the other field. */
+/** The content of a write request. Clients with zero values send `""` for the other field. */
 export function contentOf(body: WriteFileBody): Uint8Array {
   const given = [
     body.text === undefined ? undefined : Buffer.from(body.text),

@@ -1,4 +1,4 @@
-/** Images as the API answers them. */
+/** Converts images to the API's format. */
 import type { ImageBody, ImageProgressBody } from "@sandkasten/protocol";
 import type { ImageInfo, ImageProgress } from "../../../ports/image-store.ts";
 import { isoTime } from "./session-body.ts";

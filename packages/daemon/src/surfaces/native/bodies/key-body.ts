@@ -1,4 +1,4 @@
-/** Keys in the API's words. */
+/** Converts keys to the API's format. */
 import type { createKeySchema, KeyBody } from "@sandkasten/protocol";
 import type { z } from "zod";
 import type { CreateKeyOptions, KeyView } from "../../../sessions/services.ts";

@@ -1,4 +1,4 @@
-/** Networks and connections between the core's terms and those of the API. */
+/** Converts networks and connections between the core's terms and the API's. */
 import { SandboxError } from "@sandkasten/protocol";
 import type {
   ChangeNetworkBody,
@@ -29,7 +29,7 @@ export function networkBody(
   };
 }
 
-/** Undefined when the request says nothing about it. */
+/** Undefined if the request does not mention it. */
 export function askedNetwork({
   network,
   allow_network: older,
@@ -39,7 +39,7 @@ export function askedNetwork({
   if (older !== (asked !== false && asked !== "none"))
     throw new SandboxError(
       "INVALID_REQUEST",
-      "`network` and `allow_network` contradict each other; leave `allow_network` out",
+      "`network` and `allow_network` contradict each other; omit `allow_network`",
     );
   return asked;
 }

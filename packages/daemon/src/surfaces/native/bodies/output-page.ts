@@ -1,4 +1,4 @@
-/** A page of a command's output as the API answers it. */
+/** Converts a page of a command's output to the API's format. */
 import type { ExecInfoBody, OutputChunkBody, OutputPageBody } from "@sandkasten/protocol";
 import type { OutputPage } from "../../../sessions/services.ts";
 import { TextChunks } from "./text-chunks.ts";
@@ -18,7 +18,8 @@ export function outputPageBody(
     chunks.push(added.body);
     next = added.cursor;
   }
-  // A character that the page's end cuts in two begins the next page, unless that would be this one again.
+  // A character cut by the page's end starts the next page, unless that would be the same page
+  // again.
   const whole = done || chunks.length === 0 || next <= cursor;
   if (whole) for (const { body } of text.flush()) chunks.push(body);
   return {

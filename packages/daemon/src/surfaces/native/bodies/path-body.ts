@@ -1,4 +1,4 @@
-/** Paths between the core's terms and those of the API. */
+/** Converts paths between the core's terms and the API's. */
 import { isUtf8 } from "node:buffer";
 import { posix } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
@@ -8,7 +8,7 @@ import type { SandboxPath } from "../../../ports/channel.ts";
 export const WORKSPACE = "/workspace";
 const SLASH = 0x2f;
 
-/** The path that a request gives, as text or as base64. */
+/** The path in a request, as text or as base64. */
 export function pathOf(
   given: { readonly path?: string | undefined; readonly raw_path?: string | undefined },
   fallback?: string,
@@ -48,17 +48,17 @@ function decoded(raw: string, name: string): Uint8Array {
   if (bytes.byteLength === 0 || bytes.includes(0))
     throw new SandboxError(
       "INVALID_REQUEST",
-      `\`${name}\` must be base64 of a path, which has no NUL in it`,
+      `\`${name}\` must be the base64 of a path without NUL bytes`,
     );
   return bytes;
 }
 
-/** How an answer names a path. */
+/** A path in the API's format. */
 export function pathBody({ path, rawPath }: NamedPath): { path: string; raw_path?: string } {
   return { path, ...(rawPath !== undefined && { raw_path: rawPath }) };
 }
 
-/** A path as it was asked for, made absolute: what does not begin at the root begins in the workspace. */
+/** A requested path made absolute: relative paths start at the workspace. */
 export function askedPath(path: SandboxPath): { path: string; raw_path?: string } {
   const bytes = Buffer.from(path);
   const absolute =
@@ -69,19 +69,19 @@ export function askedPath(path: SandboxPath): { path: string; raw_path?: string 
   });
 }
 
-/** The path of a name in a directory, which may end in slashes. */
+/** The path of a name in a directory, whose path may end in slashes. */
 export function joined(directory: SandboxPath, name: string): SandboxPath {
   if (typeof directory === "string") return `${directory.replace(/\/+$/, "")}/${name}`;
   const end = directory.findLastIndex((byte) => byte !== SLASH) + 1;
   return Buffer.concat([directory.subarray(0, end), Buffer.from(`/${name}`)]);
 }
 
-/** Resolves a path by its text alone; a byte is a character of the answer. */
+/** Resolves a path lexically; each byte becomes one character. */
 export function resolvedText(path: SandboxPath): string {
   return posix.resolve(WORKSPACE, Buffer.from(path).toString("latin1"));
 }
 
-/** For showing only: what is not UTF-8 is replaced. */
+/** For display only: invalid UTF-8 is replaced. */
 export function shownPath(path: SandboxPath): string {
   return Buffer.from(path).toString();
 }

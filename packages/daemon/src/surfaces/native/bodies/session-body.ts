@@ -1,4 +1,4 @@
-/** Sessions between the core's terms and those of the API. */
+/** Converts sessions between the core's terms and the API's. */
 import type {
   CreateSession,
   IsolationBody,
@@ -110,7 +110,7 @@ function limitsOf(limits: NonNullable<CreateSession["limits"]>): Partial<Sandbox
   };
 }
 
-/** 0 asks for the default, as absence does. */
+/** 0 requests the default, as absence does. */
 function isGiven(limit: number | undefined): limit is number {
   return limit !== undefined && limit !== 0;
 }
@@ -135,7 +135,7 @@ export function sessionQuery(query: ListSessionsInput): SessionQuery {
   };
 }
 
-/** `name=value` pairs, all of which must fit. */
+/** `name=value` pairs, all of which must match. */
 function metadataFilter(pairs: readonly string[]): Readonly<Record<string, string>> {
   return Object.fromEntries(
     pairs.map((pair) => {

@@ -11,7 +11,7 @@ export function signalNumber(signal: number | string): number {
   if (number === undefined)
     throw new SandboxError(
       "INVALID_REQUEST",
-      `there is no signal ${JSON.stringify(signal.slice(0, 16))}; give a name like TERM or a number from 1 to 64`,
+      `there is no signal ${JSON.stringify(signal.slice(0, 16))}; use a name like TERM or a number from 1 to 64`,
     );
   return number;
 }

@@ -1,29 +1,29 @@
-/** Turns chunks of bytes into chunks of text, with no character cut in two. */
+/** Converts chunks of bytes to chunks of text, without splitting characters. */
 import { isUtf8 } from "node:buffer";
 import type { OutputChunkBody, OutputStream } from "@sandkasten/protocol";
 import type { JournalChunk } from "../../../ports/exec-journal.ts";
 
 interface Held {
   readonly bytes: Buffer;
-  /** Where in the output its first byte is. */
+  /** The offset of its first byte in the output. */
   readonly offset: number;
   readonly chunk: JournalChunk;
 }
 
 export interface TextChunk {
   readonly body: OutputChunkBody;
-  /** Whoever goes on here misses nothing. */
+  /** Continuing here misses nothing. */
   readonly cursor: number;
 }
 
 export interface TextChunkOptions {
-  /** Adds the exact bytes where the text does not say them. */
+  /** Adds the exact bytes if the text does not represent them. */
   readonly raw: boolean;
 }
 
 /**
- * One for each reader. The beginning of a character waits for its end, for each stream apart; with
- * `raw` it is sent as bytes at once all the same.
+ * One for each reader. An incomplete character waits for its remaining bytes, separately for each
+ * stream; with `raw` its bytes are still sent at once.
  */
 export class TextChunks {
   readonly #raw: boolean;
@@ -33,7 +33,7 @@ export class TextChunks {
     this.#raw = options.raw;
   }
 
-  /** Undefined when all of the chunk has to wait. */
+  /** Undefined if the whole chunk has to wait. */
   add(chunk: JournalChunk): TextChunk | undefined {
     const { stream, offset } = chunk;
     const own = Buffer.from(chunk.bytes.buffer, chunk.bytes.byteOffset, chunk.bytes.byteLength);
@@ -56,7 +56,7 @@ export class TextChunks {
     };
   }
 
-  /** What is left when no more comes: characters that never got their end. */
+  /** What is left at the end: characters that were never completed. */
   flush(): TextChunk[] {
     const left = Object.values(this.#held);
     this.forget();
@@ -66,7 +66,7 @@ export class TextChunks {
     }));
   }
 
-  /** After a gap nothing that waited can be completed. */
+  /** After a gap, incomplete characters cannot be completed. */
   forget(): void {
     delete this.#held.stdout;
     delete this.#held.stderr;
@@ -79,7 +79,7 @@ export class TextChunks {
       seq: chunk.seq,
       stream: chunk.stream,
       offset,
-      // Where the text is exactly the bytes, sending them twice would only cost time.
+      // If the text represents the bytes exactly, sending them twice is a waste.
       ...(this.#raw && !saysAll(text, own) && { chunk_base64: own.toString("base64") }),
     };
   }
@@ -90,12 +90,12 @@ export class TextChunks {
   }
 }
 
-/** Whether the bytes can be had from the text: the same number of them, and none replaced. */
+/** Whether the bytes can be recovered from the text: the same number, and none replaced. */
 function saysAll(text: string, bytes: Buffer): boolean {
   return isUtf8(bytes) && Buffer.byteLength(text) === bytes.length;
 }
 
-/** How many bytes at the end begin a character without ending it. */
+/** How many bytes at the end belong to an incomplete character. */
 export function unfinishedTail(bytes: Uint8Array): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back] ?? 0;

@@ -1,16 +1,16 @@
-/** What routes say about their answers, for the OpenAPI document. */
+/** The responses that routes declare, for the OpenAPI document. */
 import { ERROR_CATALOGUE, errorBodySchema } from "@sandkasten/protocol";
 import type { ErrorCode } from "@sandkasten/protocol";
 import { z } from "zod";
 
-/** What every route behind the key may answer. */
+/** Errors that every route with a key may return. */
 const EVERYWHERE: readonly ErrorCode[] = [
   "INVALID_REQUEST",
   "UNAUTHORIZED",
   "PERMISSION_DENIED",
-  // Of keys that only look.
+  // For read-only keys.
   "FORBIDDEN",
-  // Of a body, or of the head of a request.
+  // For a body, or the head of a request.
   "PAYLOAD_TOO_LARGE",
   "INTERNAL_ERROR",
   // Also when the daemon stops.
@@ -28,10 +28,10 @@ export const FILE_ERRORS: readonly ErrorCode[] = [
   "FILE_NOT_FOUND",
   "NOT_A_FILE",
   "NOT_A_DIRECTORY",
-  // Of the sandbox's own limits: processes, memory, open files, watched directories. Writing to a
-  // workspace that is not there makes it, and a key may have so many only.
+  // For the sandbox's own limits: processes, memory, open files, watched directories. Writing to a
+  // workspace that does not exist creates it, and a key may have a limited number.
   "QUOTA_EXCEEDED",
-  // File systems differ in what they can do, and a directory moves only within one.
+  // File systems differ in what they support, and a directory can only be moved within one.
   "UNSUPPORTED",
   "SANDBOX_IO_ERROR",
 ];
@@ -52,14 +52,14 @@ export const KNOWN_EXEC_ERRORS: readonly ErrorCode[] = ["SESSION_NOT_FOUND", "EX
 export const LIVING_ERRORS = LIVING_SESSION;
 
 /**
- * The errors of a route by status. Typed as nothing in particular, so that handlers are checked
- * against their good answers only.
+ * The errors of a route by status. Untyped, so handlers are only checked against their successful
+ * responses.
  */
 export function errors(...codes: readonly (ErrorCode | readonly ErrorCode[])[]): object {
   return byStatus([...EVERYWHERE, ...codes.flat()]);
 }
 
-/** The same without what the key and the rest bring with them. */
+/** The same without the errors that all routes share. */
 export function onlyErrors(...codes: readonly ErrorCode[]): object {
   return byStatus(codes);
 }
@@ -85,7 +85,7 @@ function byStatus(codes: readonly ErrorCode[]): object {
 
 const bytes = z.string().meta({ format: "binary", contentMediaType: "application/octet-stream" });
 
-/** An answer that its handler writes itself. Typed as nothing: it is not what the handler returns. */
+/** A response that its handler writes itself. Untyped: it is not the handler's return value. */
 export function answerOf(
   status: number,
   type: string,

@@ -1,9 +1,9 @@
 /**
- * Prints `docs/reference/api.md`, made from the OpenAPI document that the daemon serves:
+ * Prints `docs/reference/api.md`, generated from the OpenAPI document that the daemon serves:
  *
  *     node packages/daemon/src/surfaces/native/openapi/generate-api-page.ts > docs/reference/api.md
  *
- * A test fails while the page is not what this prints.
+ * A test fails if the page is out of date.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -14,10 +14,10 @@ import { buildHttpApp } from "../../build-http-app.ts";
 import type { OpenApiDocument } from "./openapi.ts";
 
 const KEY = "a-key-for-one-request";
-/** Stands for what routes call when they are asked; here they are only asked what they are. */
+/** Placeholder for services: here, routes are only described, never called. */
 const uncalled = undefined as never;
 
-/** As a client of the daemon gets it. */
+/** The document as a client of the daemon gets it. */
 export async function servedDocument(): Promise<OpenApiDocument> {
   const uploadDir = await mkdtemp(join(tmpdir(), "sandkasten-api-page-"));
   try {
@@ -66,7 +66,7 @@ export async function servedDocument(): Promise<OpenApiDocument> {
       const url = await app.listen({ host: "127.0.0.1", port: 0 });
       const headers = { authorization: `Bearer ${KEY}` };
       const answer = await fetch(`${url}/openapi.json`, { headers });
-      if (!answer.ok) throw new Error(`the document is not to be had: ${await answer.text()}`);
+      if (!answer.ok) throw new Error(`cannot get the document: ${await answer.text()}`);
       return (await answer.json()) as OpenApiDocument;
     } finally {
       await app.close();

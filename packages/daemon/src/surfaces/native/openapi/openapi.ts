@@ -1,4 +1,4 @@
-/** The OpenAPI document, made from the schemas that check requests. */
+/** The OpenAPI document, generated from the schemas that validate requests. */
 import swagger from "@fastify/swagger";
 import type { RouteOptions } from "fastify";
 import { jsonSchemaTransform, jsonSchemaTransformObject } from "fastify-type-provider-zod";
@@ -7,7 +7,7 @@ import { codeSamples } from "./samples/code-samples.ts";
 import { sampleRow } from "./samples/sample-table.ts";
 import type { CodeSample } from "./samples/code-samples.ts";
 
-/** As much of a document's form as is needed here. */
+/** The parts of a document that are needed here. */
 export interface OpenApiDocument {
   readonly openapi: string;
   readonly info: {
@@ -94,7 +94,7 @@ export async function describeApi(app: App, version: string): Promise<void> {
   });
 }
 
-/** What routes say in their configuration: how they want the key, and bodies that are no JSON. */
+/** Adds the routes' settings to the document: how they accept the key, and bodies that are not JSON. */
 function beyondSchemas({ config }: RouteOptions): object {
   return {
     ...(config?.access === "open" && { security: [] }),
@@ -130,7 +130,7 @@ export function openApiDocument(app: App): OpenApiDocument {
   };
 }
 
-/** What the generator leaves to be said. */
+/** Adds what the generator leaves out. */
 function finished(
   path: string,
   operations: Readonly<Record<string, Operation>>,
@@ -162,7 +162,7 @@ function finished(
   );
 }
 
-/** A body of which every part may be left out may itself be left out. */
+/** A body is optional if all of its fields are. */
 function finishedBody(body: RequestBody, schemas: Readonly<Record<string, unknown>>): RequestBody {
   const { $ref, ...inline } = body.content["application/json"]?.schema ?? { required: [] };
   const schema = $ref === undefined ? inline : schemas[$ref.slice($ref.lastIndexOf("/") + 1)];
@@ -170,14 +170,14 @@ function finishedBody(body: RequestBody, schemas: Readonly<Record<string, unknow
   return { ...body, required: demands.some((name) => Object.hasOwn(schema as object, name)) };
 }
 
-/** What a page that can send requests offers to send. */
+/** The example that a page for trying requests offers. */
 function withExample(body: RequestBody, example: unknown): RequestBody {
   const json = body.content["application/json"];
   if (example === undefined || json === undefined) return body;
   return { ...body, content: { ...body.content, "application/json": { ...json, example } } };
 }
 
-/** Every schema comes as input and as output; most are only one of them. */
+/** The generator emits every schema as input and as output; most are used only as one of them. */
 function usedSchemas(
   paths: unknown,
   schemas: Readonly<Record<string, unknown>>,

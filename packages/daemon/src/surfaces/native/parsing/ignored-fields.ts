@@ -1,4 +1,4 @@
-/** Tells clients which of their fields the daemon does not know. */
+/** Reports unknown fields to clients. */
 import type { FastifyReply } from "fastify";
 
 const HEADER = "X-Sandkasten-Ignored";
@@ -6,10 +6,10 @@ const MAX_NAMES = 16;
 const MAX_NAME_LENGTH = 64;
 
 /**
- * Names the fields in a header of the answer.
+ * Names the fields in a response header.
  *
- * SECURITY: the names are the client's own, so they are few, short and of plain letters before they
- * become part of a header. Guarded by requests.test.ts.
+ * SECURITY: the names come from the client, so they are limited in number and length, and to plain
+ * letters, before they become part of a header. Guarded by requests.test.ts.
  */
 export function tellIgnored(reply: FastifyReply, names: readonly string[]): void {
   if (names.length === 0) return;

@@ -1,28 +1,28 @@
-/** Takes requests as newer, older and typed clients send them, where that cannot change what is meant. */
+/** Accepts requests of newer, older and typed clients, as long as their meaning is unambiguous. */
 import { z } from "zod";
 
 export interface Understood {
   readonly data: unknown;
-  /** Fields that the schema does not have, as `limits.memory`. */
+  /** Unknown fields, as `limits.memory`. */
   readonly ignored: readonly string[];
 }
 
 interface Field {
-  /** `""` stands for nothing here: the field may be absent and cannot be empty. */
+  /** `""` counts as absent: the field is optional and cannot be empty. */
   readonly blankIsAbsent: boolean;
-  /** What is in it, when it is an object or a list of them. */
+  /** The nested shape, if it is an object or a list of them. */
   readonly inside: Shape | undefined;
 }
 interface Shape {
   readonly fields: ReadonlyMap<string, Field>;
-  /** Unknown fields are kept, to be refused. */
+  /** Unknown fields are kept, so they are refused. */
   readonly isStrict: boolean;
 }
 
 /**
- * For a schema: what is meant by a request. `null` means that a field is absent, and so does `""`
- * where a field cannot be empty, as clients with zero values send them. Unknown fields are left out,
- * except where the schema refuses them.
+ * Interprets a request for a schema. `null` means that a field is absent, and so does `""` where a
+ * field cannot be empty, as clients with zero values send them. Unknown fields are removed, except
+ * where the schema refuses them.
  */
 export function lenient(schema: z.ZodType): (data: unknown) => Understood {
   const shape = shapeOf(schema);
@@ -69,7 +69,7 @@ function shapeOf(schema: z.ZodType): Shape | undefined {
   return { fields: new Map(fields), isStrict: inner.def.catchall instanceof z.ZodNever };
 }
 
-/** A number refuses it as well, but for being a text: that is a mistake, and not a zero value. */
+/** A number also refuses it, but because it is text: that is a mistake, not a zero value. */
 function refusesBlankText(field: z.ZodType): boolean {
   const { error } = field.safeParse("");
   return error !== undefined && error.issues[0]?.code !== "invalid_type";

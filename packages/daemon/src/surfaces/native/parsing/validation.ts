@@ -1,4 +1,4 @@
-/** Checks requests against the schemas of the API and says what is wrong with them in words. */
+/** Validates requests against the schemas of the API and describes errors in words. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { FastifySchemaCompiler } from "fastify";
 import type { z } from "zod";
@@ -18,7 +18,7 @@ const MAX_ISSUES = 10;
 const MAX_FIELD_LENGTH = 128;
 
 export class Validation {
-  /** By the value that was checked, which is all that a check can leave behind. */
+  /** Keyed by the validated value, the only thing that a check can pass on. */
   readonly #ignored = new WeakMap<object, readonly string[]>();
 
   readonly compile: FastifySchemaCompiler<z.ZodType> = ({ schema, httpPart }) => {
@@ -26,7 +26,7 @@ export class Validation {
     const isHeaders = httpPart === "headers";
     const understand = lenient(schema);
     return (input: unknown) => {
-      // Fastify gives null for a body that is not there.
+      // Fastify passes null for a missing body.
       const { data, ignored } = understand(input ?? {});
       const result = schema.safeParse(data, { reportInput: true });
       if (!result.success) return { error: invalid(place, result.error.issues) };
@@ -36,13 +36,13 @@ export class Validation {
     };
   };
 
-  /** The fields of a checked body or query that its schema does not have. */
+  /** The unknown fields of a validated body or query. */
   ignoredIn(value: unknown): readonly string[] {
     return typeof value === "object" && value !== null ? (this.#ignored.get(value) ?? []) : [];
   }
 }
 
-/** Names the fields that a request's schema does not have in a header of the response. */
+/** Reports a request's unknown fields in a response header. */
 export function tellIgnoredFields(app: App, validation: Validation): void {
   app.addHook("preHandler", (request, reply, done) => {
     for (const part of [request.query, request.body])
@@ -54,8 +54,8 @@ export function tellIgnoredFields(app: App, validation: Validation): void {
 type Headers = Readonly<Record<string, unknown>>;
 
 /**
- * All headers that the route does not know stay, for others. One that is empty counts as absent, and is
- * said to be so: Fastify keeps what is left out.
+ * Headers unknown to the route are kept for others. An empty one counts as absent and must be set
+ * explicitly, since Fastify keeps omitted ones.
  */
 function headersMeant(sent: Headers, meant: Headers, others: readonly string[]): Headers {
   const kept = new Set([...Object.keys(meant), ...others]);
@@ -63,7 +63,10 @@ function headersMeant(sent: Headers, meant: Headers, others: readonly string[]):
   return { ...sent, ...Object.fromEntries(absent.map((name) => [name, undefined])) };
 }
 
-/** Few problems and short names, so that no request gets an answer much larger than itself. */
+/**
+ * Limits the number of problems and the length of names, so no request gets a response much larger
+ * than itself.
+ */
 function invalid(place: string, issues: readonly Issue[]): SandboxError {
   const problems = issues.slice(0, MAX_ISSUES).map(problemOf);
   const sentences = problems.map(({ field, problem }) =>
@@ -85,12 +88,12 @@ function problemOf(issue: Issue): Problem {
 }
 
 function wordsFor(issue: Issue): string {
-  if (issue.code === "invalid_key") return issue.issues[0]?.message ?? "is no name";
-  if (issue.code === "invalid_union") return "has none of the forms it may have";
+  if (issue.code === "invalid_key") return issue.issues[0]?.message ?? "is not a valid name";
+  if (issue.code === "invalid_union") return "matches none of the allowed forms";
   if (issue.code === "invalid_type" && issue.input === undefined)
     return `is missing; it must be ${article(issue.expected)}`;
   if (issue.code === "invalid_type") return `must be ${article(issue.expected)}`;
-  // zod's own sentences begin with a capital, ours go on after the field's name.
+  // zod's sentences begin with a capital letter; ours continue after the field's name.
   return issue.message.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
 }
 

@@ -1,4 +1,4 @@
-/** The daemon itself: whether it is well, which version it is, and what it has done. */
+/** The daemon itself: health, version and metrics. */
 import { healthSchema, SandboxError, versionSchema } from "@sandkasten/protocol";
 import { prometheusText } from "@sandkasten/telemetry";
 import { z } from "zod";
@@ -43,12 +43,12 @@ export function healthRoutes(app: App, { services, shutdown }: NativeContext): v
       if (state === "unreachable")
         throw new SandboxError(
           "ENGINE_UNREACHABLE",
-          "the daemon's default backend does not answer",
+          "the daemon's default backend does not respond",
         );
       if (state === "busy")
         throw new SandboxError(
           "BACKEND_BUSY",
-          "the launcher does not answer, so no sandbox can be created; it is replaced if it stays frozen",
+          "the launcher does not respond, so no sandbox can be created; it is replaced if it stays frozen",
         );
       return { status: "ok" as const };
     },
@@ -69,7 +69,7 @@ export function versionRoutes(app: App, { version, backends }: NativeContext): v
   );
 }
 
-/** Below `/v1`, and where Prometheus looks by itself. */
+/** Below `/v1`, and at Prometheus' default path. */
 export function metricsRoutes(
   app: App,
   { services, metrics }: NativeContext,
@@ -89,11 +89,11 @@ export function metricsRoutes(
       },
     },
     async ({ caller }, reply) => {
-      // SECURITY: the numbers are those of all owners. Guarded by daemon.test.ts.
+      // SECURITY: the numbers cover all owners. Guarded by daemon.test.ts.
       if (!caller.isAdmin)
         throw new SandboxError(
           "PERMISSION_DENIED",
-          "Only an administrator's key can read the metrics. Ask the operator for one, or for `telemetry.metrics_listen`.",
+          "Only an administrator's key can read the metrics. Ask the operator for one, or to set `telemetry.metrics_listen`.",
         );
       return reply
         .type("text/plain; version=0.0.4; charset=utf-8")
@@ -108,7 +108,8 @@ export function documentRoutes(app: App): void {
   let openDocument: string | undefined;
   const describe = (): OpenApiDocument => (described ??= openApiDocument(app));
 
-  // Describing the API holds up everybody for a moment; a client's request should not cost that.
+  // Generating the document blocks all other requests for a moment; a client's request should not
+  // cause that.
   let timer: NodeJS.Timeout | undefined;
   app.addHook("onListen", () => {
     timer = setTimeout(describe, DESCRIBE_AFTER_MS).unref();
@@ -132,8 +133,8 @@ export function documentRoutes(app: App): void {
   );
 
   // SECURITY: without a key the page at /docs gets the API, which is public, but not the daemon's
-  // version, which would tell strangers what to attack (threat: unauthorized access). Guarded by
-  // openapi.test.ts.
+  // version, which would tell attackers which exploits apply (threat: unauthorized access). Guarded
+  // by openapi.test.ts.
   app.get(
     "/docs/openapi.json",
     { config: { access: "open" }, schema: { hide: true } },

@@ -1,4 +1,4 @@
-/** The event feed: what happened and what happens, as a stream that can be taken up again anywhere. */
+/** The event feed: past and live events, as a stream that can be resumed anywhere. */
 import {
   EVENT_TYPES,
   eventSchema,
@@ -118,7 +118,7 @@ function watchOf(
   };
 }
 
-/** `session` stands for all types that begin with `session.`. */
+/** `session` matches all types that begin with `session.`. */
 function typesOf(name: string): readonly string[] {
   return name.includes(".") ? [name] : EVENT_TYPES.filter((type) => type.startsWith(`${name}.`));
 }

@@ -1,4 +1,4 @@
-/** Keys: made, listed and revoked by administrators. */
+/** Lets administrators create, list and revoke keys. */
 import {
   createdKeySchema,
   createKeySchema,
@@ -13,7 +13,7 @@ import type { NativeContext } from "../context.ts";
 import { errors } from "../openapi/documented-responses.ts";
 
 const tags = ["keys"];
-/** Ids of configured keys are made of their names, which may have dots. */
+/** Ids of configured keys are derived from their names, which may contain dots. */
 const keyParams = z.object({ id: z.union([idInPath, z.string().regex(/^config-[\w.-]{1,64}$/)]) });
 
 export function keyRoutes(app: App, { keys }: NativeContext): void {

@@ -1,4 +1,4 @@
-/** Networks of sessions: what they allow, and what was used of them. */
+/** Networks of sessions: their rules, and their connections. */
 import {
   changeNetworkSchema,
   countInQuery,
@@ -81,7 +81,7 @@ export function networkRoutes(app: App, context: NativeContext): void {
     },
     async (request, reply) => {
       const { caller, params, query } = request;
-      // A session that does not exist is an answer, not an event.
+      // A missing session is an error response, not an event.
       await context.services.sessions.get(caller, params.id);
       const last = request.raw.headers["last-event-id"];
       const after = typeof last === "string" ? Number(last) : (query.cursor ?? 0);

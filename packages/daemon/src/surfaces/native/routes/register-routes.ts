@@ -1,4 +1,4 @@
-/** All routes, each in the scope that reads bodies as it needs. */
+/** Registers all routes, each in the scope that reads bodies as it needs. */
 import websocket from "@fastify/websocket";
 import { leaveBodiesUnread } from "../../http/bodies/byte-body.ts";
 import type { App } from "../../http/app.ts";
@@ -89,14 +89,15 @@ export async function registerRoutes(app: App, context: NativeContext): Promise<
   );
 }
 
-/** In a scope of its own: sockets put hooks on every route beside them. */
+/** In a separate scope: sockets add hooks to every route of a scope. */
 async function acceptSockets(app: App): Promise<void> {
   await app.register(websocket, {
     options: {
       maxPayload: MAX_MESSAGE_BYTES,
       // Terminals answer pings themselves.
       autoPong: false,
-      // SECURITY: of the subprotocols that were offered, one may be the key; it is never the one that is answered. Guarded by pty.test.ts.
+      // SECURITY: one of the offered subprotocols may be the key; it is never the one that is
+      // accepted. Guarded by pty.test.ts.
       handleProtocols: (offered: ReadonlySet<string>) =>
         offered.has(PTY_SUBPROTOCOL) && PTY_SUBPROTOCOL,
     },

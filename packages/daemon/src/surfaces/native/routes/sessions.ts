@@ -1,4 +1,4 @@
-/** Sessions: made, looked at, kept alive, paused and ended. */
+/** Creates, shows, renews, pauses and destroys sessions. */
 import {
   createSessionSchema,
   isolationSchema,

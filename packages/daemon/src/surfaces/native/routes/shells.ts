@@ -1,4 +1,4 @@
-/** The shells of a session: listed and closed. They are created by the first command that names them. */
+/** Lists and closes the shells of a session. The first command that names a shell creates it. */
 import { okSchema, shellListBodySchema } from "@sandkasten/protocol";
 import type { ShellBody } from "@sandkasten/protocol";
 import type { ShellView } from "../../../sessions/services.ts";

@@ -41,9 +41,9 @@ export function workspaceRoutes(app: App, { services: { workspaces } }: NativeCo
     {
       schema: {
         tags,
-        summary: "Create an empty workspace, or return the one of this id",
+        summary: "Create an empty workspace, or return the existing one with this id",
         description:
-          "A workspace is also created by the first session or file that names it. This is for those who want it to exist before.",
+          "A workspace is also created by the first session or file that names it. Use this call to create it beforehand.",
         params: workspaceParams,
         response: { 200: workspaceSchema, ...errors("QUOTA_EXCEEDED", "STORAGE_FULL") },
       },
@@ -67,7 +67,7 @@ export function workspaceRoutes(app: App, { services: { workspaces } }: NativeCo
     },
   );
 
-  /** Clients clean up without asking first what there is. */
+  /** Clients clean up without checking what exists. */
   async function destroyIfThere(caller: Caller, id: string): Promise<void> {
     try {
       await workspaces.destroy(caller, id);

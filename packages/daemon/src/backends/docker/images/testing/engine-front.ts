@@ -1,4 +1,4 @@
-/** Stands before a Docker engine, and ends the answer to a pull in the middle. */
+/** A proxy for a Docker engine that ends the response to a pull in the middle. */
 import { once } from "node:events";
 import { createServer, request as requestFrom } from "node:http";
 import type { IncomingMessage } from "node:http";
@@ -8,7 +8,7 @@ export interface EngineFront extends AsyncDisposable {
   readonly host: string;
 }
 
-/** @param ending - Whether the answer breaks off or just ends, as a proxy may make it seem. */
+/** @param ending - Whether the response breaks off or ends cleanly, as a proxy may make it look. */
 export async function startEngineFront(
   engineSocket: string,
   socket: string,

@@ -1,4 +1,4 @@
-/** A Docker engine without images, a registry, and stores on both of them. */
+/** A Docker engine without images, a registry, and stores on both. */
 import { randomBytes } from "node:crypto";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -20,11 +20,11 @@ export interface StoreSettings extends Partial<Omit<DockerImageStoreOptions, "po
 
 export class ImageEngine implements AsyncDisposable {
   readonly engine: DockerEngine;
-  /** The engine itself, to look at it past our store. */
+  /** The engine itself, for inspection without our store. */
   readonly docker: Docker;
   readonly registry: Registry;
   readonly directory: string;
-  /** Without credentials, for a start. */
+  /** Initially without credentials. */
   readonly dockerConfigDir: string;
   #archives = 0;
 
@@ -40,7 +40,7 @@ export class ImageEngine implements AsyncDisposable {
     const directory = await mkdtemp(join(tmpdir(), "sandkasten-images-"));
     await mkdir(join(directory, ".docker"));
     const [engine, registry] = await Promise.all([
-      // A download that fails is not tried again by the engine, which would take a minute.
+      // The engine does not retry a failed download, which would take a minute.
       DockerEngine.start(join(directory, "e"), { args: ["--max-download-attempts=1"] }),
       startRegistry(),
     ]);
@@ -58,7 +58,7 @@ export class ImageEngine implements AsyncDisposable {
     });
   }
 
-  /** Puts an image of one small file, and perhaps a large one, into the registry or another. */
+  /** Pushes an image with one small file, and optionally a large one, to this registry or another. */
   async push(
     name: string,
     content: string,
@@ -70,14 +70,14 @@ export class ImageEngine implements AsyncDisposable {
     return await pushImage(registry, name, layers, options);
   }
 
-  /** Writes an archive and gives its path. */
+  /** Writes an archive and returns its path. */
   async archive(content: Buffer): Promise<string> {
     const path = join(this.directory, `archive-${(this.#archives += 1)}`);
     await writeFile(path, content);
     return path;
   }
 
-  /** Gives the engine an image that no registry has, past our store; gives its id. */
+  /** Gives the engine an image that is in no registry, bypassing our store; returns its id. */
   async importImage(name: string, content: string, changes = ""): Promise<string> {
     const tarball = await this.archive(tarOf([file("content", content)]));
     const [repo, tag] = name.split(":");
@@ -87,18 +87,18 @@ export class ImageEngine implements AsyncDisposable {
     return await this.idOf(name);
   }
 
-  /** Rejects when the engine does not have it. */
+  /** Rejects if the engine does not have it. */
   async idOf(name: string): Promise<string> {
     return (await this.docker.getImage(name).inspect()).Id;
   }
 
-  /** Makes a container, which keeps its image from being removed, and does not start it. */
+  /** Creates a container without starting it, which keeps its image from being removed. */
   async createContainer(image: string): Promise<AsyncDisposable> {
     const container = await this.docker.createContainer({ Image: image, Cmd: ["true"] });
     return { [Symbol.asyncDispose]: async () => void (await container.remove()) };
   }
 
-  /** Takes all images from the engine. */
+  /** Removes all images from the engine. */
   async clear(): Promise<void> {
     for (const { Id } of await this.docker.listImages())
       await this.docker.getImage(Id).remove({ force: true });

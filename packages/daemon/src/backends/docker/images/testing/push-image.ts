@@ -1,4 +1,4 @@
-/** Puts an image into a registry, without any tool. */
+/** Pushes an image to a registry without external tools. */
 import { gzipSync } from "node:zlib";
 import { machineArchitecture } from "../../../../images/image-plan.ts";
 import { sha256 } from "../../../../images/testing/oci-writer.ts";
@@ -16,7 +16,7 @@ export interface PushOptions {
 /**
  * @param name - `repository:tag`.
  * @param layers - Tar archives, lowest first.
- * @returns The digests by which the registry and an engine know it.
+ * @returns The digests under which the registry and an engine know it.
  */
 export async function pushImage(
   registry: string,

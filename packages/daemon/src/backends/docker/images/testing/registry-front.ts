@@ -1,26 +1,26 @@
-/** Stands before a registry: notes what is asked, and can hold a download or break it off in the middle. */
+/** A proxy for a registry: records requests, and can hold a download or cut it off. */
 import { once } from "node:events";
 import { createServer, request as requestFrom } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 
 export interface Hold {
-  /** Fulfilled when a large blob is on its way and hardly any more of it comes. */
+  /** Resolves when a large blob is being sent and is slowed down. */
   readonly reached: Promise<void>;
-  /** Fulfilled when whoever downloaded the blob has hung up. */
+  /** Resolves when the client downloading the blob has disconnected. */
   readonly abandoned: Promise<void>;
   /** Lets the rest through. */
   release(): void;
-  /** Breaks this and every further connection off. */
+  /** Cuts this and every further connection. */
   cut(): void;
 }
 
 export interface RegistryFront extends AsyncDisposable {
   /** `127.0.0.1:port`. */
   readonly address: string;
-  /** `GET /v2/…` and the like, in the order of their arrival. */
+  /** `GET /v2/…` and so on, in order of arrival. */
   readonly requests: readonly string[];
-  /** Lets the next large blob only drip, after some of it. */
+  /** Slows down the next large blob after its beginning. */
   hold(): Hold;
 }
 
@@ -57,7 +57,7 @@ export async function startFront(registry: string): Promise<RegistryFront> {
       let sent = 0;
       if (held !== undefined && passed >= PASSED_BYTES) {
         held.reached();
-        // Whoever waits for a byte notices only with the next one that it should stop.
+        // A client waiting for data notices only with the next byte that it should stop.
         for (; !held.isReleased && !response.destroyed && sent < chunk.length; sent += DRIP_BYTES) {
           response.write(chunk.subarray(sent, sent + DRIP_BYTES));
           await Promise.race([held.released, sleep(DRIP_MS)]);

@@ -1,7 +1,7 @@
 /**
- * Runs a configuration in a real container for tests, with crun or runc alone: the sandbox's policy
- * without launcher and runner. The prober takes the runner's place, and the machine's own `/usr` is
- * the image.
+ * Runs a configuration in a real container for tests, with only crun or runc: the sandbox's policy
+ * without launcher and runner. The prober replaces the runner, and the machine's `/usr` is the
+ * image.
  */
 import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -16,7 +16,7 @@ import type { OciConfig } from "../oci-spec.ts";
 
 const execFileAsync = promisify(execFile);
 
-/** Where the sandbox's ids begin on the machine. */
+/** The first host id of the sandbox. */
 export const HOST_ID_BASE = 1_000_000;
 const CODE_UID = 1000;
 
@@ -31,7 +31,7 @@ export interface ContainerEnd {
   readonly stderr: string;
 }
 
-/** Says why containers cannot be tested here, or nothing when they can. */
+/** Why containers cannot be tested here; undefined if they can. */
 export function whyNoContainers(runtime: Runtime): string | undefined {
   if (process.platform !== "linux") return "containers need Linux";
   if (process.getuid?.() !== 0) return "making id mappings needs root";
@@ -41,7 +41,7 @@ export function whyNoContainers(runtime: Runtime): string | undefined {
   return undefined;
 }
 
-/** A root filesystem, disk and prober in a temporary directory; `remove()` it at the end. */
+/** A root file system, disk and prober in a temporary directory; call `remove()` at the end. */
 export class TestBundle {
   readonly #directory: string;
 
@@ -64,7 +64,7 @@ export class TestBundle {
     await rm(this.#directory, { recursive: true, force: true });
   }
 
-  /** The policy for these options, completed as the launcher would do it. */
+  /** The policy for these options, completed as the launcher does it. */
   config(options: Partial<OciConfigOptions> = {}): OciConfig {
     const config = buildOciConfig({
       profile: "restricted",
@@ -98,7 +98,7 @@ export class TestBundle {
     };
   }
 
-  /** Runs the prober with these arguments as PID 1 of a fresh container, to its end. */
+  /** Runs the prober with these arguments as PID 1 of a new container, to its end. */
   async run(
     runtime: Runtime,
     config: OciConfig,
@@ -121,7 +121,7 @@ export class TestBundle {
     try {
       return await runToEnd([...call, "run", "--bundle", work, id]);
     } finally {
-      // Gone already unless the run failed half-way; then the exit status does not matter.
+      // Already gone unless the run failed half-way; then the exit status does not matter.
       await runToEnd([...call, "delete", "--force", id]);
       await rm(work, { recursive: true, force: true });
     }
@@ -129,7 +129,7 @@ export class TestBundle {
 
   async #fill(): Promise<void> {
     const inside = (path: string): string => join(this.#directory, path);
-    // The user namespace's root must be able to walk here.
+    // The user namespace's root must be able to traverse this.
     await chmod(this.#directory, 0o755);
     await execFileAsync("cc", [
       "-Wall",
@@ -167,7 +167,7 @@ export class TestBundle {
       "root:x:0:0::/root:/bin/sh\nsandbox:x:1000:1000::/home/sandbox:/bin/bash\n",
     );
     await writeFile(inside("rootfs/etc/group"), "root:x:0:\nsandbox:x:1000:\n");
-    // A set-uid root program that the image brings along.
+    // A set-uid root program in the image.
     await cp("/usr/bin/id", inside("rootfs/setuid-id"));
     await chown(inside("rootfs/setuid-id"), HOST_ID_BASE, HOST_ID_BASE);
     await chmod(inside("rootfs/setuid-id"), 0o4755);
@@ -183,7 +183,7 @@ export class TestBundle {
   }
 }
 
-/** A /dev as the launcher makes it. */
+/** A /dev as the launcher creates it. */
 async function makeDevices(directory: string): Promise<void> {
   for (const path of ["pts", "shm"]) await mkdir(join(directory, path), { recursive: true });
   await chmod(join(directory, "shm"), 0o1777);
@@ -204,7 +204,7 @@ async function makeDevices(directory: string): Promise<void> {
   await chown(directory, HOST_ID_BASE, HOST_ID_BASE);
 }
 
-/** crun takes a machine with v1 controllers and an empty unified mount for a v2 one, unless it does not see the mount. */
+/** crun treats a machine with v1 controllers and an empty unified mount as v2, unless the mount is hidden. */
 function hidingUnifiedMount(argv: readonly string[]): string[] {
   const hybrid = readFileSync("/proc/self/mountinfo", "utf8").includes(` ${UNIFIED} `);
   if (!hybrid) return [...argv];
@@ -224,7 +224,8 @@ function hidingUnifiedMount(argv: readonly string[]): string[] {
 function runToEnd(argv: readonly string[]): Promise<ContainerEnd> {
   const [command, ...args] = hidingUnifiedMount(argv) as [string, ...string[]];
   return new Promise((resolve, reject) => {
-    // SECURITY: never "ignore": crun gives its standard streams, and so the host's /dev/null, away.
+    // SECURITY: never "ignore": crun passes its standard streams on, and with them the host's
+    // /dev/null.
     const child = spawn(command, args, { stdio: "pipe" });
     child.stdin.end();
     const output = { stdout: "", stderr: "" };

@@ -1,4 +1,4 @@
-/** The OpenAPI document as a page of Markdown. */
+/** Renders the OpenAPI document as a Markdown page. */
 import type { OpenApiDocument, Operation } from "../openapi.ts";
 import { fieldsOf, schemaLink, schemaName, schemaText } from "./schema-text.ts";
 import type { Field, JsonSchema } from "./schema-text.ts";
@@ -99,7 +99,7 @@ function operationParts(
   ];
 }
 
-/** The same for whoever calls it, but for where it goes. */
+/** Whether two operations differ only in their path. */
 function isLike(one: ApiOperation, other: ApiOperation): boolean {
   const plain = ({ parameters = [], requestBody, responses, security }: ApiOperation): string => {
     const named = parameters.filter((parameter) => parameter.in !== "path");
@@ -116,7 +116,7 @@ function accessText({ security }: ApiOperation): string {
     : "";
 }
 
-/** Those in the path are in the heading. */
+/** Path parameters are omitted, since the heading shows them. */
 function parameterTable(parameters: readonly Parameter[]): string {
   const named = parameters.filter((parameter) => parameter.in !== "path");
   if (named.length === 0) return "";
@@ -157,19 +157,19 @@ function answerText({ description, content = {} }: ApiAnswer): string {
   const [type = "", { schema = {} } = {}] = Object.entries(content)[0] ?? [];
   const words = description.charAt(0).toLowerCase() + description.slice(1);
   if (type !== JSON_TYPE) return type === "" ? words : `${words}, as \`${type}\``;
-  // The document says "Success" where a route says nothing.
+  // The document says "Success" if a route says nothing.
   const what = words === "success" ? "" : `${words}: `;
   const fields = fieldsOf(schema);
   if (fields.length === 0) return `${what}${schemaText(schema)}`;
   return what + fields.map(({ name, type: kind }) => `\`${name}\`: ${kind}`).join(", ");
 }
 
-/** The codes of errors, with the backticks that they have in the document. */
+/** The error codes, with their backticks as in the document. */
 function codesOf({ description }: ApiAnswer): readonly string[] {
   return [...description.matchAll(/^(`[A-Z_]+`): /gm)].map(([, code = ""]) => code);
 }
 
-/** What every call behind the key may answer. */
+/** Errors that every call with a key may return. */
 function sharedErrors(entries: readonly Entry[]): ReadonlySet<string> {
   const sets = entries
     .filter(({ operation }) => operation.security?.length !== 0)

@@ -1,6 +1,6 @@
-/** Says in words what a JSON schema of the OpenAPI document allows. */
+/** Describes in words what a JSON schema of the OpenAPI document allows. */
 
-/** As much of a schema as the document uses. */
+/** The parts of a schema that the document uses. */
 export interface JsonSchema {
   readonly $ref?: string;
   readonly type?: string;
@@ -22,24 +22,24 @@ export interface JsonSchema {
 
 /** One field of an object, or of an object inside it. */
 export interface Field {
-  /** With the names above it, and a `?` when it may be absent: `pty.rows`, `chunks[].chunk_base64?`. */
+  /** With the parent names, and a `?` if it is optional: `pty.rows`, `chunks[].chunk_base64?`. */
   readonly name: string;
   readonly type: string;
   readonly meaning: string;
 }
 
-/** Numbers in a query string are strings to the schema, but readers expect integers. */
+/** Numbers in a query string are strings in the schema, but readers expect integers. */
 const DIGITS = String.raw`^\d{1,16}$`;
-/** Not every schema of base64 says what it is, but all have a pattern that begins like this. */
+/** Not every base64 schema is marked as such, but all have a pattern that begins like this. */
 const BASE64_START = "^$|^(?:[0-9a-zA-Z+/]{4})*";
 
-/** `[Session](#session)` for the name of a schema, or the reference to it. */
+/** `[Session](#session)` for a schema name or a reference. */
 export function schemaLink(reference: string): string {
   const name = schemaName(reference.slice(reference.lastIndexOf("/") + 1));
   return `[${name}](#${name.toLowerCase()})`;
 }
 
-/** Schemas of requests carry a suffix in the document; for people they are what they are. */
+/** Request schemas have a suffix in the document, which readers do not need. */
 export function schemaName(name: string): string {
   return name.replace(/Input$/, "");
 }
@@ -72,7 +72,7 @@ export function schemaText(schema: JsonSchema): string {
   }
 }
 
-/** All fields of an object, those of objects inside it after their own. */
+/** All fields of an object, with those of nested objects after their parent. */
 export function fieldsOf(schema: JsonSchema, above = ""): readonly Field[] {
   if (schema.oneOf?.every(({ properties }) => properties?.["type"]?.const !== undefined) === true)
     return fieldsOfVariants(schema.oneOf);
@@ -89,7 +89,7 @@ export function fieldsOf(schema: JsonSchema, above = ""): readonly Field[] {
   });
 }
 
-/** Objects that their `type` tells apart, and that differ in their `data` alone. */
+/** Variants that are distinguished by `type`, and differ only in their `data`. */
 function fieldsOfVariants(variants: readonly JsonSchema[]): readonly Field[] {
   const shared = fieldsOf(variants[0] ?? {}).filter(({ name }) => !/^(type|data)\b/.test(name));
   const datas = variants.map(({ properties = {} }) => ({

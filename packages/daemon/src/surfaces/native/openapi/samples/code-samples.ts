@@ -1,4 +1,4 @@
-/** How to make each call: with curl, with the TypeScript SDK and with the Python client. */
+/** Code samples for each call: curl, the TypeScript SDK and the Python client. */
 import { sampleRow } from "./sample-table.ts";
 import type { SampleRow } from "./sample-table.ts";
 
@@ -9,7 +9,7 @@ export interface CodeSample {
   readonly source: string;
 }
 
-/** As much of an operation as its samples depend on. */
+/** The parts of an operation that its samples need. */
 interface SampledOperation {
   readonly security?: readonly object[];
   readonly requestBody?: { readonly content: object };
@@ -80,7 +80,7 @@ function urlOf(path: string, { query = {} }: SampleRow): string {
   return `${DAEMON_URL}${filled}${text === "" ? "" : `?${text}`}`;
 }
 
-/** By hand, because older versions of curl know no WebSockets; it shows the first frames. */
+/** By hand, because older versions of curl do not support WebSockets; shows the first frames. */
 const UPGRADE = [
   `--header "Connection: Upgrade"`,
   `--header "Upgrade: websocket"`,
@@ -104,7 +104,7 @@ function curl({ method, url, isSocket, needsKey, isStream, isForm, row }: Call):
   return lines.join(" \\\n  ");
 }
 
-/** Statements that use `client`, `session`, `exec` or `files`, after the lines that declare these. */
+/** Statements that use `client`, `session`, `exec` or `files`, after their declarations. */
 function withSdk(statements: string, isWorkspace: boolean): string {
   const { imports, rest } = importsOf(statements);
   const uses = (name: string): boolean => new RegExp(String.raw`\b${name}\.`).test(rest);
@@ -206,7 +206,7 @@ function opened({ method, url, needsKey, isStream, isForm, row }: Call): string 
   ].join("\n");
 }
 
-/** The standard library has no forms; httpx2 is what the Python client uses itself. */
+/** The standard library has no forms; the Python client itself uses httpx2. */
 function postedForm(url: string, file: string): string {
   return [
     "import os",

@@ -1,6 +1,6 @@
 /**
- * What the generated samples cannot know: example values, and the method of each client that makes the
- * call. An operation that has no row here, or no method, gets a plain HTTP request in that language.
+ * What the generated samples cannot know: example values, and each client's method for the call. An
+ * operation without a row, or without a method, gets a plain HTTP request in that language.
  */
 
 export interface SampleRow {

@@ -1,4 +1,4 @@
-/** Commands as streams of events: run and followed, or followed again from where a reader was. */
+/** Commands as event streams: run and followed, or resumed from a cursor. */
 import { countInQuery, execRequestSchema, followOutputQuery } from "@sandkasten/protocol";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
@@ -33,7 +33,7 @@ interface Followed extends Pick<FollowOptions, "until" | "stream"> {
   readonly raw: boolean;
 }
 
-/** What a query chooses of the output. */
+/** The part of the output that a query selects. */
 function chosen(query: z.output<typeof followOutputQuery>): Pick<Followed, "until" | "stream"> {
   return {
     ...(query.until !== undefined && { until: query.until }),

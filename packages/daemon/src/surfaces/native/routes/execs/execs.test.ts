@@ -165,7 +165,7 @@ describe("POST exec", () => {
   it.each([
     ["unknown", "may have run"],
     ["sandbox_gone", "may have run"],
-    ["not_started", "nothing of it ran"],
+    ["not_started", "the command was not started"],
   ] as const)("answers 503 with the result when the end is %s", async (endReason, explanation) => {
     await using own = await HttpFixture.start({
       replace: {

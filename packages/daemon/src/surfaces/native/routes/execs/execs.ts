@@ -1,4 +1,4 @@
-/** Commands: run, started, listed and looked at. */
+/** Runs, starts, lists and shows commands. */
 import {
   execInfoSchema,
   execPageSchema,
@@ -25,7 +25,7 @@ import { execParams, sessionParams } from "../params.ts";
 
 const tags = ["commands"];
 
-/** Where the shell is, for commands that do not know; looked up only then. */
+/** Looks up the shell's directory only for commands that have none. */
 export async function execInfo(exec: ExecHandle, row: ExecRow): Promise<ExecInfoBody> {
   return execInfoBody(row, row.cwd ?? (await exec.shellCwd()));
 }
@@ -55,7 +55,7 @@ export function execRoutes(app: App, context: NativeContext): void {
         outputBudgetBytes,
         idempotencyKey: request.headers["idempotency-key"],
       });
-      // Nothing is started for a pattern that cannot be waited for.
+      // Check the pattern before starting anything.
       if (body.until !== undefined) execs.checkPattern(body.until.pattern);
       const exec = await execs.start(caller, params.id, options, request.trace);
       if (body.on_disconnect === "cancel") cancelWhenGone(context, reply, exec);

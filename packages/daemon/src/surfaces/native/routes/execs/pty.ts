@@ -1,4 +1,4 @@
-/** Terminals over WebSockets, new ones and those that somebody left. */
+/** Terminals over WebSockets: new ones, and detached ones. */
 import { ptyQuery, SandboxError } from "@sandkasten/protocol";
 import type { WebSocket } from "@fastify/websocket";
 import type { FastifyRequest } from "fastify";
@@ -23,7 +23,7 @@ type PtyRequest = FastifyRequest & {
 };
 
 const DEFAULT_SIZE = { rows: 24, cols: 80 };
-/** What programs take a terminal for unless they are told; every browser's and desktop's can do this. */
+/** The default terminal type; every browser's and desktop's terminal supports it. */
 const TERMINAL_ENV = { TERM: "xterm-256color" };
 
 /** Shown as the command of a terminal that was opened without one. */
@@ -31,7 +31,7 @@ const LOGIN_SHELL = "login shell";
 
 export function ptyRoutes(app: App, context: NativeContext): void {
   const { services, shutdown, errorFormat } = context;
-  /** The commands that requests want to go on with. */
+  /** The commands that requests want to reattach to. */
   const found = new WeakMap<FastifyRequest, ExecHandle>();
 
   app.route({
@@ -44,8 +44,8 @@ export function ptyRoutes(app: App, context: NativeContext): void {
       description: [
         "Binary messages are bytes, both ways. Text messages are JSON: `resize`, `signal` and `eof` to the daemon, `started`, `skipped`, `exit` and `error` from it.",
         "A browser sends the key as the subprotocol `sandkasten.bearer.<base64url of the key>` beside `sandkasten.v1`.",
-        "When the socket closes, the command goes on; come back with `exec_id` and, as `cursor`, the number of bytes received.",
-        "Close codes: 1000 the command ended, 1001 the daemon stops, 4000 + status for errors.",
+        "When the socket closes, the command continues; reattach with `exec_id` and, as `cursor`, the number of bytes received.",
+        "Close codes: 1000 the command ended, 1001 the daemon is stopping, 4000 + status for errors.",
       ].join(" "),
       params: sessionParams,
       querystring: ptyQuery,
@@ -54,19 +54,19 @@ export function ptyRoutes(app: App, context: NativeContext): void {
         ...errors(EXEC_ERRORS, "EXEC_NOT_FOUND"),
       },
     },
-    // Before the upgrade there still is a status to say it with.
+    // Before the upgrade a status code can still report errors.
     preHandler: async (request) => {
       const { caller, params, query } = request;
       if (query.exec_id === undefined) await services.sessions.get(caller, params.id);
       else found.set(request, await services.execs.get(caller, params.id, query.exec_id));
     },
     handler: () => {
-      throw new SandboxError("INVALID_REQUEST", "this is a WebSocket; ask for an upgrade");
+      throw new SandboxError("INVALID_REQUEST", "this is a WebSocket endpoint; request an upgrade");
     },
     wsHandler: (socket, request) => serve(socket, request as PtyRequest),
   });
 
-  /** Never rejects: what goes wrong is said on the socket. */
+  /** Never rejects: errors are reported on the socket. */
   async function serve(socket: WebSocket, request: PtyRequest): Promise<void> {
     const { query } = request;
     const fail = (error: unknown): void => {
@@ -108,7 +108,7 @@ export function ptyRoutes(app: App, context: NativeContext): void {
   }
 }
 
-/** Gives a terminal that somebody left the size of the one that it is continued in. */
+/** Resizes a detached terminal to that of the new client. */
 async function fitTo(exec: ExecHandle, { rows, cols }: PtyQuery): Promise<void> {
   if (rows !== undefined && cols !== undefined && exec.row.status === "running")
     await exec.resize({ rows, cols });
@@ -121,7 +121,7 @@ function commandOf({ cmd, shell, rows, cols }: PtyQuery): ExecCommand {
   if (cmd === undefined)
     throw new SandboxError(
       "INVALID_REQUEST",
-      "with `shell`, give the text to run in that shell as `cmd`; for a login shell leave `shell` out",
+      "with `shell`, pass the text to run in that shell as `cmd`; for a login shell omit `shell`",
     );
   return { kind: "shell", text: cmd, shell, pty };
 }

@@ -1,4 +1,4 @@
-/** Commands that were started: read by cursor, waited for, signalled and fed. */
+/** Operations on started commands: read by cursor, wait, signal and write to stdin. */
 import {
   cancelledBodySchema,
   execResultSchema,
@@ -141,9 +141,9 @@ export function startedExecRoutes(app: App, context: NativeContext): void {
     async ({ caller, params, body }) => {
       const { text, content_base64: base64, close } = body;
       if (text && base64)
-        throw new SandboxError("INVALID_REQUEST", "give `text` or `content_base64`, not both");
+        throw new SandboxError("INVALID_REQUEST", "pass `text` or `content_base64`, not both");
       if (text === undefined && base64 === undefined && close !== true)
-        throw new SandboxError("INVALID_REQUEST", "give `text`, `content_base64` or `close`: true");
+        throw new SandboxError("INVALID_REQUEST", "pass `text`, `content_base64` or `close`: true");
       const bytes = text ? Buffer.from(text) : Buffer.from(base64 ?? "", "base64");
       const exec = await execs.get(caller, params.id, params.eid);
       if (bytes.length > 0) await exec.writeStdin(bytes);

@@ -1,4 +1,4 @@
-/** Joins a WebSocket to a command: its output out, what is typed in, and a few words about both. */
+/** Connects a WebSocket to a command: its output, its input, and control messages. */
 import { ptyClientMessageSchema, SandboxError } from "@sandkasten/protocol";
 import type { PtyServerMessage } from "@sandkasten/protocol";
 import type { WebSocket } from "@fastify/websocket";
@@ -8,15 +8,15 @@ import { MessageSocket } from "../../../http/sockets/message-socket.ts";
 import type { MessageSocketOptions } from "../../../http/sockets/message-socket.ts";
 
 const MAX_QUEUED_INPUT_BYTES = 262_144;
-/** What a message costs beside its bytes, of which it may have none. */
+/** The cost of a message in addition to its bytes, since it may be empty. */
 const MESSAGE_OVERHEAD_BYTES = 256;
 
 export interface TerminalSocketOptions extends MessageSocketOptions {
-  /** Ends the connection for what went wrong with input. */
+  /** Ends the connection after an input error. */
   readonly onInputError: (error: unknown) => void;
 }
 
-/** When it closes, the command goes on. */
+/** When it closes, the command continues. */
 export class TerminalSocket extends MessageSocket<PtyServerMessage> {
   readonly #onInputError: TerminalSocketOptions["onInputError"];
   #input: Promise<void> = Promise.resolve();
@@ -27,7 +27,7 @@ export class TerminalSocket extends MessageSocket<PtyServerMessage> {
     this.#onInputError = options.onInputError;
   }
 
-  /** Output from a cursor on until the command ends; what is typed meanwhile goes to its input. */
+  /** Sends output from a cursor on until the command ends; input meanwhile goes to the command. */
   async connect(exec: ExecHandle, cursor: number): Promise<void> {
     this.listen((bytes, isBinary) => this.#receive(exec, bytes, isBinary));
     for await (const page of exec.follow({ offset: cursor, signal: this.signal })) {
@@ -39,7 +39,7 @@ export class TerminalSocket extends MessageSocket<PtyServerMessage> {
   #receive(exec: ExecHandle, bytes: Buffer, isBinary: boolean): void {
     const cost = bytes.byteLength + MESSAGE_OVERHEAD_BYTES;
     this.#queuedBytes += cost;
-    // What the command does not read must not pile up here.
+    // Input that the command does not read must not pile up here.
     if (this.#queuedBytes > MAX_QUEUED_INPUT_BYTES) this.socket.pause();
     this.#input = this.#input
       .then(() => (isBinary ? exec.writeStdin(bytes) : control(exec, bytes.toString())))
@@ -52,7 +52,7 @@ export class TerminalSocket extends MessageSocket<PtyServerMessage> {
   }
 
   #refuseInput(error: unknown): void {
-    // Keys that were pressed while the command ended are nobody's mistake.
+    // Keys pressed while the command was ending are not an error.
     if (error instanceof SandboxError && error.code === "CONFLICT") return;
     this.#onInputError(error);
   }
@@ -78,13 +78,9 @@ function parseControl(text: string) {
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    throw new SandboxError(
-      "INVALID_REQUEST",
-      "a text message must be JSON; send what is typed as binary",
-      {
-        cause,
-      },
-    );
+    throw new SandboxError("INVALID_REQUEST", "a text message must be JSON; send input as binary", {
+      cause,
+    });
   }
   const parsed = ptyClientMessageSchema.safeParse(json);
   if (parsed.success) return parsed.data;

@@ -1,4 +1,4 @@
-/** Waits for a command as a request asks: to its end, for a time, or until its output matches. */
+/** Waits for a command as requested: to its end, for a time, or until its output matches. */
 import type { OutputConditionBody } from "@sandkasten/protocol";
 import type { FastifyReply } from "fastify";
 import type { ExecRow } from "../../../../ports/session-store.ts";
@@ -13,7 +13,7 @@ export interface ExecWait {
 
 export interface Waited {
   readonly row: ExecRow;
-  /** Absent when the request asked for no match. */
+  /** Absent if the request asked for no match. */
   readonly matched?: { readonly match: PatternMatch | undefined };
 }
 

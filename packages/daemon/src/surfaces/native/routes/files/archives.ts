@@ -1,4 +1,4 @@
-/** Whole directories as tar archives, out and in. */
+/** Whole directories as tar archives, in both directions. */
 import { extractedSchema, tarQuery, untarQuery } from "@sandkasten/protocol";
 import { answerOf, errors, FILE_ERRORS, WRITE_ERRORS } from "../../openapi/documented-responses.ts";
 import type { TarStream } from "../../../../ports/channel.ts";
@@ -50,7 +50,7 @@ export function archiveDownloadRoutes(app: App, space: FileSpace, context: Nativ
   );
 }
 
-/** The scope's bodies must be left unread. */
+/** The scope must leave bodies unread. */
 export function archiveUploadRoutes(app: App, space: FileSpace, context: NativeContext): void {
   const { limits, stallTimeoutMs } = context;
   app.put(
@@ -80,7 +80,7 @@ export function archiveUploadRoutes(app: App, space: FileSpace, context: NativeC
 
 const MAX_HEADER_LENGTH = 4_000;
 
-/** How many entries were left out, and the first of them, percent-encoded so that any byte fits. */
+/** How many entries were left out, and the first of them, percent-encoded so any byte fits. */
 function unreadableHeaders({ unreadable, unreadablePaths }: TarStream): Record<string, string> {
   if (unreadable === 0) return {};
   let paths = "";

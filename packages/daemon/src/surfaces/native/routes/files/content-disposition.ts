@@ -1,10 +1,10 @@
-/** Tells a browser to save what it gets, and under which name. */
+/** Makes a browser save a response, and suggests a name. */
 import type { SandboxPath } from "../../../../ports/channel.ts";
 import { shownPath } from "../../bodies/path-body.ts";
 
 /**
- * SECURITY: a file of a sandbox is anybody's; shown as a page it could act in our origin. It is
- * always an attachment, and a name can neither end the header nor begin another (threat: header
+ * SECURITY: a sandbox's file is untrusted; shown as a page it could act in our origin. It is always
+ * an attachment, and a name can neither end the header nor begin another (threat: header
  * injection). Guarded by file-content.test.ts.
  */
 export function attachment(asked: SandboxPath, extension = ""): string {

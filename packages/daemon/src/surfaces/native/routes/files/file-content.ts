@@ -1,4 +1,4 @@
-/** Files as bytes: downloaded whole or in part, and uploaded as a body. */
+/** Files as bytes: downloaded completely or in part, and uploaded as a body. */
 import type { IncomingHttpHeaders } from "node:http";
 import {
   downloadQuery,
@@ -72,7 +72,7 @@ export function downloadRoutes(app: App, space: FileSpace, context: NativeContex
       using files = await space.open(request.caller, request.params.id, path);
       const slice = openSlice(files, path, request.raw.headers);
       if (request.query.real_path === true) {
-        // At the same time, because each takes a turn of the sandbox.
+        // Concurrently, because each needs a round trip to the sandbox.
         const [real] = await Promise.allSettled([realPathHeader(files, path), slice]);
         if (real.status === "rejected") {
           await slice.then(({ read }) => read.body.cancel());
@@ -120,7 +120,7 @@ export function downloadRoutes(app: App, space: FileSpace, context: NativeContex
   );
 }
 
-/** The scope's bodies must be left unread. */
+/** The scope must leave bodies unread. */
 export function fileUploadRoutes(app: App, space: FileSpace, context: NativeContext): void {
   const { limits, stallTimeoutMs } = context;
   app.put(
@@ -162,7 +162,7 @@ async function realPathHeader(
   const real = await files.realpath(path);
   const bytes =
     real.rawPath === undefined ? Buffer.from(real.path) : Buffer.from(real.rawPath, "base64");
-  // Each byte that is not a plain character of a path, so that any name fits into a header.
+  // Escapes every byte that is not a plain path character, so any name fits into a header.
   const encoded = bytes
     .toString("latin1")
     .replaceAll(
@@ -174,7 +174,7 @@ async function realPathHeader(
 
 const ONE_ETAG = /^"[^"]*"$/;
 
-/** The conditions of HTTP, in the words of our own. */
+/** Maps HTTP's conditional headers to our own terms. */
 function conditionsOf(headers: IncomingHttpHeaders): {
   readonly if_match?: string;
   readonly overwrite?: false;

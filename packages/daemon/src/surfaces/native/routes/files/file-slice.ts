@@ -1,4 +1,4 @@
-/** Opens a file, or the part of it that a request asks for. */
+/** Opens a file, or the requested part of it. */
 import type { IncomingHttpHeaders } from "node:http";
 import type { FileRead, SandboxPath } from "../../../../ports/channel.ts";
 import type { FileOperations } from "../../../../sessions/services.ts";
@@ -6,7 +6,7 @@ import { parseRange } from "../../../http/bodies/byte-range.ts";
 
 export interface FileSlice {
   readonly read: FileRead;
-  /** Absent when the whole file is to be sent. */
+  /** Absent if the whole file is to be sent. */
   readonly range?: { readonly first: number; readonly length: number };
 }
 
@@ -15,19 +15,19 @@ interface Wanted {
   readonly length?: number;
 }
 
-/** Tells versions of a file apart. */
+/** Distinguishes versions of a file. */
 export function etagOf({ version }: FileRead): string {
   return `"${version.replaceAll(/[^\x21\x23-\x7e]/g, "_")}"`;
 }
 
-/** What is known of a file without its bytes. */
+/** A file's metadata without its bytes. */
 export async function peek(files: FileOperations, path: SandboxPath): Promise<FileRead> {
   const read = await files.readFile(path, { length: 0 });
   await read.body.cancel();
   return read;
 }
 
-/** A range that begins beyond the end has the length 0. */
+/** A range that begins beyond the end has length 0. */
 export async function openSlice(
   files: FileOperations,
   path: SandboxPath,
@@ -38,7 +38,7 @@ export async function openSlice(
   if (wanted === undefined) return { read: await files.readFile(path) };
   const read = await files.readFile(path, wanted);
   if (typeof ifRange === "string" && ifRange !== etagOf(read)) {
-    // It was replaced since it was looked at: a part of it would not fit what the client has.
+    // It was replaced since it was checked: a part of it would not match what the client has.
     await read.body.cancel();
     return { read: await files.readFile(path) };
   }

@@ -1,4 +1,4 @@
-/** Where file calls go: into a session, or into a workspace without one. */
+/** Where file calls go: to a session, or to a workspace without one. */
 import { posix } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import type { z } from "zod";
@@ -11,9 +11,9 @@ export interface FileSpace {
   readonly prefix: "/sessions/:id" | "/workspaces/:id";
   readonly tag: string;
   readonly params: z.ZodType<{ readonly id: string }>;
-  /** Where a path is in the sandbox. Throws INVALID_REQUEST for one that is not part of it. */
+  /** The path in the sandbox. Throws INVALID_REQUEST for a path outside the space. */
   readonly place: (path: SandboxPath) => SandboxPath;
-  /** Refuses before it opens anything when one of the paths is not part of it. */
+  /** Refuses before opening anything if one of the paths is outside the space. */
   readonly open: (
     caller: Caller,
     id: string,
@@ -55,12 +55,12 @@ export function fileSpaces({ files }: Services): readonly FileSpace[] {
   ];
 }
 
-/** `/work` is another name of it. */
+/** `/work` is an alias of it. */
 const WORKSPACE_PATH = /^\/+work(?:space)?(?:\/|$)/;
 
 /**
- * Where a path of a workspace is in the sandbox: one from the root that does not name the workspace
- * begins at the workspace's own root, as clients write it that know no sandbox around it.
+ * The path in the sandbox of a workspace path: an absolute path that does not name the workspace
+ * starts at the workspace's root, as clients without a sandbox write it.
  */
 function placed(asked: string): string;
 function placed(asked: SandboxPath): SandboxPath;
@@ -74,7 +74,7 @@ function placed(asked: SandboxPath): SandboxPath {
 /** Fields of queries and bodies that are paths, and those that are the bytes of paths. */
 const PATH_FIELDS = ["path", "from", "to"] as const;
 
-/** Puts the paths of a checked query or body in their places, for calls about workspaces. */
+/** Maps the paths of a validated query or body, for calls on workspaces. */
 export function placePaths(fields: unknown): void {
   if (typeof fields !== "object" || fields === null) return;
   const given = fields as Record<string, unknown>;
@@ -88,15 +88,15 @@ export function placePaths(fields: unknown): void {
 }
 
 /**
- * What else there is belongs to the sandbox that the call happens to go through, and is gone with
- * it. By the path's text alone: the check is for people's mistakes, the sandbox is the boundary.
+ * Other paths belong to the sandbox that happens to serve the call, and disappear with it. Checked
+ * lexically: the check catches mistakes, the sandbox is the security boundary.
  */
 function checkWorkspacePath(asked: SandboxPath): void {
   if (WORKSPACE_PATH.test(resolvedText(asked))) return;
   const path = shownPath(asked);
   throw new SandboxError(
     "INVALID_REQUEST",
-    `${JSON.stringify(path)} is not in the workspace; name a path below ${WORKSPACE}, or one that is relative to it`,
+    `${JSON.stringify(path)} is not in the workspace; use a path below ${WORKSPACE}, or a relative one`,
     { details: { path, allowed: [WORKSPACE, "/work"] } },
   );
 }

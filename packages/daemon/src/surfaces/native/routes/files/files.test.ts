@@ -314,7 +314,7 @@ describe("a workspace", () => {
           status: 400,
           json: {
             error_code: "INVALID_REQUEST",
-            message: expect.stringContaining("name a path below /workspace") as string,
+            message: expect.stringContaining("use a path below /workspace") as string,
           },
         },
       ]);

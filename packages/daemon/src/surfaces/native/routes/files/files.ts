@@ -1,4 +1,4 @@
-/** Small things about files, as JSON. */
+/** File operations as JSON. */
 import {
   copiedFilesSchema,
   copyFileSchema,

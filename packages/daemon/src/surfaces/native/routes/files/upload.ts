@@ -1,4 +1,4 @@
-/** Puts the files of a form into a directory, one after the other, without keeping them in memory. */
+/** Stores the files of a form in a directory, one after the other, without keeping them in memory. */
 import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
 import { filePath, rawFilePath, SandboxError } from "@sandkasten/protocol";
@@ -15,16 +15,16 @@ interface Waiting {
 }
 
 interface UploadOptions {
-  /** Called with the first file: a form that has none, or is refused before it, changes nothing. */
+  /** Called with the first file: a form without files, or refused before the first, changes nothing. */
   readonly open: () => Promise<FileOperations>;
-  /** Where a directory is in the sandbox; throws for one that files may not go to. */
+  /** The directory's path in the sandbox; throws for a forbidden one. */
   readonly place: (path: SandboxPath) => SandboxPath;
   readonly limits: ByteLimits;
 }
 
 /**
- * The directory may be named before the files, which go there at once, or after them: until it is
- * known they wait in the workspace under names of their own.
+ * The directory may come before the files, which then go there directly, or after them: until it is
+ * known they are stored in the workspace under temporary names.
  */
 export class Upload {
   readonly #options: UploadOptions;
@@ -38,7 +38,7 @@ export class Upload {
     this.#options = options;
   }
 
-  /** As a field of the form gives it, under the name of `path` or of `raw_path`. */
+  /** From a form field named `path` or `raw_path`. */
   setField(name: "path" | "raw_path", value: unknown): void {
     // Clients with zero values send an empty one for the default.
     if (value === "") return;
@@ -69,7 +69,7 @@ export class Upload {
     await files.writeFile(temporary, this.#count(content));
   }
 
-  /** Where the files are now. */
+  /** The final paths of the files. */
   async finish(): Promise<readonly NamedPath[]> {
     const directory = this.#directory ?? WORKSPACE;
     const files = this.#files;
@@ -86,19 +86,19 @@ export class Upload {
     return this.#paths;
   }
 
-  /** Takes away what waits, after a failure. */
+  /** Removes temporary files after a failure. */
   async abandon(): Promise<void> {
     for (const { temporary } of this.#waiting.splice(0)) {
       try {
         await this.#files?.remove(temporary);
       } catch (error) {
-        // It never came to be, or the sandbox is gone and it with it.
+        // It was never created, or it is gone with the sandbox.
         if (!(error instanceof SandboxError)) throw error;
       }
     }
   }
 
-  /** The limit is for all files together. */
+  /** The limit applies to all files together. */
   async *#count(content: Readable): AsyncGenerator<Uint8Array> {
     const { limits } = this.#options;
     const maxBytes = limits.maxBytes - this.#bytes;
@@ -110,8 +110,8 @@ export class Upload {
 }
 
 /**
- * SECURITY: a file's name comes from the client and must not lead out of the directory (threat: path
- * traversal). Guarded by uploads.test.ts.
+ * SECURITY: a file's name comes from the client and must not lead out of the directory (threat:
+ * path traversal). Guarded by uploads.test.ts.
  */
 function baseName(fileName: string | undefined): string {
   const name = fileName?.split(/[\\/]/).at(-1) ?? "";

@@ -181,7 +181,7 @@ describe("POST fs/upload", () => {
     );
     const answer = await textUntilClose(socket);
     expect(answer).toMatch(/^HTTP\/1\.1 400 /);
-    expect(answer).toContain("stopped coming");
+    expect(answer).toContain("the body stalled");
   });
 
   it("refuses more than is allowed, in one file or in all of them, and leaves nothing half", async () => {

@@ -15,13 +15,13 @@ import { Upload } from "./upload.ts";
 const FORM_LIMITS = { fields: 4, fieldSize: 65_536, files: 1000, parts: 1004, headerPairs: 64 };
 const FILE_FIELDS: ReadonlySet<string> = new Set(["file", "files"]);
 
-/** In a scope of its own: reading forms puts hooks on every route beside it. */
+/** In a separate scope: reading forms adds hooks to every route of a scope. */
 export async function uploadRoutes(
   app: App,
   spaces: readonly FileSpace[],
   context: NativeContext,
 ): Promise<void> {
-  // How large files may be is counted where they are read: here they would just be cut off.
+  // File sizes are limited where files are read: here they would just be cut off.
   await app.register(multipart, { limits: { ...FORM_LIMITS, fileSize: Number.POSITIVE_INFINITY } });
   for (const space of spaces) uploadRoute(app, space, context);
 }
@@ -59,7 +59,7 @@ function uploadRoute(app: App, space: FileSpace, { limits, stallTimeoutMs }: Nat
         tellIgnored(reply, ignored);
         return uploadedBody(await upload.finish());
       } catch (error) {
-        // Nobody reads the rest of the form.
+        // The rest of the form is not read.
         request.raw.unpipe();
         await upload.abandon();
         throw formError(error);
@@ -68,7 +68,7 @@ function uploadRoute(app: App, space: FileSpace, { limits, stallTimeoutMs }: Nat
   );
 }
 
-/** A file in an unknown field would be lost without a word; of text its name is told. */
+/** A file in an unknown field is refused, so it is not lost silently; unknown text fields are reported. */
 async function addPart(upload: Upload, part: Multipart, ignored: string[]): Promise<void> {
   const isFile = part.type === "file";
   if (isFile && FILE_FIELDS.has(part.fieldname)) await upload.addFile(part.filename, part.file);
@@ -78,7 +78,7 @@ async function addPart(upload: Upload, part: Multipart, ignored: string[]): Prom
   else
     throw new SandboxError(
       "INVALID_REQUEST",
-      `the form has a field ${JSON.stringify(part.fieldname.slice(0, 64))} that is not known; files are \`file\` or \`files\` and need a file name, the directory is \`path\``,
+      `the form has a field ${JSON.stringify(part.fieldname.slice(0, 64))} that is unknown; files are \`file\` or \`files\` and need a file name, the directory is \`path\``,
     );
 }
 
@@ -95,7 +95,7 @@ function uploadedBody(paths: readonly NamedPath[]): {
   };
 }
 
-/** What is wrong with the form itself comes as plain errors of its parser. */
+/** Errors in the form itself are plain errors of its parser. */
 function formError(error: unknown): unknown {
   if (!(error instanceof Error) || "code" in error) return error;
   return incompleteForm(error);

@@ -1,4 +1,4 @@
-/** Changes of files as events. */
+/** Streams file changes as events. */
 import { watchQuery } from "@sandkasten/protocol";
 import { answerOf, errors, FILE_ERRORS } from "../../openapi/documented-responses.ts";
 import { pathBody, pathOf, WORKSPACE } from "../../bodies/path-body.ts";

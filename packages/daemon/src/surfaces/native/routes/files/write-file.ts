@@ -1,4 +1,4 @@
-/** Writes a file, or adds to it, as a request asks. */
+/** Writes or appends to a file, as requested. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ByteSource, SandboxPath, WrittenFile } from "../../../../ports/channel.ts";
 import type { FileOperations } from "../../../../sessions/services.ts";
@@ -29,7 +29,7 @@ export async function writeFile(
   if (overwrite === false)
     throw new SandboxError(
       "INVALID_REQUEST",
-      "`append` adds to a file that is there, which `overwrite: false` forbids; leave one of them out",
+      "`append` changes an existing file, which `overwrite: false` forbids; omit one of them",
     );
   return await files.appendFile(path, content, options);
 }

@@ -1,17 +1,17 @@
-/** An image on its way into the store: in a file that is gone afterwards, whatever happens. */
+/** Stores an image in a temporary file on its way into the image store. */
 import { createWriteStream } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { SandboxError } from "@sandkasten/protocol";
 
-/** Begins the names of directories that hold an image on its way. */
+/** Prefix of directories that hold an incoming image. */
 export const IMPORT_PREFIX = "import-";
 
 export async function withArchiveOnDisk<T>(
   uploadDir: string,
   bytes: AsyncIterable<Uint8Array>,
-  /** What the client calls the archive, as in "that was sent". */
+  /** The client's name for the archive, as in "that was sent". */
   shown: string,
   use: (path: string) => Promise<T>,
 ): Promise<T> {

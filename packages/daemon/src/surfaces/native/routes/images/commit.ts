@@ -1,4 +1,4 @@
-/** Images of what sessions have become. */
+/** Creates images from sessions. */
 import { commitSchema, imageSchema } from "@sandkasten/protocol";
 import { errors, LIVING_ERRORS } from "../../openapi/documented-responses.ts";
 import { imageBody } from "../../bodies/image-body.ts";
@@ -13,9 +13,9 @@ export function commitRoutes(app: App, { services, limits, uploadDir }: NativeCo
     {
       schema: {
         tags: ["sessions"],
-        summary: "Create an image of what a session has become",
+        summary: "Create an image from a session's root file system",
         description:
-          "Needs the profile `root` and an image other than `host`. The image has the session's root without what is mounted there: `/workspace`, `/home/sandbox`, `/tmp`, `/run` and workspaces. All files belong to root. The session goes on; what it changes meanwhile may or may not be in the image. The image belongs to the caller, as an imported one does.",
+          "Needs the profile `root` and an image other than `host`. The image contains the session's root without its mounts: `/workspace`, `/home/sandbox`, `/tmp`, `/run` and workspaces. All files belong to root. The session keeps running; changes made meanwhile may or may not be in the image. The image belongs to the caller, like an imported one.",
         params: sessionParams,
         body: commitSchema,
         response: {

@@ -1,4 +1,4 @@
-/** Images that are sent to the daemon. */
+/** Imports images that are sent to the daemon. */
 import { imageSchema, importImageQuery, SandboxError } from "@sandkasten/protocol";
 import type { ImageInfo, Images } from "../../../../ports/image-store.ts";
 import { errors } from "../../openapi/documented-responses.ts";
@@ -10,18 +10,21 @@ import { withArchiveOnDisk } from "./archive-on-disk.ts";
 
 const IMPORTS_AT_ONCE = 4;
 
-/** The scope's bodies must be left unread. */
+/** The scope must leave bodies unread. */
 export function imageImportRoutes(app: App, context: NativeContext): void {
   const { services, limits, stallTimeoutMs, uploadDir } = context;
   const running = new Map<string, number>();
 
-  /** SECURITY: what is on its way counts for no quota yet (threat: filling a disk). Guarded by image-owners.test.ts. */
+  /**
+   * SECURITY: an upload in progress does not count against a quota yet (threat: filling a disk).
+   * Guarded by image-owners.test.ts.
+   */
   function takePlace(owner: string): Disposable {
     const before = running.get(owner) ?? 0;
     if (before >= IMPORTS_AT_ONCE)
       throw new SandboxError(
         "QUOTA_EXCEEDED",
-        `One key can import ${IMPORTS_AT_ONCE} images at a time; try again when one of them is done.`,
+        `A key can import at most ${IMPORTS_AT_ONCE} images at a time; try again when one of them is done.`,
       );
     running.set(owner, before + 1);
     return {
@@ -39,7 +42,7 @@ export function imageImportRoutes(app: App, context: NativeContext): void {
       config: { body: "bytes" },
       schema: {
         tags: ["images"],
-        summary: "Import an image, sent as the body: a root filesystem or an OCI archive",
+        summary: "Import an image, sent as the body: a root file system or an OCI archive",
         consumes: ["application/x-tar"],
         querystring: importImageQuery,
         response: {
@@ -92,7 +95,7 @@ function isTooLarge(error: unknown): boolean {
 function overQuota(maxBytes: number): SandboxError {
   return new SandboxError(
     "QUOTA_EXCEEDED",
-    `The archive is larger than the disk space for all images of this key, which is ${maxBytes} bytes.`,
+    `The archive exceeds the disk space for all images of this key, ${maxBytes} bytes.`,
     { details: { max_image_bytes: maxBytes } },
   );
 }

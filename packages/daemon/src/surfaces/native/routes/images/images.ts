@@ -1,4 +1,4 @@
-/** Images: listed, pulled, removed and swept. */
+/** Lists, pulls, deletes and garbage-collects images. */
 import {
   collectedSchema,
   imageListSchema,
@@ -110,7 +110,7 @@ export function imageRoutes(app: App, context: NativeContext): void {
       const pulled: Promise<ImageInfo> = images
         .pull(reference, (news) => progress.set(news))
         .finally(() => progress.end());
-      // The loop may end first, by a client that leaves; a failure is told below in any case.
+      // The loop may end first if the client disconnects; a failure is reported below in any case.
       pulled.catch(() => undefined);
       for await (const news of progress) await stream.send("progress", progressBody(news));
       await stream.send("done", imageBody(await pulled));

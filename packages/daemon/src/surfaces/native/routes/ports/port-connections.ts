@@ -1,4 +1,4 @@
-/** Connections to ports over WebSockets, for what is not HTTP. */
+/** Connections to ports over WebSockets, for protocols other than HTTP. */
 import { connectQuery, portInPath, SandboxError } from "@sandkasten/protocol";
 import type { WebSocket } from "@fastify/websocket";
 import type { FastifyRequest } from "fastify";
@@ -31,8 +31,8 @@ export function portConnectionRoutes(app: App, context: NativeContext): void {
       summary: "A TCP connection to a port inside a session, over a WebSocket",
       description: [
         "Binary messages are bytes, both ways. Text messages are JSON: `connected` from the daemon comes first, `eof` says that a side sends no more, `error` says what went wrong.",
-        "With `window`, each side acknowledges what it has used by `ack` with `bytes`, and sends no more than the window beyond that.",
-        "A browser sends the key as for a terminal. Close codes: 1000 both sides have ended, 1001 the daemon stops, 4000 + status for errors.",
+        "With `window`, each side acknowledges consumed bytes with `ack` and `bytes`, and sends at most the window beyond that.",
+        "A browser sends the key as for a terminal. Close codes: 1000 both sides have ended, 1001 the daemon is stopping, 4000 + status for errors.",
       ].join(" "),
       params,
       querystring: connectQuery,
@@ -41,16 +41,16 @@ export function portConnectionRoutes(app: App, context: NativeContext): void {
         ...errors(LIVING_ERRORS, "PORT_REFUSED", "QUOTA_EXCEEDED"),
       },
     },
-    // Before the upgrade there still is a status to say it with.
+    // Before the upgrade a status code can still report errors.
     preHandler: async ({ caller, params: { id } }) =>
       void (await services.sessions.get(caller, id)),
     handler: () => {
-      throw new SandboxError("INVALID_REQUEST", "this is a WebSocket; ask for an upgrade");
+      throw new SandboxError("INVALID_REQUEST", "this is a WebSocket endpoint; request an upgrade");
     },
     wsHandler: (socket, request) => serve(socket, request as unknown as ConnectRequest),
   });
 
-  /** Never rejects: what goes wrong is said on the socket. */
+  /** Never rejects: errors are reported on the socket. */
   async function serve(socket: WebSocket, request: ConnectRequest): Promise<void> {
     const { caller, query } = request;
     using joined = new PortSocket(socket, { ...context, windowBytes: query.window });

@@ -1,4 +1,4 @@
-/** Joins a WebSocket to a connection to a port: binary messages are its bytes, text messages are about them. */
+/** Connects a WebSocket to a port: binary messages are its bytes, text messages are control messages. */
 import { portClientMessageSchema, SandboxError } from "@sandkasten/protocol";
 import type { PortClientMessage, PortServerMessage } from "@sandkasten/protocol";
 import type { WebSocket } from "@fastify/websocket";
@@ -7,29 +7,30 @@ import { MessageSocket } from "../../../http/sockets/message-socket.ts";
 import type { MessageSocketOptions } from "../../../http/sockets/message-socket.ts";
 import { ClientGone } from "../../../http/responses/response-writer.ts";
 
-/** What waits for the port when the client has set no window. */
+/** The queue limit for the port if the client has set no window. */
 const MAX_QUEUED_BYTES = 262_144;
-/** Small messages are put together, so that not their number but their bytes count. */
+/** Small messages are merged, so their bytes count rather than their number. */
 const MERGED_BYTES = 16_384;
 
 export interface PortSocketOptions extends MessageSocketOptions {
-  /** Bytes that either side sends at most before they are acknowledged. */
+  /** The most unacknowledged bytes that either side may send. */
   readonly windowBytes: number | undefined;
 }
 
 /**
- * SECURITY: what the port does not take waits with the client, not here: without a window the socket is
- * not read from meanwhile, with one nothing may come beyond it. Guarded by port-connections.test.ts.
+ * SECURITY: bytes that the port does not accept wait at the client, not here: without a window the
+ * socket is not read meanwhile, with one nothing beyond it is accepted. Guarded by
+ * port-connections.test.ts.
  */
 export class PortSocket extends MessageSocket<PortServerMessage> {
   readonly #windowBytes: number | undefined;
   readonly #failed = Promise.withResolvers<never>();
   #queue: Buffer[] = [];
-  /** Received, and not yet taken by the port. */
+  /** Received, but not yet accepted by the port. */
   #queuedBytes = 0;
   #clientEnded = false;
   #wakeWriter: (() => void) | undefined;
-  /** Sent, and not yet acknowledged. */
+  /** Sent, but not yet acknowledged. */
   #unacknowledgedBytes = 0;
   #wakeReader: (() => void) | undefined;
 
@@ -42,7 +43,7 @@ export class PortSocket extends MessageSocket<PortServerMessage> {
     );
   }
 
-  /** Resolves when both sides have ended what they send. */
+  /** Resolves when both sides have ended their output. */
   async join({ readable, writable }: PortConnection): Promise<void> {
     const reader = readable.getReader();
     const writer = writable.getWriter();
@@ -97,7 +98,7 @@ export class PortSocket extends MessageSocket<PortServerMessage> {
   #enqueue(bytes: Buffer): void {
     if (bytes.byteLength === 0) return;
     if (this.#clientEnded)
-      throw new SandboxError("INVALID_REQUEST", "bytes came after the message `eof`");
+      throw new SandboxError("INVALID_REQUEST", "bytes arrived after the message `eof`");
     this.#queuedBytes += bytes.byteLength;
     const last = this.#queue.at(-1);
     if (last !== undefined && last.byteLength + bytes.byteLength <= MERGED_BYTES)
@@ -106,7 +107,7 @@ export class PortSocket extends MessageSocket<PortServerMessage> {
     if (this.#windowBytes === undefined) {
       if (this.#queuedBytes > MAX_QUEUED_BYTES) this.socket.pause();
     } else if (this.#queuedBytes > this.#windowBytes) {
-      throw new SandboxError("INVALID_REQUEST", "more bytes came than the window allows");
+      throw new SandboxError("INVALID_REQUEST", "more bytes arrived than the window allows");
     }
     this.#wakeWriter?.();
   }

@@ -1,4 +1,4 @@
-/** Ports of a session: what listens, and links to it. */
+/** Ports of a session: listeners, and links to them. */
 import {
   portInPath,
   portListBodySchema,

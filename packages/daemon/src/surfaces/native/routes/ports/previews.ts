@@ -1,4 +1,4 @@
-/** Previews: HTTP and WebSockets to a port of a session, by a host name of its own or by path. */
+/** Previews: HTTP and WebSockets to a port of a session, by host name or by path. */
 import { METHODS, STATUS_CODES } from "node:http";
 import type { IncomingMessage } from "node:http";
 import { SandboxError } from "@sandkasten/protocol";
@@ -17,16 +17,16 @@ import { askForSocket, splice } from "../../../preview/splice-socket.ts";
 import { upgradeHead } from "../../../http/connection/upgrades.ts";
 import { sessionParams } from "../params.ts";
 
-/** Where requests to preview hosts are led. Nothing is here for those that come by another way. */
+/** The route for requests to preview hosts. Other requests find nothing here. */
 export const PREVIEW_HOST_ROUTE = "/preview";
-/** An echo of its own head, and a tunnel: neither is a use of a web page. */
+/** Echoing the request head and tunnelling are not uses of a web page. */
 const REFUSED_METHODS: ReadonlySet<string> = new Set(["TRACE", "CONNECT"]);
 
 const params = sessionParams.extend({
   port: z.string().meta({ description: "The port, optionally followed by `~` and a link's token" }),
 });
 
-/** The scope's bodies must be left unread. */
+/** The scope must leave bodies unread. */
 export function previewRoutes(app: App, context: NativeContext): void {
   const method = METHODS.filter((name) => !REFUSED_METHODS.has(name));
   const others = method.filter((name) => name !== "GET");
@@ -60,7 +60,7 @@ export function previewRoutes(app: App, context: NativeContext): void {
   app.route({ method, url: PREVIEW_HOST_ROUTE, ...hidden });
 }
 
-/** Lets the router know of all methods that a web server may want. */
+/** Registers all methods that a web server may need. */
 export function knowAllMethods(app: App): void {
   const known = new Set(app.supportedMethods);
   for (const name of METHODS)
@@ -112,7 +112,7 @@ function serve(context: NativeContext) {
     forwarding: Forwarding,
   ): Promise<void> {
     const { raw } = reply.request;
-    // A client that asks first learns by now that somebody is there to take its body.
+    // A connection to the application is open now, so its body can be accepted.
     if (raw.headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
     const answer = await forwardRequest(connection, raw, forwarding);
     await passOn(reply, preview, answer);
@@ -162,7 +162,7 @@ function serve(context: NativeContext) {
     }
   }
 
-  /** Ends a visit together with its link, however long it takes. */
+  /** Ends a connection when its link ends. */
   function whenOver({ link }: Preview, end: () => void): Disposable {
     if (link === undefined) return { [Symbol.dispose]: () => undefined };
     const timer = setInterval(() => {
@@ -172,7 +172,7 @@ function serve(context: NativeContext) {
   }
 }
 
-/** What the application answered may be no head that can be written down. */
+/** The application's response head may be unwritable. */
 function beginAnswer(reply: FastifyReply, preview: Preview, write: () => void): void {
   try {
     write();
@@ -183,13 +183,13 @@ function beginAnswer(reply: FastifyReply, preview: Preview, write: () => void): 
 }
 
 function connectionOf(duplex: PortDuplex) {
-  // Whoever reads from it is told of what breaks; after that nobody needs to know.
+  // Readers get the error; after that it is irrelevant.
   duplex.on("error", () => undefined);
   const cut = (): void => void duplex.destroy();
   return { duplex, cut, [Symbol.dispose]: cut };
 }
 
-/** Relative addresses in a page count from the slash on. */
+/** Relative URLs in a page are resolved from the trailing slash. */
 function redirectToSlash(request: FastifyRequest, reply: FastifyReply, { prefix }: Preview): void {
   const query = (request.raw.url ?? "").slice(prefix.length);
   reply.header("Location", `${prefix}/${query}`).code(307).send();

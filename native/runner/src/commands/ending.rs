@@ -1,0 +1,307 @@
+//! Making commands end: when their time is up, or on request. Each step is harder than the last.
+
+use crate::commands::Commands;
+use crate::execs::{CANCELLED_EXIT_CODE, EndingStep, Exec, Outcome, Serial, State};
+use crate::processes::proc_tree;
+use crate::protocol::failure::Failure;
+use crate::server::context::Context;
+use crate::shells::STOP_SIGNAL;
+use crate::sys;
+use std::time::Duration;
+
+/// The time that an interrupted command gets to finish, and a killed one to disappear.
+const GRACE: Duration = Duration::from_millis(500);
+/// How often a shell is told to give up the rest of its line, until it does.
+pub const INTERRUPT_INTERVAL: Duration = Duration::from_millis(10);
+/// What a shell needs at most from reading a command to running it.
+const BEGINNING: Duration = Duration::from_millis(200);
+/// How often a kill is repeated that had no effect yet.
+const AGAIN: Duration = Duration::from_secs(2);
+
+impl Commands {
+    /// Ends a command as a timeout does; false when it had ended already.
+    pub fn cancel(&mut self, exec_id: &str, cx: &mut Context) -> Result<bool, Failure> {
+        let exec = self.execs.find(exec_id)?;
+        let (serial, state) = (exec.serial(), exec.state());
+        match state {
+            _ if exec.stop().is_ending() => {}
+            State::Queued => self.cancel_queued(serial, cx),
+            State::Running => self.begin_ending(serial, "cancelled", cx),
+            State::Done => {}
+        }
+        Ok(state != State::Done)
+    }
+
+    /// Ends what runs and waits in a shell, and the shell itself; earlier jobs live on.
+    pub fn close_shell(&mut self, name: &str, cx: &mut Context) -> Result<(), Failure> {
+        let closing = self.shells.close(name)?;
+        for serial in closing.waiting {
+            let queued = |exec: &Exec| exec.state() == State::Queued;
+            if self.execs.get(serial).is_some_and(queued) {
+                self.cancel_queued(serial, cx);
+            }
+        }
+        match closing.current {
+            Some(serial) => {
+                let goes_on = |exec: &Exec| !exec.stop().is_ending();
+                if self.execs.get(serial).is_some_and(goes_on) {
+                    self.begin_ending(serial, "cancelled", cx);
+                }
+            }
+            None => self.shells.drop_if_closed(closing.shell),
+        }
+        Ok(())
+    }
+
+    /// A command that has not begun just ends.
+    fn cancel_queued(&mut self, serial: Serial, cx: &mut Context) {
+        self.set_step(serial, "cancelled", EndingStep::Killed, GRACE, cx);
+        let outcome = Outcome::exited(CANCELLED_EXIT_CODE);
+        self.execs.finish(serial, outcome, cx);
+    }
+
+    /// First a request to stop, which programs may use to clean up.
+    pub(super) fn begin_ending(&mut self, serial: Serial, reason: &'static str, cx: &Context) {
+        // The shell first: when the program that it waits for has ended, it is too late.
+        let members = self.members(serial);
+        self.stop_shell(serial);
+        for pid in members {
+            let _ = sys::kill(pid, libc::SIGINT);
+        }
+        self.set_step(serial, reason, EndingStep::Interrupted, GRACE, cx);
+    }
+
+    /// The time for the last step is over.
+    pub(super) fn escalate(&mut self, serial: Serial, cx: &mut Context) {
+        if !self.still_runs(serial, cx) {
+            return;
+        }
+        let Some(exec) = self.execs.get(serial) else {
+            return;
+        };
+        let (Some(ending), in_shell, pid) = (exec.stop().ending, exec.in_shell(), exec.pid())
+        else {
+            return;
+        };
+        let now = cx.clock.now();
+        match ending.step {
+            EndingStep::Signalled if ending.since + AGAIN < now && self.is_stuck(serial) => {
+                let _ = sys::kill(pid, libc::SIGKILL);
+                self.set_step(serial, ending.reason, EndingStep::ShellKilled, AGAIN, cx);
+            }
+            EndingStep::Signalled => {
+                self.signal_again(serial, ending.signal, now < ending.since + GRACE);
+                // Ever more rarely, so that code which handles signals itself is not flooded.
+                let wait = now.saturating_duration_since(ending.since);
+                self.wait(serial, wait.max(INTERRUPT_INTERVAL), cx);
+            }
+            EndingStep::Interrupted => self.kill(serial, ending.reason, cx),
+            EndingStep::Killed if in_shell && ending.since + GRACE > now => {
+                self.stop_line(serial, cx);
+                self.wait(serial, INTERRUPT_INTERVAL, cx);
+            }
+            // Only a shell that ignores the interrupt and loops gets here.
+            EndingStep::Killed if in_shell => {
+                let _ = sys::kill(pid, libc::SIGKILL);
+                self.set_step(serial, ending.reason, EndingStep::ShellKilled, AGAIN, cx);
+            }
+            EndingStep::Killed | EndingStep::ShellKilled => self.kill(serial, ending.reason, cx),
+        }
+    }
+
+    /// Kills everything that the command started, and nothing else. Its shell does not go on with
+    /// the rest of the line: it is stopped while its programs die, and then gives the line up.
+    pub(super) fn kill(&mut self, serial: Serial, reason: &'static str, cx: &mut Context) {
+        if !self.still_runs(serial, cx) {
+            return;
+        }
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        let (shell, pid) = (exec.shell(), exec.pid());
+        if let Some(shell) = shell {
+            let _ = sys::kill(pid, libc::SIGSTOP);
+            self.shells.move_to_new_group(shell);
+            // Code may have caught the first interrupt and gone on.
+            if proc_tree::catches(pid, STOP_SIGNAL) {
+                exec.stop_mut().sent = false;
+            }
+            self.stop_shell(serial);
+        }
+        self.execs.kill_members(serial, &self.shells.pids());
+        let mut wait = GRACE;
+        if shell.is_some() {
+            // What was written before the kill counts, and nothing after it.
+            if let Some(exec) = self.execs.get_mut(serial) {
+                exec.mute(cx);
+            }
+            let _ = sys::kill(pid, libc::SIGCONT);
+            wait = INTERRUPT_INTERVAL;
+        }
+        self.set_step(serial, reason, EndingStep::Killed, wait, cx);
+    }
+
+    /// Whether the command still runs, after a look at what its shell has reported meanwhile.
+    fn still_runs(&mut self, serial: Serial, cx: &mut Context) -> bool {
+        if let Some(shell) = self.execs.get(serial).and_then(Exec::shell) {
+            self.take_reports(shell, cx);
+        }
+        let runs = |exec: &Exec| exec.state() == State::Running;
+        self.execs.get(serial).is_some_and(runs)
+    }
+
+    /// Has a shell give up its command once the program in the foreground has ended. It keeps the
+    /// request until then, as a trap or as an interrupt.
+    pub(super) fn stop_shell(&mut self, serial: Serial) {
+        let bash = self.shells.are_bash();
+        let in_command = match bash {
+            true => self.is_past_our_lines(serial),
+            false => self.is_in_command(serial),
+        };
+        let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
+            return;
+        };
+        let pid = exec.pid();
+        let stop = exec.stop_mut();
+        let traps = proc_tree::catches(pid, STOP_SIGNAL);
+        if stop.heeded || (stop.sent && (bash || traps)) {
+            // A second one could strike when the command has been given up already.
+        } else if traps {
+            stop.sent = true;
+            let _ = sys::kill(pid, STOP_SIGNAL);
+        } else if in_command {
+            // The command lists traps, or code has removed ours, or the shell has become another
+            // program, or the kernel does not tell which signals are handled, as gVisor's does not.
+            stop.sent |= !bash;
+            let _ = sys::kill(pid, libc::SIGINT);
+        }
+        // Otherwise the shell is not at the command, and an interrupt would cost it our lines.
+    }
+
+    /// Whether a shell other than bash has come to the command and not to its report.
+    fn is_in_command(&self, serial: Serial) -> bool {
+        let Some(exec) = self.execs.get(serial) else {
+            return false;
+        };
+        let reports = exec.shell().is_none_or(|id| self.shells.is_reporting(id));
+        !reports && exec.has_pipes_opened()
+    }
+
+    /// Whether a shell does nothing any more that was told to give up its command: nothing is left
+    /// to wait for, and still it sleeps. busybox that is interrupted inside a lock of the C library
+    /// waits for it ever after.
+    fn is_stuck(&self, serial: Serial) -> bool {
+        let Some(exec) = self.execs.get(serial) else {
+            return false;
+        };
+        !self.shells.are_bash()
+            && exec.in_shell()
+            && exec.stop().sent
+            && proc_tree::is_asleep(exec.pid())
+            && !proc_tree::ignores(exec.pid(), libc::SIGINT)
+            && self.later_members(serial).is_empty()
+    }
+
+    /// Whether bash is past our own lines and in those of the command.
+    fn is_past_our_lines(&self, serial: Serial) -> bool {
+        let shows = |exec: &Exec| exec.age() > BEGINNING || exec.has_written();
+        self.execs.get(serial).is_some_and(shows) || !self.later_members(serial).is_empty()
+    }
+
+    /// A signal that came before the command had begun is repeated, and what the shell was just
+    /// starting when it came gets it too. What a program starts after it, to clean up, does not.
+    fn signal_again(&mut self, serial: Serial, signal: i32, recent: bool) {
+        let members = self.later_members(serial);
+        let Some(exec) = self.execs.get(serial) else {
+            return;
+        };
+        let (shell, told) = (exec.pid(), exec.stop().sent);
+        match told {
+            true => self.wake_shell(serial),
+            false => self.stop_shell(serial),
+        }
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        for pid in members {
+            let missed = !told || (recent && proc_tree::parent_of(pid) == Some(shell));
+            if missed && !exec.stop().signalled.contains(&pid) {
+                if !proc_tree::would_lose(pid, shell, signal) {
+                    exec.stop_mut().signalled.push(pid);
+                }
+                let _ = sys::kill(pid, signal);
+            }
+        }
+    }
+
+    /// bash handles its stop signal only when a builtin that waits (`read`) returns, which takes an
+    /// interrupt. One that runs handles it at once, and must not be interrupted in its report.
+    fn wake_shell(&mut self, serial: Serial) {
+        let waits = |exec: &&Exec| exec.stop().sent && !exec.stop().heeded;
+        if let Some(pid) = self.execs.get(serial).filter(waits).map(Exec::pid)
+            && proc_tree::catches(pid, STOP_SIGNAL)
+            && proc_tree::is_asleep(pid)
+            // Other shells would get both, one after the other, when their program has ended.
+            && (self.shells.are_bash() || self.later_members(serial).is_empty())
+        {
+            let _ = sys::kill(pid, libc::SIGINT);
+        }
+    }
+
+    /// Keeps the shell from going on with the rest of its line, and ends what it has started
+    /// since.
+    fn stop_line(&mut self, serial: Serial, cx: &Context) {
+        let shell = self.execs.get(serial).and_then(Exec::shell);
+        if shell.is_some_and(|shell| self.shells.ask_again(shell, cx)) {
+            return;
+        }
+        self.stop_shell(serial);
+        self.wake_shell(serial);
+        let members = self.later_members(serial);
+        let Some(exec) = self.execs.get_mut(serial) else {
+            return;
+        };
+        let stop = exec.stop_mut();
+        for pid in members {
+            if stop.is_new(pid) {
+                let _ = sys::kill(pid, libc::SIGINT);
+            } else if stop.ending.is_some_and(|e| e.step == EndingStep::Killed) {
+                let _ = sys::kill(pid, libc::SIGKILL);
+            }
+        }
+    }
+
+    pub(super) fn members(&self, serial: Serial) -> Vec<i32> {
+        self.execs.members(serial, &self.shells.pids())
+    }
+
+    /// What the shell runs now, which may be in another group than the command began in.
+    fn later_members(&self, serial: Serial) -> Vec<i32> {
+        let shell = self.execs.get(serial).and_then(Exec::shell);
+        match shell.and_then(|shell| self.shells.group(shell)) {
+            Some(group) => self.execs.members_in(group, serial, &self.shells.pids()),
+            None => Vec::new(),
+        }
+    }
+
+    pub(super) fn set_step(
+        &mut self,
+        serial: Serial,
+        reason: &'static str,
+        step: EndingStep,
+        wait: Duration,
+        cx: &Context,
+    ) {
+        if let Some(exec) = self.execs.get_mut(serial) {
+            exec.stop_mut().step(reason, step, cx.clock.now(), wait);
+        }
+    }
+
+    fn wait(&mut self, serial: Serial, wait: Duration, cx: &Context) {
+        if let Some(exec) = self.execs.get_mut(serial)
+            && let Some(ending) = &mut exec.stop_mut().ending
+        {
+            ending.next_at = cx.clock.now() + wait;
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Signals for commands, on request.
+
+use crate::commands::Commands;
+use crate::commands::ending::INTERRUPT_INTERVAL;
+use crate::execs::{EndingStep, Outcome, Serial, State};
+use crate::processes::proc_tree;
+use crate::protocol::failure::Failure;
+use crate::server::context::Context;
+use crate::sys;
+
+/// The signals that a command which has not begun does not survive.
+const ENDING_SIGNALS: [i32; 5] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGKILL,
+    libc::SIGTERM,
+];
+
+impl Commands {
+    /// Gives how many processes got the signal.
+    pub fn signal(
+        &mut self,
+        exec_id: &str,
+        signal: i32,
+        tree: bool,
+        cx: &mut Context,
+    ) -> Result<usize, Failure> {
+        if !(0..=64).contains(&signal) {
+            return Err(Failure::invalid(format!("{signal} is no signal")));
+        }
+        let exec = self.execs.find(exec_id)?;
+        let (serial, pid, in_shell) = (exec.serial(), exec.pid(), exec.in_shell());
+        Ok(match exec.state() {
+            State::Queued if !ENDING_SIGNALS.contains(&signal) => 1,
+            State::Queued => {
+                let outcome = Outcome {
+                    exit_code: 128 + signal,
+                    signal: Some(signal),
+                    cwd: None,
+                };
+                self.execs.finish(serial, outcome, cx);
+                1
+            }
+            State::Running if signal == libc::SIGKILL && (in_shell || tree) => {
+                let reached = self.members(serial).len();
+                self.kill(serial, "killed", cx);
+                reached.max(1)
+            }
+            State::Running if in_shell && ENDING_SIGNALS.contains(&signal) => {
+                self.end_by_signal(serial, signal, cx)
+            }
+            State::Running if !in_shell && !tree => usize::from(sys::kill(-pid, signal).is_ok()),
+            State::Running => self.signal_members(serial, signal),
+            // What a finished command left behind can only be meant as a whole.
+            State::Done if tree && (!in_shell || self.has_left_the_shell(serial)) => {
+                self.signal_members(serial, signal)
+            }
+            State::Done => 0,
+        })
+    }
+
+    /// Ends a command of a shell by a signal.
+    fn end_by_signal(&mut self, serial: Serial, signal: i32, cx: &Context) -> usize {
+        let Some(exec) = self.execs.get(serial) else {
+            return 0;
+        };
+        let shell = exec.pid();
+        let members = self.members(serial);
+        // Interactive shells ignore these, unless the code that runs in them has a trap for them.
+        let trapped =
+            matches!(signal, libc::SIGTERM | libc::SIGQUIT) && proc_tree::catches(shell, signal);
+        if trapped {
+            let _ = sys::kill(shell, signal);
+        } else {
+            self.stop_shell(serial);
+        }
+        let mut count = 0;
+        let mut reached = Vec::new();
+        for pid in members {
+            if !proc_tree::would_lose(pid, shell, signal) {
+                reached.push(pid);
+            }
+            count += usize::from(sys::kill(pid, signal).is_ok());
+        }
+        let count = count.max(1);
+        // What comes of a trapped signal is up to the trap.
+        if let (false, Some(exec)) = (trapped, self.execs.get_mut(serial)) {
+            let stop = exec.stop_mut();
+            stop.signalled.extend(reached);
+            let (now, step) = (cx.clock.now(), EndingStep::Signalled);
+            stop.step("killed", step, now, INTERRUPT_INTERVAL).signal = signal;
+        }
+        count
+    }
+
+    fn signal_members(&self, serial: Serial, signal: i32) -> usize {
+        self.execs
+            .signal_members(serial, signal, &self.shells.pids())
+    }
+
+    /// True when the shell has moved on from the command's group.
+    fn has_left_the_shell(&self, serial: Serial) -> bool {
+        let Some(exec) = self.execs.get(serial) else {
+            return false;
+        };
+        let shell = exec.shell().and_then(|shell| self.shells.group(shell));
+        exec.group().is_some() && exec.group() != shell
+    }
+}

@@ -1,0 +1,166 @@
+//! A command's output: from its pipes into the spool.
+
+use crate::execs::exec::{Exec, State};
+use crate::server::context::Context;
+use crate::server::token::Token;
+use crate::sys;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// More than the pipes of a command can hold.
+const MUTED_BYTES: usize = 4 << 20;
+const ONCE: usize = usize::MAX;
+
+const TERMINAL_TRIES: u32 = 10;
+const QUIET_CHECKS: u32 = 2;
+const TERMINAL_BYTES: usize = 256 * 1024;
+
+impl Exec {
+    /// Begins to watch the output.
+    pub fn watch_output(&self, cx: &Context) {
+        for (which, fd) in self.output.iter().enumerate() {
+            if let Some(fd) = fd {
+                let token = Token::Output(self.serial, which as u8);
+                if let Err(error) = cx.poll.add(fd.as_raw_fd(), libc::EPOLLIN, token) {
+                    sys::log(&format!("cannot watch output: {error}"));
+                }
+            }
+        }
+    }
+
+    /// One of the pipes is ready.
+    pub(super) fn take_output(&mut self, which: u8, cx: &mut Context) {
+        let other = 1 - which;
+        // With both pipes full, the one that was written to longer ago comes first: that is
+        // as near to the true order as two pipes allow.
+        if self.older_output_waits(which, other) {
+            self.read_output(other, ONCE, cx);
+        }
+        self.read_output(which, ONCE, cx);
+        if self.forgotten {
+            self.spool.discard_to(u64::MAX);
+            return;
+        }
+        self.pause_output(cx);
+        self.pump(cx);
+    }
+
+    fn older_output_waits(&self, which: u8, other: u8) -> bool {
+        match (&self.output[which as usize], &self.output[other as usize]) {
+            (Some(this), Some(that)) => {
+                sys::bytes_waiting(that.as_raw_fd()) > 0
+                    && sys::modified_ns(that.as_raw_fd()) < sys::modified_ns(this.as_raw_fd())
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads one pipe once, or `limit` bytes.
+    fn read_output(&mut self, which: u8, mut limit: usize, cx: &mut Context) {
+        let once = limit == ONCE;
+        let now = cx.clock.now();
+        let descriptor = if which == 0 { 1 } else { 2 };
+        while let Some(fd) = self.output[which as usize].as_ref().map(AsRawFd::as_raw_fd) {
+            let room = limit.min(cx.buffer.len());
+            match sys::read(fd, &mut cx.buffer[..room]) {
+                Ok(0) => {
+                    cx.poll.remove(fd);
+                    self.output[which as usize] = None;
+                }
+                Ok(n) => {
+                    let data = &cx.buffer[..n];
+                    // A shell that is interrupted begins a new line.
+                    let of_shell = self.stop.is_ending() && self.in_shell() && data == b"\n";
+                    if !self.muted && !of_shell {
+                        self.spool.append(descriptor, data);
+                    }
+                    self.last_output = now;
+                    limit -= n;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // A terminal whose last user has left answers with an error. A process on its
+                // way out has left it too, and would die of our closing it.
+                Err(_) => {
+                    cx.poll.remove(fd);
+                    if self.on_terminal && self.state != State::Done {
+                        break;
+                    }
+                    self.output[which as usize] = None;
+                }
+            }
+            if once || limit == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Reads what is in the pipes now, and no more: a process left behind may write for ever.
+    pub(super) fn drain_output(&mut self, cx: &mut Context) {
+        if self.on_terminal {
+            self.drain_terminal(cx);
+        }
+        for which in [0, 1] {
+            let waiting = self.output[which as usize]
+                .as_ref()
+                .map_or(0, |fd| sys::bytes_waiting(fd.as_raw_fd()));
+            if waiting > 0 {
+                self.read_output(which, waiting, cx);
+            }
+        }
+    }
+
+    /// What was written to a terminal reaches its other side a moment later, and nothing tells
+    /// how much is on the way: it is read until it ends or stays quiet.
+    fn drain_terminal(&mut self, cx: &mut Context) {
+        let mut quiet = 0;
+        for _ in 0..TERMINAL_TRIES {
+            let before = self.spool.end();
+            self.read_output(0, TERMINAL_BYTES, cx);
+            if self.output[0].is_none() || self.spool.end() - before >= TERMINAL_BYTES as u64 {
+                return;
+            }
+            // The end of a shell's command says nothing of its terminal, which stays open.
+            quiet = match self.spool.end() == before && self.shell.is_some() {
+                true => quiet + 1,
+                false => 0,
+            };
+            if quiet == QUIET_CHECKS {
+                return;
+            }
+            sys::pause_ms(2);
+        }
+    }
+
+    /// What was written so far counts, and nothing after it.
+    pub fn mute(&mut self, cx: &mut Context) {
+        for which in [0, 1] {
+            self.read_output(which, MUTED_BYTES, cx);
+        }
+        self.muted = true;
+    }
+
+    /// It gets no more of what its shell's terminal says.
+    pub fn release_terminal(&mut self, cx: &Context) {
+        if let Some(fd) = self.output[0].take() {
+            cx.poll.remove(fd.as_raw_fd());
+        }
+    }
+
+    /// A running command whose reader does not keep up has to wait.
+    fn pause_output(&mut self, cx: &Context) {
+        if self.spool.full() && !self.output_paused {
+            self.output_paused = true;
+            for fd in self.output.iter().flatten() {
+                cx.poll.remove(fd.as_raw_fd());
+            }
+        }
+    }
+
+    pub(super) fn resume_output(&mut self, cx: &Context) {
+        if self.output_paused && !self.spool.full() {
+            self.output_paused = false;
+            self.last_output = cx.clock.now();
+            self.watch_output(cx);
+        }
+    }
+}

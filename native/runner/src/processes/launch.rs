@@ -1,0 +1,220 @@
+//! Starting a process as the code user, with nothing of the runner's left on it.
+
+use crate::sandbox::Sandbox;
+use crate::sys;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+pub struct Launch<'a> {
+    pub sandbox: &'a Sandbox,
+    pub argv: &'a [String],
+    pub env: &'a [(String, String)],
+    pub cwd: &'a str,
+    pub uid: u32,
+    pub gid: u32,
+    /// stdin, stdout, stderr.
+    pub stdio: [RawFd; 3],
+    /// stdin is a terminal that becomes the controlling one.
+    pub terminal: bool,
+    /// `cgroup.procs` of the group that the process belongs to.
+    pub entrance: Option<RawFd>,
+}
+
+/// Why a process could not be started: the step and the error.
+pub struct LaunchError {
+    pub step: &'static str,
+    pub error: io::Error,
+}
+
+const STEPS: [&str; 5] = ["group", "user", "directory", "terminal", "exec"];
+
+/// A process on its way to its program.
+pub struct Launched {
+    pub pid: i32,
+    /// Comes to its end when the program runs, or says why it does not.
+    pub report: OwnedFd,
+}
+
+/// How far a launched process has come.
+pub enum Progress {
+    Pending,
+    Running,
+    Failed(LaunchError),
+}
+
+/// Starts a process without waiting for it: once it has the code user's id, code can stop it,
+/// and PID 1 must not be stopped with it (threat: attacks on PID 1).
+pub fn launch(request: &Launch) -> io::Result<Launched> {
+    let argv = c_strings(request.argv.iter().map(String::as_bytes))?;
+    let env = c_strings(
+        request
+            .env
+            .iter()
+            .map(|(k, v)| [k.as_bytes(), b"=", v.as_bytes()].concat()),
+    )?;
+    let cwd = sys::c_string(request.cwd)?;
+    let candidates = candidates(request)?;
+    let argv_pointers = pointers(&argv);
+    let env_pointers = pointers(&env);
+    let (report, report_write) = sys::pipe(0)?;
+    sys::set_nonblocking(report.as_raw_fd())?;
+
+    let raised = request.sandbox.oom_score.raise()?;
+    // SAFETY: between fork and exec the child only makes system calls on memory that was
+    // prepared above; it takes no lock and allocates nothing, for other threads may hold any lock.
+    let pid = sys::check(unsafe { libc::fork() })?;
+    if pid == 0 {
+        // SAFETY: as above; it never returns.
+        unsafe {
+            become_program(
+                request,
+                &candidates,
+                &argv_pointers,
+                &env_pointers,
+                &cwd,
+                report_write.as_raw_fd(),
+            )
+        }
+    }
+    drop(raised);
+    Ok(Launched { pid, report })
+}
+
+/// Reads a launched process's report, without waiting.
+pub fn progress(report: &OwnedFd) -> Progress {
+    let mut message = [0u8; 5];
+    match sys::read(report.as_raw_fd(), &mut message) {
+        Ok(5) => {
+            let errno = [message[1], message[2], message[3], message[4]];
+            Progress::Failed(LaunchError {
+                step: STEPS
+                    .get(usize::from(message[0]))
+                    .copied()
+                    .unwrap_or("exec"),
+                error: io::Error::from_raw_os_error(i32::from_ne_bytes(errno)),
+            })
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Progress::Pending,
+        _ => Progress::Running,
+    }
+}
+
+fn c_strings<T: AsRef<[u8]>>(values: impl Iterator<Item = T>) -> io::Result<Vec<CString>> {
+    values.map(sys::c_string).collect()
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings
+        .iter()
+        .map(|s| s.as_ptr())
+        .chain(std::iter::once(std::ptr::null()))
+        .collect()
+}
+
+/// The paths to try, as a shell would look the program up.
+fn candidates(request: &Launch) -> io::Result<Vec<CString>> {
+    let program = request.argv.first().map_or("", String::as_str);
+    if program.contains('/') {
+        return Ok(vec![sys::c_string(program)?]);
+    }
+    let path = request
+        .env
+        .iter()
+        .find(|(name, _)| name == "PATH")
+        .map_or("/usr/local/bin:/usr/bin:/bin", |(_, value)| value.as_str());
+    path.split(':')
+        .filter(|dir| !dir.is_empty())
+        .map(|dir| sys::c_string(format!("{dir}/{program}")))
+        .collect()
+}
+
+/// # Safety
+/// Runs in a child just forked from a process with threads: only system calls are allowed.
+unsafe fn become_program(
+    request: &Launch,
+    candidates: &[CString],
+    argv: &[*const libc::c_char],
+    env: &[*const libc::c_char],
+    cwd: &CStr,
+    report: RawFd,
+) -> ! {
+    // SAFETY: the caller has promised the state of the process; each call gets valid memory.
+    unsafe {
+        libc::setsid();
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        for signal in 1..=libc::SIGRTMAX() {
+            // The runner may have been started with signals ignored; commands begin with none.
+            libc::signal(signal, libc::SIG_DFL);
+        }
+
+        libc::setrlimit(libc::RLIMIT_NOFILE, &request.sandbox.open_files);
+        if let Some(entrance) = request.entrance
+            && libc::write(entrance, b"0".as_ptr().cast(), 1) < 0
+        {
+            fail(report, 0);
+        }
+        for (target, source) in request.stdio.iter().enumerate() {
+            if *source == target as RawFd {
+                libc::fcntl(*source, libc::F_SETFD, 0);
+            } else {
+                libc::dup2(*source, target as RawFd);
+            }
+        }
+        if request.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+            fail(report, 3);
+        }
+        // SECURITY: code never keeps the runner's ids, groups or a way to new privileges (threat:
+        // gaining privileges).
+        if (libc::getuid() != request.uid || libc::getgid() != request.gid)
+            && (libc::setgroups(0, std::ptr::null()) < 0
+                || libc::setresgid(request.gid, request.gid, request.gid) < 0
+                || libc::setresuid(request.uid, request.uid, request.uid) < 0)
+        {
+            fail(report, 1);
+        }
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        // SECURITY: where the code user has to be the runner's own (a user namespace of one id),
+        // its capabilities go here; without new privileges no program brings them back.
+        if !request.sandbox.allow_user && drop_capabilities() < 0 {
+            fail(report, 1);
+        }
+        if libc::chdir(cwd.as_ptr()) < 0 {
+            fail(report, 2);
+        }
+        let mut error = libc::ENOENT;
+        for candidate in candidates {
+            libc::execve(candidate.as_ptr(), argv.as_ptr(), env.as_ptr());
+            let this = *libc::__errno_location();
+            if this != libc::ENOENT && this != libc::ENOTDIR {
+                error = this;
+            }
+        }
+        *libc::__errno_location() = error;
+        fail(report, 4)
+    }
+}
+
+/// # Safety
+/// As for `become_program`.
+unsafe fn drop_capabilities() -> libc::c_long {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0];
+    let none = [0u32; 6];
+    // SAFETY: header and data have the layout of version 3: two words, and twice three.
+    unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) }
+}
+
+/// # Safety
+/// As for `become_program`.
+unsafe fn fail(report: RawFd, step: u8) -> ! {
+    // SAFETY: as above.
+    unsafe {
+        let errno = (*libc::__errno_location()).to_ne_bytes();
+        let message = [step, errno[0], errno[1], errno[2], errno[3]];
+        libc::write(report, message.as_ptr().cast(), message.len());
+        libc::_exit(127)
+    }
+}

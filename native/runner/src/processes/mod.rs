@@ -1,0 +1,10 @@
+//! Processes of the sandbox: how they are started, and which command they belong to.
+
+mod cgroup;
+pub mod launch;
+pub mod proc_tree;
+pub mod terminal;
+mod tracker;
+pub mod user;
+
+pub use tracker::{Group, Tracker};

@@ -1,0 +1,14 @@
+//! What every part uses while it handles an event. None of it is the state of a part.
+
+use crate::connections::Connections;
+use crate::server::clock::Clock;
+use crate::server::poll::Poll;
+
+pub struct Context {
+    pub poll: Poll,
+    pub clock: Clock,
+    /// The way to the daemon.
+    pub connections: Connections,
+    /// To read into. Its content is only valid until the next read.
+    pub buffer: Vec<u8>,
+}

@@ -1,0 +1,206 @@
+//! How bash runs a command and reports on it.
+//!
+//! A line has bash read a text into `PROMPT_COMMAND`, which it runs before its next prompt. There,
+//! unlike at the prompt, it prints no job numbers and no `exit`, and unlike in a file that it
+//! sources, neither `BASH_SOURCE` nor errors name a file, and 5.2 stays sound after an unfinished
+//! `$(`. The text hands the command to `eval` and ends with the report.
+//!
+//! User code may have redefined anything. `\` keeps aliases away and `command` functions; the
+//! report first sees to it that `command` does its work, with nothing but what no function can
+//! replace.
+
+use crate::shells::lines::{CommandLines, STOP_SIGNAL, chunks, push_quoted, quoted};
+
+/// Old versions of bash read so little at a time, and lose the rest of a longer packet.
+pub const READ_BYTES: usize = 128;
+/// What a command may have disabled.
+const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
+
+/// Tells of traps, and ends what would trace our own lines.
+const UNTRACE: &str = "\\command trap -p DEBUG ERR EXIT;\\command trap - DEBUG;\\command set +x;";
+/// What may lead to a trace or a DEBUG trap.
+const SHOWING_WORDS: [&[u8]; 5] = [b"set", b"trap", b"source", b". ", b"eval"];
+
+/// What bash evaluates in POSIX mode when `command` does not do its work.
+pub fn repair_text() -> String {
+    format!(
+        "\\unset -f unset enable command;\\enable command {NEEDED};\
+         case $POSIXLY_CORRECT in +)\\unset POSIXLY_CORRECT;;esac"
+    )
+}
+
+impl CommandLines<'_> {
+    /// Has bash read the text and run it. What restores bash's input when the command is given up
+    /// must reach it beforehand, because its stdin is the command's own by then.
+    pub fn bash_packets(&self, socket: u64) -> Vec<Vec<u8>> {
+        let number = self.number;
+        // The line before the command counts as none.
+        let line = if self.before_text().is_empty() { 1 } else { 0 };
+        // `read` takes a system call for each byte; before 4.4, `mapfile` has no `-d`.
+        let read = format!(
+            " {{ \\command mapfile -td '' PROMPT_COMMAND||\\command read -rd '' PROMPT_COMMAND; }} \
+             <{}\"$(((LINENO={line})*0))\"",
+            self.file.trim_end_matches('0')
+        );
+        // Does nothing when the report was made.
+        let give_up = format!(
+            "\\command printf '\\1 {number} %s' \"$?\" >&{socket};\\command exec <&{socket}"
+        );
+        let made = "case ${#PROMPT_COMMAND} in 2);;*)";
+        let null = ">/dev/null 2>&1";
+        let restore = match self.is_plain() {
+            true => format!("\n {made}{{ {give_up}; }} {null};;esac\n"),
+            false => format!("\n {{ {made}{give_up};;esac; }} {null}\n"),
+        };
+        let mut packets = chunks(read.as_bytes(), READ_BYTES);
+        packets.push(restore.into_bytes());
+        // As long as this is unread, the command runs.
+        packets.push(b"\n".to_vec());
+        packets
+    }
+
+    /// What bash reads: all of a command, from its pipes to its report.
+    pub fn bash_text(&self, socket: u64) -> Vec<u8> {
+        let mut text = String::from("PROMPT_COMMAND=;");
+        if let Some((name, value)) = self.marker {
+            text.push_str(&format!("\\command export {name}={value};"));
+        }
+        if let Some(cwd) = self.cwd {
+            text.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
+        }
+        // An unset variable is the one error that ends a text, and nothing else.
+        let redirections = self.redirections;
+        text.push_str(&format!(
+            "\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};\
+             \\command {};",
+            self.stop_trap()
+        ));
+        if let Some(trap) = self.exit_trap() {
+            text.push_str(&format!("\\command {trap};"));
+        }
+        let before = self.before_text();
+        if let (Some(file), true) = (self.status_file, before.is_empty()) {
+            text.push_str(&format!("\\command . {file};"));
+        }
+        for (name, value) in self.env {
+            text.push_str(&format!("{name}={} ", quoted(value)));
+        }
+        let mut bytes = [text.as_bytes(), b"\\command eval '"].concat();
+        push_quoted(&mut bytes, before.as_bytes());
+        push_quoted(&mut bytes, self.text);
+        bytes.extend_from_slice(b"';");
+        bytes.extend_from_slice(self.report(socket).as_bytes());
+        // What `read` may cut off the end, and where it stops.
+        bytes.extend_from_slice(b"\n#\0");
+        bytes
+    }
+
+    /// A line before the command's own: what must not see the `eval`.
+    fn before_text(&self) -> String {
+        let mut hidden = String::new();
+        if self.memory.xtrace {
+            hidden.push_str("\\command set -x;");
+        }
+        if let Some(body) = &self.memory.debug_trap {
+            hidden.push_str(&format!("\\command trap -- '{body}' DEBUG;"));
+        }
+        if hidden.is_empty() {
+            return hidden;
+        }
+        if let Some(file) = self.status_file {
+            hidden.push_str(&format!("\\command . {file};"));
+        }
+        format!("{{ {hidden} }} >/dev/null 2>&1\n")
+    }
+
+    /// Only assignments, expansions and reserved words are safe from functions, and in POSIX mode
+    /// the special builtins.
+    fn report(&self, socket: u64) -> String {
+        let number = self.number;
+        let works = "\\command printf -v PROMPT_COMMAND \"$PROMPT_COMMAND +\"";
+        // Every byte here costs time with every command, so that what is hardly ever needed is not.
+        let repair = format!(
+            "POSIXLY_CORRECT=${{POSIXLY_CORRECT-+}};\\eval \"$(<{})\"",
+            self.repair_file
+        );
+        let capture = "PROMPT_COMMAND=\"#$? $-\"";
+        let check = format!(
+            "{works};case $PROMPT_COMMAND in *+);;*){repair};;esac;{}",
+            self.disarm()
+        );
+        // A shell that can say nothing more ends with the command's status.
+        let restore = format!(
+            "\\command exec <&{socket} >/dev/null 2>&1||\\command exit ${{PROMPT_COMMAND//[!0-9]}}"
+        );
+        let tell = format!(
+            "{}\\command printf '\\2 {number} %s\\0%s\\0%s\\0' \
+             \"$PROMPT_COMMAND\" \"${{PWD-}}\" \"${{OLDPWD-}}\"",
+            self.way_back()
+        );
+        let report = match self.is_plain() {
+            true => format!("{capture};{check}{restore};{{ {UNTRACE}{tell}; }} >&0"),
+            false => format!(
+                "{{ {capture};{{ {check}{UNTRACE} }} >&{socket}; }} 2>/dev/null;{restore};{tell} >&0"
+            ),
+        };
+        format!("{report};\\command unset PROMPT_COMMAND;PROMPT_COMMAND='#+'")
+    }
+
+    /// Whether nothing shows our own commands: no trace, no DEBUG trap, and hardly a chance that
+    /// the command has set one. Hiding them costs time.
+    fn is_plain(&self) -> bool {
+        let memory = self.memory;
+        !memory.xtrace
+            && memory.debug_trap.is_none()
+            && !SHOWING_WORDS.iter().any(|word| contains(self.text, word))
+    }
+
+    /// The report on a command that was given up half-way.
+    pub fn bash_closing(&self, socket: u64) -> Vec<Vec<u8>> {
+        let number = self.number;
+        let lines = [
+            format!(
+                " {{ \\command printf '\\1 {number} - %s' \"$-\";{}{UNTRACE} }} >&{socket} 2>/dev/null\n",
+                self.disarm()
+            ),
+            format!(
+                " \\command exec >/dev/null 2>&1;{}\\command unset PROMPT_COMMAND\n",
+                self.way_back()
+            ),
+            format!(
+                " \\command printf '\\2 {number} - -\\0%s\\0%s\\0' \
+                 \"${{PWD-}}\" \"${{OLDPWD-}}\" >&{socket}\n"
+            ),
+        ];
+        (lines.iter())
+            .flat_map(|line| chunks(line.as_bytes(), READ_BYTES))
+            .collect()
+    }
+
+    /// From here on, the stop signal comes too late; and what is needed is enabled.
+    fn disarm(&self) -> String {
+        let enable = match contains(self.text, b"enable") {
+            true => format!("\\command enable command {NEEDED};"),
+            false => String::new(),
+        };
+        format!("\\command trap '' {STOP_SIGNAL};{enable}")
+    }
+
+    /// A directory that was for one command only is left again. One that is gone, or a variable
+    /// that cannot be changed, must not keep the report back.
+    fn way_back(&self) -> String {
+        let memory = self.memory;
+        match self.cwd {
+            None => String::new(),
+            Some(_) => format!(
+                "\\command cd -- {}||\\command true;\\command eval {}||\\command true;",
+                quoted(&memory.cwd),
+                quoted(&format!("OLDPWD={}", quoted(&memory.old_cwd)))
+            ),
+        }
+    }
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
+}

@@ -1,0 +1,217 @@
+//! One command in a shell: its text and pipes, its beginning and its end.
+
+use crate::execs::{Exec, Execs, Outcome, Pipes, Serial};
+use crate::processes::proc_tree;
+use crate::protocol::failure::Failure;
+use crate::server::context::Context;
+use crate::shells::lines::{CommandLines, lists_traps};
+use crate::shells::process::REPAIR_FILE;
+use crate::shells::reports::Current;
+use crate::shells::run_dir::RunDir;
+use crate::shells::terminal::ShellTerminal;
+use crate::shells::{ShellId, Shells};
+use crate::sys;
+use std::io;
+
+impl Shells {
+    pub(super) fn run(
+        &mut self,
+        id: ShellId,
+        serial: Serial,
+        execs: &mut Execs,
+        cx: &mut Context,
+    ) -> Result<(), Failure> {
+        let Some(exec) = execs.get(serial) else {
+            return Ok(());
+        };
+        let cwd = exec.request().cwd.as_deref();
+        let cwd = cwd.map(|cwd| self.sandbox.directory(cwd));
+        if let Some(cwd) = &cwd
+            && let Err(error) = self.sandbox.can_enter(cwd)
+        {
+            self.end_without_directory(id, serial, cwd, &error, execs, cx);
+            return Ok(());
+        }
+        let failed = |error: io::Error| Failure::io("prepare", "the command", &error);
+        self.begin(id, serial, cwd.as_deref(), execs, cx)
+            .map_err(failed)?;
+        if let Some(exec) = execs.get_mut(serial) {
+            exec.announce(cx);
+            exec.watch_output(cx);
+            exec.feed_stdin(cx);
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        id: ShellId,
+        serial: Serial,
+        cwd: Option<&str>,
+        execs: &mut Execs,
+        cx: &mut Context,
+    ) -> io::Result<()> {
+        let tag = sys::random_hex()?;
+        let oom_kills = self.sandbox.limits.oom_kills_before();
+        let now = cx.clock.now();
+        let (uid, gid) = (self.sandbox.uid, self.sandbox.gid);
+        let Some(shell) = self.by_id.get_mut(&id) else {
+            return Ok(());
+        };
+        // The command before this one gets no more of what the terminal says.
+        if let Some(terminal) = &mut shell.terminal
+            && let Some(last) = terminal.reader.take().and_then(|last| execs.get_mut(last))
+        {
+            last.release_terminal(cx);
+        }
+        let (Some(process), Some(exec)) = (&mut shell.process, execs.get_mut(serial)) else {
+            return Ok(());
+        };
+        let request = exec.request();
+        if let (None, Some(size)) = (&shell.terminal, request.pty) {
+            shell.terminal = Some(ShellTerminal::open(size.rows, size.cols, uid, gid)?);
+        }
+        let (redirections, pipes) = match &mut shell.terminal {
+            Some(terminal) => {
+                terminal.reader = Some(serial);
+                terminal.pipes(request.stdin)?
+            }
+            None => named_pipes(&self.run_dir, exec, &tag)?,
+        };
+        if request.stdin && !pipes.on_terminal {
+            let path = self.run_dir.path(&format!("in-{tag}"));
+            self.openings.watch(&path, serial)?;
+        }
+        // The end of the name comes of an expansion that tells bash where lines begin.
+        let file = self.run_dir.path(&format!("cmd-{tag}-0"));
+        let status_name = format!("status-{tag}");
+        let status = shell.memory.status_to_restore();
+        if let Some(status) = status {
+            let text = format!("return {status}\n");
+            self.run_dir.put(&status_name, text.as_bytes())?;
+        }
+        let status_file = self.run_dir.path(&status_name).display().to_string();
+        let env: Vec<(String, String)> = request.env.clone().into_iter().collect();
+        let marker = (proc_tree::MARKER, request.exec_id.as_str());
+        let may_end = shell.memory.may_end_by(exec.command()) && !lists_traps(exec.command());
+        let farewell = may_end.then_some(process.farewell_path.as_str());
+        let lines = CommandLines {
+            number: serial,
+            redirections: &redirections,
+            text: exec.command(),
+            file: &file.display().to_string(),
+            repair_file: &self.run_dir.path(REPAIR_FILE).display().to_string(),
+            env: &env,
+            marker: self.tracker.needs_marker().then_some(marker),
+            cwd,
+            status_file: status.map(|_| status_file.as_str()),
+            farewell,
+            memory: &shell.memory,
+        };
+        let packets = lines.packets(process.dialect);
+        let closing = lines.closing(process.dialect);
+        let content = lines.file_content(process.dialect);
+        self.run_dir.put(&format!("cmd-{tag}-0"), &content)?;
+        exec.connect(process.pid, pipes);
+        exec.begin(now, oom_kills, process.group);
+        if std::mem::take(&mut shell.replaced) {
+            exec.note_restart();
+        }
+        if let Some(problem) = shell.profile_problem.take() {
+            exec.note_restart();
+            exec.say(&format!(
+                "sandkasten: {problem}; this shell runs without profile files\n"
+            ));
+        }
+        process.socket.send(packets);
+        process.watch(id, &cx.poll);
+        shell.current = Some(Current::new(serial, tag, closing));
+        Ok(())
+    }
+
+    fn end_without_directory(
+        &mut self,
+        id: ShellId,
+        serial: Serial,
+        cwd: &str,
+        why: &io::Error,
+        execs: &mut Execs,
+        cx: &mut Context,
+    ) {
+        let cause = why.to_string();
+        let cause = cause.split(" (os error").next().unwrap_or_default();
+        if let Some(exec) = execs.get_mut(serial) {
+            exec.announce(cx);
+            exec.say(&format!("cd: {cwd}: {cause}\n"));
+        }
+        let outcome = Outcome {
+            cwd: self.directory(id),
+            ..Outcome::exited(1)
+        };
+        execs.finish(serial, outcome, cx);
+    }
+
+    /// The directory that the shell is in, as far as it has reported.
+    fn directory(&self, id: ShellId) -> Option<String> {
+        Some(self.by_id.get(&id)?.memory.cwd.clone())
+    }
+
+    /// Puts a command back to where it was before the shell got it.
+    pub(super) fn unstart(&self, current: &Current, execs: &mut Execs, cx: &Context) {
+        self.remove_files(&current.tag);
+        if let Some(exec) = execs.get_mut(current.serial) {
+            exec.unstart(&cx.poll);
+        }
+    }
+
+    pub(super) fn end(
+        &self,
+        id: ShellId,
+        current: &Current,
+        outcome: Outcome,
+        execs: &mut Execs,
+        cx: &mut Context,
+    ) {
+        self.remove_files(&current.tag);
+        let outcome = Outcome {
+            cwd: self.directory(id),
+            ..outcome
+        };
+        execs.finish(current.serial, outcome, cx);
+    }
+
+    fn remove_files(&self, tag: &str) {
+        self.run_dir.remove(&[&format!("cmd-{tag}-0")]);
+        for file in ["status", "out", "err", "in"] {
+            self.run_dir.remove(&[&format!("{file}-{tag}")]);
+        }
+    }
+}
+
+/// Makes the command's pipes; gives the redirections to them.
+fn named_pipes(run_dir: &RunDir, exec: &Exec, tag: &str) -> io::Result<(String, Pipes)> {
+    let path = |name: &str| run_dir.path(&format!("{name}-{tag}")).display().to_string();
+    let stdout = run_dir.output_pipe(&format!("out-{tag}"))?;
+    let (stderr, to_stderr) = match exec.request().merge {
+        true => (None, "&1".into()),
+        false => {
+            let pipe = run_dir.output_pipe(&format!("err-{tag}"))?;
+            (Some(pipe), path("err"))
+        }
+    };
+    let (stdin, from_stdin) = match exec.request().stdin {
+        true => {
+            let pipe = run_dir.input_pipe(&format!("in-{tag}"))?;
+            (Some(pipe), path("in"))
+        }
+        false => (None, "/dev/null".into()),
+    };
+    let redirections = format!("<{from_stdin} >{} 2>{to_stderr}", path("out"));
+    let pipes = Pipes {
+        output: [Some(stdout), stderr],
+        stdin,
+        stdin_opened: false,
+        on_terminal: false,
+    };
+    Ok((redirections, pipes))
+}

@@ -1,0 +1,261 @@
+//! The lines that make a shell run a command and report on it.
+//!
+//! Every line of ours runs while stdout and stderr are /dev/null, so that `set -x` and DEBUG traps
+//! show none of them.
+
+use crate::shells::bash;
+use crate::shells::memory::ShellMemory;
+use crate::shells::sh;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dialect {
+    /// The number is the descriptor at which bash keeps the socket.
+    Bash {
+        socket: u64,
+    },
+    Sh,
+}
+
+/// While a command runs, its shell traps this signal and gives up the command for it. The trap waits
+/// for the program in the foreground and comes before the next one, which an interrupt does not unless
+/// the program dies of it. And an interrupt at any other moment can be the end of busybox.
+pub const STOP_SIGNAL: i32 = 61;
+
+/// One command, as the shell needs to know it.
+pub struct CommandLines<'a> {
+    pub number: u32,
+    /// The command's stdin, stdout and stderr.
+    pub redirections: &'a str,
+    pub text: &'a [u8],
+    /// Where the shell finds what `file_content` gives.
+    pub file: &'a str,
+    /// Where bash finds what mends it.
+    pub repair_file: &'a str,
+    pub env: &'a [(String, String)],
+    /// A variable that marks what the command starts, until the next one sets it.
+    pub marker: Option<(&'a str, &'a str)>,
+    pub cwd: Option<&'a str>,
+    /// A file that gives `$?` its value.
+    pub status_file: Option<&'a str>,
+    /// Where the shell says on its way out in which directory it is, when the command may end it.
+    pub farewell: Option<&'a str>,
+    pub memory: &'a ShellMemory,
+}
+
+impl CommandLines<'_> {
+    pub fn packets(&self, dialect: Dialect) -> Vec<Vec<u8>> {
+        match dialect {
+            Dialect::Bash { socket } => self.bash_packets(socket),
+            Dialect::Sh => self.sh_packets(),
+        }
+    }
+
+    /// The file that the shell reads.
+    pub fn file_content(&self, dialect: Dialect) -> Vec<u8> {
+        match dialect {
+            Dialect::Bash { socket } => self.bash_text(socket),
+            Dialect::Sh => self.sh_text(),
+        }
+    }
+
+    /// What has a shell report that has not done so as the command's own lines should have had it.
+    pub fn closing(&self, dialect: Dialect) -> Vec<Vec<u8>> {
+        match dialect {
+            Dialect::Bash { socket } => self.bash_closing(socket),
+            Dialect::Sh => self.sh_report(),
+        }
+    }
+
+    /// What `trap` is told for the time of the command.
+    pub fn stop_trap(&self) -> String {
+        // A list shows only the code's own traps. Then an interrupt has to do.
+        match lists_traps(self.text) {
+            true => format!("trap - {STOP_SIGNAL}"),
+            false => format!("trap -- '\\command kill -INT $$' {STOP_SIGNAL}"),
+        }
+    }
+
+    /// The EXIT trap that this command needs, when it is not the one that the shell has.
+    pub fn exit_trap(&self) -> Option<String> {
+        let own = self.memory.exit_trap.as_deref();
+        match (self.farewell, own, self.memory.says_farewell) {
+            (Some(pipe), own, _) => Some(format!(
+                "trap -- '{}{}' EXIT",
+                farewell_body(pipe),
+                own.unwrap_or_default()
+            )),
+            (None, Some(own), true) => Some(format!("trap -- '{own}' EXIT")),
+            (None, None, true) => Some("trap - EXIT".into()),
+            (None, _, false) => None,
+        }
+    }
+}
+
+/// Whether the command has `trap` list what is trapped. Such a command runs without traps of ours.
+pub fn lists_traps(text: &[u8]) -> bool {
+    const LISTING: [&[u8]; 14] = [
+        b"-p", b"-P", b"1>", b"2>", b"\n", b";", b"|", b"&", b")", b">", b"<", b"}", b"`", b"#",
+    ];
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./$".contains(byte);
+    (0..text.len()).any(|at| {
+        let Some(rest) = text[at..].strip_prefix(b"trap") else {
+            return false;
+        };
+        let blanks = rest.iter().take_while(|byte| b" \t".contains(byte));
+        let next = &rest[blanks.count()..];
+        let lists = next.is_empty()
+            || rest.starts_with(b"\"")
+            || rest.starts_with(b"'")
+            || LISTING.iter().any(|word| next.starts_with(word));
+        lists && !text[..at].last().is_some_and(is_of_word)
+    })
+}
+
+/// Says where the shell is when it ends. What follows it is the user's own trap.
+pub fn farewell_body(pipe: &str) -> String {
+    format!("command printf \"%s\\0\" \"${{PWD-}}\" >{pipe};")
+}
+
+/// The first lines: what belongs to all users, then word of the PATH that came of it.
+pub fn system_profile(dialect: Dialect) -> Vec<Vec<u8>> {
+    let text = match dialect {
+        Dialect::Bash { socket } => format!(
+            " \\exec 2>/dev/null;[ -r /etc/profile ]&&. /etc/profile </dev/null\n \
+             \\builtin printf '\\4%s' \"$PATH\" >&{socket}\n"
+        ),
+        Dialect::Sh => "[ -r /etc/profile ]&&. /etc/profile </dev/null\n\
+             \\command printf '\\4%s' \"$PATH\" >&0\n"
+            .into(),
+    };
+    lines(&text, dialect)
+}
+
+/// Then what belongs to this user, with the PATH that the sandbox was given.
+pub fn user_profile(dialect: Dialect, path: &str) -> Vec<Vec<u8>> {
+    let path = format!("PATH={};export PATH\n", quoted(path));
+    let profile = match dialect {
+        Dialect::Bash { .. } => {
+            " if [ -r ~/.bash_profile ];then . ~/.bash_profile </dev/null;\
+             elif [ -r ~/.bash_login ];then . ~/.bash_login </dev/null;\
+             elif [ -r ~/.profile ];then . ~/.profile </dev/null;fi\n"
+        }
+        Dialect::Sh => "[ -r ~/.profile ]&&. ~/.profile </dev/null\n",
+    };
+    lines(&format!(" {path}{profile}"), dialect)
+}
+
+/// Last, what commands must find, and word that the shell is ready.
+pub fn ready(dialect: Dialect) -> Vec<Vec<u8>> {
+    let text = match dialect {
+        Dialect::Bash { socket } => format!(
+            " \\exec <&{socket} >/dev/null 2>&1\n PS1= PS2= PS4='+ ';\\unset HISTFILE TMOUT MAILCHECK\n \
+             \\set +o history +H +x;\\builtin history -c;\\shopt -s execfail;HISTCONTROL=ignorespace\n \\builtin printf '\\5' >&{socket}\n"
+        ),
+        Dialect::Sh => format!(
+            "PS1= PS2= PS4='+ ';\\unset HISTFILE TMOUT MAILCHECK\n\
+             \\set +x;\\command printf '\\5' >&0\n{}",
+            sh::IDLE
+        ),
+    };
+    lines(&text, dialect)
+}
+
+/// Each line in packets of its own, because some shells forget what they had read after an error.
+fn lines(text: &str, dialect: Dialect) -> Vec<Vec<u8>> {
+    let size = match dialect {
+        Dialect::Bash { .. } => bash::READ_BYTES,
+        Dialect::Sh => sh::READ_BYTES,
+    };
+    text.split_inclusive('\n')
+        .flat_map(|line| chunks(line.as_bytes(), size))
+        .collect()
+}
+
+pub fn chunks(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
+    bytes.chunks(size).map(<[u8]>::to_vec).collect()
+}
+
+/// For between two single quotes. NUL is dropped, as a shell does that reads a text.
+pub fn push_quoted(to: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        match byte {
+            0 => {}
+            b'\'' => to.extend_from_slice(b"'\\''"),
+            byte => to.push(*byte),
+        }
+    }
+}
+
+pub fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command<'a>(memory: &'a ShellMemory, text: &'a [u8]) -> CommandLines<'a> {
+        CommandLines {
+            number: u32::MAX,
+            redirections: "</dev/null >/run/sandkasten/out 2>&1",
+            text,
+            file: "/run/sandkasten/cmd-0",
+            repair_file: "/run/sandkasten/repair",
+            env: &[],
+            marker: Some(("MARKER", "exec")),
+            cwd: Some("/it's"),
+            status_file: None,
+            farewell: None,
+            memory,
+        }
+    }
+
+    #[test]
+    fn a_list_of_traps_is_told_from_a_trap() {
+        for text in [
+            "trap",
+            "trap;",
+            "trap\nls",
+            " trap | cat",
+            "$(trap)",
+            "x; trap -p INT",
+            "trap >f",
+            "`trap`",
+            "eval 'trap'",
+            "trap 2>&1",
+            "\\trap -p",
+        ] {
+            assert!(lists_traps(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "trap - INT",
+            "trap 'x' INT",
+            "trap -l",
+            "./trap",
+            "traps",
+            "echo my-trap",
+            "",
+        ] {
+            assert!(!lists_traps(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn quotes_survive_quoting() {
+        assert_eq!(quoted("a'b"), r"'a'\''b'");
+    }
+
+    #[test]
+    fn no_packet_is_longer_than_what_a_shell_reads_at_once() {
+        let memory = ShellMemory::new("/workspace");
+        for length in 0..300 {
+            // A command that may trace gets lines of another kind.
+            let text = [b"set".as_slice(), &vec![b'\''; length]].concat();
+            let text = &text[(length % 2) * 3..];
+            let bash = command(&memory, text).packets(Dialect::Bash { socket: 255 });
+            assert!(bash.iter().all(|packet| packet.len() <= bash::READ_BYTES));
+            let sh = command(&memory, text).packets(Dialect::Sh);
+            assert!(sh.iter().all(|packet| packet.len() <= sh::READ_BYTES));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The shells of the sandbox, by name. Each has a queue of commands, a directory and other state.
+
+mod bash;
+mod command;
+mod lines;
+mod memory;
+mod openings;
+mod process;
+mod reports;
+mod run_dir;
+mod sh;
+mod shell;
+mod socket;
+mod terminal;
+
+pub use lines::STOP_SIGNAL;
+pub use run_dir::RunDir;
+pub use shell::ShellId;
+
+use crate::execs::{Execs, Serial};
+use crate::processes::{Group, Tracker};
+use crate::protocol::failure::Failure;
+use crate::protocol::message::{ExecRequest, ShellListing};
+use crate::sandbox::Sandbox;
+use crate::server::context::Context;
+use crate::server::poll::Poll;
+use crate::server::token::Token;
+use crate::sys;
+use openings::Openings;
+use process::{ShellProgram, find_program};
+use shell::Shell;
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const DEFAULT_SHELL: &str = "default";
+/// Each costs a process that stays; a client that needs more closes some.
+const MAX_SHELLS: usize = 16;
+/// How often shells are checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(400);
+
+pub struct Shells {
+    sandbox: Rc<Sandbox>,
+    tracker: Rc<Tracker>,
+    run_dir: RunDir,
+    openings: Openings,
+    /// None in an image that has no shell.
+    program: Option<ShellProgram>,
+    by_id: BTreeMap<ShellId, Shell>,
+    next: ShellId,
+    checked_at: Option<Instant>,
+}
+
+/// What a shell that is being closed has to do.
+pub struct Closing {
+    pub shell: ShellId,
+    pub waiting: Vec<Serial>,
+    pub current: Option<Serial>,
+}
+
+impl Shells {
+    pub fn new(
+        sandbox: Rc<Sandbox>,
+        tracker: Rc<Tracker>,
+        run_dir: RunDir,
+        poll: &Poll,
+    ) -> io::Result<Shells> {
+        let openings = Openings::new()?;
+        poll.add(openings.fd(), libc::EPOLLIN, Token::Openings)?;
+        Ok(Shells {
+            sandbox,
+            tracker,
+            run_dir,
+            openings,
+            program: find_program(),
+            by_id: BTreeMap::new(),
+            next: 0,
+            checked_at: None,
+        })
+    }
+
+    /// `bash`, `sh` or `none`.
+    pub fn kind(&self) -> &'static str {
+        self.program.as_ref().map_or("none", |program| program.kind)
+    }
+
+    pub fn are_bash(&self) -> bool {
+        self.kind() == "bash"
+    }
+
+    pub fn with_pid(&self, pid: i32) -> Option<ShellId> {
+        self.by_id
+            .iter()
+            .find(|(_, shell)| shell.pid() == Some(pid))
+            .map(|(id, _)| *id)
+    }
+
+    pub fn pids(&self) -> Vec<i32> {
+        self.by_id.values().filter_map(Shell::pid).collect()
+    }
+
+    /// The group in which a shell runs now.
+    pub fn group(&self, id: ShellId) -> Option<Group> {
+        self.by_id.get(&id).and_then(Shell::group)
+    }
+
+    /// Whether there is something to check: a command that runs, or a start that may fail.
+    pub fn are_busy(&self) -> bool {
+        self.by_id.values().any(Shell::is_busy)
+    }
+
+    /// The shell that a command asks for, created when it is the first to do so.
+    pub fn get_or_create(&mut self, name: &str) -> Result<ShellId, Failure> {
+        if let Some(id) = self.named(name) {
+            return Ok(id);
+        }
+        if self.open().count() >= MAX_SHELLS {
+            return Err(Failure::new(
+                "too_many",
+                format!("the sandbox has {MAX_SHELLS} shells already; close one of them first"),
+            ));
+        }
+        let id = self.next;
+        self.next += 1;
+        let shell = Shell::new(name, &self.sandbox.workdir);
+        self.by_id.insert(id, shell);
+        Ok(id)
+    }
+
+    /// A shell that is being closed has given up its name.
+    fn named(&self, name: &str) -> Option<ShellId> {
+        self.open()
+            .find(|(_, shell)| shell.name == name)
+            .map(|(id, _)| id)
+    }
+
+    fn open(&self) -> impl Iterator<Item = (ShellId, &Shell)> {
+        self.by_id
+            .iter()
+            .filter(|(_, shell)| !shell.closing)
+            .map(|(id, shell)| (*id, shell))
+    }
+
+    /// Starts the default shell ahead of its first command, which then need not wait for it.
+    pub fn prestart(&mut self, cx: &Context) {
+        if self.program.is_none() {
+            return;
+        }
+        let started = self
+            .get_or_create(DEFAULT_SHELL)
+            .and_then(|shell| self.start(shell, cx));
+        if let Err(failure) = started {
+            sys::log(&format!("shell: {}", failure.message));
+        }
+    }
+
+    pub fn enqueue(&mut self, id: ShellId, serial: Serial, execs: &mut Execs, cx: &mut Context) {
+        if let Some(shell) = self.by_id.get_mut(&id) {
+            shell.queue.push_back(serial);
+        }
+        self.run_next(id, execs, cx);
+    }
+
+    /// Commands whose stdin was opened by their shell.
+    pub fn take_openings(&mut self) -> Vec<Serial> {
+        self.openings.take()
+    }
+
+    pub fn list(&self, execs: &Execs) -> Vec<ShellListing> {
+        self.open()
+            .map(|(_, shell)| {
+                let exec = shell.current_serial().and_then(|serial| execs.get(serial));
+                ShellListing {
+                    name: shell.name.clone(),
+                    kind: self.kind(),
+                    cwd: shell.memory.cwd.clone(),
+                    busy: exec.is_some(),
+                    exec_id: exec.map(|exec| exec.request().exec_id.clone()),
+                }
+            })
+            .collect()
+    }
+
+    /// Has a shell take no more commands; the caller ends those that it has.
+    pub fn close(&mut self, name: &str) -> Result<Closing, Failure> {
+        let id = self.named(name);
+        let Some((id, shell)) = id.and_then(|id| Some((id, self.by_id.get_mut(&id)?))) else {
+            return Err(Failure::new(
+                "not_found",
+                format!("no shell is named {name}"),
+            ));
+        };
+        shell.closing = true;
+        Ok(Closing {
+            shell: id,
+            waiting: shell.queue.drain(..).collect(),
+            current: shell.current_serial(),
+        })
+    }
+
+    /// Ends a shell that is being closed and has nothing left to do.
+    pub fn drop_if_closed(&mut self, id: ShellId) {
+        let Some(shell) = self.by_id.get(&id) else {
+            return;
+        };
+        if !shell.closing || shell.current.is_some() {
+            return;
+        }
+        match shell.pid() {
+            // Its state goes when its end is noticed.
+            Some(pid) => drop(sys::kill(pid, libc::SIGKILL)),
+            None => drop(self.by_id.remove(&id)),
+        }
+    }
+
+    /// Finds shells that take too long to start, or can no longer report.
+    pub fn check(&mut self, execs: &mut Execs, cx: &mut Context) {
+        let now = cx.clock.now();
+        let due = |at: Instant| now.saturating_duration_since(at) >= CHECK_INTERVAL;
+        if !self.are_busy() || !self.checked_at.is_none_or(due) {
+            return;
+        }
+        self.checked_at = Some(now);
+        let ids: Vec<ShellId> = self.by_id.keys().copied().collect();
+        for id in ids {
+            let Some(process) = self.by_id.get(&id).and_then(|shell| shell.process.as_ref()) else {
+                continue;
+            };
+            if process.ready {
+                self.check_report(id, execs, cx);
+            } else if process.starts_too_long(now) {
+                self.give_up_start(id);
+            }
+        }
+    }
+}
+
+pub fn shell_name(request: &ExecRequest) -> &str {
+    request.shell.as_deref().unwrap_or(DEFAULT_SHELL)
+}
+
+pub fn is_shell_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.as_bytes()[0].is_ascii_alphanumeric()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_shell_name;
+
+    #[test]
+    fn names_are_short_and_plain() {
+        for name in ["default", "build", "a", "0", "a.b_c-d", &"x".repeat(64)] {
+            assert!(is_shell_name(name), "{name}");
+        }
+        for name in ["", "-a", ".a", "a b", "a/b", "ä", &"x".repeat(65)] {
+            assert!(!is_shell_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What a shell reports of the command that it runs.
+
+use crate::execs::{Execs, Outcome, Serial};
+use crate::server::context::Context;
+use crate::shells::lines::{Dialect, farewell_body};
+use crate::shells::{ShellId, Shells};
+use crate::sys;
+
+/// Packets taken in one turn of the event loop, so that a flood does not hold up other work.
+const PACKET_LIMIT: usize = 64;
+/// The last report: what it is about, the directory, and the one before.
+const REPORT_PARTS: usize = 3;
+/// Longer than any two directories.
+const MAX_REPORT_BYTES: usize = 64 * 1024;
+
+/// The command that a shell is at.
+pub struct Current {
+    pub serial: Serial,
+    /// In the names of the command's pipes. Code cannot list the directory that they are in, so
+    /// that earlier commands' jobs neither find nor flood them (threat: forged results).
+    pub tag: String,
+    /// The status that the shell has reported ahead of the rest.
+    pub status: Option<i32>,
+    /// What has come of the present report.
+    report: Vec<u8>,
+    traps: String,
+    /// Has the shell report when the command's own lines failed to.
+    closing: Vec<Vec<u8>>,
+    /// At the last check, the shell waited for more lines and had not reported.
+    found_silent: bool,
+}
+
+/// A whole report.
+#[derive(Debug, PartialEq)]
+struct Report {
+    /// `$-`, if the report has it.
+    flags: Option<String>,
+    /// `PWD` and `OLDPWD` at the end of the command; none when bash has given the command up.
+    directories: Option<(String, String)>,
+}
+
+impl Current {
+    pub fn new(serial: Serial, tag: String, closing: Vec<Vec<u8>>) -> Current {
+        Current {
+            serial,
+            tag,
+            status: None,
+            report: Vec::new(),
+            traps: String::new(),
+            closing,
+            found_silent: false,
+        }
+    }
+
+    /// Takes a packet; gives the report that it completes. bash sends what it prints line by line.
+    fn take(&mut self, packet: &[u8]) -> Option<Report> {
+        match packet.first() {
+            Some(1 | 2) => self.report = packet.to_vec(),
+            _ if self.report.first() == Some(&2) => self.report.extend_from_slice(packet),
+            _ => {
+                self.traps.push_str(&String::from_utf8_lossy(packet));
+                return None;
+            }
+        }
+        let is_last = self.report.first() == Some(&2);
+        let ends = self.report.iter().filter(|byte| **byte == 0).count();
+        if is_last && ends < REPORT_PARTS && self.report.len() < MAX_REPORT_BYTES {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&self.report);
+        let mut parts = text.split('\0');
+        let mut words = parts.next().unwrap_or_default().split(' ').skip(1);
+        // What an earlier command left to say is not about this one.
+        if words.next().and_then(|number| number.parse().ok()) != Some(self.serial) {
+            return None;
+        }
+        let status = words.next().unwrap_or_default().trim_start_matches('#');
+        if let Ok(status) = status.parse::<u8>() {
+            self.status = Some(i32::from(status));
+        }
+        let flags = words.next().filter(|flags| *flags != "-").map(String::from);
+        let mut directory = || parts.next().unwrap_or_default().to_string();
+        let directories = is_last.then(|| (directory(), directory()));
+        Some(Report { flags, directories })
+    }
+}
+
+impl Shells {
+    /// Reads what the shell reports, and feeds it what it did not take before.
+    pub fn take_reports(&mut self, id: ShellId, execs: &mut Execs, cx: &mut Context) {
+        for _ in 0..PACKET_LIMIT {
+            let Some(process) = self
+                .by_id
+                .get_mut(&id)
+                .and_then(|shell| shell.process.as_mut())
+            else {
+                return;
+            };
+            process.socket.flush();
+            let Some(packet) = process.socket.receive(process.pid) else {
+                return process.watch(id, &cx.poll);
+            };
+            if process.ready {
+                self.take_report(id, &packet, execs, cx);
+            } else {
+                self.advance_start(id, &packet, execs, cx);
+            }
+        }
+    }
+
+    fn take_report(&mut self, id: ShellId, packet: &[u8], execs: &mut Execs, cx: &mut Context) {
+        let Some(shell) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        let (Some(current), Some(process)) = (&mut shell.current, &mut shell.process) else {
+            return;
+        };
+        let Some(report) = current.take(packet) else {
+            return;
+        };
+        if let Some(flags) = &report.flags {
+            shell.memory.take_flags(flags);
+        }
+        let Some((cwd, old_cwd)) = report.directories else {
+            // bash gave the command up, and reads lines again.
+            process.socket.send(std::mem::take(&mut current.closing));
+            if let Some(exec) = execs.get_mut(current.serial) {
+                exec.stop_mut().heeded = true;
+            }
+            return process.watch(id, &cx.poll);
+        };
+        let Some(status) = current.status else {
+            return;
+        };
+        shell.memory.take_directory(&cwd, &old_cwd);
+        shell.memory.status = status;
+        // Traps that the shell did not tell of are none.
+        let farewell = farewell_body(&process.farewell_path);
+        shell.memory.take_traps(&current.traps, &farewell);
+        if let Some(current) = shell.current.take() {
+            self.take_end(id, &current, status, execs, cx);
+        }
+    }
+
+    fn take_end(
+        &mut self,
+        id: ShellId,
+        current: &Current,
+        status: i32,
+        execs: &mut Execs,
+        cx: &mut Context,
+    ) {
+        let serial = current.serial;
+        let exec = execs.get(serial);
+        if exec.is_some_and(|exec| !exec.has_begun()) {
+            // The shell cannot open the command's pipes: it may have no descriptors left.
+            self.unstart(current, execs, cx);
+            if let Some(shell) = self.by_id.get_mut(&id) {
+                shell.replace_process(serial);
+            }
+            return;
+        }
+        let ended_by_us = exec.is_some_and(|exec| exec.stop().is_ending());
+        self.end(id, current, Outcome::exited(status), execs, cx);
+        if !ended_by_us {
+            // The answer does not wait for the shell's move to another cgroup, which takes
+            // time, except where something must be dead first.
+            cx.connections.flush_early();
+        }
+        self.separate_jobs(id, serial, execs);
+        self.run_next(id, execs, cx);
+    }
+
+    /// A shell that has read all its lines, waits for more and has not reported never will.
+    pub(super) fn check_report(&mut self, id: ShellId, execs: &mut Execs, cx: &mut Context) {
+        self.take_reports(id, execs, cx);
+        let Some(shell) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        let (Some(process), Some(current)) = (&mut shell.process, &mut shell.current) else {
+            return;
+        };
+        let silent = process.waits_for_lines() || process.is_cut_off();
+        let pid = process.pid;
+        if std::mem::replace(&mut current.found_silent, silent) && silent && !self.ask_again(id, cx)
+        {
+            let _ = sys::kill(pid, libc::SIGKILL);
+        }
+    }
+
+    /// Has a shell that waits for lines report once more: an interrupt that came late may have cost
+    /// it the report. bash reads no more then.
+    pub fn ask_again(&mut self, id: ShellId, cx: &Context) -> bool {
+        let Some(shell) = self.by_id.get_mut(&id) else {
+            return false;
+        };
+        let (Some(process), Some(current)) = (&mut shell.process, &mut shell.current) else {
+            return false;
+        };
+        let asks = process.dialect == Dialect::Sh
+            && !current.closing.is_empty()
+            && process.waits_for_lines();
+        if asks {
+            current.found_silent = false;
+            process.socket.send(std::mem::take(&mut current.closing));
+            process.watch(id, &cx.poll);
+        }
+        asks
+    }
+
+    /// Whether a shell is past the lines of its command, and an interrupt would cost it the report.
+    pub fn is_reporting(&self, id: ShellId) -> bool {
+        let shell = self.by_id.get(&id);
+        let current = shell.and_then(|shell| shell.current.as_ref());
+        let process = shell.and_then(|shell| shell.process.as_ref());
+        current.is_none_or(|current| current.closing.is_empty())
+            || process.is_some_and(|process| process.socket.is_drained())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Current;
+
+    fn current() -> Current {
+        Current::new(7, "tag".into(), Vec::new())
+    }
+
+    #[test]
+    fn a_report_is_complete_with_both_directories() {
+        let mut current = current();
+        assert!(current.take(b"\x02 7 #3 himBs\0/work").is_none());
+        let report = current.take(b"space\0/old\0").unwrap();
+        assert_eq!(current.status, Some(3));
+        assert_eq!(report.flags.as_deref(), Some("himBs"));
+        let directories = ("/workspace".to_string(), "/old".to_string());
+        assert_eq!(report.directories, Some(directories));
+    }
+
+    #[test]
+    fn a_command_that_bash_gave_up_has_a_status_before_its_directories() {
+        let mut current = current();
+        let report = current.take(b"\x01 7 130").unwrap();
+        assert_eq!((report.directories, current.status), (None, Some(130)));
+        let report = current.take(b"\x02 7 - -\0/a\0/b\0").unwrap();
+        assert_eq!((report.flags, current.status), (None, Some(130)));
+    }
+
+    #[test]
+    fn what_is_about_another_command_is_dropped_and_traps_are_kept() {
+        let mut current = current();
+        assert!(current.take(b"trap -- 'x' EXIT\n").is_none());
+        assert!(current.take(b"\x02 6 #0 h\0/a\0/b\0").is_none());
+        assert_eq!(
+            (current.traps.as_str(), current.status),
+            ("trap -- 'x' EXIT\n", None)
+        );
+    }
+}

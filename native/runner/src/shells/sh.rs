@@ -1,0 +1,97 @@
+//! How shells other than bash (dash, busybox) run a command and report on it.
+//!
+//! They source a file with redirections; the descriptors that they save cannot be named by code.
+//! In the file, `eval` keeps its name out of their errors. Functions cannot have the name of a
+//! special builtin there; `\` keeps aliases away, and `command` other functions.
+
+use crate::shells::lines::{CommandLines, STOP_SIGNAL, chunks, push_quoted, quoted};
+
+/// busybox reads up to 1 KiB, dash 8 KiB.
+pub const READ_BYTES: usize = 512;
+/// busybox takes the death of a child for the end of its input when it idles at its prompt, so
+/// these shells idle here, until a packet wakes them.
+pub const IDLE: &str = "while ! \\command read -r _; do :; done\n";
+
+impl CommandLines<'_> {
+    pub fn sh_packets(&self) -> Vec<Vec<u8>> {
+        let Self {
+            file, redirections, ..
+        } = self;
+        let mut line = String::new();
+        if self.memory.xtrace {
+            line.push_str("\\set +x;");
+        }
+        if let Some((name, value)) = self.marker {
+            line.push_str(&format!("\\export {name}={value};"));
+        }
+        if let Some(trap) = self.exit_trap() {
+            line.push_str(&format!("\\{trap};"));
+        }
+        line.push_str(&format!("\\{};", self.stop_trap()));
+        if let Some(cwd) = self.cwd {
+            line.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
+        }
+        let source = match self.env.is_empty() {
+            true => format!("\\. {file} {redirections}"),
+            false => format!("{}\\command . {file} {redirections}", self.assignments()),
+        };
+        match self.status_file {
+            Some(status) => line.push_str(&format!("{{ \\. {status};{source};}}\n")),
+            None => line.push_str(&format!("{source}\n")),
+        }
+        let mut packets = vec![b"\n".to_vec()];
+        packets.extend(chunks(line.as_bytes(), READ_BYTES));
+        packets.extend(self.report_lines());
+        packets
+    }
+
+    pub fn sh_text(&self) -> Vec<u8> {
+        let mut text = b"\\eval '".to_vec();
+        if self.memory.xtrace {
+            text.extend_from_slice(b"\\set -x;");
+        }
+        push_quoted(&mut text, self.text);
+        text.extend_from_slice(b"'\n");
+        text
+    }
+
+    /// For a shell that idles again and has lost its lines to an interrupt.
+    pub fn sh_report(&self) -> Vec<Vec<u8>> {
+        let mut packets = vec![b"\n".to_vec()];
+        packets.extend(self.report_lines());
+        packets
+    }
+
+    fn report_lines(&self) -> Vec<Vec<u8>> {
+        let before = format!(
+            "\\trap '' {STOP_SIGNAL};\\unset -f command;\\trap >&0;{}\\command printf '\\2 {} %s %s\\0%s\\0%s\\0' ",
+            self.sh_way_back(),
+            self.number
+        );
+        let after = " \"$-\" \"${PWD-}\" \"${OLDPWD-}\" >&0";
+        let report = format!("\\eval {}\"$?\"{}\n", quoted(&before), quoted(after));
+        let mut packets = chunks(report.as_bytes(), READ_BYTES);
+        packets.push(IDLE.as_bytes().to_vec());
+        packets
+    }
+
+    /// A directory that was for one command only is left again. One that is gone, or a variable
+    /// that cannot be changed, must not keep the report back.
+    fn sh_way_back(&self) -> String {
+        let memory = self.memory;
+        match self.cwd {
+            None => String::new(),
+            Some(_) => format!(
+                "\\command cd -- {}||\\command true;\\command eval {}||\\command true;",
+                quoted(&memory.cwd),
+                quoted(&format!("OLDPWD={}", quoted(&memory.old_cwd)))
+            ),
+        }
+    }
+
+    fn assignments(&self) -> String {
+        (self.env.iter())
+            .map(|(name, value)| format!("{name}={} ", quoted(value)))
+            .collect()
+    }
+}

@@ -1,0 +1,40 @@
+//! A terminal that a shell keeps: all its commands run on it.
+
+use crate::execs::{Pipes, Serial};
+use crate::processes::terminal;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+pub struct ShellTerminal {
+    master: OwnedFd,
+    /// Held so that the terminal lives on while no process has it open.
+    _slave: OwnedFd,
+    path: String,
+    /// The command that gets what the terminal says.
+    pub reader: Option<Serial>,
+}
+
+impl ShellTerminal {
+    pub fn open(rows: u16, cols: u16, uid: u32, gid: u32) -> io::Result<ShellTerminal> {
+        let (master, slave) = terminal::open(rows, cols, uid, gid)?;
+        let path = terminal::path(master.as_raw_fd())?;
+        Ok(ShellTerminal {
+            master,
+            _slave: slave,
+            path,
+            reader: None,
+        })
+    }
+
+    /// The runner's ends for one command, and the redirections that join the command to it.
+    pub fn pipes(&self, stdin: bool) -> io::Result<(String, Pipes)> {
+        let writer = stdin.then(|| self.master.try_clone()).transpose()?;
+        let pipes = Pipes {
+            output: [Some(self.master.try_clone()?), None],
+            stdin: writer,
+            stdin_opened: stdin,
+            on_terminal: true,
+        };
+        Ok((format!("<>{} >&0 2>&1", self.path), pipes))
+    }
+}

@@ -1,0 +1,85 @@
+//! Sockets that keep packets apart and name the writer of each.
+
+use crate::sys::check;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// Two connected sockets that keep packets apart.
+pub fn packet_socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: fds has room for the two descriptors.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
+    // SAFETY: both were just made.
+    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
+}
+
+/// Has the kernel name the process that wrote each packet.
+pub fn receive_credentials(socket: RawFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the option's value is one int, which outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_PASSCRED,
+            (&raw const on).cast(),
+            std::mem::size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// One packet: its length, and the pid of its writer (0 when the kernel does not say).
+pub fn receive_with_pid(socket: RawFd, buffer: &mut [u8]) -> io::Result<(usize, i32)> {
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // Room and alignment for one control message with credentials.
+    let mut control = [0u64; 8];
+    // SAFETY: an all-zero msghdr is a valid value to be filled in.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = std::mem::size_of_val(&control) as _;
+    // SAFETY: all that the message points to is valid for its length.
+    let n = unsafe { libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut pid = 0;
+    // SAFETY: the kernel has filled in the control messages; the macros stay within them.
+    // Descriptors that were sent along are ours now, and are closed.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&message);
+        while !header.is_null() {
+            let data = libc::CMSG_DATA(header);
+            match (*header).cmsg_type {
+                libc::SCM_CREDENTIALS => {
+                    pid = data.cast::<libc::ucred>().read_unaligned().pid;
+                }
+                libc::SCM_RIGHTS => {
+                    let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                    for index in 0..bytes / std::mem::size_of::<RawFd>() {
+                        libc::close(data.cast::<RawFd>().add(index).read_unaligned());
+                    }
+                }
+                _ => {}
+            }
+            header = libc::CMSG_NXTHDR(&message, header);
+        }
+    }
+    Ok((n as usize, pid))
+}
+
+/// Memory held by packets that the other side has not read, where the kernel tells.
+pub fn bytes_unsent(socket: RawFd) -> Option<usize> {
+    let mut n: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int.
+    match unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &mut n) } {
+        0 => usize::try_from(n).ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,15 @@
+/** Stops waiting for the daemon after a time. */
+
+/** Rejects when the work takes longer; the work itself goes on. */
+export async function within<Result>(ms: number, work: Promise<Result>): Promise<Result> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => late.reject(new Error(`the daemon took longer than ${ms / 1000} s`)),
+    ms,
+  );
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

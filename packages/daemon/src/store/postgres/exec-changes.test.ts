@@ -1,0 +1,90 @@
+/** Ends of commands that are written together. */
+import { execRow, sessionRow } from "@sandkasten/testkit";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { TestDatabase } from "../../../../../tests/support/postgres-under-test.ts";
+import type { ExecPatch } from "../../ports/session-store.ts";
+import { Database } from "./database.ts";
+import { PostgresSessionStore } from "./postgres-session-store.ts";
+
+const COMMANDS = ["exe_1", "exe_2", "exe_3"] as const;
+const READING = { bootId: "boot-1", monotonicMs: 1000, wallMs: 0 };
+
+let database: TestDatabase;
+let store: PostgresSessionStore;
+let fence: number;
+beforeAll(async () => {
+  database = await TestDatabase.make();
+});
+beforeEach(async () => {
+  store = await PostgresSessionStore.open({ url: database.url });
+  await database.empty();
+  ({ fence } = await store.join(undefined, READING));
+  for (const id of COMMANDS) {
+    const owner = `owner of ${id}`;
+    const session = sessionRow({ id: `session of ${id}`, owner, fence });
+    await store.insertSession(session, 10);
+    await store.insertExec(execRow(session.id, { id, owner }), fence, 10);
+  }
+});
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await store.closed();
+});
+afterAll(() => database[Symbol.asyncDispose]());
+
+const update = (id: string, patch: ExecPatch, token = fence): Promise<void> =>
+  store.updateExec(`session of ${id}`, id, token, patch);
+const stored = async (id: string) => await store.getExec(`session of ${id}`, id);
+
+describe("ends of commands", () => {
+  test("are written in one statement, each to its own command", async () => {
+    const rows = vi.spyOn(Database.prototype, "rows");
+    await Promise.all(
+      COMMANDS.map((id, exitCode) => update(id, { status: "done", exitCode, cwd: `/${id}` })),
+    );
+    expect(rows).toHaveBeenCalledTimes(1);
+    for (const [exitCode, id] of COMMANDS.entries())
+      expect(await stored(id)).toMatchObject({ status: "done", exitCode, cwd: `/${id}` });
+  });
+
+  test("one that the database refuses costs the others nothing", async () => {
+    const [bad, ...good] = COMMANDS;
+    const ends = await Promise.allSettled([
+      update(bad, { status: "done", cwd: "/a\0b" }),
+      ...good.map((id) => update(id, { status: "done", exitCode: 7 })),
+    ]);
+    expect(ends.map(({ status }) => status)).toEqual(["rejected", "fulfilled", "fulfilled"]);
+    expect(await stored(bad)).toMatchObject({ status: "running" });
+    for (const id of good) expect(await stored(id)).toMatchObject({ status: "done", exitCode: 7 });
+  });
+
+  test("one of a session that another daemon serves is refused alone", async () => {
+    const [lost, kept] = COMMANDS;
+    const ends = await Promise.allSettled([
+      update(lost, { status: "done" }, fence + 1),
+      update(kept, { status: "done" }),
+    ]);
+    expect(ends[0]).toMatchObject({ reason: { details: { reason: "moved" } } });
+    expect(ends[1]).toMatchObject({ status: "fulfilled" });
+    expect(await stored(lost)).toMatchObject({ status: "running" });
+    expect(await stored(kept)).toMatchObject({ status: "done" });
+  });
+
+  test("a later change of the same command is neither lost nor overtaken", async () => {
+    const [id] = COMMANDS;
+    await Promise.all([
+      update(id, { status: "done", exitCode: 1, backgroundBytes: 1 }),
+      update(id, { backgroundBytes: 5 }),
+    ]);
+    expect(await stored(id)).toMatchObject({ status: "done", exitCode: 1, backgroundBytes: 5 });
+  });
+
+  test("are written before the store is closed", async () => {
+    const [id] = COMMANDS;
+    const written = update(id, { status: "done", exitCode: 3 });
+    await store.closed();
+    await written;
+    store = await PostgresSessionStore.open({ url: database.url });
+    expect(await stored(id)).toMatchObject({ status: "done", exitCode: 3 });
+  });
+});

@@ -1,0 +1,11 @@
+/** Names the page in the browser's tab and history. */
+import { useEffect } from "preact/hooks";
+
+export function useTitle(title: string): void {
+  useEffect(() => {
+    document.title = `${title} · Sandkasten`;
+    return () => {
+      document.title = "Sandkasten";
+    };
+  }, [title]);
+}
