@@ -5,7 +5,7 @@ const client = new SandboxClient({
   apiKey: process.env["SANDKASTEN_API_KEY"],
 });
 
-/** All who name the run get the same sandbox, whoever is first. */
+/** All callers that name the run get the same sandbox. */
 const open = () => client.createSession({ key: "workflow:run_42", workspaceId: "report" });
 
 const writer = await open();

@@ -6,7 +6,7 @@ import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 import type { TestDaemon } from "./test-daemon.ts";
 
-/** Set to 1, the pictures in the guide are made anew. */
+/** Set to 1 to take the screenshots of the guide again. */
 const takesScreenshots = process.env["SANDKASTEN_SCREENSHOTS"] === "1";
 const IMAGES = join(import.meta.dirname, "../../docs/images");
 

@@ -17,7 +17,7 @@ import { composeStores } from "./compose-stores.ts";
 import { buildHttpApp } from "./surfaces/build-http-app.ts";
 import type { AgentServiceLink } from "./surfaces/dashboard/agent-forwarding.ts";
 import { StoredKeys } from "./keys/stored-keys.ts";
-import { keySetOf, Tokens } from "./keys/tokens.ts";
+import type { Tokens } from "./keys/tokens.ts";
 import { FileEgressLog } from "./network/file-egress-log.ts";
 import { nameResolver } from "./network/name-resolver.ts";
 import { ownAddresses } from "./network/own-addresses.ts";
@@ -148,12 +148,15 @@ async function builtSite(log: Log): Promise<string | undefined> {
 async function composeTokens(config: Config, log: Log): Promise<Tokens | undefined> {
   if (config.jwt === undefined) return undefined;
   const { source, ...options } = config.jwt;
-  return new Tokens({ ...options, keys: await tokenKeys(source) }, config.quotas, log);
+  // Few daemons have an issuer, and what checks its tokens takes a while to load.
+  const { Tokens: Implementation } = await import("./keys/tokens.ts");
+  return new Implementation({ ...options, keys: await tokenKeys(source) }, config.quotas, log);
 }
 
 async function tokenKeys({ file, url, pem = "" }: NonNullable<Config["jwt"]>["source"]) {
   if (url !== undefined) return { kind: "url", url: new URL(url) } as const;
   if (file === undefined) return { kind: "pem", pem } as const;
+  const { keySetOf } = await import("./keys/tokens.ts");
   try {
     return { kind: "set", keys: keySetOf(await readFile(file, "utf8")) } as const;
   } catch (cause) {

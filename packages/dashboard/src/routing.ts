@@ -23,7 +23,7 @@ export function goTo(...parts: readonly string[]): void {
   location.hash = linkTo(...parts);
 }
 
-/** An address that somebody mistyped is no reason to fail. */
+/** A mistyped address must not break the page. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);

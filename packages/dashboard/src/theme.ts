@@ -1,4 +1,4 @@
-/** Dark or light: the system's choice until somebody makes another. */
+/** Dark or light: the system's setting, unless the visitor has chosen. */
 import { computed, effect, signal } from "@preact/signals";
 
 export type Theme = "dark" | "light";

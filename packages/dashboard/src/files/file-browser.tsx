@@ -22,7 +22,7 @@ export interface FileBrowserProps {
   readonly sessionId?: string;
 }
 
-/** They stay when somebody looks at another tab. */
+/** Kept while another tab is open. */
 const allDrafts = new WeakMap<Files, Map<string, Draft>>();
 
 function draftsOf(files: Files): Map<string, Draft> {

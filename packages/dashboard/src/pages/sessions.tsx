@@ -26,7 +26,7 @@ narrow.addEventListener("change", ({ matches }) => {
   isNarrow.value = matches;
 });
 
-/** Whoever taps has no key to press. */
+/** Touch screens have no `/` key to press. */
 const hasKeyboard = matchMedia("(hover: hover)").matches;
 
 const choice = signal<Choice>("active");
@@ -192,7 +192,7 @@ function matches({ id, image, status, key = "", metadata }: SessionInfo): boolea
   return words.every((word) => text.includes(word));
 }
 
-/** A key by itself, unless somebody is typing. */
+/** A single key, unless the focus is in a field. */
 function onKey(key: string, act: () => void): () => void {
   const listen = (event: KeyboardEvent): void => {
     const isTyping = (event.target as HTMLElement).closest("input, textarea, select, dialog");

@@ -7,7 +7,7 @@ import { theme } from "../theme.ts";
 import { bytes } from "./format.ts";
 
 const HEIGHT = 132;
-/** Points further apart than this are not joined: nobody looked in between. */
+/** Points further apart than this are not joined: there were no samples in between. */
 const LONGEST_GAP_SECONDS = 15;
 
 /** Of the time that is shown, from the first sample on. */

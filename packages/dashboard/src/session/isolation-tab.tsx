@@ -10,7 +10,7 @@ import type { TabProps } from "./tab-props.ts";
 
 type Fact = IsolationReport["facts"][number];
 
-/** What is missing is bad news only where the tier needs it: no kernel of its own is usual. */
+/** A missing measure is bad only if the tier requires it: most sessions share the host's kernel. */
 const columnsFor = (tier: IsolationReport["tier"]): readonly Column<Fact>[] => [
   { title: "Measure", class: "mono", cell: ({ name }) => name },
   {

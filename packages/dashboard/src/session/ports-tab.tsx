@@ -66,9 +66,9 @@ async function openTab(session: Session, port: number): Promise<void> {
 const FRAME_RIGHTS = "allow-downloads allow-forms allow-modals allow-popups allow-scripts";
 
 /**
- * SECURITY: the page in the frame is hostile. It has an origin of its own, and cannot send this tab
- * elsewhere. Where the daemon can give it no host name, it comes from the daemon's own origin: then it
- * is not given any (threat: hostile previews). Guarded by
+ * SECURITY: the page in the frame is hostile. It has a separate origin, and cannot navigate this tab.
+ * Where the daemon has no host name for it, it comes from the daemon's own origin; the sandbox
+ * attribute then gives it an opaque one (threat: hostile previews). Guarded by
  * tests/e2e/dashboard-previews.test.ts.
  */
 function PreviewFrame(props: { readonly session: Session; readonly port: number }): JSX.Element {

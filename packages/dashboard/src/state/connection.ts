@@ -19,7 +19,7 @@ export interface Connection {
  */
 export const connection = signal<Connection | undefined>(undefined);
 
-/** Why nobody is signed in any more. */
+/** Why the daemon ended the visitor's access. */
 export const signedOutBecause = signal<string | undefined>(undefined);
 
 const feedListeners = new Set<() => void>();

@@ -21,7 +21,7 @@ export function onEvent(listener: (event: SandboxEvent) => void): () => void {
   return () => void listeners.delete(listener);
 }
 
-/** Follows events for whoever is signed in. A browser has few connections, so a hidden page holds none. */
+/** Follows events while signed in. Browsers limit connections to a host, so a hidden page holds none. */
 export function startFeed(): void {
   onFeedOpened(() => {
     feedState.value = "live";

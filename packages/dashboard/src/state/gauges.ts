@@ -1,4 +1,4 @@
-/** The daemon's own numbers, sampled while somebody looks at them. */
+/** The daemon's own metrics, sampled while they are shown. */
 import { signal } from "@preact/signals";
 import { connection } from "./connection.ts";
 

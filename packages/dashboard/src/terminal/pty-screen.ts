@@ -38,7 +38,7 @@ export async function showPty(options: PtyScreenOptions): Promise<string> {
     else if (execId !== undefined) await session.getExec(execId).writeStdin(bytes, { signal });
   };
   const type = (bytes: Uint8Array): void => {
-    // Keys that were pressed while the terminal ended are nobody's mistake.
+    // A key that is pressed while the terminal ends is lost, which is no error.
     typing = typing.then(() => send(bytes)).catch(() => undefined);
   };
   const encoder = new TextEncoder();

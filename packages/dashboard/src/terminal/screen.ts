@@ -51,7 +51,7 @@ export class Screen implements Disposable {
         onLeave();
         return false;
       }
-      // Nobody may be caught in output that takes no keys.
+      // Output that takes no keys must not trap the keyboard focus.
       return !(isReadOnly && event.key === "Tab");
     });
     this.#stopTheme = effect(() => {

@@ -42,7 +42,7 @@ describe("the dashboard's files", () => {
     expect(page.text).toContain("Dashboard");
   });
 
-  it("come with a policy that lets nothing inline run and nothing be framed", async () => {
+  it("come with a policy that allows no inline code or styles, and no framing", async () => {
     const { headers } = await open("/");
     const policy = headers.get("content-security-policy") ?? "";
     expect(policy).toContain("default-src 'none'");
@@ -50,7 +50,7 @@ describe("the dashboard's files", () => {
     expect(policy).toMatch(/style-src 'self';/);
     expect(policy).toContain("connect-src 'self'");
     expect(policy).toContain("frame-ancestors 'none'");
-    expect(policy).not.toMatch(/unsafe-eval|script-src[^;]*unsafe|https?:\/\/\*[ ;]/);
+    expect(policy).not.toMatch(/unsafe|https?:\/\/\*[ ;]/);
     expect(headers.get("cross-origin-opener-policy")).toBe("same-origin");
     expect(headers.get("set-cookie")).toBeNull();
   });
