@@ -14,6 +14,8 @@ const COMMANDS = [
   "for x in 1 2 3; do sleep 0.01 & done; sleep 1000; STATE=rest; echo rest",
   "(sleep 1000); STATE=rest",
 ];
+/** Longer than a shell that does not end its command is waited for. */
+const PATIENCE_MS = 4_500;
 /** Most of what can go wrong does so in the first milliseconds. */
 const SOON_MS = 4;
 const LATE_MS = 60;
@@ -45,5 +47,27 @@ describe.each(["bash", "dash", "busybox"] as const)("a command of %s", (shell) =
         ...{ shellRestarted: false, saidRest: false, after: "before\n" },
       });
     }
+  });
+
+  test("goes on after an interrupt that it handles", async () => {
+    await using machine = await SandboxMachine.start({ runtime: runtimeUnderTest() });
+    const image = shell === "bash" ? "host" : await importSmallImage(machine.embedded, shell);
+    const { sh, channel } = await machine.sandbox({ image });
+    const execId = newExecId();
+    const text = "trap 'echo caught' INT; echo ready; while ! read line; do :; done; echo got $line";
+    const stream = await channel.exec({ kind: "shell", text }, { execId, stdin: true });
+    let output = "";
+    let written: Promise<void> | undefined;
+    for await (const { bytes } of stream) {
+      output += Buffer.from(bytes).toString();
+      if (output === "ready\n") {
+        await channel.signal(execId, 2);
+        written = sleep(PATIENCE_MS).then(() => stream.writeStdin(Buffer.from("a line\n")));
+      }
+    }
+    await written;
+    expect(output).toMatch(/^ready\n(?:caught\n)+got a line\n$/u);
+    expect(await stream.ended).toMatchObject({ shellRestarted: false });
+    expect((await sh("trap - INT; echo on")).shellRestarted).toBe(false);
   });
 });

@@ -115,6 +115,7 @@ impl Commands {
         if !self.still_runs(serial, cx) {
             return;
         }
+        let has_trap = self.has_stop_trap(serial);
         let Some(exec) = self.execs.get_mut(serial) else {
             return;
         };
@@ -123,9 +124,7 @@ impl Commands {
             let _ = sys::kill(pid, libc::SIGSTOP);
             self.shells.move_to_new_group(shell);
             // Code may have caught the first interrupt and gone on.
-            if proc_tree::catches(pid, STOP_SIGNAL) {
-                exec.stop_mut().sent = false;
-            }
+            exec.stop_mut().sent &= !has_trap;
             self.stop_shell(serial);
         }
         self.execs.kill_members(serial, &self.shells.pids());
@@ -158,24 +157,35 @@ impl Commands {
             true => self.is_past_our_lines(serial),
             false => self.is_in_command(serial),
         };
+        let has_trap = self.has_stop_trap(serial);
         let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
             return;
         };
         let pid = exec.pid();
         let stop = exec.stop_mut();
-        let traps = proc_tree::catches(pid, STOP_SIGNAL);
-        if stop.heeded || (stop.sent && (bash || traps)) {
+        if stop.heeded || (stop.sent && (bash || has_trap)) {
             // A second one could strike when the command has been given up already.
-        } else if traps {
+        } else if has_trap {
             stop.sent = true;
             let _ = sys::kill(pid, STOP_SIGNAL);
         } else if in_command {
             // The command lists traps, or code has removed ours, or the shell has become another
-            // program, or the kernel does not tell which signals are handled, as gVisor's does not.
+            // program, or it is bash and the kernel does not tell.
             stop.sent |= !bash;
             let _ = sys::kill(pid, libc::SIGINT);
         }
         // Otherwise the shell is not at the command, and an interrupt would cost it our lines.
+    }
+
+    /// Whether the shell gives up the command for our signal. Where the kernel does not tell, a shell
+    /// other than bash does once it has come to the command: it has set the trap before.
+    fn has_stop_trap(&self, serial: Serial) -> bool {
+        let Some(exec) = self.execs.get(serial) else {
+            return false;
+        };
+        let sets_trap = |shell| self.shells.sets_stop_trap(shell, exec.command());
+        proc_tree::catches(exec.pid(), STOP_SIGNAL)
+            .unwrap_or_else(|| exec.shell().is_some_and(sets_trap) && self.is_in_command(serial))
     }
 
     /// Whether a shell other than bash has come to the command and not to its report.
@@ -187,19 +197,11 @@ impl Commands {
         !reports && exec.has_pipes_opened()
     }
 
-    /// Whether a shell does nothing any more that was told to give up its command: nothing is left
-    /// to wait for, and still it sleeps. busybox that is interrupted inside a lock of the C library
-    /// waits for it ever after.
+    /// Whether a shell was told to give up its command, and cannot.
     fn is_stuck(&self, serial: Serial) -> bool {
-        let Some(exec) = self.execs.get(serial) else {
-            return false;
-        };
-        !self.shells.are_bash()
-            && exec.in_shell()
-            && exec.stop().sent
-            && proc_tree::is_asleep(exec.pid())
-            && !proc_tree::ignores(exec.pid(), libc::SIGINT)
-            && self.later_members(serial).is_empty()
+        let told = |exec: &&Exec| exec.stop().sent;
+        let shell = self.execs.get(serial).filter(told).and_then(Exec::shell);
+        shell.is_some_and(|shell| self.shells.is_stuck(shell))
     }
 
     /// Whether bash is past our own lines and in those of the command.
@@ -239,7 +241,7 @@ impl Commands {
     fn wake_shell(&mut self, serial: Serial) {
         let waits = |exec: &&Exec| exec.stop().sent && !exec.stop().heeded;
         if let Some(pid) = self.execs.get(serial).filter(waits).map(Exec::pid)
-            && proc_tree::catches(pid, STOP_SIGNAL)
+            && self.has_stop_trap(serial)
             && proc_tree::is_asleep(pid)
             // Other shells would get both, one after the other, when their program has ended.
             && (self.shells.are_bash() || self.later_members(serial).is_empty())

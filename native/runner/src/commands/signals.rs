@@ -68,8 +68,8 @@ impl Commands {
         let shell = exec.pid();
         let members = self.members(serial);
         // Interactive shells ignore these, unless the code that runs in them has a trap for them.
-        let trapped =
-            matches!(signal, libc::SIGTERM | libc::SIGQUIT) && proc_tree::catches(shell, signal);
+        let trapped = matches!(signal, libc::SIGTERM | libc::SIGQUIT)
+            && proc_tree::catches(shell, signal) == Some(true);
         if trapped {
             let _ = sys::kill(shell, signal);
         } else {

@@ -70,8 +70,10 @@ impl Current {
         let text = String::from_utf8_lossy(&self.report);
         let mut parts = text.split('\0');
         let mut words = parts.next().unwrap_or_default().split(' ').skip(1);
-        // What an earlier command left to say is not about this one.
+        // What an earlier command left to say is not about this one, nor are the traps before it.
         if words.next().and_then(|number| number.parse().ok()) != Some(self.serial) {
+            self.report.clear();
+            self.traps.clear();
             return None;
         }
         let status = words.next().unwrap_or_default().trim_start_matches('#');
@@ -247,13 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_another_command_is_dropped_and_traps_are_kept() {
+    fn what_is_about_another_command_is_dropped_with_its_traps() {
         let mut current = current();
-        assert!(current.take(b"trap -- 'x' EXIT\n").is_none());
+        assert!(current.take(b"trap -- 'old' EXIT\n").is_none());
         assert!(current.take(b"\x02 6 #0 h\0/a\0/b\0").is_none());
-        assert_eq!(
-            (current.traps.as_str(), current.status),
-            ("trap -- 'x' EXIT\n", None)
-        );
+        assert!(current.take(b"trap -- 'new' EXIT\n").is_none());
+        assert_eq!(current.status, None);
+        assert_eq!(current.traps, "trap -- 'new' EXIT\n");
     }
 }
