@@ -68,11 +68,11 @@ impl CommandLines<'_> {
         if let Some(cwd) = self.cwd {
             text.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
         }
+        // The trap comes first, so that a command whose pipes are open has it.
         // An unset variable is the one error that ends a text, and nothing else.
         let redirections = self.redirections;
         text.push_str(&format!(
-            "\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};\
-             \\command {};",
+            "\\command {};\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};",
             self.stop_trap()
         ));
         if let Some(trap) = self.exit_trap() {
