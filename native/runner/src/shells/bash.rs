@@ -11,7 +11,7 @@
 
 use crate::shells::lines::{CommandLines, chunks, push_quoted, quoted};
 
-/// Old versions of bash read so little at a time, and lose the rest of a longer packet.
+/// Old versions of bash read no more at a time, and lose the rest of a longer packet.
 pub const READ_BYTES: usize = 128;
 /// While a command runs, bash traps this signal and gives up the command for it. The trap waits
 /// for the program in the foreground and comes before the next one, which an interrupt does not
