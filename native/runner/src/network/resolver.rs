@@ -77,7 +77,7 @@ impl Resolver {
             .set(poll, &self.listener, interest, tcp, 0)
     }
 
-    /// There is nobody to ask. Programs ask again.
+    /// There is no gateway to ask. Programs ask again.
     pub fn rest(&mut self, poll: &Poll) {
         self.waiting.clear();
         let clients: Vec<u32> = self.clients.keys().copied().collect();

@@ -11,7 +11,7 @@
 
 use crate::shells::lines::{CommandLines, STOP_SIGNAL, chunks, push_quoted, quoted};
 
-/// Old versions of bash read so little at a time, and lose the rest of a longer packet.
+/// Old versions of bash read no more at a time, and lose the rest of a longer packet.
 pub const READ_BYTES: usize = 128;
 /// What a command may have disabled.
 const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";

@@ -2,6 +2,7 @@
 
 mod bash;
 mod command;
+mod ended;
 mod lines;
 mod memory;
 mod openings;
