@@ -1,8 +1,4 @@
-/**
- * The connections to a Postgres database. Statements are prepared once per connection; failures are
- * translated.
- */
-import { createHash } from "node:crypto";
+/** The connections to a Postgres database. Failures are translated. */
 import { Kysely, PostgresDialect, sql } from "kysely";
 import type { RawBuilder, Transaction } from "kysely";
 import pg from "pg";
@@ -11,6 +7,7 @@ import { migrationsOf } from "../migrations.ts";
 import type { StoredRow } from "../row-mapping.ts";
 import { databaseFailure } from "./database-failure.ts";
 import { migrate } from "./migrate.ts";
+import { PooledConnection } from "./pooled-connection.ts";
 import type { Tables } from "./tables.ts";
 
 const CONNECTIONS = 10;
@@ -50,7 +47,9 @@ export class Database {
       types: { getTypeParser: parserOf },
     });
     pool.on("error", (error) => log?.warn({ err: error }, "a connection to the database broke"));
-    const kysely = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: preparing(pool) }) });
+    const connections = { connect: () => PooledConnection.take(pool), end: () => pool.end() };
+    const dialect = new PostgresDialect({ pool: connections as unknown as pg.Pool });
+    const kysely = new Kysely<Tables>({ dialect });
     const database = new Database(kysely, pool);
     try {
       await database.lasting("opening it", (transaction) =>
@@ -77,9 +76,8 @@ export class Database {
     text: string,
     values: readonly unknown[],
   ): Promise<{ readonly rows: readonly StoredRow[]; readonly count: number }> {
-    const prepared = { name: nameOf(text), text, values: [...values] };
-    const { rows, rowCount } = await this.#do(doing, () => this.#pool.query<StoredRow>(prepared));
-    return { rows, count: rowCount ?? 0 };
+    const { rows, rowCount } = await this.#do(doing, () => this.#query(text, values));
+    return { rows: rows as StoredRow[], count: rowCount ?? 0 };
   }
 
   /** A transaction that also survives a crash of the database. */
@@ -101,6 +99,15 @@ export class Database {
     await this.#closed;
   }
 
+  async #query(text: string, values: readonly unknown[]): Promise<pg.QueryResult> {
+    const connection = await PooledConnection.take(this.#pool);
+    try {
+      return await connection.query(text, values);
+    } finally {
+      connection.release();
+    }
+  }
+
   async #do<T>(doing: string, work: () => Promise<T>): Promise<T> {
     let running: Promise<T> | undefined;
     try {
@@ -119,32 +126,4 @@ export class Database {
 function parserOf(type: number, format?: "text" | "binary"): (value: string) => unknown {
   if (type === INT8) return Number;
   return pg.types.getTypeParser(type, format) as (value: string) => unknown;
-}
-
-/** Names statements by their text, so Postgres parses and plans each once per connection. */
-function preparing(pool: pg.Pool) {
-  return {
-    connect: async () => {
-      const client = await pool.connect();
-      return {
-        query: (text: string, values: readonly unknown[]) =>
-          values.length === 0
-            ? client.query(text)
-            : client.query({ name: nameOf(text), text, values: [...values] }),
-        release: () => client.release(),
-      };
-    },
-    end: () => pool.end(),
-  } as unknown as pg.Pool;
-}
-
-const names = new Map<string, string>();
-
-function nameOf(text: string): string {
-  let name = names.get(text);
-  if (name === undefined) {
-    name = createHash("sha1").update(text).digest("base64url");
-    names.set(text, name);
-  }
-  return name;
 }
