@@ -265,7 +265,7 @@ describe("a service that is named", () => {
 });
 
 describe("agents serve", { timeout: 60_000 }, () => {
-  it("serves a directory until it is told to stop, and keeps its data where it is told to", async () => {
+  it("serves a directory until it is stopped, and keeps its data in the configured place", async () => {
     const data = join(directory, "elsewhere");
     const args = ["agents", "serve", "--listen", "127.0.0.1:0", "--data-dir", data];
     const serving = start(args, { SANDKASTEN_AGENTS_LOG_LEVEL: "silent" });

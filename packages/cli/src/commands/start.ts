@@ -76,7 +76,7 @@ async function start(cli: Cli, options: Options): Promise<void> {
   try {
     await prove(cli, stages, new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey }));
     await stages.show(greeting(cli, config, daemon));
-    // After the address, for which nobody should wait while the agents load.
+    // After the address is printed: loading the agents takes time, and sandboxes work without them.
     await using agents = options.agents ? startAgents(cli, stages, options, daemon) : undefined;
     const agentsUrl = agents === undefined ? undefined : await showAgents(cli, stages, agents);
     const { SANDKASTEN_AGENTS_API_KEY: agentsKey } = cli.host.environment.variables;
@@ -104,7 +104,7 @@ function startAgents(cli: Cli, stages: Stages, options: Options, daemon: Daemon)
 
 class AgentsFailure extends Error {}
 
-/** Sandboxes work without agents, so a service that does not start is reported and no more. */
+/** Sandboxes work without agents, so a service that does not start is only a warning. */
 async function showAgents(
   cli: Cli,
   stages: Stages,
