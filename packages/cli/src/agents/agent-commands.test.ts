@@ -193,8 +193,9 @@ describe("the service inside the process", { timeout: 60_000 }, () => {
   it("leaves no data behind when it only looks", async () => {
     const place = await mkdtemp(join(tmpdir(), "sandkasten-agents-"));
     await mkdir(join(place, "agents"));
-    const { code } = await runTestCli(["agent", "list", "--dir", place]);
+    const { code, stdout, stderr } = await runTestCli(["agent", "list", "--dir", place]);
     expect([code, await readdir(place)]).toEqual([0, ["agents"]]);
+    expect([stdout, stderr]).toEqual(["", expect.stringContaining("agents/NAME.prompt")]);
     const runs = await runTestCli(["agent", "runs", "--dir", place]);
     expect([runs.code, await readdir(place)]).toEqual([1, ["agents"]]);
     expect(runs.stderr).toMatch(/^✗ .*nothing was run in .*\n→ .*sandkasten agents serve/);
