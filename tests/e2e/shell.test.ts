@@ -678,7 +678,7 @@ describe("root in the host image", () => {
     expect(await sandbox.sh(command)).toMatchObject({ stdout, stderr: "", exitCode: 0 });
   });
 
-  test("a user who is not root becomes nobody else", async () => {
+  test("a user who is not root cannot become another user", async () => {
     const { stdout, exitCode } = await sandbox.sh(
       "su sandbox -c 'id -un; su root -c id </dev/null 2>&1'",
     );

@@ -99,7 +99,7 @@ test("sizes and times beyond all reason are told without ending what else runs",
   });
 });
 
-test("downloads that nobody reads do not keep other file work waiting", async () => {
+test("downloads without a reader do not delay other file operations", async () => {
   await aroundCase(machine, async ({ sandbox }) => {
     const { channel } = await sandbox();
     await channel.writeFile("large", Buffer.alloc(1024 * 1024, 1));
