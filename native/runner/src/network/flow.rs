@@ -144,10 +144,14 @@ impl Flow {
     }
 
     fn leave(&mut self, wire: &mut Wire<'_>) -> Fate {
+        self.gateway_ended = true;
+        // The answer comes first: a program that has said all it had to say still waits for it.
+        if self.write(wire).is_err() {
+            return self.broken();
+        }
         let Phase::Leaving { dropped } = &mut self.phase else {
             return Fate::Goes;
         };
-        self.gateway_ended = true;
         while *dropped < MAX_DROPPED_BYTES {
             match sys::read(self.socket.as_raw_fd(), wire.buffer) {
                 Ok(n) if n > 0 => *dropped += n,
