@@ -9,7 +9,7 @@ import type { ReadableSpan, SpanProcessor } from "@opentelemetry/sdk-trace";
 import type { OpenSpan, SpanAttributes, SpanStart } from "./started-telemetry.ts";
 import type { SpanTrace } from "./span-trace.ts";
 
-/** Nothing that a span says is longer, whoever made it. */
+/** The limit for every string in a span, including spans of other programs. */
 export const MAX_ATTRIBUTE_LENGTH = 8192;
 
 const SAMPLED = 1;

@@ -56,7 +56,7 @@ storeSuite("Postgres", async () => {
 });
 
 describe("two daemons", () => {
-  /** Each with connections of its own, as in two processes. */
+  /** Each with separate connections, as in two processes. */
   async function two() {
     const [first, second] = [await open(), await open()];
     const a = (await first.join("http://10.0.0.1:8080", READING)).fence;
