@@ -18,13 +18,16 @@ beforeEach(async () => {
 afterEach(() => database.close());
 afterAll(() => testDatabase[Symbol.asyncDispose]());
 
+const OURS = "application_name = 'sandkasten' AND datname = current_database()";
+const SLEEPS = "wait_event = 'PgSleep'";
+
 /** As a restart of Postgres does. */
-async function endConnections(): Promise<void> {
+async function endConnections(condition = OURS): Promise<void> {
   const client = new pg.Client(testDatabase.url);
   await client.connect();
   try {
     await client.query(
-      "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'sandkasten' AND datname = current_database()",
+      `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE ${OURS} AND ${condition}`,
     );
   } finally {
     await client.end();
@@ -55,7 +58,7 @@ describe("a connection that ends", () => {
     // At once, before the connection is known to be closed.
     const next = sleeping.catch(() => works());
     await expect.poll(isSleeping).toBe(true);
-    await endConnections();
+    await endConnections(SLEEPS);
     await next;
     await expect(sleeping).rejects.toMatchObject(failed);
   });
@@ -71,8 +74,8 @@ test("a refused statement costs no connection", async () => {
 async function isSleeping(): Promise<boolean> {
   const { count } = await database.run(
     "testing",
-    "SELECT FROM pg_stat_activity WHERE wait_event = $1 AND datname = current_database()",
-    ["PgSleep"],
+    `SELECT FROM pg_stat_activity WHERE ${OURS} AND ${SLEEPS}`,
+    [],
   );
   return count === 1;
 }

@@ -79,6 +79,24 @@ describe("ends of commands", () => {
     expect(await stored(id)).toMatchObject({ status: "done", exitCode: 1, backgroundBytes: 5 });
   });
 
+  test("are written before their session changes its status", async () => {
+    const [id] = COMMANDS;
+    const written = update(id, { status: "done", exitCode: 3 });
+    await store.updateSession(`session of ${id}`, fence, ["running"], { status: "destroying" });
+    expect(await stored(id)).toMatchObject({ status: "done", exitCode: 3 });
+    await written;
+  });
+
+  test("are written at once if the quota is reached", async () => {
+    const [id] = COMMANDS;
+    const row = execRow(`session of ${id}`, { id: "exe_next", owner: `owner of ${id}` });
+    const written = update(id, { status: "done" });
+    expect(await store.insertExec(row, fence, 1)).toEqual({ inserted: false, overQuota: true });
+    expect(await stored(id)).toMatchObject({ status: "done" });
+    expect(await store.insertExec(row, fence, 1)).toEqual({ inserted: true });
+    await written;
+  });
+
   test("are written before the store is closed", async () => {
     const [id] = COMMANDS;
     const written = update(id, { status: "done", exitCode: 3 });

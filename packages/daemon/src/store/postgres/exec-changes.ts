@@ -5,7 +5,7 @@ import { execMapping } from "../row-mappings.ts";
 import type { Database } from "./database.ts";
 
 /** How long an end may wait for others. Until it is written, the sandbox knows it. */
-const WAIT_MS = 10;
+const WAIT_MS = 20;
 /** The maximum number of changes in a statement. */
 const MAX_AT_ONCE = 256;
 

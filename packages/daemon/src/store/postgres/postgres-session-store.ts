@@ -196,6 +196,8 @@ export class PostgresSessionStore implements SessionStore {
     from: readonly SessionStatus[],
     patch: SessionPatch,
   ): Promise<SessionRow | undefined> {
+    // Once a session ends, its sandbox cannot tell how its last commands ended.
+    if (patch.status !== undefined) await this.#execChanges.flush();
     const where = sql`id = ${id} AND fence = ${fence} AND status = ANY (${[...from]}::text[])`;
     const set = assignmentsOf(sessionMapping.changes(patch));
     if (set === undefined) return await this.#session("changing a session", where);
