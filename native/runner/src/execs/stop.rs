@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 pub struct Stop {
     /// None while nobody has asked for its end.
     pub ending: Option<Ending>,
-    /// bash was told to give it up.
+    /// The shell was told to give it up.
     pub sent: bool,
     /// bash has given it up.
     pub heeded: bool,

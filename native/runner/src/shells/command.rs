@@ -4,7 +4,7 @@ use crate::execs::{Exec, Execs, Outcome, Pipes, Serial};
 use crate::processes::proc_tree;
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
-use crate::shells::lines::CommandLines;
+use crate::shells::lines::{CommandLines, lists_traps};
 use crate::shells::process::REPAIR_FILE;
 use crate::shells::reports::Current;
 use crate::shells::run_dir::RunDir;
@@ -93,8 +93,8 @@ impl Shells {
         let status_file = self.run_dir.path(&status_name).display().to_string();
         let env: Vec<(String, String)> = request.env.clone().into_iter().collect();
         let marker = (proc_tree::MARKER, request.exec_id.as_str());
-        let farewell =
-            (shell.memory.may_end_by(exec.command())).then_some(process.farewell_path.as_str());
+        let may_end = shell.memory.may_end_by(exec.command()) && !lists_traps(exec.command());
+        let farewell = may_end.then_some(process.farewell_path.as_str());
         let lines = CommandLines {
             number: serial,
             redirections: &redirections,

@@ -7,7 +7,7 @@
 use crate::execs::{Exec, Execs, Outcome, Serial, State};
 use crate::processes::Group;
 use crate::processes::launch::{self, Launch};
-use crate::processes::proc_tree::Origin;
+use crate::processes::proc_tree::{self, Origin};
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
 use crate::server::poll::Poll;
@@ -66,11 +66,27 @@ pub struct ShellProcess {
 }
 
 impl ShellProcess {
+    /// False of a shell that has become another program.
+    pub fn is_shell(&self) -> bool {
+        let name = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        name.strip_suffix(b"\0") == Some(&self.command_line)
+    }
+
     /// True of a shell that can neither read a line nor report any more: all that was open of the
-    /// socket has been closed, and it has not become another program.
+    /// socket has been closed.
     pub fn is_cut_off(&self) -> bool {
-        let name = || std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
-        self.socket.closed && name().strip_suffix(b"\0") == Some(&self.command_line)
+        self.socket.closed && self.is_shell()
+    }
+
+    /// True of a shell that never goes on: busybox that is interrupted inside a lock of the C library
+    /// waits for that lock.
+    pub fn is_stuck(&self, uid: u32, gid: u32) -> bool {
+        self.is_shell() && proc_tree::waits_for_lock(self.pid, uid, gid)
+    }
+
+    /// True of a shell that has read all its lines; false also where the kernel cannot tell.
+    pub fn waits_for_lines(&self) -> bool {
+        self.socket.is_drained() && proc_tree::is_asleep(self.pid)
     }
 
     pub fn starts_too_long(&self, now: Instant) -> bool {
