@@ -39,12 +39,16 @@ describe.each(["bash", "dash", "busybox"] as const)("a command of %s", (shell) =
       for await (const { bytes } of stream) output += Buffer.from(bytes).toString();
       const { reason, exitCode, shellRestarted } = await stream.ended;
       const after = await sh("echo $STATE");
-      expect({
-        ...{ round, signal, text, delayMs, reason, exitCode, shellRestarted },
-        ...{ saidRest: output.includes("rest"), after: after.stdout },
-      }).toEqual({
-        ...{ round, signal, text, delayMs, reason: "killed", exitCode: 128 + signal },
-        ...{ shellRestarted: false, saidRest: false, after: "before\n" },
+      const saidRest = output.includes("rest");
+      const how = { round, signal, text, delayMs };
+      const ended = { reason, exitCode, shellRestarted, saidRest, after: after.stdout };
+      expect({ ...how, ...ended }).toEqual({
+        ...how,
+        reason: "killed",
+        exitCode: 128 + signal,
+        shellRestarted: false,
+        saidRest: false,
+        after: "before\n",
       });
     }
   });
@@ -54,7 +58,8 @@ describe.each(["bash", "dash", "busybox"] as const)("a command of %s", (shell) =
     const image = shell === "bash" ? "host" : await importSmallImage(machine.embedded, shell);
     const { sh, channel } = await machine.sandbox({ image });
     const execId = newExecId();
-    const text = "trap 'echo caught' INT; echo ready; while ! read line; do :; done; echo got $line";
+    const text =
+      "trap 'echo caught' INT; echo ready; while ! read line; do :; done; echo got $line";
     const stream = await channel.exec({ kind: "shell", text }, { execId, stdin: true });
     let output = "";
     let written: Promise<void> | undefined;

@@ -90,7 +90,7 @@ impl Commands {
                 self.set_step(serial, ending.reason, EndingStep::ShellKilled, AGAIN, cx);
             }
             EndingStep::Signalled => {
-                self.signal_again(serial, ending.signal, now < ending.since + GRACE);
+                self.signal_again(serial, ending.signal, now < ending.since + GRACE, cx);
                 // Ever more rarely, so that code which handles signals itself is not flooded.
                 let wait = now.saturating_duration_since(ending.since);
                 self.wait(serial, wait.max(INTERRUPT_INTERVAL), cx);
@@ -170,15 +170,15 @@ impl Commands {
             let _ = sys::kill(pid, STOP_SIGNAL);
         } else if in_command {
             // The command lists traps, or code has removed ours, or the shell has become another
-            // program, or it is bash and the kernel does not tell.
+            // program.
             stop.sent |= !bash;
             let _ = sys::kill(pid, libc::SIGINT);
         }
         // Otherwise the shell is not at the command, and an interrupt would cost it our lines.
     }
 
-    /// Whether the shell gives up the command for our signal. Where the kernel does not tell, a shell
-    /// other than bash does once it has come to the command: it has set the trap before.
+    /// Whether the shell gives up the command for our signal. Where the kernel does not tell, it does
+    /// once it has opened the command's pipes: it has set the trap before.
     fn has_stop_trap(&self, serial: Serial) -> bool {
         let Some(exec) = self.execs.get(serial) else {
             return false;
@@ -188,7 +188,7 @@ impl Commands {
             .unwrap_or_else(|| exec.shell().is_some_and(sets_trap) && self.is_in_command(serial))
     }
 
-    /// Whether a shell other than bash has come to the command and not to its report.
+    /// Whether a shell has come to the command and not to its report.
     fn is_in_command(&self, serial: Serial) -> bool {
         let Some(exec) = self.execs.get(serial) else {
             return false;
@@ -212,14 +212,14 @@ impl Commands {
 
     /// A signal that came before the command had begun is repeated, and what the shell was just
     /// starting when it came gets it too. What a program starts after it, to clean up, does not.
-    fn signal_again(&mut self, serial: Serial, signal: i32, recent: bool) {
+    fn signal_again(&mut self, serial: Serial, signal: i32, recent: bool, cx: &Context) {
         let members = self.later_members(serial);
         let Some(exec) = self.execs.get(serial) else {
             return;
         };
         let (shell, told) = (exec.pid(), exec.stop().sent);
         match told {
-            true => self.wake_shell(serial),
+            true => self.wake_shell(serial, cx),
             false => self.stop_shell(serial),
         }
         let Some(exec) = self.execs.get_mut(serial) else {
@@ -238,10 +238,17 @@ impl Commands {
 
     /// bash handles its stop signal only when a builtin that waits (`read`) returns, which takes an
     /// interrupt. One that runs handles it at once, and must not be interrupted in its report.
-    fn wake_shell(&mut self, serial: Serial) {
+    fn wake_shell(&mut self, serial: Serial, cx: &Context) {
         let waits = |exec: &&Exec| exec.stop().sent && !exec.stop().heeded;
-        if let Some(pid) = self.execs.get(serial).filter(waits).map(Exec::pid)
-            && self.has_stop_trap(serial)
+        let Some(exec) = self.execs.get(serial).filter(waits) else {
+            return;
+        };
+        let pid = exec.pid();
+        // Where the kernel does not tell what the shell is at, its report gets the time that it takes.
+        let since = exec.stop().ending.map(|ending| ending.since);
+        let long_ago = since.is_some_and(|since| since + BEGINNING < cx.clock.now());
+        if self.has_stop_trap(serial)
+            && (long_ago || proc_tree::catches(pid, STOP_SIGNAL).is_some())
             && proc_tree::is_asleep(pid)
             // Other shells would get both, one after the other, when their program has ended.
             && (self.shells.are_bash() || self.later_members(serial).is_empty())
@@ -258,7 +265,7 @@ impl Commands {
             return;
         }
         self.stop_shell(serial);
-        self.wake_shell(serial);
+        self.wake_shell(serial, cx);
         let members = self.later_members(serial);
         let Some(exec) = self.execs.get_mut(serial) else {
             return;

@@ -27,7 +27,7 @@ impl Commands {
         cx: &mut Context,
     ) -> Result<usize, Failure> {
         if !(0..=64).contains(&signal) {
-            return Err(Failure::invalid(format!("{signal} is no signal")));
+            return Err(Failure::invalid(format!("{signal} is not a signal")));
         }
         let exec = self.execs.find(exec_id)?;
         let (serial, pid, in_shell) = (exec.serial(), exec.pid(), exec.in_shell());

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Default)]
 pub struct Stop {
-    /// None while nobody has asked for its end.
+    /// None until the command is asked to end.
     pub ending: Option<Ending>,
     /// The shell was told to give it up.
     pub sent: bool,

@@ -4,7 +4,7 @@ use crate::sys;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-/// Set in the environment of each command, so that its orphans can be told apart.
+/// Set in the environment of each command, so that its orphans can be identified.
 pub const MARKER: &str = "SANDKASTEN_EXEC_ID";
 /// What a shell has forked becomes its program within this time: half a second.
 const NEW_TICKS: u64 = 50;
@@ -14,7 +14,7 @@ struct Process {
     started: u64,
 }
 
-/// What is known of a command whose processes are sought.
+/// What is known of a command whose processes are searched for.
 pub struct Origin<'a> {
     pub exec_id: &'a str,
     /// The command's first process, or the shell that runs it.
@@ -28,7 +28,7 @@ pub struct Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// For where the group says it all.
+    /// For where the group alone identifies the processes.
     pub fn of_group(root: i32) -> Origin<'static> {
         Origin {
             exec_id: "",
@@ -101,7 +101,7 @@ fn belongs(
             // An orphan without a marker that came after the command began counts as its own.
             return process.started >= origin.since;
         }
-        // Whatever does not descend from the runner is none of its business.
+        // What does not descend from the runner does not belong to a command.
         if parent <= 1 {
             return false;
         }

@@ -11,7 +11,7 @@
 
 use crate::shells::lines::{CommandLines, STOP_SIGNAL, chunks, push_quoted, quoted};
 
-/// Old versions of bash read so little at a time, and lose the rest of a longer packet.
+/// Old versions of bash read no more at a time, and lose the rest of a longer packet.
 pub const READ_BYTES: usize = 128;
 /// What a command may have disabled.
 const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
@@ -68,11 +68,11 @@ impl CommandLines<'_> {
         if let Some(cwd) = self.cwd {
             text.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
         }
+        // The trap comes first, so that a command whose pipes are open has it.
         // An unset variable is the one error that ends a text, and nothing else.
         let redirections = self.redirections;
         text.push_str(&format!(
-            "\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};\
-             \\command {};",
+            "\\command {};\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};",
             self.stop_trap()
         ));
         if let Some(trap) = self.exit_trap() {

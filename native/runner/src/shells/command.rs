@@ -1,6 +1,6 @@
 //! One command in a shell: its text and pipes, its beginning and its end.
 
-use crate::execs::{Exec, Execs, Outcome, Pipes, Serial};
+use crate::execs::{Exec, Execs, Outcome, Pipes, Serial, State};
 use crate::processes::proc_tree;
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
@@ -14,7 +14,37 @@ use crate::sys;
 use std::io;
 
 impl Shells {
-    pub(super) fn run(
+    /// Begins the next command that waits, unless one runs.
+    pub(super) fn run_next(&mut self, id: ShellId, execs: &mut Execs, cx: &mut Context) {
+        while let Some(shell) = self.by_id.get_mut(&id)
+            && shell.current.is_none()
+        {
+            let Some(serial) = shell.queue.front().copied() else {
+                return self.drop_if_closed(id);
+            };
+            let waits = |exec: &Exec| exec.state() == State::Queued;
+            if !execs.get(serial).is_some_and(waits) {
+                shell.queue.pop_front();
+                continue;
+            }
+            let result = match &shell.process {
+                None => self.start(id, cx),
+                Some(process) if !process.ready => return,
+                Some(_) => {
+                    shell.queue.pop_front();
+                    self.run(id, serial, execs, cx)
+                }
+            };
+            if let Err(failure) = result {
+                if let Some(shell) = self.by_id.get_mut(&id) {
+                    shell.queue.retain(|waiting| *waiting != serial);
+                }
+                execs.refuse(serial, &failure, cx);
+            }
+        }
+    }
+
+    fn run(
         &mut self,
         id: ShellId,
         serial: Serial,
@@ -82,7 +112,7 @@ impl Shells {
             let path = self.run_dir.path(&format!("in-{tag}"));
             self.openings.watch(&path, serial)?;
         }
-        // The end of the name comes of an expansion that tells bash where lines begin.
+        // The end of the name comes from an expansion that tells bash where lines begin.
         let file = self.run_dir.path(&format!("cmd-{tag}-0"));
         let status_name = format!("status-{tag}");
         let status = shell.memory.status_to_restore();

@@ -58,7 +58,7 @@ impl CommandLines<'_> {
         }
     }
 
-    /// What has a shell report that has not done so as the command's own lines should have had it.
+    /// Has a shell report when the command's own lines failed to.
     pub fn closing(&self, dialect: Dialect) -> Vec<Vec<u8>> {
         match dialect {
             Dialect::Bash { socket } => self.bash_closing(socket),
@@ -116,7 +116,7 @@ pub fn farewell_body(pipe: &str) -> String {
     format!("command printf \"%s\\0\" \"${{PWD-}}\" >{pipe};")
 }
 
-/// The first lines: what belongs to all users, then word of the PATH that came of it.
+/// The first lines: the profile of all users, then a report of the resulting PATH.
 pub fn system_profile(dialect: Dialect) -> Vec<Vec<u8>> {
     let text = match dialect {
         Dialect::Bash { socket } => format!(
@@ -130,7 +130,7 @@ pub fn system_profile(dialect: Dialect) -> Vec<Vec<u8>> {
     lines(&text, dialect)
 }
 
-/// Then what belongs to this user, with the PATH that the sandbox was given.
+/// Then the profile of this user, with the PATH that the sandbox was given.
 pub fn user_profile(dialect: Dialect, path: &str) -> Vec<Vec<u8>> {
     let path = format!("PATH={};export PATH\n", quoted(path));
     let profile = match dialect {
@@ -160,7 +160,7 @@ pub fn ready(dialect: Dialect) -> Vec<Vec<u8>> {
     lines(&text, dialect)
 }
 
-/// Each line in packets of its own, because some shells forget what they had read after an error.
+/// Each line in separate packets, because some shells drop what they have read after an error.
 fn lines(text: &str, dialect: Dialect) -> Vec<Vec<u8>> {
     let size = match dialect {
         Dialect::Bash { .. } => bash::READ_BYTES,

@@ -2,6 +2,7 @@
 
 mod bash;
 mod command;
+mod ended;
 mod lines;
 mod memory;
 mod openings;
@@ -26,7 +27,7 @@ use crate::server::context::Context;
 use crate::server::poll::Poll;
 use crate::server::token::Token;
 use crate::sys;
-use lines::{Dialect, lists_traps};
+use lines::lists_traps;
 use openings::Openings;
 use process::{ShellProcess, ShellProgram, find_program};
 use shell::Shell;
@@ -111,11 +112,10 @@ impl Shells {
         process.is_some_and(|process| process.is_stuck(self.sandbox.uid, self.sandbox.gid))
     }
 
-    /// Whether a shell other than bash sets its trap for the stop signal before it runs this text.
+    /// Whether a shell sets its trap for the stop signal before it runs this text.
     pub fn sets_stop_trap(&self, id: ShellId, text: &[u8]) -> bool {
         let process = self.by_id.get(&id).and_then(|shell| shell.process.as_ref());
-        let is_sh = |process: &ShellProcess| process.dialect == Dialect::Sh && process.is_shell();
-        process.is_some_and(is_sh) && !lists_traps(text)
+        process.is_some_and(ShellProcess::is_shell) && !lists_traps(text)
     }
 
     /// Whether there is something to check: a command that runs, or a start that may fail.
