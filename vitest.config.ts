@@ -126,7 +126,7 @@ function project(name: string, runtime: RuntimeOfRun, test: ProjectTest) {
       // The leak oracle collects garbage before it measures.
       execArgv: ["--expose-gc"],
       provide: { runtime, seed, isTorture },
-      testTimeout: (isTorture ? 60 : 2) * minutes,
+      testTimeout: (isTorture ? 60 : 5) * minutes,
       hookTimeout: 2 * minutes,
       maxWorkers: 6,
       setupFiles: "tests/support/oracles/host-devices.ts",

@@ -134,7 +134,7 @@ test("a service that was stalled stops working on a run that another one has end
   await using services = await ServiceProcesses.create({
     agents: AGENTS,
     daemon,
-    heartbeatMs: 1000,
+    heartbeatMs: 6000,
   });
   const [one, other] = [await services.start(), await services.start()];
   services.model.play([{ hang: true }]);
