@@ -23,7 +23,7 @@ const MAX_READ_BYTES = 4 * 1024 * 1024;
 /** Room for the headers of a page's records. */
 const HEADER_ALLOWANCE_BYTES = 4096;
 /** Up to this size, reads through the writer's file are synchronous: the data was written recently. */
-const LIVE_READ_BYTES = 64 * 1024;
+const LIVE_READ_BYTES = 256 * 1024;
 
 /** The segment, and the position in it, of the record that contains an offset. */
 interface Place {

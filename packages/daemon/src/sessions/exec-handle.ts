@@ -19,10 +19,7 @@ import type {
   ReadOutputOptions,
 } from "./services.ts";
 import type { Sessions } from "./sessions.ts";
-import { waitAtMost } from "./wait-at-most.ts";
-
-/** The maximum delay of Node's timers. */
-const MAX_TIMER_MS = 0x7fff_ffff;
+import { MAX_TIMER_MS, waitAtMost } from "./wait-at-most.ts";
 
 export interface ExecHandleParts {
   readonly store: SessionStore;

@@ -44,6 +44,8 @@ export class LiveSession {
   makingDigest: string | undefined;
   /** Set until the fate of an earlier daemon's sandbox is known; checks it now. */
   adoption: (() => Promise<void>) | undefined;
+  /** An earlier daemon ended while it created the session, so it will fail. */
+  isUnfinished = false;
   /** Set as soon as the end is decided: no new operations are admitted. */
   ending: Promise<void> | undefined;
   /** The sandbox is left to another daemon: this one stops, or was declared dead. */

@@ -224,6 +224,26 @@ describe("while what an earlier daemon left is taken over", () => {
       .toBe("crashed");
   });
 
+  it("a repeated request gets a session anew that a killed daemon was creating", async () => {
+    fixture = await CoreFixture.start();
+    const request = { idempotencyKey: "once" };
+    const { session } = await fixture.core.sessions.create(ALICE, request);
+    const { expiresAtMs: _, maxExpiresAtMs: __, ...row } = session;
+    await fixture.store.updateSession(row.id, row.fence, ["running"], { status: "destroying" });
+    await fixture.store.updateSession(row.id, row.fence, ["destroying"], { status: "failed" });
+    const half = { ...row, id: "ses_half", sandboxId: "sbx_half", status: "creating" } as const;
+    await fixture.store.insertSession(half, MANY);
+    const { options, gate } = slowList();
+    await fixture.crash(options);
+    const repeated = fixture.core.sessions.create(ALICE, request);
+    gate.resolve();
+    const made = await repeated;
+    expect(made).toMatchObject({ created: true, session: { status: "running" } });
+    expect((await fixture.run(made.session.id, "echo here")).output).toBe("here\n");
+    expect((await fixture.core.sessions.get(ALICE, "ses_half")).status).toBe("failed");
+    expect((await fixture.core.sessions.create(ALICE, request)).session.id).toBe(made.session.id);
+  });
+
   it("a stop does not wait for what is left to be looked at", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, {})).session;

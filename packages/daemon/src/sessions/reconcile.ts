@@ -96,6 +96,7 @@ export class Reconciliation {
   #enterTable(row: SessionRow): LiveSession {
     const session = new LiveSession(row, this.#parts);
     session.made.resolve();
+    session.isUnfinished = row.status === "creating";
     this.#parts.table.add(session);
     return session;
   }

@@ -19,6 +19,7 @@ import { SessionMaker } from "./session-maker.ts";
 import type { SessionMakerParts } from "./session-maker.ts";
 import { planSession } from "./session-plan.ts";
 import type { SessionPlan } from "./session-plan.ts";
+import { UNFINISHED } from "./states.ts";
 
 /** How often to check for a session that another daemon is creating. */
 const LOOK_INTERVAL_MS = 100;
@@ -74,6 +75,8 @@ export class SessionCreation {
       if (!written.inserted) {
         table.remove(session);
         if ("overQuota" in written) throw tooMany(caller);
+        if (await this.#endUnfinished(written.existing))
+          return await this.create(caller, options, trace);
         return await this.#existing(written.existing, plan, options);
       }
     } catch (error) {
@@ -160,6 +163,15 @@ export class SessionCreation {
     // Whether or not that works now, it no longer blocks the key.
     await session.ending.catch(() => undefined);
     return undefined;
+  }
+
+  /** What an earlier daemon did not finish no longer counts as the result of a repeated request. */
+  async #endUnfinished({ id }: SessionRow): Promise<boolean> {
+    const session = this.#parts.table.get(id);
+    if (session?.isUnfinished !== true) return false;
+    await this.#parts.settled(id);
+    await this.#parts.end(session, "failed", UNFINISHED);
+    return true;
   }
 
   async #existing(

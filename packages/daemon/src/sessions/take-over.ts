@@ -18,6 +18,7 @@ import type { Providers } from "./providers.ts";
 import { execEnded } from "./session-events.ts";
 import type { EndStatus } from "./session-creation.ts";
 import type { Sessions } from "./sessions.ts";
+import { UNFINISHED } from "./states.ts";
 
 const ENDED_AT_ONCE = 8;
 
@@ -225,7 +226,7 @@ export async function endExec(
 }
 
 function endOf({ status }: SessionRow): [EndStatus, string | undefined] {
-  if (status === "creating") return ["failed", "the daemon ended while it was being created"];
+  if (status === "creating") return ["failed", UNFINISHED];
   if (status === "destroying") return ["destroyed", undefined];
   return ["crashed", "its sandbox was gone when the daemon restarted"];
 }

@@ -1,6 +1,9 @@
 /** Waits with a time limit. */
 import { SandboxError } from "@sandkasten/protocol";
 
+/** The maximum delay of Node's timers; a longer one ends at once. */
+export const MAX_TIMER_MS = 0x7fff_ffff;
+
 /** Waits for a promise, but not beyond a timeout, and not for a caller who has gone. */
 export async function waitAtMost(
   event: Promise<unknown>,
@@ -8,7 +11,10 @@ export async function waitAtMost(
   signal: AbortSignal | undefined,
 ): Promise<void> {
   const over = Promise.withResolvers<unknown>();
-  const timer = timeoutMs === undefined ? undefined : setTimeout(over.resolve, timeoutMs);
+  const timer =
+    timeoutMs === undefined
+      ? undefined
+      : setTimeout(over.resolve, Math.min(timeoutMs, MAX_TIMER_MS));
   const giveUp = (): void => {
     const cause: unknown = signal?.reason;
     over.reject(new SandboxError("CANCELLED", "the caller cancelled the request", { cause }));

@@ -123,9 +123,12 @@ export class MemoryFiles {
   }
 
   move(from: string, to: string, overwrite: boolean): void {
-    this.get(from);
-    if (this.#nodes.has(to) && !overwrite)
+    const { type } = this.get(from);
+    const replaced = this.#nodes.get(to);
+    if (replaced !== undefined && !overwrite)
       throw new SandboxError("FILE_EXISTS", `${to} exists already`);
+    if (type !== "dir" && replaced?.type === "dir")
+      throw new SandboxError("NOT_A_FILE", `${to} is a directory`);
     this.#requireParent(to, false);
     for (const path of [from, ...this.#below(from)]) {
       const node = this.get(path);

@@ -43,7 +43,6 @@ export class ExecProcessManager extends SandboxProcessManager {
   override async get(pid: string): Promise<ProcessHandle | undefined> {
     const tracked = this._tracked.get(pid);
     if (tracked !== undefined) return tracked;
-    if (this._dismissed.has(pid)) return undefined;
     const exec = this.#session().getExec(pid);
     try {
       await exec.info();

@@ -170,6 +170,23 @@ describe("two daemons", () => {
   });
 });
 
+describe("closing", () => {
+  test("lets what is under way finish, and refuses the rest at once", async () => {
+    const store = await open();
+    const { fence } = await store.join(undefined, READING);
+    const beats = Array.from({ length: 30 }, () => store.beat(fence, 2000, READING));
+    const claim = store.claim(fence, [PLACE]);
+    const closed = store.closed();
+    await expect(store.beat(fence, 3000, READING)).rejects.toMatchObject({
+      code: "INTERNAL_ERROR",
+      message: expect.stringContaining("it is closed") as string,
+    });
+    expect(await Promise.all(beats)).toEqual(beats.map(() => 2000));
+    expect(await claim).toEqual([]);
+    await closed;
+  });
+});
+
 describe("the database", () => {
   test("of a newer version, or of something else, is refused and left as it is", async () => {
     const [known] = await database.query("SELECT version FROM schema_version");

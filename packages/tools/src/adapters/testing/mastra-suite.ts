@@ -53,7 +53,7 @@ export function mastraSuite(fixture: Fixture): void {
     await reader?.closeStdin();
     expect(await reader?.wait()).toMatchObject({ stdout: "abc", stderr: "ended\n", exitCode: 0 });
     expect(seen.join("")).toBe("abc");
-    const sleeper = await sandbox.processes?.spawn("sleep 1000 & sleep 1000");
+    const sleeper = await sandbox.processes?.spawn("setsid sleep 1000 & sleep 1000");
     expect(await sandbox.processes?.kill(sleeper?.pid ?? "")).toBe(true);
     expect(await sleeper?.wait()).toMatchObject({ success: false, exitCode: 137, killed: true });
     expect(await sleeper?.kill()).toBe(false);

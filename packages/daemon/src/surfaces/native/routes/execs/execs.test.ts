@@ -115,6 +115,14 @@ describe("POST exec", () => {
     expect((await on(exec, "/wait", {})).json).toMatchObject({ status: "done", exit_code: 0 });
   });
 
+  it("waits for the end when wait_ms is longer than a timer can be", async () => {
+    const wait_ms = 2 ** 31;
+    const waited = await run({ cmd: "sleep 0.1; echo done", wait_ms });
+    expect(waited.json).toMatchObject({ status: "done", output: "done\n" });
+    const { exec_id } = (await run({ cmd: "sleep 0.1", wait_ms: 0 })).json;
+    expect((await on(exec_id as string, "/wait", { wait_ms })).json.status).toBe("done");
+  });
+
   it("answers when the output matches, also that of the background", async () => {
     const until = { pattern: String.raw`port (\d+)` };
     const match = { text: "port 80", groups: ["80"], line: "on port 80", stream: "stdout" };

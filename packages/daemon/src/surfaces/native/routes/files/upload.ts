@@ -79,9 +79,11 @@ export class Upload {
         "the form has no file; send one as the field `file`",
       );
     if (this.#waiting.length > 0) await files.makeDirectory(directory, { parents: true });
-    for (const { temporary, name } of this.#waiting.splice(0)) {
-      const target = joined(directory, name);
-      this.#paths.push(await files.move(temporary, target, { overwrite: true }));
+    for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+      const target = joined(directory, next.name);
+      this.#paths.push(await files.move(next.temporary, target, { overwrite: true }));
+      // Until it has moved, it is one of those that a failure leaves to `abandon`.
+      this.#waiting.shift();
     }
     return this.#paths;
   }

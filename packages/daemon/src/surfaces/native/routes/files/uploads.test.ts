@@ -184,6 +184,15 @@ describe("POST fs/upload", () => {
     expect(answer).toContain("the body stalled");
   });
 
+  it("leaves nothing under a temporary name when a file cannot get its own", async () => {
+    await http.call(`${base}/fs/mkdir`, { body: { path: "taken" } });
+    const parts = ["first", "taken", "last"].map((name): Part => ["file", name, name]);
+    const answer = await upload(parts);
+    expect(answer).toMatchObject({ status: 400, json: { error_code: "NOT_A_FILE" } });
+    const left = (await names("/workspace")).filter((name) => name.startsWith("."));
+    expect(left).toEqual([]);
+  });
+
   it("refuses more than is allowed, in one file or in all of them, and leaves nothing half", async () => {
     await upload([["file", "old", "kept"]]);
     const large = Buffer.alloc(1_100_000);
