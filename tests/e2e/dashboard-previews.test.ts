@@ -66,6 +66,17 @@ const FAILED = {
   "sends the tab elsewhere": "refused",
 };
 
+/** Chromium shows this in place of a page that does not allow framing. */
+const BLOCKED = "chrome-error://chromewebdata/";
+
+/** The page's attempt to frame the dashboard: what it can read of the frame does not tell. */
+function expectNoDashboardFramed(of: Page): void {
+  const framed = of.frames().filter((frame) => frame !== of.mainFrame());
+  const urls = framed.map((frame) => frame.url());
+  expect(urls).toContain(BLOCKED);
+  expect(urls).not.toContain(`${daemon.url}/`);
+}
+
 async function expectNothingHappened(): Promise<void> {
   const sessions = await Array.fromAsync(client.sessions());
   expect(sessions.map(({ id, status }) => [id, status])).toEqual([[session.id, "running"]]);
@@ -87,6 +98,7 @@ describe("a page from a sandbox", () => {
       "reads session storage of its own address": expect.stringMatching(NOTHING) as string,
       "reads cookies": "",
     });
+    expectNoDashboardFramed(page);
     expect(page.url()).toContain("#/sessions/");
     expect(await page.getByRole("heading", { name: session.id }).count()).toBe(1);
     await expectNothingHappened();
@@ -105,6 +117,7 @@ describe("a page from a sandbox", () => {
       "reads cookies": "refused",
       "registers a service worker": "refused",
     });
+    expectNoDashboardFramed(visitor);
     await expectNothingHappened();
     await visitor.close();
   });

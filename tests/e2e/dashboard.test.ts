@@ -6,6 +6,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { TestBrowser, type TestPage } from "../support/browser.ts";
 import {
+  columnsOf,
   eventually,
   overflowOf,
   screenOf,
@@ -255,6 +256,7 @@ describe("the dashboard", () => {
   it("shows images, workspaces and their files, the pool and the daemon over time", async () => {
     await openPage("Images");
     await page.getByRole("row", { name: /host/ }).waitFor();
+    expect(await columnsOf(page)).toBe(6);
     await expectAccessible();
     await openPage("Workspaces");
     await page.getByText("No workspaces").waitFor();
@@ -314,6 +316,8 @@ describe("the dashboard", () => {
       expect([place, await overflowOf(phone)]).toEqual([place, 0]);
       await expectAccessible(phone);
     }
+    // The table of the last page is a list of cards.
+    expect(await columnsOf(phone)).toBe(1);
     await phone.goto(`${daemon.url}/#/sessions/${session.id}/terminal`);
     await phone.getByLabel(/^Terminal in/).waitFor();
     await phone.keyboard.type("sleep 600\n");

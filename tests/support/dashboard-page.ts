@@ -48,6 +48,12 @@ export async function seriousFaults(page: Page): Promise<readonly string[]> {
       .flatMap(({ id, nodes }) => nodes.map(({ html }) => id + ": " + html.slice(0, 200))))`);
 }
 
+/** In how many columns a table shows the cells of its first row. */
+export const columnsOf = async (page: Page): Promise<number> =>
+  await page.evaluate<number>(`new Set(
+    [...document.querySelectorAll(".plain-table tbody tr:first-child > *")]
+      .map((cell) => Math.round(cell.getBoundingClientRect().left))).size`);
+
 /** By how much a page, or a part of it that scrolls, is wider than its place. */
 export const overflowOf = async (page: Page): Promise<number> =>
   await page.evaluate<number>(`Math.max(
