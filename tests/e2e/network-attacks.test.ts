@@ -232,8 +232,8 @@ describe("another tenant", () => {
     // Some are closed without an answer.
     const isRefused = (status: number): boolean => status === 0 || (status >= 400 && status < 500);
     expect(requests.filter((_, index) => !isRefused(answered[index] ?? 0))).toEqual([]);
-    for (const name of hosts)
-      expect(await sendRaw(daemon.url, get("/", name))).not.toContain("the attacker's page");
+    for (const named of [...hosts.map((name) => [name]), [mine, victims], [mine, mine], []])
+      expect(await sendRaw(daemon.url, get("/", ...named))).not.toContain("the attacker's page");
     expect(await sendRaw(daemon.url, get("/", mine))).toContain("the attacker's page");
   });
 });
@@ -352,6 +352,7 @@ describe("a malformed request", () => {
       post(`0\r\n\r\n${hidden}`, ["Transfer-Encoding", "chunked, identity"]),
       post(`0\r\n\r\n${hidden}`, ["Transfer-Encoding ", "chunked"]),
       post(`0\r\n\r\n${hidden}`, ["Transfer-Encoding", "xchunked"]),
+      post("0\r\n\r\n", ["Transfer-Encoding", "gzip, chunked"]),
       post(hidden, ["X", `a\r${hidden.trim()}`]),
       post(hidden, ["X", `a\n${hidden.trim()}`]),
       requestHead("GET", `${path}/x\r\n${hidden.trim()}`, withKey(ATTACKER_KEY)),
@@ -411,7 +412,7 @@ describe("a WebSocket to a port", () => {
     ["an unknown kind of frame", 1002, frame(0x83, "x")],
     ["a control frame in parts", 1002, frame(0x09, "x")],
     ["a continuation of nothing", 1002, frame(0x80, "x")],
-    ["a frame without end", 1009, frame(BINARY, "x", { length: 2n ** 62n })],
+    ["a frame without end", 1009, frame(BINARY, "x", { length: 2n ** 40n })],
     ["text that is not UTF-8", 1007, frame(TEXT, Buffer.from([0xc3, 0x28]))],
     ["a control message that is not JSON", INVALID, frame(TEXT, "{")],
     ["an unknown control message", INVALID, frame(TEXT, '{"type":"resize"}')],
