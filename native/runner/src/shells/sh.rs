@@ -21,7 +21,7 @@ impl CommandLines<'_> {
         if self.memory.xtrace {
             line.push_str("\\set +x;");
         }
-        if let Some((name, value)) = self.marker {
+        for (name, value) in self.marker.iter().chain(&self.terminal_type) {
             line.push_str(&format!("\\export {name}={value};"));
         }
         if let Some(trap) = self.exit_trap() {
