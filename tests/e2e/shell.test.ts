@@ -392,6 +392,14 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
       );
   });
 
+  test("set -v shows nothing of ours, and stays on", async () => {
+    await sandbox.sh("set -v");
+    expect((await sandbox.sh("true here")).stderr).not.toMatch(/eval|set/u);
+    const { stdout, stderr } = await sandbox.sh("echo $-; set +v");
+    expect(stdout).toContain("v");
+    expect(stderr).not.toMatch(/eval/u);
+  });
+
   test.runIf(shell === "bash")("the history begins empty", async () => {
     expect((await sandbox.sh("history")).stdout).toBe("");
   });

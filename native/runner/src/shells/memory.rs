@@ -9,6 +9,7 @@ pub struct ShellMemory {
     /// `$?` for the next command.
     pub status: i32,
     pub xtrace: bool,
+    pub verbose: bool,
     errexit: bool,
     /// Bodies of the user's traps, as they stand between single quotes.
     pub debug_trap: Option<String>,
@@ -27,6 +28,7 @@ impl ShellMemory {
             old_cwd: String::new(),
             status: 0,
             xtrace: false,
+            verbose: false,
             errexit: false,
             debug_trap: None,
             exit_trap: None,
@@ -43,6 +45,7 @@ impl ShellMemory {
 
     pub fn take_flags(&mut self, flags: &str) {
         self.xtrace = flags.contains('x');
+        self.verbose = flags.contains('v');
         self.errexit = flags.contains('e');
     }
 
