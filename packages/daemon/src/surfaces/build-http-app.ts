@@ -1,7 +1,6 @@
 /** Assembles the HTTP layer, which only parses, calls the services and serializes. */
 import { timingSafeEqual } from "node:crypto";
 import { mkdir, readdir, rm } from "node:fs/promises";
-import type { Socket } from "node:net";
 import { dirname, join } from "node:path";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { idInPath, SandboxError } from "@sandkasten/protocol";
@@ -198,7 +197,7 @@ function sessionOf({ preview, params, routeOptions }: FastifyRequest): string | 
  */
 function closeInTime(app: App, shutdown: Shutdown, life: RequestLife, graceMs: number): void {
   // `closeAllConnections` leaves out what has become a WebSocket.
-  const connections = new Set<Socket>();
+  const connections = new Set<{ destroy: () => void }>();
   app.server.on("connection", (socket) => {
     connections.add(socket);
     socket.once("close", () => connections.delete(socket));
