@@ -29,7 +29,7 @@ const sandboxTests = [
 ];
 
 const daemonTests = [
-  "tests/e2e/{agent-examples,dashboard*,documentation,exec-api,http-contract,network,previews*,python-client,sdk*,site}.test.ts",
+  "tests/e2e/{agent-examples,dashboard*,documentation,exec-api,http-contract,network*,previews*,python-client,sdk*,site}.test.ts",
   "tests/torture/daemon-*.test.ts",
   "packages/cli/**/*.serial.test.ts",
   "packages/daemon/src/{store,journal}/**/*.serial.test.ts",

@@ -1,5 +1,5 @@
 /**
- * A daemon to measure, in a process of its own and configured by SANDKASTEN_* variables alone. It tells
+ * A daemon to measure, in a separate process and configured by SANDKASTEN_* variables alone. It tells
  * its parent where it listens, collects its garbage or tells its processor time when it is asked to, and
  * stops when it is let go.
  */

@@ -1,4 +1,4 @@
-/** A client with little overhead of its own: persistent connections, and bodies that are only counted. */
+/** A client with little overhead: persistent connections, and bodies that are only counted. */
 import type { Buffer } from "node:buffer";
 import { Readable } from "node:stream";
 import { Pool } from "undici";

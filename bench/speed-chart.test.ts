@@ -22,7 +22,7 @@ describe("the chart of the README", () => {
     expect(speedChart(slower)).toContain("999 ms");
   });
 
-  test("reads a row of its own table only, and in any unit", () => {
+  test("reads only rows of its table, in any unit", () => {
     const report = "one   p50   p95\nrow  1.50 s  2 s\n\ntwo   p50   p95\nrow  250 µs  2 s\n\n";
     expect(medianOf(report, "one", "row")).toBe(1500);
     expect(medianOf(report, "two", "row")).toBe(0.25);

@@ -79,7 +79,7 @@ check_tools() {
     fail "the runner is built for $machine, and the engine is $engine: build on a machine like the engine's."
 }
 
-# The context of an image is put together in a directory of its own: nothing else of the project is
+# The context of an image is put together in a separate directory: nothing else of the project is
 # sent to the engine.
 stage() { # NAME DIRECTORY
   cp "$images/$1/Dockerfile" "$2"

@@ -16,7 +16,7 @@ def sandbox_tools(session: Session) -> list:
         except SandboxError as error:
             if error.result is None:
                 raise
-            result = error.result  # Too slow: the model shall see what there is.
+            result = error.result  # Timed out: show the model the output so far.
         exit = result.exit_code if result.end_reason == "exited" else result.end_reason
         return f"exit={exit}\ncwd={result.cwd}\n---\n{result.output}"
 

@@ -175,7 +175,7 @@ describe("any daemon", () => {
       await vi.waitUntil(async () => (await status(daemon)) === 401, LONG);
   });
 
-  it("forwards for a caller it knows, and for nobody who says that they are a daemon", async () => {
+  it("forwards for a caller it knows, and not for a caller that claims to be a daemon", async () => {
     const [first, second] = all();
     const id = await first.open();
     const path = `${second.url}/v1/sessions/${id}`;

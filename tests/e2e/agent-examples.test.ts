@@ -201,7 +201,7 @@ describe.concurrent("an agent of the framework", () => {
     expect(await statusesOf("computesdk")).toEqual(["destroyed"]);
   });
 
-  it("openai-agents has a sandbox of its own", async () => {
+  it("openai-agents has a separate sandbox", async () => {
     const cmd = "awk '{ sum += $1 } END { print sum }' numbers.txt";
     await using model = await ScriptedModel.start([{ name: "exec_command", input: { cmd } }]);
     const file = "examples/openai-agents/sandbox.ts";

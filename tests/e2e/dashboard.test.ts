@@ -277,12 +277,13 @@ describe("the dashboard", () => {
     await page.getByText("exec.ended").first().waitFor();
     await expectAccessible();
     await screenshot(page, "dashboard-overview", async () => {
-      await using shown = new AsyncDisposableStack();
+      const shown = new AsyncDisposableStack();
       for (let count = 0; count < 4; count++) {
         const busy = shown.use(await client.createSession());
         await busy.start("seq 2000; sleep 20");
         await page.waitForTimeout(7000);
       }
+      return shown;
     });
   });
 

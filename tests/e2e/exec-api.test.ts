@@ -95,7 +95,7 @@ describe("a shell with a terminal", () => {
 });
 
 describe("shells by name", () => {
-  it("run side by side, each with a state of its own, and can be closed", async () => {
+  it("run side by side, each with separate state, and can be closed", async () => {
     await using build = session.shell("build");
     await build.exec("cd /tmp; NAME=build");
     const busy = await build.start(

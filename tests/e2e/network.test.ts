@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { gitRepository, pythonIndex } from "@sandkasten/testkit";
+import { SandboxClient } from "@sandkasten/sdk";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { SessionCa } from "../../packages/daemon/src/network/session-ca.ts";
 import { codeBlocks } from "../support/markdown.ts";
@@ -218,6 +219,31 @@ describe("a sandbox with a network", () => {
       ["web.test", true],
       ["web.test", true],
     ]);
+  });
+
+  it("is changed and followed with the SDK", async () => {
+    const client = new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey });
+    await using session = await client.createSession({ network: { allow: [] } });
+    const ask = `curl -s -o /dev/null -w '%{http_code}' http://web.test:${webPort}/`;
+    expect((await session.exec(ask)).stdout).toBe("403");
+    const allow = [`web.test:${webPort}`, `127.0.0.1:${webPort}`];
+    expect((await session.setNetwork({ allow })).network).toEqual({ allow });
+    expect((await session.exec(ask)).stdout).toBe("200");
+    await expect(session.setNetwork({ allow: ["evil.test"] })).rejects.toMatchObject({
+      code: "PERMISSION_DENIED",
+      message: expect.stringContaining("network.allow") as string,
+    });
+    const followed: unknown[] = [];
+    for await (const { name, verdict } of session.followEgress()) {
+      followed.push([name, verdict]);
+      if (followed.length === 2) break;
+    }
+    expect(followed).toEqual([
+      ["web.test", "refused"],
+      ["web.test", "allowed"],
+    ]);
+    const { records, open } = await session.egress({ cursor: 1 });
+    expect([records.map(({ verdict }) => verdict), open]).toEqual([["allowed"], []]);
   });
 
   it("tries for its isolation report what is allowed and what is not, and nothing leaves the machine", async () => {

@@ -143,7 +143,7 @@ describe("a preview in a browser", () => {
     return JSON.parse(await Promise.race([waiting(), browser.failed])) as Seen;
   }
 
-  it("reloads by itself when a file changes, in an origin of its own that reaches nothing else", async () => {
+  it("reloads by itself when a file changes, in a separate origin that reaches nothing else", async () => {
     const link = new URL(await session.url(PORT));
     const token = link.searchParams.get("sandkasten_token") ?? "";
     const { host: daemonHost } = new URL(daemon.url);

@@ -31,6 +31,7 @@ beforeAll(async () => {
     settings: {
       API_KEY: "key-of-the-administrator",
       API_KEYS: "tests=key-of-tests,guide=key-of-guide",
+      NETWORK_ALLOW: "ok.test",
     },
   });
 });

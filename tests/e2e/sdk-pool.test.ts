@@ -30,7 +30,7 @@ async function untilFull(): Promise<void> {
 
 const sourceOf = ({ acquireSource }: Session): string => acquireSource;
 
-it("a session gets one that is ready, as new as any other, and nobody gets it again", async () => {
+it("a session gets a ready sandbox, as clean as a new one, and no other session gets it again", async () => {
   await untilFull();
   const first = await client.createSession();
   expect(sourceOf(first)).toBe("pool");
@@ -51,7 +51,7 @@ it("a session gets one that is ready, as new as any other, and nobody gets it ag
   }
 });
 
-it("whoever asks for something special, or finds the pool empty, gets one that is made then", async () => {
+it("a request with special options, or with an empty pool, gets a new sandbox", async () => {
   await untilFull();
   const special = await client.createSession({ env: { NAME: "value" } });
   expect(sourceOf(special)).toBe("cold");
@@ -65,7 +65,7 @@ it("whoever asks for something special, or finds the pool empty, gets one that i
   for (const session of [special, ...many]) await session.destroy();
 });
 
-it("a stop ends those that nobody has taken, and a start makes new ones", async () => {
+it("a stop destroys unused sandboxes, and a start creates new ones", async () => {
   await untilFull();
   const session = await client.createSession();
   expect(await daemon.kill("SIGTERM")).toBe(0);

@@ -539,6 +539,29 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     },
   );
 
+  test("a list of traps shows the code's own, and nothing else", async () => {
+    await sandbox.sh("exit");
+    const lists = [
+      "trap",
+      "exec 3>&-; trap 2>&1",
+      "set -u; eval 'trap'; set +u",
+      "x=$(trap); echo $x",
+    ];
+    for (const text of lists)
+      expect(await sandbox.sh(text)).toMatchObject({
+        output: expect.stringMatching(/^\s*$/u) as string,
+      });
+    await sandbox.sh("trap 'echo bye' EXIT; trap 'echo usr' USR1");
+    expect((await sandbox.sh("exec 3>&-; trap")).stdout).toMatch(
+      /^trap -- 'echo bye' EXIT\ntrap -- 'echo usr' (?:SIG)?USR1\n$/u,
+    );
+    // A command that lists can be ended like others.
+    const ended = await sandbox.sh("trap; sleep 1000; echo rest", { timeoutMs: 300 });
+    expect(ended).toMatchObject({ reason: "timeout", shellRestarted: false });
+    expect(ended.stdout).not.toContain("rest");
+    await sandbox.sh("trap - EXIT USR1");
+  });
+
   test("code that traps a signal gets it, in the shell and in a program", async () => {
     for (const [text, expected] of [
       [
@@ -676,7 +699,7 @@ describe("root in the host image", () => {
     expect(await sandbox.sh(command)).toMatchObject({ stdout, stderr: "", exitCode: 0 });
   });
 
-  test("a user who is not root becomes nobody else", async () => {
+  test("a user who is not root cannot become another user", async () => {
     const { stdout, exitCode } = await sandbox.sh(
       "su sandbox -c 'id -un; su root -c id </dev/null 2>&1'",
     );

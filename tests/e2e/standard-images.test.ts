@@ -46,7 +46,7 @@ describe("standard images", () => {
     expect(body).toMatchObject({ image: "host", requested_image: name });
     const ran = await sandkasten("run", "--image", name, "echo", "here");
     expect(ran).toMatchObject({ code: 0, stdout: "here\n" });
-    expect(ran.stderr).toContain(`The image ${name} is not here, so the session uses host`);
+    expect(ran.stderr).toContain(`The image ${name} is not available locally, so the session uses host`);
     expect(ran.stderr).toContain("sandkasten image build-standard");
   });
 

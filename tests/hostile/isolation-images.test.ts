@@ -64,7 +64,7 @@ describe("a hostile image", () => {
     return { reference, root: (await store.rootfs(reference)).path };
   }
 
-  test("gives nobody rights by its set-id programs", async () => {
+  test("gives no rights through its set-id programs", async () => {
     const { attack } = await buildProbes();
     const { reference } = await imported(async (root) => {
       await writeFile(join(root, "gain"), attack, { mode: 0o755 });

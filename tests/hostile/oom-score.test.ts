@@ -40,7 +40,7 @@ async function isPrivileged(): Promise<boolean> {
 describe("hostile code", () => {
   const attacked = isolationSuite();
 
-  test("cannot lower its oom_score_adj, or only in a kernel of its own", () =>
+  test("cannot lower its oom_score_adj, or only in a separate kernel", () =>
     attacked(async ({ id, run, sh }, { machine }) => {
       const own = await scoreOf("self");
       const { output } = await run(["python3", "-c", LOWER_SCORE]);

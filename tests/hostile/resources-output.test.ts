@@ -71,7 +71,7 @@ describe("a command that prints without end", () => {
       stream.detach();
     }));
 
-  test("fills only its own bounded spool while nobody reads", () =>
+  test("fills only its own bounded spool without a reader", () =>
     arena.attacked({}, async ({ attacker: { channel, sh } }) => {
       const rss = new RssWatch();
       const stream = await channel.exec({ kind: "process", argv: ["yes"] }, { execId: "unread" });

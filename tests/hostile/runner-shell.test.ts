@@ -134,11 +134,12 @@ describe("a background job (threat: forged results)", () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();
       const ran = await attacked.sh(
-        `farewell=$(trap -p EXIT | grep -o '/run/sandkasten/exit-[0-9a-f]*')
-         printf '/no/such/place\\0' >$farewell; kill -9 $$`,
+        // Spelled like this, the list still shows it.
+        `t=tr; farewell=$(\${t}ap -p EXIT | grep -o '/run/sandkasten/exit-[0-9a-f]*')
+         printf '/no/such/place\\0' >$farewell && echo forged; kill -9 $$`,
         { timeoutMs: 4_000 },
       );
-      expect(ran).toMatchObject({ reason: "killed", exitCode: 137 });
+      expect(ran).toMatchObject({ reason: "killed", exitCode: 137, stdout: "forged\n" });
       expect(await attacked.sh("pwd")).toMatchObject({ exitCode: 0, shellRestarted: true });
       await expectHonestCommands(attacked);
     });

@@ -55,7 +55,7 @@ describe("code that hits the limits of a sandbox under gVisor", () => {
     expect((await sandbox.channel.ping()).pids).toBeLessThan(PIDS / 2);
   });
 
-  test("processes that stay at the limit keep nobody out", async () => {
+  test("processes that stay at the limit block no command", async () => {
     await sandbox.sh("echo text > file");
     const hold = "while sleep 600 & do :; done 2>/dev/null; sleep 600";
     const held = await sandbox.channel.exec(

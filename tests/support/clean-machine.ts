@@ -15,10 +15,11 @@ const PACKAGES = "crun e2fsprogs uidmap xz-utils curl python3 python3-pip python
 const TIMEOUT_MS = 10 * 60_000;
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
 
-/** By pivot_root and not by chroot, in which no sandbox could be created. */
-const ENTER = `
-set -e
-root=$1 script=$2
+/**
+ * Bash that makes $root the root directory: by pivot_root and not by chroot, in which no sandbox could
+ * be created.
+ */
+export const ENTER_ROOT = `
 mount --make-rprivate /
 mount --bind "$root" "$root"
 mount --rbind /dev "$root/dev"
@@ -30,16 +31,32 @@ cd "$root"
 pivot_root . mnt
 umount --lazy /mnt
 cd /root
-exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
-  LANG=C.UTF-8 NO_COLOR=1 $ENVIRONMENT bash -euo pipefail -c "$script"
 `;
 
+/** The environment of every program there. */
+export const ENVIRONMENT =
+  "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 NO_COLOR=1";
+
 /** `refuse`, because bash does not end a script for a command that succeeds after `!`. */
-const PRELUDE = `
+export const PRELUDE = `
 refuse() {
   if "$@" >/dev/null 2>&1; then echo "this should have failed: $*" >&2; exit 1; fi
 }
 `;
+
+/** What a program that runs a script prints. */
+export async function runScript(program: string, args: readonly string[]): Promise<string> {
+  try {
+    const { stdout } = await run(program, args, {
+      timeout: TIMEOUT_MS,
+      maxBuffer: MAX_OUTPUT_BYTES,
+    });
+    return stdout;
+  } catch (cause) {
+    const { stdout, stderr } = Object(cause) as Record<"stdout" | "stderr", string>;
+    throw new Error(`the script failed:\n${stdout}\n${stderr}`, { cause });
+  }
+}
 
 export interface RunOptions {
   /** Variables, whose values have no spaces. */
@@ -96,19 +113,15 @@ export class CleanMachine implements AsyncDisposable {
     { env = {}, sharesLoopback = false }: RunOptions = {},
   ): Promise<string> {
     const variables = Object.entries(env).map((pair) => pair.join("="));
-    const enter = ENTER.replace("$ENVIRONMENT", variables.join(" "));
+    const enter = `
+      set -e
+      root=$1 script=$2
+      ${ENTER_ROOT}
+      exec env -i ${ENVIRONMENT} ${variables.join(" ")} bash -euo pipefail -c "$script"
+    `;
     const namespaces = ["--mount", "--pid", "--ipc", "--uts", ...(sharesLoopback ? [] : ["--net"])];
     const args = [...namespaces, "--fork", "--kill-child", "bash", "-c", enter, "enter"];
-    try {
-      const { stdout } = await run("unshare", [...args, this.root, PRELUDE + script], {
-        timeout: TIMEOUT_MS,
-        maxBuffer: MAX_OUTPUT_BYTES,
-      });
-      return stdout;
-    } catch (cause) {
-      const { stdout, stderr } = Object(cause) as Record<"stdout" | "stderr", string>;
-      throw new Error(`the script failed:\n${stdout}\n${stderr}`, { cause });
-    }
+    return await runScript("unshare", [...args, this.root, PRELUDE + script]);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

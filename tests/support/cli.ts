@@ -1,4 +1,4 @@
-/** The command line as a process of its own, for the daemon of a test. */
+/** The command line as a separate process, for the daemon of a test. */
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import type { TestDaemon } from "./test-daemon.ts";

@@ -24,14 +24,17 @@ export const eventually = <Value>(look: () => Promise<Value>) =>
 /** A terminal's screen. */
 export const screenOf = (page: Page): Locator => page.locator(".xterm-rows");
 
-/** @param settle - Makes the page worth a picture; only done when one is taken. */
+/**
+ * @param arrange - Makes the page worth a picture, only when one is taken. What it returns is disposed
+ *   of after the picture.
+ */
 export async function screenshot(
   page: Page,
   name: string,
-  settle?: () => Promise<unknown>,
+  arrange?: () => Promise<AsyncDisposable | void>,
 ): Promise<void> {
   if (!takesScreenshots) return;
-  await settle?.();
+  await using _shown = (await arrange?.()) ?? undefined;
   await mkdir(IMAGES, { recursive: true });
   await page.screenshot({ path: join(IMAGES, `${name}.png`), animations: "disabled" });
 }

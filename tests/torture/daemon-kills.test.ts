@@ -14,7 +14,7 @@ let daemon: TestDaemon;
 let empty: readonly string[];
 beforeEach(async () => {
   daemon = await TestDaemon.start();
-  // What is made once and kept shall not count.
+  // What is created once and kept does not count.
   await daemon.call("DELETE", `/v1/sessions/${await daemon.open()}`);
   empty = await daemonTraces(daemon);
 });

@@ -86,7 +86,7 @@ fn require_namespaces(linux: &Map<String, Value>) -> Outcome<()> {
         });
         if !found {
             return Err(Fault::new(format!(
-                "the configuration asks for no new {kind} namespace"
+                "the configuration does not request a new {kind} namespace"
             )));
         }
     }

@@ -132,8 +132,8 @@ fn make_one(
         // SECURITY: the runner gets a copy of the mount that begins at its own cgroup. With a plain
         // descriptor, `..` would lead it through the hierarchy and out into the host's files
         // (threat: leaked secrets and descriptors; guarded by `inherited_descriptors_lead_nowhere`).
-        let tree = sys::clone_tree(path, false)
-            .context(|| format!("taking hold of {}", path.display()))?;
+        let tree =
+            sys::clone_tree(path, false).context(|| format!("opening {}", path.display()))?;
         made.runner_dir = Some(open_dot(&tree).context(|| format!("opening {}", path.display()))?);
         return Ok(());
     }
@@ -208,7 +208,7 @@ fn try_below_parent(root: &Path, path: &Path, parent: &str) -> Result<(), (PathB
 
 fn refused(error: io::Error, at: &Path) -> Refused {
     let raw = error.raw_os_error();
-    let fault = Fault::new(format!("making the cgroup {}: {error}", at.display()));
+    let fault = Fault::new(format!("creating the cgroup {}: {error}", at.display()));
     if matches!(raw, Some(libc::EACCES | libc::EPERM | libc::EROFS)) {
         Refused::Forbidden(fault)
     } else {
@@ -237,7 +237,7 @@ fn enable_controllers(at: &Path) -> io::Result<()> {
 fn delegate(path: &Path, owner: u32) -> Outcome<()> {
     limits::set(path, "cgroup.max.descendants", MAX_DESCENDANTS)?;
     let init = path.join("init");
-    fs::create_dir(&init).context(|| format!("making the cgroup {}", init.display()))?;
+    fs::create_dir(&init).context(|| format!("creating the cgroup {}", init.display()))?;
     for directory in [path, &init] {
         give(directory, owner)?;
         for file in ["cgroup.procs", "cgroup.threads", "cgroup.subtree_control"] {
@@ -248,7 +248,8 @@ fn delegate(path: &Path, owner: u32) -> Outcome<()> {
 }
 
 fn give(path: &Path, owner: u32) -> Outcome<()> {
-    sys::chown(path, owner, owner).context(|| format!("giving {} to the sandbox", path.display()))
+    sys::chown(path, owner, owner)
+        .context(|| format!("changing the owner of {} to the sandbox", path.display()))
 }
 
 fn open_read(path: &Path) -> Outcome<File> {

@@ -35,7 +35,7 @@ pub fn hide_from_runtime(
     let kept = match devices {
         Some(hierarchy) if runtime == RuntimeKind::Runc => Some(
             sys::clone_tree(&hierarchy.root, false)
-                .context(|| format!("taking hold of {}", hierarchy.root.display()))?,
+                .context(|| format!("opening {}", hierarchy.root.display()))?,
         ),
         _ => None,
     };

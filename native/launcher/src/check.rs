@@ -102,13 +102,13 @@ fn root() -> Outcome<String> {
 }
 
 fn user_namespace() -> Outcome<String> {
-    sys::unshare(libc::CLONE_NEWUSER).context(|| "making a user namespace".into())?;
-    Ok("can be made".into())
+    sys::unshare(libc::CLONE_NEWUSER).context(|| "creating a user namespace".into())?;
+    Ok("can be created".into())
 }
 
 fn subordinate_ids() -> Outcome<String> {
     if is_root() {
-        return Ok("not needed with root: every sandbox gets a range of its own".into());
+        return Ok("not needed with root: every sandbox gets a separate range".into());
     }
     match rootless::granted() {
         Some(_) => Ok("granted".into()),
@@ -129,7 +129,7 @@ fn become_able() -> Outcome<()> {
 fn private_mounts() -> Outcome<String> {
     become_able()?;
     mounts::enter_private_namespace()?;
-    Ok("can be made".into())
+    Ok("can be created".into())
 }
 
 fn idmapped_mounts() -> Outcome<String> {
@@ -138,8 +138,7 @@ fn idmapped_mounts() -> Outcome<String> {
         base: 1_000_000,
         size: RANGE_SIZE,
     })?;
-    let tree =
-        sys::clone_tree(Path::new("/usr"), false).context(|| "taking hold of /usr".into())?;
+    let tree = sys::clone_tree(Path::new("/usr"), false).context(|| "opening /usr".into())?;
     sys::set_mount_attributes(
         tree.as_fd(),
         sys::MOUNT_ATTR_RDONLY,
@@ -158,8 +157,8 @@ fn overlay() -> Outcome<String> {
 }
 
 fn loop_device() -> Outcome<String> {
-    let image =
-        sys::bounded_memory_file(c"check", 1 << 20).context(|| "making a file in memory".into())?;
+    let image = sys::bounded_memory_file(c"check", 1 << 20)
+        .context(|| "creating a file in memory".into())?;
     let device = loops::attach_loop(&File::from(image), Path::new("check"))?;
     Ok(format!("{} was free and worked", device.path.display()))
 }
@@ -207,13 +206,13 @@ fn cgroup_kill() -> Outcome<String> {
     let path = unified
         .root
         .join(format!("sandkasten-check-{}", std::process::id()));
-    fs::create_dir(&path).context(|| format!("making the cgroup {}", path.display()))?;
+    fs::create_dir(&path).context(|| format!("creating the cgroup {}", path.display()))?;
     let found = path.join("cgroup.kill").exists();
     fs::remove_dir(&path).context(|| format!("removing the cgroup {}", path.display()))?;
     if found {
-        Ok("is there".into())
+        Ok("available".into())
     } else {
-        Err(Fault::new("this kernel does not have it"))
+        Err(Fault::new("this kernel does not support it"))
     }
 }
 

@@ -11,7 +11,7 @@ const BAD: u8 = b'-';
 
 /// The result of `question`, run in a child.
 pub fn ask(question: impl FnOnce() -> Outcome<String>) -> Outcome<String> {
-    let (mut ours, mut theirs) = UnixStream::pair().context(|| "making a socket pair".into())?;
+    let (mut ours, mut theirs) = UnixStream::pair().context(|| "creating a socket pair".into())?;
     // SAFETY: the launcher has one thread; the child answers and ends.
     let child = match unsafe { sys::fork(0) }.context(|| "forking".into())? {
         Forked::Parent(child) => child,
@@ -30,12 +30,12 @@ pub fn ask(question: impl FnOnce() -> Outcome<String>) -> Outcome<String> {
     drop(theirs);
     let mut answer = Vec::new();
     let read = ours.read_to_end(&mut answer);
-    sys::wait_child(child).context(|| "waiting for the child".into())?;
-    read.context(|| "reading the child's answer".into())?;
+    sys::wait_child(child).context(|| "waiting for the child process".into())?;
+    read.context(|| "reading the response of the child process".into())?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match answer.split_first() {
         Some((&GOOD, rest)) => Ok(text(rest)),
         Some((_, rest)) => Err(Fault::new(text(rest))),
-        None => Err(Fault::new("the child ended without an answer")),
+        None => Err(Fault::new("the child process exited without a response")),
     }
 }

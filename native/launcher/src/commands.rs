@@ -49,6 +49,6 @@ fn answer<Q: DeserializeOwned, A: Serialize>(
 
 fn parse<T: DeserializeOwned>(request: impl FnOnce() -> Outcome<Vec<u8>>) -> Outcome<T> {
     serde_json::from_slice(&request()?)
-        .context(|| "the request is not what is expected".into())
+        .context(|| "invalid request".into())
         .map_err(|fault| fault.or_kind(Kind::InvalidRequest))
 }

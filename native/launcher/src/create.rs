@@ -133,7 +133,7 @@ impl Creation {
         }
         if self.spec.fail_after.as_deref() == Some(step) {
             return Err(Fault::new(format!(
-                "failing after the step {step}, as asked"
+                "failing after the step {step}, as requested"
             )));
         }
         Ok(())
@@ -152,7 +152,7 @@ impl Creation {
             Ok(()) => fault,
             Err(second) => Fault::of(
                 fault.kind(),
-                format!("{fault}; and cleaning up after it failed: {second}"),
+                format!("{fault}; cleanup also failed: {second}"),
             ),
         }
     }

@@ -44,7 +44,7 @@ fn lock(state_dir: &Path) -> Outcome<Option<File>> {
     {
         if Instant::now() > deadline {
             return Err(Fault::new(format!(
-                "{} is being worked on by another launcher",
+                "{} is in use by another launcher",
                 state_dir.display()
             )));
         }
@@ -154,7 +154,7 @@ fn end_processes(cgroups: &[PathBuf], first: Option<(i32, u64)>) -> Outcome<()> 
         }
         if started.elapsed() > DEATH_WAIT {
             return Err(Fault::new(format!(
-                "{} processes of the sandbox are still there {} s after they were killed, {} among them",
+                "{} processes of the sandbox are still running {} s after they were killed, {} among them",
                 living.len(),
                 DEATH_WAIT.as_secs(),
                 living[0]

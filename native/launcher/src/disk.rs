@@ -174,7 +174,7 @@ fn build_template(disk: &Disk, purpose: Purpose, path: &Path) -> Outcome<()> {
     let built = prepared.and_then(|()| run_mkfs(disk, purpose, &tree, &building));
     fs::remove_dir_all(&tree).context(|| format!("removing {}", tree.display()))?;
     built?;
-    fs::rename(&building, path).context(|| format!("naming the template {}", path.display()))
+    fs::rename(&building, path).context(|| format!("renaming the template {}", path.display()))
 }
 
 fn prepare_tree(tree: &Path, purpose: Purpose) -> io::Result<()> {

@@ -121,14 +121,14 @@ fn mount_loop(
 }
 
 fn verify_disk(device: &LoopDevice, at: &Path, bytes: u64, state_dir: &Path) -> Outcome<()> {
-    let looking = || format!("looking at the mounted disk {}", at.display());
+    let looking = || format!("inspecting the mounted disk {}", at.display());
     let kind = sys::filesystem_type(at).context(looking)?;
     let found = fs::metadata(at).context(looking)?.dev();
     let wanted = device.number().context(looking)?;
     let host = fs::metadata(state_dir).context(looking)?.dev();
     if kind != EXT4_MAGIC || found != wanted || found == host {
         return Err(Fault::new(
-            "the disk was mounted, but something else is at its mount point",
+            "the disk was mounted, but another file system is at its mount point",
         ));
     }
     let total = sys::filesystem_bytes(at).context(looking)?;

@@ -35,7 +35,7 @@ pub fn make_private_directory(path: &Path) -> Outcome<()> {
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .context(|| format!("making the directory {}", path.display()))
+        .context(|| format!("creating the directory {}", path.display()))
 }
 
 /// Takes a free slot. SECURITY: the name of a slot can be linked only once, so two sandboxes never

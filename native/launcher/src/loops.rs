@@ -43,7 +43,7 @@ pub fn attach_loop(image: &File, name: &Path) -> Outcome<LoopDevice> {
         let number = match sys::free_loop_number(control.as_fd()) {
             Ok(number) => number,
             Err(error) if is_exhaustion(&error) => continue,
-            Err(error) => return Err(error).context(|| "asking for a free loop device".into()),
+            Err(error) => return Err(error).context(|| "requesting a free loop device".into()),
         };
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open_loop(&path, OpenOptions::new().read(true).write(true))
@@ -115,7 +115,10 @@ pub fn attached(image: &File, path: &Path) -> Outcome<Option<LoopDevice>> {
     // The same file may have another path where it was attached from, for instance in a container,
     // but its own name and that of its directory, which is unique, are the same everywhere.
     let Some(own_names) = last_two(path) else {
-        return Err(Fault::new(format!("{} is no image", path.display())));
+        return Err(Fault::new(format!(
+            "{} is not a disk image",
+            path.display()
+        )));
     };
     for path in loops_with(|backing| backing.ends_with(own_names))? {
         // Not for writing: kernels may refuse that for a mounted device.

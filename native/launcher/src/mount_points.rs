@@ -104,7 +104,7 @@ fn verify_cwd(root: BorrowedFd<'_>, mounts: &[Planned], cwd: &Path) -> Outcome<(
         }
         Some((mount, _)) => {
             return Err(Fault::new(format!(
-                "the working directory {} lies on the {} at {}, which is not allowed",
+                "the working directory {} is on the {} at {}, which is not allowed",
                 cwd.display(),
                 mount.kind,
                 mount.destination.display()
@@ -134,9 +134,9 @@ fn refusal(what: &str, path: &Path, wants_file: bool, found: &io::Result<u32>) -
     let wanted = if wants_file { "file" } else { "directory" };
     let reason = match found {
         Ok(libc::S_IFLNK) => "it is a symbolic link".to_owned(),
-        Ok(_) => "it is something else".to_owned(),
+        Ok(_) => "it has another file type".to_owned(),
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
-            "a symbolic link is in its path".to_owned()
+            "its path contains a symbolic link".to_owned()
         }
         Err(error) => error.to_string(),
     };

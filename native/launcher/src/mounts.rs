@@ -89,7 +89,7 @@ fn runner_view_path() -> PathBuf {
 /// host, and no later mount of the host reaches the sandbox (guarded by
 /// `create_and_destroy_leave_nothing`).
 pub fn enter_private_namespace() -> Outcome<()> {
-    sys::unshare(libc::CLONE_NEWNS).context(|| "making a mount namespace".into())?;
+    sys::unshare(libc::CLONE_NEWNS).context(|| "creating a mount namespace".into())?;
     sys::make_mounts_private().context(|| "making the mount namespace private".into())?;
     let scratch = Path::new(SCRATCH);
     sys::mount_tmpfs(scratch, c"mode=0755,size=64k,nr_inodes=256")
@@ -142,8 +142,8 @@ fn clone_with(
     idmap: Option<BorrowedFd<'_>>,
     recursive: bool,
 ) -> Outcome<OwnedFd> {
-    let mount = sys::clone_tree(from, recursive)
-        .context(|| format!("taking hold of {}", from.display()))?;
+    let mount =
+        sys::clone_tree(from, recursive).context(|| format!("opening {}", from.display()))?;
     sys::set_mount_attributes(mount.as_fd(), attributes, idmap, recursive).context(|| {
         let mapped = if idmap.is_some() { " and id map" } else { "" };
         format!(
@@ -221,9 +221,9 @@ fn mount_writable_overlay(layers: &[&Path], at: &Path, owner: Owner<'_>) -> Outc
     )?;
     sys::attach_mount(overlay.as_fd(), at)
         .context(|| format!("attaching the overlay at {}", at.display()))?;
-    if sys::is_read_only(at).context(|| format!("looking at {}", at.display()))? {
+    if sys::is_read_only(at).context(|| format!("inspecting {}", at.display()))? {
         return Err(Fault::new(
-            "the kernel mounted the overlay of a writable root read-only; dmesg tells why",
+            "the kernel mounted the overlay of a writable root read-only; dmesg shows why",
         ));
     }
     Ok(())
@@ -276,7 +276,7 @@ fn mount_without_path(
 pub fn try_overlay() -> Outcome<()> {
     let disk = disk_path();
     disk::fill(&disk, disk::Purpose::Sandbox, disk::Owners::Root)
-        .context(|| "making directories for an overlay".into())?;
+        .context(|| "creating directories for an overlay".into())?;
     let writable = (&*disk.join("upper"), &*disk.join("work"));
     new_overlay(&[&lower_path()], Some(writable), Owner::Ourselves).map(drop)
 }
@@ -328,7 +328,7 @@ fn mount_bind(root: BorrowedFd<'_>, bind: &Bind) -> Outcome<()> {
     let mount = clone_with(&bind.from, READ_ONLY, None, true)?;
     let target = open_in_root(root, &bind.to, libc::O_PATH | libc::O_DIRECTORY).context(|| {
         format!(
-            "the image has no real directory {} to show {} at",
+            "the image has no directory {} to mount {} on",
             bind.to.display(),
             bind.from.display()
         )
@@ -342,7 +342,7 @@ pub fn mount_runner(runner: &Path) -> Outcome<HostPaths> {
     let resolved = fs::canonicalize(runner)
         .context(|| format!("looking for the runner {}", runner.display()))?;
     let (Some(directory), Some(name)) = (resolved.parent(), resolved.file_name()) else {
-        return Err(Fault::new(format!("{} is no file", runner.display())));
+        return Err(Fault::new(format!("{} is not a file", runner.display())));
     };
     let view = runner_view_path();
     // Not the sandbox's owners: the runner is the machine's, and for all to read.

@@ -22,7 +22,7 @@ const LOOPBACK: u32 = 1;
 /// SECURITY: packets to the range never leave the namespace, and `lo` stays its only interface
 /// (threat: reaching a network; guarded by isolation.test.ts and by the network suite).
 pub fn give_range(pid: i32) -> Outcome<()> {
-    let giving = || "giving the sandbox its addresses".to_string();
+    let giving = || "configuring the network addresses of the sandbox".to_string();
     let namespace = |kind: &str| {
         let path = format!("/proc/{pid}/ns/{kind}");
         File::open(&path).context(|| format!("opening {path}"))

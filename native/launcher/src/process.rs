@@ -51,7 +51,7 @@ fn take_hold(pid: i32) -> Outcome<Option<OwnedFd>> {
     match sys::pidfd_open(pid) {
         Ok(pidfd) => Ok(Some(pidfd)),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
-        Err(error) => Err(error).context(|| format!("taking hold of process {pid}")),
+        Err(error) => Err(error).context(|| format!("opening process {pid}")),
     }
 }
 
@@ -70,7 +70,7 @@ pub fn read_pid_file(path: &Path) -> Outcome<i32> {
     let text = fs::read_to_string(path).context(|| format!("reading {}", path.display()))?;
     text.trim().parse().map_err(|_| {
         Fault::new(format!(
-            "{} holds {:?}, which is no pid",
+            "{} contains {:?}, which is not a process id",
             path.display(),
             text.trim()
         ))

@@ -27,7 +27,7 @@ pub struct Record {
     pub not_enforced: Vec<String>,
     pub created_at_ms: u64,
     pub runtime: Runtime,
-    /// The loop device of its own disk; none if that is a plain directory.
+    /// The loop device of the sandbox's disk; none if the disk is a plain directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_device: Option<PathBuf>,
     /// The persistent workspace that it uses.

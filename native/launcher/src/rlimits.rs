@@ -50,7 +50,7 @@ pub fn take(config: &mut Map<String, Value>) -> Outcome<Vec<Rlimit>> {
 fn parse(wanted: &Wanted) -> Outcome<Rlimit> {
     Ok(Rlimit {
         resource: resource(&wanted.kind)
-            .ok_or_else(|| Fault::new(format!("there is no limit {:?}", wanted.kind)))?,
+            .ok_or_else(|| Fault::new(format!("unknown limit {:?}", wanted.kind)))?,
         soft: wanted.soft,
         hard: wanted.hard,
     })

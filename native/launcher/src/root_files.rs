@@ -31,13 +31,13 @@ pub fn mount_layer(files: &[RootFile], image: &Path, at: &Path, owner: Owner<'_>
     let inodes = files.len() * INODES_PER_FILE;
     let options = CString::new(format!("mode=0755,size={bytes},nr_inodes={inodes}"))
         .map_err(io::Error::from)
-        .context(|| "naming the size of a tmpfs".into())?;
+        .context(|| "formatting the size of a tmpfs".into())?;
     sys::mount_tmpfs(at, &options)
         .context(|| format!("mounting a tmpfs for files at {}", at.display()))?;
     let root = mounts::open_root(image)?;
     for file in files {
         place(file, root.as_fd(), at, owner)
-            .context(|| format!("laying {} over the image", file.path.display()))?;
+            .context(|| format!("mounting {} over the image", file.path.display()))?;
     }
     Ok(())
 }

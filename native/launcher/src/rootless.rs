@@ -109,7 +109,7 @@ pub fn enter() -> Outcome<Identity> {
 
 fn unshare_user() -> Outcome<()> {
     sys::unshare(libc::CLONE_NEWUSER).context(|| {
-        "making a user namespace without root (is kernel.unprivileged_userns_clone or user.max_user_namespaces 0?)"
+        "creating a user namespace without root (is kernel.unprivileged_userns_clone or user.max_user_namespaces 0?)"
             .into()
     })
 }
@@ -134,7 +134,7 @@ fn enter_alone() -> Outcome<()> {
 fn enter_with_range(granted: &Granted) -> Outcome<()> {
     let (uid, gid) = (sys::geteuid(), sys::getegid());
     let pid = std::process::id();
-    let (mut ours, mut theirs) = UnixStream::pair().context(|| "making a socket pair".into())?;
+    let (mut ours, mut theirs) = UnixStream::pair().context(|| "creating a socket pair".into())?;
     // SAFETY: the launcher has one thread; the child runs two programs and ends.
     let child = match unsafe { sys::fork(0) }.context(|| "forking".into())? {
         Forked::Parent(child) => child,

@@ -60,7 +60,7 @@ pub struct Start<'a> {
 /// Runs the runtime until the sandbox is started.
 pub fn start(start: Start<'_>) -> Outcome<()> {
     let console = sys::bounded_memory_file(c"console", CONSOLE_BYTES)
-        .context(|| "making the console".into())?;
+        .context(|| "creating the console".into())?;
     let log = start.state_dir.join("runtime.log");
     let sealed = sealed::copy(start.runtime);
     let mut command = command(&start, &log, sealed.as_ref());
@@ -125,7 +125,7 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
 /// SECURITY: never /dev/null: crun gives its standard streams to the sandbox's root, which would then
 /// own the host's device (guarded by `host_devices_stay_as_they_are`).
 pub fn empty_file() -> Outcome<OwnedFd> {
-    sys::bounded_memory_file(c"empty", 0).context(|| "making an empty file".into())
+    sys::bounded_memory_file(c"empty", 0).context(|| "creating an empty file".into())
 }
 
 fn command(start: &Start<'_>, log: &Path, sealed: Option<&File>) -> Command {
@@ -241,7 +241,7 @@ fn wait(child: i32) -> Outcome<Option<String>> {
         sys::pidfd_kill(pidfd.as_fd()).context(waiting)?;
         sys::wait_child(child).context(waiting)?;
         return Ok(Some(format!(
-            "it had not finished after {} s",
+            "the runtime did not finish within {} s",
             DEADLINE_MS / 1000
         )));
     }

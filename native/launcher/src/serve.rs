@@ -51,7 +51,7 @@ pub fn serve() -> Outcome<()> {
     let requests = io::stdin()
         .as_fd()
         .try_clone_to_owned()
-        .context(|| "taking hold of stdin".into())?;
+        .context(|| "opening stdin".into())?;
     let null = File::open("/dev/null").context(|| "opening /dev/null".into())?;
     let mut server = Server {
         requests: requests.into(),
@@ -100,7 +100,7 @@ impl Server {
             from = 0;
         }
         if self.unread.len() > MAX_LINE_BYTES {
-            return Err(Fault::new("a request does not end"));
+            return Err(Fault::new("a request is too long"));
         }
         Ok(taken > 0)
     }
@@ -130,7 +130,7 @@ impl Server {
     }
 
     fn fork(&self, command: &str, request: &[u8]) -> Outcome<(i32, OwnedFd, PipeReader)> {
-        let (output, answer) = io::pipe().context(|| "making a pipe".into())?;
+        let (output, answer) = io::pipe().context(|| "creating a pipe".into())?;
         let server = std::process::id();
         // SAFETY: the server has one thread; the child answers and ends.
         match unsafe { sys::fork(0) }.context(|| "forking".into())? {
@@ -138,7 +138,7 @@ impl Server {
             Forked::Parent(child) => {
                 // First, to free a descriptor for what follows.
                 drop(answer);
-                let ended = sys::pidfd_open(child).context(|| "taking hold of a child".into())?;
+                let ended = sys::pidfd_open(child).context(|| "opening a child process".into())?;
                 Ok((child, ended, output))
             }
         }
@@ -165,12 +165,12 @@ fn work(command: &str, request: &[u8], null: &File, answer: &PipeWriter, server:
         .and_then(|()| sys::place_fd(answer.as_raw_fd(), 2))
         .and_then(|()| sys::close_from(3));
     if let Err(error) = placed {
-        eprintln!("putting descriptors in their places: {error}");
+        eprintln!("duplicating descriptors: {error}");
         std::process::exit(2);
     }
     let outcome = commands::run(command, || Ok(request.to_vec()), Some(server));
     let Some(Ok(answer) | Err(answer)) = outcome else {
-        eprintln!("there is no command {command:?}");
+        eprintln!("unknown command {command:?}");
         std::process::exit(2);
     };
     // The reader may be gone; the work is done anyway, and a sweep finds it.
@@ -181,7 +181,7 @@ fn work(command: &str, request: &[u8], null: &File, answer: &PipeWriter, server:
 impl Running {
     /// Reads the child's new output.
     fn listen(&mut self) -> Outcome<()> {
-        let listening = || "listening to a child".to_string();
+        let listening = || "polling a child process".to_string();
         while let Some(output) = &mut self.output
             && sys::wait_readable(output.as_fd(), 0).context(listening)?
         {
@@ -196,7 +196,8 @@ impl Running {
 
     /// Reaps the child and passes on its last output.
     fn finish(mut self) -> Outcome<()> {
-        let status = sys::wait_child(self.child).context(|| "waiting for a child".into())?;
+        let status =
+            sys::wait_child(self.child).context(|| "waiting for a child process".into())?;
         self.listen()?;
         send(&self.id, &answer(&self.text, status))
     }

@@ -183,7 +183,7 @@ pub fn check_id(id: &str) -> Outcome<()> {
         return Ok(());
     }
     Err(Fault::new(format!(
-        "the id {id:?} is not 1 to 64 of a-z, 0-9, _ and -, beginning with a letter or digit"
+        "the id {id:?} must have 1 to 64 characters of a-z, 0-9, _ and -, and start with a letter or digit"
     )))
 }
 
@@ -194,7 +194,7 @@ pub fn check_workspace_id(id: &str) -> Outcome<()> {
     match id.strip_prefix("wsp_") {
         Some(rest) if (2..=48).contains(&rest.len()) && rest.bytes().all(plain) => Ok(()),
         _ => Err(Fault::new(format!(
-            "the workspace id {id:?} is not wsp_ and 2 to 48 of a-z and 0-9"
+            "the workspace id {id:?} must be wsp_ followed by 2 to 48 characters of a-z and 0-9"
         ))),
     }
 }
@@ -216,7 +216,7 @@ pub fn check_cgroup_parent(parent: &str) -> Outcome<()> {
         return Ok(());
     }
     Err(Fault::new(format!(
-        "the cgroup parent {parent:?} is not a relative path of plain names"
+        "the cgroup parent {parent:?} must be a relative path without . and .."
     )))
 }
 
@@ -239,7 +239,7 @@ impl Disk {
         check_path(&format!("{name}.templates_dir"), &self.templates_dir)?;
         if self.bytes < least_mebibytes << 20 || self.inodes < 64 {
             return Err(Fault::new(format!(
-                "{name} needs at least {least_mebibytes} MiB and 64 inodes"
+                "{name} must have at least {least_mebibytes} MiB and 64 inodes"
             )));
         }
         Ok(())
@@ -251,7 +251,7 @@ impl CreateSpec {
         self.destroy_request().check()?;
         for step in [&self.fail_after, &self.die_after].into_iter().flatten() {
             if !steps.contains(&step.as_str()) {
-                return Err(Fault::new(format!("there is no step {step:?}")));
+                return Err(Fault::new(format!("unknown step {step:?}")));
             }
         }
         check_path("runtime.path", &self.runtime.path)?;
@@ -295,7 +295,7 @@ impl CreateSpec {
         let all = self.workspaces.len() + usize::from(self.workspace.is_some());
         if ids.len() < all || self.workspaces.len() > MAX_FURTHER_WORKSPACES {
             return Err(Fault::new(format!(
-                "a sandbox has each workspace once, and at most {MAX_FURTHER_WORKSPACES} beside the one at /workspace"
+                "a sandbox can mount each workspace once, and at most {MAX_FURTHER_WORKSPACES} besides the one at /workspace"
             )));
         }
         Ok(())

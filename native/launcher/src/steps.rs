@@ -31,7 +31,7 @@ impl Creation {
                 return Err(Fault::of(
                     Kind::AlreadyExists,
                     format!(
-                        "the cgroup {} exists already; destroy it first",
+                        "the cgroup {} already exists; destroy it first",
                         cgroup.display()
                     ),
                 ));
@@ -43,7 +43,7 @@ impl Creation {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(Fault::of(
                     Kind::AlreadyExists,
-                    format!("{} exists already", path.display()),
+                    format!("{} already exists", path.display()),
                 ));
             }
             other => other.context(|| format!("making {}", path.display()))?,
@@ -55,7 +55,7 @@ impl Creation {
         self.check_wanted()?;
         self.reserved = Some(runtime::reserve_fds()?);
         let intent =
-            serde_json::to_vec(&self.spec).context(|| "writing the intent as JSON".into())?;
+            serde_json::to_vec(&self.spec).context(|| "encoding the intent as JSON".into())?;
         record::write_atomically(&record::intent_path(&path), &intent)
     }
 
@@ -64,7 +64,7 @@ impl Creation {
     fn check_wanted(&self) -> Outcome<()> {
         match self.server {
             Some(server) if sys::parent_id() != server => Err(Fault::new(
-                "the server ended, and with it whoever wants this sandbox",
+                "the launcher server has ended, so the sandbox was not created",
             )),
             _ => Ok(()),
         }
@@ -109,7 +109,7 @@ impl Creation {
         let made = fs::create_dir(&path)
             .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)))
             .and_then(|()| disk::fill(&path, Purpose::Sandbox, self.disk_owners()));
-        made.context(|| format!("making the directories of {}", path.display()))
+        made.context(|| format!("creating the directories of {}", path.display()))
     }
 
     fn is_single(&self) -> bool {
@@ -187,7 +187,7 @@ impl Creation {
             let place = Place::further(number, wanted.read_only)?;
             self.place_workspace(workspace, &place)?;
             mounts::make_mount_point(&wanted.path, self.owner())
-                .context(|| format!("making a mount point for {}", wanted.path.display()))?;
+                .context(|| format!("creating a mount point for {}", wanted.path.display()))?;
         }
         Ok(())
     }
@@ -268,7 +268,7 @@ impl Creation {
 
     pub fn bundle(&mut self) -> Outcome<()> {
         let range = self.range.or(self.rootless.map(rootless::Identity::range));
-        let range = range.ok_or_else(|| Fault::new("there are no ids"))?;
+        let range = range.ok_or_else(|| Fault::new("the sandbox has no id range"))?;
         let runtime = self.spec.runtime.kind;
         bundle::finish(&mut self.config, range)?;
         if let Some(namespace) = &self.user_namespace
@@ -289,7 +289,7 @@ impl Creation {
         let directory = self.bundle_path();
         fs::create_dir(&directory).context(|| format!("making {}", directory.display()))?;
         let text = serde_json::to_vec(&self.config)
-            .context(|| "writing the configuration as JSON".into())?;
+            .context(|| "encoding the configuration as JSON".into())?;
         record::write_atomically(&directory.join("config.json"), &text)
     }
 
@@ -301,10 +301,10 @@ impl Creation {
         let listener = self
             .listener
             .take()
-            .ok_or_else(|| Fault::new("there is no socket"))?;
+            .ok_or_else(|| Fault::new("the sandbox has no socket"))?;
         let runner_dir = self.cgroups.runner_dir.take();
         let memory_events = self.cgroups.memory_events.take().map(OwnedFd::from);
-        let (score, scores) = UnixStream::pair().context(|| "making a pair of sockets".into())?;
+        let (score, scores) = UnixStream::pair().context(|| "creating a socket pair".into())?;
         let start = Start {
             runtime: &self.spec.runtime,
             id: &self.spec.id,
@@ -340,7 +340,7 @@ impl Creation {
             let console =
                 fs::read_to_string(self.spec.state_dir.join("console.log")).unwrap_or_default();
             Fault::new(format!(
-                "the sandbox's first process, {pid}, ended at once: {}",
+                "the sandbox's first process, {pid}, exited immediately: {}",
                 console.trim()
             ))
         })?;
@@ -370,7 +370,7 @@ impl Creation {
                 .collect(),
             meta: std::mem::take(&mut self.spec.meta),
         };
-        let text = serde_json::to_vec(&record).context(|| "writing the record as JSON".into())?;
+        let text = serde_json::to_vec(&record).context(|| "encoding the record as JSON".into())?;
         record::write_atomically(&record::record_path(&self.spec.state_dir), &text)?;
         self.record = Some(record);
         Ok(())

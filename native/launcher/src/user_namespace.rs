@@ -16,11 +16,11 @@ use crate::sys::{self, Forked};
 /// SECURITY: what the kernel counts per user (inotify instances, bytes in message queues, pending
 /// signals, namespaces) it also charges to the creator of the user namespace. Runtimes create theirs as
 /// root, so all sandboxes and the machine's root would share one account that each of them can exhaust.
-/// Created by the first id of its own range, a sandbox exhausts only its own (threat: using up
+/// Created by the first id of its range, a sandbox exhausts only its account (threat: using up
 /// descriptors; guarded by `what_the_kernel_counts_is_charged_to_the_sandbox` and
 /// resources-shared.test.ts).
 pub fn make(range: IdRange) -> Outcome<OwnedFd> {
-    let making = || "making the sandbox's user namespace".to_string();
+    let making = || "creating the user namespace of the sandbox".to_string();
     let (ended, alive) = io::pipe().context(making)?;
     let mut alive = Some(alive);
     // The child must not return from this: the new namespace has no way back to our old id.

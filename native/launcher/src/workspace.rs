@@ -93,7 +93,7 @@ pub fn open_directory(path: &Path) -> Outcome<Option<File>> {
 /// The previous holder of the lock may have removed the directory, and another process may have
 /// recreated it.
 pub fn is_still_at(directory: &File, path: &Path) -> Outcome<bool> {
-    let looking = || format!("looking at {}", path.display());
+    let looking = || format!("inspecting {}", path.display());
     let ours = directory.metadata().context(looking)?;
     match fs::symlink_metadata(path) {
         Ok(found) => Ok((found.dev(), found.ino()) == (ours.dev(), ours.ino())),
@@ -121,7 +121,7 @@ fn found_at(path: &Path) -> Outcome<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).context(|| format!("looking at {}", path.display())),
+        Err(error) => Err(error).context(|| format!("inspecting {}", path.display())),
     }
 }
 
@@ -130,13 +130,13 @@ pub fn obtain(wanted: &Workspace, form: Form) -> Outcome<Held> {
     ids::make_private_directory(&wanted.workspaces_dir)?;
     let path = wanted.workspaces_dir.join(&wanted.id);
     let Some(directory) = open_and_lock(&path, true)? else {
-        return Err(Fault::new(format!("{} cannot be made", path.display())));
+        return Err(Fault::new(format!("{} cannot be created", path.display())));
     };
     let lock = Lock(&directory);
     let obtained = obtain_locked(wanted, form, &path, &directory);
     let obtained = match (obtained, size(&path)) {
         (Ok(image), Ok(Some(bytes))) => Ok((image, bytes)),
-        (Ok(_), Ok(None)) => Err(Fault::new(format!("{} is gone", path.display()))),
+        (Ok(_), Ok(None)) => Err(Fault::new(format!("{} no longer exists", path.display()))),
         (Ok(_), Err(fault)) => Err(fault),
         // A failed first attempt leaves nothing; an existing workspace stays.
         (Err(fault), Ok(None)) => match remove_tree(&path) {
@@ -170,7 +170,7 @@ fn obtain_locked(
         return Err(Fault::of(
             Kind::IncompatibleWorkspace,
             format!(
-                "the workspace {} was made {} root, and cannot be used {} it",
+                "the workspace {} was created {} root, and cannot be used {} it",
                 wanted.id,
                 if other == IMAGE { "with" } else { "without" },
                 if other == IMAGE { "without" } else { "with" },
@@ -212,7 +212,7 @@ fn make_files(wanted: &Workspace, owners: Owners, path: &Path) -> Outcome<()> {
         return Ok(());
     }
     let limit = serde_json::to_vec(&wanted.disk.bytes)
-        .context(|| "writing the size of the workspace as JSON".into())?;
+        .context(|| "encoding the size of the workspace as JSON".into())?;
     record::write_atomically(&path.join(LIMIT), &limit)?;
     let making = path.join(MAKING);
     remove_tree(&making)?;
@@ -238,7 +238,7 @@ pub fn unmake(path: &Path) -> Outcome<()> {
     }
     let making = path.join(MAKING);
     remove_tree(&making)?;
-    fs::rename(&files, &making).context(|| format!("taking away {}", files.display()))
+    fs::rename(&files, &making).context(|| format!("moving {} away", files.display()))
 }
 
 /// Whether the workspace in a locked directory is attached as a disk.

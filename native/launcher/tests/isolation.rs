@@ -121,7 +121,7 @@ fn a_missing_namespace_is_refused() {
         namespaces.retain(|namespace| namespace["type"] != kind);
         let error = world.create(&spec).unwrap_err();
         assert!(
-            error.contains(&format!("no new {kind} namespace")),
+            error.contains(&format!("does not request a new {kind} namespace")),
             "{error}"
         );
     }
@@ -228,7 +228,10 @@ fn a_namespace_of_someone_else_is_refused() {
         }
     }
     let error = world.create(&spec).unwrap_err();
-    assert!(error.contains("no new user namespace"), "{error}");
+    assert!(
+        error.contains("does not request a new user namespace"),
+        "{error}"
+    );
     world.assert_no_trace("after a refusal");
 }
 
@@ -561,7 +564,7 @@ fn a_bind_onto_a_link_is_refused() {
     let mut spec = world.spec("sbx_bindlink", "crun", "");
     spec["rootfs"]["binds"] = json!([{ "from": "/usr", "to": "/linked" }]);
     let error = world.create(&spec).unwrap_err();
-    assert!(error.contains("no real directory /linked"), "{error}");
+    assert!(error.contains("no directory /linked"), "{error}");
 }
 
 #[test]
@@ -628,7 +631,7 @@ fn a_file_over_the_image_follows_no_link() {
     spec["rootfs"]["files"] = json!([{ "path": "/linked/word", "content": "x" }]);
     let error = world.create(&spec).unwrap_err();
     assert!(
-        error.contains("laying /linked/word over the image"),
+        error.contains("mounting /linked/word over the image"),
         "{error}"
     );
     world.assert_no_trace("after a refused file");

@@ -308,7 +308,7 @@ fn an_existing_cgroup_is_refused() {
         .create(&world.spec("sbx_taken", "crun", ""))
         .unwrap_err();
     assert!(
-        error.starts_with("state_dir: ") && error.contains("exists already"),
+        error.starts_with("state_dir: ") && error.contains("already exists"),
         "{error}"
     );
     assert!(taken.exists(), "the cgroup of someone else was removed");

@@ -549,7 +549,7 @@ fn without_root_a_workspace_is_a_directory_that_is_kept_and_destroyed() {
     let mut wrong = as_root.with_workspace(as_root.spec("sbx_wrong", "crun", ""), ID);
     wrong["workspace"]["workspaces_dir"] = json!(world.base.join("workspaces"));
     let error = as_root.create(&wrong).unwrap_err();
-    assert!(error.contains("was made without root"), "{error}");
+    assert!(error.contains("was created without root"), "{error}");
     assert_eq!(world.workspaces().len(), 1);
 
     assert_eq!(world.destroy_workspace(ID).unwrap()["destroyed"], true);

@@ -27,14 +27,14 @@ pub struct Arguments {
     pub memory_fd: Option<RawFd>,
     /// A socket from which the file of the runner's `oom_score_adj` comes.
     pub score_fd: Option<RawFd>,
-    /// Where a kernel of the sandbox's own has its cgroups, and the limits to keep there.
+    /// Where the sandbox's own kernel has its cgroups, and the limits to enforce there.
     pub guest_cgroups: Option<PathBuf>,
     pub guest_pids: Option<u64>,
     pub guest_memory: Option<u64>,
     pub user: Option<(u32, u32)>,
     pub allow_user: bool,
     pub workdir: Option<String>,
-    /// Directories that are made the code user's.
+    /// Directories to hand over to the code user.
     pub owned: Vec<PathBuf>,
     /// For runners that are not alone in their file system.
     pub run_dir: Option<PathBuf>,
@@ -101,7 +101,7 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
     if uid != own.0 {
         give_away(&arguments.owned, uid, gid)?;
     }
-    // Before the first thread is started: one that does not block these signals would swallow them.
+    // Before the first thread starts: a thread that does not block these signals would consume them.
     let signals = sys::signal_fd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     let guest = guest_cgroup(&arguments)?;
     let cgroups = match &guest {
@@ -133,7 +133,7 @@ pub fn run(arguments: Arguments) -> io::Result<()> {
     server.run()
 }
 
-/// Fails, and the sandbox with it, when a limit cannot be kept.
+/// Fails, and the sandbox with it, when a limit cannot be enforced.
 fn guest_cgroup(arguments: &Arguments) -> io::Result<Option<GuestCgroup>> {
     let Some(mount) = &arguments.guest_cgroups else {
         return Ok(None);
@@ -152,7 +152,7 @@ fn harden() {
     capabilities::hide_from_tracers();
     // SAFETY: plain system calls with constant arguments.
     unsafe {
-        // Outside a pid namespace of its own, orphans come here all the same.
+        // Where the runner is not PID 1, orphans are still reparented to it.
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         libc::umask(0o022);
         // One heap for all threads, from which frames are taken again and again while there is
@@ -163,7 +163,7 @@ fn harden() {
     }
 }
 
-/// Makes fresh directories the code user's, where nobody could do that from outside.
+/// Makes fresh directories the code user's, where that could not be done from outside.
 ///
 /// SECURITY: the capability for it, and whatever else there is, goes right afterwards, before
 /// there is any code to profit from it (threat: gaining privileges).
@@ -192,11 +192,11 @@ fn give_away(directories: &[PathBuf], uid: u32, gid: u32) -> io::Result<()> {
 fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: plain fcntl; it fails if there is no such descriptor.
     sys::check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-    // SAFETY: it exists and was handed to us by number; nobody else in this process uses it.
+    // SAFETY: it exists and was handed to us by number; nothing else in this process uses it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A place-holder that is no directory stands for "none".
+/// A placeholder that is not a directory stands for "none".
 fn inherited_directory(fd: RawFd) -> Option<OwnedFd> {
     let fd = inherited(fd).ok()?;
     // SAFETY: an all-zero stat is a valid value to be overwritten.

@@ -18,7 +18,7 @@ export async function bringUp(
   // Loaded on demand: it is large, and most commands do not need it.
   const { startDaemon } = await import("@sandkasten/daemon");
   const { signal } = interrupts;
-  // Even if the start hangs, the process ends when it is told to.
+  // Even if the start hangs, a signal ends the process.
   const giveUp = Promise.withResolvers<never>();
   const onInterrupt = (): void => {
     setTimeout(() => giveUp.reject(signal.reason), GIVE_UP_MS).unref();

@@ -169,7 +169,7 @@ describe("start", () => {
     expect(words.join(" ")).not.toContain(ready.apiKey);
   });
 
-  it.each([[], ["--json"]])("shows nobody a key that was configured: %j", async (...more) => {
+  it.each([[], ["--json"]])("never shows a configured key: %j", async (...more) => {
     const data = await mkdtemp(join(tmpdir(), "sandkasten-cli-"));
     const args = ["start", "--no-agents", ...more, "--listen", "127.0.0.1:0", "--data-dir", data];
     const child = spawn(PROGRAM, [...args, "--set", "shutdown=destroy"], {
@@ -206,7 +206,7 @@ describe("doctor", () => {
 });
 
 describe("run", () => {
-  it("ends silently, without leaving a session, when nobody reads its output", async () => {
+  it("ends silently, without leaving a session, when its output is closed", async () => {
     const pipe = `${PROGRAM} run -- yes | head -n 1; ${PROGRAM} ls`;
     const { stdout, stderr } = await run("/bin/sh", ["-c", pipe], { env: environment() });
     expect([stdout, stderr]).toEqual(["y\n", ""]);
@@ -257,6 +257,19 @@ describe("shell", () => {
     expect(terminal.text).toContain("\u001b[?1000l");
     expect(terminal.text.slice(terminal.text.indexOf("code 143"))).toMatch(/ icanon/);
     expect((await sandkasten("ls")).stdout).toBe("");
+  });
+
+  it("ends with its piped input, also when that ends while a command runs", async () => {
+    const shell = spawn(PROGRAM, ["shell"], { env: environment() });
+    const exit = once(shell, "exit");
+    shell.stdin.write("echo sta''rted; sleep 1; echo do''ne\n");
+    let text = "";
+    for await (const chunk of shell.stdout) {
+      text += String(chunk);
+      if (text.includes("started") && !shell.stdin.writableEnded) shell.stdin.end();
+    }
+    expect(text).toContain("done");
+    expect(await exit).toEqual([0, null]);
   });
 });
 

@@ -85,7 +85,7 @@ describe("which daemon", () => {
     expect(code).toBe(2);
   });
 
-  it("is said not to answer when nobody listens, with how to start one", async () => {
+  it("is reported as not answering, with how to start one", async () => {
     const env = await withoutDaemon();
     const { code, stderr, stdout } = await runTestCli(["ls"], { env });
     expect(stderr.trimEnd().split("\n")).toEqual([

@@ -35,7 +35,7 @@ describe("compileCacheDirectory()", () => {
     );
   });
 
-  it("is nowhere when the home belongs to somebody else, or to nobody", async () => {
+  it("does not exist when the home directory belongs to another user or is missing", async () => {
     // Only root can give a directory away; everybody else has one of root's to look at.
     const isRoot = process.geteuid?.() === 0;
     if (isRoot) await chown(home, 65_534, 65_534);

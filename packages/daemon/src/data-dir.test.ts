@@ -39,7 +39,7 @@ async function contentOf(root: string): Promise<unknown> {
 }
 
 describe("a data directory", () => {
-  it("is made with those above it, for nobody else", async () => {
+  it("is created with its parents, for its owner only", async () => {
     const path = join(directory, "a/b/c");
     await prepare(path);
     expect((await stat(path)).mode & 0o777).toBe(0o700);

@@ -48,7 +48,7 @@ describe("new SandboxClient()", () => {
 });
 
 describe("createSession()", () => {
-  test("sends what was asked for in the words of the API", async () => {
+  test("sends options by their names in the API", async () => {
     await using server = await ScriptedServer.start(json(201, sessionBody));
     const session = await clientOf(server).createSession({
       image: "python",

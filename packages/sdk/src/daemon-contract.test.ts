@@ -202,7 +202,7 @@ describe("files", () => {
     await expect(files.stat("d")).rejects.toMatchObject({ code: "FILE_NOT_FOUND" });
   });
 
-  test("are added to, copied, resolved, and written only when nobody else has", async () => {
+  test("are appended to, copied, resolved, and written only if unchanged", async () => {
     const { files } = session;
     const { etag } = await files.writeText("n/log", "one\n");
     expect(await files.append("n/log", "two\n")).toMatchObject({ sizeBytes: 8, size_bytes: 8 });

@@ -375,7 +375,7 @@ describe("output", () => {
   });
 });
 
-test("a stream that nobody looks at does not end the program when it fails", async () => {
+test("a stream that is not consumed does not end the program when it fails", async () => {
   const failed = vi.fn<() => void>();
   process.on("unhandledRejection", failed);
   try {

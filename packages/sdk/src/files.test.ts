@@ -195,7 +195,7 @@ describe("download()", () => {
     await expect(reader.read()).rejects.toMatchObject({ code: "CONNECTION_FAILED" });
   });
 
-  test("lets the connection go when nobody wants more", async () => {
+  test("closes the connection when the reader stops", async () => {
     const left = Promise.withResolvers<void>();
     await using server = await ScriptedServer.start((response) => {
       response.once("close", () => left.resolve());

@@ -148,14 +148,14 @@ describe("pty()", () => {
     expect(server.lines).toEqual(["GET /v1/sessions/ses_1/pty?rows=5"]);
   });
 
-  test("tells when nobody listens", async () => {
+  test("reports that the daemon does not listen", async () => {
     const server = await ScriptedServer.start();
     const session = sessionOf(server);
     await server[Symbol.asyncDispose]();
     await expect(session.pty()).rejects.toMatchObject({ code: "CONNECTION_FAILED" });
   });
 
-  test("close() leaves it: the loop ends, and nobody knows what becomes of the command", async () => {
+  test("close() leaves it: the loop ends, and the result of the command is unknown", async () => {
     const { server, terminal } = await terminalServer();
     await using _ = server;
     const pty = await sessionOf(server).pty();

@@ -93,7 +93,7 @@ describe("an error", () => {
     expect(server.requests).toHaveLength(3);
   });
 
-  test("tells when nobody listens, and where", async () => {
+  test("reports that nothing listens at the address", async () => {
     const server = await ScriptedServer.start();
     const transport = transportOf(server, { maxRetries: 0 });
     const { url } = server;

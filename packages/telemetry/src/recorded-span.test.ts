@@ -76,6 +76,8 @@ it.each(["http/protobuf", "http/json"])(
     expect([first.isServer, second.isServer]).toEqual([false, true]);
     expect(first.durationMs).toBeGreaterThanOrEqual(60_000);
     expect(second.durationMs).toBeLessThan(60_000);
+    // Of the service and of the instrumentation.
+    expect(receiver.bodies.join("").match(/"1\.2\.3"/gu)).toHaveLength(2);
   },
 );
 

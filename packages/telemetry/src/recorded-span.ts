@@ -9,7 +9,7 @@ import type { ReadableSpan, SpanProcessor } from "@opentelemetry/sdk-trace";
 import type { OpenSpan, SpanAttributes, SpanStart } from "./started-telemetry.ts";
 import type { SpanTrace } from "./span-trace.ts";
 
-/** Nothing that a span says is longer, whoever made it. */
+/** The limit for every string in a span, including spans of other programs. */
 export const MAX_ATTRIBUTE_LENGTH = 8192;
 
 const SAMPLED = 1;
@@ -41,6 +41,7 @@ export class RecordedSpan implements OpenSpan, ReadableSpan {
   readonly #beganMs = performance.now();
   #durationMs = 0;
   #outcome: Outcome | undefined;
+  #attributes: Attributes | undefined;
 
   constructor(
     name: string,
@@ -93,12 +94,10 @@ export class RecordedSpan implements OpenSpan, ReadableSpan {
     return message === undefined ? UNSET : { code: SpanStatusCode.ERROR, message };
   }
 
+  /** Kept: the exporter asks twice, for the size of the message and for its content. */
   get attributes(): Attributes {
-    const attributes: Attributes = {};
-    add(attributes, this.#start.attributes);
-    add(attributes, this.#outcome?.attributes);
-    if (this.#outcome?.error !== undefined) attributes["error"] = true;
-    return attributes;
+    this.#attributes ??= this.#allAttributes();
+    return this.#attributes;
   }
 
   get resource(): Resource {
@@ -107,6 +106,14 @@ export class RecordedSpan implements OpenSpan, ReadableSpan {
 
   get instrumentationScope(): ReadableSpan["instrumentationScope"] {
     return this.#origin.scope;
+  }
+
+  #allAttributes(): Attributes {
+    const attributes: Attributes = {};
+    add(attributes, this.#start.attributes);
+    add(attributes, this.#outcome?.attributes);
+    if (this.#outcome?.error !== undefined) attributes["error"] = true;
+    return attributes;
   }
 }
 

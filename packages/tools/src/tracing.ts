@@ -10,7 +10,7 @@ type Attributes = Readonly<Record<string, string | number | boolean | undefined>
 export const NO_EXIT_CODE = -1;
 const SCOPE = "@sandkasten/tools";
 
-/** Does something in a span of its own, below the active one. A failure is told by its name only. */
+/** Runs a function in a new span below the active one. A failure is recorded by its name only. */
 export async function inSpan<Result>(
   name: string,
   attributes: Attributes,

@@ -112,7 +112,7 @@ export function testCompose(built: () => Built): void {
     expect(await networks(engine)).toEqual(["host", "none"]);
   });
 
-  test("a daemon with an engine of its own, in a container, leaves the other engine alone", async () => {
+  test("a daemon with a separate engine, in a container, leaves the other engine alone", async () => {
     const { engine, directory } = built();
     const stack = await ComposeStack.of(engine, {
       project: "dind",

@@ -65,7 +65,7 @@ export function testImages(built: () => Built): void {
       },
     );
 
-    test("base works by itself: shell, files and a user of its own", async () => {
+    test("base works by itself: shell, files and a separate user", async () => {
       await using made = await start(built().engine, "sandbox-runtime:base");
       expect(await made.sh("id; pwd; stat --format '%U %a' /workspace; getent passwd 1000")).toBe(
         [
@@ -78,7 +78,7 @@ export function testImages(built: () => Built): void {
       expect(await made.sh("ps -o args= 1; ls /etc/ssl/certs/ca-certificates.crt")).toBe(
         "/usr/local/bin/runner\n/etc/ssl/certs/ca-certificates.crt",
       );
-      // Each request is a process of its own, and the shell remembers.
+      // Each request is a separate process, and the shell keeps its state.
       await made.sh("cd /tmp && name=sandkasten");
       expect(await made.sh('echo "$name in $PWD"')).toBe("sandkasten in /tmp");
       const content = Buffer.from("written\n").toString("base64");

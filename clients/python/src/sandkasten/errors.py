@@ -58,15 +58,15 @@ class SandboxError(Exception):
 
 
 def error_from_event(data: Mapping[str, Any], status: int = 200) -> SandboxError:
-    """A failure that was told after the response had begun as a success."""
+    """A failure that the daemon reported after a successful response had started."""
     code = data.get("error_code", "INTERNAL_ERROR")
-    message = data.get("error", "the daemon gives no reason")
+    message = data.get("error", "the daemon gave no reason")
     unavailable = status == 200 and code in _UNAVAILABLE_CODES
     return SandboxError(code, 503 if unavailable else status, message, data.get("exec"))
 
 
 def connection_failed(what: str, reason: object) -> SandboxError:
-    message = f"{what} failed: {reason}. Check that the daemon runs at this address."
+    message = f"{what} failed: {reason}. Check that the daemon is running at this address."
     return SandboxError("CONNECTION_FAILED", 0, message)
 
 
@@ -83,7 +83,10 @@ def error_from_response(status: int, content: bytes, headers: Mapping[str, str])
     if 300 <= status < 400:
         message = "the address redirects elsewhere; use the final address as base_url"
         return SandboxError("REDIRECTED", status, message, request_id=request_id)
-    message = f"the response was {status} without a reason; is a Sandkasten daemon there?"
+    message = (
+        f"the server responded with status {status} and no error message; "
+        "check that base_url is the address of a Sandkasten daemon"
+    )
     code = "CONNECTION_FAILED" if status in _GATEWAY_STATUSES else "INTERNAL_ERROR"
     return SandboxError(code, status, message, None, request_id, retry_after)
 
@@ -97,7 +100,7 @@ def error_from_body(
     return SandboxError(
         body["error_code"],
         status,
-        str(body.get("message", "the daemon gives no reason")),
+        str(body.get("message", "the daemon gave no reason")),
         body.get("details"),
         body.get("request_id", request_id),
         retry_after_seconds,

@@ -27,7 +27,7 @@ class SandboxEvent:
     """Whose it is; empty for the daemon itself."""
     session_id: str | None
     data: Mapping[str, Any]
-    """What there is to know about an event of this type."""
+    """The data of an event, which depends on its type."""
 
 
 def json_object(event: httpx2.ServerSentEvent) -> Mapping[str, Any]:

@@ -171,7 +171,7 @@ class OutputPage:
     skipped_bytes: int
     """Bytes between the cursor and the first chunk that can no longer be read."""
     done: bool
-    """The command has ended, and this is the last of its own output."""
+    """The command has ended, and this is the end of its output."""
     closed: bool
     """Nothing more can come, not even from background processes."""
     exec: ExecInfo

@@ -42,6 +42,25 @@ class Sessions(DaemonCase):
             self.assertEqual((await made.pause()).status, "paused")
             self.assertEqual((await made.resume()).status, "running")
 
+    async def test_a_network_is_changed_and_followed(self) -> None:
+        made = await self.client.create_session("host", network={"allow": []})
+        async with made:
+            ask = "curl -s -o /dev/null -w '%{http_code}' http://refused.test/"
+            self.assertEqual((await made.exec(ask)).stdout, "403")
+            async for record in made.follow_egress():
+                self.assertEqual((record["name"], record["verdict"]), ("refused.test", "refused"))
+                break
+            page = await made.egress(limit=10)
+            self.assertEqual([record["name"] for record in page["records"]], ["refused.test"])
+            later = await made.egress(cursor=page["records"][-1]["cursor"])
+            self.assertEqual(later["records"], [])
+            allowed = await made.set_network({"allow": ["ok.test"]})
+            self.assertEqual(allowed.network, {"allow": ["ok.test:80,443"]})
+            with self.assertRaises(SandboxError) as caught:
+                await made.set_network({"allow": ["refused.test"]})
+            self.assertEqual(caught.exception.code, "PERMISSION_DENIED")
+            self.assertIn("network.allow", str(caught.exception))
+
     async def test_a_workspace_outlives_its_session(self) -> None:
         session = await self.client.create_session("host", workspace_id="python-kept")
         async with session:

@@ -43,6 +43,25 @@ class Sessions(DaemonCase):
             self.assertEqual((made.pause()).status, "paused")
             self.assertEqual((made.resume()).status, "running")
 
+    def test_a_network_is_changed_and_followed(self) -> None:
+        made = self.client.create_session("host", network={"allow": []})
+        with made:
+            ask = "curl -s -o /dev/null -w '%{http_code}' http://refused.test/"
+            self.assertEqual((made.exec(ask)).stdout, "403")
+            for record in made.follow_egress():
+                self.assertEqual((record["name"], record["verdict"]), ("refused.test", "refused"))
+                break
+            page = made.egress(limit=10)
+            self.assertEqual([record["name"] for record in page["records"]], ["refused.test"])
+            later = made.egress(cursor=page["records"][-1]["cursor"])
+            self.assertEqual(later["records"], [])
+            allowed = made.set_network({"allow": ["ok.test"]})
+            self.assertEqual(allowed.network, {"allow": ["ok.test:80,443"]})
+            with self.assertRaises(SandboxError) as caught:
+                made.set_network({"allow": ["refused.test"]})
+            self.assertEqual(caught.exception.code, "PERMISSION_DENIED")
+            self.assertIn("network.allow", str(caught.exception))
+
     def test_a_workspace_outlives_its_session(self) -> None:
         session = self.client.create_session("host", workspace_id="python-kept")
         with session:

@@ -38,6 +38,6 @@ fn checked(result: c_long) -> io::Result<c_long> {
 
 fn owned(result: c_long) -> io::Result<OwnedFd> {
     let fd = checked(result)?;
-    // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
+    // SAFETY: the kernel has just created this descriptor for us, so we own it alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }

@@ -109,8 +109,8 @@ fn set_effective_id(id: u32) -> io::Result<()> {
 }
 
 fn set_filesystem_id(id: u32) -> io::Result<()> {
-    // SAFETY: plain numbers. These calls tell only the former id; asked with an id that nobody can
-    // have they change nothing and tell the present one.
+    // SAFETY: plain numbers. These calls return only the previous id; with an invalid id
+    // they change nothing and return the current one.
     let now = unsafe {
         libc::setfsuid(id);
         libc::setfsgid(id);

@@ -85,15 +85,19 @@ impl Commands {
         };
         let now = cx.clock.now();
         match ending.step {
+            EndingStep::Signalled if ending.since + AGAIN < now && self.is_stuck(serial) => {
+                let _ = sys::kill(pid, libc::SIGKILL);
+                self.set_step(serial, ending.reason, EndingStep::ShellKilled, AGAIN, cx);
+            }
             EndingStep::Signalled => {
-                self.signal_again(serial, ending.signal);
+                self.signal_again(serial, ending.signal, now < ending.since + GRACE, cx);
                 // Ever more rarely, so that code which handles signals itself is not flooded.
                 let wait = now.saturating_duration_since(ending.since);
                 self.wait(serial, wait.max(INTERRUPT_INTERVAL), cx);
             }
             EndingStep::Interrupted => self.kill(serial, ending.reason, cx),
             EndingStep::Killed if in_shell && ending.since + GRACE > now => {
-                self.stop_line(serial);
+                self.stop_line(serial, cx);
                 self.wait(serial, INTERRUPT_INTERVAL, cx);
             }
             // Only a shell that ignores the interrupt and loops gets here.
@@ -111,6 +115,7 @@ impl Commands {
         if !self.still_runs(serial, cx) {
             return;
         }
+        let has_trap = self.has_stop_trap(serial);
         let Some(exec) = self.execs.get_mut(serial) else {
             return;
         };
@@ -119,9 +124,7 @@ impl Commands {
             let _ = sys::kill(pid, libc::SIGSTOP);
             self.shells.move_to_new_group(shell);
             // Code may have caught the first interrupt and gone on.
-            if proc_tree::catches(pid, STOP_SIGNAL) {
-                exec.stop_mut().sent = false;
-            }
+            exec.stop_mut().sent &= !has_trap;
             self.stop_shell(serial);
         }
         self.execs.kill_members(serial, &self.shells.pids());
@@ -146,50 +149,88 @@ impl Commands {
         self.execs.get(serial).is_some_and(runs)
     }
 
-    /// Has a shell give up its command once the program in the foreground has ended. All keep the
-    /// request until then: bash as a trap, the others as an interrupt.
+    /// Has a shell give up its command once the program in the foreground has ended. It keeps the
+    /// request until then, as a trap or as an interrupt.
     pub(super) fn stop_shell(&mut self, serial: Serial) {
         let bash = self.shells.are_bash();
-        let past_our_lines = bash && self.is_past_our_lines(serial);
+        let in_command = match bash {
+            true => self.is_past_our_lines(serial),
+            false => self.is_in_command(serial),
+        };
+        let has_trap = self.has_stop_trap(serial);
         let Some(exec) = self.execs.get_mut(serial).filter(|exec| exec.in_shell()) else {
             return;
         };
         let pid = exec.pid();
         let stop = exec.stop_mut();
-        if !bash {
-            let _ = sys::kill(pid, libc::SIGINT);
-        } else if stop.sent || stop.heeded {
+        if stop.heeded || (stop.sent && (bash || has_trap)) {
             // A second one could strike when the command has been given up already.
-        } else if proc_tree::catches(pid, STOP_SIGNAL) {
+        } else if has_trap {
             stop.sent = true;
             let _ = sys::kill(pid, STOP_SIGNAL);
-        } else if past_our_lines {
-            // Code has removed the trap, or bash has become another program, or the kernel does not
-            // tell which signals are handled, as gVisor's does not.
+        } else if in_command {
+            // The command lists traps, or code has removed ours, or the shell has become another
+            // program.
+            stop.sent |= !bash;
             let _ = sys::kill(pid, libc::SIGINT);
         }
-        // Otherwise bash has not come to the command yet, and an interrupt would cost it our lines.
+        // Otherwise the shell is not at the command, and an interrupt would cost it our lines.
     }
 
-    /// Whether a shell is past our own lines and in those of the command.
+    /// Whether the shell gives up the command for our signal. Where the kernel does not tell, it does
+    /// once it has opened the command's pipes: it has set the trap before.
+    fn has_stop_trap(&self, serial: Serial) -> bool {
+        let Some(exec) = self.execs.get(serial) else {
+            return false;
+        };
+        let sets_trap = |shell| self.shells.sets_stop_trap(shell, exec.command());
+        proc_tree::catches(exec.pid(), STOP_SIGNAL)
+            .unwrap_or_else(|| exec.shell().is_some_and(sets_trap) && self.is_in_command(serial))
+    }
+
+    /// Whether a shell has come to the command and not to its report.
+    fn is_in_command(&self, serial: Serial) -> bool {
+        let Some(exec) = self.execs.get(serial) else {
+            return false;
+        };
+        let reports = exec.shell().is_none_or(|id| self.shells.is_reporting(id));
+        !reports && exec.has_pipes_opened()
+    }
+
+    /// Whether a shell was told to give up its command, and cannot.
+    fn is_stuck(&self, serial: Serial) -> bool {
+        let told = |exec: &&Exec| exec.stop().sent;
+        let shell = self.execs.get(serial).filter(told).and_then(Exec::shell);
+        shell.is_some_and(|shell| self.shells.is_stuck(shell))
+    }
+
+    /// Whether bash is past our own lines and in those of the command.
     fn is_past_our_lines(&self, serial: Serial) -> bool {
         let shows = |exec: &Exec| exec.age() > BEGINNING || exec.has_written();
         self.execs.get(serial).is_some_and(shows) || !self.later_members(serial).is_empty()
     }
 
-    /// A signal that came before the command had begun is repeated.
-    fn signal_again(&mut self, serial: Serial, signal: i32) {
-        let was_sent = |exec: &Exec| exec.stop().sent;
-        if !self.shells.are_bash() || self.execs.get(serial).is_none_or(was_sent) {
-            return self.wake_shell(serial);
-        }
+    /// A signal that came before the command had begun is repeated, and what the shell was just
+    /// starting when it came gets it too. What a program starts after it, to clean up, does not.
+    fn signal_again(&mut self, serial: Serial, signal: i32, recent: bool, cx: &Context) {
         let members = self.later_members(serial);
-        self.stop_shell(serial);
+        let Some(exec) = self.execs.get(serial) else {
+            return;
+        };
+        let (shell, told) = (exec.pid(), exec.stop().sent);
+        match told {
+            true => self.wake_shell(serial, cx),
+            false => self.stop_shell(serial),
+        }
         let Some(exec) = self.execs.get_mut(serial) else {
             return;
         };
         for pid in members {
-            if exec.stop_mut().is_new(pid) {
+            let missed = !told || (recent && proc_tree::parent_of(pid) == Some(shell));
+            if missed && !exec.stop().signalled.contains(&pid) {
+                if !proc_tree::would_lose(pid, shell, signal) {
+                    exec.stop_mut().signalled.push(pid);
+                }
                 let _ = sys::kill(pid, signal);
             }
         }
@@ -197,11 +238,20 @@ impl Commands {
 
     /// bash handles its stop signal only when a builtin that waits (`read`) returns, which takes an
     /// interrupt. One that runs handles it at once, and must not be interrupted in its report.
-    fn wake_shell(&mut self, serial: Serial) {
+    fn wake_shell(&mut self, serial: Serial, cx: &Context) {
         let waits = |exec: &&Exec| exec.stop().sent && !exec.stop().heeded;
-        if let Some(pid) = self.execs.get(serial).filter(waits).map(Exec::pid)
-            && proc_tree::catches(pid, STOP_SIGNAL)
+        let Some(exec) = self.execs.get(serial).filter(waits) else {
+            return;
+        };
+        let pid = exec.pid();
+        // Where the kernel does not tell what the shell is at, its report gets the time that it takes.
+        let since = exec.stop().ending.map(|ending| ending.since);
+        let long_ago = since.is_some_and(|since| since + BEGINNING < cx.clock.now());
+        if self.has_stop_trap(serial)
+            && (long_ago || proc_tree::catches(pid, STOP_SIGNAL).is_some())
             && proc_tree::is_asleep(pid)
+            // Other shells would get both, one after the other, when their program has ended.
+            && (self.shells.are_bash() || self.later_members(serial).is_empty())
         {
             let _ = sys::kill(pid, libc::SIGINT);
         }
@@ -209,9 +259,13 @@ impl Commands {
 
     /// Keeps the shell from going on with the rest of its line, and ends what it has started
     /// since.
-    fn stop_line(&mut self, serial: Serial) {
+    fn stop_line(&mut self, serial: Serial, cx: &Context) {
+        let shell = self.execs.get(serial).and_then(Exec::shell);
+        if shell.is_some_and(|shell| self.shells.ask_again(shell, cx)) {
+            return;
+        }
         self.stop_shell(serial);
-        self.wake_shell(serial);
+        self.wake_shell(serial, cx);
         let members = self.later_members(serial);
         let Some(exec) = self.execs.get_mut(serial) else {
             return;

@@ -27,7 +27,7 @@ impl Commands {
         cx: &mut Context,
     ) -> Result<usize, Failure> {
         if !(0..=64).contains(&signal) {
-            return Err(Failure::invalid(format!("{signal} is no signal")));
+            return Err(Failure::invalid(format!("{signal} is not a signal")));
         }
         let exec = self.execs.find(exec_id)?;
         let (serial, pid, in_shell) = (exec.serial(), exec.pid(), exec.in_shell());
@@ -68,17 +68,22 @@ impl Commands {
         let shell = exec.pid();
         let members = self.members(serial);
         // Interactive shells ignore these, unless the code that runs in them has a trap for them.
-        let trapped =
-            matches!(signal, libc::SIGTERM | libc::SIGQUIT) && proc_tree::catches(shell, signal);
+        let trapped = matches!(signal, libc::SIGTERM | libc::SIGQUIT)
+            && proc_tree::catches(shell, signal) == Some(true);
         if trapped {
             let _ = sys::kill(shell, signal);
         } else {
             self.stop_shell(serial);
         }
-        let reached: Vec<i32> = (members.into_iter())
-            .filter(|pid| sys::kill(*pid, signal).is_ok())
-            .collect();
-        let count = reached.len().max(1);
+        let mut count = 0;
+        let mut reached = Vec::new();
+        for pid in members {
+            if !proc_tree::would_lose(pid, shell, signal) {
+                reached.push(pid);
+            }
+            count += usize::from(sys::kill(pid, signal).is_ok());
+        }
+        let count = count.max(1);
         // What comes of a trapped signal is up to the trap.
         if let (false, Some(exec)) = (trapped, self.execs.get_mut(serial)) {
             let stop = exec.stop_mut();

@@ -16,7 +16,7 @@ pub struct Outgoing {
     sent: usize,
     /// Unsent bytes of all frames.
     bytes: usize,
-    /// It was busy since somebody last asked.
+    /// It was busy since `take_relief` was last true.
     was_busy: bool,
 }
 

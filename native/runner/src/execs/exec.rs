@@ -218,9 +218,11 @@ impl Exec {
 
     /// Whether it has run: a shell that never opened its pipes has not run it.
     pub fn has_begun(&self) -> bool {
-        self.retried
-            || self.stop.is_ending()
-            || self.on_terminal
+        self.retried || self.stop.is_ending() || self.has_pipes_opened()
+    }
+
+    pub fn has_pipes_opened(&self) -> bool {
+        self.on_terminal
             || self.has_written()
             || (self.output[0].as_ref()).is_none_or(|fd| sys::was_opened(fd.as_raw_fd()))
     }

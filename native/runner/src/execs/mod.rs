@@ -1,4 +1,4 @@
-//! Commands: each with its pipes, the output that nobody has read yet, and its readers.
+//! Commands: each with its pipes, its unread output and its readers.
 
 mod exec;
 mod finish;

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-/// A running command waits when so much is unacknowledged.
+/// A running command waits when this much is unacknowledged.
 pub const CAPACITY: u64 = 1 << 20;
-/// So much is kept of what arrives after the command's end.
+/// This much is kept of what arrives after the command's end.
 pub const TAIL_CAPACITY: u64 = 256 * 1024;
 /// The largest piece that is sent in one frame.
 pub const PIECE: usize = 128 * 1024;

@@ -16,7 +16,7 @@ pub struct Stdin {
     queue: VecDeque<Vec<u8>>,
     /// Bytes in the queue.
     waiting: usize,
-    /// Bytes in the queue that an earlier source sent; nobody gets credit for them.
+    /// Bytes in the queue that an earlier source sent; no source gets credit for them.
     stale: usize,
     /// The command holds its end; what is put into the pipe before that could be lost.
     opened: bool,
@@ -128,7 +128,7 @@ impl Stdin {
                 }
             }
         }
-        // Nobody gets credit for characters that the runner has added.
+        // No source gets credit for characters that the runner has added.
         let written = written.min(self.waiting);
         self.waiting -= written;
         if blocked && !self.watched {

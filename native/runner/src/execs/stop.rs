@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 #[derive(Default)]
 pub struct Stop {
-    /// None while nobody has asked for its end.
+    /// None until the command is asked to end.
     pub ending: Option<Ending>,
-    /// bash was told to give it up.
+    /// The shell was told to give it up.
     pub sent: bool,
     /// bash has given it up.
     pub heeded: bool,

@@ -78,7 +78,7 @@ pub struct DirectoryLock(OwnedFd);
 impl DirectoryLock {
     fn acquire(directory: &OwnedFd, path: &Path, mailbox: &Mailbox) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::io("lock the directory of", &shown(path), &error);
-        // A description of its own: duplicates share one lock.
+        // A separate description: duplicates share one lock.
         let own = super::open_directory(directory.as_raw_fd(), c".").map_err(failed)?;
         let until = Instant::now() + PATIENCE;
         loop {

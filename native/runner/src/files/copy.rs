@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 const PIECE: usize = 128 * 1024;
-/// Between two looks at whether the request was given up.
+/// Between two checks whether the request was cancelled.
 const MAX_RANGE: i64 = 16 << 20;
 
 pub fn copy(
@@ -154,7 +154,7 @@ fn make_link(target: &[u8], dir: RawFd, name: &CStr) -> io::Result<()> {
     sys::check(unsafe { libc::symlinkat(target.as_ptr(), dir, name.as_ptr()) }).map(drop)
 }
 
-/// `None` when it is no regular file any more.
+/// `None` when it is not a regular file any more.
 fn open_source(dir: &OwnedFd, name: &CStr) -> io::Result<Option<OwnedFd>> {
     let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = sys::open_at(dir.as_raw_fd(), name, flags, 0)?;

@@ -1,4 +1,4 @@
-//! What is told of a file.
+//! The description of a file.
 
 use super::place::{answer, raw, shown};
 use super::{is_kind, open_itself, open_plainly, stat_fd};
@@ -32,7 +32,7 @@ pub fn resolve(path: &Path) -> Result<Value, Failure> {
     let file = open_plainly(path, libc::O_PATH, 0).map_err(failed)?;
     let found = stat_fd(file.as_raw_fd()).map_err(failed)?;
     if found.st_nlink == 0 {
-        // Removed since it was opened: the kernel's name for it is no path any more.
+        // Removed since it was opened: the kernel's name for it is not a path any more.
         return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
     }
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());

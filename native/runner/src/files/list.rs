@@ -58,7 +58,7 @@ pub fn list(
         if mailbox.cancelled() {
             return Err(Failure::cancelled());
         }
-        // What vanished between being named and being looked at is left out.
+        // Entries that vanished after they were listed are left out.
         if let Some(found) = walk.take(path) {
             bytes += serde_json::to_vec(&found).map_or(0, |json| json.len());
             entries.push(found);

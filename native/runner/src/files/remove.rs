@@ -68,7 +68,7 @@ fn is_directory(error: &io::Error, dir: RawFd, name: &CString) -> bool {
 
 /// Goes down and up with one descriptor, so that depth costs none. On the way up it makes
 /// sure that it came back to where it left: a directory that was moved meanwhile would
-/// otherwise lead it to remove what nobody asked to be removed.
+/// otherwise lead it to remove something else than was requested.
 pub fn remove_tree(
     parent: OwnedFd,
     name: CString,

@@ -42,7 +42,7 @@ pub fn archive(
     let mut packing = Packing::new(path, &excluded, on_unreadable, mailbox, true);
     packing.all()?;
     if packing.unreadable > scan.unreadable {
-        // More is missing than was told: an archive without its end is not taken for a whole one.
+        // More is missing than was reported: an archive without its end is not mistaken for a whole one.
         let message = format!("{} was changed while it was read; try again", shown(path));
         return Err(Failure::new("busy", message));
     }
@@ -55,7 +55,7 @@ struct Packing<'a> {
     excluded: &'a Excluded,
     on_unreadable: OnUnreadable,
     mailbox: &'a Mailbox,
-    /// Otherwise it is only looked whether all could be sent.
+    /// Otherwise this only checks whether all could be sent.
     sends: bool,
     entries: u64,
     bytes: u64,
@@ -209,7 +209,7 @@ impl Visitor for Packing<'_> {
         };
         let full = self.path.join(OsStr::from_bytes(path));
         match error {
-            // It vanished meanwhile, which is nobody's fault.
+            // It vanished meanwhile, which is not an error.
             Problem::Io(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Problem::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 if matches!(self.on_unreadable, OnUnreadable::Fail) {

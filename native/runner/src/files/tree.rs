@@ -145,7 +145,7 @@ fn copy_over(from: &Path, to: &Path, overwrite: bool, mailbox: &Mailbox) -> Resu
     if !overwrite && exists(to) {
         return Err(exists_already(to));
     }
-    // From the descriptor that is looked at: the name may stand for a pipe by now.
+    // From the open descriptor: the name may stand for a pipe by now.
     copy::copy_file(read::open_regular(from)?, to, overwrite, mailbox)?;
     fs::remove_file(from).map_err(|error| Failure::io("remove", &shown(from), &error))
 }

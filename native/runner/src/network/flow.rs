@@ -1,7 +1,7 @@
 //! One connection of a program in the sandbox, carried on a stream to the gateway.
 
 use crate::network::handshake::{Handshake, Wanted};
-use crate::network::http::Body;
+use crate::network::http_body::Body;
 use crate::network::wire::{Watch, Wire};
 use crate::protocol::frame::{self, Kind};
 use crate::server::poll::Poll;
@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 /// Bytes that each direction of a stream may carry before the first CREDIT.
 ///
 /// SECURITY: less than for the daemon's own streams, because sandbox code opens these, many at once,
-/// and each may hold so much in both processes.
+/// and each may hold this much in both processes.
 pub const STREAM_CREDIT: u64 = 128 * 1024;
 
 /// What the gateway may have under way on a stream that was widened.
@@ -66,7 +66,7 @@ pub struct Flow {
     allowance: u64,
     /// What the gateway may have under way.
     window: u64,
-    /// Bytes that the program has taken and the gateway was not told of.
+    /// Bytes that the program has taken and that were not credited to the gateway yet.
     delivered: u64,
     program_ended: bool,
     gateway_ended: bool,
@@ -81,7 +81,7 @@ pub enum Fate {
     Asks,
     /// Is over; the stream has ended on both sides.
     Over,
-    /// Is over, and the gateway has to be told so.
+    /// Is over, and the gateway has to be notified.
     Broken,
 }
 
@@ -144,10 +144,14 @@ impl Flow {
     }
 
     fn leave(&mut self, wire: &mut Wire<'_>) -> Fate {
+        self.gateway_ended = true;
+        // The answer comes first: a program that has said all it had to say still waits for it.
+        if self.write(wire).is_err() {
+            return self.broken();
+        }
         let Phase::Leaving { dropped } = &mut self.phase else {
             return Fate::Goes;
         };
-        self.gateway_ended = true;
         while *dropped < MAX_DROPPED_BYTES {
             match sys::read(self.socket.as_raw_fd(), wire.buffer) {
                 Ok(n) if n > 0 => *dropped += n,
@@ -222,7 +226,7 @@ impl Flow {
         wire.grant(self.stream, more as usize);
     }
 
-    /// The gateway has refused, or ended what it had connected. The program is told if it can be.
+    /// The gateway has refused, or ended what it had connected. The program is notified if possible.
     pub fn refused(&mut self, ended: &Ended) -> Fate {
         self.stream = 0;
         let leaving = Phase::Leaving { dropped: 0 };
@@ -348,9 +352,9 @@ impl Flow {
                 Err(error) => return Err(error),
             }
         }
-        // In portions, so that few frames tell of much.
+        // In portions, so that few frames are needed.
         if self.delivered >= self.window / GRANTS_PER_WINDOW && self.stream != 0 {
-            // What the proxy itself said came from nobody, so it is not given back.
+            // What the proxy itself said did not come from the gateway, which gets no credit for it.
             let granted = self.delivered.min(self.window - self.allowance);
             self.delivered = 0;
             if granted > 0 {

@@ -22,7 +22,7 @@ use std::net::{Ipv4Addr, TcpListener};
 const PROXY_PORT: u16 = 3128;
 /// Connections of programs at a time. One more is closed at once.
 const MAX_FLOWS: usize = 1000;
-/// While there are no more than this, each may have much under way.
+/// Up to this number, each may have a large window.
 const MAX_WIDE_FLOWS: usize = 16;
 /// Ports that one name has at a time.
 const MAX_PORTS: usize = 64;

@@ -1,6 +1,7 @@
-//! What a program says to the proxy before its connection is open: HTTP or SOCKS 5, told by the first byte.
+//! What a program says to the proxy before its connection is open. The first byte tells HTTP from SOCKS 5.
 
-use crate::network::http::{self, Body, Request};
+use crate::network::http::{self, Request};
+use crate::network::http_body::Body;
 use crate::network::socks::{self, Reply};
 use serde_json::{Value, json};
 

@@ -8,6 +8,7 @@ mod flow;
 mod gateway;
 mod handshake;
 mod http;
+mod http_body;
 mod listeners;
 mod names;
 mod resolver;

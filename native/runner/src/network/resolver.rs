@@ -28,6 +28,8 @@ struct Client {
     socket: TcpStream,
     watch: Watch,
     received: Vec<u8>,
+    /// When it last came or asked, as a number that grows.
+    used: u64,
 }
 
 pub struct Resolver {
@@ -37,13 +39,18 @@ pub struct Resolver {
     listener_watch: Watch,
     clients: HashMap<u32, Client>,
     next_client: u32,
+    uses: u64,
     /// By the stream on which the gateway was asked.
     waiting: HashMap<u32, (Asker, Query)>,
 }
 
 impl Resolver {
     pub fn open(poll: &Poll) -> io::Result<Resolver> {
-        let address = (Ipv4Addr::LOCALHOST, PORT);
+        Resolver::on(PORT, poll)
+    }
+
+    fn on(port: u16, poll: &Poll) -> io::Result<Resolver> {
+        let address = (Ipv4Addr::LOCALHOST, port);
         let datagrams = UdpSocket::bind(address)?;
         let listener = TcpListener::bind(address)?;
         datagrams.set_nonblocking(true)?;
@@ -55,6 +62,7 @@ impl Resolver {
             listener_watch: Watch::default(),
             clients: HashMap::new(),
             next_client: 0,
+            uses: 0,
             waiting: HashMap::new(),
         };
         resolver.watch(poll, libc::EPOLLIN)?;
@@ -69,7 +77,7 @@ impl Resolver {
             .set(poll, &self.listener, interest, tcp, 0)
     }
 
-    /// There is nobody to ask. Programs ask again.
+    /// There is no gateway to ask. Programs ask again.
     pub fn rest(&mut self, poll: &Poll) {
         self.waiting.clear();
         let clients: Vec<u32> = self.clients.keys().copied().collect();
@@ -99,6 +107,9 @@ impl Resolver {
 
     pub fn accept(&mut self, poll: &Poll) {
         while let Ok((socket, _)) = self.listener.accept() {
+            if self.clients.len() >= MAX_CLIENTS {
+                self.drop_idle_client(poll);
+            }
             if self.clients.len() >= MAX_CLIENTS || socket.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -107,16 +118,27 @@ impl Resolver {
             let mut watch = Watch::default();
             let part = NetworkPart::DnsClient;
             if watch.set(poll, &socket, libc::EPOLLIN, part, id).is_ok() {
-                let received = Vec::new();
-                self.clients.insert(
-                    id,
-                    Client {
-                        socket,
-                        watch,
-                        received,
-                    },
-                );
+                self.uses += 1;
+                let client = Client {
+                    socket,
+                    watch,
+                    received: Vec::new(),
+                    used: self.uses,
+                };
+                self.clients.insert(id, client);
             }
+        }
+    }
+
+    /// Connections that ask nothing must not keep other programs from asking.
+    fn drop_idle_client(&mut self, poll: &Poll) {
+        let asks = |id: u32| {
+            let mut askers = self.waiting.values().map(|(asker, _)| asker);
+            askers.any(|asker| matches!(asker, Asker::Client(client) if *client == id))
+        };
+        let idle = self.clients.iter().filter(|(id, _)| !asks(**id));
+        if let Some((id, _)) = idle.min_by_key(|(_, client)| client.used) {
+            self.drop_client(poll, *id);
         }
     }
 
@@ -142,6 +164,10 @@ impl Resolver {
             return self.drop_client(poll, id);
         }
         while let Some(message) = self.clients.get_mut(&id).and_then(Client::next_message) {
+            self.uses += 1;
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.used = self.uses;
+            }
             self.take(&message, Asker::Client(id), &mut ask);
         }
     }
@@ -216,5 +242,90 @@ impl Client {
         let message = self.received[2..2 + length].to_vec();
         self.received.drain(..2 + length);
         Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_CLIENTS, Resolver};
+    use crate::server::poll::Poll;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    const QUERY: [u8; 19] = *b"\0\x11ab\x01\0\0\x01\0\0\0\0\0\0\0\0\x01\0\x01";
+
+    struct Server {
+        poll: Poll,
+        resolver: Resolver,
+        asked: u32,
+    }
+
+    impl Server {
+        fn open() -> Server {
+            let poll = Poll::new().unwrap();
+            let resolver = Resolver::on(0, &poll).unwrap();
+            Server {
+                poll,
+                resolver,
+                asked: 0,
+            }
+        }
+
+        /// A client, and its number.
+        fn connect(&mut self) -> (TcpStream, u32) {
+            let client = TcpStream::connect(self.resolver.listener.local_addr().unwrap()).unwrap();
+            self.resolver.accept(&self.poll);
+            (client, self.resolver.next_client - 1)
+        }
+
+        /// Sends a query, which the gateway is asked on a new stream.
+        fn ask(&mut self, (client, id): &mut (TcpStream, u32)) {
+            client.write_all(&QUERY).unwrap();
+            self.asked += 1;
+            let stream = self.asked;
+            let serve = |resolver: &mut Resolver, poll: &Poll| {
+                resolver.serve_client(poll, *id, &mut [0; 512], |_| Some(stream));
+            };
+            while !self.resolver.waiting.contains_key(&stream) {
+                assert!(self.resolver.clients.contains_key(id), "dropped");
+                serve(&mut self.resolver, &self.poll);
+            }
+        }
+
+        fn answer(&mut self, (client, _): &mut (TcpStream, u32)) {
+            let found = Ok([127, 0, 0, 9].into());
+            self.resolver.answer(self.asked, found);
+            let mut answer = [0; 2];
+            client.read_exact(&mut answer).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_new_client_takes_the_place_of_the_one_that_was_idle_longest() {
+        let mut server = Server::open();
+        let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| server.connect()).collect();
+        // The first has asked since, and the second waits for an answer.
+        server.ask(&mut clients[0]);
+        server.answer(&mut clients[0]);
+        server.ask(&mut clients[1]);
+        let mut late = server.connect();
+        assert_eq!(server.resolver.clients.len(), MAX_CLIENTS);
+        assert!(!server.resolver.clients.contains_key(&clients[2].1));
+        assert_eq!(clients[2].0.read(&mut [0]).unwrap(), 0);
+        server.answer(&mut clients[1]);
+        server.ask(&mut late);
+        server.answer(&mut late);
+    }
+
+    #[test]
+    fn clients_that_wait_for_an_answer_keep_their_places() {
+        let mut server = Server::open();
+        let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            server.ask(client);
+        }
+        let (mut late, _) = server.connect();
+        assert_eq!(late.read(&mut [0]).unwrap(), 0);
+        assert_eq!(server.resolver.clients.len(), MAX_CLIENTS);
     }
 }

@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// More listeners than this are not listed, so that the answer fits into one frame.
 const MAX_LISTENERS: usize = 1024;
-/// As many open files are looked at in search of the listeners' processes; code that opens more
-/// hides the names of its own, and nothing else.
+/// How many open files are examined to find the listeners' processes; code that opens more hides
+/// only its own names.
 const MAX_LINKS: usize = 100_000;
 const LISTEN: &str = "0A";
 
@@ -24,7 +24,7 @@ struct Listener {
 /// Runs on a thread that has the rights of the code user: the runner itself may not look at other
 /// processes' files.
 ///
-/// `hidden` are the runner's own, which are no servers of the sandbox.
+/// `hidden` are the runner's own listeners, which are not servers of the sandbox.
 pub fn list(hidden: &[(Ipv4Addr, u16)]) -> Result<Value, Failure> {
     let mut listeners = table("/proc/net/tcp")?;
     listeners.retain(|listener| match listener.address {
@@ -100,7 +100,7 @@ fn owners_of(listeners: &[Listener]) -> HashMap<u64, i32> {
     pids.sort_unstable();
     let mut left = MAX_LINKS;
     for pid in pids {
-        // What this user may not look at, or what has ended meanwhile, has no name.
+        // A process that this user may not inspect, or that has ended meanwhile, has no name.
         let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
             continue;
         };

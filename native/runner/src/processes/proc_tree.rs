@@ -4,15 +4,17 @@ use crate::sys;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-/// Set in the environment of each command, so that its orphans can be told apart.
+/// Set in the environment of each command, so that its orphans can be identified.
 pub const MARKER: &str = "SANDKASTEN_EXEC_ID";
+/// What a shell has forked becomes its program within this time: half a second.
+const NEW_TICKS: u64 = 50;
 
 struct Process {
     parent: i32,
     started: u64,
 }
 
-/// What is known of a command whose processes are sought.
+/// What is known of a command whose processes are searched for.
 pub struct Origin<'a> {
     pub exec_id: &'a str,
     /// The command's first process, or the shell that runs it.
@@ -26,7 +28,7 @@ pub struct Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// For where the group says it all.
+    /// For where the group alone identifies the processes.
     pub fn of_group(root: i32) -> Origin<'static> {
         Origin {
             exec_id: "",
@@ -99,7 +101,7 @@ fn belongs(
             // An orphan without a marker that came after the command began counts as its own.
             return process.started >= origin.since;
         }
-        // Whatever does not descend from the runner is none of its business.
+        // What does not descend from the runner does not belong to a command.
         if parent <= 1 {
             return false;
         }
@@ -137,6 +139,10 @@ fn stat(pid: i32) -> Option<Process> {
     })
 }
 
+pub fn parent_of(pid: i32) -> Option<i32> {
+    stat(pid).map(|process| process.parent)
+}
+
 /// Whether a process waits for something to happen.
 pub fn is_asleep(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| {
@@ -145,15 +151,36 @@ pub fn is_asleep(pid: i32) -> bool {
     })
 }
 
-/// Whether a process has a handler for a signal.
-pub fn catches(pid: i32, signal: i32) -> bool {
-    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
-        return false;
-    };
-    (status.lines())
-        .find_map(|line| line.strip_prefix("SigCgt:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+/// Whether a process waits for a lock, which in one without threads is never released. False also
+/// where the kernel does not tell.
+pub fn waits_for_lock(pid: i32, uid: u32, gid: u32) -> bool {
+    let place = sys::as_fs_user(uid, gid, || fs::read(format!("/proc/{pid}/wchan")));
+    place.is_ok_and(|name| name.starts_with(b"futex"))
+}
+
+/// Whether a process has a handler for a signal; None where the kernel does not tell, as gVisor's does
+/// not.
+pub fn catches(pid: i32, signal: i32) -> Option<bool> {
+    has_signal(pid, "SigCgt:", signal)
+}
+
+/// Whether a process that a shell has forked is not yet the program that it will be, and may still
+/// treat a signal as an interactive shell does: such a signal is lost.
+pub fn would_lose(pid: i32, shell: i32, signal: i32) -> bool {
+    let name = |pid| fs::read(format!("/proc/{pid}/cmdline")).ok();
+    let is_new = stat(pid).is_some_and(|process| process.started + NEW_TICKS > ticks_now());
+    let caught = matches!(signal, libc::SIGHUP | libc::SIGINT);
+    // Where the kernel does not tell, any signal may be ignored.
+    let lost = caught || has_signal(pid, "SigIgn:", signal).unwrap_or(true);
+    lost && is_new && name(pid) == name(shell)
+}
+
+/// Whether a signal is in one of the sets that /proc tells of a process.
+fn has_signal(pid: i32, set: &str, signal: i32) -> Option<bool> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let mask = (status.lines()).find_map(|line| line.strip_prefix(set))?;
+    let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
+    Some(signal > 0 && mask >> (signal - 1) & 1 == 1)
 }
 
 fn marker_of(pid: i32) -> Option<String> {
@@ -163,4 +190,51 @@ fn marker_of(pid: i32) -> Option<String> {
         .split(|b| *b == 0)
         .find_map(|entry| entry.strip_prefix(prefix.as_bytes()))
         .map(|value| String::from_utf8_lossy(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::waits_for_lock;
+    use std::time::{Duration, Instant};
+
+    /// A child that waits forever, in a lock or otherwise.
+    fn waiting(in_lock: bool) -> i32 {
+        // SAFETY: the child only makes system calls, and never returns.
+        unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                let taken = 1u32;
+                loop {
+                    match in_lock {
+                        true => libc::syscall(libc::SYS_futex, &taken, libc::FUTEX_WAIT, 1, 0usize),
+                        false => libc::pause().into(),
+                    };
+                }
+            }
+            pid
+        }
+    }
+
+    #[test]
+    fn a_process_in_a_lock_is_told_from_one_that_waits_for_something_else() {
+        // SAFETY: plain getters, and children of this test.
+        let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+        let (locked, idle) = (waiting(true), waiting(false));
+        let began = Instant::now();
+        while !waits_for_lock(locked, uid, gid) && began.elapsed() < Duration::from_secs(20) {
+            std::thread::yield_now();
+        }
+        let told = (
+            waits_for_lock(locked, uid, gid),
+            waits_for_lock(idle, uid, gid),
+        );
+        for pid in [locked, idle] {
+            // SAFETY: they are children that nothing has waited for.
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, std::ptr::null_mut(), 0);
+            }
+        }
+        assert_eq!(told, (true, false));
+    }
 }

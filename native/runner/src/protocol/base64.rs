@@ -22,7 +22,7 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// `None` when the text is no base64.
+/// `None` when the text is not base64.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=').as_bytes();
     if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {

@@ -107,7 +107,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Room for at least so many bytes to be received into; `filled` says how many were.
+    /// Room to receive at least this many bytes; `filled` says how many were received.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         if self.read > 0 {
             self.buffer.copy_within(self.read..self.filled, 0);

@@ -115,7 +115,7 @@ pub enum Until {
     Closed,
 }
 
-/// A path as text, or as base64 of its bytes when they are no text.
+/// A path as text, or as base64 of its bytes when they are not text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub enum WirePath {

@@ -27,7 +27,7 @@ fn check(result: libc::c_long) -> io::Result<()> {
     sys::check(result as libc::c_int).map(drop)
 }
 
-/// SECURITY: nobody of the same uid may look into or trace this process, and its /proc files
+/// SECURITY: no process of the same uid may inspect or trace this process, and its /proc files
 /// belong to root (threat: attacks on PID 1).
 pub fn hide_from_tracers() {
     // SAFETY: plain system call with constant arguments.

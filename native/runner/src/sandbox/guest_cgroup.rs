@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 /// In that time code takes a few dozen MiB, and on a busy machine, where the guard waits for a
 /// processor, hundreds. The host's limit has room for them.
 const ALERT: Duration = Duration::from_millis(10);
-/// For so long after a command began, or memory was taken, it is looked at closely.
+/// For this long after a command began, or memory was taken, memory is checked often.
 const ALERT_FOR: Duration = Duration::from_secs(2);
-/// Each look costs, and most sandboxes rest most of the time.
+/// Each check costs, and most sandboxes are idle most of the time.
 const CALM: Duration = Duration::from_millis(100);
 /// Less growth than this between two looks is calm.
 const GROWTH_BYTES: u64 = 1 << 20;
@@ -32,7 +32,7 @@ const KILLING: Duration = Duration::from_millis(20);
 const KILLING_LOOKS: u32 = 100;
 /// So much growth after a kill is not that of processes that die: it is another that takes memory.
 const KILLING_GROWTH_BYTES: u64 = 32 << 20;
-/// Killing goes on until so much of the limit is free again.
+/// Killing goes on until this share of the limit is free again.
 const FREE_SHARE: u64 = 8;
 const GUARD_STACK_BYTES: usize = 64 << 10;
 
@@ -54,7 +54,7 @@ const CODE_PREFIX: &str = "0::/code";
 
 pub struct GuestCgroup {
     dir: OwnedFd,
-    /// Of all that is in the sandbox: what files in memory take up is nobody's alone.
+    /// Of everything in the sandbox: memory taken up by files belongs to no single process.
     memory: OwnedFd,
     most_pids: u64,
     shared: Arc<Shared>,
@@ -64,7 +64,7 @@ pub struct GuestCgroup {
 struct Shared {
     /// How many processes were killed because memory ran out.
     kills: AtomicU64,
-    /// Whether something has begun since the guard last looked.
+    /// Whether a command has begun since the guard's last check.
     begun: Mutex<bool>,
     wake: Condvar,
 }

@@ -30,7 +30,7 @@ impl OomScore {
         let file = match sys::open(OWN_FILE, libc::O_RDWR, 0) {
             Ok(file) => {
                 // Code can write there as well, and lower its score as far as the kernel lets it. With
-                // a higher one, PID 1 would go before it. Refused where somebody privileged has set
+                // a higher one, PID 1 would go before it. Refused where a privileged process has set
                 // the least, which then holds for code, too.
                 let _ = sys::write(file.as_raw_fd(), b"0");
                 Some(file)

@@ -1,4 +1,4 @@
-//! Taking a descriptor that somebody sends through a socket.
+//! Receiving a descriptor through a socket.
 
 use crate::sys;
 use std::io;

@@ -28,7 +28,7 @@ use std::time::Instant;
 use token::Token;
 
 const READ_BYTES: usize = 128 * 1024;
-/// A longer wait is cut, so that a freeze in it can be told from time that passed.
+/// Longer waits are split, so that a freeze can be distinguished from time that passed.
 const MAX_WAIT_MS: u128 = 500;
 
 /// What the runner was started with, besides its sandbox.

@@ -9,14 +9,10 @@
 //! report first sees to it that `command` does its work, with nothing but what no function can
 //! replace.
 
-use crate::shells::lines::{CommandLines, chunks, push_quoted, quoted};
+use crate::shells::lines::{CommandLines, STOP_SIGNAL, chunks, push_quoted, quoted};
 
-/// Old versions of bash read so little at a time, and lose the rest of a longer packet.
+/// Old versions of bash read no more at a time, and lose the rest of a longer packet.
 pub const READ_BYTES: usize = 128;
-/// While a command runs, bash traps this signal and gives up the command for it. The trap waits
-/// for the program in the foreground and comes before the next one, which an interrupt does not
-/// unless the program dies of it.
-pub const STOP_SIGNAL: i32 = 61;
 /// What a command may have disabled.
 const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 
@@ -74,11 +70,12 @@ impl CommandLines<'_> {
         if let Some(cwd) = self.cwd {
             text.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
         }
+        // The trap comes first, so that a command whose pipes are open has it.
         // An unset variable is the one error that ends a text, and nothing else.
         let redirections = self.redirections;
         text.push_str(&format!(
-            "\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};\
-             \\command trap -- '\\command kill -INT $$' {STOP_SIGNAL};"
+            "\\command {};\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};",
+            self.stop_trap()
         ));
         if let Some(trap) = self.exit_trap() {
             text.push_str(&format!("\\command {trap};"));

@@ -1,10 +1,10 @@
 //! One command in a shell: its text and pipes, its beginning and its end.
 
-use crate::execs::{Exec, Execs, Outcome, Pipes, Serial};
+use crate::execs::{Exec, Execs, Outcome, Pipes, Serial, State};
 use crate::processes::{proc_tree, terminal};
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
-use crate::shells::lines::CommandLines;
+use crate::shells::lines::{CommandLines, lists_traps};
 use crate::shells::process::REPAIR_FILE;
 use crate::shells::reports::Current;
 use crate::shells::run_dir::RunDir;
@@ -14,7 +14,37 @@ use crate::sys;
 use std::io;
 
 impl Shells {
-    pub(super) fn run(
+    /// Begins the next command that waits, unless one runs.
+    pub(super) fn run_next(&mut self, id: ShellId, execs: &mut Execs, cx: &mut Context) {
+        while let Some(shell) = self.by_id.get_mut(&id)
+            && shell.current.is_none()
+        {
+            let Some(serial) = shell.queue.front().copied() else {
+                return self.drop_if_closed(id);
+            };
+            let waits = |exec: &Exec| exec.state() == State::Queued;
+            if !execs.get(serial).is_some_and(waits) {
+                shell.queue.pop_front();
+                continue;
+            }
+            let result = match &shell.process {
+                None => self.start(id, cx),
+                Some(process) if !process.ready => return,
+                Some(_) => {
+                    shell.queue.pop_front();
+                    self.run(id, serial, execs, cx)
+                }
+            };
+            if let Err(failure) = result {
+                if let Some(shell) = self.by_id.get_mut(&id) {
+                    shell.queue.retain(|waiting| *waiting != serial);
+                }
+                execs.refuse(serial, &failure, cx);
+            }
+        }
+    }
+
+    fn run(
         &mut self,
         id: ShellId,
         serial: Serial,
@@ -82,7 +112,7 @@ impl Shells {
             let path = self.run_dir.path(&format!("in-{tag}"));
             self.openings.watch(&path, serial)?;
         }
-        // The end of the name comes of an expansion that tells bash where lines begin.
+        // The end of the name comes from an expansion that tells bash where lines begin.
         let file = self.run_dir.path(&format!("cmd-{tag}-0"));
         let status_name = format!("status-{tag}");
         let status = shell.memory.status_to_restore();
@@ -93,8 +123,8 @@ impl Shells {
         let status_file = self.run_dir.path(&status_name).display().to_string();
         let env: Vec<(String, String)> = request.env.clone().into_iter().collect();
         let marker = (proc_tree::MARKER, request.exec_id.as_str());
-        let farewell =
-            (shell.memory.may_end_by(exec.command())).then_some(process.farewell_path.as_str());
+        let may_end = shell.memory.may_end_by(exec.command()) && !lists_traps(exec.command());
+        let farewell = may_end.then_some(process.farewell_path.as_str());
         let lines = CommandLines {
             number: serial,
             redirections: &redirections,

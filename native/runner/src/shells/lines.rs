@@ -16,6 +16,11 @@ pub enum Dialect {
     Sh,
 }
 
+/// While a command runs, its shell traps this signal and gives up the command for it. The trap waits
+/// for the program in the foreground and comes before the next one, which an interrupt does not unless
+/// the program dies of it. And an interrupt at any other moment can be the end of busybox.
+pub const STOP_SIGNAL: i32 = 61;
+
 /// One command, as the shell needs to know it.
 pub struct CommandLines<'a> {
     pub number: u32,
@@ -55,11 +60,20 @@ impl CommandLines<'_> {
         }
     }
 
-    /// What has a shell report that has not done so as the command's own lines should have had it.
+    /// Has a shell report when the command's own lines failed to.
     pub fn closing(&self, dialect: Dialect) -> Vec<Vec<u8>> {
         match dialect {
             Dialect::Bash { socket } => self.bash_closing(socket),
             Dialect::Sh => self.sh_report(),
+        }
+    }
+
+    /// What `trap` is told for the time of the command.
+    pub fn stop_trap(&self) -> String {
+        // A list shows only the code's own traps. Then an interrupt has to do.
+        match lists_traps(self.text) {
+            true => format!("trap - {STOP_SIGNAL}"),
+            false => format!("trap -- '\\command kill -INT $$' {STOP_SIGNAL}"),
         }
     }
 
@@ -79,12 +93,32 @@ impl CommandLines<'_> {
     }
 }
 
+/// Whether the command has `trap` list what is trapped. Such a command runs without traps of ours.
+pub fn lists_traps(text: &[u8]) -> bool {
+    const LISTING: [&[u8]; 14] = [
+        b"-p", b"-P", b"1>", b"2>", b"\n", b";", b"|", b"&", b")", b">", b"<", b"}", b"`", b"#",
+    ];
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./$".contains(byte);
+    (0..text.len()).any(|at| {
+        let Some(rest) = text[at..].strip_prefix(b"trap") else {
+            return false;
+        };
+        let blanks = rest.iter().take_while(|byte| b" \t".contains(byte));
+        let next = &rest[blanks.count()..];
+        let lists = next.is_empty()
+            || rest.starts_with(b"\"")
+            || rest.starts_with(b"'")
+            || LISTING.iter().any(|word| next.starts_with(word));
+        lists && !text[..at].last().is_some_and(is_of_word)
+    })
+}
+
 /// Says where the shell is when it ends. What follows it is the user's own trap.
 pub fn farewell_body(pipe: &str) -> String {
     format!("command printf \"%s\\0\" \"${{PWD-}}\" >{pipe};")
 }
 
-/// The first lines: what belongs to all users, then word of the PATH that came of it.
+/// The first lines: the profile of all users, then a report of the resulting PATH.
 pub fn system_profile(dialect: Dialect) -> Vec<Vec<u8>> {
     let text = match dialect {
         Dialect::Bash { socket } => format!(
@@ -98,7 +132,7 @@ pub fn system_profile(dialect: Dialect) -> Vec<Vec<u8>> {
     lines(&text, dialect)
 }
 
-/// Then what belongs to this user, with the PATH that the sandbox was given.
+/// Then the profile of this user, with the PATH that the sandbox was given.
 pub fn user_profile(dialect: Dialect, path: &str) -> Vec<Vec<u8>> {
     let path = format!("PATH={};export PATH\n", quoted(path));
     let profile = match dialect {
@@ -128,7 +162,7 @@ pub fn ready(dialect: Dialect) -> Vec<Vec<u8>> {
     lines(&text, dialect)
 }
 
-/// Each line in packets of its own, because some shells forget what they had read after an error.
+/// Each line in separate packets, because some shells drop what they have read after an error.
 fn lines(text: &str, dialect: Dialect) -> Vec<Vec<u8>> {
     let size = match dialect {
         Dialect::Bash { .. } => bash::READ_BYTES,
@@ -176,6 +210,36 @@ mod tests {
             status_file: None,
             farewell: None,
             memory,
+        }
+    }
+
+    #[test]
+    fn a_list_of_traps_is_told_from_a_trap() {
+        for text in [
+            "trap",
+            "trap;",
+            "trap\nls",
+            " trap | cat",
+            "$(trap)",
+            "x; trap -p INT",
+            "trap >f",
+            "`trap`",
+            "eval 'trap'",
+            "trap 2>&1",
+            "\\trap -p",
+        ] {
+            assert!(lists_traps(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "trap - INT",
+            "trap 'x' INT",
+            "trap -l",
+            "./trap",
+            "traps",
+            "echo my-trap",
+            "",
+        ] {
+            assert!(!lists_traps(text.as_bytes()), "{text}");
         }
     }
 

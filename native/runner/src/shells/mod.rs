@@ -2,6 +2,7 @@
 
 mod bash;
 mod command;
+mod ended;
 mod lines;
 mod memory;
 mod openings;
@@ -13,7 +14,7 @@ mod shell;
 mod socket;
 mod terminal;
 
-pub use bash::STOP_SIGNAL;
+pub use lines::STOP_SIGNAL;
 pub use run_dir::RunDir;
 pub use shell::ShellId;
 
@@ -26,8 +27,9 @@ use crate::server::context::Context;
 use crate::server::poll::Poll;
 use crate::server::token::Token;
 use crate::sys;
+use lines::lists_traps;
 use openings::Openings;
-use process::{ShellProgram, find_program};
+use process::{ShellProcess, ShellProgram, find_program};
 use shell::Shell;
 use std::collections::BTreeMap;
 use std::io;
@@ -103,6 +105,17 @@ impl Shells {
     /// The group in which a shell runs now.
     pub fn group(&self, id: ShellId) -> Option<Group> {
         self.by_id.get(&id).and_then(Shell::group)
+    }
+
+    pub fn is_stuck(&self, id: ShellId) -> bool {
+        let process = self.by_id.get(&id).and_then(|shell| shell.process.as_ref());
+        process.is_some_and(|process| process.is_stuck(self.sandbox.uid, self.sandbox.gid))
+    }
+
+    /// Whether a shell sets its trap for the stop signal before it runs this text.
+    pub fn sets_stop_trap(&self, id: ShellId, text: &[u8]) -> bool {
+        let process = self.by_id.get(&id).and_then(|shell| shell.process.as_ref());
+        process.is_some_and(ShellProcess::is_shell) && !lists_traps(text)
     }
 
     /// Whether there is something to check: a command that runs, or a start that may fail.

@@ -4,16 +4,15 @@
 //! It is interactive, so that an error or an interrupt brings it back to its prompt instead of
 //! ending it. Lines reach it through a socket, on which it also reports.
 
-use crate::execs::{Exec, Execs, Outcome, Serial, State};
+use crate::execs::Execs;
 use crate::processes::launch::{self, Launch};
-use crate::processes::proc_tree::Origin;
+use crate::processes::proc_tree::{self, Origin};
 use crate::processes::{Group, terminal};
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
 use crate::server::poll::Poll;
 use crate::server::token::Token;
 use crate::shells::lines::{self, Dialect};
-use crate::shells::reports::Current;
 use crate::shells::socket::ShellSocket;
 use crate::shells::{ShellId, Shells, bash};
 use crate::sys;
@@ -23,8 +22,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const SHELL_DIRECTORIES: [&str; 4] = ["/bin", "/usr/bin", "/usr/local/bin", "/busybox"];
-/// Longer than any path.
-const FAREWELL_BYTES: usize = 16 * 1024;
 /// Profile files that take longer are skipped.
 const START_TIME: Duration = Duration::from_secs(10);
 /// bash keeps its terminal, or what it has for one, at the highest descriptor up to this.
@@ -55,22 +52,38 @@ pub struct ShellProcess {
     /// False while it reads its profile files.
     pub ready: bool,
     /// It was no use any more and has been killed.
-    discarded: bool,
+    pub discarded: bool,
     started_at: Instant,
     /// Its entry in /proc as long as it has not become another program.
     command_line: Vec<u8>,
     /// Where it says on its way out in which directory it was.
-    farewell: OwnedFd,
-    farewell_name: String,
+    pub farewell: OwnedFd,
+    pub farewell_name: String,
     pub farewell_path: String,
 }
 
 impl ShellProcess {
+    /// False of a shell that has become another program.
+    pub fn is_shell(&self) -> bool {
+        let name = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        name.strip_suffix(b"\0") == Some(&self.command_line)
+    }
+
     /// True of a shell that can neither read a line nor report any more: all that was open of the
-    /// socket has been closed, and it has not become another program.
+    /// socket has been closed.
     pub fn is_cut_off(&self) -> bool {
-        let name = || std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
-        self.socket.closed && name().strip_suffix(b"\0") == Some(&self.command_line)
+        self.socket.closed && self.is_shell()
+    }
+
+    /// True of a shell that never goes on: busybox that is interrupted inside a lock of the C library
+    /// waits for that lock.
+    pub fn is_stuck(&self, uid: u32, gid: u32) -> bool {
+        self.is_shell() && proc_tree::waits_for_lock(self.pid, uid, gid)
+    }
+
+    /// True of a shell that has read all its lines; false also where the kernel cannot tell.
+    pub fn waits_for_lines(&self) -> bool {
+        self.socket.is_drained() && proc_tree::is_asleep(self.pid)
     }
 
     pub fn starts_too_long(&self, now: Instant) -> bool {
@@ -216,147 +229,14 @@ impl Shells {
         }
     }
 
-    /// Begins the next command that waits, unless one runs.
-    pub(super) fn run_next(&mut self, id: ShellId, execs: &mut Execs, cx: &mut Context) {
-        while let Some(shell) = self.by_id.get_mut(&id)
-            && shell.current.is_none()
-        {
-            let Some(serial) = shell.queue.front().copied() else {
-                return self.drop_if_closed(id);
-            };
-            let waits = |exec: &Exec| exec.state() == State::Queued;
-            if !execs.get(serial).is_some_and(waits) {
-                shell.queue.pop_front();
-                continue;
-            }
-            let result = match &shell.process {
-                None => self.start(id, cx),
-                Some(process) if !process.ready => return,
-                Some(_) => {
-                    shell.queue.pop_front();
-                    self.run(id, serial, execs, cx)
-                }
-            };
-            if let Err(failure) = result {
-                if let Some(shell) = self.by_id.get_mut(&id) {
-                    shell.queue.retain(|waiting| *waiting != serial);
-                }
-                execs.refuse(serial, &failure, cx);
-            }
-        }
-    }
-
-    /// What a command leaves running gets the group for itself; the shell goes on in a new one.
-    /// So whatever shares a group with the shell belongs to the present command.
-    pub(super) fn separate_jobs(&mut self, id: ShellId, serial: Serial, execs: &Execs) {
-        let Some(process) = self.by_id.get(&id).and_then(|shell| shell.process.as_ref()) else {
-            return;
-        };
-        let origin = Origin {
-            in_shell: true,
-            ..Origin::of_group(process.pid)
-        };
-        if process.group == Group::Processes {
-            self.kill_survivors(serial, execs);
-        } else if !self.tracker.members(process.group, &origin).is_empty() {
-            self.move_to_new_group(id);
-            self.kill_survivors(serial, execs);
-        }
-    }
-
-    pub fn move_to_new_group(&mut self, id: ShellId) {
-        let Some(process) = (self.by_id.get_mut(&id)).and_then(|shell| shell.process.as_mut())
-        else {
-            return;
-        };
-        let next = self.tracker.begin();
-        if next != Group::Processes && self.tracker.move_into(next, process.pid) {
-            let old = std::mem::replace(&mut process.group, next);
-            self.tracker.end(old);
-        }
-    }
-
-    /// A command that was made to end leaves nothing running.
-    fn kill_survivors(&self, serial: Serial, execs: &Execs) {
-        if execs.get(serial).is_some_and(|e| e.stop().is_ending()) {
-            execs.kill_members(serial, &self.pids());
-        }
-    }
-
-    /// The process has ended: by `exit`, `exec`, a signal.
-    pub fn process_ended(
+    /// A shell that ends before it is ready is tried once more without profile files.
+    pub(super) fn start_failed(
         &mut self,
         id: ShellId,
         exit_code: i32,
-        signal: Option<i32>,
         execs: &mut Execs,
         cx: &mut Context,
     ) {
-        // Its last report may still be in the socket.
-        self.take_reports(id, execs, cx);
-        let Some(shell) = self.by_id.get_mut(&id) else {
-            return;
-        };
-        let current = shell.current.take();
-        let Some(process) = shell.process.take() else {
-            return;
-        };
-        cx.poll.remove(process.socket.fd());
-        self.take_farewell(id, &process);
-        self.kill_with_process(&process, current.as_ref(), execs);
-        self.tracker.end(process.group);
-        match current {
-            None if !process.ready && !process.discarded => {
-                self.start_failed(id, exit_code, execs, cx);
-            }
-            None => self.note_replaced(id),
-            Some(current) => {
-                self.note_replaced(id);
-                let ended = (exit_code, signal);
-                self.end_or_retry(id, &current, ended, execs, cx);
-            }
-        }
-        self.run_next(id, execs, cx);
-    }
-
-    fn note_replaced(&mut self, id: ShellId) {
-        if let Some(shell) = self.by_id.get_mut(&id) {
-            shell.replaced = true;
-        }
-    }
-
-    /// What becomes of the command that a shell was at when it ended.
-    fn end_or_retry(
-        &mut self,
-        id: ShellId,
-        current: &Current,
-        (exit_code, signal): (i32, Option<i32>),
-        execs: &mut Execs,
-        cx: &mut Context,
-    ) {
-        let serial = current.serial;
-        if !execs.get(serial).is_none_or(|exec| exec.has_begun()) {
-            // The shell never took the command, so it can safely be given to the next one.
-            self.unstart(current, execs, cx);
-            if let Some(shell) = self.by_id.get_mut(&id) {
-                shell.queue.push_front(serial);
-            }
-            return;
-        }
-        if let Some(exec) = execs.get_mut(serial) {
-            exec.note_restart();
-        }
-        let outcome = Outcome {
-            exit_code: current.status.unwrap_or(exit_code),
-            signal: signal.filter(|_| current.status.is_none()),
-            cwd: None,
-        };
-        self.end(id, current, outcome, execs, cx);
-        self.kill_survivors(serial, execs);
-    }
-
-    /// A shell that ends before it is ready is tried once more without profile files.
-    fn start_failed(&mut self, id: ShellId, exit_code: i32, execs: &mut Execs, cx: &mut Context) {
         let Some(shell) = self.by_id.get_mut(&id) else {
             return;
         };
@@ -389,31 +269,6 @@ impl Shells {
             if process.group != Group::Processes {
                 self.tracker.kill(process.group, &origin);
             }
-        }
-    }
-
-    /// A command that was being ended may have gone on in the group that the shell was moved to.
-    fn kill_with_process(&self, process: &ShellProcess, current: Option<&Current>, execs: &Execs) {
-        let ended = current
-            .and_then(|current| execs.get(current.serial))
-            .is_some_and(|exec| exec.stop().is_ending());
-        if ended && process.group != Group::Processes {
-            let origin = Origin::of_group(process.pid);
-            self.tracker.kill(process.group, &origin);
-        }
-    }
-
-    /// Where the shell was when it ended, if it had time to say so.
-    fn take_farewell(&mut self, id: ShellId, process: &ShellProcess) {
-        let mut text = [0u8; FAREWELL_BYTES];
-        let n = sys::read(process.farewell.as_raw_fd(), &mut text).unwrap_or(0);
-        self.run_dir.remove(&[&process.farewell_name]);
-        if let (Some(end), Some(shell)) = (
-            text[..n].iter().position(|b| *b == 0),
-            self.by_id.get_mut(&id),
-        ) {
-            let cwd = String::from_utf8_lossy(&text[..end]);
-            shell.memory.take_directory(&cwd, "");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What a shell reports of the command that it runs.
 
 use crate::execs::{Execs, Outcome, Serial};
-use crate::processes::proc_tree;
 use crate::server::context::Context;
 use crate::shells::lines::{Dialect, farewell_body};
 use crate::shells::{ShellId, Shells};
@@ -71,8 +70,10 @@ impl Current {
         let text = String::from_utf8_lossy(&self.report);
         let mut parts = text.split('\0');
         let mut words = parts.next().unwrap_or_default().split(' ').skip(1);
-        // What an earlier command left to say is not about this one.
+        // What an earlier command left to say is not about this one, nor are the traps before it.
         if words.next().and_then(|number| number.parse().ok()) != Some(self.serial) {
+            self.report.clear();
+            self.traps.clear();
             return None;
         }
         let status = words.next().unwrap_or_default().trim_start_matches('#');
@@ -181,19 +182,41 @@ impl Shells {
         let (Some(process), Some(current)) = (&mut shell.process, &mut shell.current) else {
             return;
         };
-        let waits = process.socket.is_drained() && proc_tree::is_asleep(process.pid);
-        let silent = waits || process.is_cut_off();
-        if silent && current.found_silent {
-            // An interrupt that came late may have cost it the line; bash reads no more then.
-            let once_more = !process.socket.closed && !current.closing.is_empty();
-            if process.dialect == Dialect::Sh && once_more {
-                process.socket.send(std::mem::take(&mut current.closing));
-                current.found_silent = false;
-                return process.watch(id, &cx.poll);
-            }
-            let _ = sys::kill(process.pid, libc::SIGKILL);
+        let silent = process.waits_for_lines() || process.is_cut_off();
+        let pid = process.pid;
+        if std::mem::replace(&mut current.found_silent, silent) && silent && !self.ask_again(id, cx)
+        {
+            let _ = sys::kill(pid, libc::SIGKILL);
         }
-        current.found_silent = silent;
+    }
+
+    /// Has a shell that waits for lines report once more: an interrupt that came late may have cost
+    /// it the report. bash reads no more then.
+    pub fn ask_again(&mut self, id: ShellId, cx: &Context) -> bool {
+        let Some(shell) = self.by_id.get_mut(&id) else {
+            return false;
+        };
+        let (Some(process), Some(current)) = (&mut shell.process, &mut shell.current) else {
+            return false;
+        };
+        let asks = process.dialect == Dialect::Sh
+            && !current.closing.is_empty()
+            && process.waits_for_lines();
+        if asks {
+            current.found_silent = false;
+            process.socket.send(std::mem::take(&mut current.closing));
+            process.watch(id, &cx.poll);
+        }
+        asks
+    }
+
+    /// Whether a shell is past the lines of its command, and an interrupt would cost it the report.
+    pub fn is_reporting(&self, id: ShellId) -> bool {
+        let shell = self.by_id.get(&id);
+        let current = shell.and_then(|shell| shell.current.as_ref());
+        let process = shell.and_then(|shell| shell.process.as_ref());
+        current.is_none_or(|current| current.closing.is_empty())
+            || process.is_some_and(|process| process.socket.is_drained())
     }
 }
 
@@ -226,13 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_another_command_is_dropped_and_traps_are_kept() {
+    fn what_is_about_another_command_is_dropped_with_its_traps() {
         let mut current = current();
-        assert!(current.take(b"trap -- 'x' EXIT\n").is_none());
+        assert!(current.take(b"trap -- 'old' EXIT\n").is_none());
         assert!(current.take(b"\x02 6 #0 h\0/a\0/b\0").is_none());
-        assert_eq!(
-            (current.traps.as_str(), current.status),
-            ("trap -- 'x' EXIT\n", None)
-        );
+        assert!(current.take(b"trap -- 'new' EXIT\n").is_none());
+        assert_eq!(current.status, None);
+        assert_eq!(current.traps, "trap -- 'new' EXIT\n");
     }
 }

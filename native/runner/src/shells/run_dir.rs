@@ -14,7 +14,7 @@ const FALLBACKS: [&str; 2] = ["/dev/shm/.sandkasten", "/tmp/.sandkasten"];
 pub struct RunDir(PathBuf);
 
 impl RunDir {
-    /// Finds a place that only the runner can write to, or takes the one it is told.
+    /// Finds a directory that only the runner can write to, or uses the chosen one.
     pub fn prepare(chosen: Option<&Path>) -> io::Result<RunDir> {
         if let Some(chosen) = chosen {
             claim(chosen)?;
@@ -61,7 +61,7 @@ impl RunDir {
 
     /// Makes a pipe that the shell opens by name for reading; gives its writing end.
     pub fn input_pipe(&self, name: &str) -> io::Result<OwnedFd> {
-        // Read-write, because opening for writing alone fails until somebody reads.
+        // Read-write, because opening for writing alone fails until there is a reader.
         self.fifo(name, 0o644, libc::O_RDWR)
     }
 
@@ -82,7 +82,7 @@ fn claim(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // SECURITY: somebody else's directory, or a link to one, is not ours to use (threat:
+            // SECURITY: another user's directory, or a link to one, must not be used (threat:
             // replaced sockets).
             let found = fs::symlink_metadata(path)?;
             // SAFETY: plain system call.

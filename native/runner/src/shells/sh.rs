@@ -4,7 +4,7 @@
 //! In the file, `eval` keeps its name out of their errors. Functions cannot have the name of a
 //! special builtin there; `\` keeps aliases away, and `command` other functions.
 
-use crate::shells::lines::{CommandLines, chunks, push_quoted, quoted};
+use crate::shells::lines::{CommandLines, STOP_SIGNAL, chunks, push_quoted, quoted};
 
 /// busybox reads up to 1 KiB, dash 8 KiB.
 pub const READ_BYTES: usize = 512;
@@ -31,6 +31,7 @@ impl CommandLines<'_> {
         if let Some(trap) = self.exit_trap() {
             line.push_str(&format!("\\{trap};"));
         }
+        line.push_str(&format!("\\{};", self.stop_trap()));
         if let Some(cwd) = self.cwd {
             line.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
         }
@@ -70,7 +71,7 @@ impl CommandLines<'_> {
 
     fn report_lines(&self) -> Vec<Vec<u8>> {
         let before = format!(
-            "\\unset -f command;\\trap >&0;{}\\command printf '\\2 {} %s %s\\0%s\\0%s\\0' ",
+            "\\trap '' {STOP_SIGNAL};\\unset -f command;\\trap >&0;{}\\command printf '\\2 {} %s %s\\0%s\\0%s\\0' ",
             self.sh_way_back(),
             self.number
         );

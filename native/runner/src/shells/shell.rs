@@ -59,7 +59,7 @@ impl Shell {
         self.current.is_some() || self.process.as_ref().is_some_and(|process| !process.ready)
     }
 
-    /// A process that is no use any more makes way for another, which gets the command.
+    /// Ends a process that is of no use any more; the next one gets the command.
     pub fn replace_process(&mut self, serial: Serial) {
         self.queue.push_front(serial);
         self.replaced = true;

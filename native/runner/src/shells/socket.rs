@@ -1,7 +1,7 @@
 //! The socket between the runner and a shell: lines go in as packets, reports come out.
 //!
 //! SECURITY: a report counts only when the kernel names the shell itself as its writer. Code that
-//! inherits the socket has another pid, and nobody can open a socket through /proc, so a
+//! inherits the socket has another pid, and a socket cannot be opened through /proc, so a
 //! background job can neither read the lines nor forge a status (threat: forged results). Guarded by "a
 //! job that looks for the report" in tests/hostile/runner-shell.test.ts.
 
@@ -20,7 +20,7 @@ pub struct ShellSocket {
     /// What epoll is asked for now.
     watched: i32,
     buffer: Vec<u8>,
-    /// Nobody holds the other side: the shell has become another program, or has ended.
+    /// No process holds the other side: the shell has become another program, or has ended.
     pub closed: bool,
 }
 

@@ -80,7 +80,7 @@ fn answer(socket: &Path, request: Line) -> io::Result<Value> {
             content_base64,
         } => {
             let content = base64::decode(&content_base64)
-                .ok_or_else(|| io::Error::other("content_base64 is no base64"))?;
+                .ok_or_else(|| io::Error::other("content_base64 is not base64"))?;
             peer.request(&json!({ "op": "write", "path": path }), Some(&content))?;
             peer.finish(0)?;
             Ok(json!({ "id": id, "type": "write", "ok": true }))
@@ -91,7 +91,7 @@ fn answer(socket: &Path, request: Line) -> io::Result<Value> {
             max_bytes,
         } => {
             let limit = max_bytes.unwrap_or(OUTPUT_LIMIT as u64);
-            // One byte more tells whether there is more.
+            // One byte more shows whether the file is longer.
             let length = limit.saturating_add(1);
             peer.request(
                 &json!({ "op": "read", "path": path, "length": length }),

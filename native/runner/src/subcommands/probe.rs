@@ -108,7 +108,7 @@ fn root_is_read_only() -> bool {
     file_system("/").is_some_and(|found| found.f_flag & libc::ST_RDONLY != 0)
 }
 
-/// The name of PID 1, when it may be looked at.
+/// The name of PID 1, if it may be read.
 fn pid_one() -> String {
     fs::read_to_string("/proc/1/comm").map_or_else(|e| error_name(&e), |c| c.trim().to_string())
 }

@@ -134,7 +134,7 @@ fn wait(directions: &[&Direction; 2]) -> io::Result<()> {
 
 fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<i32> {
     loop {
-        // SAFETY: the descriptors are valid for reading and writing, and so many as said.
+        // SAFETY: the descriptors are valid for reading and writing, and their count is right.
         let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
         match sys::check(ready) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

@@ -6,7 +6,7 @@ const MAX_DEPTH = 200;
 
 export interface FinalAnswer {
   readonly output: unknown;
-  /** Why the text is not what was asked for. */
+  /** Why the text is not a valid answer. */
   readonly problem?: string;
 }
 

@@ -1,4 +1,4 @@
-/** The agent runs: what was asked, how it went, and which process works on them. */
+/** The agent runs: the task, the result, and which process works on it. */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { RunUsage } from "../runs/agent-executor.ts";
 import { inTransaction } from "./database.ts";

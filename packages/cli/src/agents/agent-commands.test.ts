@@ -193,8 +193,9 @@ describe("the service inside the process", { timeout: 60_000 }, () => {
   it("leaves no data behind when it only looks", async () => {
     const place = await mkdtemp(join(tmpdir(), "sandkasten-agents-"));
     await mkdir(join(place, "agents"));
-    const { code } = await runTestCli(["agent", "list", "--dir", place]);
+    const { code, stdout, stderr } = await runTestCli(["agent", "list", "--dir", place]);
     expect([code, await readdir(place)]).toEqual([0, ["agents"]]);
+    expect([stdout, stderr]).toEqual(["", expect.stringContaining("agents/NAME.prompt")]);
     const runs = await runTestCli(["agent", "runs", "--dir", place]);
     expect([runs.code, await readdir(place)]).toEqual([1, ["agents"]]);
     expect(runs.stderr).toMatch(/^✗ .*nothing was run in .*\n→ .*sandkasten agents serve/);
@@ -265,7 +266,7 @@ describe("a service that is named", () => {
 });
 
 describe("agents serve", { timeout: 60_000 }, () => {
-  it("serves a directory until it is told to stop, and keeps its data where it is told to", async () => {
+  it("serves a directory until it is stopped, and keeps its data in the configured place", async () => {
     const data = join(directory, "elsewhere");
     const args = ["agents", "serve", "--listen", "127.0.0.1:0", "--data-dir", data];
     const serving = start(args, { SANDKASTEN_AGENTS_LOG_LEVEL: "silent" });

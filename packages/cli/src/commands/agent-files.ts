@@ -17,6 +17,8 @@ export function addAgentFilesCommands(agent: Command, cli: Cli): void {
     await withAgentService(cli, options, "files", async ({ client }) => {
       const agents = await client.agents({ signal });
       if (cli.wantsJson()) return cli.out.line(plainJson(agents, 2));
+      if (agents.length === 0)
+        return cli.err.line("There are no agents yet. Add one as agents/NAME.prompt.");
       await printTable(cli.out, columns(cli), agents);
     });
   });

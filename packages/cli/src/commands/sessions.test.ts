@@ -78,7 +78,7 @@ describe("ls", () => {
     ]);
   });
 
-  it("prints a table with a heading on a terminal, without colours when there shall be none", async () => {
+  it("prints a table with a heading on a terminal, and no colours if they are off", async () => {
     await daemon.open();
     const { stdout } = await daemon.run(["ls"], { columns: 120, env: { NO_COLOR: "1" } });
     expect(stdout.split("\n")[0]).toMatch(

@@ -76,9 +76,12 @@ async function talk(cli: Cli, pty: Pty): Promise<number> {
   const resize = (): void => {
     pty.resize(windowSize(cli));
   };
-  // The end of piped input is Ctrl-D for the program that reads the terminal.
+  // The end of piped input is Ctrl-D for the program that reads the terminal. It is repeated, because
+  // each reader needs one, and a shell that changes the terminal's mode discards what came before.
+  let ending: ReturnType<typeof setInterval> | undefined;
   const end = (): void => {
     pty.write(END_OF_TRANSMISSION);
+    ending = setInterval(() => pty.write(END_OF_TRANSMISSION), END_PAUSE_MS);
   };
   stdin.on("data", send);
   stdin.on("end", end);
@@ -90,6 +93,7 @@ async function talk(cli: Cli, pty: Pty): Promise<number> {
     });
   } finally {
     stdout.off("resize", resize);
+    clearInterval(ending);
     stdin.off("end", end);
     stdin.off("data", send);
     stdin.pause();
@@ -97,6 +101,7 @@ async function talk(cli: Cli, pty: Pty): Promise<number> {
 }
 
 const END_OF_TRANSMISSION = new Uint8Array([4]);
+const END_PAUSE_MS = 200;
 const USUAL_SIZE: TerminalSize = { rows: 24, cols: 80 };
 
 function windowSize(cli: Cli): TerminalSize {

@@ -76,7 +76,7 @@ async function start(cli: Cli, options: Options): Promise<void> {
   try {
     await prove(cli, stages, new SandboxClient({ baseUrl: daemon.url, apiKey: daemon.apiKey }));
     await stages.show(greeting(cli, config, daemon));
-    // After the address, for which nobody should wait while the agents load.
+    // After the address is printed: loading the agents takes time, and sandboxes work without them.
     await using agents = options.agents ? startAgents(cli, stages, options, daemon) : undefined;
     const agentsUrl = agents === undefined ? undefined : await showAgents(cli, stages, agents);
     const { SANDKASTEN_AGENTS_API_KEY: agentsKey } = cli.host.environment.variables;
@@ -104,7 +104,7 @@ function startAgents(cli: Cli, stages: Stages, options: Options, daemon: Daemon)
 
 class AgentsFailure extends Error {}
 
-/** Sandboxes work without agents, so a service that does not start is reported and no more. */
+/** Sandboxes work without agents, so a service that does not start is only a warning. */
 async function showAgents(
   cli: Cli,
   stages: Stages,
@@ -141,7 +141,7 @@ const PROOF = "it works";
 async function prove(cli: Cli, stages: Stages, client: SandboxClient): Promise<void> {
   const session = await stages.run("Open a sandbox", async (say) => {
     const opened = await client.createSession();
-    say(`${plainText(opened.id)} of the image ${plainText(opened.lastInfo.image)}`);
+    say(`${plainText(opened.id)} from the image ${plainText(opened.lastInfo.image)}`);
     return opened;
   });
   try {
@@ -153,13 +153,13 @@ async function prove(cli: Cli, stages: Stages, client: SandboxClient): Promise<v
             `The first command did not do what it should: exit code ${exitCode ?? "unknown"}, output "${stdout.trim()}".`,
             { hint: "`sandkasten doctor` checks the machine.", code: "PROOF_FAILED" },
           );
-        say(`echo said: ${PROOF}`);
+        say(`echo printed: ${PROOF}`);
       }),
     );
   } finally {
     await stages.run("Destroy it", async (say) => {
       await session.destroy();
-      say("nothing is left of it");
+      say("nothing is left behind");
     });
   }
 }
@@ -174,10 +174,10 @@ function greeting(cli: Cli, config: Config, daemon: Daemon): readonly string[] {
     `${bold("URL")}  ${cyan(url)}`,
     `${bold("Key")}  ${apiKeyGenerated ? cyan(apiKey) : dim("the configured key")}`,
     "",
-    dim("A session by curl:"),
+    dim("Create a session with curl:"),
     firstRequest(url, apiKeyGenerated ? apiKey : KEY_PLACEHOLDER),
     "",
-    dim("A command in a sandbox, from another terminal:"),
+    dim("Run a command in a sandbox, from another terminal:"),
     `${addressForOthers(cli, config, daemon)}${ownCommand(cli.host.workingDirectory)} run -- echo hello`,
     "",
   ];
@@ -188,7 +188,7 @@ function agentsGreeting(cli: Cli, agentsUrl: string | undefined): readonly strin
   if (agentsUrl === undefined) return [dim("Ctrl-C stops the daemon.")];
   return [
     "",
-    dim("The agents there are:"),
+    dim("List the agents:"),
     `${agentsAddress(agentsUrl)}${ownCommand(cli.host.workingDirectory)} agent list`,
     "",
     dim("Ctrl-C stops both."),

@@ -148,7 +148,7 @@ describe("unpackArchive()", () => {
     expect(await readFile(join(root, "b"), "utf8")).toBe("abc");
   });
 
-  it("fills a directory that nobody may write to", async () => {
+  it("fills a directory that is read-only", async () => {
     await unpack([{ path: "d", type: "dir", mode: 0o555 }, file("d/f", "in")]);
     expect(await readFile(join(root, "d/f"), "utf8")).toBe("in");
     expect((await lstat(join(root, "d"))).mode & 0o777).toBe(0o555);

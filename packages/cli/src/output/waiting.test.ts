@@ -39,7 +39,7 @@ describe("waiting()", () => {
     for (const line of lines) expect(line.replaceAll(/\u001b\[\d+m/g, "").length).toBeLessThan(20);
   });
 
-  it("is silent for short steps, and where nobody looks", async () => {
+  it("is silent for short steps, and without a terminal", async () => {
     expect(await shown(80, 100)).toBe("");
     expect(await shown()).toBe("");
   });

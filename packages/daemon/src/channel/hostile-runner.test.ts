@@ -170,12 +170,12 @@ const attacks: [string, string, (peer: RunnerPeer, stream: number) => Promise<vo
     (peer, stream) => peer.send(encodeFrame(FrameType.end, stream)),
   ],
   [
-    "a REQUEST of its own",
+    "a REQUEST from the runner",
     "protocol",
     (peer, stream) => peer.send(encodeJsonFrame(FrameType.request, stream, { op: "ping" })),
   ],
   [
-    "a CANCEL of its own",
+    "a CANCEL from the runner",
     "protocol",
     (peer, stream) => peer.send(encodeFrame(FrameType.cancel, stream)),
   ],

@@ -30,7 +30,7 @@ describe("errors of the runner", () => {
     expect(fromRunnerError("stat", { code, message: "m" }).status).toBe(statuses[code]);
   });
 
-  it("are told by what was asked: a missing command is no missing file", () => {
+  it("depend on the request: a missing command is not a missing file", () => {
     const error = { code: "not_found", message: "m" } as const;
     expect(fromRunnerError("stat", error).code).toBe("FILE_NOT_FOUND");
     expect(fromRunnerError("attach", error).code).toBe("EXEC_NOT_FOUND");

@@ -42,7 +42,7 @@ describe("the configuration file", () => {
     expect(await problems()).toEqual([`${file} is larger than 1048576 bytes`]);
   });
 
-  it("is refused when everybody could have written it and nobody named it", async () => {
+  it("is refused when it is world-writable and was not named explicitly", async () => {
     const { load, problems, file } = await makePlace("log_level: warn\n");
     await chmod(file, 0o666);
     expect(await problems()).toEqual([

@@ -43,7 +43,7 @@ export async function readConfigFile(search: FileSearch): Promise<ConfigFile | s
 
 /**
  * SECURITY: the daemon often runs as root, and other users may control the directory it is started
- * in. A file found there could open the API to whoever put it there (threat: unauthorized access),
+ * in. A file found there could open the API to the user who put it there (threat: unauthorized access),
  * so it counts only if it belongs to us. Guarded by config-file.test.ts.
  */
 function distrust(

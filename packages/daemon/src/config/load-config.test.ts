@@ -245,7 +245,7 @@ describe("loadConfig() with several sources", () => {
     expect((await load({ flags: { "db-path": "/db/x.db" } })).dbPath).toBe("/db/x.db");
   });
 
-  it("makes root the usual profile when the root filesystem shall be writable", async () => {
+  it("makes root the default profile when the root file system is to be writable", async () => {
     const { load } = await makePlace(
       "defaults: { readonly_rootfs: false }\npool: [{ image: host, size: 1 }]\n",
     );

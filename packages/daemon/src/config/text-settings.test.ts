@@ -17,7 +17,7 @@ function problemsIn({ settings, problems }: Layer): string[] {
 }
 
 describe("environmentLayer()", () => {
-  it("gives every key a variable and a flag of its own", () => {
+  it("gives every key a distinct variable and flag", () => {
     expect(new Set(keys.map(({ variable }) => variable)).size).toBe(keys.length);
     expect(new Set(keys.map(({ flag }) => flag.replace(/[.-]/g, "_"))).size).toBe(keys.length);
     expect(keys.filter(({ description }) => description === "")).toEqual([]);

@@ -161,7 +161,7 @@ describe("a follower", () => {
     expect(numbersOf(items)).toEqual([1]);
   });
 
-  it("that stands still holds up nobody and finds in the log what it left there", async () => {
+  it("that stands still delays no other, and reads what it missed from the log", async () => {
     const still = follow();
     await still.next();
     for (const number of upTo(2000)) {
@@ -190,7 +190,7 @@ describe("places for followers", () => {
 });
 
 describe("a log that cannot be written", () => {
-  it("holds up nobody, and what could not be kept is told of later", async () => {
+  it("delays no request, and later reports the events that were lost", async () => {
     const append = log.append.bind(log);
     log.append = async () => await Promise.reject(new Error("the disk is full"));
     await hub.tellNow({ type: "session.paused", owner: "alice", data: {} });

@@ -112,7 +112,7 @@ describe("images of owners", () => {
 });
 
 describe("shared images", () => {
-  test("are seen by all, changed by nobody but the administrator", async () => {
+  test("are visible to all keys, and changed only by the administrator", async () => {
     await using fixture = await storeFixture();
     await imports(fixture, fixture.store, "shared:1", "administrator");
     const alice = fixture.store.of(ALICE);

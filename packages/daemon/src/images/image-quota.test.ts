@@ -11,7 +11,7 @@ const MIB = 2 ** 20;
 const bob = (maxBytes: number) => ({ name: "bob", maxBytes });
 const exceeded = expect.objectContaining({ code: "QUOTA_EXCEEDED", status: 429 });
 
-/** A tarball of so many bytes that nobody has seen before. */
+/** A new tarball of that many bytes. */
 async function archiveOf(fixture: StoreFixture, bytes: number): Promise<string> {
   return await fixture.archive(tarOf([file("content", randomBytes(bytes))]));
 }

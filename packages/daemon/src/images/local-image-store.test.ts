@@ -16,7 +16,7 @@ import { file, tarOf } from "./testing/tar-writer.ts";
 const run = promisify(execFile);
 const HERE = import.meta.dirname;
 
-/** A program of its own that imports a tarball and prints the digest. */
+/** A separate program that imports a tarball and prints the digest. */
 const IMPORTER = `
 import { LocalImageStore } from ${JSON.stringify(join(HERE, "local-image-store.ts"))};
 const [dataDir, reference, tarball] = process.argv.slice(1);

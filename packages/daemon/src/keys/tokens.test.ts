@@ -165,7 +165,7 @@ describe("the daemon with an issuer", () => {
     await http[Symbol.asyncDispose]();
   });
 
-  it("serves others while the issuer does not answer, and tells whoever waits for it", async () => {
+  it("serves other callers while the issuer does not answer, and reports it to those who wait", async () => {
     answers = false;
     const token = await makeToken();
     const waiting = http.call("/v1/sessions", { key: token });

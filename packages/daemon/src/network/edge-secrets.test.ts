@@ -74,7 +74,7 @@ describe("planSecrets", () => {
   ])("refuses %j", (request, reason) => {
     const { code, message } = refusal(request);
     expect([code, message.includes(reason)]).toEqual(["INVALID_REQUEST", true]);
-    // The value is nobody's business, also when it is refused.
+    // The value must not show, even in a refusal.
     expect(message).not.toContain("Bearer");
   });
 

@@ -145,7 +145,7 @@ describe("FileEgressLog", () => {
     expect(page.cursor).toBe(6000);
   });
 
-  it("follows what comes, until nobody listens", async () => {
+  it("follows new entries until the reader leaves", async () => {
     const log = (await place()).open();
     log.add("s1", record(1));
     const stop = new AbortController();

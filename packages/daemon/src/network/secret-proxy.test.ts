@@ -291,7 +291,7 @@ describe("a host that gets a secret", () => {
 });
 
 describe("the certificate authority of a sandbox", () => {
-  it("vouches for the host to those who trust it, and to nobody else", async () => {
+  it("presents a certificate that only clients with its CA trust", async () => {
     const site = await open();
     await expect(ask(site, { ca: internet.certificate })).rejects.toThrow();
     expect((await ask(site)).status).toBe(200);

@@ -220,7 +220,7 @@ describe("a connection", () => {
     await expect.poll(() => ends[0]?.[0].address).toBe("127.0.0.1");
   });
 
-  it("to a port where nobody listens says so", async () => {
+  it("to a closed port says so", async () => {
     const port = await serve(() => undefined);
     await new Promise((done) => servers.pop()?.close(done));
     expect((await setup().connect({ port }).failure.promise).code).toBe("refused");

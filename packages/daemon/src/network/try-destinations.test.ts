@@ -1,4 +1,4 @@
-/** What a sandbox says of its own network counts for little: these play sandboxes that say this and that. */
+/** A sandbox may lie about its network, so these tests play sandboxes with all kinds of answers. */
 import type { PortConnection } from "../ports/channel.ts";
 import { expect, test } from "vitest";
 import { nameQuestion } from "./name-question.ts";

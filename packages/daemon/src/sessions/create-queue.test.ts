@@ -40,7 +40,7 @@ describe("CreateQueue", () => {
     await Promise.all(all);
   });
 
-  test("lets owners take turns, whoever asked for more", async () => {
+  test("lets owners take turns, however many requests each has", async () => {
     const { begun, add, finish } = workshop(new CreateQueue(1));
     const burst = Array.from({ length: 5 }, (_, index) => add("burst", `burst${index}`));
     const single = [add("other", "other0"), add("other", "other1"), add("third", "third0")];
@@ -58,7 +58,7 @@ describe("CreateQueue", () => {
     await Promise.all([...burst, ...single]);
   });
 
-  test("refills the pool only when nobody waits", async () => {
+  test("refills the pool only when no request waits", async () => {
     const { begun, add, refill, finish } = workshop(new CreateQueue(1));
     const all = [add("a", "1"), refill("pool"), add("a", "2"), add("b", "3")];
     for (const name of ["1", "2", "3", "pool"]) await finish(name);

@@ -142,7 +142,7 @@ describe("start()", () => {
     expect(Buffer.from((await exec.collect()).output).toString()).toBe("all of it");
   });
 
-  it("says why the sandbox refused a command, to whoever waits for it", async () => {
+  it("says why the sandbox refused a command, to clients that wait for it", async () => {
     let refuse = true;
     const exec: Channel["exec"] = (...args) =>
       refuse
@@ -391,7 +391,7 @@ describe("output", () => {
     expect(skipped).toBe(ran.droppedBytes);
   });
 
-  it("of a flood is complete for whoever follows, however slowly", async () => {
+  it("of a flood is complete for a follower, however slow", async () => {
     const { execs, sessions } = fixture.core;
     using visit = await sessions.enter(ALICE, id);
     await visit.channel.writeFile("big", Buffer.alloc(6 * 1024 * 1024, "x"));

@@ -64,9 +64,7 @@ export class Execs implements ExecService {
     const requestHash = options.idempotencyKey === undefined ? "" : hashOf(options);
     let begun: Recording | ExecRow;
     try {
-      begun =
-        (await this.#repeated(session, options.idempotencyKey)) ??
-        (await this.#writeDown(caller, session, options, requestHash));
+      begun = await this.#begin(caller, session, options, requestHash);
     } catch (error) {
       await session.leave();
       throw error;
@@ -152,9 +150,24 @@ export class Execs implements ExecService {
     );
   }
 
-  /** The command that the same request started; checked before any quota. */
-  async #repeated(session: LiveSession, key: string | undefined): Promise<ExecRow | undefined> {
-    return key === undefined ? undefined : await this.#parts.store.findExec(session.row.id, key);
+  /** A request that is repeated finds its command, even if a new command would be refused. */
+  async #begin(
+    caller: Caller,
+    session: LiveSession,
+    options: StartExecOptions,
+    requestHash: string,
+  ): Promise<Recording | ExecRow> {
+    const { idempotencyKey: key } = options;
+    try {
+      return await this.#writeDown(caller, session, options, requestHash);
+    } catch (error) {
+      const isRefusal = key !== undefined && isRefused(error);
+      const repeated = isRefusal
+        ? await this.#parts.store.findExec(session.row.id, key)
+        : undefined;
+      if (repeated === undefined) throw error;
+      return repeated;
+    }
   }
 
   /** A recording to run, or the existing row that conflicts. */
@@ -393,6 +406,14 @@ function sameRequest(existing: ExecRow, requestHash: string): ExecRow {
     "CONFLICT",
     "this idempotency key was used for another command; use a new key for every new command",
     { details: { exec_id: existing.id } },
+  );
+}
+
+/** Whether there was no room for another command. */
+function isRefused(error: unknown): boolean {
+  return (
+    error instanceof SandboxError &&
+    (error.code === "QUOTA_EXCEEDED" || error.code === "STORAGE_FULL")
   );
 }
 

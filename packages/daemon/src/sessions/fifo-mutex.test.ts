@@ -16,7 +16,7 @@ describe("FifoMutex", () => {
     expect(line.free).toBe(true);
   });
 
-  it("forgets whoever gives up and serves the next", async () => {
+  it("skips a waiter that gave up and serves the next", async () => {
     const line = new FifoMutex();
     const leave = await line.enter();
     const given = new AbortController();

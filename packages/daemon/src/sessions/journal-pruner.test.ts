@@ -13,7 +13,7 @@ async function start(journal: { maxBytesPerOwner: number; maxBytes: number }): P
   fixture = await CoreFixture.start({ settings: { journal } });
 }
 
-/** A session that printed so much; ended unless it shall live. */
+/** A session that printed that much; ended unless it is to stay active. */
 async function sessionWith(caller: Caller, bytes: number, lives = false) {
   const { sessions, execs } = fixture.core;
   const { id } = (await sessions.create(caller, {})).session;

@@ -76,7 +76,7 @@ describe("output that comes after a command's end", () => {
     expect(next).toMatchObject({ done: true, closed: false, page: { chunks: [] } });
   });
 
-  it("is recorded although nobody asks, for those who wait or follow later", async () => {
+  it("is recorded without a reader, for clients that wait or follow later", async () => {
     const ran = await fixture.run(id, LATE);
     await expect.poll(() => collected(ran.id)).toBe("own\nlate\n");
     expect(await follow(ran.id, "done")).toBe("own\nlate\n");

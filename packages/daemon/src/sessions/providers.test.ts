@@ -104,7 +104,7 @@ describe("while a backend cannot be reached", () => {
     expect((await fixture.run(id, "pwd")).output).toBe("/tmp\n");
   });
 
-  it("a session that shall end does so when it can be reached again", async () => {
+  it("a session that is to end does so when its backend can be reached again", async () => {
     const { engine, id } = await startCut();
     engine.isCut = true;
     await expect(fixture.core.sessions.destroy(ALICE, id)).rejects.toMatchObject({

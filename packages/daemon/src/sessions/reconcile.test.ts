@@ -139,7 +139,7 @@ describe("while what an earlier daemon left is taken over", () => {
     gate.resolve();
   });
 
-  it("commands and their output are found although nobody looked at their session yet", async () => {
+  it("commands and their output are found before their session is used", async () => {
     fixture = await CoreFixture.start();
     const { id } = (await fixture.core.sessions.create(ALICE, {})).session;
     const command = { kind: "process", argv: ["cat"] } as const;

@@ -111,7 +111,7 @@ function certificateFor(
   return networks.certificateOf(network.secrets, owner);
 }
 
-/** Where there is only strong isolation, whoever asks for less gets more. */
+/** Where only strong isolation is available, a request for less gets strong isolation. */
 function planIsolation(
   asked: SandboxIsolation | undefined,
   { capabilities: { isolations } }: Backend,

@@ -100,7 +100,7 @@ describe("create()", () => {
     ).rejects.toThrow(code("CONFLICT"));
   });
 
-  it("gives the same key of another owner a session of its own", async () => {
+  it("gives the same key of another owner a separate session", async () => {
     const { core } = await start();
     const key = "user:a:b";
     const mine = await core.sessions.create(ALICE, { key });
@@ -177,7 +177,7 @@ describe("create()", () => {
       ).toMatchObject({ session: { isolation: "strong" } });
   });
 
-  it("gives a network to those who ask where there is one, and to nobody from the pool", async () => {
+  it("gives a network to sessions that request one, and never from the pool", async () => {
     const specs: SandboxSpec[] = [];
     const giving = (backend: Backend): Backend =>
       overriding(backend, {

@@ -6,9 +6,9 @@
  * then on both take the same steps, in the SQL dialect of each.
  */
 import type { Migration } from "./migration.ts";
-import { EVENTS_AND_KEYS } from "./postgres/event-functions.ts";
+import { APPEND_EVENTS, EVENTS_AND_KEYS } from "./postgres/event-functions.ts";
 import { FIRST_MIGRATION } from "./postgres/first-migration.ts";
-import { FUNCTIONS } from "./postgres/functions.ts";
+import { COMMAND_FUNCTIONS, FUNCTIONS } from "./postgres/functions.ts";
 import { OUTPUT_FUNCTIONS } from "./postgres/output-functions.ts";
 import { EARLIER_MIGRATIONS } from "./sqlite/earlier-migrations.ts";
 
@@ -94,6 +94,7 @@ const ownership = ({ real, integer, strict, growing }: Words): string => `
 const STEPS: readonly Step[] = [
   { version: 11, name: "ownership", sql: ownership, postgres: FUNCTIONS + OUTPUT_FUNCTIONS },
   { version: 12, name: "events and keys", postgres: EVENTS_AND_KEYS },
+  { version: 13, name: "commands in fewer steps", postgres: COMMAND_FUNCTIONS + APPEND_EVENTS },
 ];
 
 /** All migrations for this kind of database. */

@@ -54,7 +54,7 @@ interface Attack {
 const document: OpenApiDocument = await servedDocument();
 const routes = Object.entries(document.paths).flatMap(([path, operations]) =>
   Object.entries(operations)
-    // A WebSocket has a test of its own.
+    // A WebSocket has a separate test.
     .filter(([method]) => method !== "head" && !path.endsWith("/pty"))
     .map(([method, operation]) => ({ method: method.toUpperCase(), path, operation })),
 );
@@ -162,7 +162,7 @@ describe("a request that costs as much as can be sent", () => {
   it.each([
     ["that JSON writes as six each", 1],
     ["that are not UTF-8", 0xff],
-  ])("holds nobody up when its answer has megabytes %s", async (_name, byte) => {
+  ])("does not stall other requests when its response has megabytes %s", async (_name, byte) => {
     const content = Buffer.alloc(6_000_000, byte).toString("base64");
     const asked = { cmd: ["cat"], stdin_base64: content, output_budget_bytes: 16_777_216 };
     const body = JSON.stringify({ ...asked, raw_output: true });
@@ -179,19 +179,22 @@ describe("a request that costs as much as can be sent", () => {
     expect(await read).toBeLessThan(MAX_STALL_MS);
   });
 
-  it.each(routes)("holds nobody up: $method $path", async ({ method, path, operation }) => {
-    const tooMuch = await send(method, path, { body: " ".repeat(SMALL + 1) });
-    const stalls: string[] = [];
-    for (const [name, attack] of Object.entries(
-      attacksOn(operation, tooMuch === 413 ? SMALL : LARGE),
-    )) {
-      const worstMs = await stallOf(async () => void (await send(method, path, attack)));
-      if (worstMs >= MAX_STALL_MS) stalls.push(`${name}: ${Math.round(worstMs)} ms`);
-    }
-    expect(stalls).toEqual([]);
-  });
+  it.each(routes)(
+    "does not stall other requests: $method $path",
+    async ({ method, path, operation }) => {
+      const tooMuch = await send(method, path, { body: " ".repeat(SMALL + 1) });
+      const stalls: string[] = [];
+      for (const [name, attack] of Object.entries(
+        attacksOn(operation, tooMuch === 413 ? SMALL : LARGE),
+      )) {
+        const worstMs = await stallOf(async () => void (await send(method, path, attack)));
+        if (worstMs >= MAX_STALL_MS) stalls.push(`${name}: ${Math.round(worstMs)} ms`);
+      }
+      expect(stalls).toEqual([]);
+    },
+  );
 
-  it("holds nobody up longer when many come at once", async () => {
+  it("does not stall other requests longer when many come at once", async () => {
     const body = JSON.stringify({ path: "x", text: "\u{1f600}".repeat((LARGE - 64) / 4) });
     await worstStall();
     await Promise.all(

@@ -25,7 +25,7 @@ afterEach(async () => await fixture[Symbol.asyncDispose]());
 const lines = (): string[] => prometheusText(metrics.families()).split("\n");
 
 describe("the metrics of sessions and commands", () => {
-  it("count what the events tell, as soon as it is told", async () => {
+  it("count events as soon as they are recorded", async () => {
     const { sessions, execs } = fixture.core;
     const { session } = await sessions.create(ALICE, {});
     expect(lines()).toContain('sandkasten_sessions_created_total{source="cold"} 1');

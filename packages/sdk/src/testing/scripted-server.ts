@@ -62,7 +62,7 @@ export class ScriptedServer implements AsyncDisposable {
     try {
       for await (const chunk of request) chunks.push(chunk as Buffer);
     } catch {
-      // The client disconnected while sending; there is nobody to respond to.
+      // The client disconnected while sending, so there is no connection to respond on.
       return;
     }
     const { method = "", url = "", headers } = request;

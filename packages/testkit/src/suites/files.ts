@@ -279,7 +279,7 @@ export function fileSuite(fixture: FixtureOf): void {
     expect((await contentOf(channel, "versioned")).toString()).toBe("bc");
   });
 
-  it("gives each of many quick writes a version of its own", async () => {
+  it("gives each of many quick writes a distinct version", async () => {
     const { channel } = fixture();
     const versions = new Set<string>();
     for (let i = 0; i < 200; i++)

@@ -61,7 +61,7 @@ export function outputSuite(fixture: FixtureOf): void {
     });
   });
 
-  it("loses nothing while nobody reads", async () => {
+  it("loses nothing without a reader", async () => {
     const { channel } = fixture();
     const bytes = randomBytes(MORE_THAN_ANY_WINDOW_BYTES);
     await channel.writeFile("unread", bytes);

@@ -84,7 +84,7 @@ describe("sandbox_close", () => {
     expect(next.sandbox_id).not.toBe(sandbox_id);
   });
 
-  it("leaves the files where it is told to, and says what becomes of them", async () => {
+  it("leaves the files in the requested place, and says what happens to them", async () => {
     const one = fixture.agent({ mode: "code" });
     await one.call("sandbox_exec", { cmd: "touch kept" });
     const closed = await one.call("sandbox_close", { delete_workspace: false });

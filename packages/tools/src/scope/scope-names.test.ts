@@ -16,7 +16,7 @@ it.each([
   expect(names.nameOf(name)).toBe("default");
 });
 
-it("keeps other names, and knows keys of its own scope only", () => {
+it("keeps other names, and knows only keys of the same scope", () => {
   expect(names.nameOf("build")).toBe("build");
   expect(names.nameOf("workflow:wf_abc123:build")).toBe("build");
   for (const other of ["workflow:wf_other:default", "agent:wf_abc123:default", "a:b", "a b", ""])

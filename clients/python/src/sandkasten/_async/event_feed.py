@@ -1,10 +1,10 @@
-"""The event feed: each event once, in order, over connections that may break."""
+"""Streams of events: each event once, in order, over connections that may break."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import httpx2
 
@@ -40,11 +40,30 @@ class EventChoice:
 async def follow_events(
     transport: Transport, path: str, choice: EventChoice
 ) -> AsyncIterator[SandboxEvent]:
-    cursor = choice.cursor
+    async for event, cursor in _follow(transport, path, choice.query, choice.cursor):
+        told = feed_event(event, cursor or "")
+        if told is not None:
+            yield told
+
+
+async def follow_egress(
+    transport: Transport, path: str, cursor: int
+) -> AsyncIterator[Mapping[str, Any]]:
+    def query(after: str | None) -> Query:
+        return {"cursor": after}
+
+    async for event, _ in _follow(transport, path, query, str(cursor)):
+        if event.event == "connection":
+            yield json_object(event)
+
+
+async def _follow(
+    transport: Transport, path: str, query: Callable[[str | None], Query], cursor: str | None
+) -> AsyncIterator[tuple[httpx2.ServerSentEvent, str | None]]:
     failures = 0
     while True:
         try:
-            call = Call("GET", path, choice.query(cursor), waits=True)
+            call = Call("GET", path, query(cursor), waits=True)
             async with transport.open(call) as response:
                 async for event in httpx2.EventSource(response, max_event_size=None):
                     failures = 0
@@ -53,9 +72,7 @@ async def follow_events(
                     if event.event == "error":
                         raise error_from_event(json_object(event))
                     cursor = event.id or cursor
-                    told = feed_event(event, cursor or "")
-                    if told is not None:
-                        yield told
+                    yield event, cursor
             raise connection_failed("Following events", "the connection ended")
         except SandboxError as error:
             if not transport.retry.allows(failures, error):

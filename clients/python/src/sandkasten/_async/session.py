@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Unpack
 
@@ -32,7 +32,7 @@ from ..types import (
     report_from_body,
     result_from_body,
 )
-from .event_feed import EventChoice, follow_events
+from .event_feed import EventChoice, follow_egress, follow_events
 from .execs import Exec, ExecStream, idempotency_key
 from .files import Files
 from .sockets import PortConnection, Pty, open_port, open_pty
@@ -211,6 +211,10 @@ class Session:
             Call("GET", f"{self._path}/egress", query)
         )
         return page
+
+    def follow_egress(self, cursor: int = 0) -> AsyncIterator[Mapping[str, Any]]:
+        """Its connections to other hosts as they end, from a cursor on, until you stop reading."""
+        return follow_egress(self._transport, f"{self._path}/egress/stream", cursor)
 
     async def isolation(self) -> IsolationReport:
         """How it is isolated, as measured."""

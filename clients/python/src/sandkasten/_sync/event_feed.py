@@ -1,11 +1,11 @@
 # Generated from the asynchronous version by generate_sync.py. Do not edit.
-"""The event feed: each event once, in order, over connections that may break."""
+"""Streams of events: each event once, in order, over connections that may break."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import httpx2
 
@@ -41,11 +41,30 @@ class EventChoice:
 def follow_events(
     transport: Transport, path: str, choice: EventChoice
 ) -> Iterator[SandboxEvent]:
-    cursor = choice.cursor
+    for event, cursor in _follow(transport, path, choice.query, choice.cursor):
+        told = feed_event(event, cursor or "")
+        if told is not None:
+            yield told
+
+
+def follow_egress(
+    transport: Transport, path: str, cursor: int
+) -> Iterator[Mapping[str, Any]]:
+    def query(after: str | None) -> Query:
+        return {"cursor": after}
+
+    for event, _ in _follow(transport, path, query, str(cursor)):
+        if event.event == "connection":
+            yield json_object(event)
+
+
+def _follow(
+    transport: Transport, path: str, query: Callable[[str | None], Query], cursor: str | None
+) -> Iterator[tuple[httpx2.ServerSentEvent, str | None]]:
     failures = 0
     while True:
         try:
-            call = Call("GET", path, choice.query(cursor), waits=True)
+            call = Call("GET", path, query(cursor), waits=True)
             with transport.open(call) as response:
                 for event in httpx2.EventSource(response, max_event_size=None):
                     failures = 0
@@ -54,9 +73,7 @@ def follow_events(
                     if event.event == "error":
                         raise error_from_event(json_object(event))
                     cursor = event.id or cursor
-                    told = feed_event(event, cursor or "")
-                    if told is not None:
-                        yield told
+                    yield event, cursor
             raise connection_failed("Following events", "the connection ended")
         except SandboxError as error:
             if not transport.retry.allows(failures, error):

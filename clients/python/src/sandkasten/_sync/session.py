@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Unpack
 
@@ -33,7 +33,7 @@ from ..types import (
     report_from_body,
     result_from_body,
 )
-from .event_feed import EventChoice, follow_events
+from .event_feed import EventChoice, follow_egress, follow_events
 from .execs import SyncExec, SyncExecStream, idempotency_key
 from .files import SyncFiles
 from .sockets import SyncPortConnection, SyncPty, open_port, open_pty
@@ -212,6 +212,10 @@ class SyncSession:
             Call("GET", f"{self._path}/egress", query)
         )
         return page
+
+    def follow_egress(self, cursor: int = 0) -> Iterator[Mapping[str, Any]]:
+        """Its connections to other hosts as they end, from a cursor on, until you stop reading."""
+        return follow_egress(self._transport, f"{self._path}/egress/stream", cursor)
 
     def isolation(self) -> IsolationReport:
         """How it is isolated, as measured."""

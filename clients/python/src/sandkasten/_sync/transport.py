@@ -85,7 +85,7 @@ class Transport:
         try:
             return json.loads(content), response
         except ValueError as cause:
-            message = f"{call}: the response is not JSON; is a Sandkasten daemon there?"
+            message = f"{call}: the response is not JSON; is base_url a Sandkasten daemon?"
             raise SandboxError("CONNECTION_FAILED", response.status_code, message) from cause
 
     def content(self, call: Call) -> bytes:

@@ -136,7 +136,7 @@ function resultOf(runId = "", output: unknown = null): AgentRunResult {
 /** Answers with the task. */
 export const echo: Agent = ({ task }) => task ?? null;
 
-/** Never answers, and stops when it is told to. */
+/** Never answers, and stops when it is cancelled. */
 export const hang: Agent = async ({ signal }) =>
   await new Promise((_resolve, reject) => {
     const stop = (): void => reject(new AgentRunError("CANCELLED", "The run was cancelled."));

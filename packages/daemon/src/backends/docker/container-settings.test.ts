@@ -83,7 +83,7 @@ describe("a container", () => {
     expect(settings({ profile: "root" }).HostConfig?.ReadonlyRootfs).toBe(false);
   });
 
-  test("has the network that there is only if it shall, and its name servers with it", () => {
+  test("has the configured network and its name servers only on request", () => {
     const { NetworkMode, Dns } = settings().HostConfig ?? {};
     expect([NetworkMode, Dns]).toEqual(["none", ["127.0.0.1"]]);
     const { HostConfig = {} } = settings({ network: "full" });

@@ -259,7 +259,7 @@ describe("credentials", () => {
     expect((await store.ensure(reference)).digest).toBe(id);
   });
 
-  test("that are wrong are refused, and shown to nobody", async () => {
+  test("that are wrong are refused, and never shown", async () => {
     const wrong = "wrong-password";
     const dockerConfigDir = await configured({
       auths: { [`http://${registry.address}/v2/`]: { auth: encoded(`alice:${wrong}`) } },

@@ -1,8 +1,4 @@
-/**
- * The connections to a Postgres database. Statements are prepared once per connection; failures are
- * translated.
- */
-import { createHash } from "node:crypto";
+/** The connections to a Postgres database. Failures are translated. */
 import { Kysely, PostgresDialect, sql } from "kysely";
 import type { RawBuilder, Transaction } from "kysely";
 import pg from "pg";
@@ -11,6 +7,7 @@ import { migrationsOf } from "../migrations.ts";
 import type { StoredRow } from "../row-mapping.ts";
 import { databaseFailure } from "./database-failure.ts";
 import { migrate } from "./migrate.ts";
+import { PooledConnection } from "./pooled-connection.ts";
 import type { Tables } from "./tables.ts";
 
 const CONNECTIONS = 10;
@@ -27,10 +24,13 @@ export interface DatabaseOptions {
 
 export class Database {
   readonly #kysely: Kysely<Tables>;
+  readonly #pool: pg.Pool;
+  readonly #underWay = new Set<Promise<unknown>>();
   #closed: Promise<void> | undefined;
 
-  private constructor(kysely: Kysely<Tables>) {
+  private constructor(kysely: Kysely<Tables>, pool: pg.Pool) {
     this.#kysely = kysely;
+    this.#pool = pool;
   }
 
   static async open({ url, log }: DatabaseOptions): Promise<Database> {
@@ -47,8 +47,10 @@ export class Database {
       types: { getTypeParser: parserOf },
     });
     pool.on("error", (error) => log?.warn({ err: error }, "a connection to the database broke"));
-    const kysely = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: preparing(pool) }) });
-    const database = new Database(kysely);
+    const connections = { connect: () => PooledConnection.take(pool), end: () => pool.end() };
+    const dialect = new PostgresDialect({ pool: connections as unknown as pg.Pool });
+    const kysely = new Kysely<Tables>({ dialect });
+    const database = new Database(kysely, pool);
     try {
       await database.lasting("opening it", (transaction) =>
         migrate(transaction, migrationsOf("postgres")),
@@ -61,12 +63,21 @@ export class Database {
   }
 
   async rows(doing: string, query: RawBuilder<unknown>): Promise<readonly StoredRow[]> {
-    try {
-      this.#requireOpen();
-      return (await query.execute(this.#kysely)).rows as StoredRow[];
-    } catch (error) {
-      throw databaseFailure(error, doing);
-    }
+    const { rows } = await this.#do(doing, () => query.execute(this.#kysely));
+    return rows as StoredRow[];
+  }
+
+  /**
+   * For statements of every command: their text is fixed, so nothing is compiled. Returns the rows
+   * and how many rows the statement affected.
+   */
+  async run(
+    doing: string,
+    text: string,
+    values: readonly unknown[],
+  ): Promise<{ readonly rows: readonly StoredRow[]; readonly count: number }> {
+    const { rows, rowCount } = await this.#do(doing, () => this.#query(text, values));
+    return { rows: rows as StoredRow[], count: rowCount ?? 0 };
   }
 
   /** A transaction that also survives a crash of the database. */
@@ -74,56 +85,45 @@ export class Database {
     doing: string,
     work: (transaction: Transaction<Tables>) => Promise<T>,
   ): Promise<T> {
-    try {
-      this.#requireOpen();
-      return await this.#kysely.transaction().execute(async (transaction) => {
+    return await this.#do(doing, () =>
+      this.#kysely.transaction().execute(async (transaction) => {
         await sql`SET LOCAL synchronous_commit = on`.execute(transaction);
         return await work(transaction);
-      });
-    } catch (error) {
-      throw databaseFailure(error, doing);
+      }),
+    );
+  }
+
+  /** Refuses new work at once; resolves when what is under way has finished. */
+  async close(): Promise<void> {
+    this.#closed ??= Promise.allSettled(this.#underWay).then(() => this.#kysely.destroy());
+    await this.#closed;
+  }
+
+  async #query(text: string, values: readonly unknown[]): Promise<pg.QueryResult> {
+    const connection = await PooledConnection.take(this.#pool);
+    try {
+      return await connection.query(text, values);
+    } finally {
+      connection.release();
     }
   }
 
-  #requireOpen(): void {
-    if (this.#closed !== undefined) throw new Error("it is closed");
-  }
-
-  async close(): Promise<void> {
-    this.#closed ??= this.#kysely.destroy();
-    await this.#closed;
+  async #do<T>(doing: string, work: () => Promise<T>): Promise<T> {
+    let running: Promise<T> | undefined;
+    try {
+      if (this.#closed !== undefined) throw new Error("it is closed");
+      running = work();
+      this.#underWay.add(running);
+      return await running;
+    } catch (error) {
+      throw databaseFailure(error, doing);
+    } finally {
+      if (running !== undefined) this.#underWay.delete(running);
+    }
   }
 }
 
 function parserOf(type: number, format?: "text" | "binary"): (value: string) => unknown {
   if (type === INT8) return Number;
   return pg.types.getTypeParser(type, format) as (value: string) => unknown;
-}
-
-/** Names statements by their text, so Postgres parses and plans each once per connection. */
-function preparing(pool: pg.Pool) {
-  return {
-    connect: async () => {
-      const client = await pool.connect();
-      return {
-        query: (text: string, values: readonly unknown[]) =>
-          values.length === 0
-            ? client.query(text)
-            : client.query({ name: nameOf(text), text, values: [...values] }),
-        release: () => client.release(),
-      };
-    },
-    end: () => pool.end(),
-  } as unknown as pg.Pool;
-}
-
-const names = new Map<string, string>();
-
-function nameOf(text: string): string {
-  let name = names.get(text);
-  if (name === undefined) {
-    name = createHash("sha1").update(text).digest("base64url");
-    names.set(text, name);
-  }
-  return name;
 }

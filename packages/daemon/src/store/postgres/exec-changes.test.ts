@@ -38,11 +38,11 @@ const stored = async (id: string) => await store.getExec(`session of ${id}`, id)
 
 describe("ends of commands", () => {
   test("are written in one statement, each to its own command", async () => {
-    const rows = vi.spyOn(Database.prototype, "rows");
+    const run = vi.spyOn(Database.prototype, "run");
     await Promise.all(
       COMMANDS.map((id, exitCode) => update(id, { status: "done", exitCode, cwd: `/${id}` })),
     );
-    expect(rows).toHaveBeenCalledTimes(1);
+    expect(run).toHaveBeenCalledTimes(1);
     for (const [exitCode, id] of COMMANDS.entries())
       expect(await stored(id)).toMatchObject({ status: "done", exitCode, cwd: `/${id}` });
   });

@@ -1,12 +1,11 @@
 /** Writes changes of commands, those of several commands in one statement. */
-import { sql } from "kysely";
 import { lostOwnership } from "../../ports/session-store.ts";
 import type { ExecPatch } from "../../ports/session-store.ts";
 import { execMapping } from "../row-mappings.ts";
 import type { Database } from "./database.ts";
 
 /** How long an end may wait for others. Until it is written, the sandbox knows it. */
-const WAIT_MS = 5;
+const WAIT_MS = 10;
 /** The maximum number of changes in a statement. */
 const MAX_AT_ONCE = 256;
 
@@ -81,29 +80,29 @@ export class ExecChanges {
       fence,
       patch: execMapping.changes(patch),
     }));
-    const rows = await this.#database.rows("changing commands", changeStatement(given));
+    const { rows } = await this.#database.run("changing commands", CHANGE, [JSON.stringify(given)]);
     return new Set(rows.map(({ at }) => Number(at)));
   }
 }
 
-const columns = sql.raw(execMapping.columns);
-
-/** Sessions are locked while their commands are changed, so a claim happens before or after. */
-function changeStatement(given: readonly object[]) {
-  return sql`
-    WITH given AS (
-      SELECT * FROM jsonb_to_recordset(${JSON.stringify(given)}::jsonb)
-        AS change (at BIGINT, session_id TEXT, id TEXT, fence BIGINT, patch JSONB)
-    ), served AS (
-      SELECT id, fence FROM sessions WHERE id IN (SELECT session_id FROM given)
-      ORDER BY id FOR SHARE
-    ), allowed AS (
-      SELECT given.* FROM given JOIN served ON served.id = given.session_id AND served.fence = given.fence
-    ), changed AS (
-      UPDATE execs SET (${columns}) = (
-        SELECT ${columns} FROM jsonb_populate_record(execs, allowed.patch)
-      ) FROM allowed
-      WHERE execs.session_id = allowed.session_id AND execs.id = allowed.id
-    )
-    SELECT at FROM allowed`;
-}
+/**
+ * Sessions are locked while their commands are changed, so a claim happens before or after. They are
+ * found by an array that a subquery builds: Postgres uses the index however many sessions there are,
+ * with one plan for arrays of any length.
+ */
+const CHANGE = `
+  WITH given AS (
+    SELECT * FROM jsonb_to_recordset($1::jsonb)
+      AS change (at BIGINT, session_id TEXT, id TEXT, fence BIGINT, patch JSONB)
+  ), served AS (
+    SELECT id, fence FROM sessions WHERE id = ANY (ARRAY(SELECT session_id FROM given))
+    ORDER BY id FOR SHARE
+  ), allowed AS (
+    SELECT given.* FROM given JOIN served ON served.id = given.session_id AND served.fence = given.fence
+  ), changed AS (
+    UPDATE execs SET (${execMapping.columns}) = (
+      SELECT ${execMapping.columns} FROM jsonb_populate_record(execs, allowed.patch)
+    ) FROM allowed
+    WHERE execs.session_id = allowed.session_id AND execs.id = allowed.id
+  )
+  SELECT at FROM allowed`;

@@ -6,7 +6,7 @@
 import { ENDED, HOLDS_KEY, OPEN } from "../row-mappings.ts";
 
 /** Commands that may be admitted concurrently; closer than this to a quota they are admitted one by one. */
-const SIDE_BY_SIDE = 64;
+export const SIDE_BY_SIDE = 64;
 
 export const FUNCTIONS = `
   CREATE TABLE store_facts (instance TEXT NOT NULL, is_settled BIGINT NOT NULL);
@@ -103,5 +103,16 @@ export const FUNCTIONS = `
         AND (status NOT IN ${ENDED}
           OR id IN (SELECT session_id FROM execs WHERE status <> 'done'))
       RETURNING *;
+  END $$;
+`;
+
+/** For the statement that inserts a command; `admit_exec` decides if the quota is near. */
+export const COMMAND_FUNCTIONS = `
+  CREATE FUNCTION is_far_from_quota(of_owner TEXT, max_running BIGINT) RETURNS BOOLEAN
+  LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM pg_advisory_xact_lock_shared(hashtextextended(of_owner, 3));
+    RETURN (SELECT count(*) FROM execs WHERE owner = of_owner AND status <> 'done')
+      + ${SIDE_BY_SIDE} < max_running;
   END $$;
 `;

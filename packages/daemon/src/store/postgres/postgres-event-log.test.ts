@@ -18,7 +18,7 @@ interface Writer {
   readonly fence: number;
 }
 
-/** With connections and a token of its own, as in a process of its own. */
+/** With separate connections and another token, as in a separate process. */
 async function open(): Promise<Writer> {
   const store = await PostgresSessionStore.open({
     url: database.url,
@@ -61,7 +61,7 @@ const paused = (atMs: number, sessionId?: string): NewEvent => ({
 });
 
 describe("several daemons", () => {
-  test("write at full speed, and whoever reads meanwhile misses none and gets none twice", async () => {
+  test("write at full speed, and a concurrent reader misses none and gets none twice", async () => {
     const writers = [await open(), await open(), await open()];
     const { log } = await open();
     expect(new Set(writers.map((one) => String(one.log.cursorKey))).size).toBe(1);

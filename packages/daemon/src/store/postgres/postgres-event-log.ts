@@ -16,6 +16,9 @@ import type { Database } from "./database.ts";
 /** Events removed in one transaction, so no writer waits long. */
 const REMOVED_AT_ONCE = 512;
 
+const APPEND =
+  "SELECT append_events($1, $2::float8[], $3::text[], $4::text[], $5::text[], $6::text[])";
+
 export interface PostgresEventLogOptions {
   readonly database: Database;
   /**
@@ -47,14 +50,14 @@ export class PostgresEventLog implements EventLog {
   }
 
   async append(events: readonly NewEvent[]): Promise<void> {
-    await this.#database.rows(
-      "writing events",
-      sql`SELECT append_events(${this.#fence()},
-            ${events.map(({ atMs }) => atMs)}::float8[], ${events.map(({ owner }) => owner)}::text[],
-            ${events.map(({ sessionId }) => sessionId ?? null)}::text[],
-            ${events.map(({ type }) => type)}::text[],
-            ${events.map(({ data }) => JSON.stringify(data))}::text[])`,
-    );
+    await this.#database.run("writing events", APPEND, [
+      this.#fence(),
+      events.map(({ atMs }) => atMs),
+      events.map(({ owner }) => owner),
+      events.map(({ sessionId }) => sessionId ?? null),
+      events.map(({ type }) => type),
+      events.map(({ data }) => JSON.stringify(data)),
+    ]);
   }
 
   async read({ after, limit, owner, sessionId, types }: EventQuery): Promise<EventPage> {

@@ -14,7 +14,7 @@ const quiet = { info: () => undefined, warn: () => undefined, error: () => undef
 let database: TestDatabase;
 const opened: PostgresSessionStore[] = [];
 
-/** With connections of its own, as in a process of its own. */
+/** With separate connections, as in a separate process. */
 async function open(): Promise<PostgresKeyStore> {
   const store = await PostgresSessionStore.open({ url: database.url });
   opened.push(store);

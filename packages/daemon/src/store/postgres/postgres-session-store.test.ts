@@ -56,7 +56,7 @@ storeSuite("Postgres", async () => {
 });
 
 describe("two daemons", () => {
-  /** Each with connections of its own, as in two processes. */
+  /** Each with separate connections, as in two processes. */
   async function two() {
     const [first, second] = [await open(), await open()];
     const a = (await first.join("http://10.0.0.1:8080", READING)).fence;
@@ -167,6 +167,23 @@ describe("two daemons", () => {
     } finally {
       clearInterval(beats);
     }
+  });
+});
+
+describe("closing", () => {
+  test("lets what is under way finish, and refuses the rest at once", async () => {
+    const store = await open();
+    const { fence } = await store.join(undefined, READING);
+    const beats = Array.from({ length: 30 }, () => store.beat(fence, 2000, READING));
+    const claim = store.claim(fence, [PLACE]);
+    const closed = store.closed();
+    await expect(store.beat(fence, 3000, READING)).rejects.toMatchObject({
+      code: "INTERNAL_ERROR",
+      message: expect.stringContaining("it is closed") as string,
+    });
+    expect(await Promise.all(beats)).toEqual(beats.map(() => 2000));
+    expect(await claim).toEqual([]);
+    await closed;
   });
 });
 

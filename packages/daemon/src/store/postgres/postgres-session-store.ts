@@ -3,7 +3,7 @@ import type { SessionStatus } from "@sandkasten/protocol";
 import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
 import type { Log } from "../../ports/log.ts";
-import { heldForDead, lostOwnership } from "../../ports/session-store.ts";
+import { heldForDead } from "../../ports/session-store.ts";
 import type {
   Admitted,
   ClockReading,
@@ -31,6 +31,7 @@ import {
 } from "../row-mappings.ts";
 import { admit } from "./admit.ts";
 import { assignmentsOf } from "./assignments.ts";
+import { ExecAdmission } from "./exec-admission.ts";
 import { ExecChanges } from "./exec-changes.ts";
 import { Daemons } from "./daemons.ts";
 import type { Heartbeat } from "./daemons.ts";
@@ -64,6 +65,7 @@ export class PostgresSessionStore implements SessionStore {
   readonly database: Database;
   readonly #database: Database;
   readonly #daemons: Daemons;
+  readonly #execAdmission: ExecAdmission;
   readonly #execChanges: ExecChanges;
   readonly #log: Log | undefined;
   #closed: Promise<void> | undefined;
@@ -72,6 +74,11 @@ export class PostgresSessionStore implements SessionStore {
     this.database = database;
     this.#database = database;
     this.#execChanges = new ExecChanges(database);
+    this.#execAdmission = new ExecAdmission({
+      database,
+      writeEnds: () => this.#execChanges.flush(),
+      find: (sessionId, key) => this.findExec(sessionId, key),
+    });
     this.isNew = facts["is_settled"] === 0;
     this.instance = String(facts["instance"]);
     this.heartbeat = options.heartbeat ?? HEARTBEAT;
@@ -226,19 +233,7 @@ export class PostgresSessionStore implements SessionStore {
   }
 
   async insertExec(row: ExecRow, fence: number, maxRunning: number): Promise<Admitted<ExecRow>> {
-    const given = JSON.stringify(execMapping.record(row));
-    const { sessionId, idempotencyKey } = row;
-    return await admit(
-      row.id,
-      async () => {
-        const query = sql`admit_exec(${given}::jsonb, ${fence}, ${maxRunning})`;
-        const verdict = await this.#verdict("adding a command", query);
-        if (verdict === "lost") throw lostOwnership(sessionId);
-        return verdict;
-      },
-      async () =>
-        idempotencyKey === undefined ? undefined : await this.findExec(sessionId, idempotencyKey),
-    );
+    return await this.#execAdmission.insert(row, fence, maxRunning);
   }
 
   async updateExec(sessionId: string, id: string, fence: number, patch: ExecPatch): Promise<void> {
@@ -327,10 +322,11 @@ export class PostgresSessionStore implements SessionStore {
     void this.closed();
   }
 
-  /** Closes it; resolves when every connection has ended. */
+  /** Closes it; resolves when everything under way is done and every connection has ended. */
   async closed(): Promise<void> {
-    this.#closed ??= this.#execChanges.flush().then(() => this.#database.close());
-    await this.#closed;
+    const flushed = this.#execChanges.flush();
+    this.#closed ??= this.#database.close();
+    await Promise.all([flushed, this.#closed]);
   }
 
   async #verdict(doing: string, call: RawBuilder<unknown>): Promise<string> {

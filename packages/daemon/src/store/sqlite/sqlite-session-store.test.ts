@@ -26,7 +26,7 @@ storeSuite("SQLite", async () => {
   };
 });
 
-/** A program of its own that writes a session, changes it, says so, and waits to be killed. */
+/** A separate program that writes a session, changes it, says so, and waits to be killed. */
 const WRITER = `
 import { SqliteSessionStore } from ${JSON.stringify(join(import.meta.dirname, "sqlite-session-store.ts"))};
 const [path, session, exec] = process.argv.slice(1);

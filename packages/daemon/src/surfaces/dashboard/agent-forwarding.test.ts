@@ -113,7 +113,7 @@ describe("the way to the agent service", () => {
     expect(asked).toEqual([]);
   });
 
-  it("says so when nobody answers there", async () => {
+  it("says so when the agent service does not answer", async () => {
     agents.address = { url: "http://127.0.0.1:9" };
     const { status, json } = await http.call(RUNS);
     expect([status, json.message]).toEqual([503, "The agent service does not respond."]);

@@ -8,7 +8,7 @@ import type { PreviewAnswer } from "../testing/preview-fixture.ts";
 
 const bearer = { authorization: `Bearer ${ALICES_KEY}` };
 
-/** What the application writes, as it is, to whoever connects. */
+/** The bytes that the application writes on every connection. */
 let script: (socket: Socket) => void;
 let fixture: PreviewFixture;
 let token: string;
@@ -110,7 +110,7 @@ describe("what comes out of the sandbox", () => {
       "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ],
     [
-      "an upgrade that nobody asked for",
+      "an upgrade that was not requested",
       "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
     ],
   ])("is a clear error when the application sends %s", async (_name, text) => {
@@ -154,7 +154,7 @@ describe("what comes out of the sandbox", () => {
     expect(got.status).toBe(413);
   });
 
-  it("waits in the sandbox when nobody reads it, holds up nobody else, and is cut off in the end", async () => {
+  it("waits in the sandbox when the client does not read, delays no other response, and is cut off in the end", async () => {
     let sent = 0;
     const chunk = Buffer.alloc(65_536, "endless ");
     script = (socket) => {

@@ -81,7 +81,7 @@ export function trustSuite(setup: () => NetworkSetup): void {
 
   it("trusts no other authority because of it", async () => {
     const said = await bare(`${PROGRAMS["curl"]?.command ?? ""}; echo $?`, STRANGER, stranger.port);
-    // curl's number for a certificate that nobody vouches for.
+    // curl's exit code for an untrusted certificate.
     expect(said).toMatch(/60\n/);
     const python = await bare(PROGRAMS["Python"]?.command ?? "", STRANGER, stranger.port);
     expect(python).toContain("CERTIFICATE_VERIFY_FAILED");

@@ -40,7 +40,7 @@ export function deepagentsSuite(fixture: Fixture): void {
     expect(await sandbox.execute("echo on")).toMatchObject({ output: "on\n", exitCode: 0 });
   });
 
-  test("uploads and downloads files, each with a result of its own", async () => {
+  test("uploads and downloads files, each with a separate result", async () => {
     const bytes = Uint8Array.of(0, 255, 10);
     await sandbox.uploadFiles([["/workspace/deep/a.bin", bytes]]);
     expect(

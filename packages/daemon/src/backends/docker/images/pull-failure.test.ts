@@ -57,7 +57,7 @@ test.each([
 ])("an engine that says %j reports %s", (message, code) => {
   const failure = pullFailure(reference, message);
   expect(failure.code).toBe(code);
-  // What the engine met on its way is nobody's business.
+  // What the engine met on its way must not show.
   expect(failure.message).not.toMatch(/dial|10\.0\.0\.1|127\.0\.0\.1|status|response|Get |EOF/);
   expect(failure.message).toContain("registry.invalid:5000/denied/timeout-app:1 cannot be pulled");
 });

@@ -164,7 +164,7 @@ describe("a key that is revoked", () => {
     expect(events.text).not.toContain(key);
   });
 
-  it("loses its streams and terminals at once, and nobody else does", async () => {
+  it("loses its streams and terminals at once, and no other key does", async () => {
     const { key, id } = await createKey({ name: "cut" });
     const { key: kept } = await createKey({ name: "kept", owner: "cut" });
     const { json: session } = await http.call("/v1/sessions", { key, body: {} });

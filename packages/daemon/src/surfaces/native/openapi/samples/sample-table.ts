@@ -199,6 +199,7 @@ for await (const bytes of connection.readable) console.log(new TextDecoder().dec
   },
   "GET /v1/sessions/{id}/egress/stream": {
     typescript: `for await (const record of session.followEgress()) console.log(record.name, record.verdict);`,
+    python: `for record in session.follow_egress():\n    print(record["name"], record["verdict"])`,
   },
 
   "GET /v1/workspaces": {

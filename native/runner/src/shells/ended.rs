@@ -1,0 +1,150 @@
+//! The end of a shell's process, and the groups of processes that commands leave behind.
+
+use crate::execs::{Execs, Outcome, Serial};
+use crate::processes::Group;
+use crate::processes::proc_tree::Origin;
+use crate::server::context::Context;
+use crate::shells::process::ShellProcess;
+use crate::shells::reports::Current;
+use crate::shells::{ShellId, Shells};
+use crate::sys;
+use std::os::fd::AsRawFd;
+
+/// Longer than any path.
+const FAREWELL_BYTES: usize = 16 * 1024;
+
+impl Shells {
+    /// What a command leaves running gets the group for itself; the shell goes on in a new one.
+    /// So whatever shares a group with the shell belongs to the present command.
+    pub(super) fn separate_jobs(&mut self, id: ShellId, serial: Serial, execs: &Execs) {
+        let Some(process) = self.by_id.get(&id).and_then(|shell| shell.process.as_ref()) else {
+            return;
+        };
+        let origin = Origin {
+            in_shell: true,
+            ..Origin::of_group(process.pid)
+        };
+        if process.group == Group::Processes {
+            self.kill_survivors(serial, execs);
+        } else if !self.tracker.members(process.group, &origin).is_empty() {
+            self.move_to_new_group(id);
+            self.kill_survivors(serial, execs);
+        }
+    }
+
+    pub fn move_to_new_group(&mut self, id: ShellId) {
+        let Some(process) = (self.by_id.get_mut(&id)).and_then(|shell| shell.process.as_mut())
+        else {
+            return;
+        };
+        let next = self.tracker.begin();
+        if next != Group::Processes && self.tracker.move_into(next, process.pid) {
+            let old = std::mem::replace(&mut process.group, next);
+            self.tracker.end(old);
+        }
+    }
+
+    /// A command that was made to end leaves nothing running.
+    fn kill_survivors(&self, serial: Serial, execs: &Execs) {
+        if execs.get(serial).is_some_and(|e| e.stop().is_ending()) {
+            execs.kill_members(serial, &self.pids());
+        }
+    }
+
+    /// The process has ended: by `exit`, `exec`, a signal.
+    pub fn process_ended(
+        &mut self,
+        id: ShellId,
+        exit_code: i32,
+        signal: Option<i32>,
+        execs: &mut Execs,
+        cx: &mut Context,
+    ) {
+        // Its last report may still be in the socket.
+        self.take_reports(id, execs, cx);
+        let Some(shell) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        let current = shell.current.take();
+        let Some(process) = shell.process.take() else {
+            return;
+        };
+        cx.poll.remove(process.socket.fd());
+        self.take_farewell(id, &process);
+        self.kill_with_process(&process, current.as_ref(), execs);
+        self.tracker.end(process.group);
+        match current {
+            None if !process.ready && !process.discarded => {
+                self.start_failed(id, exit_code, execs, cx);
+            }
+            None => self.note_replaced(id),
+            Some(current) => {
+                self.note_replaced(id);
+                let ended = (exit_code, signal);
+                self.end_or_retry(id, &current, ended, execs, cx);
+            }
+        }
+        self.run_next(id, execs, cx);
+    }
+
+    fn note_replaced(&mut self, id: ShellId) {
+        if let Some(shell) = self.by_id.get_mut(&id) {
+            shell.replaced = true;
+        }
+    }
+
+    /// What becomes of the command that a shell was at when it ended.
+    fn end_or_retry(
+        &mut self,
+        id: ShellId,
+        current: &Current,
+        (exit_code, signal): (i32, Option<i32>),
+        execs: &mut Execs,
+        cx: &mut Context,
+    ) {
+        let serial = current.serial;
+        if !execs.get(serial).is_none_or(|exec| exec.has_begun()) {
+            // The shell never took the command, so it can safely be given to the next one.
+            self.unstart(current, execs, cx);
+            if let Some(shell) = self.by_id.get_mut(&id) {
+                shell.queue.push_front(serial);
+            }
+            return;
+        }
+        if let Some(exec) = execs.get_mut(serial) {
+            exec.note_restart();
+        }
+        let outcome = Outcome {
+            exit_code: current.status.unwrap_or(exit_code),
+            signal: signal.filter(|_| current.status.is_none()),
+            cwd: None,
+        };
+        self.end(id, current, outcome, execs, cx);
+        self.kill_survivors(serial, execs);
+    }
+
+    /// A command that was being ended may have gone on in the group that the shell was moved to.
+    fn kill_with_process(&self, process: &ShellProcess, current: Option<&Current>, execs: &Execs) {
+        let ended = current
+            .and_then(|current| execs.get(current.serial))
+            .is_some_and(|exec| exec.stop().is_ending());
+        if ended && process.group != Group::Processes {
+            let origin = Origin::of_group(process.pid);
+            self.tracker.kill(process.group, &origin);
+        }
+    }
+
+    /// Where the shell was when it ended, if it had time to say so.
+    fn take_farewell(&mut self, id: ShellId, process: &ShellProcess) {
+        let mut text = [0u8; FAREWELL_BYTES];
+        let n = sys::read(process.farewell.as_raw_fd(), &mut text).unwrap_or(0);
+        self.run_dir.remove(&[&process.farewell_name]);
+        if let (Some(end), Some(shell)) = (
+            text[..n].iter().position(|b| *b == 0),
+            self.by_id.get_mut(&id),
+        ) {
+            let cwd = String::from_utf8_lossy(&text[..end]);
+            shell.memory.take_directory(&cwd, "");
+        }
+    }
+}
