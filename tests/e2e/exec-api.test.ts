@@ -60,6 +60,13 @@ describe("a shell with a terminal", () => {
       stderr: "",
     });
     expect((await term.exec("echo $?")).stdout).toBe("1\r\n");
+    expect((await term.exec("echo $TERM; export TERM=vt220")).stdout).toBe("xterm-256color\r\n");
+    expect((await term.exec("printenv TERM; exit")).stdout).toBe("vt220\r\n");
+    // A new shell on the same terminal.
+    expect((await term.exec("printenv TERM; NAME=kept")).stdout).toBe("xterm-256color\r\n");
+    const size = { rows: 24, cols: 80 };
+    const { stdout } = await session.exec(["printenv", "TERM"], { pty: size });
+    expect(stdout).toBe("xterm-256color\r\n");
 
     const cancelled = await term.start("sleep 1000");
     await cancelled.cancel();

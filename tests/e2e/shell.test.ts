@@ -366,6 +366,19 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("echo $?")).stdout).toBe("0\n");
   });
 
+  test.runIf(shell === "bash")("DEBUG and ERR traps run for the command alone", async () => {
+    await sandbox.sh("trap 'echo debug' DEBUG; trap 'echo error $?' ERR");
+    const failed = await sandbox.sh("( exit 3 ); true");
+    expect(failed.stdout).toBe("debug\nerror 3\ndebug\n");
+    // The code of the ERR trap is debugged too.
+    expect((await sandbox.sh("false")).stdout).toBe("debug\ndebug\nerror 1\n");
+    expect((await sandbox.sh("trap - DEBUG; trap -p ERR")).stdout).toBe(
+      "debug\ntrap -- 'echo error $?' ERR\n",
+    );
+    await sandbox.sh("trap - ERR");
+    expect((await sandbox.sh("false")).stdout).toBe("");
+  });
+
   test("set -x and errors show the command and nothing of ours", async () => {
     const traced = await sandbox.sh("set -x; true here; no-such-program");
     expect(traced.stderr).toContain("+ true here\n");
@@ -377,6 +390,14 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
       expect(text.replace(/^\/bin\/sh: (\d+: )?eval: /gmu, "")).not.toMatch(
         /sandkasten|printf|eval|exec|PROMPT|command (?!not)/u,
       );
+  });
+
+  test("set -v shows nothing of ours, and stays on", async () => {
+    await sandbox.sh("set -v");
+    expect((await sandbox.sh("true here")).stderr).not.toMatch(/eval|set/u);
+    const { stdout, stderr } = await sandbox.sh("echo $-; set +v");
+    expect(stdout).toContain("v");
+    expect(stderr).not.toMatch(/eval/u);
   });
 
   test.runIf(shell === "bash")("the history begins empty", async () => {

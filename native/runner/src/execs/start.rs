@@ -113,6 +113,10 @@ impl Exec {
         let (uid, gid) = self.request.ids.unwrap_or((sandbox.uid, sandbox.gid));
         let (theirs, pipes) = plumb(&self.request, uid, gid)?;
         let mut env = sandbox.env.clone();
+        let (type_name, type_value) = terminal::TYPE;
+        if pipes.on_terminal && !env.iter().any(|(name, _)| name == type_name) {
+            set(&mut env, type_name, type_value);
+        }
         if tracker.needs_marker() {
             set(&mut env, proc_tree::MARKER, &self.request.exec_id);
         }

@@ -4,6 +4,9 @@ use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+/// The variable that tells programs what their terminal understands, unless they are told otherwise.
+pub const TYPE: (&str, &str) = ("TERM", "xterm-256color");
+
 /// A new terminal: the master, not blocking, and the slave.
 pub fn open(rows: u16, cols: u16, uid: u32, gid: u32) -> io::Result<(OwnedFd, OwnedFd)> {
     // The slave belongs to the user that opens the master, and code must be able to use it.

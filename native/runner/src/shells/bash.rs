@@ -16,8 +16,10 @@ pub const READ_BYTES: usize = 128;
 /// What a command may have disabled.
 const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 
-/// Tells of traps, and ends what would trace our own lines.
-const UNTRACE: &str = "\\command trap -p DEBUG ERR EXIT;\\command trap - DEBUG;\\command set +x;";
+/// Tells of traps, and ends what would show our own lines: a trace, a DEBUG trap, and an ERR trap,
+/// which would run for a failed `eval` again.
+const UNTRACE: &str =
+    "\\command trap -p DEBUG ERR EXIT;\\command trap - DEBUG ERR;\\command set +x;";
 /// What may lead to a trace or a DEBUG trap.
 const SHOWING_WORDS: [&[u8]; 5] = [b"set", b"trap", b"source", b". ", b"eval"];
 
@@ -62,7 +64,7 @@ impl CommandLines<'_> {
     /// What bash reads: all of a command, from its pipes to its report.
     pub fn bash_text(&self, socket: u64) -> Vec<u8> {
         let mut text = String::from("PROMPT_COMMAND=;");
-        if let Some((name, value)) = self.marker {
+        for (name, value) in self.marker.iter().chain(&self.terminal_type) {
             text.push_str(&format!("\\command export {name}={value};"));
         }
         if let Some(cwd) = self.cwd {
@@ -104,6 +106,9 @@ impl CommandLines<'_> {
         if let Some(body) = &self.memory.debug_trap {
             hidden.push_str(&format!("\\command trap -- '{body}' DEBUG;"));
         }
+        if let Some(body) = &self.memory.err_trap {
+            hidden.push_str(&format!("\\command trap -- '{body}' ERR;"));
+        }
         if hidden.is_empty() {
             return hidden;
         }
@@ -140,7 +145,7 @@ impl CommandLines<'_> {
         let report = match self.is_plain() {
             true => format!("{capture};{check}{restore};{{ {UNTRACE}{tell}; }} >&0"),
             false => format!(
-                "{{ {capture};{{ {check}{UNTRACE} }} >&{socket}; }} 2>/dev/null;{restore};{tell} >&0"
+                "{{ {capture};{{ {check}{UNTRACE} }} >&{socket}; }} >/dev/null 2>&1;{restore};{tell} >&0"
             ),
         };
         format!("{report};\\command unset PROMPT_COMMAND;PROMPT_COMMAND='#+'")

@@ -1,7 +1,7 @@
 //! One command in a shell: its text and pipes, its beginning and its end.
 
 use crate::execs::{Exec, Execs, Outcome, Pipes, Serial, State};
-use crate::processes::proc_tree;
+use crate::processes::{proc_tree, terminal};
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
 use crate::shells::lines::{CommandLines, lists_traps};
@@ -133,11 +133,14 @@ impl Shells {
             repair_file: &self.run_dir.path(REPAIR_FILE).display().to_string(),
             env: &env,
             marker: self.tracker.needs_marker().then_some(marker),
+            terminal_type: (pipes.on_terminal && shell.memory.lacks_terminal_type)
+                .then_some(terminal::TYPE),
             cwd,
             status_file: status.map(|_| status_file.as_str()),
             farewell,
             memory: &shell.memory,
         };
+        let sets_terminal_type = lines.terminal_type.is_some();
         let packets = lines.packets(process.dialect);
         let closing = lines.closing(process.dialect);
         let content = lines.file_content(process.dialect);
@@ -152,6 +155,9 @@ impl Shells {
             exec.say(&format!(
                 "sandkasten: {problem}; this shell runs without profile files\n"
             ));
+        }
+        if sets_terminal_type {
+            shell.memory.lacks_terminal_type = false;
         }
         process.socket.send(packets);
         process.watch(id, &cx.poll);

@@ -34,6 +34,8 @@ pub struct CommandLines<'a> {
     pub env: &'a [(String, String)],
     /// A variable that marks what the command starts, until the next one sets it.
     pub marker: Option<(&'a str, &'a str)>,
+    /// The variable that names the terminal's type, for a shell that does not have it yet.
+    pub terminal_type: Option<(&'a str, &'a str)>,
     pub cwd: Option<&'a str>,
     /// A file that gives `$?` its value.
     pub status_file: Option<&'a str>,
@@ -203,6 +205,7 @@ mod tests {
             repair_file: "/run/sandkasten/repair",
             env: &[],
             marker: Some(("MARKER", "exec")),
+            terminal_type: Some(("TERM", "xterm")),
             cwd: Some("/it's"),
             status_file: None,
             farewell: None,

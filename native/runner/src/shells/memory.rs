@@ -9,13 +9,16 @@ pub struct ShellMemory {
     /// `$?` for the next command.
     pub status: i32,
     pub xtrace: bool,
+    pub verbose: bool,
     errexit: bool,
     /// Bodies of the user's traps, as they stand between single quotes.
     pub debug_trap: Option<String>,
     pub exit_trap: Option<String>,
-    err_trap: bool,
+    pub err_trap: Option<String>,
     /// The EXIT trap is the user's with our farewell before it.
     pub says_farewell: bool,
+    /// The shell started without TERM, and has had no terminal so far.
+    pub lacks_terminal_type: bool,
 }
 
 impl ShellMemory {
@@ -25,11 +28,13 @@ impl ShellMemory {
             old_cwd: String::new(),
             status: 0,
             xtrace: false,
+            verbose: false,
             errexit: false,
             debug_trap: None,
             exit_trap: None,
-            err_trap: false,
+            err_trap: None,
             says_farewell: false,
+            lacks_terminal_type: false,
         }
     }
 
@@ -40,6 +45,7 @@ impl ShellMemory {
 
     pub fn take_flags(&mut self, flags: &str) {
         self.xtrace = flags.contains('x');
+        self.verbose = flags.contains('v');
         self.errexit = flags.contains('e');
     }
 
@@ -56,7 +62,7 @@ impl ShellMemory {
     pub fn take_traps(&mut self, text: &str, farewell: &str) {
         self.debug_trap = None;
         self.exit_trap = None;
-        self.err_trap = false;
+        self.err_trap = None;
         self.says_farewell = false;
         let mut rest = text;
         while let Some(start) = rest.find("trap -- '") {
@@ -68,7 +74,7 @@ impl ShellMemory {
             let name = after.split_whitespace().next().unwrap_or_default();
             match name {
                 "DEBUG" => self.debug_trap = Some(body.into()),
-                "ERR" => self.err_trap = true,
+                "ERR" => self.err_trap = Some(body.into()),
                 "EXIT" => {
                     let own = body.strip_prefix(farewell);
                     self.says_farewell = own.is_some();
@@ -91,7 +97,7 @@ impl ShellMemory {
 
     /// `$?` of the last command, unless giving it to the next one would count as a failure.
     pub fn status_to_restore(&self) -> Option<i32> {
-        (self.status != 0 && !self.errexit && !self.err_trap).then_some(self.status)
+        (self.status != 0 && !self.errexit && self.err_trap.is_none()).then_some(self.status)
     }
 }
 

@@ -5,9 +5,9 @@
 //! ending it. Lines reach it through a socket, on which it also reports.
 
 use crate::execs::Execs;
-use crate::processes::Group;
 use crate::processes::launch::{self, Launch};
 use crate::processes::proc_tree::{self, Origin};
+use crate::processes::{Group, terminal};
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
 use crate::server::poll::Poll;
@@ -178,6 +178,8 @@ impl Shells {
         });
         shell.memory = shell.memory.of_new_shell();
         shell.memory.take_directory(&cwd, "");
+        let has_type = |(name, _): &(String, String)| name == terminal::TYPE.0;
+        shell.memory.lacks_terminal_type = !sandbox.env.iter().any(has_type);
         shell.process = Some(ShellProcess {
             pid: launched.pid,
             group,

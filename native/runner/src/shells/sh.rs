@@ -21,7 +21,11 @@ impl CommandLines<'_> {
         if self.memory.xtrace {
             line.push_str("\\set +x;");
         }
-        if let Some((name, value)) = self.marker {
+        // Otherwise the shell shows the `eval` of the file that it reads.
+        if self.memory.verbose {
+            line.push_str("\\set +v;");
+        }
+        for (name, value) in self.marker.iter().chain(&self.terminal_type) {
             line.push_str(&format!("\\export {name}={value};"));
         }
         if let Some(trap) = self.exit_trap() {
@@ -47,6 +51,9 @@ impl CommandLines<'_> {
 
     pub fn sh_text(&self) -> Vec<u8> {
         let mut text = b"\\eval '".to_vec();
+        if self.memory.verbose {
+            text.extend_from_slice(b"\\set -v;");
+        }
         if self.memory.xtrace {
             text.extend_from_slice(b"\\set -x;");
         }

@@ -61,7 +61,7 @@ export class StdinWriter {
   #refusal(): SandboxError {
     switch (this.#state) {
       case "not-asked-for":
-        return this.#conflict("it was started without stdin; set `stdin` when starting it");
+        return this.#conflict("it was started without an open stdin; start it with `stdin_open`");
       case "closed":
         return this.#conflict("its stdin is already closed");
       case "open":

@@ -65,6 +65,8 @@ export interface HttpAppOptions {
   readonly pingIntervalMs?: number;
   /** Timeout for the head of a request. */
   readonly headersTimeoutMs?: number;
+  /** How long transfers in progress may take to end when the daemon stops. */
+  readonly closingGraceMs?: number;
   /** The pages of `/docs` and `/guide`; not served when absent. */
   readonly siteDir?: string | undefined;
   readonly preview: PreviewOptions;
@@ -86,8 +88,7 @@ const NO_ROUTE_MESSAGE =
   "The API has no such path, or not for this method. GET /docs shows the API";
 const DEFAULT_STALL_TIMEOUT_MS = 60_000;
 const DEFAULT_PING_INTERVAL_MS = 15_000;
-/** How long transfers in progress may take to end when the daemon stops. */
-const CLOSING_GRACE_MS = 5_000;
+const DEFAULT_CLOSING_GRACE_MS = 5_000;
 
 export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInstance> {
   const { uploadDir, limits } = options;
@@ -157,7 +158,7 @@ export async function buildHttpApp(options: HttpAppOptions): Promise<FastifyInst
     agentForwardingRoutes(app, agents, context.shutdown);
   }
   if (options.siteDir !== undefined) await serveSite(app, options.siteDir);
-  closeInTime(app, context.shutdown, life);
+  closeInTime(app, context.shutdown, life, options.closingGraceMs ?? DEFAULT_CLOSING_GRACE_MS);
   app.addHook("onClose", () => open.close());
   return app as unknown as FastifyInstance;
 }
@@ -194,15 +195,21 @@ function sessionOf({ preview, params, routeOptions }: FastifyRequest): string | 
  * Long-running requests are asked to end, and are cut off after a while. Until then the daemon
  * listens, so `/readyz` can report the state.
  */
-function closeInTime(app: App, shutdown: Shutdown, life: RequestLife): void {
+function closeInTime(app: App, shutdown: Shutdown, life: RequestLife, graceMs: number): void {
+  // `closeAllConnections` leaves out what has become a WebSocket.
+  const connections = new Set<{ destroy: () => void }>();
+  app.server.on("connection", (socket) => {
+    connections.add(socket);
+    socket.once("close", () => connections.delete(socket));
+  });
   app.decorate("beginShutdown", () => shutdown.begin());
   app.addHook("preClose", async () => {
     shutdown.begin();
     const graceOver = Promise.withResolvers<void>();
     setTimeout(() => {
-      app.server.closeAllConnections();
+      for (const socket of connections) socket.destroy();
       graceOver.resolve();
-    }, CLOSING_GRACE_MS).unref();
+    }, graceMs).unref();
     await Promise.race([life.idle(), graceOver.promise]);
   });
 }

@@ -132,4 +132,20 @@ describe("a daemon that stops", () => {
     await closed;
     await expect(stopping.call("/readyz")).rejects.toThrow();
   });
+
+  it("does not wait for a WebSocket whose client no longer answers", async () => {
+    await using stopping = await HttpFixture.start({ closingGraceMs: 100 });
+    const id = await stopping.createSession();
+    const socket = await stopping.connect();
+    const upgrade = `Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${"a".repeat(22)}==`;
+    socket.write(
+      `GET /v1/sessions/${id}/pty?cmd=cat HTTP/1.1\r\nHost: localhost\r\n${bearer}\r\n${upgrade}\r\n\r\n`,
+    );
+    const ended = textUntilClose(socket);
+    while (stopping.core.core.counts().runningExecs < 1) await new Promise(setImmediate);
+    await stopping.app.close();
+    const shown = await ended;
+    expect(shown).toMatch(/^HTTP\/1\.1 101 /);
+    expect(shown).toContain("the daemon is stopping");
+  });
 });

@@ -85,7 +85,6 @@ describe("a terminal", () => {
     expect(options).toMatchObject({
       command: { kind: "process", pty: { rows: 24, cols: 80 } },
       stdin: "open",
-      env: { TERM: "xterm-256color" },
     });
     expect(JSON.stringify(options?.command)).toContain("bash -l");
     terminal.socket.send(Buffer.from("typed €"));

@@ -23,8 +23,6 @@ type PtyRequest = FastifyRequest & {
 };
 
 const DEFAULT_SIZE = { rows: 24, cols: 80 };
-/** The default terminal type; every browser's and desktop's terminal supports it. */
-const TERMINAL_ENV = { TERM: "xterm-256color" };
 
 /** Shown as the command of a terminal that was opened without one. */
 const LOGIN_SHELL = "login shell";
@@ -100,7 +98,6 @@ export function ptyRoutes(app: App, context: NativeContext): void {
     const options = {
       command: commandOf(query),
       asked: query.cmd ?? LOGIN_SHELL,
-      env: TERMINAL_ENV,
       stdin: "open" as const,
       ...(query.cwd !== undefined && { cwd: query.cwd }),
     };
