@@ -176,7 +176,10 @@ impl Flow {
         };
         loop {
             match sys::read(self.socket.as_raw_fd(), wire.buffer) {
-                Ok(0) => return Fate::Over,
+                Ok(0) => {
+                    self.phase = Phase::Leaving { dropped: 0 };
+                    return self.leave(wire);
+                }
                 Ok(n) => handshake.push(&wire.buffer[..n]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => return Fate::Over,
