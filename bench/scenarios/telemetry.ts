@@ -14,7 +14,7 @@ import { interleave, timeUs } from "../interleave.ts";
 import type { Series } from "../series.ts";
 import { TelemetryHooks } from "../telemetry-hooks.ts";
 
-/** The spans of so many commands fill one batch, so that each turn has sent about one. */
+/** The spans of this many commands fill one batch, so each turn sends about one. */
 const IN_A_ROW = 256;
 const WARM_UP_ROUNDS = 4;
 const HOOK_ROUNDS = 30;

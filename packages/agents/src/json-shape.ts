@@ -1,4 +1,4 @@
-/** Looks at a JSON text before it is parsed: a few megabytes can hold so many values that parsing takes seconds. */
+/** Checks the shape of JSON text before it is parsed: parsing millions of small values takes seconds. */
 
 /** What clients and models may send. Large data has its place in files. */
 export const JSON_SHAPE: JsonShapeLimits = { maxDepth: 200, maxValues: 50_000 };

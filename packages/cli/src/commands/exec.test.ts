@@ -72,10 +72,10 @@ describe("exec", () => {
   });
 
   it("says what to do about a session that is not there", async () => {
-    const { code, stderr } = await daemon.run(["exec", "nobody", "--", "true"]);
+    const { code, stderr } = await daemon.run(["exec", "missing", "--", "true"]);
     expect([code, stderr]).toEqual([
       1,
-      expect.stringMatching(/nobody.*\n→ List sessions with `sandkasten ls`/),
+      expect.stringMatching(/missing.*\n→ List sessions with `sandkasten ls`/),
     ]);
   });
 });

@@ -103,6 +103,20 @@ describe("start()", () => {
     expect((await execs.start(caller, id, options)).id).toBe(first.id);
   });
 
+  it("answers a repeated request with its command also when the disk is full", async () => {
+    const { execs } = fixture.core;
+    const { store } = fixture;
+    const options = { command: shell("true"), idempotencyKey: "k" };
+    const first = await execs.start(ALICE, id, options);
+    const full = new SandboxError("STORAGE_FULL", "no space left");
+    const insert = vi.spyOn(store, "insertExec").mockRejectedValue(full);
+    expect((await execs.start(ALICE, id, options)).id).toBe(first.id);
+    expect(insert).toHaveBeenCalledOnce();
+    await expect(execs.start(ALICE, id, { ...options, idempotencyKey: "other" })).rejects.toThrow(
+      code("STORAGE_FULL"),
+    );
+  });
+
   it("keeps the session in use by a command after a request with a used key was refused", async () => {
     const { execs, reaper, sessions } = fixture.core;
     await execs.start(ALICE, id, { command: shell("true"), idempotencyKey: "k" });

@@ -110,10 +110,10 @@ export class PreviewAdmission {
 
   #linkInCookie({ raw }: FastifyRequest, address: PortAddress): PreviewLink | undefined {
     for (const cookie of (raw.headers.cookie ?? "").split(";")) {
-      const [name = "", value = ""] = cookie.split("=", 2);
+      const [name = "", ...value] = cookie.split("=");
       // Another page may have added one next to ours; any valid one will do.
       if (name.trim() !== PREVIEW_COOKIE) continue;
-      const link = this.#parts.previews.tokens.check(value.trim(), address);
+      const link = this.#parts.previews.tokens.check(value.join("=").trim(), address);
       if (link !== undefined) return link;
     }
     return undefined;

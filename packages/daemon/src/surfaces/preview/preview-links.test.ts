@@ -127,6 +127,7 @@ describe("a preview URL", () => {
       `${later}.${mac}`,
       `${end}.${"A".repeat(43)}`,
       `${token}x`,
+      `${token}=`,
       end,
       "",
       "x",
