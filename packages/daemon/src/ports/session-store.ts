@@ -353,7 +353,8 @@ export interface SessionStore {
   listWorkspaces(owner: string): Promise<readonly WorkspaceRow[]>;
   /** Of all owners, for cleanup. */
   allWorkspaces(): Promise<readonly WorkspaceRow[]>;
-  deleteWorkspace(owner: string, id: string): Promise<void>;
+  /** The one with this disk: a newer one may have its name by now. */
+  deleteWorkspace(diskId: string): Promise<void>;
 
   close(): void;
 }

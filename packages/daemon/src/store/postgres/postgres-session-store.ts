@@ -319,10 +319,10 @@ export class PostgresSessionStore implements SessionStore {
     return await this.#workspaces(sql`ORDER BY owner COLLATE "C", id COLLATE "C"`);
   }
 
-  async deleteWorkspace(owner: string, id: string): Promise<void> {
+  async deleteWorkspace(diskId: string): Promise<void> {
     await this.#rows(
       "forgetting a workspace",
-      sql`DELETE FROM workspaces WHERE owner = ${owner} AND id = ${id}`,
+      sql`DELETE FROM workspaces WHERE disk_id = ${diskId}`,
     );
   }
 

@@ -220,8 +220,8 @@ export class SqliteSessionStore implements SessionStore {
     return this.#workspaces.all();
   }
 
-  async deleteWorkspace(owner: string, id: string): Promise<void> {
-    this.#workspaces.delete(owner, id);
+  async deleteWorkspace(diskId: string): Promise<void> {
+    this.#workspaces.delete(diskId);
   }
 
   close(): void {
