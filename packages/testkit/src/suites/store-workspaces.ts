@@ -57,8 +57,17 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     for (const row of rows) await store().insertWorkspace(row, MANY);
     expect(await store().listWorkspaces("alice")).toStrictEqual(rows.slice(0, 2));
     expect(await store().allWorkspaces()).toStrictEqual(rows);
-    await store().deleteWorkspace("alice", "a");
-    await store().deleteWorkspace("alice", "a");
+    await store().deleteWorkspace(rows[0]!.diskId);
+    await store().deleteWorkspace(rows[0]!.diskId);
     expect(await store().allWorkspaces()).toStrictEqual(rows.slice(1));
+  });
+
+  it("leaves a new workspace alone when the removal of its predecessor ends late", async () => {
+    const [old, current] = [workspaceRow(), workspaceRow()];
+    await store().insertWorkspace(old, MANY);
+    await store().deleteWorkspace(old.diskId);
+    await store().insertWorkspace(current, MANY);
+    await store().deleteWorkspace(old.diskId);
+    expect(await store().getWorkspace(current.owner, current.id)).toStrictEqual(current);
   });
 }
