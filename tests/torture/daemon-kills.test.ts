@@ -156,7 +156,12 @@ describe("kill -9 of the daemon", () => {
       }
       await expectTraces(daemon, empty);
     }
-    const possible = ["create: failed", "create: running", "destroy: destroyed", "destroy: running"];
+    const possible = [
+      "create: failed",
+      "create: running",
+      "destroy: destroyed",
+      "destroy: running",
+    ];
     expect(ends.filter((end) => !possible.includes(end))).toEqual([]);
     // The kill struck a create, and a destroy, that had begun.
     expect(ends).toEqual(expect.arrayContaining(["create: failed", "destroy: destroyed"]));
