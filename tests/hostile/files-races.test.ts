@@ -161,7 +161,7 @@ test("a tree that is removed while its root becomes a link takes nothing else wi
         // A tree when it could not be removed at once, and a link when it was opened.
         if (/remove in .*Not a directory/u.test(outcome)) seen.linkInsteadOfTree++;
         const { entries } = await channel.listDirectory("keep");
-        expect(entries, outcome).toHaveLength(50);
+        expect(entries, `after ${outcome}`).toHaveLength(50);
       }
     };
     await Promise.all(["doomed", "link"].map(worker));
