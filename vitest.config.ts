@@ -147,6 +147,8 @@ function project(name: string, runtime: RuntimeOfRun, test: ProjectTest) {
       provide: { runtime, seed, isTorture },
       testTimeout: (isTorture ? 60 : 5) * minutes,
       hookTimeout: 2 * minutes,
+      // The default of one second is too short on a busy machine.
+      expect: { poll: { timeout: 1 * minutes } },
       maxWorkers: 6,
       setupFiles: "tests/support/oracles/host-devices.ts",
       ...test,

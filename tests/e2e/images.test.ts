@@ -62,13 +62,13 @@ test("a tenant's `python` is its own alone, and the pool follows the administrat
   await importPython(TENANTS.eve, "eve");
   expect(await pooled()).toBe(0);
   await importPython(ADMIN, "administrator");
-  await expect.poll(pooled, { timeout: 60_000 }).toBe(1);
+  await expect.poll(pooled).toBe(1);
   expect(await openPython(TENANTS.bob)).toEqual({ source: "pool", output: "administrator" });
   expect(await openPython(TENANTS.eve)).toEqual({ source: "cold", output: "eve" });
 
-  await expect.poll(pooled, { timeout: 60_000 }).toBe(1);
+  await expect.poll(pooled).toBe(1);
   await importPython(ADMIN, "administrator-2");
-  await expect.poll(pooled, { timeout: 60_000 }).toBe(1);
+  await expect.poll(pooled).toBe(1);
   await expect
     .poll(async () => await openPython(TENANTS.bob), { timeout: 60_000 })
     .toEqual({ source: "pool", output: "administrator-2" });

@@ -25,7 +25,7 @@ async function pooled(): Promise<number> {
 }
 
 async function untilFull(): Promise<void> {
-  await expect.poll(pooled, { timeout: 60_000, interval: 50 }).toBe(SIZE);
+  await expect.poll(pooled, { interval: 50 }).toBe(SIZE);
 }
 
 const sourceOf = ({ acquireSource }: Session): string => acquireSource;

@@ -19,7 +19,7 @@ export async function signIn(page: Page, daemon: TestDaemon, key = daemon.apiKey
 /** Like `expect.poll`, with a timeout for a busy machine. */
 export const eventually = <Value>(look: () => Promise<Value>) =>
   // oxlint-disable-next-line vitest/require-awaited-expect-poll -- The caller adds the matcher and awaits it.
-  expect.poll(look, { timeout: 20_000, interval: 50 });
+  expect.poll(look, { interval: 50 });
 
 /** A terminal's screen. */
 export const screenOf = (page: Page): Locator => page.locator(".xterm-rows");

@@ -123,7 +123,7 @@ async function untilPooled(daemon: TestDaemon, count: number): Promise<void> {
     const metrics = await (await daemon.fetch("/v1/metrics")).text();
     return /^sandkasten_pooled_sandboxes (\d+)$/mu.exec(metrics)?.[1];
   };
-  await expect.poll(pooled, { timeout: 30_000 }).toBe(String(count));
+  await expect.poll(pooled).toBe(String(count));
 }
 
 /** A zombie that was not reaped yet is not running. */

@@ -171,7 +171,7 @@ describe("kill -9 of the daemon", () => {
 /** What becomes of the newest session once the daemon has taken over what was left. */
 async function settledStatus(): Promise<string> {
   const newest = async (): Promise<string> => (await sessions())[0]?.status ?? "none";
-  await expect.poll(newest, { timeout: 60_000 }).not.toMatch(/^(creating|destroying)$/u);
+  await expect.poll(newest).not.toMatch(/^(creating|destroying)$/u);
   return await newest();
 }
 

@@ -175,7 +175,7 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
     const session = await sandboxes.getSession(id);
     const names = async (): Promise<readonly string[]> =>
       (await Array.fromAsync(session.files.list("/workspace"))).map(({ name }) => name);
-    await expect.poll(names, { timeout: 10_000 }).toContain("begun");
+    await expect.poll(names).toContain("begun");
     cancel.abort();
     await expect(call).rejects.toThrow();
     const newest = async (): Promise<unknown> => {
@@ -185,7 +185,7 @@ describe.each([undefined, MODERN])("over stdio, with the protocol %s", (version)
       );
       return body.execs[0]?.end_reason;
     };
-    await expect.poll(newest, { timeout: 10_000 }).toBe("cancelled");
+    await expect.poll(newest).toBe("cancelled");
     expect(await names()).not.toContain("still-there");
   });
 
@@ -222,14 +222,14 @@ describe("when the client goes away", () => {
     const { sandbox_id: id } = await exec(connected.client, { cmd: "true" });
     expect(await living()).toContain(id);
     await connected[Symbol.asyncDispose]();
-    await expect.poll(living, { timeout: 20_000 }).not.toContain(id);
+    await expect.poll(living).not.toContain(id);
   });
 
   it("its sandbox expires, also when the server is killed", async () => {
     const connected = await connectStdio({ args: ["--lease-seconds", "4"] });
     const { sandbox_id: id } = await exec(connected.client, { cmd: "true" });
     process.kill(connected.transport.pid ?? 0, "SIGKILL");
-    await expect.poll(living, { timeout: 30_000 }).not.toContain(id);
+    await expect.poll(living).not.toContain(id);
     await connected[Symbol.asyncDispose]();
   });
 });
@@ -305,6 +305,6 @@ describe("over HTTP", () => {
       server.kill("SIGTERM");
       await exited;
     }
-    await expect.poll(living, { timeout: 20_000 }).toEqual([]);
+    await expect.poll(living).toEqual([]);
   });
 });

@@ -293,7 +293,7 @@ steps: [{ id: a, agent: worker, task: "echo kept > file; cat file" }]
     expect(session).toMatchObject({ key: `workflow:${done.run_id}:default`, ttl_seconds: 4 });
     const { stdout } = (await daemon.exec(session?.id ?? "", "cat file")) as { stdout: string };
     expect(stdout).toBe("kept\n");
-    await expect.poll(living, { timeout: 60_000, interval: 200 }).toEqual([]);
+    await expect.poll(living, { interval: 200 }).toEqual([]);
   });
 
   test("that are lost while a run waits are not replaced by empty ones in silence", async () => {
@@ -305,7 +305,7 @@ steps:
   - { id: b, agent: brief, task: "cat file || echo empty" }
 `);
     expect(waiting.status).toBe("waiting_approval");
-    await expect.poll(living, { timeout: 60_000, interval: 200 }).toEqual([]);
+    await expect.poll(living, { interval: 200 }).toEqual([]);
     await fixture.client.approve(waiting.run_id);
     const stopped = await fixture.until(
       waiting.run_id,

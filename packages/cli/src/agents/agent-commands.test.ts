@@ -130,7 +130,7 @@ describe("agent run", { timeout: 60_000 }, () => {
       const args = ["agent", "run", "greeter", "--input", '{"name": "Ada"}', ...more];
       const running = start(args, withModel());
       if (more.length === 0) await running.seen(/I think/);
-      else await expect.poll(() => model.requests.length, { timeout: 50_000 }).toBe(1);
+      else await expect.poll(() => model.requests.length).toBe(1);
       running.signal("SIGINT");
       const { code, stdout, stderr } = await running.done;
       expect(code).toBe(130);

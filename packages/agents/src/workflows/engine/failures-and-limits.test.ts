@@ -11,7 +11,7 @@ afterAll(async () => await evaluator[Symbol.asyncDispose]());
 
 /** Patient, because other tests run beside these. */
 function eventually<Value>(read: () => Value) {
-  return expect.poll(read, { timeout: 15_000, interval: 5 });
+  return expect.poll(read, { interval: 5 });
 }
 
 describe("a step that fails", () => {

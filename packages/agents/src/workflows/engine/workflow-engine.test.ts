@@ -15,7 +15,7 @@ afterAll(async () => await evaluator[Symbol.asyncDispose]());
 
 /** Patient, because other tests run beside these. */
 function eventually<Value>(read: () => Value) {
-  return expect.poll(read, { timeout: 15_000, interval: 5 });
+  return expect.poll(read, { interval: 5 });
 }
 
 it("two runs of one workflow at the same time know nothing of each other", async () => {

@@ -103,8 +103,8 @@ export async function expectCancelled(
     for await (const exec of held?.session.execs() ?? []) return exec;
     return undefined;
   };
-  await expect.poll(newest, { timeout: 15_000 }).toMatchObject({ status: "running" });
+  await expect.poll(newest).toMatchObject({ status: "running" });
   abort.abort();
-  await expect.poll(newest, { timeout: 15_000 }).toMatchObject({ endReason: "cancelled" });
+  await expect.poll(newest).toMatchObject({ endReason: "cancelled" });
   expect(await ended).toBe("over");
 }

@@ -60,7 +60,7 @@ export function computesdkSuite(fixture: Fixture): void {
     const command = "sleep 1; echo done > finished";
     expect(await sandbox.runCommand(command, { background: true })).toMatchObject({ exitCode: 0 });
     expect(await sandbox.filesystem.exists("finished")).toBe(false);
-    await expect.poll(() => sandbox.filesystem.exists("finished"), { timeout: 10_000 }).toBe(true);
+    await expect.poll(() => sandbox.filesystem.exists("finished")).toBe(true);
   });
 
   test("reads, writes, lists and removes files", async () => {
