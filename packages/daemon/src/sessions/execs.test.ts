@@ -61,9 +61,7 @@ describe("start()", () => {
     expect(slow).toHaveBeenCalled();
     expect(await store.getExec(id, first.id)).toMatchObject({ status: "running" });
     stored.resolve();
-    await vi.waitFor(async () => {
-      expect(await store.getExec(id, second.id)).toMatchObject({ status: "done" });
-    });
+    await expect.poll(() => store.getExec(id, second.id)).toMatchObject({ status: "done" });
     expect(await store.getExec(id, first.id)).toMatchObject({ status: "done" });
   });
 
