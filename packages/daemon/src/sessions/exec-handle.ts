@@ -21,6 +21,9 @@ import type {
 import type { Sessions } from "./sessions.ts";
 import { MAX_TIMER_MS, waitAtMost } from "./wait-at-most.ts";
 
+/** HUP, INT, QUIT, KILL and TERM, as for the runner: the signals that end a command of a shell. */
+const ENDING_SIGNALS: ReadonlySet<number> = new Set([1, 2, 3, 9, 15]);
+
 export interface ExecHandleParts {
   readonly store: SessionStore;
   readonly sessions: Sessions;
@@ -130,6 +133,8 @@ export class FoundExecHandle implements ExecHandle {
   async signal(signal: number, options?: { readonly tree?: boolean }): Promise<number> {
     const recording = this.#recording;
     if (recording?.row.status === "queued") {
+      // No process is there to get another signal, and none of them ends what has not begun.
+      if (!ENDING_SIGNALS.has(signal)) return 0;
       await recording.abandon("killed");
       return 1;
     }

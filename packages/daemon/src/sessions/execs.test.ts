@@ -206,6 +206,19 @@ describe("start()", () => {
     expect(await bounded.wait()).toMatchObject({ endReason: "timeout" });
   });
 
+  it.each([10, 12, 18, 28, 64])(
+    "leaves a waiting command in the line when no process can get signal %i",
+    async (signal) => {
+      const { execs } = fixture.core;
+      const busy = await execs.start(ALICE, id, { command: shell("sleep 100") });
+      const waiting = await execs.start(ALICE, id, { command: shell("echo ran") });
+      expect(await waiting.signal(signal)).toBe(0);
+      expect(waiting.row.status).toBe("queued");
+      await busy.signal(9, { tree: true });
+      expect(await waiting.wait()).toMatchObject({ endReason: "exited", exitCode: 0 });
+    },
+  );
+
   it("takes a waiting command out of the line when it is signalled", async () => {
     const { execs } = fixture.core;
     const busy = await execs.start(ALICE, id, { command: shell("sleep 100") });

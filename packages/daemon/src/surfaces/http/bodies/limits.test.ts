@@ -5,13 +5,14 @@ import { ALICES_KEY, HttpFixture, textUntilClose } from "../../testing/http-fixt
 const STALL_MS = 300;
 const MAX_BODY = 100_000;
 const MAX_UPLOAD = 300_000;
+const limits = { maxBodyBytes: MAX_BODY, maxUploadBytes: MAX_UPLOAD };
 
 let http: HttpFixture;
 let id: string;
 beforeAll(async () => {
   http = await HttpFixture.start({
     stallTimeoutMs: STALL_MS,
-    limits: { maxBodyBytes: MAX_BODY, maxUploadBytes: MAX_UPLOAD },
+    limits,
   });
   id = await http.createSession();
 });
@@ -92,6 +93,30 @@ describe("a body that is too large", () => {
     socket.write(Buffer.alloc(MAX_UPLOAD));
     expect(await ended).toContain(`"size":${MAX_UPLOAD}`);
   });
+
+  it.each(bodies)(
+    "is read by a client that sends all of it first, and asked to close: %s %s",
+    async (method, path, max) => {
+      await using patient = await HttpFixture.start({ limits });
+      const socket = await patient.connect();
+      // Nothing is read before the last byte is written, so a reset would cost the answer.
+      socket.pause();
+      const url = `/v1/sessions/${await patient.createSession()}${path}`;
+      // More than the kernel's buffers take.
+      const bytes = max + 12_000_000;
+      socket.write(head(method, url, `Content-Length: ${bytes}`, "Connection: close"));
+      const sent = new Promise<unknown>((resolve) => {
+        socket.once("error", resolve);
+        socket.write(Buffer.alloc(bytes, "x"), resolve);
+      });
+      expect(await sent).toBeFalsy();
+      const ended = textUntilClose(socket);
+      socket.resume();
+      const answer = await ended;
+      expect(answer).toMatch(/^HTTP\/1\.1 413 /);
+      expect(answer).toContain("PAYLOAD_TOO_LARGE");
+    },
+  );
 
   it("leaves the old file as it was", async () => {
     const url = `/v1/sessions/${id}/fs/file?path=kept`;

@@ -5,7 +5,7 @@ import { parseTraceContext } from "@sandkasten/telemetry";
 import type { OpenSpan, StartedTelemetry } from "@sandkasten/telemetry";
 import { failureForLog } from "../../../failure-for-log.ts";
 import type { App, HttpLimits } from "../app.ts";
-import { drainRequest } from "../connection/drain-request.ts";
+import { drainRequest, endWhenDrained } from "../connection/drain-request.ts";
 import type { Shutdown } from "../connection/shutdown.ts";
 import { upgradeHead } from "../connection/upgrades.ts";
 import type { ErrorFormat } from "../error-format.ts";
@@ -197,7 +197,14 @@ export class RequestLife {
     // A connection whose upgrade was refused cannot be used for further requests.
     if (upgradeHead(request.raw) !== undefined)
       reply.raw.once("finish", () => request.raw.socket.destroySoon());
-    reply.code(status).send(body);
+    reply.code(status);
+    if (request.raw.complete || reply.raw.shouldKeepAlive) reply.send(body);
+    else {
+      const text = JSON.stringify(body);
+      reply.type("application/json; charset=utf-8");
+      reply.header("Content-Length", Buffer.byteLength(text));
+      reply.send(endWhenDrained(text, request.raw, this.#options.stallTimeoutMs));
+    }
   }
 
   #noRoute(): SandboxError {
