@@ -302,7 +302,8 @@ export class PostgresSessionStore implements SessionStore {
   async touchWorkspace(owner: string, id: string, lastUsedAtMs: number): Promise<void> {
     await this.#rows(
       "changing a workspace",
-      sql`UPDATE workspaces SET last_used_at_ms = ${lastUsedAtMs} WHERE owner = ${owner} AND id = ${id}`,
+      sql`UPDATE workspaces SET last_used_at_ms = greatest(${lastUsedAtMs}, created_at_ms + 1)
+          WHERE owner = ${owner} AND id = ${id}`,
     );
   }
 
@@ -324,6 +325,15 @@ export class PostgresSessionStore implements SessionStore {
       "forgetting a workspace",
       sql`DELETE FROM workspaces WHERE disk_id = ${diskId}`,
     );
+  }
+
+  async deleteUnusedWorkspace(diskId: string): Promise<boolean> {
+    const deleted = await this.#rows(
+      "forgetting a new workspace",
+      sql`DELETE FROM workspaces WHERE disk_id = ${diskId} AND last_used_at_ms = created_at_ms
+          RETURNING disk_id`,
+    );
+    return deleted.length > 0;
   }
 
   close(): void {
