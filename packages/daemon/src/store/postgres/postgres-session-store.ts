@@ -39,7 +39,7 @@ import type { Heartbeat } from "./daemons.ts";
 import { Database } from "./database.ts";
 import { pageOf } from "./page.ts";
 
-const HEARTBEAT: Heartbeat = { intervalMs: 1000, deadAfterMs: 5000 };
+export const HEARTBEAT: Heartbeat = { intervalMs: 1000, deadAfterMs: 5000 };
 /** Sessions deleted in one statement, so no lock is held for long. */
 const FORGET_AT_ONCE = 1000;
 
