@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { WebSocket } from "undici";
+import { HEARTBEAT } from "../../packages/daemon/src/store/postgres/postgres-session-store.ts";
 import { DOCKER_IMAGES, dockerUnderTest } from "../support/docker-under-test.ts";
 import { freePort } from "../support/free-port.ts";
 import { PostgresCluster } from "../support/postgres-cluster.ts";
@@ -15,8 +16,10 @@ import { TestDaemon } from "../support/test-daemon.ts";
 
 const KEY = "sk-several-daemons";
 const OTHER_KEY = "sk-somebody-else";
-/** Far more than a take-over takes here; it is measured and printed. */
+/** How long a test waits for something that must come; take-overs have a limit below. */
 const PATIENCE_MS = 90_000;
+/** For a dead daemon to be declared dead, and as long again to claim its sessions and serve them. */
+const TAKE_OVER_MS = 2 * HEARTBEAT.deadAfterMs;
 
 let cluster: PostgresCluster;
 let url: string;
@@ -351,6 +354,8 @@ describe("kill -9 of one of three under load", () => {
     let answered = 0;
     let killedAtMs = 0;
     let servedAgainMs = Number.POSITIVE_INFINITY;
+    /** Of the commands before the kill: what one takes on this machine under this load. */
+    let slowestMs = 0;
     const kill = async (): Promise<void> => {
       if (killedAtMs !== 0 || answered < killAfter) return;
       killedAtMs = Date.now();
@@ -360,6 +365,8 @@ describe("kill -9 of one of three under load", () => {
 
     const load = sessions.map(async (id, at) => {
       for (let n = 0; n < commands; n++) {
+        const askedAtMs = Date.now();
+        const isAfterKill = killedAtMs !== 0;
         const key = `${at}-${n}`;
         const order = killedAtMs === 0 ? all() : survivors;
         const from = order.toSorted(() => random() - 0.5);
@@ -373,7 +380,8 @@ describe("kill -9 of one of three under load", () => {
         expect(body).toMatchObject({ exit_code: 0, output: `out-${key}\n` });
         execs.set(String(body["exec_id"]), `out-${key}\n`);
         answered++;
-        if (at === victim && killedAtMs !== 0)
+        if (killedAtMs === 0) slowestMs = Math.max(slowestMs, Date.now() - askedAtMs);
+        if (at === victim && isAfterKill)
           servedAgainMs = Math.min(servedAgainMs, Date.now() - killedAtMs);
         await kill();
       }
@@ -386,9 +394,10 @@ describe("kill -9 of one of three under load", () => {
         await ask(survivors, "POST", `/v1/sessions/${id}/exec`, { cmd: "cat /workspace/log" }),
       ).toMatchObject({ output: lines });
     if (!Number.isFinite(servedAgainMs)) servedAgainMs = Date.now() - killedAtMs;
-    process.stdout.write(`served again ${servedAgainMs} ms after the kill\n`);
-    // Bounded by the heartbeat timeout of a daemon, and by the machine's speed.
-    expect(servedAgainMs).toBeLessThan(PATIENCE_MS);
+    process.stdout.write(
+      `served again ${servedAgainMs} ms after the kill, slowest command before ${slowestMs} ms\n`,
+    );
+    expect(servedAgainMs).toBeLessThan(TAKE_OVER_MS + slowestMs);
 
     for (const id of sessions)
       for (const { id: exec } of await query(`SELECT id FROM execs WHERE session_id = '${id}'`)) {

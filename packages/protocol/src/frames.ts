@@ -9,7 +9,7 @@ export const OUTPUT_HEAD_BYTES = 17;
 /** The initial credit of each direction of each stream. */
 export const INITIAL_CREDIT_BYTES = 262_144;
 export const PROTOCOL_VERSION = 1;
-export const MAX_STREAM_ID = 0xffff_ffff;
+const MAX_STREAM_ID = 0xffff_ffff;
 
 export const FrameType = {
   hello: 1,
@@ -69,7 +69,7 @@ export function encodeCreditFrame(stream: number, bytes: number): Buffer {
   return frame;
 }
 
-export interface OutputHead {
+interface OutputHead {
   /** 1 is stdout, 2 is stderr. */
   readonly fd: 1 | 2;
   readonly seq: number;

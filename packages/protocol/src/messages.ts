@@ -131,7 +131,6 @@ export const execEndSchema = z
     shellRestarted: end.shell_restarted,
     outputOpen: end.output_open,
   }));
-export type RunnerExecEnd = z.output<typeof execEndSchema>;
 
 export const execListSchema = z
   .object({

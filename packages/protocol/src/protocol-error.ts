@@ -1,7 +1,7 @@
 /** The error for invalid frames; the code that catches it closes the connection. */
 
 /** Why a peer's bytes were refused. The first six match `fixtures/frames.json`. */
-export type ProtocolErrorReason =
+type ProtocolErrorReason =
   | "unknown_type"
   | "payload_too_large"
   | "json_not_object"

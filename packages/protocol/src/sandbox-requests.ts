@@ -32,7 +32,6 @@ export const sandboxRequestSchema = z.discriminatedUnion("op", [
     via: z.enum(["transparent", "connect", "http", "socks5"]),
   }),
 ]);
-export type SandboxRequest = z.output<typeof sandboxRequestSchema>;
 
 /** Why the daemon refuses such a request, or ends its connection. */
 export type SandboxRefusalCode =

@@ -17,6 +17,7 @@ import { infoOf } from "./image-library.ts";
 import type { ImageLibrary } from "./image-library.ts";
 import { ImageTree } from "./image-tree.ts";
 import type { NodeAttributes } from "./image-tree.ts";
+import { STANDARD_PATH } from "../find-program.ts";
 import { MOUNT_POINTS, RUNNER_MOUNT_POINT } from "./mount-points.ts";
 import { HOST_REFERENCE } from "./reference.ts";
 
@@ -27,7 +28,7 @@ const PLAIN_DIRECTORIES = ["usr", "opt", "mnt", "media", "srv", "var/cache", "va
 const LINKED_DIRECTORIES = ["etc/alternatives", "etc/ssl/certs"];
 const COPIED_FILES = ["etc/ld.so.cache", "etc/ssl/certs/ca-certificates.crt"];
 
-const PROFILE = `export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/games:/usr/games
+const PROFILE = `export PATH=${STANDARD_PATH}:/usr/local/games:/usr/games
 umask 022
 `;
 

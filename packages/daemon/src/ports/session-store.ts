@@ -348,6 +348,7 @@ export interface SessionStore {
 
   /** Refused if the owner already has it, or has `maxWorkspaces`. */
   insertWorkspace(row: WorkspaceRow, maxWorkspaces: number): Promise<Admitted<WorkspaceRow>>;
+  /** Notes a use, which is always later than the creation. */
   touchWorkspace(owner: string, id: string, lastUsedAtMs: number): Promise<void>;
   getWorkspace(owner: string, id: string): Promise<WorkspaceRow | undefined>;
   listWorkspaces(owner: string): Promise<readonly WorkspaceRow[]>;
@@ -355,6 +356,8 @@ export interface SessionStore {
   allWorkspaces(): Promise<readonly WorkspaceRow[]>;
   /** The one with this disk: a newer one may have its name by now. */
   deleteWorkspace(diskId: string): Promise<void>;
+  /** Deletes it unless a use was noted after its creation, by any daemon. True if it was deleted. */
+  deleteUnusedWorkspace(diskId: string): Promise<boolean>;
 
   close(): void;
 }

@@ -1,6 +1,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import { describe, expect, it } from "vitest";
 import type { ImageInfo, Images } from "../ports/image-store.ts";
+import { lostOwnership } from "../ports/session-store.ts";
 import { Commits } from "./commits.ts";
 import type { Caller, CommitOptions, SessionView } from "./services.ts";
 import type { Sessions } from "./sessions.ts";
@@ -19,13 +20,20 @@ interface Setup {
   readonly session?: Partial<SessionView>;
   readonly body?: () => AsyncIterable<Uint8Array>;
   readonly image?: Partial<ImageInfo>;
+  /** Another daemon takes the session over while it is packed. */
+  readonly isLost?: boolean;
 }
 
-function setup({ session = {}, body = () => bytes(3), image = {} }: Setup = {}) {
+function setup(given: Setup = {}) {
+  const { session = {}, body = () => bytes(3), image = {}, isLost = false } = given;
   const excluded: (readonly string[])[] = [];
   const imports: unknown[][] = [];
   let open = 0;
   const sessions = {
+    requireServed: async () => {
+      if (isLost) throw lostOwnership("ses_1");
+      return await Promise.resolve();
+    },
     get: async (caller: Caller) => {
       if (caller.owner !== "alice") throw new SandboxError("SESSION_NOT_FOUND", "no session");
       return await Promise.resolve({ ...SESSION, ...session });
@@ -72,6 +80,13 @@ describe("commit()", () => {
     expect(await commits.commit(ALICE, "ses_1", options())).toEqual({ reference: "new:1" });
     expect(imports).toEqual([["new:1", "/scratch/archive", undefined, { PATH: "/opt" }]]);
     expect(entered()).toBe(0);
+  });
+
+  it("moves no name once another daemon serves the session", async () => {
+    const { commits, imports } = setup({ isLost: true });
+    const refused = commits.commit(ALICE, "ses_1", options());
+    await expect(refused).rejects.toMatchObject({ details: { reason: "moved" } });
+    expect(imports).toEqual([]);
   });
 
   it("takes no variables from an image that only has the same name now", async () => {

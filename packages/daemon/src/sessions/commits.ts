@@ -37,9 +37,12 @@ export class Commits implements CommitService {
     const images = this.#parts.imagesOf(caller, session.backend);
     using _turn = this.#turn(caller.owner);
     const env = await environmentOf(images, session);
-    return await options.withArchive(this.#pack(caller, session, options.maxBytes), (archive) =>
-      images.importRootfs(options.reference, archive, undefined, env),
-    );
+    const content = this.#pack(caller, session, options.maxBytes);
+    return await options.withArchive(content, async (archive) => {
+      // A daemon that was replaced meanwhile must not move the name back to an older state.
+      await this.#parts.sessions.requireServed(caller, sessionId);
+      return await images.importRootfs(options.reference, archive, undefined, env);
+    });
   }
 
   /**

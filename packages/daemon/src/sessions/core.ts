@@ -69,7 +69,8 @@ export class SessionCore implements Services {
   readonly #stopping = new AbortController();
   readonly #pruner: JournalPruner;
   readonly #fileEvents: FileEvents;
-  #takenOver: Promise<unknown> = Promise.resolve();
+  /** In progress: at the start, and of daemons that died since. */
+  readonly #takeOvers = new Set<Promise<unknown>>();
   readonly #parts: CoreParts;
   readonly #queue: CreateQueue;
 
@@ -141,20 +142,33 @@ export class SessionCore implements Services {
       this.reaper.start();
       return done;
     });
-    this.#takenOver = takenOver.catch(() => undefined);
+    this.#track(takenOver);
     this.membership.start({ onBeat: () => this.#claim(), onLost: () => this.#startAnew() });
     this.#parts.providers.default.images.onChange(() => this.pool.refill());
     this.pool.refill();
     return { takenOver };
   }
 
-  /** Takes over the sessions of daemons that died. */
+  #track(takeOver: Promise<unknown>): void {
+    const settled = takeOver
+      .catch(() => undefined)
+      .finally(() => {
+        this.#takeOvers.delete(settled);
+      });
+    this.#takeOvers.add(settled);
+  }
+
+  /** Takes over the sessions of daemons that died. Their sandboxes are checked in the background. */
   async #claim(): Promise<void> {
     const { store, log } = this.#parts;
     if (store.heartbeat.deadAfterMs === undefined || this.#stopping.signal.aborted) return;
-    const { adopted, ended, orphans } = await this.#reconciliation.claim();
-    if (adopted + ended > 0)
-      log.info({ adopted, ended, orphans }, "took over the sessions of another daemon");
+    const { takenOver } = await this.#reconciliation.claim();
+    this.#track(
+      takenOver.then(({ adopted, ended, orphans }) => {
+        if (adopted + ended > 0)
+          log.info({ adopted, ended, orphans }, "took over the sessions of another daemon");
+      }),
+    );
   }
 
   /** The others declared this daemon dead: it forgets everything it served, and joins again. */
@@ -163,8 +177,8 @@ export class SessionCore implements Services {
     for (const session of lost) this.#table.remove(session);
     await Promise.all(lost.map((session) => session.lose()));
     await this.membership.join();
-    await this.pool.lose();
-    await this.#claim();
+    // Engines can be slow, and the next heartbeat waits for this.
+    this.#track(Promise.all([this.pool.lose(), this.workspaces.lose()]));
   }
 
   /**
@@ -174,7 +188,7 @@ export class SessionCore implements Services {
   async stop(sandboxes: "keep" | "destroy"): Promise<void> {
     this.sessions.close();
     this.#stopping.abort();
-    await this.#takenOver;
+    await Promise.all(this.#takeOvers);
     await this.reaper.stop();
     await this.pool.stop();
     await this.workspaces.stop();

@@ -81,7 +81,8 @@ export class Disks {
         `the workspace ${id} is on another machine; open the session through the daemon there, or use another workspace`,
         { details: { place: written.existing.place } },
       );
-    await store.touchWorkspace(owner, id, now);
+    // Until it is proven it is only being created, here, and may vanish again.
+    if (!this.#unproven.has(written.existing.diskId)) await store.touchWorkspace(owner, id, now);
     return written.existing;
   }
 
@@ -99,7 +100,9 @@ export class Disks {
     return { id: row.diskId, ...this.#parts.settings.workspaceDisk };
   }
 
-  async #release({ backend, diskId }: WorkspaceRow): Promise<void> {
+  async #release(row: WorkspaceRow): Promise<void> {
+    const { backend, diskId } = row;
+    const { store, providers } = this.#parts;
     const users = (this.#users.get(diskId) ?? 1) - 1;
     if (users > 0) {
       this.#users.set(diskId, users);
@@ -108,8 +111,15 @@ export class Disks {
     this.#users.delete(diskId);
     if (!this.#unproven.delete(diskId)) return;
     await this.whileDying(diskId, async () => {
-      await this.#parts.providers.backendOf(backend).destroyWorkspace(diskId);
-      await this.#parts.store.deleteWorkspace(diskId);
+      // The row first: another daemon that finds it uses the disk, and its files must stay.
+      if (!(await store.deleteUnusedWorkspace(diskId))) return;
+      try {
+        await providers.backendOf(backend).destroyWorkspace(diskId);
+      } catch (error) {
+        // Without a row, what is left of the disk could never be removed.
+        await store.insertWorkspace(row, Number.MAX_SAFE_INTEGER);
+        throw error;
+      }
     });
   }
 }

@@ -30,7 +30,8 @@ export class Membership {
   #storeMs = 0;
   #readAtMs = 0;
   #sureUntilMs = 0;
-  #beating: Promise<void> | undefined;
+  #sending: Promise<void> | undefined;
+  #handling: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #onBeat: () => Promise<void> = () => Promise.resolve();
   #onLost: () => Promise<void> = () => Promise.resolve();
@@ -57,7 +58,10 @@ export class Membership {
     this.#settle(joined.storeMs, reading);
   }
 
-  /** Starts the heartbeat, and calls the handlers. */
+  /**
+   * Starts the heartbeat, and calls the handlers. Beats go on while `onBeat` runs, but not while
+   * `onLost` does, which must join again.
+   */
   start(handlers: { readonly onBeat: () => Promise<void>; readonly onLost: () => Promise<void> }) {
     this.#onBeat = handlers.onBeat;
     this.#onLost = handlers.onLost;
@@ -72,16 +76,25 @@ export class Membership {
   /** Lets other daemons claim at once what this one served. */
   async leave(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#beating?.catch(() => undefined);
+    await this.#sending?.catch(() => undefined);
+    await this.#handling?.catch(() => undefined);
     await this.#parts.store.leave(this.#fence);
   }
 
-  /** One beat; a slow one is not overtaken by the next. */
+  /** One beat and what follows from it; a slow one is not overtaken by the next. */
   async beat(): Promise<void> {
-    this.#beating ??= this.#beat().finally(() => {
-      this.#beating = undefined;
+    await this.#send();
+    this.#handling ??= this.#onBeat().finally(() => {
+      this.#handling = undefined;
     });
-    await this.#beating;
+    await this.#handling;
+  }
+
+  async #send(): Promise<void> {
+    this.#sending ??= this.#beat().finally(() => {
+      this.#sending = undefined;
+    });
+    await this.#sending;
   }
 
   /**
@@ -99,7 +112,7 @@ export class Membership {
 
   async #makeSure(): Promise<void> {
     try {
-      await this.beat();
+      await this.#send();
     } catch (error) {
       throw heldForDead(error);
     }
@@ -120,7 +133,6 @@ export class Membership {
       return;
     }
     this.#settle(storeMs, reading);
-    await this.#onBeat();
   }
 
   /** `storeMs` was the time when the clocks were read, or slightly later. */

@@ -99,8 +99,8 @@ export class Pool {
 
   /** The pooled sandboxes were recorded under an expired token: other daemons remove them as orphans. */
   async lose(): Promise<void> {
-    for (const { waiting } of this.#entries)
-      for (const pooled of waiting.splice(0)) await this.discard(pooled);
+    const lost = this.#entries.flatMap(({ waiting }) => waiting.splice(0));
+    for (const pooled of lost) await this.discard(pooled);
     this.refill();
   }
 

@@ -50,12 +50,16 @@ export class Reconciliation {
     };
   }
 
-  /** Takes over what other daemons left when they died, if any did. */
-  async claim(): Promise<Reconciled> {
+  /**
+   * Takes over what other daemons left when they died, if any did: resolves when this daemon serves
+   * their sessions, with the checks of their sandboxes, which may take long.
+   */
+  async claim(): Promise<{ readonly takenOver: Promise<Reconciled> }> {
     const { inheritances, ended } = await this.#claim(false);
-    await this.#endExecs(ended);
     const left = inheritances.filter(({ sessions }) => sessions.length > 0);
-    return sumOf(await Promise.all(left.map((one) => this.#takeOverNowOrLater(one))));
+    const takeOvers = left.map((one) => this.#takeOverNowOrLater(one));
+    const takenOver = this.#endExecs(ended).then(async () => sumOf(await Promise.all(takeOvers)));
+    return { takenOver };
   }
 
   /** From here on this daemon handles requests for these sessions; they wait until each session is checked. */

@@ -205,6 +205,14 @@ export class Sessions implements SessionService {
     }
   }
 
+  /** Rejects with `lostOwnership` if another daemon serves the living session by now. */
+  async requireServed(caller: Owner, id: string): Promise<void> {
+    await this.#parts.membership.certain();
+    if (this.#parts.table.get(id) !== undefined) return;
+    const row = await this.#row(id, (found) => isOwn(caller, found));
+    if (isLiving(row.status)) throw lostOwnership(id);
+  }
+
   /** Acts as the owner; the link has already been verified. */
   async enterByLink(id: string): Promise<SandboxAccess> {
     const row = this.#parts.table.get(id)?.row ?? (await this.#parts.store.getSession(id));

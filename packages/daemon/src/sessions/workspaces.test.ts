@@ -1,3 +1,4 @@
+import { FakeBackend } from "@sandkasten/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { SandboxAccess } from "./services.ts";
 import type { Backend } from "../ports/backend.ts";
@@ -12,6 +13,12 @@ afterEach(async () => {
 });
 
 const code = (expected: string) => expect.objectContaining({ code: expected });
+
+/** As a daemon does that takes them for orphans. */
+async function removeSandboxes(): Promise<void> {
+  const backend = new FakeBackend(fixture.machine);
+  for (const id of fixture.machine.sandboxes.keys()) await backend.destroy(id);
+}
 
 async function read(visit: SandboxAccess, path: string) {
   const { body } = await visit.channel.readFile(path);
@@ -55,6 +62,49 @@ describe("a workspace", () => {
     expect(fixture.machine.sandboxes.size).toBe(0);
     using again = await workspaces.enter(ALICE, "notes");
     expect(await read(again, "/workspace/memo")).toBe("by file call");
+  });
+
+  it("is used through another sandbox if the one for file calls is gone", async () => {
+    const { workspaces } = fixture.core;
+    (await workspaces.enter(ALICE, "notes", { make: true }))[Symbol.dispose]();
+    await removeSandboxes();
+    using again = await workspaces.enter(ALICE, "notes");
+    await again.channel.writeFile("/workspace/memo", Buffer.from("x"));
+  });
+
+  it("is used through a sandbox of the new token after another daemon took over", async () => {
+    const { workspaces, membership, reaper } = fixture.core;
+    (await workspaces.enter(ALICE, "notes", { make: true }))[Symbol.dispose]();
+    const [old] = fixture.machine.sandboxes.keys();
+    // What the other daemon does: it declares this one dead and forgets its sandboxes.
+    await fixture.store.leave(membership.fence);
+    await fixture.store.deleteSideSandbox(String(old));
+    await membership.beat();
+    expect([...fixture.machine.sandboxes.keys()]).toEqual([]);
+    using again = await workspaces.enter(ALICE, "notes");
+    await reaper.tick();
+    await again.channel.writeFile("/workspace/memo", Buffer.from("x"));
+  });
+
+  it("is not removed by a failed creation after another daemon used it", async () => {
+    const failure = Promise.withResolvers<never>();
+    const begun = Promise.withResolvers<void>();
+    const failing = (backend: Backend): Backend =>
+      overriding(backend, {
+        create: async () => {
+          begun.resolve();
+          return await failure.promise;
+        },
+      });
+    await fixture.restart("keep", { wrap: failing });
+    const { sessions, workspaces } = fixture.core;
+    const created = sessions.create(ALICE, { workspaceId: "notes" });
+    await begun.promise;
+    // Another daemon, whose memory knows nothing of this creation, uses the workspace meanwhile.
+    await fixture.store.touchWorkspace(ALICE.owner, "notes", fixture.clock.nowMs());
+    failure.reject(new Error("no"));
+    await expect(created).rejects.toThrow("no");
+    expect(await workspaces.list(ALICE)).toHaveLength(1);
   });
 
   it("is used through the session that has it", async () => {

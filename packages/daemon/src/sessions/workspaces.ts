@@ -10,6 +10,7 @@ import type { Disks } from "./disks.ts";
 import { newSandboxId } from "./ids.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { Membership } from "./membership.ts";
+import { removeOrphan } from "./orphans.ts";
 import type { Providers } from "./providers.ts";
 import type { Caller, SandboxAccess, WorkspaceService, WorkspaceView } from "./services.ts";
 import type { LiveSessions } from "./live-sessions.ts";
@@ -124,6 +125,15 @@ export class Workspaces implements WorkspaceService {
       if (mutex.free && !this.#fileSandboxes.has(diskId)) this.#mutexes.delete(diskId);
   }
 
+  /**
+   * The other daemons forgot the file sandboxes together with this one's token, and remove them as
+   * orphans: none is used again.
+   */
+  async lose(): Promise<void> {
+    const lost = [...this.#fileSandboxes.keys()];
+    await Promise.all(lost.map((diskId) => this.#mutexOf(diskId).run(() => this.#abandon(diskId))));
+  }
+
   async stop(): Promise<void> {
     for (const diskId of this.#fileSandboxes.keys())
       await this.#mutexOf(diskId).run(() => this.#dismiss(diskId));
@@ -172,7 +182,7 @@ export class Workspaces implements WorkspaceService {
   ): Promise<SandboxAccess | undefined> {
     const row = await this.#parts.store.getWorkspace(caller.owner, id);
     if (row?.diskId !== disk.id) return undefined;
-    const sandbox = this.#fileSandboxes.get(row.diskId) ?? (await this.#newFileSandbox(row));
+    const sandbox = (await this.#livingFileSandbox(row)) ?? (await this.#newFileSandbox(row));
     sandbox.users += 1;
     const leave = (): void => {
       sandbox.users -= 1;
@@ -180,7 +190,6 @@ export class Workspaces implements WorkspaceService {
     };
     try {
       const channel = await sandbox.channel;
-      await channel.ping();
       let left = false;
       return {
         channel,
@@ -194,6 +203,20 @@ export class Workspaces implements WorkspaceService {
       // The next call gets a new one.
       await this.#dismiss(row.diskId);
       throw error;
+    }
+  }
+
+  /** The workspace's file sandbox, unless it has died. */
+  async #livingFileSandbox(row: WorkspaceRow): Promise<FileSandbox | undefined> {
+    const sandbox = this.#fileSandboxes.get(row.diskId);
+    try {
+      await (await sandbox?.channel)?.ping();
+      return sandbox;
+    } catch (error) {
+      const { log } = this.#parts;
+      log.info({ err: error, workspace: row.id }, "the sandbox for file calls has died");
+      await this.#dismiss(row.diskId);
+      return undefined;
     }
   }
 
@@ -255,13 +278,18 @@ export class Workspaces implements WorkspaceService {
     return await backend.open(sandboxId);
   }
 
+  async #abandon(diskId: string): Promise<void> {
+    const sandbox = this.#fileSandboxes.get(diskId);
+    if (sandbox === undefined) return;
+    this.#fileSandboxes.delete(diskId);
+    await closeChannel(sandbox);
+    await removeOrphan(sandbox.backend, sandbox.sandboxId, this.#parts.log);
+  }
+
   async #dismiss(diskId: string): Promise<void> {
     const sandbox = this.#fileSandboxes.get(diskId);
     if (sandbox === undefined) return;
-    await sandbox.channel.then(
-      (channel) => channel.close(),
-      () => undefined, // It never opened; the caller already got the error.
-    );
+    await closeChannel(sandbox);
     await sandbox.backend.destroy(sandbox.sandboxId);
     await this.#parts.store.deleteSideSandbox(sandbox.sandboxId);
     this.#fileSandboxes.delete(diskId);
@@ -295,6 +323,13 @@ export class Workspaces implements WorkspaceService {
       `there is no workspace ${id}; list the workspaces to find the id`,
     );
   }
+}
+
+async function closeChannel({ channel }: FileSandbox): Promise<void> {
+  await channel.then(
+    (open) => open.close(),
+    () => undefined, // It never opened; the caller already got the error.
+  );
 }
 
 function hasWorkspace({ workspaceId, workspaces }: SessionRow, id: string): boolean {

@@ -84,7 +84,7 @@ const EVENT_DATA = {
 export type EventType = keyof typeof EVENT_DATA;
 export const EVENT_TYPES = Object.keys(EVENT_DATA) as readonly EventType[];
 
-export type EventData<Type extends EventType> = z.output<(typeof EVENT_DATA)[Type]>;
+type EventData<Type extends EventType> = z.output<(typeof EVENT_DATA)[Type]>;
 
 /** One event of any type, without its position in the feed. */
 export type AnyEventData = {
@@ -114,7 +114,7 @@ export type EventBody = AnyEventData & {
 };
 
 /** `session` matches all types that begin with `session.`. */
-export const EVENT_FAMILIES: readonly string[] = [
+const EVENT_FAMILIES: readonly string[] = [
   ...new Set(EVENT_TYPES.map((type) => type.slice(0, type.indexOf(".")))),
 ];
 const MAX_TYPES = 32;

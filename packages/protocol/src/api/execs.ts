@@ -211,7 +211,7 @@ export const listExecsQuery = z.object({
   cursor: z.string().min(1).max(256).optional(),
 });
 
-export const outputChunkSchema = z.object({
+const outputChunkSchema = z.object({
   seq: count,
   stream: streamName,
   chunk: z.string(),
@@ -293,7 +293,7 @@ export const signalExecSchema = z.object({
 });
 export const cancelledBodySchema = z.object({ ok: z.literal(true), cancelled: z.boolean() });
 
-export const shellBodySchema = z
+const shellBodySchema = z
   .object({
     name: z.string(),
     kind: z.enum(["bash", "sh"]),
@@ -345,7 +345,7 @@ export const ptyClientMessageSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("eof") }),
 ]);
 export type PtyClientMessage = z.input<typeof ptyClientMessageSchema>;
-export const ptyServerMessageSchema = z.discriminatedUnion("type", [
+const ptyServerMessageSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("started"), exec_id: z.string() }),
   z.object({ type: z.literal("skipped"), bytes: count }).meta({
     description: "This many bytes of output were lost. Add it to the cursor",

@@ -204,7 +204,7 @@ export const watchQuery = z.object({
   ...place,
   recursive: flagInQuery.optional(),
 });
-export const fileChangeSchema = z.object({
+const fileChangeSchema = z.object({
   kind: z.enum(["create", "modify", "remove", "move", "overflow"]),
   ...named,
 });

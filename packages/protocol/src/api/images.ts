@@ -34,7 +34,7 @@ export const importImageQuery = z.object({
 export const commitSchema = z.object({
   reference: reference.meta({ description: "The name of the new image, as in `my-tools:1`" }),
 });
-export const imageProgressSchema = z.object({
+const imageProgressSchema = z.object({
   phase: z.enum(["download", "unpack"]),
   done: count,
   total: count.optional(),

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { count, timestamp } from "./common.ts";
 
-export const KEY_SCOPES = ["admin", "use", "read"] as const;
+const KEY_SCOPES = ["admin", "use", "read"] as const;
 const scope = z.enum(KEY_SCOPES).meta({
   description:
     "`use` does everything for its own owner; `admin` also reads the events of all owners and the metrics, shares images and manages keys, but has no access to the sessions of others; `read` cannot change anything",

@@ -26,7 +26,7 @@ export const networkRequestSchema = z.union([z.boolean(), networkWord, networkOb
 });
 export type NetworkRequestBody = z.input<typeof networkRequestSchema>;
 
-export const secretRequestSchema = z
+const secretRequestSchema = z
   .object({
     host: z.string().min(1).max(253).meta({ example: "api.example.com" }),
     header: z.string().min(1).max(128).meta({ example: "Authorization" }),
@@ -54,7 +54,6 @@ export const networkSchema = z.union([networkWord, z.object({ allow })]).meta({
   description:
     "`none` means only a loopback interface, `full` every public address; otherwise the allowed destinations, with presets resolved",
 });
-export type NetworkBody = z.output<typeof networkSchema>;
 
 export const changeNetworkSchema = z
   .object({ network: networkRequestSchema.optional(), allow: allow.optional() })
@@ -71,7 +70,7 @@ const via = z.string().meta({
 const name = z.string().optional().meta({ description: "The requested host name" });
 const address = z.string().optional().meta({ description: "The address of the connection" });
 
-export const egressRecordSchema = z
+const egressRecordSchema = z
   .object({
     cursor: count.meta({ description: "Increases within the session" }),
     started_at: timestamp,

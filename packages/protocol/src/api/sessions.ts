@@ -23,15 +23,15 @@ export const SESSION_STATUSES = [
   "crashed",
   "failed",
 ] as const;
-export const sessionStatusSchema = z.enum(SESSION_STATUSES);
+const sessionStatusSchema = z.enum(SESSION_STATUSES);
 export type SessionStatus = z.output<typeof sessionStatusSchema>;
 
 /** The status shown to clients; `unreachable` if the session is up but its backend does not respond. */
-export const shownStatusSchema = z.enum([...SESSION_STATUSES, "unreachable"]);
+const shownStatusSchema = z.enum([...SESSION_STATUSES, "unreachable"]);
 export type ShownStatus = z.output<typeof shownStatusSchema>;
 
 /** `namespace:id:name`, as in `workflow:run_123:default`. Two parts get the name `default`. */
-export const sessionKeySchema = z
+const sessionKeySchema = z
   .string()
   .max(256)
   .regex(

@@ -1,6 +1,6 @@
 /** How workspaces are stored and deleted. */
 import { expect, it } from "vitest";
-import type { SessionStore } from "../ports.ts";
+import type { SessionStore, WorkspaceRow } from "../ports.ts";
 import { withCode } from "./run-command.ts";
 import type { StoreFixtureOf } from "./store-fixture.ts";
 import { MANY, workspaceRow } from "./store-rows.ts";
@@ -57,6 +57,19 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     await store().deleteWorkspace(first.diskId);
     await store().deleteWorkspace(first.diskId);
     expect(await store().allWorkspaces()).toStrictEqual(rows.slice(1));
+  });
+
+  it("deletes a new workspace unless somebody used it, be it in the same millisecond", async () => {
+    const { createdAtMs } = workspaceRow();
+    const [unused, used] = ["unused", "used"].map((id) =>
+      workspaceRow({ id, createdAtMs, lastUsedAtMs: createdAtMs }),
+    ) as [WorkspaceRow, WorkspaceRow];
+    for (const row of [unused, used]) await store().insertWorkspace(row, MANY);
+    await store().touchWorkspace(used.owner, used.id, createdAtMs);
+    expect(await store().deleteUnusedWorkspace(used.diskId)).toBe(false);
+    expect(await store().deleteUnusedWorkspace(unused.diskId)).toBe(true);
+    expect(await store().deleteUnusedWorkspace(unused.diskId)).toBe(false);
+    expect((await store().listWorkspaces("alice")).map(({ id }) => id)).toEqual(["used"]);
   });
 
   it("leaves a new workspace alone when the removal of its predecessor ends late", async () => {

@@ -16,6 +16,7 @@ import type {
   ResolvedImage,
 } from "../../ports/image-store.ts";
 import type { Log } from "../../ports/log.ts";
+import type { SessionStore } from "../../ports/session-store.ts";
 import { SqliteEventLog } from "../../store/sqlite/sqlite-event-log.ts";
 import { FileEgressLog } from "../../network/file-egress-log.ts";
 import { resolveRules } from "../../network/plan-network.ts";
@@ -263,6 +264,8 @@ export interface CoreOptions {
   readonly network?: readonly string[];
   /** Wraps the in-memory backend. */
   readonly wrap?: (backend: Backend) => Backend;
+  /** Wraps the store. */
+  readonly wrapStore?: (store: SessionStore) => SessionStore;
   /** Additional backends, with the same images. */
   readonly others?: readonly Backend[];
   /** Continue before the take-over has finished. */
@@ -409,7 +412,7 @@ export class CoreFixture implements AsyncDisposable {
         this.#provider(this.#options.wrap?.(backend) ?? backend),
         (this.#options.others ?? []).map((other) => this.#provider(other)),
       ),
-      store: this.#store,
+      store: this.#options.wrapStore?.(this.#store) ?? this.#store,
       journal: await FileExecJournal.open({
         directory: join(this.directory, "journal"),
         maxBytesPerExec: 4 * MIB,

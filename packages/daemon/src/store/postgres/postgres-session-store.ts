@@ -39,7 +39,7 @@ import type { Heartbeat } from "./daemons.ts";
 import { Database } from "./database.ts";
 import { pageOf } from "./page.ts";
 
-const HEARTBEAT: Heartbeat = { intervalMs: 1000, deadAfterMs: 5000 };
+export const HEARTBEAT: Heartbeat = { intervalMs: 1000, deadAfterMs: 5000 };
 /** Sessions deleted in one statement, so no lock is held for long. */
 const FORGET_AT_ONCE = 1000;
 
@@ -302,7 +302,8 @@ export class PostgresSessionStore implements SessionStore {
   async touchWorkspace(owner: string, id: string, lastUsedAtMs: number): Promise<void> {
     await this.#rows(
       "changing a workspace",
-      sql`UPDATE workspaces SET last_used_at_ms = ${lastUsedAtMs} WHERE owner = ${owner} AND id = ${id}`,
+      sql`UPDATE workspaces SET last_used_at_ms = greatest(${lastUsedAtMs}, created_at_ms + 1)
+          WHERE owner = ${owner} AND id = ${id}`,
     );
   }
 
@@ -324,6 +325,15 @@ export class PostgresSessionStore implements SessionStore {
       "forgetting a workspace",
       sql`DELETE FROM workspaces WHERE disk_id = ${diskId}`,
     );
+  }
+
+  async deleteUnusedWorkspace(diskId: string): Promise<boolean> {
+    const deleted = await this.#rows(
+      "forgetting a new workspace",
+      sql`DELETE FROM workspaces WHERE disk_id = ${diskId} AND last_used_at_ms = created_at_ms
+          RETURNING disk_id`,
+    );
+    return deleted.length > 0;
   }
 
   close(): void {

@@ -224,6 +224,10 @@ export class SqliteSessionStore implements SessionStore {
     this.#workspaces.delete(diskId);
   }
 
+  async deleteUnusedWorkspace(diskId: string): Promise<boolean> {
+    return this.#workspaces.deleteUnused(diskId);
+  }
+
   close(): void {
     this.#database.close();
   }

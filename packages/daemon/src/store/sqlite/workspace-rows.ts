@@ -34,7 +34,12 @@ export class WorkspaceRows {
 
   touch(owner: string, id: string, lastUsedAtMs: number): void {
     this.#database.write("changes", "changing a workspace", () => {
-      this.#table.change({ lastUsedAtMs }, IS_THIS, owner, id);
+      this.#database.run(
+        `UPDATE workspaces SET last_used_at_ms = max(?, created_at_ms + 1) WHERE ${IS_THIS}`,
+        lastUsedAtMs,
+        owner,
+        id,
+      );
     });
   }
 
@@ -56,5 +61,14 @@ export class WorkspaceRows {
     this.#database.write("changes", "forgetting a workspace", () => {
       this.#database.run("DELETE FROM workspaces WHERE disk_id = ?", diskId);
     });
+  }
+
+  deleteUnused(diskId: string): boolean {
+    const sql = "DELETE FROM workspaces WHERE disk_id = ? AND last_used_at_ms = created_at_ms";
+    return this.#database.write(
+      "changes",
+      "forgetting a new workspace",
+      () => this.#database.run(sql, diskId) > 0,
+    );
   }
 }

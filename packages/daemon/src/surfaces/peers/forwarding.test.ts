@@ -1,8 +1,12 @@
 /** Two daemons of which one serves the sessions, and the other is asked. */
 import { once } from "node:events";
+import { createServer } from "node:http";
+import type { RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { freePort } from "../../../../../tests/support/free-port.ts";
+import type { OpenApiDocument } from "../native/openapi/openapi.ts";
 import { ALICES_KEY, BOBS_KEY, HttpFixture } from "../testing/http-fixture.ts";
 
 const SECRET = "shared-by-the-daemons";
@@ -46,6 +50,18 @@ afterAll(async () => {
   await owner[Symbol.asyncDispose]();
 });
 
+async function listening(handle: RequestListener) {
+  const server = createServer(handle);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    address: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    [Symbol.asyncDispose]: async (): Promise<void> => {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
 describe("a daemon that does not serve the session", () => {
   it("answers as the one that does, for the same caller", async () => {
     const path = `/v1/sessions/${id}`;
@@ -59,6 +75,42 @@ describe("a daemon that does not serve the session", () => {
     expect((await asked.call(`${path}/fs/file?path=big`, put)).status).toBeLessThan(300);
     const got = await asked.fetch(`${path}/fs/file?path=big`);
     expect(Buffer.from(await got.arrayBuffer()).equals(bytes)).toBe(true);
+  });
+
+  it("forwards every route of a session that the document has, and no other", async () => {
+    const arrived: string[] = [];
+    await using peer = await listening((request, response) => {
+      arrived.push(`${request.method} ${request.url}`);
+      request.resume();
+      response.writeHead(207).end();
+    });
+    await using elsewhere = await HttpFixture.start({
+      unchecked: true,
+      peer: { secret: SECRET },
+      replace: { servedAt: () => Promise.resolve(peer.address) },
+    });
+    const { paths } = (await elsewhere.call("/openapi.json")).json as OpenApiDocument;
+    const routes = Object.entries(paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => [method.toUpperCase(), path] as const),
+    );
+    const forwarded: string[] = [];
+    for (const [method, path] of routes) {
+      const filled = path
+        .replace("{id}", "ses_1")
+        .replace("{*}", "page")
+        .replace(/\{\w+\}/gu, "1");
+      const count = arrived.length;
+      const gone = new AbortController();
+      // Only the head: a feed of events has no end.
+      const { status } = await elsewhere.fetch(filled, { method, signal: gone.signal });
+      gone.abort();
+      if (arrived.length === count) continue;
+      expect([status, ...arrived.slice(count)]).toEqual([207, `${method} ${filled}`]);
+      forwarded.push(`${method} ${path}`);
+    }
+    const ofSessions = routes.filter(([, path]) => path.startsWith("/v1/sessions/{id}"));
+    expect(ofSessions.length).toBeGreaterThan(40);
+    expect(forwarded).toEqual(ofSessions.map((route) => route.join(" ")));
   });
 
   it("looks for no session whose id cannot be one", async () => {

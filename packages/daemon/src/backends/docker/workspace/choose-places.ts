@@ -3,7 +3,6 @@
  * engine sees one of our directories is verified before use, never assumed: the same path may be
  * another directory on its side, or none.
  */
-import { access } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { atLeast } from "../../container/runtime-versions.ts";
@@ -17,6 +16,7 @@ import type { OwnSurroundings } from "./own-container.ts";
 import type { SessionDirectories } from "./session-directories.ts";
 import { ContainerPlaces, DirectoryPlaces, VolumePlaces } from "./workspace-places.ts";
 import type { WorkspacePlaces } from "./workspace-places.ts";
+import { exists } from "./exists.ts";
 
 export interface WorkspaceOptions {
   readonly strategy: StrategyName | "auto";
@@ -215,11 +215,4 @@ async function blindness(
     if (error instanceof Error && "syscall" in error) return error.message;
     throw error;
   }
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await access(path).then(
-    () => true,
-    () => false,
-  );
 }

@@ -1,6 +1,7 @@
 /** Detects whether this daemon runs on a machine or in a container, and in which one. */
-import { access, readFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { hostname } from "node:os";
+import { exists } from "./exists.ts";
 
 export interface OwnSurroundings {
   readonly inContainer: boolean;
@@ -38,11 +39,4 @@ export function surroundingsOf(seen: {
 
 async function readText(path: string): Promise<string> {
   return await readFile(path, "utf8").catch(() => "");
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await access(path).then(
-    () => true,
-    () => false,
-  );
 }

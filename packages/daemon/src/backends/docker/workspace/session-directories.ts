@@ -1,12 +1,13 @@
 /** Directories for sessions' workspaces that the daemon creates itself. */
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { access, chmod, lstat, mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
 import { makeDirectory } from "../../../make-directory.ts";
 import { isId } from "../../container/sandbox-ids.ts";
+import { exists } from "./exists.ts";
 
 const run = promisify(execFile);
 
@@ -108,13 +109,6 @@ export class SessionDirectories {
       );
     await makeDirectory(this.#marks, 0o700);
   }
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await access(path).then(
-    () => true,
-    () => false,
-  );
 }
 
 function isFull(error: unknown): boolean {

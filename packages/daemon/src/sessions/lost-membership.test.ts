@@ -1,0 +1,66 @@
+/** A daemon that the others declared dead joins again and goes on. */
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { Backend } from "../ports/backend.ts";
+import type { SessionStore } from "../ports/session-store.ts";
+import { ALICE, CoreFixture, overriding } from "./testing/core-fixture.ts";
+
+const POOL = [{ image: "host", profile: "restricted" as const, size: 1 }];
+
+let fixture: CoreFixture;
+let engine: PromiseWithResolvers<void>;
+beforeEach(async () => {
+  engine = Promise.withResolvers();
+  engine.resolve();
+  fixture = await CoreFixture.start({
+    settings: { pool: POOL },
+    wrapStore: (store: SessionStore) =>
+      overriding(store, { heartbeat: { intervalMs: 60_000, deadAfterMs: 300_000 } }),
+    wrap: (backend: Backend) =>
+      overriding(backend, {
+        list: async () => {
+          await engine.promise;
+          return await backend.list();
+        },
+        destroy: async (id) => {
+          await engine.promise;
+          await backend.destroy(id);
+        },
+      }),
+  });
+  await fixture.core.pool.settled();
+});
+afterEach(async () => {
+  engine.resolve();
+  await fixture[Symbol.asyncDispose]();
+});
+
+describe("a daemon that lost its sessions", () => {
+  it("sends heartbeats while an engine is slow to show and to remove what is there", async () => {
+    const { sessions, membership } = fixture.core;
+    const { session } = await sessions.create(ALICE, {});
+    await fixture.core.pool.settled();
+    engine = Promise.withResolvers();
+    await fixture.store.leave(membership.fence);
+    await membership.beat();
+    const joined = membership.fence;
+    await membership.beat();
+    expect(membership.fence).toBe(joined);
+    expect(await fixture.store.getSession(session.id)).toMatchObject({ fence: joined });
+    // The session itself can be used before the rest is done.
+    expect((await fixture.run(session.id, "echo here")).output).toBe("here\n");
+    engine.resolve();
+  });
+
+  it("replaces the sandboxes of its pool", async () => {
+    const { membership, pool } = fixture.core;
+    const before = [...fixture.machine.sandboxes.keys()];
+    expect(before).toHaveLength(1);
+    await fixture.store.leave(membership.fence);
+    await membership.beat();
+    await fixture.core.reaper.tick();
+    await pool.settled();
+    const after = [...fixture.machine.sandboxes.keys()];
+    expect(after).toHaveLength(1);
+    expect(after).not.toEqual(before);
+  });
+});
