@@ -4,6 +4,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal, JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow } from "../ports/session-store.ts";
 import type { LateOutputs } from "./late-outputs.ts";
+import { MemoryPool } from "../memory-pool.ts";
 import { OutputBudget } from "./output-budget.ts";
 import { Recording } from "./recording.ts";
 import type { CollectedOutput, FollowOptions, OutputPage, ReadOutputOptions } from "./services.ts";
@@ -14,6 +15,8 @@ import { waitAtMost } from "./wait-at-most.ts";
 const CATCH_UP_MS = 50;
 /** Small enough that objects created per page are soon collected. */
 const FOLLOW_PAGE_BYTES = 128 * 1024;
+/** Room for a page, and for what the journal reads around it. */
+const PAGE_MEMORY = new MemoryPool(2 * FOLLOW_PAGE_BYTES + 16 * 1024);
 /** How much one request scans for output of the requested stream. */
 const MAX_SCANNED_BYTES = 8 * 1024 * 1024;
 
@@ -83,10 +86,12 @@ export class ExecOutput {
         const news = recording?.changed();
         const row = this.#rowOf(exec);
         const done = recording === undefined || row.status === "done";
-        const page = await this.#page(row, cursor, FOLLOW_PAGE_BYTES);
+        const memory = options.reusesMemory === true ? PAGE_MEMORY.take() : undefined;
+        const page = await this.#page(row, cursor, FOLLOW_PAGE_BYTES, memory);
+        const shown = ofStream(page, stream);
+        if (!isEmpty(shown)) yield shown;
+        if (memory !== undefined) PAGE_MEMORY.giveBack(memory);
         if (!isEmpty(page)) {
-          const shown = ofStream(page, stream);
-          if (!isEmpty(shown)) yield shown;
           cursor = page.nextOffset;
           if (follower !== undefined) recording?.advance(follower, cursor);
         } else if (done) break;
@@ -155,8 +160,13 @@ export class ExecOutput {
   }
 
   /** If the journal lacks output of an ended command, report a gap, never silence. */
-  async #page(row: ExecRow, offset: number, maxBytes: number): Promise<JournalPage> {
-    const page = await this.#parts.journal.read(row.sessionId, row.id, offset, maxBytes);
+  async #page(
+    row: ExecRow,
+    offset: number,
+    maxBytes: number,
+    memory?: Buffer,
+  ): Promise<JournalPage> {
+    const page = await this.#parts.journal.read(row.sessionId, row.id, offset, maxBytes, memory);
     const missing = ownBytesOf(row) - offset;
     if (row.status !== "done" || !isEmpty(page) || missing <= 0) return page;
     return { chunks: [], nextOffset: offset + missing, skippedBytes: missing };

@@ -1,5 +1,5 @@
 /** Converts chunks of bytes to chunks of text, without splitting characters. */
-import { isUtf8 } from "node:buffer";
+import { isAscii, isUtf8 } from "node:buffer";
 import type { OutputChunkBody, OutputStream } from "@sandkasten/protocol";
 import type { JournalChunk } from "../../../ports/exec-journal.ts";
 
@@ -31,6 +31,12 @@ export class TextChunks {
 
   constructor(options: TextChunkOptions) {
     this.#raw = options.raw;
+  }
+
+  /** Whether the chunk is its own text: ASCII, and no character before it is incomplete. */
+  isPlain({ bytes }: JournalChunk): boolean {
+    const { stdout, stderr } = this.#held;
+    return stdout === undefined && stderr === undefined && isAscii(bytes);
   }
 
   /** Undefined if the whole chunk has to wait. */
