@@ -1,8 +1,8 @@
 /**
  * Nearly everything runs in parallel, each file with a separate data directory; what measures the
- * machine runs alone. `npm test` runs the hostile suites on crun, and a part of the torture suites, and
- * of what runs on the other runtimes, chosen by the seed. `npm run torture` runs all of them, with more
- * rounds, on each runtime.
+ * machine runs alone. `npm test` runs unit tests, the core's suites and the hostile suites on crun whole,
+ * and a part of the long suites, and of what runs on the other runtimes, chosen by the seed.
+ * `npm run torture` leaves nothing out, and runs more rounds.
  */
 import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
@@ -55,25 +55,50 @@ const measuringTests = [
   "packages/daemon/src/surfaces/stalls.test.ts",
 ];
 
-const dockerSuites = filesOf(
-  "{tests/docker/{deployment,several-daemons},packages/daemon/src/backends/docker/docker-{strategies,faults}}.test.ts",
-);
-const installSuites = filesOf("tests/install/*.test.ts");
-
-/** Suites that kill, fill, build and wait, and so take long: `npm test` runs `count` of their files. */
+/** Suites that are too long for `npm test` as a whole: it runs `count` of their files. */
 const longSuites = {
-  embedded: { files: filesOf("tests/torture/*.test.ts"), count: 2 },
-  agents: {
+  /** They kill, fill and starve things. */
+  torture: {
     files: filesOf(
+      "tests/torture/*.test.ts",
       "packages/agents/src/{workflows/service-crash,runs/dead-processes}.serial.test.ts",
+    ),
+    count: 2,
+  },
+  deployments: {
+    files: filesOf(
+      "tests/install/*.test.ts",
+      "tests/docker/{deployment,several-daemons}.test.ts",
+      "packages/daemon/src/backends/docker/docker-{strategies,faults}.test.ts",
+      "tests/e2e/{dashboard-scale,image-build,image-recipes}.test.ts",
     ),
     count: 1,
   },
-  deployments: { files: [...dockerSuites, ...installSuites], count: 1 },
-  e2e: {
-    files: filesOf("tests/e2e/{dashboard-scale,image-build,image-recipes}.test.ts"),
-    count: 1,
+  /** What a Docker engine does beside running sandboxes. */
+  docker: {
+    files: filesOf(
+      "tests/docker/{agents,daemon,engine,image-build}.test.ts",
+      "packages/daemon/src/backends/docker/docker-{gateway,imports,network,pulls,shared-engine,var-tmp}.test.ts",
+      "packages/daemon/src/backends/docker/engine-{connection,tls}.test.ts",
+    ),
+    count: 3,
   },
+  agents: {
+    files: filesOf(
+      "packages/agents/src/runs/{acceptance,hung-daemon,nasty-agents}.serial.test.ts",
+      "packages/agents/src/workflows/shared-sandbox.serial.test.ts",
+      "packages/{cli,mcp,tools}/src/**/*.serial.test.ts",
+    ),
+    count: 8,
+  },
+  product: {
+    files: filesOf(
+      "tests/e2e/{agent-examples,commit,dashboard,dashboard-previews,dashboard-runs,grafana-dashboard,python-client}.test.ts",
+      "tests/e2e/{sdk-browser,sdk-pool,site,strong-isolation,telemetry}.test.ts",
+    ),
+    count: 4,
+  },
+  oracles: { files: filesOf("tests/support/oracles/*.test.ts"), count: 0 },
   /** It fetches a gigabyte of packages. */
   downloads: { files: filesOf("tests/e2e/standard-images.test.ts"), count: 0 },
 };
@@ -86,27 +111,21 @@ const leftOut = Object.entries(longSuites).flatMap(([name, { files, count }]) =>
 
 /** What runs on every embedded runtime, and what containers of a Docker engine must withstand as well. */
 const suites = {
-  embedded: filesOf("tests/{hostile,torture}/*.test.ts", "tests/hostile/resources*.test.ts"),
+  embedded: filesOf("tests/hostile/!(resources*).test.ts", "tests/torture/*.test.ts"),
   embeddedMeasuring: filesOf("tests/hostile/resources*.test.ts"),
   docker: filesOf("tests/hostile/{files,runner}-*.test.ts"),
   dockerMeasuring: filesOf("tests/hostile/resources*.test.ts"),
 };
 
-/** The embedded runtimes besides crun, and how many files `npm test` runs on each. */
-const otherRuntimes: readonly {
-  runtime: RuntimeOfRun;
-  files: number;
-  measuring: number;
-}[] = [
-  { runtime: "runc", files: 2, measuring: 1 },
-  { runtime: "runsc", files: 2, measuring: 1 },
-];
+/** The embedded runtimes besides crun; `npm test` runs one file on each. */
+const otherRuntimes: readonly RuntimeOfRun[] = ["runc", "runsc"];
 
-function filesOf(pattern: string, exclude = ""): readonly string[] {
-  const left = new Set(globSync(exclude));
-  const files = globSync(pattern).filter((path) => !left.has(path));
-  if (files.length === 0) throw new Error(`no test matches ${pattern}`);
-  return files.toSorted();
+function filesOf(...patterns: readonly string[]): readonly string[] {
+  return patterns.flatMap((pattern) => {
+    const files = globSync(pattern);
+    if (files.length === 0) throw new Error(`no test matches ${pattern}`);
+    return files.toSorted();
+  });
 }
 
 /** All files in the torture run, otherwise a number of them chosen by the seed. */
@@ -138,12 +157,11 @@ function project(name: string, runtime: RuntimeOfRun, test: ProjectTest) {
 /** One file after the other, each in a new process: it measures its own memory. */
 const alone = { isolate: true, fileParallelism: false, maxWorkers: 1 } satisfies ProjectTest;
 
-const usual = [
+const onCrun = [
   project("unit", "crun", {
     include: ["packages/**/*.test.ts", "scripts/**/*.test.ts", "bench/**/*.test.ts"],
     exclude: [...configDefaults.exclude, ...sandboxTests, ...postgresTests, ...measuringTests],
-    testTimeout: 20_000,
-    hookTimeout: 20_000,
+    ...(isTorture ? {} : { testTimeout: 20_000, hookTimeout: 20_000 }),
     maxWorkers: 3,
     setupFiles: [],
     sequence: { groupOrder: 0 },
@@ -173,56 +191,44 @@ const usual = [
   project("measuring", "crun", {
     ...alone,
     include: measuringTests,
-    sequence: { groupOrder: 2 },
-  }),
-];
-
-/** The long suites on crun; files with rounds that need no sandbox are named `*.torture.test.ts`. */
-const torture = [
-  project("torture", "crun", {
-    include: [
-      ...suites.embedded,
-      ...longSuites.agents.files,
-      ...longSuites.e2e.files,
-      ...longSuites.downloads.files,
-      ...installSuites,
-      "packages/**/*.torture.test.ts",
-    ],
-    sequence: { groupOrder: 1 },
-  }),
-  project("torture measuring", "crun", {
-    ...alone,
-    include: [...suites.embeddedMeasuring],
+    exclude: [...configDefaults.exclude, ...leftOut],
     sequence: { groupOrder: 2 },
   }),
 ];
 
 const noGvisor = whyNoGvisor();
 if (noGvisor !== undefined) process.stdout.write(`not run on runsc: ${noGvisor}\n`);
-const usable = otherRuntimes.filter(({ runtime }) => runtime !== "runsc" || noGvisor === undefined);
+const usable = otherRuntimes.filter((runtime) => runtime !== "runsc" || noGvisor === undefined);
 
-const onOtherRuntimes = usable.flatMap(({ runtime, files, measuring }) => [
+/** `npm test` measures on one of the other runtimes and engines. */
+const measured = new Set(partOf("measured", [...usable, "docker"], 1));
+
+function measuredPart(runtime: RuntimeOfRun, files: readonly string[]): string[] {
+  return measured.has(runtime) ? partOf(`${runtime} measuring`, files, 1) : [];
+}
+
+const onOtherRuntimes = usable.flatMap((runtime) => [
   project(runtime, runtime, {
-    include: partOf(runtime, suites.embedded, files),
+    include: partOf(runtime, suites.embedded, 1),
     sequence: { groupOrder: 1 },
   }),
   project(`${runtime} measuring`, runtime, {
     ...alone,
-    include: partOf(`${runtime} measuring`, suites.embeddedMeasuring, measuring),
+    include: measuredPart(runtime, suites.embeddedMeasuring),
     sequence: { groupOrder: 2 },
   }),
 ]);
 
 const onDocker = [
   project("docker", "docker", {
-    include: [...(isTorture ? dockerSuites : dockerTests), ...partOf("docker", suites.docker, 1)],
+    include: [...dockerTests, ...partOf("docker", suites.docker, 1)],
     exclude: [...configDefaults.exclude, ...leftOut],
     globalSetup: "tests/support/docker-for-run.ts",
     sequence: { groupOrder: 1 },
   }),
   project("docker measuring", "docker", {
     ...alone,
-    include: partOf("docker measuring", suites.dockerMeasuring, 1),
+    include: measuredPart("docker", suites.dockerMeasuring),
     globalSetup: "tests/support/docker-for-run.ts",
     sequence: { groupOrder: 2 },
   }),
@@ -238,6 +244,6 @@ export default defineConfig({
       new SeedReporter(seed),
       ...(reportPath === undefined ? [] : [new TallyReporter(reportPath)]),
     ],
-    projects: [...(isTorture ? torture : usual), ...onOtherRuntimes, ...onDocker],
+    projects: [...onCrun, ...onOtherRuntimes, ...onDocker],
   },
 });

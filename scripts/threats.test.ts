@@ -30,6 +30,30 @@ function citations(text: string): string[] {
   return [...found].map(([, names]) => names ?? "");
 }
 
+interface Guard {
+  readonly test: string;
+  /** A part of the test's title, if the comment quotes one. */
+  readonly title: string | undefined;
+}
+
+/** The test files that comments name after `Guarded by`, each with the title quoted before it. */
+function guards(text: string): Guard[] {
+  return [...text.matchAll(/\b[Gg]uarded by ([^\n]*)/g)].flatMap(([, list = ""]) =>
+    [...list.matchAll(/(?:"([^"]+)" in )?([\w./-]+\.test\.ts)/g)].map(([, title, test = ""]) => ({
+      test,
+      title,
+    })),
+  );
+}
+
+const testFiles = sources.filter((file) => file.endsWith(".test.ts"));
+
+function isTest(path: string, title = ""): boolean {
+  return testFiles
+    .filter((file) => file === path || file.endsWith(`/${path}`))
+    .some((file) => readFileSync(join(root, file), "utf8").includes(title));
+}
+
 /** What is left of a list of names when all that are known were taken out. */
 function unknownIn(list: string, known: readonly string[]): string {
   let rest = list;
@@ -48,6 +72,15 @@ describe("comments that name a threat", () => {
     expect(known.length).toBeGreaterThan(40);
     expect(cited.length).toBeGreaterThan(100);
     expect(cited.filter(({ list }) => unknownIn(list, known) !== "")).toEqual([]);
+  });
+
+  test("name tests that exist", () => {
+    const missing = sources.flatMap((file) =>
+      guards(unwrapped(readFileSync(join(root, file), "utf8")))
+        .filter(({ test: path, title }) => !isTest(path, title))
+        .map((guard) => ({ file, ...guard })),
+    );
+    expect(missing).toEqual([]);
   });
 
   test("name it in words, not by a number", () => {

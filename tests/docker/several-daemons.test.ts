@@ -2,6 +2,7 @@
  * Several daemons on one Postgres database and one Docker engine: each answers for all, and none
  * writes what it does not own.
  */
+import { request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
@@ -302,6 +303,39 @@ describe("a daemon that stands still while another takes over", () => {
     expect(JSON.stringify(output["chunks"]).match(/ended-once/gu)).toHaveLength(1);
     expect(await fenceOf(id)).toBe(after);
     expect(first.log).toContain("another daemon took over the sessions of this one");
+    await ask([second], "DELETE", path);
+  });
+
+  it("cannot finish what it was writing into the sandbox", async () => {
+    const [first, second] = all();
+    const id = await first.open();
+    const path = `/v1/sessions/${id}`;
+    const upload = request(`${first.url}${path}/fs/file?path=shared`, {
+      method: "PUT",
+      headers: { authorization: `Bearer ${KEY}` },
+    });
+    const ended = new Promise((resolve) => {
+      upload.on("response", (response) => resolve(response.resume().statusCode));
+      upload.on("error", resolve);
+    });
+    upload.write(Buffer.alloc(100_000, "late "));
+    // The runner writes to a temporary file, so the upload has reached the sandbox when it is there.
+    await vi.waitUntil(
+      async () => String((await first.exec(id, "ls -A /workspace"))["output"]) !== "",
+      LONG,
+    );
+    process.kill(first.pid, "SIGSTOP");
+    try {
+      const running = { cmd: "echo newer > /workspace/shared" };
+      await ask([second], "POST", `${path}/exec`, running);
+      upload.end("late, too");
+    } finally {
+      process.kill(first.pid, "SIGCONT");
+    }
+    await ended;
+    expect(
+      await ask([second], "POST", `${path}/exec`, { cmd: "head -c 20 shared; ls -A" }),
+    ).toMatchObject({ output: "newer\nshared\n" });
     await ask([second], "DELETE", path);
   });
 });

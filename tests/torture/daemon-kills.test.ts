@@ -139,27 +139,41 @@ describe("kill -9 of the daemon", () => {
 
   it("in the middle of a create or a destroy leaves a whole session or none", async () => {
     const typicalMs = await measureLife();
-    // The last one strikes a destroy that is nearly done; the slice must include it.
-    const last = 19;
-    const points = Array.from({ length: last }, (_, point) => point);
-    let finished = 0;
-    for (const point of [...sliceOf("kill points", points, 7), last]) {
+    // The first strikes a create that has hardly begun, the last a destroy that is nearly done.
+    const [first, last] = [0, 19];
+    const between = Array.from({ length: last - 1 }, (_, point) => point + 1);
+    const ends: string[] = [];
+    for (const point of [first, ...sliceOf("kill points", between, 6), last]) {
       const what = point % 2 === 1 ? "destroy" : "create";
       await killInTheMiddle(what, ((point >> 1) / 10) * typicalMs[what]);
       await daemon.run();
-      const [newest] = await sessions();
-      const living = (await sessions()).filter(({ status }) => status === "running");
-      for (const session of living)
-        expect(await daemon.exec(session.id, "echo whole")).toMatchObject({ output: "whole\n" });
-      // The kill struck a create that had begun, and a destroy that may have.
-      if (what === "create") expect(["running", "failed", "destroying"]).toContain(newest?.status);
-      if (what === "destroy" && living.length === 0) finished++;
-      await destroyAll();
+      const status = await settledStatus();
+      ends.push(`${what}: ${status}`);
+      if (status === "running") {
+        const [newest] = await sessions();
+        expect(await daemon.exec(newest!.id, "echo whole")).toMatchObject({ output: "whole\n" });
+        await destroyAll();
+      }
       await expectTraces(daemon, empty);
     }
-    expect(finished).toBeGreaterThan(0);
+    const possible = [
+      "create: failed",
+      "create: running",
+      "destroy: destroyed",
+      "destroy: running",
+    ];
+    expect(ends.filter((end) => !possible.includes(end))).toEqual([]);
+    // The kill struck a create, and a destroy, that had begun.
+    expect(ends).toEqual(expect.arrayContaining(["create: failed", "destroy: destroyed"]));
   });
 });
+
+/** What becomes of the newest session once the daemon has taken over what was left. */
+async function settledStatus(): Promise<string> {
+  const newest = async (): Promise<string> => (await sessions())[0]?.status ?? "none";
+  await expect.poll(newest, { timeout: 60_000 }).not.toMatch(/^(creating|destroying)$/u);
+  return await newest();
+}
 
 /** The current duration of a create and a destroy. */
 async function measureLife(): Promise<Readonly<Record<"create" | "destroy", number>>> {

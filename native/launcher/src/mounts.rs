@@ -87,7 +87,7 @@ fn runner_view_path() -> PathBuf {
 ///
 /// SECURITY: everything is made private, not slave and not shared: no mount made here reaches the
 /// host, and no later mount of the host reaches the sandbox (guarded by
-/// `create_and_destroy_leave_nothing`).
+/// `create_and_destroy_leave_nothing_with_crun`).
 pub fn enter_private_namespace() -> Outcome<()> {
     sys::unshare(libc::CLONE_NEWNS).context(|| "creating a mount namespace".into())?;
     sys::make_mounts_private().context(|| "making the mount namespace private".into())?;

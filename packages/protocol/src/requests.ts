@@ -1,6 +1,6 @@
 /** The daemon's requests to the runner: the JSON of REQUEST frames. */
 import { z } from "zod";
-import { MAX_PAYLOAD_BYTES, PROTOCOL_VERSION } from "./frames.ts";
+import { MAX_PAYLOAD_BYTES } from "./frames.ts";
 
 /** A NUL byte cannot be part of a path, an argument or a variable. */
 const plainText = (maxLength: number) =>
@@ -172,5 +172,3 @@ export const requestSchema = z.union([
 export type RunnerRequest = z.input<typeof requestSchema>;
 export type RunnerOperation = RunnerRequest["op"];
 export type WirePath = z.input<typeof path>;
-
-export const daemonHelloSchema = z.object({ protocol: z.literal(PROTOCOL_VERSION) });

@@ -254,6 +254,36 @@ export function backendSuite(
         expect((await backend.list()).some((listed) => listed.id === spec.id)).toBe(false);
       });
 
+      it("cuts off a channel when one with a greater fencing token is in use", async () => {
+        const { backend, reopen } = fixture;
+        const spec = newSpec({ fence: 5 });
+        await backend.create(spec);
+        const replaced = await backend.open(spec.id, 5);
+        const halfWritten = Promise.withResolvers<void>();
+        const released = Promise.withResolvers<void>();
+        async function* late(): AsyncGenerator<Uint8Array> {
+          yield Buffer.alloc(100_000, "late");
+          halfWritten.resolve();
+          await released.promise;
+          yield Buffer.from("too late");
+        }
+        const writing = replaced.writeFile("file", late()).catch((error: unknown) => error);
+        await halfWritten.promise;
+
+        const second = await reopen();
+        const channel = await second.open(spec.id, 9);
+        await channel.writeFile("file", Buffer.from("newer"));
+        released.resolve();
+        const unreachable = withCode("SANDBOX_UNREACHABLE");
+        expect(await writing).toMatchObject(unreachable);
+        expect((await contentOf(channel, "file")).toString()).toBe("newer");
+        await expect(replaced.ping()).rejects.toMatchObject(unreachable);
+        const older = await (await reopen()).open(spec.id, 7);
+        await expect(older.ping()).rejects.toMatchObject(unreachable);
+        await channel.ping();
+        for (const open of [replaced, channel, older]) open.close();
+      });
+
       it("gives plausible numbers", async () => {
         const { backend } = fixture;
         const spec = newSpec();

@@ -18,7 +18,8 @@ export type Attack =
   | "flood-report"
   | "open-output"
   | "reach-init"
-  | "stop-newcomers";
+  | "stop-newcomers"
+  | "swap-link";
 
 /** Compiles the program; it exists until the work with it is done. */
 export async function withAttack<T>(

@@ -51,6 +51,9 @@ impl Commands {
                 self.end_by_signal(serial, signal, cx)
             }
             State::Running if !in_shell && !tree => usize::from(sys::kill(-pid, signal).is_ok()),
+            State::Running if in_shell => {
+                self.signal_members(serial, signal) + usize::from(self.signal_shell(serial, signal))
+            }
             State::Running => self.signal_members(serial, signal),
             // What a finished command left behind can only be meant as a whole.
             State::Done if tree && (!in_shell || self.has_left_the_shell(serial)) => {
@@ -92,6 +95,20 @@ impl Commands {
             stop.step("killed", step, now, INTERRUPT_INTERVAL).signal = signal;
         }
         count
+    }
+
+    /// Passes a signal on to the shell when the command has a trap for it. Without one, the signal would
+    /// end the shell, and other commands would lose their state.
+    fn signal_shell(&self, serial: Serial, signal: i32) -> bool {
+        let Some(exec) = self
+            .execs
+            .get(serial)
+            .filter(|exec| exec.has_pipes_opened())
+        else {
+            return false;
+        };
+        let takes = |shell| self.shells.takes_signal(shell, exec.command(), signal);
+        exec.shell().is_some_and(takes) && sys::kill(exec.pid(), signal).is_ok()
     }
 
     fn signal_members(&self, serial: Serial, signal: i32) -> usize {

@@ -20,6 +20,8 @@ pub struct Connection {
     interest: i32,
     /// The peer has sent its hello.
     pub greeted: bool,
+    /// The fencing token in that hello.
+    pub fence: Option<u64>,
     pub streams: HashMap<u32, OpenStream>,
     pub outgoing: Outgoing,
 }
@@ -32,6 +34,7 @@ impl Connection {
             read_bytes: READ_BYTES,
             interest: libc::EPOLLIN,
             greeted: false,
+            fence: None,
             streams: HashMap::new(),
             outgoing: Outgoing::default(),
         }

@@ -32,6 +32,8 @@ pub struct Connections {
     boot_id: String,
     by_id: HashMap<ConnectionId, Connection>,
     next: ConnectionId,
+    /// The greatest fencing token of a daemon that has greeted.
+    fence: u64,
 }
 
 impl Connections {
@@ -43,6 +45,7 @@ impl Connections {
             boot_id: sys::random_hex()?,
             by_id: HashMap::new(),
             next: 0,
+            fence: 0,
         })
     }
 
@@ -126,7 +129,20 @@ impl Connections {
             return Err(FrameError::BadPayload(Kind::Hello));
         }
         connection.greeted = true;
+        connection.fence = hello.fence;
+        self.fence = self.fence.max(hello.fence.unwrap_or(0));
         Ok(true)
+    }
+
+    /// Those of daemons that another one has replaced.
+    ///
+    /// SECURITY: a daemon that another one replaced must not change the sandbox any more, for example
+    /// with the rest of an upload (threat: a stalled daemon). Guarded by
+    /// tests/docker/several-daemons.test.ts.
+    pub fn replaced(&self) -> Vec<ConnectionId> {
+        let is_replaced = |c: &Connection| c.fence.is_some_and(|fence| fence < self.fence);
+        let found = self.by_id.iter().filter(|(_, c)| is_replaced(c));
+        found.map(|(id, _)| *id).collect()
     }
 
     /// Whether the peer may open this stream.

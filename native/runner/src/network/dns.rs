@@ -201,7 +201,15 @@ mod tests {
 
     #[test]
     fn labels_with_odd_bytes_or_too_many_are_no_names() {
-        for label in [&b"a.b"[..], b"a b", b"a\0b", b"\xff", b"a/b", b"a*", &[b'a'; 64]] {
+        for label in [
+            &b"a.b"[..],
+            b"a b",
+            b"a\0b",
+            b"\xff",
+            b"a/b",
+            b"a*",
+            &[b'a'; 64],
+        ] {
             let mut message = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, label.len() as u8];
             message.extend_from_slice(label);
             message.extend_from_slice(&[0, 0, 1, 0, 1]);

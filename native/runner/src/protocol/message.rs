@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 #[derive(Deserialize)]
 pub struct ClientHello {
     pub protocol: u32,
+    /// The daemon's fencing token; absent where no other daemon can replace it.
+    pub fence: Option<u64>,
 }
 
 #[derive(Serialize)]

@@ -9,6 +9,7 @@ use crate::protocol::frame::{Frame, FrameError, Kind, ReceivedFrame};
 use crate::protocol::message::Request;
 use crate::sandbox::usage;
 use crate::server::Server;
+use crate::sys;
 use crate::workers::Pace;
 use serde_json::{Value, json};
 
@@ -21,6 +22,10 @@ impl Server {
     ) -> Result<(), FrameError> {
         let cx = &mut self.context;
         if cx.connections.take_hello(id, frame)? {
+            for replaced in cx.connections.replaced() {
+                sys::log("connection closed: another daemon serves this sandbox");
+                self.close_connection(replaced);
+            }
             return Ok(());
         }
         if frame.stream & RUNNER_STREAM != 0 {

@@ -9,7 +9,10 @@
 //! report first sees to it that `command` does its work, with nothing but what no function can
 //! replace.
 
-use crate::shells::lines::{CommandLines, STOP_SIGNAL, chunks, push_quoted, quoted};
+use crate::shells::lines::{
+    CommandLines, PASSED_SIGNALS, STOP_SIGNAL, chunks, contains, farewell_body, lists_traps,
+    mentions_trap, push_quoted, quoted,
+};
 
 /// Old versions of bash read no more at a time, and lose the rest of a longer packet.
 pub const READ_BYTES: usize = 128;
@@ -19,7 +22,7 @@ const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 /// Tells of traps, and ends what would show our own lines: a trace, a DEBUG trap, and an ERR trap,
 /// which would run for a failed `eval` again.
 const UNTRACE: &str =
-    "\\command trap -p DEBUG ERR EXIT;\\command trap - DEBUG ERR;\\command set +x;";
+    "\\command trap -p DEBUG ERR EXIT USR1 USR2 ALRM;\\command trap - DEBUG ERR;\\command set +x;";
 /// What may lead to a trace or a DEBUG trap.
 const SHOWING_WORDS: [&[u8]; 5] = [b"set", b"trap", b"source", b". ", b"eval"];
 
@@ -70,31 +73,73 @@ impl CommandLines<'_> {
         if let Some(cwd) = self.cwd {
             text.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
         }
-        // The trap comes first, so that a command whose pipes are open has it.
+        // The traps come first, so that a command whose pipes are open has them.
         // An unset variable is the one error that ends a text, and nothing else.
         let redirections = self.redirections;
         text.push_str(&format!(
-            "\\command {};\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};",
-            self.stop_trap()
+            "\\command {};{}\\command exec {redirections}||${{SANDKASTEN_NO_PIPES?}};",
+            self.stop_trap(),
+            self.shield()
         ));
         if let Some(trap) = self.exit_trap() {
             text.push_str(&format!("\\command {trap};"));
         }
+        if let Some(pipe) = self.guarded_farewell() {
+            text.push_str(&format!("\\command eval {};", quoted(&trap_function(pipe))));
+        }
         let before = self.before_text();
+        let env = self.assignments();
+        if !env.is_empty() {
+            text.push_str(&format!("{env}\\command eval {}&&{{ ", self.env_check()));
+        }
         if let (Some(file), true) = (self.status_file, before.is_empty()) {
             text.push_str(&format!("\\command . {file};"));
         }
-        for (name, value) in self.env {
-            text.push_str(&format!("{name}={} ", quoted(value)));
-        }
+        text.push_str(&env);
         let mut bytes = [text.as_bytes(), b"\\command eval '"].concat();
         push_quoted(&mut bytes, before.as_bytes());
         push_quoted(&mut bytes, self.text);
-        bytes.extend_from_slice(b"';");
+        bytes.extend_from_slice(if env.is_empty() { b"';" } else { b"';};" });
         bytes.extend_from_slice(self.report(socket).as_bytes());
         // What `read` may cut off the end, and where it stops.
         bytes.extend_from_slice(b"\n#\0");
         bytes
+    }
+
+    /// A command that is about to trap a signal can get it a moment too early, and bash would end.
+    fn shield(&self) -> String {
+        let names: Vec<&str> = (PASSED_SIGNALS.iter().map(|(_, name)| *name))
+            .filter(|name| mentions_trap(self.text, name) && !self.memory.traps(name))
+            .collect();
+        match names.is_empty() || lists_traps(self.text) {
+            true => String::new(),
+            false => format!("\\command trap : {};", names.join(" ")),
+        }
+    }
+
+    /// Where the shell says goodbye, when the command seems to set an EXIT trap in place of ours. A
+    /// trace would show the function that keeps ours.
+    fn guarded_farewell(&self) -> Option<&str> {
+        let sets = |name| mentions_trap(self.text, name);
+        let traced = self.memory.xtrace || contains(self.text, b"xtrace") || sets_x(self.text);
+        let of_function = sets("DEBUG") || sets("RETURN");
+        (self.farewell).filter(|_| (sets("EXIT") || sets("0")) && !traced && !of_function)
+    }
+
+    /// Fails, and says why, unless every variable has the value that the command is to find. bash runs
+    /// a command with the old value of a variable that is readonly.
+    fn env_check(&self) -> String {
+        let checks: Vec<String> = (self.env.iter())
+            .map(|(name, value)| {
+                format!(
+                    "{{ [[ ${{{name}-}} == {} ]]||{{ \\command printf \
+                     \"sandkasten: {name} cannot be set in this shell; the command did not run\\n\" >&2;\
+                     \\command false; }}; }}",
+                    quoted(value)
+                )
+            })
+            .collect();
+        quoted(&checks.join("&&"))
     }
 
     /// A line before the command's own: what must not see the `eval`.
@@ -188,7 +233,11 @@ impl CommandLines<'_> {
             true => format!("\\command enable command {NEEDED};"),
             false => String::new(),
         };
-        format!("\\command trap '' {STOP_SIGNAL};{enable}")
+        let unguard = match self.guarded_farewell() {
+            Some(_) => "\\command unset -f trap;",
+            None => "",
+        };
+        format!("\\command trap '' {STOP_SIGNAL};{unguard}{enable}")
     }
 
     /// A directory that was for one command only is left again. One that is gone, or a variable
@@ -206,6 +255,27 @@ impl CommandLines<'_> {
     }
 }
 
-fn contains(text: &[u8], word: &[u8]) -> bool {
-    text.windows(word.len()).any(|part| part == word)
+/// A `trap` that puts our farewell before an EXIT trap that the code sets. In a subshell it is only
+/// `trap`, for the shell goes on.
+fn trap_function(pipe: &str) -> String {
+    let farewell = farewell_body(pipe)
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('$', "\\$");
+    format!(
+        "function trap {{ \\command trap \"$@\"||\\command return;\
+         [[ $BASHPID == $$ ]]||\\command return 0;\
+         \\command set -- \"$(\\command trap -p EXIT)\";\
+         case $1 in *{pipe}*|'');;*)\\command eval \"\\\\command trap -- '{farewell}${{1#trap -- ?}}\";;esac; }}"
+    )
+}
+
+/// Whether the text has `set` start a trace.
+fn sets_x(text: &[u8]) -> bool {
+    (text.windows(5).enumerate())
+        .filter(|(_, part)| part == b"set -")
+        .any(|(at, _)| {
+            let options = text[at + 5..].iter();
+            (options.take_while(|byte| byte.is_ascii_alphabetic())).any(|byte| *byte == b'x')
+        })
 }

@@ -138,6 +138,7 @@ impl Shells {
             cwd,
             status_file: status.map(|_| status_file.as_str()),
             farewell,
+            trap_list: &process.farewell_path,
             memory: &shell.memory,
         };
         let sets_terminal_type = lines.terminal_type.is_some();

@@ -7,11 +7,6 @@ use crate::server::context::Context;
 use crate::shells::process::ShellProcess;
 use crate::shells::reports::Current;
 use crate::shells::{ShellId, Shells};
-use crate::sys;
-use std::os::fd::AsRawFd;
-
-/// Longer than any path.
-const FAREWELL_BYTES: usize = 16 * 1024;
 
 impl Shells {
     /// What a command leaves running gets the group for itself; the shell goes on in a new one.
@@ -136,13 +131,11 @@ impl Shells {
 
     /// Where the shell was when it ended, if it had time to say so.
     fn take_farewell(&mut self, id: ShellId, process: &ShellProcess) {
-        let mut text = [0u8; FAREWELL_BYTES];
-        let n = sys::read(process.farewell.as_raw_fd(), &mut text).unwrap_or(0);
+        let text = process.take_farewell();
         self.run_dir.remove(&[&process.farewell_name]);
-        if let (Some(end), Some(shell)) = (
-            text[..n].iter().position(|b| *b == 0),
-            self.by_id.get_mut(&id),
-        ) {
+        if let (Some(end), Some(shell)) =
+            (text.iter().position(|b| *b == 0), self.by_id.get_mut(&id))
+        {
             let cwd = String::from_utf8_lossy(&text[..end]);
             shell.memory.take_directory(&cwd, "");
         }

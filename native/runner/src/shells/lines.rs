@@ -21,6 +21,14 @@ pub enum Dialect {
 /// the program dies of it. And an interrupt at any other moment can be the end of busybox.
 pub const STOP_SIGNAL: i32 = 61;
 
+/// Signals that code in a shell traps for itself. Without a trap, they would end the shell; bash has a
+/// handler for them in any case.
+pub const PASSED_SIGNALS: [(i32, &str); 3] = [
+    (libc::SIGUSR1, "USR1"),
+    (libc::SIGUSR2, "USR2"),
+    (libc::SIGALRM, "ALRM"),
+];
+
 /// One command, as the shell needs to know it.
 pub struct CommandLines<'a> {
     pub number: u32,
@@ -41,6 +49,8 @@ pub struct CommandLines<'a> {
     pub status_file: Option<&'a str>,
     /// Where the shell says on its way out in which directory it is, when the command may end it.
     pub farewell: Option<&'a str>,
+    /// Where a shell lists traps that it does not have any more when it reports.
+    pub trap_list: &'a str,
     pub memory: &'a ShellMemory,
 }
 
@@ -113,9 +123,29 @@ pub fn lists_traps(text: &[u8]) -> bool {
     })
 }
 
-/// Says where the shell is when it ends. What follows it is the user's own trap.
+/// Whether the text seems to set a trap of this name.
+pub fn mentions_trap(text: &[u8], name: &str) -> bool {
+    let is_of_word = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let is_there = |(at, part): (usize, &[u8])| {
+        // `SIGUSR1` is USR1.
+        let before = text[..at].strip_suffix(b"SIG").unwrap_or(&text[..at]);
+        part == name.as_bytes()
+            && !is_of_word(before.last())
+            && !is_of_word(text.get(at + name.len()))
+    };
+    contains(text, b"trap") && text.windows(name.len()).enumerate().any(is_there)
+}
+
+pub fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
+}
+
+/// Says where the shell is when it ends. What follows it is the user's own trap, which finds `$?` as it
+/// was; `&&` keeps `set -e` from taking that for a failure.
 pub fn farewell_body(pipe: &str) -> String {
-    format!("command printf \"%s\\0\" \"${{PWD-}}\" >{pipe};")
+    format!(
+        "{{ command eval \"command printf \\\"%s\\\\0\\\" \\\"\\${{PWD-}}\\\" >{pipe};(exit $?)\"&&:; }} 2>/dev/null;"
+    )
 }
 
 /// The first lines: the profile of all users, then a report of the resulting PATH.
@@ -209,6 +239,7 @@ mod tests {
             cwd: Some("/it's"),
             status_file: None,
             farewell: None,
+            trap_list: "/run/sandkasten/exit",
             memory,
         }
     }
@@ -240,6 +271,16 @@ mod tests {
             "",
         ] {
             assert!(!lists_traps(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_trap_is_mentioned_by_the_name_of_its_signal() {
+        for text in ["trap x USR1", "trap x INT SIGUSR1;", "trap 'x' USR1 INT"] {
+            assert!(mentions_trap(text.as_bytes(), "USR1"), "{text}");
+        }
+        for text in ["kill -USR1 1", "trap x USR10", "trap x AUSR1", "trap"] {
+            assert!(!mentions_trap(text.as_bytes(), "USR1"), "{text}");
         }
     }
 

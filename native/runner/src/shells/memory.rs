@@ -1,5 +1,7 @@
 //! What the runner remembers of a shell between commands, from what the shell reports.
 
+use crate::shells::lines::contains;
+
 /// `exit` and its like end the shell, and only then it matters where it was.
 const ENDING_WORDS: [&[u8]; 3] = [b"exit", b"exec", b"set -"];
 
@@ -15,6 +17,8 @@ pub struct ShellMemory {
     pub debug_trap: Option<String>,
     pub exit_trap: Option<String>,
     pub err_trap: Option<String>,
+    /// The signals that have a trap.
+    trapped: Vec<String>,
     /// The EXIT trap is the user's with our farewell before it.
     pub says_farewell: bool,
     /// The shell started without TERM, and has had no terminal so far.
@@ -33,6 +37,7 @@ impl ShellMemory {
             debug_trap: None,
             exit_trap: None,
             err_trap: None,
+            trapped: Vec::new(),
             says_farewell: false,
             lacks_terminal_type: false,
         }
@@ -63,6 +68,7 @@ impl ShellMemory {
         self.debug_trap = None;
         self.exit_trap = None;
         self.err_trap = None;
+        self.trapped.clear();
         self.says_farewell = false;
         let mut rest = text;
         while let Some(start) = rest.find("trap -- '") {
@@ -82,17 +88,24 @@ impl ShellMemory {
                         .filter(|own| !own.is_empty())
                         .map(String::from);
                 }
+                // bash writes `SIGUSR1`. What is ignored has no body.
+                name if !body.is_empty() => {
+                    let name = name.strip_prefix("SIG").unwrap_or(name);
+                    self.trapped.push(name.into());
+                }
                 _ => {}
             }
         }
     }
 
+    /// Whether code has a trap for a signal, as of the last report.
+    pub fn traps(&self, name: &str) -> bool {
+        self.trapped.iter().any(|trapped| trapped == name)
+    }
+
     /// Whether the command may end the shell, so that it should say where it was.
     pub fn may_end_by(&self, text: &[u8]) -> bool {
-        self.errexit
-            || ENDING_WORDS
-                .iter()
-                .any(|word| text.windows(word.len()).any(|window| window == *word))
+        self.errexit || ENDING_WORDS.iter().any(|word| contains(text, word))
     }
 
     /// `$?` of the last command, unless giving it to the next one would count as a failure.
@@ -124,11 +137,13 @@ mod tests {
     #[test]
     fn traps_are_understood_with_quotes_and_lines_in_them() {
         let mut memory = ShellMemory::new("/");
-        let text = "trap -- 'say bye;echo '\\''a\nb'\\''' EXIT\ntrap -- 'dbg' DEBUG\n";
+        let text = "trap -- 'say bye;echo '\\''a\nb'\\''' EXIT\ntrap -- 'dbg' DEBUG\n\
+                    trap -- 'x' SIGUSR1\ntrap -- '' USR2\n";
         memory.take_traps(text, "say bye;");
         assert_eq!(memory.exit_trap.as_deref(), Some("echo '\\''a\nb'\\''"));
         assert!(memory.says_farewell);
         assert_eq!(memory.debug_trap.as_deref(), Some("dbg"));
+        assert!(memory.traps("USR1") && !memory.traps("USR2"));
         memory.take_traps("", "say bye;");
         assert!(memory.exit_trap.is_none() && memory.debug_trap.is_none());
     }

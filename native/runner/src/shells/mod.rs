@@ -19,7 +19,7 @@ pub use run_dir::RunDir;
 pub use shell::ShellId;
 
 use crate::execs::{Execs, Serial};
-use crate::processes::{Group, Tracker};
+use crate::processes::{Group, Tracker, proc_tree};
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{ExecRequest, ShellListing};
 use crate::sandbox::Sandbox;
@@ -27,7 +27,7 @@ use crate::server::context::Context;
 use crate::server::poll::Poll;
 use crate::server::token::Token;
 use crate::sys;
-use lines::lists_traps;
+use lines::{Dialect, PASSED_SIGNALS, lists_traps, mentions_trap};
 use openings::Openings;
 use process::{ShellProcess, ShellProgram, find_program};
 use shell::Shell;
@@ -116,6 +116,28 @@ impl Shells {
     pub fn sets_stop_trap(&self, id: ShellId, text: &[u8]) -> bool {
         let process = self.by_id.get(&id).and_then(|shell| shell.process.as_ref());
         process.is_some_and(ShellProcess::is_shell) && !lists_traps(text)
+    }
+
+    /// Whether a shell runs a trap of the code's for this signal and does not end by it. A shell that has
+    /// become another program gets any signal.
+    pub fn takes_signal(&self, id: ShellId, text: &[u8], signal: i32) -> bool {
+        let Some(shell) = self.by_id.get(&id) else {
+            return false;
+        };
+        let Some(process) = &shell.process else {
+            return false;
+        };
+        let own = PASSED_SIGNALS.iter().find(|(number, _)| *number == signal);
+        let may_trap =
+            |(_, name): &(i32, &str)| shell.memory.traps(name) || mentions_trap(text, name);
+        match (proc_tree::catches(process.pid, signal), own) {
+            _ if !process.is_shell() => true,
+            (Some(false), _) => false,
+            // bash has handlers that end it.
+            (Some(true), _) if process.dialect == Dialect::Sh => true,
+            (_, Some(own)) => may_trap(own),
+            _ => false,
+        }
     }
 
     /// Whether there is something to check: a command that runs, or a start that may fail.

@@ -22,6 +22,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const SHELL_DIRECTORIES: [&str; 4] = ["/bin", "/usr/bin", "/usr/local/bin", "/busybox"];
+const FAREWELL_BYTES: usize = 64 * 1024;
 /// Profile files that take longer are skipped.
 const START_TIME: Duration = Duration::from_secs(10);
 /// bash keeps its terminal, or what it has for one, at the highest descriptor up to this.
@@ -56,8 +57,9 @@ pub struct ShellProcess {
     started_at: Instant,
     /// Its entry in /proc as long as it has not become another program.
     command_line: Vec<u8>,
-    /// Where it says on its way out in which directory it was.
-    pub farewell: OwnedFd,
+    /// Where it says on its way out in which directory it was, and other things that its last report
+    /// cannot.
+    farewell: OwnedFd,
     pub farewell_name: String,
     pub farewell_path: String,
 }
@@ -84,6 +86,14 @@ impl ShellProcess {
     /// True of a shell that has read all its lines; false also where the kernel cannot tell.
     pub fn waits_for_lines(&self) -> bool {
         self.socket.is_drained() && proc_tree::is_asleep(self.pid)
+    }
+
+    /// What it has said beside its reports, as much as a pipe takes.
+    pub fn take_farewell(&self) -> Vec<u8> {
+        let mut text = vec![0; FAREWELL_BYTES];
+        let length = sys::read(self.farewell.as_raw_fd(), &mut text).unwrap_or(0);
+        text.truncate(length);
+        text
     }
 
     pub fn starts_too_long(&self, now: Instant) -> bool {

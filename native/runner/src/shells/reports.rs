@@ -138,7 +138,12 @@ impl Shells {
         shell.memory.status = status;
         // Traps that the shell did not tell of are none.
         let farewell = farewell_body(&process.farewell_path);
-        shell.memory.take_traps(&current.traps, &farewell);
+        let listed = match process.dialect {
+            Dialect::Bash { .. } => Vec::new(),
+            Dialect::Sh => process.take_farewell(),
+        };
+        let traps = String::from_utf8_lossy(&listed) + current.traps.as_str();
+        shell.memory.take_traps(&traps, &farewell);
         if let Some(current) = shell.current.take() {
             self.take_end(id, &current, status, execs, cx);
         }

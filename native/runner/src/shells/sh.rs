@@ -4,7 +4,7 @@
 //! In the file, `eval` keeps its name out of their errors. Functions cannot have the name of a
 //! special builtin there; `\` keeps aliases away, and `command` other functions.
 
-use crate::shells::lines::{CommandLines, STOP_SIGNAL, chunks, push_quoted, quoted};
+use crate::shells::lines::{CommandLines, STOP_SIGNAL, chunks, contains, push_quoted, quoted};
 
 /// busybox reads up to 1 KiB, dash 8 KiB.
 pub const READ_BYTES: usize = 512;
@@ -32,6 +32,9 @@ impl CommandLines<'_> {
             line.push_str(&format!("\\{trap};"));
         }
         line.push_str(&format!("\\{};", self.stop_trap()));
+        if let Some(body) = &self.memory.err_trap {
+            line.push_str(&format!("\\trap -- '{body}' ERR;"));
+        }
         if let Some(cwd) = self.cwd {
             line.push_str(&format!("\\command cd -- {}&&", quoted(cwd)));
         }
@@ -58,8 +61,27 @@ impl CommandLines<'_> {
             text.extend_from_slice(b"\\set -x;");
         }
         push_quoted(&mut text, self.text);
+        if self.ends_err_trap() {
+            push_quoted(&mut text, self.err_trap_end().as_bytes());
+        }
         text.extend_from_slice(b"'\n");
         text
+    }
+
+    /// Whether there may be an ERR trap at the end of the command, and a line of ours can follow it: a
+    /// here-document without an end would take that for its own.
+    fn ends_err_trap(&self) -> bool {
+        let may_have = self.memory.err_trap.is_some() || contains(self.text, b"ERR");
+        may_have && !contains(self.text, b"<<")
+    }
+
+    /// Ends an ERR trap, which busybox would run for a failed `eval` again, and tells of it before. The
+    /// line has no quotes, so that it cannot close one of the command's.
+    fn err_trap_end(&self) -> String {
+        format!(
+            "\n\n\\eval \\\\trap\\>{}\\;\\\\trap - ERR 2\\>/dev/null\\;return $?",
+            self.trap_list
+        )
     }
 
     /// For a shell that idles again and has lost its lines to an interrupt.
@@ -96,7 +118,7 @@ impl CommandLines<'_> {
         }
     }
 
-    fn assignments(&self) -> String {
+    pub(super) fn assignments(&self) -> String {
         (self.env.iter())
             .map(|(name, value)| format!("{name}={} ", quoted(value)))
             .collect()

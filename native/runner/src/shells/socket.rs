@@ -2,8 +2,8 @@
 //!
 //! SECURITY: a report counts only when the kernel names the shell itself as its writer. Code that
 //! inherits the socket has another pid, and a socket cannot be opened through /proc, so a
-//! background job can neither read the lines nor forge a status (threat: forged results). Guarded by "a
-//! job that looks for the report" in tests/hostile/runner-shell.test.ts.
+//! background job can neither read the lines nor forge a status (threat: forged results). Guarded by
+//! "that looks for the report" in tests/hostile/runner-shell.test.ts.
 
 use crate::sys;
 use std::collections::VecDeque;

@@ -1,4 +1,12 @@
-/** The deadlines of a channel to a runner, and their defaults. */
+/** How a channel greets a runner and how long it waits for it, with the defaults. */
+
+export interface ConnectionOptions {
+  readonly deadlines: ChannelDeadlines;
+  /** True while the sandbox is paused: its silence is then not a failure. */
+  readonly silenceExpected: () => boolean;
+  /** The fencing token in HELLO: the runner closes connections with a lower one. */
+  readonly fence?: number | undefined;
+}
 
 export interface ChannelDeadlines {
   /** From dialling to the runner's HELLO. */

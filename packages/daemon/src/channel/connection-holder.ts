@@ -1,7 +1,7 @@
 /** Holds one connection to a runner, opened on first use and reopened after a loss. */
 import type { Duplex } from "node:stream";
 import { ObservedDeadline } from "../observed-deadline.ts";
-import type { ChannelDeadlines } from "./channel-options.ts";
+import type { ChannelDeadlines, ConnectionOptions } from "./channel-options.ts";
 import { Connection } from "./connection.ts";
 import { ConnectionFailure } from "./connection-failure.ts";
 
@@ -9,18 +9,24 @@ import { ConnectionFailure } from "./connection-failure.ts";
 export type Connect = (signal: AbortSignal) => Promise<Duplex>;
 
 export class ConnectionHolder {
-  readonly deadlines: ChannelDeadlines;
-  readonly silenceExpected: () => boolean;
   readonly #connect: Connect;
+  readonly #options: ConnectionOptions;
   #current: Connection | undefined;
   #opening: Promise<Connection> | undefined;
   #closed: ConnectionFailure | undefined;
   readonly #closing = new AbortController();
 
-  constructor(connect: Connect, deadlines: ChannelDeadlines, silenceExpected: () => boolean) {
+  constructor(connect: Connect, options: ConnectionOptions) {
     this.#connect = connect;
-    this.deadlines = deadlines;
-    this.silenceExpected = silenceExpected;
+    this.#options = options;
+  }
+
+  get deadlines(): ChannelDeadlines {
+    return this.#options.deadlines;
+  }
+
+  silenceExpected(): boolean {
+    return this.#options.silenceExpected();
   }
 
   /** The open connection. Synchronous, so the common case needs no event loop turn. */
@@ -53,7 +59,7 @@ export class ConnectionHolder {
   async #open(): Promise<Connection> {
     const transport = await this.#dial();
     this.#refuseIfClosed(() => transport.destroy());
-    const connection = await Connection.open(transport, this.deadlines, this.silenceExpected);
+    const connection = await Connection.open(transport, this.#options);
     this.#refuseIfClosed((closed) => connection.fail(closed));
     this.#current = connection;
     return connection;

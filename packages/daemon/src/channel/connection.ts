@@ -17,7 +17,7 @@ import {
 } from "@sandkasten/protocol";
 import type { Frame, RunnerHello, RunnerRequest } from "@sandkasten/protocol";
 import { ObservedDeadline } from "../observed-deadline.ts";
-import type { ChannelDeadlines } from "./channel-options.ts";
+import type { ConnectionOptions } from "./channel-options.ts";
 import { ConnectionFailure } from "./connection-failure.ts";
 import { checked } from "./checked-message.ts";
 import { InboundStreams } from "./inbound-streams.ts";
@@ -66,11 +66,7 @@ export class Connection implements StreamHost {
   #readAgainAtMs = 0;
   readonly #onFrame = (frame: Frame): void => this.#receive(frame);
 
-  private constructor(
-    transport: Duplex,
-    deadlines: ChannelDeadlines,
-    silenceExpected: () => boolean,
-  ) {
+  private constructor(transport: Duplex, { deadlines, silenceExpected, fence }: ConnectionOptions) {
     this.#transport = transport;
     this.inbound = new InboundStreams({
       write: (...parts) => this.write(...parts),
@@ -98,16 +94,14 @@ export class Connection implements StreamHost {
       this.fail(new ConnectionFailure("lost", "the connection to the runner broke", cause)),
     );
     transport.resume();
-    transport.write(encodeJsonFrame(FrameType.hello, 0, { protocol: PROTOCOL_VERSION }));
+    const hello = { protocol: PROTOCOL_VERSION, ...(fence !== undefined && { fence }) };
+    transport.write(encodeJsonFrame(FrameType.hello, 0, hello));
   }
 
   /** Performs the handshake on a new transport. Rejects with a `ConnectionFailure`. */
-  static async open(
-    transport: Duplex,
-    deadlines: ChannelDeadlines,
-    silenceExpected: () => boolean,
-  ): Promise<Connection> {
-    const connection = new Connection(transport, deadlines, silenceExpected);
+  static async open(transport: Duplex, options: ConnectionOptions): Promise<Connection> {
+    const { deadlines, silenceExpected } = options;
+    const connection = new Connection(transport, options);
     const wait = (): ObservedDeadline =>
       new ObservedDeadline(deadlines.helloMs, () => {
         if (silenceExpected()) deadline = wait();

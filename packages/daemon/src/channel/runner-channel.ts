@@ -28,7 +28,7 @@ import type {
 } from "../ports/channel.ts";
 import { call, checkRequest, connectionFor } from "./call.ts";
 import { DEFAULT_DEADLINES } from "./channel-options.ts";
-import type { ChannelDeadlines } from "./channel-options.ts";
+import type { ChannelDeadlines, ConnectionOptions } from "./channel-options.ts";
 import { ConnectionHolder } from "./connection-holder.ts";
 import type { Connect } from "./connection-holder.ts";
 import { execRequest } from "./exec-request.ts";
@@ -42,8 +42,8 @@ export interface RunnerChannelOptions {
   /** Dials the runner: a unix socket, or the standard streams of a relay. */
   readonly connect: Connect;
   readonly deadlines?: Partial<ChannelDeadlines>;
-  /** True while the sandbox is paused: its silence is then not a failure. */
-  readonly silenceExpected?: () => boolean;
+  readonly silenceExpected?: ConnectionOptions["silenceExpected"];
+  readonly fence?: ConnectionOptions["fence"];
 }
 
 export class RunnerChannel implements Channel {
@@ -51,12 +51,9 @@ export class RunnerChannel implements Channel {
   readonly #files: FileOperations;
 
   constructor(options: RunnerChannelOptions) {
+    const { connect, silenceExpected = () => false, fence } = options;
     const deadlines = { ...DEFAULT_DEADLINES, ...options.deadlines };
-    this.#holder = new ConnectionHolder(
-      options.connect,
-      deadlines,
-      options.silenceExpected ?? (() => false),
-    );
+    this.#holder = new ConnectionHolder(connect, { deadlines, silenceExpected, fence });
     this.#files = new FileOperations(this.#holder);
   }
 

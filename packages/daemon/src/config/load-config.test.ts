@@ -320,7 +320,7 @@ describe("loadConfig() on a configuration of the older program", () => {
       `${file}:2:14: workspace.enabled of the older Sandkasten has no effect`,
       "workspace.persist_by_default of the older Sandkasten has no effect",
       "security of the older Sandkasten has no effect: the seccomp filter is always on",
-      "dashboard_enabled of the older Sandkasten has no effect",
+      "dashboard_enabled of the older Sandkasten has no effect: the dashboard is always served",
       "playground_config_path of the older Sandkasten has no effect",
       "SANDKASTEN_CPU_LIMIT is now called SANDKASTEN_DEFAULTS_CPU_LIMIT; rename it",
       "SANDKASTEN_PIDS_LIMIT is ignored because SANDKASTEN_DEFAULTS_PIDS_LIMIT",

@@ -2,7 +2,7 @@
 
 /** By the name in the file; `security` was a group. */
 const OLDER_KEYS: ReadonlyMap<string, string> = new Map([
-  ["dashboard_enabled", "there is no dashboard"],
+  ["dashboard_enabled", "the dashboard is always served at /"],
   ["playground_config_path", "there is no playground"],
   ["security", "the seccomp filter is always on"],
   ["workspace.enabled", "persistent workspaces are always available"],

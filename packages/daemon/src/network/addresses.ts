@@ -12,7 +12,7 @@ export interface Address {
  * Undefined for everything that is not an address in its usual notation.
  *
  * SECURITY: an IPv4 address that is wrapped in an IPv6 one is judged as what it leads to. Guarded by
- * "IPv4-mapped" in policy.test.ts.
+ * policy.test.ts.
  */
 export function parseAddress(text: string): Address | undefined {
   if (isIPv4(text)) return { text, family: "ipv4" };

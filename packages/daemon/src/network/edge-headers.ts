@@ -20,7 +20,7 @@ const HOP_BY_HOP = new Set([
 /**
  * SECURITY: what sandbox code sends under the name of a secret is replaced, also in a spelling that
  * some servers take for the same, and `Connection` cannot have the secret removed on the way. Guarded
- * by edge-headers.test.ts.
+ * by secret-proxy.test.ts.
  */
 export function requestHeaders(
   raw: readonly string[],

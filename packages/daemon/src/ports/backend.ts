@@ -49,6 +49,8 @@ export interface SandboxSpec {
   readonly workspace?: WorkspaceSpec;
   /** Further workspaces, each listed once. */
   readonly workspaces?: readonly MountedWorkspace[];
+  /** As for `open`. */
+  readonly fence?: number | undefined;
 }
 
 /** A persistent disk at a path that is not /workspace. */
@@ -170,8 +172,11 @@ export interface Backend {
    * memory.
    */
   adopt(id: string): Promise<SandboxHandle>;
-  /** Opens a channel into a sandbox. The caller must close it. */
-  open(id: string): Promise<Channel>;
+  /**
+   * Opens a channel into a sandbox. The caller must close it. Once a channel with a fencing token is
+   * in use, those with a lower one fail, and so do their calls in progress.
+   */
+  open(id: string, fence?: number): Promise<Channel>;
   pause(id: string): Promise<void>;
   resume(id: string): Promise<void>;
   /**

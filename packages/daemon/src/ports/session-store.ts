@@ -218,6 +218,17 @@ export interface Joined {
   readonly storeMs: number;
 }
 
+/** The result of `claim`. */
+export interface Claimed {
+  readonly sessions: readonly SessionRow[];
+  /**
+   * What their sandboxes are shown: greater than the fencing token of every daemon that served them
+   * before, which the claiming daemon's token need not be. Absent if there are none, or if one
+   * daemon alone can open the store.
+   */
+  readonly sandboxFence?: number;
+}
+
 /**
  * State that outlives the daemon, and that daemons sharing the store agree on. When a promise resolves,
  * the change survives a kill -9 of the daemon. Rejects with `SandboxError`: STORAGE_FULL when the disk
@@ -264,7 +275,7 @@ export interface SessionStore {
    * if this daemon was declared dead. A store that only one daemon can open ignores places:
    * everything belongs to that daemon.
    */
-  claim(fence: number, places: readonly string[]): Promise<readonly SessionRow[]>;
+  claim(fence: number, places: readonly string[]): Promise<Claimed>;
   /**
    * All sandboxes at a place that belong to a session that has not ended, or are side sandboxes.
    */
@@ -342,7 +353,8 @@ export interface SessionStore {
   listWorkspaces(owner: string): Promise<readonly WorkspaceRow[]>;
   /** Of all owners, for cleanup. */
   allWorkspaces(): Promise<readonly WorkspaceRow[]>;
-  deleteWorkspace(owner: string, id: string): Promise<void>;
+  /** The one with this disk: a newer one may have its name by now. */
+  deleteWorkspace(diskId: string): Promise<void>;
 
   close(): void;
 }

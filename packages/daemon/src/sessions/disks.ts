@@ -99,7 +99,7 @@ export class Disks {
     return { id: row.diskId, ...this.#parts.settings.workspaceDisk };
   }
 
-  async #release({ owner, id, backend, diskId }: WorkspaceRow): Promise<void> {
+  async #release({ backend, diskId }: WorkspaceRow): Promise<void> {
     const users = (this.#users.get(diskId) ?? 1) - 1;
     if (users > 0) {
       this.#users.set(diskId, users);
@@ -109,7 +109,7 @@ export class Disks {
     if (!this.#unproven.delete(diskId)) return;
     await this.whileDying(diskId, async () => {
       await this.#parts.providers.backendOf(backend).destroyWorkspace(diskId);
-      await this.#parts.store.deleteWorkspace(owner, id);
+      await this.#parts.store.deleteWorkspace(diskId);
     });
   }
 }

@@ -1,7 +1,21 @@
 /** Ids that the core generates: unguessable and never reused. */
-import { randomBytes } from "node:crypto";
+import { randomFillSync } from "node:crypto";
 
-const letters = (): string => randomBytes(12).toString("hex");
+const BYTES = 12;
+/** Random bytes for the next ids: to get a few at a time costs more than all else about an id. */
+const random = Buffer.alloc(256 * BYTES);
+let used = random.length;
+
+/** Each byte is used once. */
+function letters(): string {
+  if (used === random.length) {
+    randomFillSync(random);
+    used = 0;
+  }
+  used += BYTES;
+  return random.toString("hex", used - BYTES, used);
+}
+
 const MS_DIGITS = 11;
 const COUNT_DIGITS = 3;
 

@@ -9,6 +9,7 @@ import { lostOwnership } from "../ports/session-store.ts";
 import type { SessionPatch, SessionRow, SessionStore } from "../ports/session-store.ts";
 import { isOver, renewedLease } from "./lease.ts";
 import type { LeaseTime } from "./lease.ts";
+import { sandboxFence } from "./membership.ts";
 import type { Providers } from "./providers.ts";
 import type { LateOutput } from "./late-output.ts";
 import { isLiving } from "./states.ts";
@@ -52,6 +53,8 @@ export class LiveSession {
   isReleased = false;
   /** The error code of a failed creation, for metrics. */
   failureCode: string | undefined;
+  /** The fencing token that its sandbox is shown. */
+  readonly sandboxFence: number | undefined;
   #row: SessionRow;
   #activeUses = 0;
   #leaseWrittenMs = Number.NEGATIVE_INFINITY;
@@ -60,9 +63,14 @@ export class LiveSession {
   /** Since when, in monotonic time. */
   readonly #knownSinceMs: number;
 
-  constructor(row: SessionRow, parts: LiveSessionParts) {
+  constructor(
+    row: SessionRow,
+    parts: LiveSessionParts,
+    fence = sandboxFence(parts.store, row.fence),
+  ) {
     this.#row = row;
     this.#parts = parts;
+    this.sandboxFence = fence;
     this.#knownSinceMs = parts.clock.monotonicMs();
     this.made.promise.catch(() => undefined);
     if (row.status !== "creating") this.made.resolve();
@@ -199,7 +207,8 @@ export class LiveSession {
 
   async #open(): Promise<Channel> {
     try {
-      return await this.#served(await this.backend.open(this.#row.sandboxId ?? ""));
+      const { sandboxId = "" } = this.#row;
+      return await this.#served(await this.backend.open(sandboxId, this.sandboxFence));
     } catch (error) {
       this.#channel = undefined;
       throw goneOr(error, this.#row.id);

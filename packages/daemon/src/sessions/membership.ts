@@ -7,6 +7,14 @@ import type { ClockReading, SessionStore } from "../ports/session-store.ts";
 /** The fraction of the dead-after time in which a daemon can be certain that it was not declared dead. */
 const SURE_SHARE = 0.75;
 
+/**
+ * What a sandbox is shown by the daemon that creates it, so that it refuses this daemon once another
+ * replaced it. Absent if no other can open the store: its tokens may begin again, from a backup.
+ */
+export function sandboxFence(store: SessionStore, fence: number): number | undefined {
+  return store.heartbeat.deadAfterMs === undefined ? undefined : fence;
+}
+
 export interface MembershipParts {
   readonly store: SessionStore;
   readonly clock: Clock;
@@ -80,8 +88,8 @@ export class Membership {
    * Resolves when no other daemon can have taken over what this one serves; rejects if that cannot be
    * determined. Nearly always it is known without a query.
    *
-   * SECURITY: a daemon that was stalled while another took over must not answer from memory: it could
-   * show outdated state, or admit a caller who has lost access since. Guarded by
+   * SECURITY: a daemon that another one replaced must not answer from memory: it could show outdated
+   * state, or admit a caller who has lost access since (threat: a stalled daemon). Guarded by
    * tests/docker/several-daemons.test.ts.
    */
   certain(): Promise<void> | undefined {

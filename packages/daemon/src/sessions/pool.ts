@@ -14,6 +14,7 @@ import { heldForDead } from "../ports/session-store.ts";
 import type { SessionStore } from "../ports/session-store.ts";
 import type { CreateQueue } from "./create-queue.ts";
 import { newSandboxId } from "./ids.ts";
+import { sandboxFence } from "./membership.ts";
 import type { Membership } from "./membership.ts";
 import type { Providers } from "./providers.ts";
 import type { PoolEntry } from "./settings.ts";
@@ -229,9 +230,10 @@ export class Pool {
           limits,
           env: {},
           network: networkOf(entry),
+          fence: sandboxFence(store, fence),
         }),
       );
-      const pooled = { handle, channel: await backend.open(id) };
+      const pooled = { handle, channel: await backend.open(id, sandboxFence(store, fence)) };
       if (fence === membership.fence) return pooled;
       pooled.channel.close();
       throw heldForDead();

@@ -66,11 +66,11 @@ export class Reconciliation {
   }> {
     const { store, table, providers, membership } = this.#parts;
     const { fence } = membership;
-    const claimed = await store.claim(fence, providers.places);
+    const { sessions: claimed, sandboxFence } = await store.claim(fence, providers.places);
     await recoverEvents(claimed, this.#parts);
     const living = claimed
       .filter(({ status }) => isLiving(status))
-      .map((row) => this.#enterTable(row));
+      .map((row) => this.#enterTable(row, sandboxFence));
     const ids = new Set(claimed.map(({ id }) => id));
     const unfinished = claimed.length === 0 ? [] : await store.unfinishedExecs(fence);
     const inherited = unfinished.filter(({ sessionId }) => ids.has(sessionId));
@@ -93,8 +93,8 @@ export class Reconciliation {
     }
   }
 
-  #enterTable(row: SessionRow): LiveSession {
-    const session = new LiveSession(row, this.#parts);
+  #enterTable(row: SessionRow, sandboxFence: number | undefined): LiveSession {
+    const session = new LiveSession(row, this.#parts, sandboxFence);
     session.made.resolve();
     session.isUnfinished = row.status === "creating";
     this.#parts.table.add(session);

@@ -110,6 +110,7 @@ export class SessionMaker {
       env: plan.env,
       network: sandboxNetwork(plan.network),
       isolation: plan.isolation,
+      fence: session.sandboxFence,
       ...(plan.trustedCertificate !== undefined && { trustedCertificate: plan.trustedCertificate }),
     };
     const { workspaceId } = session.row;
@@ -122,7 +123,7 @@ export class SessionMaker {
           const imageDigest = await ensure();
           const made = await backend.create({ ...complete, imageDigest }, signal);
           // The backend already opened a channel to check that the runner answers.
-          session.adoptChannel(await backend.open(made.id));
+          session.adoptChannel(await backend.open(made.id, session.sandboxFence));
           return made;
         },
         signal,

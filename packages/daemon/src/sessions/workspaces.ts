@@ -144,7 +144,7 @@ export class Workspaces implements WorkspaceService {
     await this.#parts.providers.tidied(backend);
     await this.#dismiss(row.diskId);
     await backend.destroyWorkspace(row.diskId);
-    await this.#parts.store.deleteWorkspace(row.owner, row.id);
+    await this.#parts.store.deleteWorkspace(row.diskId);
   }
 
   /** Through a session that has it, if one can be entered. */

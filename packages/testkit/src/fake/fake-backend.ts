@@ -85,8 +85,11 @@ export class FakeBackend implements Backend {
     return Promise.resolve(this.#find(id).handle);
   }
 
-  async open(id: string): Promise<Channel> {
-    return Promise.resolve(new FakeChannel(this.#find(id).sandbox));
+  async open(id: string, fence?: number): Promise<Channel> {
+    const { sandbox } = this.#find(id);
+    const channel = new FakeChannel(sandbox);
+    if (fence !== undefined) sandbox.admit(channel, fence);
+    return Promise.resolve(channel);
   }
 
   async pause(id: string): Promise<void> {

@@ -152,6 +152,7 @@ export class FakeChannel implements Channel {
     await this.#enter();
     const target = this.#path(path);
     const bytes = await bytesOf(content);
+    await this.#enter();
     const { overwrite = true, parents = true, mode, ifVersion } = options;
     const { version } = this.#sandbox.files.put(
       target,

@@ -46,6 +46,8 @@ export class FakeSandbox {
   readonly #env: ReadonlyMap<string, string>;
   readonly #shells = new Map<string, NamedShell>();
   #paused: PromiseWithResolvers<void> | undefined;
+  /** The channels that were opened with a fencing token. */
+  readonly #fenced = new Map<{ close(): void }, number>();
 
   constructor(env: Readonly<Record<string, string>> = {}, workspaceDisk?: MemoryDisk) {
     this.files = new MemoryFiles(FAKE_WORKSPACE, workspaceDisk);
@@ -64,6 +66,13 @@ export class FakeSandbox {
   resume(): void {
     this.#paused?.resolve();
     this.#paused = undefined;
+  }
+
+  /** Closes the channels of daemons that another one has replaced. */
+  admit(channel: { close(): void }, fence: number): void {
+    this.#fenced.set(channel, fence);
+    const greatest = Math.max(...this.#fenced.values());
+    for (const [other, token] of this.#fenced) if (token < greatest) other.close();
   }
 
   /** Every request waits here: a paused sandbox does not respond, a destroyed one refuses. */

@@ -33,10 +33,10 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
     await store().insertSession(living, MANY);
     await store().insertSession(sessionRow({ id: "ended", status: "destroyed" }), MANY);
     const fence = await succeed();
-    const claimed = await store().claim(fence, [PLACE]);
-    expect(claimed).toStrictEqual([{ ...living, fence }]);
+    const { sessions } = await store().claim(fence, [PLACE]);
+    expect(sessions).toStrictEqual([{ ...living, fence }]);
     expect(await store().getSession("living")).toStrictEqual({ ...living, fence });
-    expect(await store().claim(fence, [PLACE])).toEqual([]);
+    expect(await store().claim(fence, [PLACE])).toEqual({ sessions: [] });
   });
 
   it("claims an ended session whose command has not ended, for somebody has to end it", async () => {
@@ -47,7 +47,7 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
     expect(await store().unfinishedExecs(FENCE)).toHaveLength(1);
     const fence = await succeed();
     expect(await store().unfinishedExecs(fence)).toEqual([]);
-    expect(await store().claim(fence, [PLACE])).toMatchObject([{ id: "s", fence }]);
+    expect(await store().claim(fence, [PLACE])).toMatchObject({ sessions: [{ id: "s", fence }] });
     expect(await store().unfinishedExecs(fence)).toStrictEqual([exec]);
   });
 

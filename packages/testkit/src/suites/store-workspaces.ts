@@ -49,16 +49,22 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
   });
 
   it("lists those of an owner, or all, and deletes one", async () => {
-    const rows = [
-      workspaceRow({ id: "a" }),
-      workspaceRow({ id: "b" }),
-      workspaceRow({ id: "a", owner: "bob" }),
-    ];
+    const first = workspaceRow({ id: "a" });
+    const rows = [first, workspaceRow({ id: "b" }), workspaceRow({ id: "a", owner: "bob" })];
     for (const row of rows) await store().insertWorkspace(row, MANY);
     expect(await store().listWorkspaces("alice")).toStrictEqual(rows.slice(0, 2));
     expect(await store().allWorkspaces()).toStrictEqual(rows);
-    await store().deleteWorkspace("alice", "a");
-    await store().deleteWorkspace("alice", "a");
+    await store().deleteWorkspace(first.diskId);
+    await store().deleteWorkspace(first.diskId);
     expect(await store().allWorkspaces()).toStrictEqual(rows.slice(1));
+  });
+
+  it("leaves a new workspace alone when the removal of its predecessor ends late", async () => {
+    const [old, current] = [workspaceRow(), workspaceRow()];
+    await store().insertWorkspace(old, MANY);
+    await store().deleteWorkspace(old.diskId);
+    await store().insertWorkspace(current, MANY);
+    await store().deleteWorkspace(old.diskId);
+    expect(await store().getWorkspace(current.owner, current.id)).toStrictEqual(current);
   });
 }

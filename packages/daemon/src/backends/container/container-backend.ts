@@ -92,7 +92,7 @@ export class ContainerBackend<C extends Container = Container> implements Backen
       const container = await make();
       throwIfCancelled(signal);
       this.#paused.delete(id);
-      const channel = this.#channelTo(container);
+      const channel = this.#channelTo(container, spec.fence);
       this.#channels.keep(id, channel);
       await channel.ping();
       throwIfCancelled(signal);
@@ -109,20 +109,21 @@ export class ContainerBackend<C extends Container = Container> implements Backen
     return (await this.#living(id)).handle;
   }
 
-  async open(id: string): Promise<Channel> {
+  async open(id: string, fence?: number): Promise<Channel> {
     checkId("sandbox", id);
     const kept = this.#channels.handOut(id);
     if (kept !== undefined) return kept;
-    const channel = this.#channelTo(await this.#living(id));
+    const channel = this.#channelTo(await this.#living(id), fence);
     this.#channels.remember(id, channel);
     return channel;
   }
 
-  #channelTo(container: C): RunnerChannel {
+  #channelTo(container: C, fence?: number): RunnerChannel {
     const { helloMs } = this.#driver;
     return new RunnerChannel({
       connect: (signal) => this.#driver.connect(container, signal),
       silenceExpected: () => this.#paused.has(container.handle.id),
+      fence,
       ...(helloMs !== undefined && { deadlines: { helloMs } }),
     });
   }

@@ -70,7 +70,7 @@ describe("two daemons", () => {
     await second.beat(b, 4000, READING);
     expect(await first.beat(a, 3000, READING)).toBe(4000);
     await second.beat(b, 8900, READING);
-    expect(await second.claim(b, [PLACE])).toEqual([]);
+    expect(await second.claim(b, [PLACE])).toEqual({ sessions: [] });
     expect(await first.updateSession("s", a, ["running"], { cwd: "/mine" })).toBeDefined();
   });
 
@@ -78,8 +78,8 @@ describe("two daemons", () => {
     const { first, second, a, b } = await two();
     await first.insertSession(sessionRow({ id: "s", fence: a }), MANY);
     await second.beat(b, 6000, READING);
-    expect(await second.claim(b, ["docker:elsewhere"])).toEqual([]);
-    expect(await second.claim(b, [PLACE])).toMatchObject([{ id: "s", fence: b }]);
+    expect(await second.claim(b, ["docker:elsewhere"])).toEqual({ sessions: [] });
+    expect(await second.claim(b, [PLACE])).toMatchObject({ sessions: [{ id: "s", fence: b }] });
     expect(await first.beat(a, 6000, READING)).toBeUndefined();
     expect(await first.livingDaemon(a)).toBeUndefined();
     expect(await first.updateSession("s", a, ["running"], { cwd: "/late" })).toBeUndefined();
@@ -92,14 +92,29 @@ describe("two daemons", () => {
     expect(again.fence).toBeGreaterThan(b);
   });
 
+  test("sandboxes are shown a greater number at each change, whichever token is the greater", async () => {
+    const { first, second, a, b } = await two();
+    await second.insertSession(sessionRow({ id: "s", fence: b }), MANY);
+    await second.leave(b);
+    const { sandboxFence: byFirst = 0 } = await first.claim(a, [PLACE]);
+    expect(byFirst).toBeGreaterThan(b);
+    await first.leave(a);
+    const c = (await second.join(undefined, READING)).fence;
+    const { sandboxFence: bySecond = 0 } = await second.claim(c, [PLACE]);
+    expect(bySecond).toBeGreaterThan(byFirst);
+    expect(bySecond).toBeGreaterThan(c);
+  });
+
   test("what only the dead one reached waits for it", async () => {
     const { first, second, a, b } = await two();
     const far = sessionRow({ id: "s", fence: a, place: "oci:there" });
     await first.insertSession(far, MANY);
     await first.leave(a);
-    expect(await second.claim(b, [PLACE])).toEqual([]);
+    expect(await second.claim(b, [PLACE])).toEqual({ sessions: [] });
     const again = await first.join(undefined, READING);
-    expect(await first.claim(again.fence, ["oci:there"])).toMatchObject([{ id: "s" }]);
+    expect(await first.claim(again.fence, ["oci:there"])).toMatchObject({
+      sessions: [{ id: "s" }],
+    });
   });
 
   test("both claim at once, and each session goes to one of them", async () => {
@@ -111,7 +126,7 @@ describe("two daemons", () => {
     const claimed = await Promise.all([first.claim(a, [PLACE]), second.claim(b, [PLACE])]);
     expect(
       claimed
-        .flat()
+        .flatMap(({ sessions }) => sessions)
         .map(({ id }) => id)
         .toSorted(),
     ).toEqual(rows.map(({ id }) => id).toSorted());
@@ -182,7 +197,7 @@ describe("closing", () => {
       message: expect.stringContaining("it is closed") as string,
     });
     expect(await Promise.all(beats)).toEqual(beats.map(() => 2000));
-    expect(await claim).toEqual([]);
+    expect(await claim).toEqual({ sessions: [] });
     await closed;
   });
 });

@@ -6,6 +6,7 @@ import type { Log } from "../../ports/log.ts";
 import { heldForDead } from "../../ports/session-store.ts";
 import type {
   Admitted,
+  Claimed,
   ClockReading,
   DaemonRow,
   ExecPatch,
@@ -113,14 +114,19 @@ export class PostgresSessionStore implements SessionStore {
     return await this.#daemons.living(fence);
   }
 
-  async claim(fence: number, places: readonly string[]): Promise<readonly SessionRow[]> {
+  async claim(fence: number, places: readonly string[]): Promise<Claimed> {
     const { deadAfterMs } = this.heartbeat;
-    const rows = await this.#database.lasting("claiming sessions", async (transaction) => {
-      const claimed = sql`SELECT ${sessionColumns}
+    return await this.#database.lasting("claiming sessions", async (transaction) => {
+      const claim = sql`SELECT ${sessionColumns}
         FROM claim_sessions(${fence}, ${[...places]}::text[], ${deadAfterMs})`;
-      return (await claimed.execute(transaction)).rows as StoredRow[];
+      const { rows } = await claim.execute(transaction);
+      const sessions = (rows as StoredRow[]).map((row) => sessionMapping.read(row));
+      if (sessions.length === 0) return { sessions };
+      // From the sequence of the tokens, and before the next claim can begin.
+      const next = sql`SELECT nextval(pg_get_serial_sequence('daemons', 'fence')) AS fence`;
+      const [drawn] = (await next.execute(transaction)).rows as StoredRow[];
+      return { sessions, sandboxFence: Number(drawn?.["fence"]) };
     });
-    return rows.map((row) => sessionMapping.read(row));
   }
 
   async sandboxesAt(place: string): Promise<ReadonlySet<string>> {
@@ -313,10 +319,10 @@ export class PostgresSessionStore implements SessionStore {
     return await this.#workspaces(sql`ORDER BY owner COLLATE "C", id COLLATE "C"`);
   }
 
-  async deleteWorkspace(owner: string, id: string): Promise<void> {
+  async deleteWorkspace(diskId: string): Promise<void> {
     await this.#rows(
       "forgetting a workspace",
-      sql`DELETE FROM workspaces WHERE owner = ${owner} AND id = ${id}`,
+      sql`DELETE FROM workspaces WHERE disk_id = ${diskId}`,
     );
   }
 

@@ -4,6 +4,7 @@ import type { SessionStatus } from "@sandkasten/protocol";
 import type { Log } from "../../ports/log.ts";
 import type {
   Admitted,
+  Claimed,
   ClockReading,
   DaemonRow,
   ExecPatch,
@@ -89,10 +90,10 @@ export class SqliteSessionStore implements SessionStore {
   }
 
   /** Only this daemon uses the file, wherever the sandboxes are. */
-  async claim(fence: number): Promise<readonly SessionRow[]> {
+  async claim(fence: number): Promise<Claimed> {
     if (this.#daemons.living(fence) === undefined) throw heldForDead();
     this.#sideSandboxes.deleteOthers(fence);
-    return this.#sessions.claim(fence);
+    return { sessions: this.#sessions.claim(fence) };
   }
 
   async sandboxesAt(place: string): Promise<ReadonlySet<string>> {
@@ -219,8 +220,8 @@ export class SqliteSessionStore implements SessionStore {
     return this.#workspaces.all();
   }
 
-  async deleteWorkspace(owner: string, id: string): Promise<void> {
-    this.#workspaces.delete(owner, id);
+  async deleteWorkspace(diskId: string): Promise<void> {
+    this.#workspaces.delete(diskId);
   }
 
   close(): void {

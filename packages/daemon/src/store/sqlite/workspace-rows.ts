@@ -52,9 +52,9 @@ export class WorkspaceRows {
     return this.#database.read("listing workspaces", () => this.#table.all("ORDER BY owner, id"));
   }
 
-  delete(owner: string, id: string): void {
+  delete(diskId: string): void {
     this.#database.write("changes", "forgetting a workspace", () => {
-      this.#database.run(`DELETE FROM workspaces WHERE ${IS_THIS}`, owner, id);
+      this.#database.run("DELETE FROM workspaces WHERE disk_id = ?", diskId);
     });
   }
 }
