@@ -3,8 +3,8 @@ import type { OutputStream } from "@sandkasten/protocol";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal, JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow } from "../ports/session-store.ts";
+import { FollowerMemory } from "./follower-memory.ts";
 import type { LateOutputs } from "./late-outputs.ts";
-import { MemoryPool } from "../memory-pool.ts";
 import { OutputBudget } from "./output-budget.ts";
 import { Recording } from "./recording.ts";
 import type { CollectedOutput, FollowOptions, OutputPage, ReadOutputOptions } from "./services.ts";
@@ -15,8 +15,6 @@ import { waitAtMost } from "./wait-at-most.ts";
 const CATCH_UP_MS = 50;
 /** Small enough that objects created per page are soon collected. */
 const FOLLOW_PAGE_BYTES = 128 * 1024;
-/** Room for a page, and for what the journal reads around it. */
-const PAGE_MEMORY = new MemoryPool(2 * FOLLOW_PAGE_BYTES + 16 * 1024);
 /** How much one request scans for output of the requested stream. */
 const MAX_SCANNED_BYTES = 8 * 1024 * 1024;
 
@@ -79,6 +77,7 @@ export class ExecOutput {
     const isPassive = options.isPassive === true;
     const follower = isPassive ? undefined : recording?.follow(options.offset);
     const wasDone = this.#rowOf(exec).status === "done";
+    const memory = options.reusesMemory === true ? new FollowerMemory() : undefined;
     let cursor = options.offset;
     try {
       for (;;) {
@@ -86,12 +85,11 @@ export class ExecOutput {
         const news = recording?.changed();
         const row = this.#rowOf(exec);
         const done = recording === undefined || row.status === "done";
-        const memory = options.reusesMemory === true ? PAGE_MEMORY.take() : undefined;
-        const page = await this.#page(row, cursor, FOLLOW_PAGE_BYTES, memory);
-        const shown = ofStream(page, stream);
-        if (!isEmpty(shown)) yield shown;
-        if (memory !== undefined) PAGE_MEMORY.giveBack(memory);
+        const page = await this.#page(row, cursor, FOLLOW_PAGE_BYTES, memory?.block);
+        memory?.sawPage(page);
         if (!isEmpty(page)) {
+          const shown = ofStream(page, stream);
+          if (!isEmpty(shown)) yield shown;
           cursor = page.nextOffset;
           if (follower !== undefined) recording?.advance(follower, cursor);
         } else if (done) break;

@@ -1,11 +1,12 @@
 /** JSON escapes of ASCII text from bytes to bytes, several times as fast as through strings. */
 
-/** The longest escape is `\u001f`. */
-export const MAX_ESCAPED_BYTES = 6;
-
 const BACKSLASH = 0x5c;
 const FIRST_PRINTABLE = 0x20;
 const LONG_ESCAPE = 1;
+/** The length of `\u001f`. */
+const LONG_ESCAPE_BYTES = 6;
+/** How much longer four bytes can become. */
+const MAX_GROWTH_BYTES = 4 * (LONG_ESCAPE_BYTES - 1);
 const [U, ZERO] = Buffer.from("u0") as unknown as readonly [number, number];
 const HEX_DIGITS = Buffer.from("0123456789abcdef");
 /** By byte: what follows the backslash, LONG_ESCAPE, or 0 if the byte stands for itself. */
@@ -15,16 +16,23 @@ for (const sign of ["\b", "\f", "\n", "\r", "\t", '"', "\\"])
   ESCAPES[sign.charCodeAt(0)] = JSON.stringify(sign).charCodeAt(2);
 
 /**
- * Writes what `JSON.stringify` puts between the quotes; returns where it ends. The target needs
- * MAX_ESCAPED_BYTES for each byte of the text.
+ * Writes what `JSON.stringify` puts between the quotes; returns where it ends. Writes nothing from
+ * `limit` on: undefined if there is too little room, or only a few bytes more than needed.
  */
-export function escapeAscii(text: Uint8Array, target: Buffer, start: number): number {
+export function escapeAscii(
+  text: Uint8Array,
+  target: Buffer,
+  start: number,
+  limit: number,
+): number | undefined {
   const source = new DataView(text.buffer, text.byteOffset, text.byteLength);
   const words = new DataView(target.buffer, target.byteOffset, target.byteLength);
   const { length } = text;
   let at = start;
   let from = 0;
   while (from < length) {
+    // Enough until the next check: every byte left takes at least one, and one word is escaped.
+    if (limit - at < length - from + MAX_GROWTH_BYTES) return undefined;
     for (; from + 4 <= length; from += 4) {
       const word = source.getInt32(from, true);
       if (hasEscape(word)) break;
@@ -64,5 +72,5 @@ function escapeByte(byte: number, target: Buffer, at: number): number {
   target[at + 3] = ZERO;
   target[at + 4] = ZERO + (byte >>> 4);
   target[at + 5] = HEX_DIGITS[byte & 0xf] ?? 0;
-  return at + MAX_ESCAPED_BYTES;
+  return at + LONG_ESCAPE_BYTES;
 }

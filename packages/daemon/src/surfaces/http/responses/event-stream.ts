@@ -86,11 +86,11 @@ export class EventStream {
     await this.#writer.write(`event: ${event}\n${line}data: ${oneLine(data)}\n\n`);
   }
 
-  /** Sends each event in one write. Once it resolves, their memory is free again. */
+  /** Sends at least one event, each in one write; clears them once their memory is free again. */
   async sendTexts(events: TextEvents): Promise<void> {
     if (this.signal.aborted) throw new ClientGone("the client has disconnected");
-    if (events.encoded.length > 0) await this.#writer.writeWhole(...events.encoded);
-    events.release();
+    await this.#writer.writeWhole(...events.encoded);
+    events.clear();
   }
 
   /** Without a last event, a stopping daemon would look like a command that ended. */

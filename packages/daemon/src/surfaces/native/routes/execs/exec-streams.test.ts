@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ALICES_KEY, HttpFixture, textUntilClose } from "../../../testing/http-fixture.ts";
-import { TextChunks } from "../../bodies/text-chunks.ts";
 import { parseEvents, readEvents } from "../../../testing/read-events.ts";
 import type { ServerEvent } from "../../../testing/read-events.ts";
 
@@ -285,41 +284,6 @@ describe("a stream", () => {
     expect(stream).not.toMatch(/[\u0085\u2028\u2029\r]/);
     const chunks = parseEvents(stream).filter(({ event }) => event === "chunk");
     expect(chunks.map(({ data }) => data.chunk as string).join("")).toBe(text);
-  });
-
-  it("has the same events for long chunks as for short ones, whatever they hold", async () => {
-    const plain = Buffer.alloc(3000, 'line "a" \\ \t\u0001\n');
-    const pieces = [
-      plain,
-      Buffer.concat([plain, Buffer.from([0xe2])]),
-      Buffer.concat([Buffer.from([0x82, 0xac]), plain]),
-      plain,
-      Buffer.alloc(900, 0xff),
-      Buffer.from("x"),
-      plain,
-    ];
-    let end = 0;
-    const chunks = pieces.map((bytes, seq) => {
-      const offset = end;
-      end += bytes.length;
-      return { stream: "stdout", seq, offset, timestampMs: 7.5, bytes } as const;
-    });
-    await using own = await HttpFixture.start({
-      replace: {
-        exec: {
-          async *follow() {
-            yield await Promise.resolve({ chunks, nextOffset: end, skippedBytes: 0 });
-          },
-        },
-      },
-    });
-    const session = await own.createSession();
-    const answer = await own.call(`/v1/sessions/${session}/exec/stream`, { body: { cmd: "true" } });
-    const text = new TextChunks({ raw: false });
-    const expected = chunks.flatMap((chunk) => text.add(chunk) ?? []);
-    expect(parseEvents(answer.text).slice(0, -1)).toEqual(
-      expected.map(({ body, cursor }) => ({ event: "chunk", id: String(cursor), data: body })),
-    );
   });
 
   it("is pinged while it is quiet", async () => {

@@ -33,6 +33,8 @@ const events = answerOf(200, "text/event-stream", "Events as they happen");
 
 /** Shorter chunks are sent as strings, which is as fast for them. */
 const LONG_BYTES = 512;
+/** Of smaller pages, all is sent as strings, so most streams need no memory for events. */
+const LARGE_PAGE_BYTES = 32 * 1024;
 
 interface Followed extends Pick<FollowOptions, "until" | "stream"> {
   readonly cursor: number;
@@ -115,6 +117,7 @@ export function execStreamRoutes(app: App, context: NativeContext): void {
 async function sendOutput(stream: EventStream, exec: ExecHandle, from: Followed): Promise<void> {
   const { cursor: offset, raw, ...rest } = from;
   const text = new TextChunks({ raw });
+  const texts = new TextEvents();
   for await (const page of exec.follow({
     ...rest,
     offset,
@@ -127,7 +130,7 @@ async function sendOutput(stream: EventStream, exec: ExecHandle, from: Followed)
       const gap = { skipped_bytes: page.skippedBytes, offset: end - page.skippedBytes };
       await stream.send("skipped", gap, String(end));
     }
-    await sendChunks(stream, text, page.chunks);
+    await sendChunks(stream, text, texts, page.chunks);
   }
   for (const { body, cursor } of text.flush()) await stream.send("chunk", body, String(cursor));
 }
@@ -135,20 +138,23 @@ async function sendOutput(stream: EventStream, exec: ExecHandle, from: Followed)
 async function sendChunks(
   stream: EventStream,
   text: TextChunks,
+  texts: TextEvents,
   chunks: readonly JournalChunk[],
 ): Promise<void> {
-  let plain: TextEvents | undefined;
+  const pageBytes = chunks.reduce((sum, { bytes }) => sum + bytes.length, 0);
   for (const chunk of chunks) {
-    if (chunk.bytes.length >= LONG_BYTES && text.isPlain(chunk)) {
-      plain ??= new TextEvents();
-      if (plain.add(plainEvent(chunk))) continue;
+    const isLong = pageBytes >= LARGE_PAGE_BYTES && chunk.bytes.length >= LONG_BYTES;
+    const plain = isLong && text.isPlain(chunk) ? plainEvent(chunk) : undefined;
+    if (plain !== undefined && texts.add(plain)) continue;
+    if (texts.encoded.length > 0) {
+      await stream.sendTexts(texts);
+      if (plain !== undefined && texts.add(plain)) continue;
     }
-    if (plain !== undefined) await stream.sendTexts(plain);
-    plain = undefined;
+    // Not plain, or too long with its escapes.
     const added = text.add(chunk);
     if (added !== undefined) await stream.send("chunk", added.body, String(added.cursor));
   }
-  if (plain !== undefined) await stream.sendTexts(plain);
+  if (texts.encoded.length > 0) await stream.sendTexts(texts);
 }
 
 /** The same as TextChunks makes of it. */
