@@ -119,6 +119,21 @@ describe("what was written is read again", () => {
     expect((await readAll(journal, "s", "e")).bytes).toEqual(whole);
   });
 
+  it("in given memory, however little of it there is", async () => {
+    const writer = await journal.write("s", "e");
+    for (const length of [10, 70_000, 3, 16 * KIB, 90_000]) {
+      await writer.append("stdout", patternAt(writer.endOffset, length), 0);
+    }
+    for (const size of [0, 100, 70 * KIB, MIB]) {
+      const memory = Buffer.alloc(size);
+      const { chunks } = await journal.read("s", "e", 0, MIB, memory);
+      const bytes = Buffer.concat(chunks.map((chunk) => chunk.bytes));
+      expect(bytes.equals(patternAt(0, writer.endOffset))).toBe(true);
+      expect(chunks[0]?.bytes.buffer === memory.buffer).toBe(size >= 70 * KIB);
+    }
+    await writer.close();
+  });
+
   it("in pages of a bounded number of chunks", async () => {
     const writer = await journal.write("s", "e");
     for (let index = 0; index < 9000; index += 1) {

@@ -13,6 +13,7 @@ import { isMissing, journalFailure } from "./journal-failure.ts";
 import { isJournalId, requireJournalId } from "./journal-id.ts";
 import type { OutputView } from "./output-view.ts";
 import { PageReader } from "./page-reader.ts";
+import type { PageRequest } from "./page-reader.ts";
 import { listSegments, namesIn } from "./segment-listing.ts";
 import { MAX_SEGMENTS } from "./segment-row.ts";
 import { SessionAccount } from "./session-account.ts";
@@ -82,6 +83,7 @@ export class FileExecJournal implements ExecJournal {
     execId: string,
     offset: number,
     maxBytes: number,
+    memory?: Buffer,
   ): Promise<JournalPage> {
     requireJournalId("session", sessionId);
     requireJournalId("command", execId);
@@ -92,7 +94,11 @@ export class FileExecJournal implements ExecJournal {
       );
     }
     try {
-      return await this.#read(sessionId, execId, offset, Math.floor(maxBytes));
+      return await this.#read(sessionId, execId, {
+        offset,
+        maxBytes: Math.floor(maxBytes),
+        memory,
+      });
     } catch (error) {
       throw journalFailure(error, "reading output");
     }
@@ -148,19 +154,14 @@ export class FileExecJournal implements ExecJournal {
     return session;
   }
 
-  async #read(
-    sessionId: string,
-    execId: string,
-    offset: number,
-    maxBytes: number,
-  ): Promise<JournalPage> {
+  async #read(sessionId: string, execId: string, wanted: PageRequest): Promise<JournalPage> {
     for (let attempt = 1; ; attempt += 1) {
       const view = await this.#view(sessionId, execId);
-      if (view.endOffset !== undefined && offset >= view.endOffset) {
-        return { chunks: [], nextOffset: offset, skippedBytes: 0 };
+      if (view.endOffset !== undefined && wanted.offset >= view.endOffset) {
+        return { chunks: [], nextOffset: wanted.offset, skippedBytes: 0 };
       }
       try {
-        return await this.#pages.read(`${sessionId}/${execId}`, view, offset, maxBytes);
+        return await this.#pages.read(`${sessionId}/${execId}`, view, wanted);
       } catch (error) {
         if (!isMissing(error) || attempt === MAX_ATTEMPTS) throw error;
       }

@@ -1,5 +1,6 @@
 /** Reads pages of a command's output from its segments. */
 import { join } from "node:path";
+import { PageMemory } from "./page-memory.ts";
 import type { JournalChunk, JournalPage } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { OutputView, SegmentView } from "./output-view.ts";
@@ -31,16 +32,25 @@ interface Place {
   readonly record: RecordPosition;
 }
 
+export interface PageRequest {
+  readonly offset: number;
+  readonly maxBytes: number;
+  /** Where the page's bytes may be placed. */
+  readonly memory?: Buffer | undefined;
+}
+
 /** A page under construction: lost bytes, then contiguous chunks. */
 class PageDraft {
   readonly chunks: JournalChunk[] = [];
   cursor: number;
   skippedBytes = 0;
   bytesLeft: number;
+  readonly memory: PageMemory;
 
-  constructor(offset: number, maxBytes: number) {
+  constructor({ offset, maxBytes, memory }: PageRequest) {
     this.cursor = offset;
     this.bytesLeft = maxBytes;
+    this.memory = new PageMemory(memory);
   }
 
   get isFull(): boolean {
@@ -75,14 +85,9 @@ export class PageReader {
   }
 
   /** `owner` identifies the output. Fails with ENOENT if a segment was dropped meanwhile. */
-  async read(
-    owner: string,
-    view: OutputView,
-    offset: number,
-    maxBytes: number,
-  ): Promise<JournalPage> {
-    const draft = new PageDraft(offset, maxBytes);
-    const start = view.segments.findLastIndex(({ first }) => first <= offset);
+  async read(owner: string, view: OutputView, wanted: PageRequest): Promise<JournalPage> {
+    const draft = new PageDraft(wanted);
+    const start = view.segments.findLastIndex(({ first }) => first <= wanted.offset);
     for (const segment of view.segments.slice(Math.max(0, start))) {
       if (draft.isFull || !draft.skipTo(segment.first)) break;
       await this.#readSegment(owner, view, segment, draft);
@@ -115,8 +120,14 @@ export class PageReader {
       const place = this.#places.get(`${owner}/${draft.cursor}`);
       const scan =
         place?.first === first
-          ? new RecordScan(segment, limit, place.record)
-          : await RecordScan.fromStart(segment, first, limit, readAheadBytes(draft, first));
+          ? new RecordScan(segment, limit, place.record, draft.memory)
+          : await RecordScan.fromStart(
+              segment,
+              first,
+              limit,
+              readAheadBytes(draft, first),
+              draft.memory,
+            );
       if (scan === undefined) {
         if (!mayBeTorn || limit >= SEGMENT_HEADER_BYTES) this.#noteDamage(path, 0);
         return;

@@ -6,6 +6,7 @@ import {
   RECORD_HEADER_BYTES,
   SEGMENT_HEADER_BYTES,
 } from "./segment-format.ts";
+import { PageMemory } from "./page-memory.ts";
 import type { FoundRecord, RecordHeader, SegmentHeader } from "./segment-format.ts";
 import type { SegmentReader } from "./segment-reader.ts";
 
@@ -32,14 +33,21 @@ export function isScanEnd(found: unknown): found is ScanEnd {
  */
 export class RecordScan {
   readonly #segment: SegmentReader;
+  readonly #memory: PageMemory;
   #limit: number;
   #block: Buffer = Buffer.alloc(0);
   #blockPosition = 0;
   #next: RecordPosition;
 
   /** Scans from a record's beginning up to a position in the file. */
-  constructor(segment: SegmentReader, limit: number, from: RecordPosition) {
+  constructor(
+    segment: SegmentReader,
+    limit: number,
+    from: RecordPosition,
+    memory = new PageMemory(),
+  ) {
     this.#segment = segment;
+    this.#memory = memory;
     this.#limit = limit;
     this.#next = from;
   }
@@ -50,8 +58,9 @@ export class RecordScan {
     first: number,
     limit: number,
     readAheadBytes: number,
+    memory: PageMemory,
   ): Promise<RecordScan | undefined> {
-    const scan = new RecordScan(segment, limit, { position: 0, offset: first, seq: 0 });
+    const scan = new RecordScan(segment, limit, { position: 0, offset: first, seq: 0 }, memory);
     await scan.#load(0, SEGMENT_HEADER_BYTES, readAheadBytes);
     if (scan.#block.length < SEGMENT_HEADER_BYTES) return undefined;
     const header = decodeSegmentHeader(scan.#block, first);
@@ -124,7 +133,7 @@ export class RecordScan {
 
   async #load(position: number, bytes: number, readAheadBytes: number): Promise<void> {
     const size = Math.min(this.#limit - position, Math.max(bytes, readAheadBytes));
-    const block = Buffer.allocUnsafe(size);
+    const block = this.#memory.take(size);
     const length = await this.#segment.readAt(block, position);
     if (length < size) this.#limit = position + length;
     this.#block = block.subarray(0, length);

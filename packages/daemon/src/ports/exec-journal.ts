@@ -7,7 +7,7 @@ export interface JournalChunk {
   /** Offset of the first byte in the merged output. */
   readonly offset: number;
   readonly timestampMs: number;
-  /** Owned by the reader. */
+  /** Owned by the reader; with memory given to `read`, valid until that is used again. */
   readonly bytes: Uint8Array;
 }
 
@@ -52,9 +52,15 @@ export interface ExecJournal {
   ): Promise<JournalWriter>;
   /**
    * Reads the kept output from a cursor on, possibly starting inside a chunk; empty if there is
-   * none yet.
+   * none yet. Bytes of the page may be placed into `memory`, which saves new memory for each page.
    */
-  read(sessionId: string, execId: string, offset: number, maxBytes: number): Promise<JournalPage>;
+  read(
+    sessionId: string,
+    execId: string,
+    offset: number,
+    maxBytes: number,
+    memory?: Buffer,
+  ): Promise<JournalPage>;
   /** Removes all output of a session. */
   remove(sessionId: string): Promise<void>;
   /** The disk space that a session's output takes; 0 if it has none. */

@@ -3,6 +3,7 @@ import type { OutputStream } from "@sandkasten/protocol";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal, JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow } from "../ports/session-store.ts";
+import { FollowerMemory } from "./follower-memory.ts";
 import type { LateOutputs } from "./late-outputs.ts";
 import { OutputBudget } from "./output-budget.ts";
 import { Recording } from "./recording.ts";
@@ -76,6 +77,7 @@ export class ExecOutput {
     const isPassive = options.isPassive === true;
     const follower = isPassive ? undefined : recording?.follow(options.offset);
     const wasDone = this.#rowOf(exec).status === "done";
+    const memory = options.reusesMemory === true ? new FollowerMemory() : undefined;
     let cursor = options.offset;
     try {
       for (;;) {
@@ -83,7 +85,8 @@ export class ExecOutput {
         const news = recording?.changed();
         const row = this.#rowOf(exec);
         const done = recording === undefined || row.status === "done";
-        const page = await this.#page(row, cursor, FOLLOW_PAGE_BYTES);
+        const page = await this.#page(row, cursor, FOLLOW_PAGE_BYTES, memory?.block);
+        memory?.sawPage(page);
         if (!isEmpty(page)) {
           const shown = ofStream(page, stream);
           if (!isEmpty(shown)) yield shown;
@@ -155,8 +158,13 @@ export class ExecOutput {
   }
 
   /** If the journal lacks output of an ended command, report a gap, never silence. */
-  async #page(row: ExecRow, offset: number, maxBytes: number): Promise<JournalPage> {
-    const page = await this.#parts.journal.read(row.sessionId, row.id, offset, maxBytes);
+  async #page(
+    row: ExecRow,
+    offset: number,
+    maxBytes: number,
+    memory?: Buffer,
+  ): Promise<JournalPage> {
+    const page = await this.#parts.journal.read(row.sessionId, row.id, offset, maxBytes, memory);
     const missing = ownBytesOf(row) - offset;
     if (row.status !== "done" || !isEmpty(page) || missing <= 0) return page;
     return { chunks: [], nextOffset: offset + missing, skippedBytes: missing };

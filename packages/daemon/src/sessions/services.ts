@@ -191,6 +191,8 @@ export interface FollowOptions {
   readonly signal?: AbortSignal;
   /** It does not count as use of the session, and the command does not wait for it. */
   readonly isPassive?: boolean;
+  /** The bytes of a page are then valid only until the next page is requested. */
+  readonly reusesMemory?: boolean;
 }
 
 export interface OutputPage {

@@ -3,6 +3,7 @@ import type { FastifyReply } from "fastify";
 import { failureForLog } from "../../../failure-for-log.ts";
 import { ClientGone, ResponseWriter } from "./response-writer.ts";
 import { sendHead } from "./send-head.ts";
+import type { TextEvents } from "./text-events.ts";
 import { stopping } from "../connection/shutdown.ts";
 import type { Shutdown } from "../connection/shutdown.ts";
 import type { ErrorFormat } from "../error-format.ts";
@@ -83,6 +84,13 @@ export class EventStream {
     const line = id === undefined ? "" : `id: ${id}\n`;
     if (LAST_EVENTS.has(event)) this.#told = true;
     await this.#writer.write(`event: ${event}\n${line}data: ${oneLine(data)}\n\n`);
+  }
+
+  /** Sends at least one event, each in one write; clears them once their memory is free again. */
+  async sendTexts(events: TextEvents): Promise<void> {
+    if (this.signal.aborted) throw new ClientGone("the client has disconnected");
+    await this.#writer.writeWhole(...events.encoded);
+    events.clear();
   }
 
   /** Without a last event, a stopping daemon would look like a command that ended. */

@@ -23,11 +23,12 @@ export class ResponseWriter {
     await this.#until((drained) => this.#response.once("drain", drained));
   }
 
-  /** Like `write`, but resolves when the bytes were sent and their memory can be reused. */
-  async writeWhole(bytes: Uint8Array): Promise<void> {
+  /** Like `write`, but each part in one write, and resolves when all were sent and their memory can be reused. */
+  async writeWhole(...parts: readonly Uint8Array[]): Promise<void> {
     this.#requireClient();
     await this.#until((sent) => {
-      this.#response.write(bytes, (error) => {
+      for (const part of parts.slice(0, -1)) this.#response.write(part);
+      this.#response.write(parts.at(-1), (error) => {
         // After an error the connection closes, which is awaited as well.
         if (error === null || error === undefined) sent();
       });

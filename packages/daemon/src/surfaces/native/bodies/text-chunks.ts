@@ -1,13 +1,18 @@
 /** Converts chunks of bytes to chunks of text, without splitting characters. */
-import { isUtf8 } from "node:buffer";
+import { isAscii, isUtf8 } from "node:buffer";
 import type { OutputChunkBody, OutputStream } from "@sandkasten/protocol";
 import type { JournalChunk } from "../../../ports/exec-journal.ts";
+
+type ChunkHead = Omit<JournalChunk, "bytes" | "offset">;
 
 interface Held {
   readonly bytes: Buffer;
   /** The offset of its first byte in the output. */
   readonly offset: number;
-  readonly chunk: JournalChunk;
+  /** Where the chunk with its last byte ends. */
+  readonly end: number;
+  /** Without its bytes, whose memory may be used again. */
+  readonly chunk: ChunkHead;
 }
 
 export interface TextChunk {
@@ -33,6 +38,12 @@ export class TextChunks {
     this.#raw = options.raw;
   }
 
+  /** Whether the chunk is its own text: ASCII, and no character before it is incomplete. */
+  isPlain({ bytes }: JournalChunk): boolean {
+    const { stdout, stderr } = this.#held;
+    return stdout === undefined && stderr === undefined && isAscii(bytes);
+  }
+
   /** Undefined if the whole chunk has to wait. */
   add(chunk: JournalChunk): TextChunk | undefined {
     const { stream, offset } = chunk;
@@ -46,7 +57,8 @@ export class TextChunks {
       this.#held[stream] = {
         bytes: Buffer.from(bytes.subarray(bytes.length - tail)),
         offset: tail > own.length && before !== undefined ? before.offset : end - tail,
-        chunk,
+        end,
+        chunk: { stream, seq: chunk.seq, timestampMs: chunk.timestampMs },
       };
     const text = bytes.toString("utf8", 0, bytes.length - tail);
     if (text === "" && !this.#raw) return undefined;
@@ -62,7 +74,7 @@ export class TextChunks {
     this.forget();
     return left.map((held) => ({
       body: this.#body(held.chunk, held.bytes.toString(), held.offset, Buffer.alloc(0)),
-      cursor: held.chunk.offset + held.chunk.bytes.byteLength,
+      cursor: held.end,
     }));
   }
 
@@ -72,7 +84,7 @@ export class TextChunks {
     delete this.#held.stderr;
   }
 
-  #body(chunk: JournalChunk, text: string, offset: number, own: Buffer): OutputChunkBody {
+  #body(chunk: ChunkHead, text: string, offset: number, own: Buffer): OutputChunkBody {
     return {
       chunk: text,
       timestamp: chunk.timestampMs,

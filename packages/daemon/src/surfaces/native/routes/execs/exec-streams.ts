@@ -2,6 +2,7 @@
 import { countInQuery, execRequestSchema, followOutputQuery } from "@sandkasten/protocol";
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
+import type { JournalChunk } from "../../../../ports/exec-journal.ts";
 import type { ExecHandle, FollowOptions } from "../../../../sessions/services.ts";
 import {
   answerOf,
@@ -16,6 +17,8 @@ import { cancelWhenGone } from "./cancel-when-gone.ts";
 import type { App } from "../../../http/app.ts";
 import type { NativeContext } from "../../context.ts";
 import { EventStream } from "../../../http/responses/event-stream.ts";
+import { TextEvents } from "../../../http/responses/text-events.ts";
+import type { TextEvent } from "../../../http/responses/text-events.ts";
 import { TextChunks } from "../../bodies/text-chunks.ts";
 import { execInfo } from "./execs.ts";
 import { execParams, sessionParams } from "../params.ts";
@@ -27,6 +30,11 @@ const description = [
   "`skipped` has `skipped_bytes` and `offset` of output that was lost. The header `X-Exec-Id` names the command.",
 ].join(" ");
 const events = answerOf(200, "text/event-stream", "Events as they happen");
+
+/** Shorter chunks are sent as strings, which is as fast for them. */
+const LONG_BYTES = 512;
+/** Of smaller pages, all is sent as strings, so most streams need no memory for events. */
+const LARGE_PAGE_BYTES = 32 * 1024;
 
 interface Followed extends Pick<FollowOptions, "until" | "stream"> {
   readonly cursor: number;
@@ -109,19 +117,55 @@ export function execStreamRoutes(app: App, context: NativeContext): void {
 async function sendOutput(stream: EventStream, exec: ExecHandle, from: Followed): Promise<void> {
   const { cursor: offset, raw, ...rest } = from;
   const text = new TextChunks({ raw });
-  for await (const page of exec.follow({ ...rest, offset, signal: stream.signal })) {
+  const texts = new TextEvents();
+  for await (const page of exec.follow({
+    ...rest,
+    offset,
+    signal: stream.signal,
+    reusesMemory: true,
+  })) {
     if (page.skippedBytes > 0) {
       text.forget();
       const end = page.chunks[0]?.offset ?? page.nextOffset;
       const gap = { skipped_bytes: page.skippedBytes, offset: end - page.skippedBytes };
       await stream.send("skipped", gap, String(end));
     }
-    for (const chunk of page.chunks) {
-      const added = text.add(chunk);
-      if (added !== undefined) await stream.send("chunk", added.body, String(added.cursor));
-    }
+    await sendChunks(stream, text, texts, page.chunks);
   }
   for (const { body, cursor } of text.flush()) await stream.send("chunk", body, String(cursor));
+}
+
+async function sendChunks(
+  stream: EventStream,
+  text: TextChunks,
+  texts: TextEvents,
+  chunks: readonly JournalChunk[],
+): Promise<void> {
+  const pageBytes = chunks.reduce((sum, { bytes }) => sum + bytes.length, 0);
+  for (const chunk of chunks) {
+    const isLong = pageBytes >= LARGE_PAGE_BYTES && chunk.bytes.length >= LONG_BYTES;
+    const plain = isLong && text.isPlain(chunk) ? plainEvent(chunk) : undefined;
+    if (plain !== undefined && texts.add(plain)) continue;
+    if (texts.encoded.length > 0) {
+      await stream.sendTexts(texts);
+      if (plain !== undefined && texts.add(plain)) continue;
+    }
+    // Not plain, or too long with its escapes.
+    const added = text.add(chunk);
+    if (added !== undefined) await stream.send("chunk", added.body, String(added.cursor));
+  }
+  if (texts.encoded.length > 0) await stream.sendTexts(texts);
+}
+
+/** The same as TextChunks makes of it. */
+function plainEvent({ bytes, timestampMs, seq, stream, offset }: JournalChunk): TextEvent {
+  return {
+    event: "chunk",
+    id: String(offset + bytes.length),
+    field: "chunk",
+    text: bytes,
+    rest: { timestamp: timestampMs, seq, stream, offset },
+  };
 }
 
 async function sendEnd(stream: EventStream, exec: ExecHandle): Promise<void> {
