@@ -103,13 +103,15 @@ describe("POST exec", () => {
   });
 
   it("answers within wait_ms while the command goes on, and waits again by its id", async () => {
-    const early = await run({ cmd: "echo so far; sleep 0.3; echo done", wait_ms: 100 });
+    const cmd = "echo so far; read; echo done";
+    const early = await run({ cmd, stdin_open: true, wait_ms: 1000 });
     expect(early).toMatchObject({
       status: 200,
       json: { status: "running", exit_code: null, output: "so far\n", next_cursor: 7 },
     });
     const exec = early.json.exec_id as string;
     expect((await on(exec, "/wait", { wait_ms: 1 })).json.status).toBe("running");
+    await on(exec, "/stdin", { text: "\n" });
     const page = await on(exec, `/output?cursor=${early.json.next_cursor}&wait_ms=5000`);
     expect(page.json.chunks).toMatchObject([{ chunk: "done\n" }]);
     expect((await on(exec, "/wait", {})).json).toMatchObject({ status: "done", exit_code: 0 });
@@ -126,15 +128,17 @@ describe("POST exec", () => {
   it("answers when the output matches, also that of the background", async () => {
     const until = { pattern: String.raw`port (\d+)` };
     const match = { text: "port 80", groups: ["80"], line: "on port 80", stream: "stdout" };
-    const running = await run({ cmd: "echo on port 80; sleep 0.3", until });
+    const running = await run({ cmd: "echo on port 80; read", stdin_open: true, until });
     expect(running.json).toMatchObject({ status: "running", matched: true, match });
+    await on(running.json.exec_id as string, "/stdin", { text: "\n" });
     const served = await run({ cmd: "sleep 0.1 && echo on port 80 && sleep 100 &", until });
     expect(served.json).toMatchObject({ status: "done", background: true, matched: true, match });
     const never = await run({ cmd: "echo nothing", until });
     expect(never.json).toMatchObject({ status: "done", matched: false });
-    const late = await run({ cmd: "sleep 0.3", until, wait_ms: 20 });
+    const late = await run({ cmd: "read", stdin_open: true, until, wait_ms: 20 });
     expect(late.json).toMatchObject({ status: "running", matched: false });
     const exec = late.json.exec_id as string;
+    await on(exec, "/stdin", { text: "\n" });
     expect((await on(exec, "/wait", { until })).json).toMatchObject({ matched: false });
     const other = { ...until, stream: "stderr" };
     expect((await run({ cmd: "echo on port 80", until: other })).json.matched).toBe(false);
