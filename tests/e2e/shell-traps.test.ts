@@ -108,6 +108,12 @@ describe.each(["bash", "dash", "busybox"] as const)("a shell (%s)", (shell) => {
     await sandbox.sh("exit");
   });
 
+  test.runIf(shell === "bash")("what bash sets itself fails no command", async () => {
+    const env = { UID: "5", SHELLOPTS: "x", _: "/bin/node", SHLVL: "7", A: "b" };
+    const ran = await sandbox.sh("echo $UID $A", { env });
+    expect(ran).toMatchObject({ stdout: "1000 b\n", stderr: "", exitCode: 0 });
+  });
+
   test("env leaves alone what it does not name", async () => {
     await sandbox.sh("( exit 7 )");
     expect((await sandbox.sh("echo $? $A", { env: { A: "b" } })).stdout).toBe("7 b\n");

@@ -10,8 +10,8 @@
 //! replace.
 
 use crate::shells::lines::{
-    CommandLines, PASSED_SIGNALS, STOP_SIGNAL, chunks, contains, farewell_body, lists_traps,
-    mentions_trap, push_quoted, quoted,
+    CommandLines, PASSED_SIGNALS, STOP_SIGNAL, assignments, chunks, contains, farewell_body,
+    lists_traps, mentions_trap, push_quoted, quoted,
 };
 
 /// Old versions of bash read no more at a time, and lose the rest of a longer packet.
@@ -23,6 +23,17 @@ const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 /// which would run for a failed `eval` again.
 const UNTRACE: &str =
     "\\command trap -p DEBUG ERR EXIT USR1 USR2 ALRM;\\command trap - DEBUG ERR;\\command set +x;";
+/// bash sets these itself, and ignores them in its environment.
+const OWN_VARIABLES: [&str; 8] = [
+    "BASHOPTS",
+    "BASH_VERSINFO",
+    "EUID",
+    "FUNCNAME",
+    "GROUPS",
+    "PPID",
+    "SHELLOPTS",
+    "UID",
+];
 /// What may lead to a trace or a DEBUG trap.
 const SHOWING_WORDS: [&[u8]; 5] = [b"set", b"trap", b"source", b". ", b"eval"];
 
@@ -88,7 +99,7 @@ impl CommandLines<'_> {
             text.push_str(&format!("\\command eval {};", quoted(&trap_function(pipe))));
         }
         let before = self.before_text();
-        let env = self.assignments();
+        let env = assignments(self.settable());
         if !env.is_empty() {
             text.push_str(&format!("{env}\\command eval {}&&{{ ", self.env_check()));
         }
@@ -129,7 +140,7 @@ impl CommandLines<'_> {
     /// Fails, and says why, unless every variable has the value that the command is to find. bash runs
     /// a command with the old value of a variable that is readonly.
     fn env_check(&self) -> String {
-        let checks: Vec<String> = (self.env.iter())
+        let checks: Vec<String> = (self.settable())
             .map(|(name, value)| {
                 format!(
                     "{{ [[ ${{{name}-}} == {} ]]||{{ \\command printf \
@@ -140,6 +151,10 @@ impl CommandLines<'_> {
             })
             .collect();
         quoted(&checks.join("&&"))
+    }
+
+    fn settable(&self) -> impl Iterator<Item = &(String, String)> {
+        (self.env.iter()).filter(|(name, _)| !OWN_VARIABLES.contains(&name.as_str()))
     }
 
     /// A line before the command's own: what must not see the `eval`.

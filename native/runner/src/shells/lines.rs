@@ -136,6 +136,12 @@ pub fn mentions_trap(text: &[u8], name: &str) -> bool {
     contains(text, b"trap") && text.windows(name.len()).enumerate().any(is_there)
 }
 
+/// Each variable as a shell takes it before a command.
+pub fn assignments<'a>(env: impl Iterator<Item = &'a (String, String)>) -> String {
+    env.map(|(name, value)| format!("{name}={} ", quoted(value)))
+        .collect()
+}
+
 pub fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part == word)
 }

@@ -4,7 +4,9 @@
 //! In the file, `eval` keeps its name out of their errors. Functions cannot have the name of a
 //! special builtin there; `\` keeps aliases away, and `command` other functions.
 
-use crate::shells::lines::{CommandLines, STOP_SIGNAL, chunks, contains, push_quoted, quoted};
+use crate::shells::lines::{
+    CommandLines, STOP_SIGNAL, assignments, chunks, contains, push_quoted, quoted,
+};
 
 /// busybox reads up to 1 KiB, dash 8 KiB.
 pub const READ_BYTES: usize = 512;
@@ -40,7 +42,10 @@ impl CommandLines<'_> {
         }
         let source = match self.env.is_empty() {
             true => format!("\\. {file} {redirections}"),
-            false => format!("{}\\command . {file} {redirections}", self.assignments()),
+            false => format!(
+                "{}\\command . {file} {redirections}",
+                assignments(self.env.iter())
+            ),
         };
         match self.status_file {
             Some(status) => line.push_str(&format!("{{ \\. {status};{source};}}\n")),
@@ -116,11 +121,5 @@ impl CommandLines<'_> {
                 quoted(&format!("OLDPWD={}", quoted(&memory.old_cwd)))
             ),
         }
-    }
-
-    pub(super) fn assignments(&self) -> String {
-        (self.env.iter())
-            .map(|(name, value)| format!("{name}={} ", quoted(value)))
-            .collect()
     }
 }
