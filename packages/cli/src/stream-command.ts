@@ -1,4 +1,5 @@
 /** Shows a command's output as it arrives, forwards its input, and maps its end to an exit code. */
+import { SandboxError } from "@sandkasten/sdk";
 import type { Exec, ExecInfo, OutputChunk } from "@sandkasten/sdk";
 import type { Cli } from "./cli.ts";
 import { CliFailure } from "./failure.ts";
@@ -65,8 +66,10 @@ async function feedInput(cli: Cli, exec: Exec, ended: AbortSignal): Promise<void
     for await (const chunk of stdin) await exec.writeStdin(chunk as Uint8Array);
     await exec.closeStdin();
   } catch (error) {
-    // A command may end before it has read everything; while it runs, its input must be complete.
-    if ((await exec.info()).status !== "done") throw error;
+    // A command may end before it has read everything, which its status may not show yet; while it
+    // runs, its input must be complete.
+    const isOver = error instanceof SandboxError && error.code === "CONFLICT";
+    if (!isOver && (await exec.info()).status !== "done") throw error;
   }
 }
 

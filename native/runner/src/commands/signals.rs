@@ -32,7 +32,8 @@ impl Commands {
         let exec = self.execs.find(exec_id)?;
         let (serial, pid, in_shell) = (exec.serial(), exec.pid(), exec.in_shell());
         Ok(match exec.state() {
-            State::Queued if !ENDING_SIGNALS.contains(&signal) => 0,
+            // 0 only asks whether the command is there.
+            State::Queued if !ENDING_SIGNALS.contains(&signal) => usize::from(signal == 0),
             State::Queued => {
                 let outcome = Outcome {
                     exit_code: 128 + signal,

@@ -24,7 +24,7 @@ test("a daemon that hangs in the middle of a command fails the run", async () =>
   await using fixture = await AgentFixture.start({
     agents: AGENTS,
     daemon,
-    daemonWatch: { intervalMs: 50, deadlineMs: 2500 },
+    daemonWatch: { intervalMs: 50, deadlineMs: 15_000 },
   });
   // The first command prints nothing for longer than the run's timeout and many health checks.
   fixture.model.play([exec("sleep 2"), exec("echo begun; sleep 600"), { text: "never" }]);

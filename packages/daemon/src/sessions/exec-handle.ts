@@ -133,8 +133,8 @@ export class FoundExecHandle implements ExecHandle {
   async signal(signal: number, options?: { readonly tree?: boolean }): Promise<number> {
     const recording = this.#recording;
     if (recording?.row.status === "queued") {
-      // No process is there to get another signal, and none of them ends what has not begun.
-      if (!ENDING_SIGNALS.has(signal)) return 0;
+      // No process is there to get another signal, and none of them ends what has not begun. 0 only asks.
+      if (!ENDING_SIGNALS.has(signal)) return signal === 0 ? 1 : 0;
       await recording.abandon("killed");
       return 1;
     }

@@ -223,6 +223,8 @@ describe("start()", () => {
     const { execs } = fixture.core;
     const busy = await execs.start(ALICE, id, { command: shell("sleep 100") });
     const waiting = await execs.start(ALICE, id, { command: shell("echo never") });
+    expect(await waiting.signal(0)).toBe(1);
+    expect(waiting.row.status).toBe("queued");
     expect(await waiting.signal(15)).toBe(1);
     expect(await waiting.wait()).toMatchObject({ endReason: "killed" });
     await busy.signal(9, { tree: true });
