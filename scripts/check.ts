@@ -1,6 +1,6 @@
 /**
- * Runs every check and test and prints one line for each, then the totals: `node scripts/check.ts`.
- * `--torture` runs the long suites instead, `--seed NUMBER` repeats an earlier run's random choices.
+ * Runs the checks and tests of `npm test` and prints one line for each, then the totals: `node scripts/check.ts`.
+ * `--torture` runs every test instead, with all rounds; `--seed NUMBER` repeats an earlier run's random choices.
  * With names (`node scripts/check.ts lint types`) it runs only those and shows their output as it comes.
  */
 import { spawn } from "node:child_process";

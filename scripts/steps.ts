@@ -79,5 +79,5 @@ export type Stages = readonly (readonly (readonly Step[])[])[];
 /** What CI runs. */
 export const stages: Stages = [[checks, rust], [[tests]]];
 
-/** The long suites, on every runtime and with all rounds. */
+/** Every test, on every runtime and with all rounds. */
 export const tortureStages: Stages = [[[torture]]];

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that CI runs: set-up, then every check and every test. Works on a clean clone.
-#   --torture      the long suites instead: every runtime, all rounds
+#   --torture      every test instead: every runtime, all rounds
 #   --seed NUMBER  the random choices of an earlier run
 set -uo pipefail
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
