@@ -69,6 +69,20 @@ export async function processesIn(cgroup: string): Promise<number[]> {
   return [...own.map(Number), ...(await Promise.all(below)).flat()];
 }
 
+/**
+ * What a cgroup is charged for processes, files and the kernel. Its total would include pages that
+ * the kernel charges in advance, up to 64 on each processor.
+ */
+export async function chargedBytes(cgroup: string): Promise<number> {
+  const stat = await readFile(join(cgroup, "memory.stat"), "utf8");
+  const field = (name: string): number =>
+    Number(new RegExp(`^${name} (\\d+)$`, "mu").exec(stat)?.[1] ?? Number.NaN);
+  const unified = field("anon") + field("file") + field("kernel");
+  if (!Number.isNaN(unified)) return unified;
+  const kernel = await readFile(join(cgroup, "memory.kmem.usage_in_bytes"), "utf8");
+  return field("rss") + field("cache") + Number(kernel);
+}
+
 /** A kernel field, as in `VmRSS:   1234 kB`. */
 function kernelBytes(text: string, field: string): number {
   const kib = new RegExp(`^${field}:\\s+(\\d+) kB$`, "mu").exec(text)?.[1];

@@ -6,7 +6,7 @@ import type { BenchContext, Scenario } from "../context.ts";
 import { inParallel } from "../in-parallel.ts";
 import { interleave, timeUs } from "../interleave.ts";
 import type { Contestant } from "../interleave.ts";
-import { availableBytes, rssBytes } from "../process-memory.ts";
+import { availableBytes, chargedBytes, rssBytes } from "../process-memory.ts";
 import type { Series } from "../series.ts";
 
 const WARM_UP_ROUNDS = 50;
@@ -70,7 +70,7 @@ async function populate(
       timed("create + true, first tenth", createUs.slice(0, tenth)),
       timed("create + true, last tenth", createUs.slice(-tenth)),
       sized("memory, daemon's share", [daemonShare]),
-      sized("memory, cgroup", await chargedBytes(sessions.slice(1))),
+      sized("memory, cgroup", await Promise.all((await daemon.memoryCgroups()).map(chargedBytes))),
       // Includes memory that other processes on the machine take or free meanwhile.
       sized("memory, all of the machine", [machineShare]),
     ],
@@ -156,12 +156,6 @@ async function mustBeAdopted(
     if (stdout !== `${number}\n`)
       throw new Error(`after a restart the session ${session.id} has forgotten its state`);
   }
-}
-
-async function chargedBytes(sessions: readonly BenchSession[]): Promise<number[]> {
-  const charged: number[] = [];
-  for (const session of sessions) charged.push((await session.stats()).memory_bytes);
-  return charged;
 }
 
 /** Merges series with the same name. */

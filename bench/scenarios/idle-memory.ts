@@ -1,7 +1,7 @@
 /** The memory of an idle sandbox. */
 import type { BenchSession } from "../bench-session.ts";
 import type { BenchContext, Scenario } from "../context.ts";
-import { processesIn, processMemory, rssBytes } from "../process-memory.ts";
+import { chargedBytes, processesIn, processMemory, rssBytes } from "../process-memory.ts";
 import type { Series } from "../series.ts";
 
 /** Sandboxes created and destroyed first, so code and caches are loaded before measuring. */
@@ -37,9 +37,8 @@ async function measure(context: BenchContext): Promise<Series[]> {
   }
   await daemon.collectGarbage();
   const daemonShare = (rssBytes(daemon.pid) - beforeBytes) / count;
-  const charged: number[] = [];
-  for (const session of sessions) charged.push((await session.stats()).memory_bytes);
   const cgroups = (await daemon.memoryCgroups()).filter((cgroup) => cgroup !== first);
+  const charged = await Promise.all(cgroups.map(chargedBytes));
   return Object.entries({
     "cgroup (with kernel's share)": charged,
     ...(await memoryOfProcesses(cgroups)),
