@@ -132,7 +132,7 @@ export class BenchDaemon implements AsyncDisposable {
 
   async #cgroups(controller: string): Promise<string[]> {
     const directory = join(this.#dataDir, "sandboxes");
-    const ids = (await readdir(directory)).filter((name) => name.startsWith("sbx_"));
+    const ids = (await readdir(directory)).filter((name) => /^(?:ses|sbx)_/u.test(name));
     return await Promise.all(
       ids.map(async (id) => {
         const notes = await readFile(join(directory, id, "sandbox.json"), "utf8");

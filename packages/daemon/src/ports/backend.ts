@@ -24,7 +24,7 @@ export type SandboxNetwork = "none" | "gateway" | "full";
 export type SandboxIsolation = "standard" | "strong";
 
 export interface SandboxSpec {
-  /** `sbx_` and 2–48 of `a–z 0–9`; never reused. */
+  /** The session's id, or `sbx_` and 2–48 of `a–z 0–9` without one; never reused. */
   readonly id: string;
   /** A reference that the image store knows, already resolved and allowed. */
   readonly image: string;

@@ -45,7 +45,7 @@ export interface SessionRow {
   readonly backend: string;
   /** Where the sandbox is: a daemon that can reach this place can serve it. */
   readonly place: string;
-  /** The backend's id for it; absent until one was chosen. */
+  /** The backend's id for it; differs from `id` only for sessions of daemons before 0.2, else absent. */
   readonly sandboxId?: string;
   readonly profile: SandboxProfile;
   readonly network: SessionNetwork;
@@ -84,9 +84,7 @@ export type SessionPatch = Partial<
     | "status"
     | "image"
     | "imageDigest"
-    | "sandboxId"
     | "network"
-    | "acquireSource"
     | "cwd"
     | "ttlMs"
     | "lastActivityAtMs"
@@ -186,9 +184,14 @@ export type Inserted<T> =
 /** Like `Inserted`, but limited: `overQuota` means that the owner has reached the quota. */
 export type Admitted<T> = Inserted<T> | { readonly inserted: false; readonly overQuota: true };
 
+/** `sandboxLost`: the side sandbox that the session was to replace does not exist for its token. */
+export type AdmittedSession =
+  | Admitted<SessionRow>
+  | { readonly inserted: false; readonly sandboxLost: true };
+
 /** A sandbox without a session: from the pool, or one that serves file calls on a workspace. */
 export interface SideSandboxRow {
-  /** The backend's id for it. */
+  /** The backend's id for it; from the pool, also the id of the session that gets it. */
   readonly id: string;
   /** The fencing token of the daemon that created it. */
   readonly fence: number;
@@ -289,8 +292,11 @@ export interface SessionStore {
    * Refused if another session of the owner that is creating, running or paused has the key, if one
    * that has not failed has the idempotency key, or if the owner has `maxSessions` that are
    * creating, running or paused. Rejects if the daemon was declared dead.
+   *
+   * With `acquireSource: "pool"`, the row also replaces the side sandbox with its id and token, in
+   * one step; refused if there is none.
    */
-  insertSession(row: SessionRow, maxSessions: number): Promise<Admitted<SessionRow>>;
+  insertSession(row: SessionRow, maxSessions: number): Promise<AdmittedSession>;
   getSession(id: string): Promise<SessionRow | undefined>;
   /** The active session with this key. */
   findByKey(owner: string, key: string): Promise<SessionRow | undefined>;
@@ -312,11 +318,6 @@ export interface SessionStore {
     from: readonly SessionStatus[],
     patch: SessionPatch,
   ): Promise<SessionRow | undefined>;
-  /**
-   * Assigns a pooled sandbox to a session that is being created; it is then no longer a side
-   * sandbox. Undefined if either does not exist for this token.
-   */
-  giveSandbox(id: string, fence: number, sandboxId: string): Promise<SessionRow | undefined>;
   /** Deletes sessions that ended before this time, and their commands; returns their ids. */
   forgetSessionsEndedBefore(wallMs: number): Promise<readonly string[]>;
 

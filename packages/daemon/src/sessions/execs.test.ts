@@ -643,7 +643,6 @@ describe("after a restart", () => {
 
   it("a command whose sandbox is gone says so", async () => {
     const exec = await fixture.core.execs.start(ALICE, id, { command: shell("sleep 100") });
-    fixture.machine.sandboxes.get((await fixture.core.sessions.get(ALICE, id)).sandboxId ?? "");
     await fixture.stop("keep");
     fixture.machine.sandboxes.clear();
     await fixture.crash();

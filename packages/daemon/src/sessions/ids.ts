@@ -1,5 +1,6 @@
 /** Ids that the core generates: unguessable and never reused. */
 import { randomFillSync } from "node:crypto";
+import type { SessionRow } from "../ports/session-store.ts";
 
 const BYTES = 12;
 /** Random bytes for the next ids: to get a few at a time costs more than all else about an id. */
@@ -20,9 +21,10 @@ const MS_DIGITS = 11;
 const COUNT_DIGITS = 3;
 
 export const newSessionId = (): string => `ses_${letters()}`;
+/** For a sandbox that never belongs to a session. */
 export const newSandboxId = (): string => `sbx_${letters()}`;
-/** The id of a session's sandbox, with the same letters, so an administrator can find the container. */
-export const sandboxIdOf = (sessionId: string): string => sessionId.replace(/^ses_/u, "sbx_");
+/** The backend's id for a session's sandbox. */
+export const sandboxIdOf = ({ id, sandboxId = id }: SessionRow): string => sandboxId;
 export const newDiskId = (): string => `wsp_${letters()}`;
 
 /**

@@ -7,6 +7,7 @@ import type { Events } from "../events/recorder.ts";
 import type { Clock } from "../ports/clock.ts";
 import { lostOwnership } from "../ports/session-store.ts";
 import type { SessionPatch, SessionRow, SessionStore } from "../ports/session-store.ts";
+import { sandboxIdOf } from "./ids.ts";
 import { isOver, renewedLease } from "./lease.ts";
 import type { LeaseTime } from "./lease.ts";
 import { sandboxFence } from "./membership.ts";
@@ -125,18 +126,6 @@ export class LiveSession {
     if (told !== undefined) await told;
   }
 
-  /** Takes a pooled sandbox; false if it no longer belongs to this daemon. */
-  async takeSandbox(sandboxId: string): Promise<boolean> {
-    const { id, fence } = this.#row;
-    const saved = await this.#parts.store.giveSandbox(id, fence, sandboxId);
-    if (saved === undefined) {
-      await this.#requireOwnership();
-      return false;
-    }
-    this.#row = { ...this.#row, sandboxId, acquireSource: "pool" };
-    return true;
-  }
-
   async #requireOwnership(): Promise<void> {
     const stored = await this.#parts.store.getSession(this.#row.id);
     if (stored?.fence !== this.#row.fence) throw lostOwnership(this.#row.id);
@@ -207,8 +196,8 @@ export class LiveSession {
 
   async #open(): Promise<Channel> {
     try {
-      const { sandboxId = "" } = this.#row;
-      return await this.#served(await this.backend.open(sandboxId, this.sandboxFence));
+      const opened = await this.backend.open(sandboxIdOf(this.#row), this.sandboxFence);
+      return await this.#served(opened);
     } catch (error) {
       this.#channel = undefined;
       throw goneOr(error, this.#row.id);
@@ -255,8 +244,7 @@ function goneOr(error: unknown, id: string): unknown {
 
 /** The backend's id for the session's sandbox. */
 export function sandboxOf(session: LiveSession): string {
-  const { sandboxId, id } = session.row;
-  if (sandboxId === undefined || !isLiving(session.row.status))
-    throw new SandboxError("CONFLICT", `session ${id} has no sandbox`);
-  return sandboxId;
+  const { row } = session;
+  if (!isLiving(row.status)) throw new SandboxError("CONFLICT", `session ${row.id} has no sandbox`);
+  return sandboxIdOf(row);
 }

@@ -59,8 +59,8 @@ describe("the network of a session", () => {
     const { session: pooled } = await core.sessions.create(ALICE, { network });
     expect(pooled.acquireSource).toBe("pool");
     const kinds = new Map(specs.map((spec) => [spec.id, spec.network]));
-    expect(kinds.get(plain.sandboxId ?? "")).toBe("none");
-    expect(kinds.get(pooled.sandboxId ?? "")).toBe("gateway");
+    expect(kinds.get(plain.id)).toBe("none");
+    expect(kinds.get(pooled.id)).toBe("gateway");
   });
 
   it("cannot exceed what the administrator or the API key allows, also later", async () => {

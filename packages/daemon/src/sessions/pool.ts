@@ -1,4 +1,7 @@
-/** Sandboxes created in advance. Each is checked, handed out once, and never returned. */
+/**
+ * Sandboxes created in advance, under the ids of the sessions that they will belong to. Each is
+ * checked, handed out once, and never returned.
+ */
 import { SandboxError } from "@sandkasten/protocol";
 import type {
   SandboxHandle,
@@ -13,7 +16,7 @@ import type { Log } from "../ports/log.ts";
 import { heldForDead } from "../ports/session-store.ts";
 import type { SessionStore } from "../ports/session-store.ts";
 import type { CreateQueue } from "./create-queue.ts";
-import { newSandboxId } from "./ids.ts";
+import { newSessionId } from "./ids.ts";
 import { sandboxFence } from "./membership.ts";
 import type { Membership } from "./membership.ts";
 import type { Providers } from "./providers.ts";
@@ -37,6 +40,7 @@ export interface PoolParts {
 export interface Pooled {
   readonly handle: SandboxHandle;
   readonly channel: Channel;
+  readonly pooledBy: ReadySandboxes;
 }
 
 /** The sandboxes that are ready for one entry of the pool. */
@@ -110,8 +114,8 @@ export class Pool {
     await this.#filling;
   }
 
-  /** A live sandbox with this content, if there is one. */
-  async take(
+  /** A live sandbox with this content, if there is one; then call `handOut`, `giveBack` or `discard`. */
+  async reserve(
     imageDigest: string,
     profile: SandboxProfile,
     network: SandboxNetwork,
@@ -123,16 +127,29 @@ export class Pool {
         const place = ready.waiting.findIndex(({ handle }) => handle.imageDigest === imageDigest);
         const [pooled] = place < 0 ? [] : ready.waiting.splice(place, 1);
         if (pooled === undefined) break;
-        if (await this.#isAlive(pooled)) {
-          this.#refillSoon();
-          this.#tell("pool.taken", ready);
-          return pooled;
-        }
+        if (await this.#isAlive(pooled)) return pooled;
         await this.discard(pooled);
       }
     }
     this.refill();
     return undefined;
+  }
+
+  /** A session has it from here on. */
+  handOut({ pooledBy }: Pooled): void {
+    this.#refillSoon();
+    this.#tell("pool.taken", pooledBy);
+  }
+
+  /**
+   * For a reserved sandbox that no session got: nobody was told its id, so nobody has reached it.
+   * If a session has it after all, because only the store's answer was lost, the store refuses it to
+   * the next one.
+   */
+  async giveBack(pooled: Pooled): Promise<void> {
+    const { waiting, entry } = pooled.pooledBy;
+    if (this.#stopped || waiting.length >= entry.size) await this.discard(pooled);
+    else waiting.unshift(pooled);
   }
 
   async stop(): Promise<void> {
@@ -199,7 +216,7 @@ export class Pool {
   }
 
   async #add(ready: ReadySandboxes, image: PresentImage): Promise<void> {
-    ready.waiting.push(await this.#make(ready.entry, image));
+    ready.waiting.push(await this.#make(ready, image));
     this.#tell("pool.added", ready);
   }
 
@@ -212,11 +229,12 @@ export class Pool {
     return this.#stopped;
   }
 
-  async #make(entry: PoolEntry, image: PresentImage): Promise<Pooled> {
+  async #make(pooledBy: ReadySandboxes, image: PresentImage): Promise<Pooled> {
+    const { entry } = pooledBy;
     const { profile } = entry;
     const { providers, limits, queue, store, membership } = this.#parts;
     const { backend, place } = providers.default;
-    const id = newSandboxId();
+    const id = newSessionId();
     const { fence } = membership;
     // Recorded before it is created, so it is never taken for an orphan.
     await store.insertSideSandbox({ id, fence, place, purpose: "pool" });
@@ -233,7 +251,8 @@ export class Pool {
           fence: sandboxFence(store, fence),
         }),
       );
-      const pooled = { handle, channel: await backend.open(id, sandboxFence(store, fence)) };
+      const channel = await backend.open(id, sandboxFence(store, fence));
+      const pooled = { handle, channel, pooledBy };
       if (fence === membership.fence) return pooled;
       pooled.channel.close();
       throw heldForDead();

@@ -15,7 +15,7 @@ describe("a session on one of several backends", () => {
     const { session: usual } = await sessions.create(ALICE, {});
     const { session: asked } = await sessions.create(ALICE, { backend: "other" });
     expect([usual.backend, asked.backend]).toEqual(["fake", "other"]);
-    expect([...elsewhere.sandboxes.keys()]).toEqual([asked.sandboxId]);
+    expect([...elsewhere.sandboxes.keys()]).toEqual([asked.id]);
     expect((await fixture.run(asked.id, "echo there")).output).toBe("there\n");
     expect((await sessions.pause(ALICE, asked.id)).status).toBe("paused");
     await fixture.crash();

@@ -6,6 +6,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { SessionStore } from "../ports/session-store.ts";
+import { sandboxIdOf } from "./ids.ts";
 import { tellOfCollected } from "./image-events.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { JournalPruner } from "./journal-pruner.ts";
@@ -108,9 +109,9 @@ export class Reaper {
     await providers.ready(backend);
     const states = new Map((await backend.list()).map(({ id, state }) => [id, state]));
     for (const session of table.all()) {
-      const { status, sandboxId = "" } = session.row;
+      const { status } = session.row;
       if (session.backend !== backend || (status !== "running" && status !== "paused")) continue;
-      const state = states.get(sandboxId);
+      const state = states.get(sandboxIdOf(session.row));
       if (state === undefined || state === "dead") await sessions.lookAfter(session);
     }
     // An engine completes requests of a daemon that was killed meanwhile.

@@ -22,7 +22,7 @@ describe("a start after a crash", () => {
     await new FakeBackend(fixture.machine).create({ ...orphan, limits: SETTINGS.defaultLimits });
     fixture.clock.pass(30_000);
     await fixture.crash();
-    expect([...fixture.machine.sandboxes.keys()]).toEqual([session.sandboxId]);
+    expect([...fixture.machine.sandboxes.keys()]).toEqual([session.id]);
     const adopted = await fixture.core.sessions.get(ALICE, session.id);
     expect(adopted).toMatchObject({ status: "running", expiresAtMs: session.expiresAtMs });
     expect((await fixture.core.sessions.create(ALICE, { key: "user:a:b" })).session.id).toBe(
@@ -30,11 +30,28 @@ describe("a start after a crash", () => {
     );
   });
 
+  it("adopts the sandbox of an older daemon, which has an id that is not its session's", async () => {
+    fixture = await CoreFixture.start();
+    const { session } = await fixture.core.sessions.create(ALICE, {});
+    const { expiresAtMs: _, maxExpiresAtMs: __, ...row } = session;
+    const ids = { id: "ses_older", sandboxId: "sbx_older" };
+    const older = { ...row, ...ids, status: "running" } as const;
+    const { image, profile, limits, sandboxId } = older;
+    const spec = { id: sandboxId, image, profile, limits, env: {} };
+    await new FakeBackend(fixture.machine).create(spec);
+    await fixture.store.insertSession(older, MANY);
+    await fixture.crash();
+    await fixture.core.reaper.tick();
+    expect((await fixture.run(older.id, "echo on")).output).toBe("on\n");
+    await fixture.core.sessions.destroy(ALICE, older.id);
+    expect([...fixture.machine.sandboxes.keys()]).toEqual([session.id]);
+  });
+
   it("calls sessions crashed whose sandbox is gone, and failed that were being made", async () => {
     fixture = await CoreFixture.start();
     const { session } = await fixture.core.sessions.create(ALICE, {});
     const { expiresAtMs: _, maxExpiresAtMs: __, ...row } = session;
-    const half = { ...row, id: "ses_half", sandboxId: "sbx_half", status: "creating" } as const;
+    const half = { ...row, id: "ses_half", status: "creating" } as const;
     await fixture.store.insertSession(half, MANY);
     fixture.machine.sandboxes.clear();
     await fixture.crash();
@@ -231,7 +248,7 @@ describe("while what an earlier daemon left is taken over", () => {
     const { expiresAtMs: _, maxExpiresAtMs: __, ...row } = session;
     await fixture.store.updateSession(row.id, row.fence, ["running"], { status: "destroying" });
     await fixture.store.updateSession(row.id, row.fence, ["destroying"], { status: "failed" });
-    const half = { ...row, id: "ses_half", sandboxId: "sbx_half", status: "creating" } as const;
+    const half = { ...row, id: "ses_half", status: "creating" } as const;
     await fixture.store.insertSession(half, MANY);
     const { options, gate } = slowList();
     await fixture.crash(options);

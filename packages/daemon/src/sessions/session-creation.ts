@@ -6,12 +6,13 @@ import type { Events } from "../events/recorder.ts";
 import type { SessionNetworks } from "../network/session-networks.ts";
 import { trustCertificate } from "../network/trusted-certificates.ts";
 import type { Log } from "../ports/log.ts";
-import type { SessionRow, SessionStore } from "../ports/session-store.ts";
+import type { AdmittedSession, SessionRow, SessionStore } from "../ports/session-store.ts";
 import { isLostOwnership } from "../ports/session-store.ts";
 import type { Telemetry, TraceContext } from "../ports/telemetry.ts";
 import { LiveSession, sandboxOf } from "./live-session.ts";
 import type { LiveSessions } from "./live-sessions.ts";
 import type { Membership } from "./membership.ts";
+import type { Pooled } from "./pool.ts";
 import type { Provider } from "./providers.ts";
 import type { Caller, CreateSessionOptions } from "./services.ts";
 import { sessionCreated } from "./session-events.ts";
@@ -40,6 +41,11 @@ export interface SessionCreationParts extends SessionMakerParts {
   readonly end: (session: LiveSession, status: EndStatus, reason?: string) => Promise<void>;
 }
 
+/** A new session, and the pooled sandbox that it got; or the existing one. */
+type Recorded =
+  | { readonly session: LiveSession; readonly pooled: Pooled | undefined }
+  | { readonly existing: SessionRow };
+
 interface Created {
   readonly row: SessionRow;
   /** False for an existing session. */
@@ -60,34 +66,24 @@ export class SessionCreation {
     options: CreateSessionOptions,
     trace?: TraceContext,
   ): Promise<Created> {
-    const { settings, providers, store, table } = this.#parts;
+    const { settings, providers } = this.#parts;
     const provider = providers.choose(options.backend);
     await providers.ready(provider.backend);
     const plan = await planSession(caller, options, settings, provider, this.#parts.networks);
     const existing = await this.#ofKey(caller, options.key);
     if (existing !== undefined) return await this.#existing(existing, plan, options);
-    const row = this.#maker.newRow(caller, options, plan, provider);
-    const session = new LiveSession(row, this.#parts);
-    table.add(session);
-    try {
-      // The intent is recorded before anything is created, so it can be cleaned up in any case.
-      const written = await store.insertSession(row, caller.maxSessions);
-      if (!written.inserted) {
-        table.remove(session);
-        if ("overQuota" in written) throw tooMany(caller);
-        if (await this.#endUnfinished(written.existing))
-          return await this.create(caller, options, trace);
-        return await this.#existing(written.existing, plan, options);
-      }
-    } catch (error) {
-      table.remove(session);
-      throw error;
+    const recorded = await this.#record(caller, options, plan, provider);
+    if ("existing" in recorded) {
+      if (await this.#endUnfinished(recorded.existing))
+        return await this.create(caller, options, trace);
+      return await this.#existing(recorded.existing, plan, options);
     }
-    this.#parts.events.tell(sessionCreated(row));
-    const { id: sessionId, backend, image } = row;
+    const { session, pooled } = recorded;
+    this.#parts.events.tell(sessionCreated(session.row));
+    const { id: sessionId, backend, image } = session.row;
     const observation = this.#parts.telemetry.sessionStarted({ sessionId, backend, image }, trace);
     try {
-      await this.#make(caller, session, plan, provider);
+      await this.#make(caller, session, plan, provider, pooled);
     } catch (error) {
       observation.failed(error instanceof SandboxError ? error.code : "INTERNAL_ERROR");
       throw error;
@@ -96,14 +92,58 @@ export class SessionCreation {
     return { row: session.shown, created: true };
   }
 
+  /**
+   * The intent is recorded before anything is created, so it can be cleaned up in any case. One step
+   * turns a pooled sandbox into the session's: whenever the daemon dies, the store knows it as the
+   * one or the other.
+   */
+  async #record(
+    caller: Caller,
+    options: CreateSessionOptions,
+    plan: SessionPlan,
+    provider: Provider,
+  ): Promise<Recorded> {
+    for (;;) {
+      const pooled = await this.#maker.reserve(plan, provider);
+      const row = this.#maker.newRow(caller, options, plan, provider, pooled);
+      const session = new LiveSession(row, this.#parts);
+      const written = await this.#insert(session, caller.maxSessions, pooled);
+      if (written.inserted) return { session, pooled };
+      if ("overQuota" in written) throw tooMany(caller);
+      if ("existing" in written) return written;
+      // The others declared this daemon dead, and the sandbox an orphan: take the next one.
+    }
+  }
+
+  async #insert(
+    session: LiveSession,
+    maxSessions: number,
+    pooled: Pooled | undefined,
+  ): Promise<AdmittedSession> {
+    const { pool, store, table } = this.#parts;
+    table.add(session);
+    let written: AdmittedSession | undefined;
+    try {
+      written = await store.insertSession(session.row, maxSessions);
+      return written;
+    } finally {
+      if (written?.inserted !== true) {
+        table.remove(session);
+        const isLost = written !== undefined && "sandboxLost" in written;
+        if (pooled !== undefined) await (isLost ? pool.discard(pooled) : pool.giveBack(pooled));
+      }
+    }
+  }
+
   async #make(
     caller: Caller,
     session: LiveSession,
     plan: SessionPlan,
     provider: Provider,
+    pooled: Pooled | undefined,
   ): Promise<void> {
     try {
-      const handle = await this.#maker.acquire(caller, session, plan, provider);
+      const handle = await this.#maker.acquire(caller, session, plan, provider, pooled);
       await this.#openNetwork(session, plan.trustedCertificate);
       await session.save({ status: "running", imageDigest: handle.imageDigest });
       session.made.resolve();

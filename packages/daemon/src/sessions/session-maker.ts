@@ -9,12 +9,12 @@ import type { Clock } from "../ports/clock.ts";
 import type { SessionNetwork, SessionRow } from "../ports/session-store.ts";
 import type { CreateQueue } from "./create-queue.ts";
 import type { Disks } from "./disks.ts";
-import { newSessionId, sandboxIdOf } from "./ids.ts";
+import { newSessionId } from "./ids.ts";
 import { newLease } from "./lease.ts";
 import type { Membership } from "./membership.ts";
 import { sandboxOf } from "./live-session.ts";
 import type { LiveSession } from "./live-session.ts";
-import type { Pool } from "./pool.ts";
+import type { Pool, Pooled } from "./pool.ts";
 import { imagesFor } from "./providers.ts";
 import type { Provider, Providers } from "./providers.ts";
 import type { Caller, CreateSessionOptions } from "./services.ts";
@@ -43,19 +43,29 @@ export class SessionMaker {
     this.#parts = parts;
   }
 
-  /** The row as recorded before anything is created. */
+  /** A pooled sandbox for this plan, if one is ready. */
+  async reserve(
+    { fromPool, imageDigest, profile, network }: SessionPlan,
+    provider: Provider,
+  ): Promise<Pooled | undefined> {
+    const { pool, providers } = this.#parts;
+    if (!fromPool || imageDigest === undefined || provider !== providers.default) return undefined;
+    return await pool.reserve(imageDigest, profile, sandboxNetwork(network));
+  }
+
+  /** The row as recorded before anything is created. A session has the id of its sandbox. */
   newRow(
     caller: Caller,
     options: CreateSessionOptions,
     plan: SessionPlan,
     { backend, place }: Provider,
+    pooled?: Pooled,
   ): SessionRow {
     const { clock, membership, settings } = this.#parts;
     const { key, workspaceId, idempotencyKey } = options;
-    const id = newSessionId();
     const now = clock.nowMs();
     return {
-      id,
+      id: pooled?.handle.id ?? newSessionId(),
       owner: caller.owner,
       status: "creating",
       fence: membership.fence,
@@ -63,14 +73,13 @@ export class SessionMaker {
       image: plan.image,
       backend: backend.name,
       place,
-      sandboxId: sandboxIdOf(id),
       profile: plan.profile,
       network: plan.network,
       isolation: plan.isolation,
       limits: plan.limits,
       metadata: options.metadata ?? {},
       workspaces: plan.workspaces,
-      acquireSource: "cold",
+      acquireSource: pooled === undefined ? "cold" : "pool",
       cwd: "/workspace",
       ttlMs: plan.ttlMs,
       createdAtMs: now,
@@ -88,10 +97,15 @@ export class SessionMaker {
     session: LiveSession,
     plan: SessionPlan,
     provider: Provider,
+    pooled?: Pooled,
   ): Promise<SandboxHandle> {
-    const { providers } = this.#parts;
-    const pooled = await this.#fromPool(session, plan, provider);
-    if (pooled !== undefined) return pooled;
+    const { pool, providers } = this.#parts;
+    if (pooled !== undefined) {
+      pool.handOut(pooled);
+      session.makingDigest = pooled.handle.imageDigest;
+      session.adoptChannel(pooled.channel);
+      return pooled.handle;
+    }
     const { backend, images } = provider;
     const { signal } = session.creation;
     session.makingDigest = plan.imageDigest;
@@ -154,32 +168,5 @@ export class SessionMaker {
         work([{ ...disk, path, readOnly }, ...disks]),
       ),
     );
-  }
-
-  /** A pooled sandbox, if one is ready. */
-  async #fromPool(
-    session: LiveSession,
-    { fromPool, imageDigest, profile, network }: SessionPlan,
-    provider: Provider,
-  ): Promise<SandboxHandle | undefined> {
-    const { pool, providers } = this.#parts;
-    if (!fromPool || imageDigest === undefined || provider !== providers.default) return undefined;
-    for (;;) {
-      const pooled = await pool.take(imageDigest, profile, sandboxNetwork(network));
-      if (pooled === undefined) return undefined;
-      const { handle, channel } = pooled;
-      try {
-        if (await session.takeSandbox(handle.id)) {
-          session.adoptChannel(channel);
-          return handle;
-        }
-      } catch (error) {
-        // Only this code knows of it.
-        await pool.discard(pooled);
-        throw error;
-      }
-      // The others declared this daemon dead, and the sandbox an orphan.
-      await pool.discard(pooled);
-    }
   }
 }

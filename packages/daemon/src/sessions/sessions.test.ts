@@ -1,6 +1,8 @@
 import { setImmediate as turnOfLoop } from "node:timers/promises";
+import { SandboxError } from "@sandkasten/protocol";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Backend, SandboxSpec } from "../ports/backend.ts";
+import type { SessionStore } from "../ports/session-store.ts";
 import { ALICE, BOB, CoreFixture, overriding, SETTINGS } from "./testing/core-fixture.ts";
 import type { CoreOptions } from "./testing/core-fixture.ts";
 
@@ -166,7 +168,7 @@ describe("create()", () => {
     await both.core.pool.settled();
     const { session } = await both.core.sessions.create(ALICE, { isolation: "strong" });
     expect(session).toMatchObject({ isolation: "strong", acquireSource: "cold" });
-    expect(specs.find(({ id }) => id === session.sandboxId)?.isolation).toBe("strong");
+    expect(specs.find(({ id }) => id === session.id)?.isolation).toBe("strong");
     const { session: other } = await both.core.sessions.create(ALICE, { isolation: "standard" });
     expect(other).toMatchObject({ isolation: "standard", acquireSource: "pool" });
 
@@ -192,7 +194,7 @@ describe("create()", () => {
     await core.pool.settled();
     const { session } = await core.sessions.create(ALICE, { network: true });
     expect(session).toMatchObject({ network: "engine", acquireSource: "cold" });
-    expect(specs.find(({ id }) => id === session.sandboxId)?.network).toBe("full");
+    expect(specs.find(({ id }) => id === session.id)?.network).toBe("full");
     const { session: other } = await core.sessions.create(ALICE, { network: false });
     expect(other).toMatchObject({ network: "none", acquireSource: "pool" });
     expect(specs.filter(({ network }) => network === "full")).toHaveLength(1);
@@ -555,7 +557,7 @@ describe("the pool", () => {
     expect(pooled.size).toBe(2);
     const { session } = await core.sessions.create(ALICE, {});
     expect(session.acquireSource).toBe("pool");
-    expect(pooled.has(session.sandboxId ?? "")).toBe(true);
+    expect(pooled.has(session.id)).toBe(true);
     await core.pool.settled();
     expect(machine.sandboxes.size).toBe(3);
     await core.sessions.destroy(ALICE, session.id);
@@ -582,7 +584,7 @@ describe("the pool", () => {
     machine.sandboxes.get(first ?? "")?.sandbox.destroy();
     machine.sandboxes.delete(first ?? "");
     const { session } = await core.sessions.create(ALICE, {});
-    expect(session.sandboxId).not.toBe(first);
+    expect(session.id).not.toBe(first);
     expect(await fixture.run(session.id, "echo alive")).toMatchObject({ output: "alive\n" });
     await core.pool.settled();
     images.digests.set("host", "fake:newer");
@@ -600,6 +602,56 @@ describe("the pool", () => {
     expect([...machine.sandboxes.keys()].filter((id) => old.has(id))).toEqual([]);
     const { session } = await core.sessions.create(ALICE, {});
     expect(session).toMatchObject({ acquireSource: "pool", imageDigest: "fake:newer" });
+  });
+
+  it("keeps a sandbox that no session got, for nobody was told of it", async () => {
+    const { core, machine } = await start({ settings });
+    await core.pool.settled();
+    const pooled = new Set(machine.sandboxes.keys());
+    const { session } = await core.sessions.create(ALICE, { key: "user:a:b", env: { A: "1" } });
+    const one = { ...ALICE, maxSessions: 1 };
+    await expect(core.sessions.create(one, {})).rejects.toMatchObject({ code: "QUOTA_EXCEEDED" });
+    // Only the store finds the key's session: two requests at once.
+    const both = { idempotencyKey: "once" };
+    const made = await Promise.all([1, 2].map(() => core.sessions.create(ALICE, both)));
+    expect(made.filter(({ created }) => created)).toHaveLength(1);
+    const [first, second] = made.map((each) => each.session.id);
+    expect(first).toBe(second);
+    await core.pool.settled();
+    expect(pooled.has(first ?? "")).toBe(true);
+    expect([...machine.sandboxes.keys()].filter((id) => pooled.has(id))).toHaveLength(2);
+    expect(core.counts().pooled).toBe(2);
+    expect(machine.sandboxes.size).toBe(4);
+    expect(session.acquireSource).toBe("cold");
+  });
+
+  it("keeps a sandbox when the store fails, and gives it to a session only once", async () => {
+    const failure = new SandboxError("STORAGE_FULL", "no space left");
+    let isAnswerLost = false;
+    let isFailing = true;
+    const { core, machine } = await start({
+      settings,
+      wrapStore: (store: SessionStore) =>
+        overriding(store, {
+          insertSession: async (row, maxSessions) => {
+            if (isFailing && !isAnswerLost) throw failure;
+            const written = await store.insertSession(row, maxSessions);
+            if (isFailing) throw failure;
+            return written;
+          },
+        }),
+    });
+    await core.pool.settled();
+    const pooled = new Set(machine.sandboxes.keys());
+    await expect(core.sessions.create(ALICE, {})).rejects.toBe(failure);
+    expect(new Set(machine.sandboxes.keys())).toEqual(pooled);
+    isAnswerLost = true;
+    await expect(core.sessions.create(ALICE, {})).rejects.toBe(failure);
+    isFailing = false;
+    const { session } = await core.sessions.create(ALICE, {});
+    expect(session).toMatchObject({ acquireSource: "pool", status: "running" });
+    // The one whose answer was lost belonged to a session that nobody got.
+    expect([...machine.sandboxes.keys()].filter((id) => pooled.has(id))).toEqual([session.id]);
   });
 
   it("makes nothing of what takes an image's place, and fills when the image arrives", async () => {
@@ -682,6 +734,34 @@ describe("the pool", () => {
     await core.pool.settled();
     expect(core.counts().pooled).toBe(2);
   });
+
+  it.each(["before", "after"])(
+    "leaves nothing of a sandbox that a daemon was killed with %s it became a session's",
+    async (moment) => {
+      const reached = Promise.withResolvers<string>();
+      const { core, machine } = await start({
+        settings,
+        wrapStore: (store: SessionStore) =>
+          overriding(store, {
+            insertSession: async (row, maxSessions) => {
+              if (moment === "after") await store.insertSession(row, maxSessions);
+              reached.resolve(row.id);
+              return await new Promise<never>(() => undefined);
+            },
+          }),
+      });
+      await core.pool.settled();
+      void core.sessions.create(ALICE, {});
+      const id = await reached.promise;
+      expect(machine.sandboxes.has(id)).toBe(true);
+      await fixture.crash({});
+      expect(machine.sandboxes.size).toBe(0);
+      const { rows } = await fixture.core.sessions.list(ALICE, { limit: 10 });
+      expect(rows.map((row) => [row.id, row.status])).toEqual(
+        moment === "after" ? [[id, "failed"]] : [],
+      );
+    },
+  );
 
   it("is gone after a stop, and its remains after a crash", async () => {
     const { core, machine } = await start({ settings });

@@ -11,6 +11,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Log } from "../ports/log.ts";
 import type { ExecRow, SessionRow, SessionStore } from "../ports/session-store.ts";
 import type { Execs } from "./execs.ts";
+import { sandboxIdOf } from "./ids.ts";
 import type { LiveSession } from "./live-session.ts";
 import type { Membership } from "./membership.ts";
 import { orphansAmong, removeOrphan } from "./orphans.ts";
@@ -70,7 +71,7 @@ export class TakeOver {
     this.#atStart = atStart;
     this.#left = new Set(sessions);
     this.#execs = Map.groupBy(execs, ({ sessionId }) => sessionId);
-    this.#inherited = new Set(sessions.flatMap(({ row }) => row.sandboxId ?? []));
+    this.#inherited = new Set(sessions.map(({ row }) => sandboxIdOf(row)));
     for (const session of sessions) session.adoption = () => this.#adoptNow(session);
   }
 
@@ -97,11 +98,11 @@ export class TakeOver {
   async #adoptNow(session: LiveSession): Promise<void> {
     await this.#parts.providers.ready(this.#backend);
     await this.#look(session, async () => {
-      const { sandboxId = "", status } = session.row;
+      const { row } = session;
       try {
-        await this.#backend.adopt(sandboxId);
+        await this.#backend.adopt(sandboxIdOf(row));
         // Only the list shows whether it is frozen; the last recorded state is nearly always right.
-        return status === "paused" ? "paused" : "running";
+        return row.status === "paused" ? "paused" : "running";
       } catch (error) {
         if (!isDeath(error)) throw error;
         return stateIn(await this.#states(), session);
@@ -178,7 +179,7 @@ function stateIn(
   states: ReadonlyMap<string, SandboxState>,
   { row }: LiveSession,
 ): SandboxState | undefined {
-  return states.get(row.sandboxId ?? "");
+  return states.get(sandboxIdOf(row));
 }
 
 export async function listed(backend: Backend): Promise<ReadonlyMap<string, SandboxState>> {

@@ -8,7 +8,7 @@
 import type { Migration } from "./migration.ts";
 import { APPEND_EVENTS, EVENTS_AND_KEYS } from "./postgres/event-functions.ts";
 import { FIRST_MIGRATION } from "./postgres/first-migration.ts";
-import { COMMAND_FUNCTIONS, FUNCTIONS } from "./postgres/functions.ts";
+import { COMMAND_FUNCTIONS, FUNCTIONS, POOLED_SESSIONS } from "./postgres/functions.ts";
 import { OUTPUT_FUNCTIONS } from "./postgres/output-functions.ts";
 import { EARLIER_MIGRATIONS } from "./sqlite/earlier-migrations.ts";
 
@@ -95,6 +95,7 @@ const STEPS: readonly Step[] = [
   { version: 11, name: "ownership", sql: ownership, postgres: FUNCTIONS + OUTPUT_FUNCTIONS },
   { version: 12, name: "events and keys", postgres: EVENTS_AND_KEYS },
   { version: 13, name: "commands in fewer steps", postgres: COMMAND_FUNCTIONS + APPEND_EVENTS },
+  { version: 14, name: "sessions have their sandbox's id", postgres: POOLED_SESSIONS },
 ];
 
 /** All migrations for this kind of database. */

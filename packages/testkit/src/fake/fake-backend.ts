@@ -54,7 +54,7 @@ export class FakeBackend implements Backend {
   async create(spec: SandboxSpec, signal?: AbortSignal): Promise<SandboxHandle> {
     if (signal?.aborted === true)
       throw new SandboxError("CANCELLED", "given up by its caller", { cause: signal.reason });
-    if (!/^sbx_[a-z0-9]{2,48}$/.test(spec.id))
+    if (!/^(?:ses|sbx)_[a-z0-9]{2,48}$/.test(spec.id))
       throw new SandboxError("INVALID_REQUEST", `${spec.id} is no id of a sandbox`);
     if (Object.values(spec.limits).some((limit) => !Number.isSafeInteger(limit) || limit <= 0))
       throw new SandboxError("INVALID_REQUEST", "every limit is a whole number above 0");

@@ -1,6 +1,6 @@
 /** Which daemon serves a session, and that no other changes it. */
 import { expect, it } from "vitest";
-import type { SessionStore } from "../ports.ts";
+import type { SessionStore, SideSandboxRow } from "../ports.ts";
 import type { StoreFixtureOf } from "./store-fixture.ts";
 import { execRow, FENCE, MANY, sessionRow } from "./store-rows.ts";
 
@@ -8,6 +8,10 @@ import { execRow, FENCE, MANY, sessionRow } from "./store-rows.ts";
 export const FIRST_READING = { bootId: "boot-1", monotonicMs: 1000, wallMs: 1_790_000_000_000 };
 const PLACE = "oci:here";
 const moved = { details: { reason: "moved" } };
+
+function pooled(id: string): SideSandboxRow {
+  return { id, fence: FENCE, place: PLACE, purpose: "pool" };
+}
 
 export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
   const store = (): SessionStore => fixture().store;
@@ -97,40 +101,72 @@ export function storeOwnershipSuite(fixture: StoreFixtureOf): void {
 
   it("knows every sandbox of a place, until it is gone", async () => {
     for (const status of ["creating", "running", "destroying", "destroyed"] as const)
-      await store().insertSession(sessionRow({ status, sandboxId: `sbx_${status}` }), MANY);
-    await store().insertSession(sessionRow({ place: "docker:x", sandboxId: "sbx_far" }), MANY);
-    const side = { fence: FENCE, place: PLACE } as const;
-    await store().insertSideSandbox({ ...side, id: "sbx_pool", purpose: "pool" });
-    await store().insertSideSandbox({ ...side, id: "sbx_files", purpose: "workspace" });
-    await store().deleteSideSandbox("sbx_files");
+      await store().insertSession(sessionRow({ id: `ses_${status}`, status }), MANY);
+    await store().insertSession(sessionRow({ id: "ses_old", sandboxId: "sbx_old" }), MANY);
+    await store().insertSession(sessionRow({ id: "ses_far", place: "docker:x" }), MANY);
+    await store().insertSideSandbox(pooled("ses_pool"));
+    await store().insertSideSandbox({ ...pooled("sbx_files"), purpose: "workspace" });
     expect(await store().sandboxesAt(PLACE)).toEqual(
-      new Set(["sbx_creating", "sbx_running", "sbx_destroying", "sbx_pool"]),
+      new Set([
+        "ses_creating",
+        "ses_running",
+        "ses_destroying",
+        "sbx_old",
+        "ses_pool",
+        "sbx_files",
+      ]),
     );
-    expect(await store().sandboxesAt("docker:x")).toEqual(new Set(["sbx_far"]));
+    await store().deleteSideSandbox("sbx_files");
+    expect(await store().sandboxesAt(PLACE)).not.toContain("sbx_files");
+    expect(await store().sandboxesAt("docker:x")).toEqual(new Set(["ses_far"]));
   });
 
-  it("gives a sandbox of the pool to one session, once", async () => {
-    const pooled = { id: "sbx_1", fence: FENCE, place: PLACE, purpose: "pool" } as const;
-    await store().insertSideSandbox(pooled);
-    for (const id of ["a", "b"])
-      await store().insertSession(sessionRow({ id, status: "creating", sandboxId: id }), MANY);
-    const given = await Promise.all(
-      ["a", "b"].map((id) => store().giveSandbox(id, FENCE, "sbx_1")),
+  it("turns a sandbox of the pool into one session, once", async () => {
+    await store().insertSideSandbox(pooled("ses_1"));
+    const rows = ["alice", "bob"].map((owner) =>
+      sessionRow({ id: "ses_1", owner, acquireSource: "pool" }),
     );
-    expect(given.filter((row) => row !== undefined)).toHaveLength(1);
-    expect(given.find((row) => row !== undefined)).toMatchObject({
-      sandboxId: "sbx_1",
-      acquireSource: "pool",
+    const written = await Promise.all(rows.map((row) => store().insertSession(row, MANY)));
+    const at = written.findIndex(({ inserted }) => inserted);
+    expect(written[1 - at]).toEqual({ inserted: false, sandboxLost: true });
+    expect(await store().getSession("ses_1")).toStrictEqual(rows[at]);
+    expect([...(await store().sandboxesAt(PLACE))]).toEqual(["ses_1"]);
+    // The session has replaced it, so it ends with the session.
+    await store().updateSession("ses_1", FENCE, ["running"], { status: "destroyed" });
+    expect([...(await store().sandboxesAt(PLACE))]).toEqual([]);
+  });
+
+  it("leaves a sandbox in the pool if the session is refused", async () => {
+    await store().insertSideSandbox(pooled("ses_1"));
+    const key = "user:u:default";
+    await store().insertSession(sessionRow({ key }), MANY);
+    const row = sessionRow({ id: "ses_1", acquireSource: "pool" });
+    expect(await store().insertSession({ ...row, key }, MANY)).toMatchObject({ existing: { key } });
+    expect(await store().insertSession(row, 1)).toMatchObject({ overQuota: true });
+    expect([...(await store().sandboxesAt(PLACE))]).toContain("ses_1");
+    // Only from then on is it a session.
+    expect(await store().insertSession(row, MANY)).toEqual({ inserted: true });
+  });
+
+  it("leaves a sandbox in the pool if its session cannot be written", async () => {
+    await store().insertSession(sessionRow({ id: "ses_1", status: "destroyed" }), MANY);
+    await store().insertSideSandbox(pooled("ses_1"));
+    const row = sessionRow({ id: "ses_1", acquireSource: "pool" });
+    await expect(store().insertSession(row, MANY)).rejects.toMatchObject({
+      code: "INTERNAL_ERROR",
     });
-    expect([...(await store().sandboxesAt(PLACE))].filter((id) => id === "sbx_1")).toHaveLength(1);
+    expect(await store().sandboxesAt(PLACE)).toEqual(new Set(["ses_1"]));
   });
 
-  it("forgets what a dead daemon had made in advance when it is claimed", async () => {
-    const pooled = { id: "sbx_1", fence: FENCE, place: PLACE, purpose: "pool" } as const;
-    await store().insertSideSandbox(pooled);
+  it("turns no sandbox into a session that another daemon's token was recorded for", async () => {
+    await store().insertSideSandbox(pooled("ses_1"));
     const fence = await succeed();
+    const row = sessionRow({ id: "ses_1", fence, acquireSource: "pool" });
+    const lost = { inserted: false, sandboxLost: true };
+    expect(await store().insertSession(row, MANY)).toEqual(lost);
     await store().claim(fence, [PLACE]);
     expect(await store().sandboxesAt(PLACE)).toEqual(new Set());
-    expect(await store().giveSandbox("s", FENCE, "sbx_1")).toBeUndefined();
+    expect(await store().insertSession(row, MANY)).toEqual(lost);
+    expect(await store().getSession("ses_1")).toBeUndefined();
   });
 }

@@ -60,7 +60,6 @@ export function fullSessionRow(changes: Partial<SessionRow> = {}): SessionRow {
       { id: "data", path: "/mnt/data", readOnly: true },
       { id: "more", path: "/srv/o'more", readOnly: false },
     ],
-    acquireSource: "pool",
     cwd: "/workspace/a:b\nc",
     endedAtMs: 1_790_000_000_500,
     endReason: "it was asked to",

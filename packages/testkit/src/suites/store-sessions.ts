@@ -111,8 +111,6 @@ export function storeSessionSuite(fixture: StoreFixtureOf): void {
       status: "running",
       image: "docker.io/library/python:3.12",
       imageDigest: "sha256:00",
-      sandboxId: "sbx_9z",
-      acquireSource: "pool",
       cwd: "/workspace/ä",
       ttlMs: 5,
       lastActivityAtMs: 1_790_000_000_001,

@@ -1,7 +1,11 @@
 /** The only valid form of sandbox and workspace ids. */
 import { SandboxError } from "@sandkasten/protocol";
 
-const FORMS = { sandbox: /^sbx_[a-z0-9]{2,48}$/u, workspace: /^wsp_[a-z0-9]{2,48}$/u } as const;
+/** A sandbox has the id of its session; `sbx_` marks one without a session. */
+const FORMS = {
+  sandbox: /^(?:ses|sbx)_[a-z0-9]{2,48}$/u,
+  workspace: /^wsp_[a-z0-9]{2,48}$/u,
+} as const;
 
 /**
  * SECURITY: against hostile names: ids become paths and names, so anything but their plain form is

@@ -6,17 +6,21 @@ import { databaseFailure } from "./database-failure.ts";
 /** How often a conflicting row may disappear before it is read. */
 const MAX_ATTEMPTS = 10;
 
-export async function admit<T>(
+export async function admit<T, Other = never>(
   id: string,
   /** The verdict of the database function. */
   verdictOf: () => Promise<string>,
   inTheWay: () => Promise<T | undefined>,
-): Promise<Admitted<T>> {
+  /** What further verdicts mean. */
+  others: Readonly<Record<string, Other>> = {},
+): Promise<Admitted<T> | Other> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     const verdict = await verdictOf();
     if (verdict === "inserted") return { inserted: true };
     if (verdict === "full") return { inserted: false, overQuota: true };
     if (verdict === "dead") throw heldForDead();
+    const other = others[verdict];
+    if (other !== undefined) return other;
     const existing = verdict === "exists" ? await inTheWay() : undefined;
     if (existing !== undefined) return { inserted: false, existing };
   }

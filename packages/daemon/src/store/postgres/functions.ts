@@ -106,6 +106,32 @@ export const FUNCTIONS = `
   END $$;
 `;
 
+/** A session with a pooled sandbox is recorded under the sandbox's id, and replaces its row. */
+export const POOLED_SESSIONS = `
+  DROP FUNCTION give_sandbox;
+
+  CREATE OR REPLACE FUNCTION admit_session(given JSONB, max_sessions BIGINT) RETURNS TEXT
+  LANGUAGE plpgsql AS $$
+  DECLARE new_row sessions := jsonb_populate_record(NULL::sessions, given);
+  BEGIN
+    IF NOT is_living_daemon(new_row.fence) THEN RETURN 'dead'; END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended(new_row.owner, 1));
+    IF EXISTS (
+      SELECT 1 FROM sessions WHERE owner = new_row.owner AND (
+        (key = new_row.key AND status IN ${OPEN})
+        OR (idempotency_key = new_row.idempotency_key AND status <> 'failed'))
+    ) THEN RETURN 'exists'; END IF;
+    IF (SELECT count(*) FROM sessions WHERE owner = new_row.owner AND status IN ${OPEN}) >= max_sessions
+      THEN RETURN 'full'; END IF;
+    IF new_row.acquire_source = 'pool' THEN
+      DELETE FROM side_sandboxes WHERE id = new_row.id AND fence = new_row.fence;
+      IF NOT FOUND THEN RETURN 'sandbox_lost'; END IF;
+    END IF;
+    INSERT INTO sessions SELECT new_row.*;
+    RETURN 'inserted';
+  END $$;
+`;
+
 /** For the statement that inserts a command; `admit_exec` decides if the quota is near. */
 export const COMMAND_FUNCTIONS = `
   CREATE FUNCTION is_far_from_quota(of_owner TEXT, max_running BIGINT) RETURNS BOOLEAN

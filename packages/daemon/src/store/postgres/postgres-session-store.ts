@@ -6,6 +6,7 @@ import type { Log } from "../../ports/log.ts";
 import { heldForDead } from "../../ports/session-store.ts";
 import type {
   Admitted,
+  AdmittedSession,
   Claimed,
   ClockReading,
   DaemonRow,
@@ -132,8 +133,8 @@ export class PostgresSessionStore implements SessionStore {
   async sandboxesAt(place: string): Promise<ReadonlySet<string>> {
     const rows = await this.#rows(
       "listing sandboxes",
-      sql`SELECT sandbox_id AS id FROM sessions
-            WHERE place = ${place} AND sandbox_id IS NOT NULL AND status NOT IN ${ended}
+      sql`SELECT coalesce(sandbox_id, id) AS id FROM sessions
+            WHERE place = ${place} AND status NOT IN ${ended}
           UNION ALL SELECT id FROM side_sandboxes WHERE place = ${place}`,
     );
     return new Set(rows.map(({ id }) => String(id)));
@@ -153,12 +154,13 @@ export class PostgresSessionStore implements SessionStore {
     await this.#rows("forgetting a sandbox", sql`DELETE FROM side_sandboxes WHERE id = ${id}`);
   }
 
-  async insertSession(row: SessionRow, maxSessions: number): Promise<Admitted<SessionRow>> {
+  async insertSession(row: SessionRow, maxSessions: number): Promise<AdmittedSession> {
     const given = JSON.stringify(sessionMapping.record(row));
-    return await admit(
+    return await admit<SessionRow, AdmittedSession>(
       row.id,
       () => this.#verdict("adding a session", sql`admit_session(${given}::jsonb, ${maxSessions})`),
       async () => (await this.#ofIdempotencyKey(row)) ?? (await this.#ofKey(row.owner, row.key)),
+      { sandbox_lost: { inserted: false, sandboxLost: true } },
     );
   }
 
@@ -211,15 +213,6 @@ export class PostgresSessionStore implements SessionStore {
       "changing a session",
       sessionMapping,
       sql`UPDATE sessions SET ${set} WHERE ${where} RETURNING ${sessionColumns}`,
-    );
-    return row;
-  }
-
-  async giveSandbox(id: string, fence: number, sandboxId: string): Promise<SessionRow | undefined> {
-    const [row] = await this.#read(
-      "assigning a sandbox to a session",
-      sessionMapping,
-      sql`SELECT ${sessionColumns} FROM give_sandbox(${id}, ${fence}, ${sandboxId})`,
     );
     return row;
   }

@@ -7,6 +7,7 @@ import { DiskReserve } from "./disk-reserve.ts";
 import { IN_MEMORY, openDatabase } from "./open-database.ts";
 import type { StoredRow } from "../row-mapping.ts";
 import { isOutOfSpace, isSqliteKind, SQLITE, storageFull, storeFailure } from "./store-failure.ts";
+import { inTransaction } from "./transaction.ts";
 
 /** `changes` may use the reserved space; `adds` is refused while that space is used up. */
 export type WriteKind = "adds" | "changes";
@@ -94,6 +95,11 @@ export class SessionDatabase {
       }
       return work();
     });
+  }
+
+  /** Within `write`: commits everything, or nothing. */
+  transaction<T>(work: () => T): T {
+    return inTransaction(this.#database, (sql) => this.run(sql), work);
   }
 
   /** Releases free pages to the disk, a few at a time; false if hardly any are left. */

@@ -2,7 +2,7 @@
 import type { SessionStatus } from "@sandkasten/protocol";
 import type { Log } from "../../ports/log.ts";
 import type {
-  Admitted,
+  AdmittedSession,
   Page,
   SessionFilter,
   SessionPatch,
@@ -32,13 +32,17 @@ export class SessionRows {
     this.#table = new Table(database, sessionMapping, log);
   }
 
-  insert(row: SessionRow, maxSessions: number): Admitted<SessionRow> {
+  insert(row: SessionRow, maxSessions: number): AdmittedSession {
     return this.#database.write("adds", "adding a session", () => {
       // A repeated request gets the same response, even if its key now has another session.
       const existing = this.#ofIdempotencyKey(row) ?? this.#ofKey(row.owner, row.key);
       if (existing !== undefined) return { inserted: false, existing };
       if (this.#countOpen(row.owner) >= maxSessions) return { inserted: false, overQuota: true };
-      if (!this.#table.insert(row)) throw new Error(`the id ${row.id} is taken`);
+      if (row.acquireSource === "pool")
+        return this.#replaceSideSandbox(row)
+          ? { inserted: true }
+          : { inserted: false, sandboxLost: true };
+      this.#insertNew(row);
       return { inserted: true };
     });
   }
@@ -95,10 +99,10 @@ export class SessionRows {
     return this.#database.read("listing sandboxes", () =>
       this.#database
         .rows(
-          `SELECT sandbox_id FROM sessions WHERE place = ? AND sandbox_id IS NOT NULL AND status NOT IN ${ENDED}`,
+          `SELECT coalesce(sandbox_id, id) AS sandbox FROM sessions WHERE place = ? AND status NOT IN ${ENDED}`,
           place,
         )
-        .map((row) => String(row["sandbox_id"])),
+        .map((row) => String(row["sandbox"])),
     );
   }
 
@@ -122,6 +126,20 @@ export class SessionRows {
     return this.#database.write("changes", "forgetting sessions", () =>
       this.#database.rows(sql, wallMs, limit).map(({ id }) => String(id)),
     );
+  }
+
+  /** False if there is no such side sandbox. */
+  #replaceSideSandbox(row: SessionRow): boolean {
+    const sql = "DELETE FROM side_sandboxes WHERE id = ? AND fence = ?";
+    return this.#database.transaction(() => {
+      const isDeleted = this.#database.run(sql, row.id, row.fence) > 0;
+      if (isDeleted) this.#insertNew(row);
+      return isDeleted;
+    });
+  }
+
+  #insertNew(row: SessionRow): void {
+    if (!this.#table.insert(row)) throw new Error(`the id ${row.id} is taken`);
   }
 
   #countOpen(owner: string): number {

@@ -32,16 +32,6 @@ export class SideSandboxRows {
     });
   }
 
-  /** False if it does not exist for this token. */
-  take(id: string, fence: number): boolean {
-    return this.#database.write(
-      "changes",
-      "taking a sandbox",
-      () =>
-        this.#database.run("DELETE FROM side_sandboxes WHERE id = ? AND fence = ?", id, fence) > 0,
-    );
-  }
-
   at(place: string): string[] {
     return this.#database.read("listing sandboxes", () =>
       this.#table.all("WHERE place = ?", place).map(({ id }) => id),

@@ -4,6 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import type { SQLInputValue, SQLOutputValue, StatementSync } from "node:sqlite";
 import { makeDirectory } from "../../make-directory.ts";
 import { makePrivateFile } from "./private-file.ts";
+import { inTransaction } from "./transaction.ts";
 
 export type SmallRow = Readonly<Record<string, SQLOutputValue>>;
 
@@ -65,16 +66,7 @@ export class SmallDatabase {
 
   /** Commits everything, or nothing. */
   transaction<T>(work: () => T): T {
-    this.run("BEGIN IMMEDIATE");
-    try {
-      const result = work();
-      this.run("COMMIT");
-      return result;
-    } catch (error) {
-      // SQLite ends the transaction itself after some failures.
-      if (this.#database.isTransaction) this.run("ROLLBACK");
-      throw error;
-    }
+    return inTransaction(this.#database, (sql) => this.run(sql), work);
   }
 
   close(): void {

@@ -4,6 +4,7 @@ import type { SessionStatus } from "@sandkasten/protocol";
 import type { Log } from "../../ports/log.ts";
 import type {
   Admitted,
+  AdmittedSession,
   Claimed,
   ClockReading,
   DaemonRow,
@@ -109,7 +110,7 @@ export class SqliteSessionStore implements SessionStore {
     this.#sideSandboxes.delete(id);
   }
 
-  async insertSession(row: SessionRow, maxSessions: number): Promise<Admitted<SessionRow>> {
+  async insertSession(row: SessionRow, maxSessions: number): Promise<AdmittedSession> {
     if (this.#daemons.living(row.fence) === undefined) throw heldForDead();
     return this.#sessions.insert(row, maxSessions);
   }
@@ -137,12 +138,6 @@ export class SqliteSessionStore implements SessionStore {
     patch: SessionPatch,
   ): Promise<SessionRow | undefined> {
     return this.#sessions.update(id, fence, from, patch);
-  }
-
-  async giveSandbox(id: string, fence: number, sandboxId: string): Promise<SessionRow | undefined> {
-    if (!this.#sideSandboxes.take(sandboxId, fence)) return undefined;
-    // Whether or not this succeeds, the sandbox is no longer in the pool.
-    return this.#sessions.update(id, fence, ["creating"], { sandboxId, acquireSource: "pool" });
   }
 
   async forgetSessionsEndedBefore(wallMs: number): Promise<readonly string[]> {
