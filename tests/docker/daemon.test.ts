@@ -7,11 +7,13 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { DockerEngine } from "../support/docker-engine.ts";
 import { DOCKER_IMAGES, dockerUnderTest } from "../support/docker-under-test.ts";
+import { codeBlocks } from "../support/markdown.ts";
 import { smallDebianRootfs } from "../support/small-debian.ts";
 import { TestDaemon } from "../support/test-daemon.ts";
 
 const execute = promisify(execFile);
 const ROOT = join(import.meta.dirname, "../..");
+const GUIDE = "docs/guides/operations.md";
 
 const onDocker = (host: string): Readonly<Record<string, string>> => ({
   BACKEND: "docker",
@@ -79,6 +81,34 @@ describe("a daemon on a Docker engine", () => {
       await expect.poll(() => statusOf(daemon, id)).toBe("crashed");
       expect(await containersOf(daemon)).toEqual([]);
     }
+  });
+
+  it("names a container and its label after the session, so that an administrator finds it", async () => {
+    const settings = { ...onDocker(dockerUnderTest()), POOL: `${DOCKER_IMAGES.debian}=1` };
+    await using daemon = await TestDaemon.start({ settings });
+    const metrics = async (): Promise<string> => await (await daemon.fetch("/v1/metrics")).text();
+    await expect.poll(metrics).toContain("\nsandkasten_pooled_sandboxes 1\n");
+    const [block] = codeBlocks(await readFile(join(ROOT, GUIDE), "utf8"), "bash");
+    const open = async (body: object): Promise<Record<string, unknown>> =>
+      (await daemon.call("POST", "/v1/sessions", body)).body;
+    const sessions = [await open({}), await open({ env: { NAME: "value" } })];
+    expect(sessions.map((session) => session["acquire_source"])).toEqual(["pool", "cold"]);
+    for (const { id } of sessions) {
+      const command = block?.text.replace("ses_…", String(id)) ?? "";
+      const env = { ...process.env, DOCKER_HOST: dockerUnderTest() };
+      const { stdout } = await execute("bash", ["-c", `${command.trim()} --format {{.Names}}`], {
+        env,
+      });
+      expect(stdout).toBe(`${String(id)}\n`);
+    }
+    // What belongs to no session is told apart.
+    await daemon.call("PUT", "/v1/workspaces/notes");
+    const ids = new Set(sessions.map(({ id }) => id));
+    const others = (await containersOf(daemon)).filter((name) => !ids.has(name));
+    expect(others.filter((name) => !name.startsWith("ses_"))).toEqual([
+      expect.stringMatching(/^sbx_/u),
+    ]);
+    expect((await daemon.call("DELETE", "/v1/workspaces/notes")).status).toBe(200);
   });
 
   it("keeps files in a workspace that outlives its session", async () => {

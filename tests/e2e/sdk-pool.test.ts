@@ -1,4 +1,6 @@
 /** Pooled sandboxes on a real daemon: who gets one, what it is like, and what is left. */
+import { readdir, readFile } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { SandboxClient } from "@sandkasten/sdk";
 import type { Session } from "@sandkasten/sdk";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -63,6 +65,22 @@ it("a request with special options, or with an empty pool, gets a new sandbox", 
   const said = await Promise.all(many.map((session, n) => session.exec(`echo ${n}`)));
   expect(said.map(({ output }) => output)).toEqual(many.map((_, n) => `${n}\n`));
   for (const session of [special, ...many]) await session.destroy();
+});
+
+it("the machine calls a sandbox by its session's id, cold or from the pool", async () => {
+  await untilFull();
+  const sessions = [await client.createSession(), await client.createSession({ env: { A: "1" } })];
+  expect(sessions.map(sourceOf)).toEqual(["pool", "cold"]);
+  const directory = join(daemon.dataDir, "sandboxes");
+  for (const { id } of sessions) {
+    const notes = await readFile(join(directory, id, "sandbox.json"), "utf8");
+    const { cgroups } = JSON.parse(notes) as { cgroups: Readonly<Record<string, string>> };
+    expect(Object.keys(cgroups)).not.toEqual([]);
+    expect(new Set(Object.values(cgroups).map((path) => basename(path)))).toEqual(new Set([id]));
+  }
+  const ids = sessions.map(({ id }) => id);
+  for (const session of sessions) await session.destroy();
+  expect((await readdir(directory)).filter((name) => ids.includes(name))).toEqual([]);
 });
 
 it("a stop destroys unused sandboxes, and a start creates new ones", async () => {
