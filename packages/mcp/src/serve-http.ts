@@ -6,13 +6,13 @@ import { createServer } from "node:http";
 import type { Server as HttpServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { toNodeHandler } from "@modelcontextprotocol/node";
-import { Gate } from "./gate.ts";
-import type { GateOptions } from "./gate.ts";
+import { Admission } from "./admission.ts";
+import type { AdmissionOptions } from "./admission.ts";
 import { LegacySessions } from "./legacy-sessions.ts";
 import type { McpSessionOptions } from "./mcp-session.ts";
 import { StatelessScopes } from "./stateless-scopes.ts";
 
-export interface HttpServerOptions extends McpSessionOptions, GateOptions {
+export interface HttpServerOptions extends McpSessionOptions, AdmissionOptions {
   readonly host: string;
   /** 0 for any free port. */
   readonly port: number;
@@ -28,11 +28,11 @@ const MAX_CONNECTIONS = 1024;
 const PATH = /^\/mcp(?:\/(?<scope>[A-Za-z0-9_-]{1,32}))?$/;
 
 export async function serveHttp(options: HttpServerOptions): Promise<RunningMcpServer> {
-  const gate = new Gate(options);
+  const admission = new Admission(options);
   const legacy = new LegacySessions(options);
   const stateless = new StatelessScopes(options);
   const answer = async (request: Request): Promise<Response> => {
-    const refused = gate.refuse(request);
+    const refused = admission.refuse(request);
     if (refused !== undefined) return refused;
     const { pathname } = new URL(request.url);
     const match = PATH.exec(pathname);

@@ -1,17 +1,17 @@
-/** The HTTP app of the agent service: the gate, JSON bodies, the error format, and modules of routes. */
+/** The HTTP app of the agent service: admission, JSON bodies, the error format, and modules of routes. */
 import { randomUUID } from "node:crypto";
 import fastify, { LogController } from "fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { JSON_SHAPE, shapeProblem } from "../json-shape.ts";
-import { Gate } from "./gate.ts";
-import type { GateOptions } from "./gate.ts";
+import { Admission } from "./admission.ts";
+import type { AdmissionOptions } from "./admission.ts";
 import { ServiceError } from "./service-error.ts";
 
 /** Adds the routes of one part of the service. */
 export type RouteModule = (app: FastifyInstance) => void;
 
-export interface ServiceOptions extends GateOptions {
+export interface ServiceOptions extends AdmissionOptions {
   readonly modules: readonly RouteModule[];
   readonly log: Logger;
   /** How long the head of a request may take. */
@@ -27,8 +27,13 @@ const DEFAULT_HEADERS_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 120_000;
 
 export function buildService(options: ServiceOptions): FastifyInstance {
-  const { modules, log, headersTimeoutMs = DEFAULT_HEADERS_TIMEOUT_MS, ...gateOptions } = options;
-  const gate = new Gate(gateOptions);
+  const {
+    modules,
+    log,
+    headersTimeoutMs = DEFAULT_HEADERS_TIMEOUT_MS,
+    ...admissionOptions
+  } = options;
+  const admission = new Admission(admissionOptions);
   const app = fastify({
     loggerInstance: log,
     logController: new LogController({
@@ -59,7 +64,10 @@ export function buildService(options: ServiceOptions): FastifyInstance {
       "Cache-Control": "no-store",
     });
     try {
-      gate.admit(request.raw, OPEN_ROUTES.has(request.routeOptions.url ?? "") ? "open" : "key");
+      admission.admit(
+        request.raw,
+        OPEN_ROUTES.has(request.routeOptions.url ?? "") ? "open" : "key",
+      );
       if (request.is404) throw noRoute();
       done();
     } catch (error) {
@@ -76,7 +84,7 @@ export function buildService(options: ServiceOptions): FastifyInstance {
 
 /**
  * SECURITY: a page can send forms and text to any address without asking first; only JSON makes a
- * browser ask, and the gate refuses that question. Guarded by service.test.ts.
+ * browser ask, and `Admission` refuses that question. Guarded by service.test.ts.
  */
 function acceptOnlyJson(app: FastifyInstance): void {
   app.removeContentTypeParser(["text/plain", "application/json"]);

@@ -56,7 +56,7 @@ export function createServer(options: ServerOptions): App {
       headersTimeout,
       requestTimeout: 0,
       connectionsCheckingInterval: Math.max(100, headersTimeout / 5),
-      // The gate refuses requests without a host, in the API's own format.
+      // Admission refuses requests without a host, in the API's own format.
       requireHostHeader: false,
       keepAlive: true,
       shouldUpgradeCallback: options.mayUpgrade,

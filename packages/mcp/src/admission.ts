@@ -7,7 +7,7 @@ import {
   originValidationResponse,
 } from "@modelcontextprotocol/server";
 
-export interface GateOptions {
+export interface AdmissionOptions {
   readonly apiKey: string;
   /** The address that the server listens on. */
   readonly host: string;
@@ -15,12 +15,12 @@ export interface GateOptions {
   readonly allowedHosts?: readonly string[] | undefined;
 }
 
-export class Gate {
+export class Admission {
   readonly #digest: Buffer;
   readonly #hosts: string[];
   readonly #origins: string[];
 
-  constructor({ apiKey, host, allowedHosts = [] }: GateOptions) {
+  constructor({ apiKey, host, allowedHosts = [] }: AdmissionOptions) {
     this.#digest = digestOf(apiKey);
     const own = host.includes(":") ? `[${host}]` : host;
     this.#hosts = [...localhostAllowedHostnames(), own, ...allowedHosts];

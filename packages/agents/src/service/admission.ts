@@ -4,7 +4,7 @@ import { isIP } from "node:net";
 import type { IncomingMessage } from "node:http";
 import { ServiceError } from "./service-error.ts";
 
-export interface GateOptions {
+export interface AdmissionOptions {
   /** Without one, every request that comes over loopback is served. */
   readonly apiKey?: string | undefined;
   /** Host names under which the service may be addressed, beside loopback and its own address. */
@@ -15,11 +15,11 @@ const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/;
 const HOST = /^(?:\[(?<v6>[0-9a-f:.]+)\]|(?<name>[a-z0-9._-]+))(?::\d{1,5})?$/;
 const SINGLE_HEADERS: ReadonlySet<string> = new Set(["authorization", "host", "origin"]);
 
-export class Gate {
+export class Admission {
   readonly #keyDigest: Buffer | undefined;
   readonly #hosts: ReadonlySet<string>;
 
-  constructor({ apiKey, allowedHosts = [] }: GateOptions) {
+  constructor({ apiKey, allowedHosts = [] }: AdmissionOptions) {
     this.#keyDigest = apiKey === undefined ? undefined : digestOf(apiKey);
     this.#hosts = new Set(allowedHosts.map((host) => hostOf(host) ?? host.toLowerCase()));
   }
@@ -30,7 +30,7 @@ export class Gate {
    * SECURITY: this runs for every path, known or not. A page whose own name resolves to this machine
    * (DNS rebinding) is refused by its Host header, and a page of a foreign origin by its Origin
    * header, both before the key is compared: running an agent costs money and runs code. Guarded by
-   * gate.test.ts.
+   * admission.test.ts.
    */
   admit(request: IncomingMessage, access: "open" | "key"): void {
     const { headers } = request;
