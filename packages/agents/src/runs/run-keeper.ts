@@ -6,7 +6,7 @@ import type { EventLog } from "../store/event-log.ts";
 import type { ProcessRegistry } from "../store/process-registry.ts";
 import type { RunStore } from "../store/run-store.ts";
 import type { LocalExecutor } from "./local-executor.ts";
-import { within } from "./within.ts";
+import { withDaemonTimeout } from "./daemon-timeout.ts";
 
 export interface RunKeeperOptions {
   readonly processes: ProcessRegistry;
@@ -79,7 +79,7 @@ export class RunKeeper {
   #close(runId: string): void {
     const { client, log } = this.#options;
     const scope = new SandboxScope({ client, namespace: "agent", id: runId });
-    const closing = within(CLEANUP_TIMEOUT_MS, scope.close()).catch((error: unknown) => {
+    const closing = withDaemonTimeout(CLEANUP_TIMEOUT_MS, scope.close()).catch((error: unknown) => {
       log.warn({ err: error, run_id: runId }, "sandboxes of a dead run are left to their lease");
     });
     this.#closing.add(closing);

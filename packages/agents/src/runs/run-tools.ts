@@ -17,7 +17,7 @@ import type { PreparedRun } from "./prepare-run.ts";
 import type { AgentMetrics } from "../telemetry/agent-metrics.ts";
 import { subAgentTools } from "./sub-agent-tools.ts";
 import type { SubAgentCall } from "./sub-agent-tools.ts";
-import { within } from "./within.ts";
+import { withDaemonTimeout } from "./daemon-timeout.ts";
 
 export interface RunToolsOptions {
   readonly catalogue: AgentCatalogue;
@@ -95,7 +95,7 @@ function ofSandbox(
     stack.defer(async () => {
       const timeoutMs = daemonWatch.isSilent ? SILENT_CLEANUP_TIMEOUT_MS : CLEANUP_TIMEOUT_MS;
       try {
-        await within(timeoutMs, agentScope.close());
+        await withDaemonTimeout(timeoutMs, agentScope.close());
       } catch (error) {
         log.warn({ err: error, run_id: runId }, "sandboxes of a run are left to their lease");
       }

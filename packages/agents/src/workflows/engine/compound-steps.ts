@@ -10,7 +10,7 @@ import { evaluate } from "./step-context.ts";
 type CompoundStep = ParallelStep | ForeachStep | TryStep;
 
 /** Starts the step, or continues it where an earlier process stopped, with the same deadline. */
-async function within<Result>(
+async function runWithDeadline<Result>(
   context: StepContext,
   step: CompoundStep,
   visit: Visit,
@@ -36,7 +36,7 @@ export async function runParallelStep(
   step: ParallelStep,
   visit: Visit,
 ): Promise<StepResult> {
-  return await within(context, step, visit, {}, async (signal) => {
+  return await runWithDeadline(context, step, visit, {}, async (signal) => {
     const ended = await allOf(
       step.branches,
       { maxConcurrency: step.maxConcurrency, signal, what: `another branch of ${step.id}` },
@@ -59,7 +59,7 @@ export async function runForeachStep(
   visit: Visit,
 ): Promise<StepResult> {
   const items = visit.record?.data.items ?? (await itemsOf(context, step, visit));
-  return await within(context, step, visit, { items }, async (signal) => {
+  return await runWithDeadline(context, step, visit, { items }, async (signal) => {
     const output = await allOf(
       items,
       { maxConcurrency: step.maxConcurrency, signal, what: `another item of ${step.id}` },
@@ -98,7 +98,7 @@ export async function runTryStep(
   step: TryStep,
   visit: Visit,
 ): Promise<StepResult> {
-  return await within(context, step, visit, {}, async (signal) => {
+  return await runWithDeadline(context, step, visit, {}, async (signal) => {
     const tried = visit.frame.inner();
     try {
       const output = await context.runBlock(step.attempt, `${visit.path}/try/`, tried, signal);

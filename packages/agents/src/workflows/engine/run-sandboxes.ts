@@ -2,7 +2,7 @@
 import type { SandboxClient } from "@sandkasten/sdk";
 import { SandboxError } from "@sandkasten/sdk";
 import { SandboxScope } from "@sandkasten/tools";
-import { within } from "../../runs/within.ts";
+import { withDaemonTimeout } from "../../runs/daemon-timeout.ts";
 import type { RunRecord } from "./run-records.ts";
 
 export interface RunSandboxesOptions {
@@ -94,7 +94,7 @@ export class RunSandboxes {
   async close(retainMs: number): Promise<void> {
     try {
       const closing = this.scope.close({ retainSeconds: Math.ceil(retainMs / 1000) });
-      await within(DAEMON_TIMEOUT_MS, closing);
+      await withDaemonTimeout(DAEMON_TIMEOUT_MS, closing);
     } catch (error) {
       // Their leases end by themselves within minutes.
       this.#warn(

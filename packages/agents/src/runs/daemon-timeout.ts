@@ -1,7 +1,10 @@
-/** Stops waiting for the daemon after a time. */
+/** Limits how long the service waits for the daemon. */
 
 /** Rejects when the work takes longer; the work itself goes on. */
-export async function within<Result>(ms: number, work: Promise<Result>): Promise<Result> {
+export async function withDaemonTimeout<Result>(
+  ms: number,
+  work: Promise<Result>,
+): Promise<Result> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(
     () => late.reject(new Error(`the daemon took longer than ${ms / 1000} s`)),
