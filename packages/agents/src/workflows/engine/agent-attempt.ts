@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { AgentRunResult } from "../../runs/agent-executor.ts";
 import type { AgentStep } from "../language/plan.ts";
 import { withinTime } from "./deadline.ts";
-import type { StepContext, Visit } from "./step-context.ts";
+import type { StepContext, StepExecution } from "./step-context.ts";
 
 /** What the agent is told. */
 export interface AgentWork {
@@ -19,18 +19,18 @@ export type Attempt =
 export async function attemptAgent(
   context: StepContext,
   step: AgentStep,
-  visit: Visit,
+  execution: StepExecution,
   { failures, ...work }: AgentWork & { readonly failures: number },
 ): Promise<Attempt> {
   return await context.slots.use(async () => {
     context.throwIfStopping();
-    visit.signal.throwIfAborted();
+    execution.signal.throwIfAborted();
     await refuseLostSandboxes(context);
     const runId = `run_${randomUUID().replaceAll("-", "")}`;
-    const number = context.begin(step, visit, { data: { failures }, agentRunId: runId });
+    const number = context.begin(step, execution, { data: { failures }, agentRunId: runId });
     const deadline = { clock: context.clock, ms: step.timeoutMs, what: `step ${step.id}` };
     try {
-      const result = await withinTime(deadline, visit.signal, async (signal) => {
+      const result = await withinTime(deadline, execution.signal, async (signal) => {
         const running = context.executor.execute({
           ...work,
           agentName: step.agent,
@@ -44,7 +44,7 @@ export async function attemptAgent(
     } catch (error) {
       return { error, number };
     }
-  }, context.waiting(visit.signal));
+  }, context.waiting(execution.signal));
 }
 
 export function outputOf({ output, text }: AgentRunResult): unknown {

@@ -6,7 +6,7 @@ import type { AgentWork } from "./agent-attempt.ts";
 import { attemptAgent, outputOf } from "./agent-attempt.ts";
 import type { Failure } from "./stops.ts";
 import { StepFailure } from "./stops.ts";
-import type { StepContext, StepResult, Visit } from "./step-context.ts";
+import type { StepContext, StepExecution, StepResult } from "./step-context.ts";
 import { fill } from "./step-context.ts";
 
 /** Another attempt would fail in the same way. */
@@ -22,19 +22,19 @@ const PERMANENT: ReadonlySet<string> = new Set<AgentRunErrorCode>([
 export async function runAgentStep(
   context: StepContext,
   step: AgentStep,
-  visit: Visit,
+  execution: StepExecution,
 ): Promise<StepResult> {
   const { next } = step;
-  const { record, signal } = visit;
+  const { record, signal } = execution;
   // The earlier process died after the agent had ended and before the result was recorded.
   const finished = record && finishedRun(context, record);
   if (finished !== undefined) return { output: outputOf(finished), next };
-  const work = await workOf(context, step, visit);
+  const work = await workOf(context, step, execution);
   let failures = record?.data.failures ?? 0;
   if (record?.status === "retrying")
     await context.clock.sleepUntil(record.data.dueMs ?? 0, context.waiting(signal));
   for (;;) {
-    const attempt = await attemptAgent(context, step, visit, { ...work, failures });
+    const attempt = await attemptAgent(context, step, execution, { ...work, failures });
     if ("output" in attempt) return { output: attempt.output, next };
     signal.throwIfAborted();
     if (attempt.error instanceof AgentRunError && attempt.error.code === "PROCESS_ENDED") {
@@ -48,7 +48,7 @@ export async function runAgentStep(
     if (failures >= step.retry.maxAttempts || PERMANENT.has(failure.code))
       throw new StepFailure(failure, { cause: attempt.error });
     const dueMs = context.clock.nowMs() + pauseMs(step.retry, failures, context.random);
-    const written = { path: visit.path, stepId: step.id, attempt: attempt.number };
+    const written = { path: execution.path, stepId: step.id, attempt: attempt.number };
     context.journal.retryScheduled(written, failure, { dueMs, failures });
     await context.clock.sleepUntil(dueMs, context.waiting(signal));
   }
@@ -57,12 +57,16 @@ export async function runAgentStep(
 /** The result of an agent run that an earlier process did not record. */
 export function finishedRun(
   { executor }: Pick<StepContext, "executor">,
-  { status, agentRunId }: NonNullable<Visit["record"]>,
+  { status, agentRunId }: NonNullable<StepExecution["record"]>,
 ): ReturnType<StepContext["executor"]["finished"]> {
   return status === "running" ? executor.finished(agentRunId) : undefined;
 }
 
-async function workOf(context: StepContext, step: AgentStep, { frame }: Visit): Promise<AgentWork> {
+async function workOf(
+  context: StepContext,
+  step: AgentStep,
+  { frame }: StepExecution,
+): Promise<AgentWork> {
   const task =
     step.task === undefined
       ? defaultTask(context.run.input)

@@ -4,7 +4,7 @@ import { allOf } from "./all-of.ts";
 import { withinTime } from "./deadline.ts";
 import type { StepData } from "./run-records.ts";
 import { StepFailure } from "./stops.ts";
-import type { StepContext, StepResult, Visit } from "./step-context.ts";
+import type { StepContext, StepExecution, StepResult } from "./step-context.ts";
 import { evaluate } from "./step-context.ts";
 
 type CompoundStep = ParallelStep | ForeachStep | TryStep;
@@ -13,40 +13,40 @@ type CompoundStep = ParallelStep | ForeachStep | TryStep;
 async function runWithDeadline<Result>(
   context: StepContext,
   step: CompoundStep,
-  visit: Visit,
+  execution: StepExecution,
   data: StepData,
   work: (signal: AbortSignal) => Promise<Result>,
 ): Promise<Result> {
   const { clock } = context;
   const deadlineMs =
-    visit.record?.data.deadlineMs ??
+    execution.record?.data.deadlineMs ??
     (step.timeoutMs === undefined ? undefined : clock.nowMs() + step.timeoutMs);
-  if (visit.record === undefined)
-    context.begin(step, visit, {
+  if (execution.record === undefined)
+    context.begin(step, execution, {
       data: { ...data, ...(deadlineMs !== undefined && { deadlineMs }) },
     });
   const fromMs = (deadlineMs ?? 0) - (step.timeoutMs ?? 0);
   const what = `step ${step.id}`;
-  return await withinTime({ clock, ms: step.timeoutMs, fromMs, what }, visit.signal, work);
+  return await withinTime({ clock, ms: step.timeoutMs, fromMs, what }, execution.signal, work);
 }
 
 /** The output has the output of each branch under its name. */
 export async function runParallelStep(
   context: StepContext,
   step: ParallelStep,
-  visit: Visit,
+  execution: StepExecution,
 ): Promise<StepResult> {
-  return await runWithDeadline(context, step, visit, {}, async (signal) => {
+  return await runWithDeadline(context, step, execution, {}, async (signal) => {
     const ended = await allOf(
       step.branches,
       { maxConcurrency: step.maxConcurrency, signal, what: `another branch of ${step.id}` },
       async ({ name, block }, _index, inner) => {
-        const frame = visit.frame.inner();
-        const output = await context.runBlock(block, `${visit.path}/${name}/`, frame, inner);
+        const frame = execution.frame.inner();
+        const output = await context.runBlock(block, `${execution.path}/${name}/`, frame, inner);
         return { name, output, frame };
       },
     );
-    visit.frame.take(...ended.map(({ frame }) => frame));
+    execution.frame.take(...ended.map(({ frame }) => frame));
     const output = Object.fromEntries(ended.map(({ name, output: of }) => [name, of]));
     return { output, next: step.next };
   });
@@ -56,16 +56,16 @@ export async function runParallelStep(
 export async function runForeachStep(
   context: StepContext,
   step: ForeachStep,
-  visit: Visit,
+  execution: StepExecution,
 ): Promise<StepResult> {
-  const items = visit.record?.data.items ?? (await itemsOf(context, step, visit));
-  return await runWithDeadline(context, step, visit, { items }, async (signal) => {
+  const items = execution.record?.data.items ?? (await itemsOf(context, step, execution));
+  return await runWithDeadline(context, step, execution, { items }, async (signal) => {
     const output = await allOf(
       items,
       { maxConcurrency: step.maxConcurrency, signal, what: `another item of ${step.id}` },
       async (item, index, inner) => {
-        const frame = visit.frame.inner({ [step.itemName]: item, index });
-        return await context.runBlock(step.block, `${visit.path}/[${index}]/`, frame, inner);
+        const frame = execution.frame.inner({ [step.itemName]: item, index });
+        return await context.runBlock(step.block, `${execution.path}/[${index}]/`, frame, inner);
       },
     );
     return { output, next: step.next };
@@ -75,7 +75,7 @@ export async function runForeachStep(
 async function itemsOf(
   context: StepContext,
   { id, items, maxItems }: ForeachStep,
-  { frame }: Visit,
+  { frame }: StepExecution,
 ): Promise<readonly unknown[]> {
   const [list] = await evaluate(context, [items], frame);
   const fault = !Array.isArray(list)
@@ -96,21 +96,26 @@ async function itemsOf(
 export async function runTryStep(
   context: StepContext,
   step: TryStep,
-  visit: Visit,
+  execution: StepExecution,
 ): Promise<StepResult> {
-  return await runWithDeadline(context, step, visit, {}, async (signal) => {
-    const tried = visit.frame.inner();
+  return await runWithDeadline(context, step, execution, {}, async (signal) => {
+    const tried = execution.frame.inner();
     try {
-      const output = await context.runBlock(step.attempt, `${visit.path}/try/`, tried, signal);
-      visit.frame.take(tried);
+      const output = await context.runBlock(step.attempt, `${execution.path}/try/`, tried, signal);
+      execution.frame.take(tried);
       return { output, next: step.next };
     } catch (error) {
       signal.throwIfAborted();
       if (!(error instanceof StepFailure) || error.isFatal) throw error;
       // What succeeded before the failure can be read while the failure is dealt with.
       const caught = tried.inner({ error: error.failure });
-      const output = await context.runBlock(step.rescue, `${visit.path}/catch/`, caught, signal);
-      visit.frame.take(tried, caught);
+      const output = await context.runBlock(
+        step.rescue,
+        `${execution.path}/catch/`,
+        caught,
+        signal,
+      );
+      execution.frame.take(tried, caught);
       return { output, next: step.next };
     }
   });

@@ -34,7 +34,7 @@ export const WORKFLOW_MIGRATIONS: readonly Migration[] = [
 
       CREATE TABLE workflow_steps (
         run_id TEXT NOT NULL REFERENCES workflow_runs (run_id) ON DELETE CASCADE,
-        -- The step, its visit, and the steps around it: each:1/[3]/check:1
+        -- The step, the count of its executions, and the steps around it: each:1/[3]/check:1
         path TEXT NOT NULL,
         number INTEGER NOT NULL,
         step_id TEXT NOT NULL,

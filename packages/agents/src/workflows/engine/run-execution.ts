@@ -14,7 +14,7 @@ import {
   runTimerStep,
   runTransformStep,
 } from "./simple-steps.ts";
-import type { RunParts, StepContext, StepResult, Visit } from "./step-context.ts";
+import type { RunParts, StepContext, StepExecution, StepResult } from "./step-context.ts";
 import type { Failure } from "./stops.ts";
 import { RunStop, StepFailure, StepStopped } from "./stops.ts";
 
@@ -54,7 +54,7 @@ export class RunExecution {
       ...parts,
       waiting: (signal) => AbortSignal.any([signal, this.#soft.signal]),
       throwIfStopping: () => this.#throwIfStopping(),
-      begin: (step, visit, start) => this.#begin(step, visit, start),
+      begin: (step, execution, start) => this.#begin(step, execution, start),
       runBlock: (block, prefix, frame, signal) => this.#runBlock(block, prefix, frame, signal),
       demandAttention: (reason) => this.#soft.abort(new RunStop("attention", reason)),
     };
@@ -127,15 +127,15 @@ export class RunExecution {
     signal: AbortSignal,
   ): Promise<unknown> {
     const steps = new Map(block.steps.map((step) => [step.id, step]));
-    const visits = new Map<string, number>();
+    const executions = new Map<string, number>();
     for (let id: string | undefined = block.start; id !== undefined;) {
       const step = steps.get(id);
       if (step === undefined) throw new Error(`the plan has no step ${id}`);
-      const visit = (visits.get(id) ?? 0) + 1;
-      visits.set(id, visit);
-      const path = `${prefix}${id}:${visit}`;
+      const times = (executions.get(id) ?? 0) + 1;
+      executions.set(id, times);
+      const path = `${prefix}${id}:${times}`;
       const record = this.#records.get(path);
-      const result = await this.#runStep(step, { path, frame, signal, record }, visit);
+      const result = await this.#runStep(step, { path, frame, signal, record }, times);
       frame.outputs.set(id, result.output);
       if (!WITHOUT_RESULT.has(step.type)) frame.last = result.output;
       id = result.next;
@@ -143,31 +143,31 @@ export class RunExecution {
     return frame.last;
   }
 
-  async #runStep(step: Step, visit: Visit, times: number): Promise<StepResult> {
-    const { path, record } = visit;
+  async #runStep(step: Step, execution: StepExecution, times: number): Promise<StepResult> {
+    const { path, record } = execution;
     if (record?.status === "succeeded") {
-      this.#restoreInner(record, visit.frame);
+      this.#restoreInner(record, execution.frame);
       return { output: record.output, next: record.next };
     }
     if (record?.status === "failed") throw new StepFailure(record.error ?? unknownFailure(step));
     if (record?.status === "cancelled") throw new StepStopped(record.error?.message);
     const written = { path, stepId: step.id, type: step.type };
     try {
-      visit.signal.throwIfAborted();
+      execution.signal.throwIfAborted();
       this.#throwIfStopping();
-      this.#refuseTooMany(step, visit, times);
-      const result = await this.#perform(step, visit);
-      visit.signal.throwIfAborted();
+      this.#refuseTooMany(step, execution, times);
+      const result = await this.#perform(step, execution);
+      execution.signal.throwIfAborted();
       this.#refuseLarge(step, result.output);
       const sandboxes = step.type === "agent" ? await this.#parts.sandboxes.used() : undefined;
       this.#parts.journal.stepSucceeded(written, result, sandboxes);
       return result;
     } catch (error) {
-      const reason: unknown = visit.signal.aborted ? visit.signal.reason : error;
+      const reason: unknown = execution.signal.aborted ? execution.signal.reason : error;
       // A cancelled run ends its steps when it ends; a run that another process has must not be changed.
       if (reason instanceof RunStop) throw reason;
       if (!this.#attempts.has(path) && record === undefined)
-        this.#begin(step, visit, { isWaiting: step.type === "timer" });
+        this.#begin(step, execution, { isWaiting: step.type === "timer" });
       if (reason instanceof StepStopped) {
         this.#parts.journal.stepFailed(written, "cancelled", {
           code: "STOPPED",
@@ -181,31 +181,35 @@ export class RunExecution {
     }
   }
 
-  async #perform(step: Step, visit: Visit): Promise<StepResult> {
+  async #perform(step: Step, execution: StepExecution): Promise<StepResult> {
     const context = this.#context;
     switch (step.type) {
       case "agent":
-        return await runAgentStep(context, step, visit);
+        return await runAgentStep(context, step, execution);
       case "switch":
-        return await runSwitchStep(context, step, visit);
+        return await runSwitchStep(context, step, execution);
       case "parallel":
-        return await runParallelStep(context, step, visit);
+        return await runParallelStep(context, step, execution);
       case "foreach":
-        return await runForeachStep(context, step, visit);
+        return await runForeachStep(context, step, execution);
       case "transform":
-        return await runTransformStep(context, step, visit);
+        return await runTransformStep(context, step, execution);
       case "approval":
-        return await runApprovalStep(context, step, visit);
+        return await runApprovalStep(context, step, execution);
       case "try":
-        return await runTryStep(context, step, visit);
+        return await runTryStep(context, step, execution);
       case "timer":
-        return await runTimerStep(context, step, visit);
+        return await runTimerStep(context, step, execution);
       case "end":
-        return await runEndStep(context, step, visit);
+        return await runEndStep(context, step, execution);
     }
   }
 
-  #begin(step: Step, { path, record }: Visit, start: Parameters<StepContext["begin"]>[2]): number {
+  #begin(
+    step: Step,
+    { path, record }: StepExecution,
+    start: Parameters<StepContext["begin"]>[2],
+  ): number {
     const attempt = (this.#attempts.get(path) ?? record?.attempt ?? 0) + 1;
     const number = record?.number ?? this.#number + 1;
     this.#parts.journal.stepStarted({
@@ -242,7 +246,7 @@ export class RunExecution {
     });
   }
 
-  #refuseTooMany(step: Step, { record }: Visit, times: number): void {
+  #refuseTooMany(step: Step, { record }: StepExecution, times: number): void {
     if (times > step.maxVisits)
       throw new StepFailure({
         code: "LOOP_LIMIT",

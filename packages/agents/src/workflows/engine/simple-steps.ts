@@ -9,19 +9,19 @@ import type {
 } from "../language/plan.ts";
 import { withinTime } from "./deadline.ts";
 import { StepFailure } from "./stops.ts";
-import type { StepContext, StepResult, Visit } from "./step-context.ts";
+import type { StepContext, StepExecution, StepResult } from "./step-context.ts";
 import { evaluate, fill } from "./step-context.ts";
 
 export async function runSwitchStep(
   context: StepContext,
   step: SwitchStep,
-  visit: Visit,
+  execution: StepExecution,
 ): Promise<StepResult> {
-  context.begin(step, visit, {});
+  context.begin(step, execution, {});
   const expressions = step.expression === undefined ? [] : [step.expression];
-  const [value = null] = await evaluate(context, expressions, visit.frame);
+  const [value = null] = await evaluate(context, expressions, execution.frame);
   for (const { condition, next } of step.transitions)
-    if (await holds(context, condition, value, visit)) return { output: { value, next }, next };
+    if (await holds(context, condition, value, execution)) return { output: { value, next }, next };
   if (step.otherwise !== undefined)
     return { output: { value, next: step.otherwise }, next: step.otherwise };
   const had = step.expression === undefined ? "" : ` for the value ${JSON.stringify(value)}`;
@@ -36,7 +36,7 @@ async function holds(
   context: StepContext,
   condition: Condition,
   value: unknown,
-  { frame }: Visit,
+  { frame }: StepExecution,
 ): Promise<boolean> {
   if (condition.kind === "equals")
     return condition.value === value || isWrittenAs(condition.value, value);
@@ -59,31 +59,31 @@ function isWrittenAs(text: unknown, value: unknown): boolean {
 export async function runTransformStep(
   context: StepContext,
   step: TransformStep,
-  visit: Visit,
+  execution: StepExecution,
 ): Promise<StepResult> {
-  context.begin(step, visit, {});
-  return { output: await fill(context, step.output, visit.frame), next: step.next };
+  context.begin(step, execution, {});
+  return { output: await fill(context, step.output, execution.frame), next: step.next };
 }
 
 /** The time is written down when the wait begins, so that a restart does not begin it again. */
 export async function runTimerStep(
   context: StepContext,
   step: TimerStep,
-  visit: Visit,
+  execution: StepExecution,
 ): Promise<StepResult> {
-  let dueMs = visit.record?.data.dueMs;
+  let dueMs = execution.record?.data.dueMs;
   if (dueMs === undefined) {
-    dueMs = await dueTimeOf(context, step, visit);
-    context.begin(step, visit, { data: { dueMs }, isWaiting: true });
+    dueMs = await dueTimeOf(context, step, execution);
+    context.begin(step, execution, { data: { dueMs }, isWaiting: true });
   }
-  await context.clock.sleepUntil(dueMs, context.waiting(visit.signal));
+  await context.clock.sleepUntil(dueMs, context.waiting(execution.signal));
   return { output: { due_at: new Date(dueMs).toISOString() }, next: step.next };
 }
 
 async function dueTimeOf(
   context: StepContext,
   { id, wait }: TimerStep,
-  { frame }: Visit,
+  { frame }: StepExecution,
 ): Promise<number> {
   if ("ms" in wait) return context.clock.nowMs() + wait.ms;
   const [until] = await evaluate(context, [wait.until], frame);
@@ -99,17 +99,17 @@ async function dueTimeOf(
 export async function runApprovalStep(
   context: StepContext,
   step: ApprovalStep,
-  visit: Visit,
+  execution: StepExecution,
 ): Promise<StepResult> {
   const { clock } = context;
-  let data = visit.record?.data;
+  let data = execution.record?.data;
   if (data?.message === undefined) {
-    const message = await fill(context, step.message, visit.frame);
+    const message = await fill(context, step.message, execution.frame);
     data = {
       message: typeof message === "string" ? message : JSON.stringify(message),
       ...(step.timeoutMs !== undefined && { deadlineMs: clock.nowMs() + step.timeoutMs }),
     };
-    context.begin(step, visit, { data, isWaiting: true });
+    context.begin(step, execution, { data, isWaiting: true });
   }
   const decision = await withinTime(
     {
@@ -118,10 +118,10 @@ export async function runApprovalStep(
       fromMs: (data.deadlineMs ?? 0) - (step.timeoutMs ?? 0),
       what: `the approval of step ${step.id}`,
     },
-    visit.signal,
+    execution.signal,
     async (signal) => {
       for (;;) {
-        const made = context.decisionFor(visit.path);
+        const made = context.decisionFor(execution.path);
         if (made !== undefined) return made;
         await context.nextChange(context.waiting(signal));
       }
@@ -145,11 +145,11 @@ export async function runApprovalStep(
 export async function runEndStep(
   context: StepContext,
   step: EndStep,
-  visit: Visit,
+  execution: StepExecution,
 ): Promise<StepResult> {
-  context.begin(step, visit, {});
+  context.begin(step, execution, {});
   if (step.failure !== undefined) {
-    const message = await fill(context, step.failure, visit.frame);
+    const message = await fill(context, step.failure, execution.frame);
     throw new StepFailure({
       code: "ENDED_AS_FAILED",
       message: typeof message === "string" ? message : JSON.stringify(message),
@@ -157,6 +157,8 @@ export async function runEndStep(
     });
   }
   const output =
-    step.output === undefined ? visit.frame.last : await fill(context, step.output, visit.frame);
+    step.output === undefined
+      ? execution.frame.last
+      : await fill(context, step.output, execution.frame);
   return { output, next: undefined };
 }

@@ -34,7 +34,7 @@ export interface RunParts {
 }
 
 /** One execution of one step. */
-export interface Visit {
+export interface StepExecution {
   readonly path: string;
   readonly frame: Frame;
   /** Fires when the step must end now. */
@@ -57,7 +57,7 @@ export interface StepContext extends RunParts {
   /** Counts an execution and records its start. */
   begin(
     step: Step,
-    visit: Visit,
+    execution: StepExecution,
     start: { readonly data?: StepData; readonly isWaiting?: boolean; readonly agentRunId?: string },
   ): number;
   runBlock(block: Block, prefix: string, frame: Frame, signal: AbortSignal): Promise<unknown>;
