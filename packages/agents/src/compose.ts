@@ -13,7 +13,7 @@ import type { DaemonWatchOptions } from "./runs/daemon-watch.ts";
 import { LocalExecutor } from "./runs/local-executor.ts";
 import { DEFAULT_RETRY } from "./runs/model-turn.ts";
 import type { LoopOptions } from "./runs/run-agent.ts";
-import { RunKeeper } from "./runs/run-keeper.ts";
+import { RunMaintenance } from "./runs/run-maintenance.ts";
 import { agentRoutes } from "./service/agent-routes.ts";
 import { runRoutes } from "./service/run-routes.ts";
 import { buildService } from "./service/service.ts";
@@ -83,7 +83,15 @@ export function composeService(
     metrics,
   });
   const { retentionDays } = config;
-  const keeper = new RunKeeper({ processes, runs, events, executor, client, log, retentionDays });
+  const maintenance = new RunMaintenance({
+    processes,
+    runs,
+    events,
+    executor,
+    client,
+    log,
+    retentionDays,
+  });
   const parts = PARTS.map((part) =>
     part.create({
       database,
@@ -110,7 +118,7 @@ export function composeService(
       metricsRoute(metrics),
     ],
   });
-  const life = { app, catalogue, database, executor, keeper, parts, processes, stopping };
+  const life = { app, catalogue, database, executor, maintenance, parts, processes, stopping };
   return { app, start: () => start(life), stop: () => stop(life) };
 }
 
@@ -119,28 +127,28 @@ interface Life {
   readonly catalogue: AgentCatalogue;
   readonly database: DatabaseSync;
   readonly executor: LocalExecutor;
-  readonly keeper: RunKeeper;
+  readonly maintenance: RunMaintenance;
   readonly parts: readonly ServicePart[];
   readonly processes: ProcessRegistry;
   readonly stopping: AbortController;
 }
 
-async function start({ catalogue, keeper, parts, processes }: Life): Promise<void> {
+async function start({ catalogue, maintenance, parts, processes }: Life): Promise<void> {
   await catalogue.open();
   processes.start();
-  keeper.start();
+  maintenance.start();
   for (const part of parts) await part.start();
 }
 
 async function stop(life: Life): Promise<void> {
-  const { app, catalogue, database, executor, keeper, parts, processes, stopping } = life;
+  const { app, catalogue, database, executor, maintenance, parts, processes, stopping } = life;
   for (const part of parts) await part.close();
   // Runs end before their streams, so that those who follow them hear of it.
   await executor.close();
   stopping.abort();
   await app.close();
   catalogue.close();
-  await keeper.stop();
+  await maintenance.stop();
   processes.stop();
   database.close();
 }

@@ -1,4 +1,4 @@
-/** Looks after stored runs: cancels what other processes ask for, fails those of dead ones, prunes old ones. */
+/** Cancels runs as other processes ask, fails those of dead processes, and deletes old ones. */
 import type { Logger } from "pino";
 import type { SandboxClient } from "@sandkasten/sdk";
 import { SandboxScope } from "@sandkasten/tools";
@@ -8,7 +8,7 @@ import type { RunStore } from "../store/run-store.ts";
 import type { LocalExecutor } from "./local-executor.ts";
 import { withDaemonTimeout } from "./daemon-timeout.ts";
 
-export interface RunKeeperOptions {
+export interface RunMaintenanceOptions {
   readonly processes: ProcessRegistry;
   readonly runs: RunStore;
   readonly events: EventLog;
@@ -25,12 +25,12 @@ const PRUNE_INTERVAL_MS = 60 * 60_000;
 const CLEANUP_TIMEOUT_MS = 20_000;
 const DAY_MS = 24 * 60 * 60_000;
 
-export class RunKeeper {
-  readonly #options: RunKeeperOptions;
+export class RunMaintenance {
+  readonly #options: RunMaintenanceOptions;
   readonly #timers: NodeJS.Timeout[] = [];
   readonly #closing = new Set<Promise<void>>();
 
-  constructor(options: RunKeeperOptions) {
+  constructor(options: RunMaintenanceOptions) {
     this.#options = options;
     options.processes.onStall(() => options.executor.dropLostRuns());
   }
@@ -40,7 +40,7 @@ export class RunKeeper {
       work();
       this.#timers.push(setInterval(work, ms).unref());
     };
-    every(INTERVAL_MS, () => this.#attempt(() => this.#look()));
+    every(INTERVAL_MS, () => this.#attempt(() => this.#checkRuns()));
     every(PRUNE_INTERVAL_MS, () => this.#attempt(() => this.#prune()));
   }
 
@@ -58,7 +58,7 @@ export class RunKeeper {
     }
   }
 
-  #look(): void {
+  #checkRuns(): void {
     const { processes, runs, events, executor, log } = this.#options;
     for (const runId of runs.cancelRequests(processes.id)) executor.cancel(runId);
     const error = { code: "PROCESS_ENDED", message: "The process that ran it ended." };
