@@ -4,10 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use crate::answers::Checked;
 use crate::fault::{Context, Fault, Outcome};
 use crate::hierarchy::Hierarchies;
 use crate::ids::{IdRange, RANGE_SIZE};
+use crate::responses::Checked;
 use crate::{child, disk, loops, mounts, rootless, sys, user_namespace};
 
 /// One check: its name, how to run it, and what to do if it fails.

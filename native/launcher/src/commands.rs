@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::answers::{self, Destroyed, Failed};
 use crate::fault::{Context, Kind, Outcome};
+use crate::responses::{self, Destroyed, Failed};
 use crate::{check, create, destroy, host_devices, list, workspaces};
 
 /// The answer to a request, or its failure; none if there is no such command. `server` is the
@@ -15,7 +15,7 @@ pub fn run(
     request: impl FnOnce() -> Outcome<Vec<u8>>,
     server: Option<u32>,
 ) -> Option<Result<Value, Value>> {
-    let failed = |step: &str, fault| answers::value(Failed::at(step, &fault));
+    let failed = |step: &str, fault| responses::value(Failed::at(step, &fault));
     let told = |outcome: Outcome<Value>| outcome.map_err(|fault| failed(command, fault));
     Some(match command {
         "create" => match parse(request) {
@@ -27,14 +27,14 @@ pub fn run(
         "destroy" => told(
             parse(request)
                 .and_then(|request| destroy::destroy(&request))
-                .map(|()| answers::value(Destroyed { ok: true })),
+                .map(|()| responses::value(Destroyed { ok: true })),
         ),
         "list" => told(answer(request, list::list)),
         "list-workspaces" => told(answer(request, workspaces::list)),
         "destroy-workspace" => told(answer(request, workspaces::destroy)),
         "repair-devices" => told(answer(request, host_devices::repair)),
-        "check" => Ok(answers::value(check::check())),
-        "steps" => Ok(answers::value(create::step_names())),
+        "check" => Ok(responses::value(check::check())),
+        "steps" => Ok(responses::value(create::step_names())),
         "version" => Ok(json!({ "launcher": env!("CARGO_PKG_VERSION") })),
         _ => return None,
     })
@@ -44,7 +44,7 @@ fn answer<Q: DeserializeOwned, A: Serialize>(
     request: impl FnOnce() -> Outcome<Vec<u8>>,
     work: fn(&Q) -> Outcome<A>,
 ) -> Outcome<Value> {
-    work(&parse(request)?).map(answers::value)
+    work(&parse(request)?).map(responses::value)
 }
 
 fn parse<T: DeserializeOwned>(request: impl FnOnce() -> Outcome<Vec<u8>>) -> Outcome<T> {

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use crate::answers::RepairedDevices;
 use crate::device_nodes::{NODE_MODE, NODES};
 use crate::fault::{Context, Outcome};
+use crate::responses::RepairedDevices;
 use crate::spec::RepairDevicesRequest;
 use crate::{ids, sys};
 

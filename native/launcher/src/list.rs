@@ -5,10 +5,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::answers::{ListedSandbox, SandboxList, SandboxState};
 use crate::fault::{Context, Outcome};
 use crate::hierarchy::{Hierarchies, UNIFIED};
 use crate::record::{self, Record};
+use crate::responses::{ListedSandbox, SandboxList, SandboxState};
 use crate::spec::{self, ListRequest};
 use crate::{ids, process};
 

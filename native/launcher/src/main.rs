@@ -1,7 +1,6 @@
 //! The launcher: creates and destroys sandboxes on the host. One request on stdin, one JSON line on
 //! stdout; or, as a server, any number of them.
 
-mod answers;
 mod bundle;
 mod cgroup;
 mod cgroup_cover;
@@ -28,6 +27,7 @@ mod oom;
 mod process;
 mod record;
 mod remove;
+mod responses;
 mod rlimits;
 mod root_files;
 mod rootless;

@@ -14,9 +14,9 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitStatus;
 
-use crate::answers::{self, Death, Died, Failed};
 use crate::commands;
 use crate::fault::{Context, Fault, Outcome};
+use crate::responses::{self, Death, Died, Failed};
 use crate::sys::{self, Forked};
 
 const READ_BYTES: usize = 64 << 10;
@@ -125,7 +125,10 @@ impl Server {
                 });
                 Ok(())
             }
-            Err(fault) => send(id, &answers::value(Failed::at("fork", &fault)).to_string()),
+            Err(fault) => send(
+                id,
+                &responses::value(Failed::at("fork", &fault)).to_string(),
+            ),
         }
     }
 
@@ -211,7 +214,7 @@ fn answer(text: &[u8], status: ExitStatus) -> String {
         _ => {
             let said: String = said.chars().take(MAX_SAID).collect();
             let how = status.to_string();
-            answers::value(Died {
+            responses::value(Died {
                 died: Death { how, said },
             })
             .to_string()

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::answers::{DestroyedWorkspace, ListedWorkspace, WorkspaceList};
 use crate::fault::{Context, Outcome};
 use crate::list::directory_names;
 use crate::remove::remove_tree;
+use crate::responses::{DestroyedWorkspace, ListedWorkspace, WorkspaceList};
 use crate::spec::{self, DestroyWorkspaceRequest, ListWorkspacesRequest};
 use crate::workspace::{self, Lock};
 use crate::{record, rootless, sys};

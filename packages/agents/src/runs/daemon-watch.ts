@@ -51,7 +51,7 @@ export class DaemonWatch {
     this.#isWatching = true;
     this.#failures = 0;
     while (await this.#isNeededAfter(this.#intervalMs)) {
-      this.#failures = (await this.#answers()) ? 0 : this.#failures + 1;
+      this.#failures = (await this.#daemonResponds()) ? 0 : this.#failures + 1;
       if (this.isSilent) for (const report of this.#waiting) report();
     }
     this.#isWatching = false;
@@ -64,7 +64,7 @@ export class DaemonWatch {
     return this.#waiting.size > 0;
   }
 
-  async #answers(): Promise<boolean> {
+  async #daemonResponds(): Promise<boolean> {
     try {
       await this.#client.health({ signal: AbortSignal.timeout(this.#deadlineMs) });
       return true;

@@ -75,7 +75,7 @@ export async function findRunning(cli: Cli): Promise<AgentService | undefined> {
       exitCode: 2,
     });
   const client = await connect(url, agentsApiKey);
-  if (agentsUrl === undefined && !(await answers(client, cli.interrupts.signal))) return undefined;
+  if (agentsUrl === undefined && !(await responds(client, cli.interrupts.signal))) return undefined;
   return { client, url, isOwn: false, dir: "" };
 }
 
@@ -85,7 +85,7 @@ async function connect(url: string, apiKey: string | undefined): Promise<AgentSe
 }
 
 /** Anything else that answers at the default address is not an agent service. */
-async function answers(client: AgentServiceClient, signal: AbortSignal): Promise<boolean> {
+async function responds(client: AgentServiceClient, signal: AbortSignal): Promise<boolean> {
   try {
     await client.health({ signal });
     return true;

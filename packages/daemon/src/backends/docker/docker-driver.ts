@@ -336,7 +336,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   }
 
   async reachable(): Promise<boolean> {
-    return await this.#engine.answers();
+    return await this.#engine.responds();
   }
 
   async listWorkspaces(): Promise<WorkspaceListing[]> {

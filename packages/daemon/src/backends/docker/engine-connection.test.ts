@@ -88,10 +88,10 @@ test("a machine that is not known is not logged in to, and doctor says so", asyn
 
 test("an engine behind ssh that cannot be reached is unreachable", async () => {
   const engine = new Engine({ host: "ssh://nowhere.example", sshProgram: "/bin/false" });
-  expect(await engine.answers()).toBe(false);
+  expect(await engine.responds()).toBe(false);
   await expect(engine.facts()).rejects.toMatchObject({ code: "ENGINE_UNREACHABLE" });
   const missing = new Engine({ host: "ssh://nowhere.example", sshProgram: "/no/such/ssh" });
-  expect(await missing.answers()).toBe(false);
+  expect(await missing.responds()).toBe(false);
 });
 
 test.each(["", "engine", "http://engine", "npipe:////./pipe/docker"])(

@@ -59,7 +59,7 @@ export class Engine {
     this.#client = new EngineClient(connection);
   }
 
-  async answers(): Promise<boolean> {
+  async responds(): Promise<boolean> {
     const pinged = this.#client.call("pinging the engine", (docker) => docker.ping(), {
       timeoutMs: PING_TIMEOUT_MS,
     });

@@ -48,7 +48,7 @@ export class LauncherServer {
   }
 
   /** Whether it answers a ping in time. A launcher that stays unresponsive is replaced. */
-  async answers(withinMs: number): Promise<boolean> {
+  async responds(withinMs: number): Promise<boolean> {
     const late = new AbortController();
     const deadline = sleep(withinMs, false, { ref: false, signal: late.signal });
     try {

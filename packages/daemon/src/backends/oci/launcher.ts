@@ -1,4 +1,4 @@
-/** Requests to the native launcher, and the meaning of its answers. */
+/** Requests to the native launcher, and the meaning of its responses. */
 import { launcherCommands, launcherFailureSchema, SandboxError } from "@sandkasten/protocol";
 import type {
   ErrorCode,
@@ -31,9 +31,9 @@ export class Launcher {
     this.#server = LauncherServer.of(program);
   }
 
-  /** Whether the launcher answers within this time. */
-  async answers(withinMs: number): Promise<boolean> {
-    return await this.#server.answers(withinMs);
+  /** Whether the launcher responds within this time. */
+  async responds(withinMs: number): Promise<boolean> {
+    return await this.#server.responds(withinMs);
   }
 
   async create(request: LauncherCreate): Promise<SandboxRecord> {

@@ -258,9 +258,9 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     return [{ kind: "disk_templates", files: files.length, bytes }];
   }
 
-  /** Sandboxes can be created as long as the launcher answers. */
+  /** Sandboxes can be created as long as the launcher responds. */
   async ready(): Promise<boolean> {
-    return await this.#launcher.answers(READY_MS);
+    return await this.#launcher.responds(READY_MS);
   }
 
   /** There is no engine between this backend and its sandboxes. */

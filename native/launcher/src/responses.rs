@@ -1,4 +1,4 @@
-//! The launcher's answers. `packages/protocol` describes the same for the daemon, and the tests of
+//! The launcher's responses. `packages/protocol` describes the same for the daemon, and the tests of
 //! both read one file of examples.
 
 use std::path::PathBuf;
@@ -119,7 +119,7 @@ impl Failed {
     }
 }
 
-/// The wire format. Serializing an answer cannot fail.
+/// The wire format. Serializing a response cannot fail.
 pub fn value(answer: impl Serialize) -> Value {
     serde_json::to_value(answer).unwrap_or_default()
 }
