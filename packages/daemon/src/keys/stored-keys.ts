@@ -5,7 +5,8 @@ import type { Events } from "../events/recorder.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyRow, KeyScope, KeyStore } from "../ports/key-store.ts";
 import type { Log } from "../ports/log.ts";
-import type { Caller, CreateKeyOptions, KeyService, KeyView } from "../sessions/services.ts";
+import type { Caller } from "../sessions/services/caller.ts";
+import type { CreateKeyOptions, KeyService, KeyView } from "../sessions/services/key-service.ts";
 
 const MAX_KEYS = 10_000;
 const LOOK_INTERVAL_MS = 1000;

@@ -5,7 +5,7 @@ import { createLocalJWKSet, createRemoteJWKSet, errors, importSPKI, jwtVerify } 
 import type { JSONWebKeySet, JWTPayload, JWTVerifyGetKey } from "jose";
 import type { KeyScope } from "../ports/key-store.ts";
 import type { Log } from "../ports/log.ts";
-import type { Caller } from "../sessions/services.ts";
+import type { Caller } from "../sessions/services/caller.ts";
 import type { Quotas } from "./stored-keys.ts";
 
 /** How long a verified token is cached. */

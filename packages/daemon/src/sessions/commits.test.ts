@@ -3,7 +3,9 @@ import { describe, expect, it } from "vitest";
 import type { ImageInfo, Images } from "../ports/image-store.ts";
 import { lostOwnership } from "../ports/session-store.ts";
 import { Commits } from "./commits.ts";
-import type { Caller, CommitOptions, SessionView } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
+import type { CommitOptions } from "./services/commit-service.ts";
+import type { SessionView } from "./services/session-service.ts";
 import type { Sessions } from "./sessions.ts";
 
 const ALICE = { owner: "alice" } as Caller;

@@ -1,7 +1,9 @@
 /** Creates an image from a session's root file system. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ImageInfo, Images } from "../ports/image-store.ts";
-import type { Caller, CommitOptions, CommitService, SessionView } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
+import type { CommitOptions, CommitService } from "./services/commit-service.ts";
+import type { SessionView } from "./services/session-service.ts";
 import type { Sessions } from "./sessions.ts";
 
 export interface CommitsParts {

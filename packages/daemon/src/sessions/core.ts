@@ -1,7 +1,7 @@
 /** Assembles the core: sessions, commands, workspaces, pool, reaper. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { EventHub } from "../events/event-hub.ts";
-import { CallersEvents } from "../events/event-service.ts";
+import { CallersEvents } from "../events/callers-events.ts";
 import type { SessionNetworks } from "../network/session-networks.ts";
 import type { StorageUse } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -25,7 +25,10 @@ import { imagesFor } from "./providers.ts";
 import type { Providers } from "./providers.ts";
 import { Reaper } from "./reaper.ts";
 import { Reconciliation } from "./reconcile.ts";
-import type { Caller, EventService, FileWrite, ServiceCounts, Services } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
+import type { EventService } from "./services/event-service.ts";
+import type { FileWrite } from "./services/file-service.ts";
+import type { ServiceCounts, Services } from "./services/services.ts";
 import type { Reconciled } from "./take-over.ts";
 import { LiveSessions } from "./live-sessions.ts";
 import { Membership } from "./membership.ts";

@@ -5,7 +5,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { SessionStore, WorkspaceRow } from "../ports/session-store.ts";
 import { newDiskId } from "./ids.ts";
 import type { Providers } from "./providers.ts";
-import type { Caller } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
 import type { SessionSettings } from "./settings.ts";
 
 export interface DisksParts {

@@ -3,7 +3,7 @@ import { SandboxError } from "@sandkasten/protocol";
 import type { ExecRow, SessionStore } from "../ports/session-store.ts";
 import { FinishedRecordings } from "./finished-recordings.ts";
 import type { Recording } from "./recording.ts";
-import type { Caller } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
 import type { LiveSessions } from "./live-sessions.ts";
 import type { Sessions } from "./sessions.ts";
 

@@ -17,7 +17,7 @@ import type {
   OutputPage,
   PatternMatch,
   ReadOutputOptions,
-} from "./services.ts";
+} from "./services/exec-service.ts";
 import type { Sessions } from "./sessions.ts";
 import { MAX_TIMER_MS, waitAtMost } from "./wait-at-most.ts";
 

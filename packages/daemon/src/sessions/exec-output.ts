@@ -7,7 +7,12 @@ import { FollowerMemory } from "./follower-memory.ts";
 import type { LateOutputs } from "./late-outputs.ts";
 import { OutputBudget } from "./output-budget.ts";
 import { Recording } from "./recording.ts";
-import type { CollectedOutput, FollowOptions, OutputPage, ReadOutputOptions } from "./services.ts";
+import type {
+  CollectedOutput,
+  FollowOptions,
+  OutputPage,
+  ReadOutputOptions,
+} from "./services/exec-service.ts";
 import type { LiveSessions } from "./live-sessions.ts";
 import { waitAtMost } from "./wait-at-most.ts";
 

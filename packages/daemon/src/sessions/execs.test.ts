@@ -5,7 +5,7 @@ import type { Backend } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow } from "../ports/session-store.ts";
-import type { StartExecOptions } from "./services.ts";
+import type { StartExecOptions } from "./services/exec-service.ts";
 import { hashOf } from "./session-plan.ts";
 import { storedRequest } from "./stored-request.ts";
 import { ALICE, BOB, CoreFixture, overriding } from "./testing/core-fixture.ts";

@@ -17,7 +17,13 @@ import { OutputBudget } from "./output-budget.ts";
 import { OutputPattern } from "./output-pattern.ts";
 import { Recording } from "./recording.ts";
 import type { RecordingOptions, RecordingParts } from "./recording.ts";
-import type { Caller, ExecHandle, ExecPage, ExecService, StartExecOptions } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
+import type {
+  ExecHandle,
+  ExecPage,
+  ExecService,
+  StartExecOptions,
+} from "./services/exec-service.ts";
 import { execStarted } from "./session-events.ts";
 import { hashOf } from "./session-plan.ts";
 import type { LiveSessions } from "./live-sessions.ts";

@@ -1,6 +1,6 @@
 /** Emits events for changed files, coalescing many changes in a short time. */
 import type { Events } from "../events/recorder.ts";
-import type { FileWrite } from "./services.ts";
+import type { FileWrite } from "./services/file-service.ts";
 
 const TOGETHER_MS = 250;
 const MAX_PATHS = 8;

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { FileLocation, FileWrite } from "./services.ts";
+import type { FileLocation, FileWrite } from "./services/file-service.ts";
 import { ALICE, BOB, CoreFixture } from "./testing/core-fixture.ts";
 
 let fixture: CoreFixture;

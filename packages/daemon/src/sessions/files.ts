@@ -1,15 +1,15 @@
 /** Files of sessions and workspaces. Every file change by a caller passes through here. */
 import type { NamedPath } from "@sandkasten/protocol";
 import type { Channel, SandboxPath } from "../ports/channel.ts";
+import type { Caller } from "./services/caller.ts";
 import type {
-  Caller,
   FileLocation,
   FileOperations,
   FileService,
   FileWrite,
   OpenFiles,
-  SandboxAccess,
-} from "./services.ts";
+} from "./services/file-service.ts";
+import type { SandboxAccess } from "./services/session-service.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Workspaces } from "./workspaces.ts";
 

@@ -2,7 +2,7 @@ import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { JournalPage } from "../ports/exec-journal.ts";
-import type { ExecHandle } from "./services.ts";
+import type { ExecHandle } from "./services/exec-service.ts";
 import { ALICE, CoreFixture } from "./testing/core-fixture.ts";
 
 const KIB = 1024;

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { ALICE, BOB, CoreFixture } from "./testing/core-fixture.ts";
-import type { Caller } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
 
 const KIB = 1024;
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Backend } from "../ports/backend.ts";
 import type { Channel, OutputChunk } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
-import type { OutputPage } from "./services.ts";
+import type { OutputPage } from "./services/exec-service.ts";
 import { ALICE, CoreFixture, overriding } from "./testing/core-fixture.ts";
 
 let fixture: CoreFixture;

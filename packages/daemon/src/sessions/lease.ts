@@ -1,7 +1,7 @@
 /** How long a session lives: a lease that is extended by use, within a fixed lifetime. */
 import type { Clock } from "../ports/clock.ts";
 import type { SessionRow } from "../ports/session-store.ts";
-import type { SessionView } from "./services.ts";
+import type { SessionView } from "./services/session-service.ts";
 
 export type Lease = Pick<SessionRow, "leaseEndsMs" | "lifetimeEndsMs">;
 

@@ -2,7 +2,9 @@
 import type { NetworkRequest } from "../network/plan-network.ts";
 import type { SessionNetworks } from "../network/session-networks.ts";
 import type { EgressPage } from "../ports/egress-log.ts";
-import type { Caller, NetworkService, OpenEgress, SessionView } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
+import type { NetworkService, OpenEgress } from "./services/network-service.ts";
+import type { SessionView } from "./services/session-service.ts";
 import type { Sessions } from "./sessions.ts";
 
 export interface NetworksParts {

@@ -1,7 +1,7 @@
 /** Keeps the head and tail of a command's output within a budget, for any amount and chunk size. */
 import type { OutputStream } from "@sandkasten/protocol";
 import { OutputRing } from "./output-ring.ts";
-import type { CollectedOutput } from "./services.ts";
+import type { CollectedOutput } from "./services/exec-service.ts";
 
 export class OutputBudget {
   readonly budgetBytes: number;

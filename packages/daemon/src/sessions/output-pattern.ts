@@ -5,7 +5,7 @@ import type { OutputStream } from "@sandkasten/protocol";
 import { SandboxError } from "@sandkasten/protocol";
 import { RE2JS } from "re2js";
 import type { JournalChunk } from "../ports/exec-journal.ts";
-import type { PatternMatch } from "./services.ts";
+import type { PatternMatch } from "./services/exec-service.ts";
 
 /**
  * A longer line is searched in overlapping pieces of this length, each starting at the middle of

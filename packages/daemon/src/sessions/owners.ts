@@ -1,6 +1,6 @@
 /** Determines whose resources a caller may see. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { Caller } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
 
 /**
  * All owners if the result names none.

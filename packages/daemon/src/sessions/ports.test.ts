@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { ExecHandle, OpenPort } from "./services.ts";
+import type { ExecHandle } from "./services/exec-service.ts";
+import type { OpenPort } from "./services/port-service.ts";
 import { ALICE, BOB, CoreFixture, SETTINGS } from "./testing/core-fixture.ts";
 
 let fixture: CoreFixture;

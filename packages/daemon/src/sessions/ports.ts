@@ -1,7 +1,8 @@
 /** Ports of sandboxes: their listeners, and a limited number of connections to them per session. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ListeningPort } from "../ports/channel.ts";
-import type { Caller, OpenPort, PortService, PortVisitor } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
+import type { OpenPort, PortService, PortVisitor } from "./services/port-service.ts";
 import type { Sessions } from "./sessions.ts";
 
 export interface PortsParts {

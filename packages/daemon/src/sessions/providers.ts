@@ -2,7 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import type { Backend } from "../ports/backend.ts";
 import type { ImageStore, Images } from "../ports/image-store.ts";
-import type { Caller } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
 
 /** A backend and the images for its sandboxes. */
 export interface Provider {

@@ -1,7 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import type { SessionView } from "./services.ts";
+import type { SessionView } from "./services/session-service.ts";
 import { ALICE, BOB, CoreFixture } from "./testing/core-fixture.ts";
 
 const VALUE = "Bearer v3ry-s3cr3t-value";

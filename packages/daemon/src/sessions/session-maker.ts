@@ -17,7 +17,8 @@ import type { LiveSession } from "./live-session.ts";
 import type { Pool, Pooled } from "./pool.ts";
 import { imagesFor } from "./providers.ts";
 import type { Provider, Providers } from "./providers.ts";
-import type { Caller, CreateSessionOptions } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
+import type { CreateSessionOptions } from "./services/session-service.ts";
 import type { SessionPlan } from "./session-plan.ts";
 import type { SessionSettings } from "./settings.ts";
 

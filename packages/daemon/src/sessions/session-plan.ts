@@ -8,7 +8,8 @@ import type { SessionNetworks } from "../network/session-networks.ts";
 import type { SessionNetwork, WorkspaceMount } from "../ports/session-store.ts";
 import { imagesFor } from "./providers.ts";
 import type { Provider } from "./providers.ts";
-import type { Caller, CreateSessionOptions } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
+import type { CreateSessionOptions } from "./services/session-service.ts";
 import type { SessionSettings } from "./settings.ts";
 
 export interface SessionPlan {

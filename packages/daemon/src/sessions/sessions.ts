@@ -10,14 +10,14 @@ import { sandboxOf } from "./live-session.ts";
 import type { LiveSession } from "./live-session.ts";
 import { ownersOf } from "./owners.ts";
 import { isUnreachable } from "./providers.ts";
+import type { Caller } from "./services/caller.ts";
 import type {
-  Caller,
   CreateSessionOptions,
   SandboxAccess,
   SessionQuery,
   SessionService,
   SessionView,
-} from "./services.ts";
+} from "./services/session-service.ts";
 import { SessionCreation } from "./session-creation.ts";
 import type { EndStatus, SessionCreationParts } from "./session-creation.ts";
 import type { NetworkRequest } from "../network/plan-network.ts";

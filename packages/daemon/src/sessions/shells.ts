@@ -1,6 +1,7 @@
 /** Lists and closes the shells of a session. */
 import type { LiveSession } from "./live-session.ts";
-import type { Caller, ShellService, ShellView } from "./services.ts";
+import type { Caller } from "./services/caller.ts";
+import type { ShellService, ShellView } from "./services/shell-service.ts";
 import type { Sessions } from "./sessions.ts";
 
 export class Shells implements ShellService {

@@ -1,5 +1,5 @@
 /** A command's request, stored for a daemon that may have to start it. */
-import type { StartExecOptions } from "./services.ts";
+import type { StartExecOptions } from "./services/exec-service.ts";
 
 /** Longer requests are not stored; if the daemon dies before starting such a command, it is not started. */
 const MAX_STORED_BYTES = 64 * 1024;

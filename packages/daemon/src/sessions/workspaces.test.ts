@@ -1,6 +1,6 @@
 import { FakeBackend } from "@sandkasten/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { SandboxAccess } from "./services.ts";
+import type { SandboxAccess } from "./services/session-service.ts";
 import type { Backend } from "../ports/backend.ts";
 import { ALICE, BOB, CoreFixture, overriding } from "./testing/core-fixture.ts";
 

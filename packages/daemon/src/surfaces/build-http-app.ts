@@ -8,7 +8,7 @@ import type { StartedTelemetry } from "@sandkasten/telemetry";
 import type { Logger } from "pino";
 import type { StoredKeys } from "../keys/stored-keys.ts";
 import type { Tokens } from "../keys/tokens.ts";
-import type { Services } from "../sessions/services.ts";
+import type { Services } from "../sessions/services/services.ts";
 import { DaemonMetrics } from "../telemetry/daemon-metrics.ts";
 import type { App, HttpLimits } from "./http/app.ts";
 import type { NativeContext } from "./native/context.ts";

@@ -1,6 +1,6 @@
 /** All metrics of the daemon, for both `/metrics` and a collector. */
 import type { MetricFamily } from "@sandkasten/telemetry";
-import type { Services } from "../sessions/services.ts";
+import type { Services } from "../sessions/services/services.ts";
 import { LifecycleMetrics } from "./lifecycle-metrics.ts";
 import { RequestMetrics } from "./request-metrics.ts";
 import { serviceFamilies } from "./service-families.ts";

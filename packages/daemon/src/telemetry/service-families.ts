@@ -2,7 +2,7 @@
 import type { MetricFamily, MetricSample } from "@sandkasten/telemetry";
 import type { StorageUse } from "../ports/backend.ts";
 import type { ImageUsage } from "../ports/image-store.ts";
-import type { ServiceCounts } from "../sessions/services.ts";
+import type { ServiceCounts } from "../sessions/services/services.ts";
 
 export function serviceFamilies(
   { sessions, runningExecs, pooled, journal, images, waitingCreates, egress }: ServiceCounts,

@@ -28,7 +28,8 @@ import { SessionCore } from "../core.ts";
 import type { CoreParts } from "../core.ts";
 import { Providers } from "../providers.ts";
 import type { Provider } from "../providers.ts";
-import type { Caller, StartExecOptions } from "../services.ts";
+import type { Caller } from "../services/caller.ts";
+import type { StartExecOptions } from "../services/exec-service.ts";
 import type { SessionSettings } from "../settings.ts";
 
 const MIB = 1024 * 1024;

@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import { keyOf, PTY_SUBPROTOCOL } from "../http/admission/credentials.ts";
-import type { Caller } from "../../sessions/services.ts";
+import type { Caller } from "../../sessions/services/caller.ts";
 import type { RouteAccess } from "../http/admission/credentials.ts";
 import type { KeyRing } from "../http/admission/keys.ts";
 import type { OpenRequests } from "../http/admission/open-requests.ts";

@@ -1,5 +1,6 @@
 /** What the routes of the native API share. */
-import type { KeyService, Services } from "../../sessions/services.ts";
+import type { KeyService } from "../../sessions/services/key-service.ts";
+import type { Services } from "../../sessions/services/services.ts";
 import type { DaemonMetrics } from "../../telemetry/daemon-metrics.ts";
 import type { HttpLimits } from "../http/app.ts";
 import type { NativeErrors } from "./native-errors.ts";

@@ -1,7 +1,7 @@
 /** A daemon that gets requests which another one forwards, or which pretend to be forwarded. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ALICE, BOB } from "../../sessions/testing/core-fixture.ts";
-import type { Caller } from "../../sessions/services.ts";
+import type { Caller } from "../../sessions/services/caller.ts";
 import { PEER_HEADER } from "../http/admission/peer-header.ts";
 import { ALICES_KEY } from "../testing/http-fixture.ts";
 import type { Answer } from "../testing/http-fixture.ts";

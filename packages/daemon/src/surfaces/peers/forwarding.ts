@@ -10,7 +10,7 @@ import { forwardRequest, sendAnswer } from "../preview/forward-request.ts";
 import { askForSocket, splice } from "../preview/splice-socket.ts";
 import { PEER_HEADER } from "../http/admission/peer-header.ts";
 import { upgradeHead } from "../http/connection/upgrades.ts";
-import type { Caller } from "../../sessions/services.ts";
+import type { Caller } from "../../sessions/services/caller.ts";
 import type { PeerTokens } from "./peer-token.ts";
 
 /** They concern one connection, or are set again. */

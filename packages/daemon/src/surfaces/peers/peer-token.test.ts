@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { Caller } from "../../sessions/services.ts";
+import type { Caller } from "../../sessions/services/caller.ts";
 import { PEER_HEADER } from "../http/admission/peer-header.ts";
 import { PeerTokens } from "./peer-token.ts";
 

@@ -6,7 +6,7 @@ import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { z } from "zod";
 import { PEER_HEADER } from "../http/admission/peer-header.ts";
-import type { Caller } from "../../sessions/services.ts";
+import type { Caller } from "../../sessions/services/caller.ts";
 import { UsedOnce } from "./used-once.ts";
 
 /** The maximum clock difference between machines. */

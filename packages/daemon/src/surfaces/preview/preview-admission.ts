@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
 import { keyOf } from "../http/admission/credentials.ts";
-import type { Caller } from "../../sessions/services.ts";
+import type { Caller } from "../../sessions/services/caller.ts";
 import type { KeyRing } from "../http/admission/keys.ts";
 import { isSameOrigin } from "../http/admission/origins.ts";
 import type { KnownHosts } from "../http/admission/origins.ts";

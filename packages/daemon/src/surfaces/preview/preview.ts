@@ -1,5 +1,5 @@
 /** An admitted request for a port. */
-import type { PortVisitor } from "../../sessions/services.ts";
+import type { PortVisitor } from "../../sessions/services/port-service.ts";
 import type { PreviewLink } from "./preview-token.ts";
 import type { PortAddress } from "./preview-address.ts";
 

@@ -2,7 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import type { IncomingMessage } from "node:http";
 import { keyOf } from "../http/admission/credentials.ts";
-import type { Caller } from "../../sessions/services.ts";
+import type { Caller } from "../../sessions/services/caller.ts";
 import type { KeyRing } from "../http/admission/keys.ts";
 import { PreviewAddresses } from "./preview-address.ts";
 import type { PortAddress } from "./preview-address.ts";

@@ -1,6 +1,6 @@
 /** Identifies callers by their keys. */
 import { hash, timingSafeEqual } from "node:crypto";
-import type { Caller } from "../../../sessions/services.ts";
+import type { Caller } from "../../../sessions/services/caller.ts";
 
 export interface KeyHolder {
   readonly key: string;

@@ -1,6 +1,6 @@
 /** Open requests by their key, to be cut when the key becomes invalid. */
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Caller } from "../../../sessions/services.ts";
+import type { Caller } from "../../../sessions/services/caller.ts";
 
 const LOOK_INTERVAL_MS = 1000;
 

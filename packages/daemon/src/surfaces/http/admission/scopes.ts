@@ -1,7 +1,7 @@
 /** What a key's scope allows, on every route. */
 import type { FastifyRequest } from "fastify";
 import { SandboxError } from "@sandkasten/protocol";
-import type { Caller } from "../../../sessions/services.ts";
+import type { Caller } from "../../../sessions/services/caller.ts";
 
 const LOOKING: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 

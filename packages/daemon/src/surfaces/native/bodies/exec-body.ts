@@ -2,7 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import type { ExecInfoBody, ExecResultBody } from "@sandkasten/protocol";
 import type { ExecRow } from "../../../ports/session-store.ts";
-import type { CollectedOutput, PatternMatch } from "../../../sessions/services.ts";
+import type { CollectedOutput, PatternMatch } from "../../../sessions/services/exec-service.ts";
 import { isoTime } from "./session-body.ts";
 
 /** `shellCwd` is the directory of the session's shell, for commands that have none. */

@@ -1,7 +1,7 @@
 /** Converts a request for a command to the core's terms. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ExecRequestBody } from "@sandkasten/protocol";
-import type { StartExecOptions } from "../../../sessions/services.ts";
+import type { StartExecOptions } from "../../../sessions/services/exec-service.ts";
 
 /** Linux accepts no longer argument. */
 const MAX_ARGUMENT_BYTES = 131_071;

@@ -1,7 +1,7 @@
 /** Converts keys to the API's format. */
 import type { createKeySchema, KeyBody } from "@sandkasten/protocol";
 import type { z } from "zod";
-import type { CreateKeyOptions, KeyView } from "../../../sessions/services.ts";
+import type { CreateKeyOptions, KeyView } from "../../../sessions/services/key-service.ts";
 
 export function createKeyOptions(body: z.output<typeof createKeySchema>): CreateKeyOptions {
   const { name, owner, scope = "use", expires_in_seconds: seconds } = body;

@@ -13,7 +13,7 @@ import { isFull } from "../../../network/plan-network.ts";
 import type { NetworkRequest } from "../../../network/plan-network.ts";
 import type { EgressPage, EgressRecord } from "../../../ports/egress-log.ts";
 import type { SessionNetwork } from "../../../ports/session-store.ts";
-import type { OpenEgress } from "../../../sessions/services.ts";
+import type { OpenEgress } from "../../../sessions/services/network-service.ts";
 
 export function networkBody(
   network: SessionNetwork,

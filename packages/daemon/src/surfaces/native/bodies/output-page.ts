@@ -1,6 +1,6 @@
 /** Converts a page of a command's output to the API's format. */
 import type { ExecInfoBody, OutputChunkBody, OutputPageBody } from "@sandkasten/protocol";
-import type { OutputPage } from "../../../sessions/services.ts";
+import type { OutputPage } from "../../../sessions/services/exec-service.ts";
 import { TextChunks } from "./text-chunks.ts";
 
 export function outputPageBody(

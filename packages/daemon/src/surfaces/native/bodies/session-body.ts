@@ -13,7 +13,7 @@ import type {
   CreateSessionOptions,
   SessionQuery,
   SessionView,
-} from "../../../sessions/services.ts";
+} from "../../../sessions/services/session-service.ts";
 
 const MEBIBYTE = 1_048_576;
 

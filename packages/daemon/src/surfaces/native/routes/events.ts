@@ -9,7 +9,7 @@ import {
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { z } from "zod";
 import type { FeedItem } from "../../../events/feed.ts";
-import type { WatchEvents } from "../../../sessions/services.ts";
+import type { WatchEvents } from "../../../sessions/services/event-service.ts";
 import type { App } from "../../http/app.ts";
 import { EventStream } from "../../http/responses/event-stream.ts";
 import { eventBody } from "../bodies/event-body.ts";

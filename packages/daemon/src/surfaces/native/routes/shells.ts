@@ -1,7 +1,7 @@
 /** Lists and closes the shells of a session. The first command that names a shell creates it. */
 import { okSchema, shellListBodySchema } from "@sandkasten/protocol";
 import type { ShellBody } from "@sandkasten/protocol";
-import type { ShellView } from "../../../sessions/services.ts";
+import type { ShellView } from "../../../sessions/services/shell-service.ts";
 import { errors, LIVING_ERRORS } from "../openapi/documented-responses.ts";
 import type { App } from "../../http/app.ts";
 import type { NativeContext } from "../context.ts";

@@ -1,7 +1,8 @@
 /** Workspaces: directories that outlive sessions. */
 import { okSchema, SandboxError, workspaceListSchema, workspaceSchema } from "@sandkasten/protocol";
 import type { WorkspaceBody } from "@sandkasten/protocol";
-import type { Caller, WorkspaceView } from "../../../sessions/services.ts";
+import type { Caller } from "../../../sessions/services/caller.ts";
+import type { WorkspaceView } from "../../../sessions/services/workspace-service.ts";
 import { errors } from "../openapi/documented-responses.ts";
 import { isoTime } from "../bodies/session-body.ts";
 import type { App } from "../../http/app.ts";

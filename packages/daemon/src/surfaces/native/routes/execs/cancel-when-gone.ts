@@ -1,7 +1,7 @@
 /** Cancels a command when its waiting client disconnects, if the request asks for that. */
 import type { FastifyReply } from "fastify";
 import { failureForLog } from "../../../../failure-for-log.ts";
-import type { ExecHandle } from "../../../../sessions/services.ts";
+import type { ExecHandle } from "../../../../sessions/services/exec-service.ts";
 import type { NativeContext } from "../../context.ts";
 
 /** Must be called before the response begins. */

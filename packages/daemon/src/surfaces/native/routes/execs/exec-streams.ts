@@ -3,7 +3,7 @@ import { countInQuery, execRequestSchema, followOutputQuery } from "@sandkasten/
 import type { FastifyReply } from "fastify";
 import { z } from "zod";
 import type { JournalChunk } from "../../../../ports/exec-journal.ts";
-import type { ExecHandle, FollowOptions } from "../../../../sessions/services.ts";
+import type { ExecHandle, FollowOptions } from "../../../../sessions/services/exec-service.ts";
 import {
   answerOf,
   errors,

@@ -8,7 +8,7 @@ import {
 } from "@sandkasten/protocol";
 import type { ExecInfoBody } from "@sandkasten/protocol";
 import type { ExecRow } from "../../../../ports/session-store.ts";
-import type { ExecHandle } from "../../../../sessions/services.ts";
+import type { ExecHandle } from "../../../../sessions/services/exec-service.ts";
 import {
   errors,
   EXEC_ERRORS,

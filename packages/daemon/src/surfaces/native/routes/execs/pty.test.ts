@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import type { StartExecOptions } from "../../../../sessions/services.ts";
+import type { StartExecOptions } from "../../../../sessions/services/exec-service.ts";
 import { ALICES_KEY, BOBS_KEY, HttpFixture } from "../../../testing/http-fixture.ts";
 
 let http: HttpFixture;

@@ -4,7 +4,7 @@ import type { WebSocket } from "@fastify/websocket";
 import type { FastifyRequest } from "fastify";
 import type { z } from "zod";
 import type { ExecCommand } from "../../../../ports/channel.ts";
-import type { ExecHandle } from "../../../../sessions/services.ts";
+import type { ExecHandle } from "../../../../sessions/services/exec-service.ts";
 import { answerOf, errors, EXEC_ERRORS } from "../../openapi/documented-responses.ts";
 import { freshShell, loginShell } from "../../bodies/exec-request.ts";
 import type { App } from "../../../http/app.ts";

@@ -2,7 +2,7 @@
 import { ptyClientMessageSchema, SandboxError } from "@sandkasten/protocol";
 import type { PtyServerMessage } from "@sandkasten/protocol";
 import type { WebSocket } from "@fastify/websocket";
-import type { ExecHandle } from "../../../../sessions/services.ts";
+import type { ExecHandle } from "../../../../sessions/services/exec-service.ts";
 import { signalNumber } from "../../bodies/signal-number.ts";
 import { MessageSocket } from "../../../http/sockets/message-socket.ts";
 import type { MessageSocketOptions } from "../../../http/sockets/message-socket.ts";

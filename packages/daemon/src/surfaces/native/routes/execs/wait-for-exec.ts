@@ -2,7 +2,7 @@
 import type { OutputConditionBody } from "@sandkasten/protocol";
 import type { FastifyReply } from "fastify";
 import type { ExecRow } from "../../../../ports/session-store.ts";
-import type { ExecHandle, PatternMatch } from "../../../../sessions/services.ts";
+import type { ExecHandle, PatternMatch } from "../../../../sessions/services/exec-service.ts";
 import type { NativeContext } from "../../context.ts";
 
 export interface ExecWait {

@@ -9,7 +9,7 @@ import {
 } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { FileRead, SandboxPath } from "../../../../ports/channel.ts";
-import type { FileOperations } from "../../../../sessions/services.ts";
+import type { FileOperations } from "../../../../sessions/services/file-service.ts";
 import { answerOf, errors, FILE_ERRORS, WRITE_ERRORS } from "../../openapi/documented-responses.ts";
 import { writtenFileBody } from "../../bodies/file-body.ts";
 import { pathOf } from "../../bodies/path-body.ts";

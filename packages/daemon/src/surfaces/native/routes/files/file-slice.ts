@@ -1,7 +1,7 @@
 /** Opens a file, or the requested part of it. */
 import type { IncomingHttpHeaders } from "node:http";
 import type { FileRead, SandboxPath } from "../../../../ports/channel.ts";
-import type { FileOperations } from "../../../../sessions/services.ts";
+import type { FileOperations } from "../../../../sessions/services/file-service.ts";
 import { parseRange } from "../../../http/bodies/byte-range.ts";
 
 export interface FileSlice {

@@ -2,7 +2,9 @@
 import { posix } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import type { z } from "zod";
-import type { Caller, OpenFiles, Services } from "../../../../sessions/services.ts";
+import type { Caller } from "../../../../sessions/services/caller.ts";
+import type { OpenFiles } from "../../../../sessions/services/file-service.ts";
+import type { Services } from "../../../../sessions/services/services.ts";
 import type { SandboxPath } from "../../../../ports/channel.ts";
 import { resolvedText, shownPath, WORKSPACE } from "../../bodies/path-body.ts";
 import { sessionParams, workspaceParams } from "../params.ts";

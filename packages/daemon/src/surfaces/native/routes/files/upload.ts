@@ -4,7 +4,7 @@ import type { Readable } from "node:stream";
 import { filePath, rawFilePath, SandboxError } from "@sandkasten/protocol";
 import type { NamedPath } from "@sandkasten/protocol";
 import type { SandboxPath } from "../../../../ports/channel.ts";
-import type { FileOperations } from "../../../../sessions/services.ts";
+import type { FileOperations } from "../../../../sessions/services/file-service.ts";
 import { joined, pathOf, WORKSPACE } from "../../bodies/path-body.ts";
 import { bytesOf } from "../../../http/bodies/byte-body.ts";
 import type { ByteLimits } from "../../../http/bodies/byte-body.ts";

@@ -1,7 +1,7 @@
 /** Writes or appends to a file, as requested. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { ByteSource, SandboxPath, WrittenFile } from "../../../../ports/channel.ts";
-import type { FileOperations } from "../../../../sessions/services.ts";
+import type { FileOperations } from "../../../../sessions/services/file-service.ts";
 import { versionOf } from "../../bodies/file-body.ts";
 
 interface Asked {

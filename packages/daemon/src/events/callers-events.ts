@@ -1,6 +1,8 @@
 /** Events filtered by what the caller may see. */
 import { ownersOf } from "../sessions/owners.ts";
-import type { Caller, EventService, SessionService, WatchEvents } from "../sessions/services.ts";
+import type { Caller } from "../sessions/services/caller.ts";
+import type { EventService, WatchEvents } from "../sessions/services/event-service.ts";
+import type { SessionService } from "../sessions/services/session-service.ts";
 import type { EventHub } from "./event-hub.ts";
 import type { EventFollower } from "./feed.ts";
 
