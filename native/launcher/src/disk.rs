@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use crate::fault::{Context, Fault, Outcome, program_failure};
 use crate::ids;
+use crate::programs::{self, STANDARD_PATH};
 use crate::spec::Disk;
 use crate::sys;
 
@@ -233,7 +234,7 @@ fn run_mkfs(disk: &Disk, purpose: Purpose, tree: &Path, image: &Path) -> Outcome
         .arg(tree)
         .arg(image)
         .env_clear()
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("PATH", STANDARD_PATH)
         .stdin(Stdio::null())
         .output()
         .context(|| format!("running {}", program.display()))?;
@@ -252,14 +253,9 @@ fn run_mkfs(disk: &Disk, purpose: Purpose, tree: &Path, image: &Path) -> Outcome
     ))
 }
 
+/// The program that creates filesystems, if it is installed.
 pub fn find_mkfs() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let fixed = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(fixed)
-        .filter(|directory| directory.is_absolute())
-        .map(|directory| directory.join("mkfs.ext4"))
-        .find(|program| program.is_file())
+    programs::find("mkfs.ext4")
 }
 
 /// Copies only data; holes stay holes. Shares blocks if the filesystem can.

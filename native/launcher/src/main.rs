@@ -25,6 +25,7 @@ mod mounts;
 mod network;
 mod oom;
 mod process;
+mod programs;
 mod record;
 mod remove;
 mod responses;

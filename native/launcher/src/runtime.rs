@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::cgroup::Join;
 use crate::fault::{Context, Fault, Outcome, program_failure};
+use crate::programs::STANDARD_PATH;
 use crate::rlimits::Rlimit;
 use crate::spec::{Runtime, RuntimeKind};
 use crate::sys::{self, Forked};
@@ -158,10 +159,7 @@ fn command(start: &Start<'_>, log: &Path, sealed: Option<&File>) -> Command {
     command.arg(start.id).current_dir("/");
     // SECURITY: nothing of the daemon's environment, least of all its keys, reaches the sandbox
     // (threat: leaked secrets and descriptors; guarded by `inherited_descriptors_lead_nowhere`).
-    command.env_clear().env(
-        "PATH",
-        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    );
+    command.env_clear().env("PATH", STANDARD_PATH);
     command
 }
 

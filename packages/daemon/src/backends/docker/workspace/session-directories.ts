@@ -5,6 +5,7 @@ import { chmod, lstat, mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { SandboxError } from "@sandkasten/protocol";
+import { STANDARD_PATH } from "../../../find-program.ts";
 import { makeDirectory } from "../../../make-directory.ts";
 import { isId } from "../../container/sandbox-ids.ts";
 import { exists } from "./exists.ts";
@@ -60,7 +61,7 @@ export class SessionDirectories {
   async remove(id: string): Promise<void> {
     if (!(await this.has(id))) return;
     // Paths of a deep tree exceed the kernel's path length limit; rm descends step by step.
-    await run("rm", ["-rf", "--", join(this.#base, id)], { env: { PATH: "/usr/bin:/bin" } });
+    await run("rm", ["-rf", "--", join(this.#base, id)], { env: { PATH: STANDARD_PATH } });
     await rm(join(this.#marks, id), { force: true });
     if ((await this.list()).length === 0) await rm(this.#marks, { recursive: true, force: true });
   }
