@@ -3,8 +3,10 @@ import { randomBytes } from "node:crypto";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
+import { placeOfEngine } from "./backends/docker/place-of-engine.ts";
 import { openOciBackend } from "./backends/oci/oci-backend.ts";
 import type { OciBackend, OciBackendOptions } from "./backends/oci/oci-backend.ts";
+import { placeOfDirectory } from "./backends/oci/place-of-directory.ts";
 import { BACKEND_NAMES } from "./config/backend-names.ts";
 import type { BackendName } from "./config/backend-names.ts";
 import type { Config } from "./config/config.ts";
@@ -15,7 +17,6 @@ import { nativeDirectory } from "./native-programs.ts";
 import type { BackendHealth } from "./ports/backend.ts";
 import type { RootfsStore } from "./ports/image-store.ts";
 import type { Log } from "./ports/log.ts";
-import { placeOfDirectory, placeOfEngine } from "./place.ts";
 import { Providers } from "./sessions/providers.ts";
 import type { Provider } from "./sessions/providers.ts";
 
@@ -23,7 +24,7 @@ export interface EmbeddedOptions {
   /** Where images and sandboxes are stored. */
   readonly dataDir: string;
   /** The OCI runtime to use; chosen by version when absent. */
-  readonly runtime?: "crun" | "runc" | "runsc";
+  readonly runtime?: OciBackendOptions["runtime"];
   /** Runtimes in this directory are used instead of the system's. */
   readonly runtimeDir?: string;
   /** Whether sandboxes may ask for gVisor; true when absent. */
