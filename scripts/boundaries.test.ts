@@ -54,6 +54,8 @@ describe("the boundary check", { timeout: 60_000 }, () => {
       "daemon/src/sessions/a.ts": "../surfaces/http/app.ts",
       "daemon/src/sessions/b.ts": "node:child_process",
       "daemon/src/sessions/c.ts": "fastify",
+      // Its entry is in a folder called dist.
+      "daemon/src/sessions/c2.ts": "yaml",
       "daemon/src/surfaces/http/d.ts": "../native/e.ts",
       "daemon/src/backends/oci/f.ts": "../docker/g.ts",
       "daemon/src/images/h.ts": "./testing/i.ts",
@@ -77,6 +79,7 @@ describe("the boundary check", { timeout: 60_000 }, () => {
       "daemon/src/sessions/a.ts",
       "daemon/src/sessions/b.ts",
       "daemon/src/sessions/c.ts",
+      "daemon/src/sessions/c2.ts",
       "daemon/src/surfaces/http/d.ts",
       "sdk/src/j.ts",
     ]);
