@@ -32,9 +32,11 @@ function setup(given: Setup = {}) {
   const imports: unknown[][] = [];
   let open = 0;
   const sessions = {
-    requireServed: async () => {
-      if (isLost) throw lostOwnership("ses_1");
-      return await Promise.resolve();
+    finder: {
+      requireServed: async () => {
+        if (isLost) throw lostOwnership("ses_1");
+        return await Promise.resolve();
+      },
     },
     get: async (caller: Caller) => {
       if (caller.owner !== "alice") throw new SandboxError("SESSION_NOT_FOUND", "no session");

@@ -27,7 +27,9 @@ export class ExecFinder {
    */
   settling(sessionId: string): Promise<void> | undefined {
     const { table, sessions } = this.#parts;
-    return table.get(sessionId)?.adoption === undefined ? undefined : sessions.settled(sessionId);
+    return table.get(sessionId)?.adoption === undefined
+      ? undefined
+      : sessions.finder.settled(sessionId);
   }
 
   /** The recording of a running command. */

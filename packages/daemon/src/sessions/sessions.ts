@@ -1,6 +1,5 @@
 /** Sessions: creation, lookup, use, pause, renewal and end. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { SessionStatus } from "@sandkasten/protocol";
 import type { Backend, IsolationReport, SandboxStats } from "../ports/backend.ts";
 import type { Page, SessionRow } from "../ports/session-store.ts";
 import { lostOwnership } from "../ports/session-store.ts";
@@ -9,7 +8,6 @@ import { isOver, viewOf } from "./lease.ts";
 import { sandboxOf } from "./live-session.ts";
 import type { LiveSession } from "./live-session.ts";
 import { ownersOf } from "./owners.ts";
-import { isUnreachable } from "./providers.ts";
 import type { Caller } from "./services/caller.ts";
 import type {
   CreateSessionOptions,
@@ -18,6 +16,8 @@ import type {
   SessionService,
   SessionView,
 } from "./services/session-service.ts";
+import { isOwn, isVisible, SessionFinder } from "./session-finder.ts";
+import type { Owner } from "./session-finder.ts";
 import { SessionCreation } from "./session-creation.ts";
 import type { EndStatus, SessionCreationParts } from "./session-creation.ts";
 import type { NetworkRequest } from "../network/plan-network.ts";
@@ -28,18 +28,18 @@ const DEFAULT_PAGE_SIZE = 100;
 
 export type SessionsParts = Omit<SessionCreationParts, "settled" | "end">;
 
-type Owner = Pick<Caller, "owner" | "isReadOnly">;
-
 export class Sessions implements SessionService {
+  readonly finder: SessionFinder;
   readonly #parts: SessionsParts;
   readonly #creation: SessionCreation;
   #closed = false;
 
   constructor(parts: SessionsParts) {
     this.#parts = parts;
+    this.finder = new SessionFinder(parts);
     this.#creation = new SessionCreation({
       ...parts,
-      settled: (id) => this.settled(id),
+      settled: (id) => this.finder.settled(id),
       end: (session, status, reason) => this.end(session, status, reason),
     });
   }
@@ -68,8 +68,8 @@ export class Sessions implements SessionService {
 
   async #get(id: string, may: (row: SessionRow) => boolean): Promise<SessionView> {
     await this.#parts.membership.certain();
-    await this.settled(id);
-    const row = await this.#row(id, may);
+    await this.finder.settled(id);
+    const row = await this.finder.row(id, may);
     const [view] = await this.#views([row]);
     if (view === undefined) throw new Error("one row has one view");
     return view;
@@ -101,7 +101,7 @@ export class Sessions implements SessionService {
   /** The current states; unknown for sessions whose backend does not respond. */
   async #views(rows: readonly SessionRow[]): Promise<readonly SessionView[]> {
     const { table, membership, providers } = this.#parts;
-    await Promise.all(rows.map(({ id }) => this.settled(id)));
+    await Promise.all(rows.map(({ id }) => this.finder.settled(id)));
     const shown = rows.map((row) => table.get(row.id)?.shown ?? row);
     const unreachable = new Set<string>();
     for (const name of new Set(
@@ -123,11 +123,11 @@ export class Sessions implements SessionService {
   async destroy(caller: Caller, id: string): Promise<void> {
     const session = this.#parts.table.get(id);
     if (session !== undefined && isVisible(caller, session.row)) {
-      await this.settled(id);
+      await this.finder.settled(id);
       await this.end(session, "destroyed");
       return;
     }
-    const row = await this.#row(id, (found) => isVisible(caller, found)); // 404 if there never was one; otherwise already done.
+    const row = await this.finder.row(id, (found) => isVisible(caller, found)); // 404 if there never was one; otherwise already done.
     if (isLiving(row.status)) throw lostOwnership(id);
   }
 
@@ -142,7 +142,7 @@ export class Sessions implements SessionService {
   /** Changes the network of a running session, first in the store. */
   async changeNetwork(caller: Caller, id: string, asked: NetworkRequest): Promise<SessionView> {
     const { networks } = this.#parts;
-    const session = await this.#living(caller, id, ["running", "paused"]);
+    const session = await this.finder.living(caller, id, ["running", "paused"]);
     await session.lifecycleMutex.run(async () => {
       if (session.ending !== undefined) throw unusable(id, "destroyed");
       const { owner, network } = session.row;
@@ -170,13 +170,13 @@ export class Sessions implements SessionService {
   }
 
   async renew(caller: Caller, id: string, ttlMs?: number): Promise<SessionView> {
-    const session = await this.#living(caller, id, ["running", "paused"]);
+    const session = await this.finder.living(caller, id, ["running", "paused"]);
     await session.renew(ttlMs);
     return this.#view(session.row);
   }
 
   async stats(caller: Caller, id: string): Promise<SandboxStats> {
-    const session = await this.#living(caller, id, ["running", "paused"]);
+    const session = await this.finder.living(caller, id, ["running", "paused"]);
     return await session.backend.stats(sandboxOf(session));
   }
 
@@ -205,14 +205,6 @@ export class Sessions implements SessionService {
     }
   }
 
-  /** Rejects with `lostOwnership` if another daemon serves the living session by now. */
-  async requireServed(caller: Owner, id: string): Promise<void> {
-    await this.#parts.membership.certain();
-    if (this.#parts.table.get(id) !== undefined) return;
-    const row = await this.#row(id, (found) => isOwn(caller, found));
-    if (isLiving(row.status)) throw lostOwnership(id);
-  }
-
   /** Acts as the owner; the link has already been verified. */
   async enterByLink(id: string): Promise<SandboxAccess> {
     const row = this.#parts.table.get(id)?.row ?? (await this.#parts.store.getSession(id));
@@ -234,22 +226,13 @@ export class Sessions implements SessionService {
     this.#closed = true;
   }
 
-  /** Waits until the state of a session from an earlier daemon is known, if it can be determined now. */
-  async settled(id: string): Promise<void> {
-    try {
-      await this.#parts.table.get(id)?.adoption?.();
-    } catch (error) {
-      if (!isUnreachable(error)) throw error;
-    }
-  }
-
   /**
    * A running session with its lease renewed, to be released by `leaveLive`. Read-only callers
    * neither renew the lease nor keep the session alive.
    */
   async enterLive(caller: Owner, id: string): Promise<LiveSession> {
     for (;;) {
-      const session = await this.#living(caller, id, ["running"]);
+      const session = await this.finder.living(caller, id, ["running"]);
       await this.#parts.providers.ready(session.backend);
       // Checked and entered without an await in between, so the reaper cannot intervene.
       if (session.isUsable) {
@@ -309,7 +292,7 @@ export class Sessions implements SessionService {
     to: "paused" | "running",
     work: (backend: Backend, sandbox: string) => Promise<void>,
   ): Promise<SessionView> {
-    const session = await this.#living(caller, id, ["running", "paused"]);
+    const session = await this.finder.living(caller, id, ["running", "paused"]);
     await session.lifecycleMutex.run(async () => {
       if (session.ending !== undefined) throw unusable(id, "destroyed");
       if (session.row.status === to) return;
@@ -340,55 +323,6 @@ export class Sessions implements SessionService {
       this.#parts.networks.remove(session.row.id);
     });
   }
-
-  /** A session of this caller that is in one of these states and within its lease. */
-  async #living(
-    caller: Owner,
-    id: string,
-    allowed: readonly SessionStatus[],
-  ): Promise<LiveSession> {
-    await this.#parts.membership.certain();
-    const session = this.#parts.table.get(id);
-    if (session?.row.owner === caller.owner && session.adoption !== undefined)
-      await this.settled(id);
-    if (session?.row.owner !== caller.owner) {
-      const row = await this.#row(id, (found) => isOwn(caller, found));
-      if (isLiving(row.status)) throw lostOwnership(id);
-      throw unusable(id, row.status, row.endReason);
-    }
-    if (session.ending !== undefined) {
-      await session.ending.catch(() => undefined);
-      throw unusable(id, session.row.status, session.row.endReason);
-    }
-    if (session.row.status !== "creating" && session.isOver) throw unusable(id, "expired");
-    if (!allowed.includes(session.row.status)) throw unusable(id, session.row.status);
-    return session;
-  }
-
-  async #row(id: string, may: (row: SessionRow) => boolean): Promise<SessionRow> {
-    const row = this.#parts.table.get(id)?.row ?? (await this.#parts.store.getSession(id));
-    // SECURITY: what belongs to another owner does not exist (threat: reaching another tenant).
-    // Guarded by "of another owner" in sessions.test.ts.
-    if (row === undefined || !may(row))
-      throw new SandboxError(
-        "SESSION_NOT_FOUND",
-        `there is no session ${id}; list the sessions to find the id`,
-      );
-    return row;
-  }
-}
-
-function isOwn({ owner }: Owner, row: SessionRow): boolean {
-  return row.owner === owner;
-}
-
-/**
- * SECURITY: an administrator sees that a session exists, and can end it, but cannot enter it or
- * read its commands, output and files, which stay private to its owner (threat: reaching another
- * tenant). Guarded by tenants.test.ts.
- */
-function isVisible({ owner, isAdmin }: Caller, row: SessionRow): boolean {
-  return isAdmin || row.owner === owner;
 }
 
 /** Shown as expired, although the request filtered by another status. */
