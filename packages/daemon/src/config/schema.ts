@@ -1,23 +1,14 @@
 /**
  * Every key of the configuration: its type, default and meaning. `docs/reference/config.md` is
- * generated from this file.
+ * generated from this file and the larger groups in `groups`.
  */
+import type { z } from "zod";
 import { BACKEND_NAMES } from "./backend-names.ts";
-import { z } from "zod";
-import { DEFAULT_MAX_TOTAL_BYTES } from "../images/local-image-store.ts";
-import { DEFAULT_REGISTRIES } from "../images/registry-policy.ts";
-import { DEFAULT_UNPACK_LIMITS } from "../images/unpack-budget.ts";
 import {
   absolutePath,
-  claimName,
-  keySetUrl,
-  plainWords,
-  publicKeyPem,
-  anyNumber,
   apiKey,
   daemonAddress,
   databaseUrl,
-  engineAddress,
   hostAndPort,
   previewDomain,
   imageName,
@@ -28,238 +19,31 @@ import {
   oneOf,
   ownerName,
   path,
-  headerName,
-  hostName,
-  networkName,
-  nameServer,
   networkRule,
-  presetName,
-  registryName,
-  runtimeName,
-  text,
-  serviceName,
-  headerPairs,
-  volumeName,
   webAddress,
   webOrigin,
   wholeNumber,
   yesOrNo,
 } from "./kinds.ts";
-
-const MIB = 2 ** 20;
-const GIB = 2 ** 30;
-const MAX_BYTES = 2 ** 43;
-const HOUR_SECONDS = 3600;
-const DAY_SECONDS = 86_400;
-const YEAR_SECONDS = 365 * DAY_SECONDS;
-
-const cpus = () => anyNumber(0.01, 1000);
-const memoryMb = () => wholeNumber(16, MAX_BYTES / MIB);
-const processes = () => wholeNumber(16, 4_000_000);
-const diskMb = () => wholeNumber(4, MAX_BYTES / MIB);
-const inodes = () => wholeNumber(64, 2 ** 31);
-/** Fits into a timer, which can wait at most 24 days. */
-const MAX_EXEC_DAYS = 20;
-const amount = () => wholeNumber(1, 1_000_000);
-const bytes = (least: number) => wholeNumber(least, MAX_BYTES);
-
-/** A key that only contains others. */
-const group = <Shape extends z.ZodRawShape>(shape: Shape) => z.strictObject(shape);
-
-const sessionDefaults = group({
-  cpu_limit: cpus().default(1).meta({ description: "CPUs that a sandbox can use" }),
-  mem_limit_mb: memoryMb().default(512).meta({ description: "Memory of a sandbox, in MiB" }),
-  pids_limit: processes().default(256).meta({
-    description: "Maximum number of processes and threads in a sandbox",
-  }),
-  disk_limit_mb: diskMb().default(1024).meta({
-    description: "Writable disk of a sandbox, in MiB",
-  }),
-  disk_inodes: inodes().default(65_536).meta({
-    description: "Files and directories that this disk can hold",
-  }),
-  max_exec_timeout_ms: wholeNumber(1, MAX_EXEC_DAYS * DAY_SECONDS * 1000)
-    .default(DAY_SECONDS * 1000)
-    .meta({
-      description:
-        "Longest timeout of a command, in milliseconds, and the timeout of requests without one; longer timeouts are lowered to this, and the response says so",
-    }),
-  network_mode: text(
-    "must be none: a sandbox has a network only if its request asks for it, and docker.network allows it",
-    (value) => value === "none",
-  )
-    .default("none")
-    .meta({
-      description:
-        "Network of sandboxes whose request names none; only `none` (loopback only) is supported",
-    }),
-  readonly_rootfs: yesOrNo().default(true).meta({
-    description:
-      "Whether the image is read-only and code runs as uid 1000 (profile `restricted`); `false` makes `root` the default profile",
-  }),
-});
-
-const maxLimits = group({
-  cpu_limit: cpus().default(16).meta({ description: "Maximum CPUs that a request can set" }),
-  mem_limit_mb: memoryMb().default(16_384).meta({
-    description: "Maximum memory that a request can set, in MiB",
-  }),
-  pids_limit: processes().default(16_384).meta({
-    description: "Maximum processes that a request can set",
-  }),
-  disk_limit_mb: diskMb().default(65_536).meta({
-    description: "Maximum disk that a request can set, in MiB",
-  }),
-  disk_inodes: inodes().default(4_194_304).meta({
-    description: "Maximum number of files and directories that a request can set",
-  }),
-});
-
-const images = group({
-  registries: listOf(registryName())
-    .default([...DEFAULT_REGISTRIES])
-    .meta({
-      description:
-        "Registries that images can be pulled from, as `host` or `host:port`; `*` allows all that have a public address. A registry with a private address must be listed by name, and a registry on this machine by its address, as in `127.0.0.1:5000`",
-    }),
-  insecure_registries: listOf(hostAndPort()).default([]).meta({
-    description:
-      "Registries (`host:port`) that are used without TLS; they need no entry in `images.registries`",
-  }),
-  credentials_file: absolutePath().optional().meta({
-    description:
-      "The file with the credentials for registries on the backend `oci`, in the form of Docker's `config.json`",
-    unset: "`/run/containers/UID/auth.json`",
-  }),
-  require_digests: yesOrNo().default(false).meta({
-    description: "Whether images can only be pulled by digest, as in `name@sha256:…`",
-  }),
-  pull_timeout_seconds: wholeNumber(1, DAY_SECONDS).default(1800).meta({
-    description: "Timeout for downloading an image",
-  }),
-  max_unpacked_bytes: bytes(MIB).default(DEFAULT_UNPACK_LIMITS.totalBytes).meta({
-    description: "Size of one image after decompression",
-  }),
-  max_archive_bytes: bytes(MIB).default(DEFAULT_UNPACK_LIMITS.archiveBytes).meta({
-    description: "Size of a download or an archive before decompression",
-  }),
-  max_file_bytes: bytes(MIB).default(DEFAULT_UNPACK_LIMITS.fileBytes).meta({
-    description: "Size of one file in an image",
-  }),
-  max_entries: wholeNumber(1, 100_000_000).default(DEFAULT_UNPACK_LIMITS.entries).meta({
-    description: "Files and directories of one image, all layers together",
-  }),
-  max_compression_ratio: wholeNumber(1, 100_000)
-    .default(DEFAULT_UNPACK_LIMITS.compressionRatio)
-    .meta({
-      description:
-        "Maximum ratio of an image's unpacked size to its archive, beyond the first 64 MiB",
-    }),
-  max_total_bytes: bytes(MIB).default(DEFAULT_MAX_TOTAL_BYTES).meta({
-    description: "Disk space of all images together, on the backend `oci`",
-  }),
-  max_layers: wholeNumber(1, 1000).default(DEFAULT_UNPACK_LIMITS.layers).meta({
-    description: "Layers of one image",
-  }),
-});
-
-const docker = group({
-  host: engineAddress().default("unix:///var/run/docker.sock").meta({
-    description: "Address of the engine: `unix:///path`, `tcp://host:port` or `ssh://user@host`",
-  }),
-  cert_path: absolutePath().optional().meta({
-    description: "Directory with `ca.pem`, `cert.pem` and `key.pem` for an engine that uses TLS",
-    unset: "no TLS",
-  }),
-  config_dir: absolutePath().optional().meta({
-    description: "Directory of Docker's `config.json`, which has the credentials for registries",
-    unset: "`~/.docker`",
-  }),
-  pull_policy: oneOf("never", "missing", "always").default("missing").meta({
-    description: "When images are pulled for a session: `never`, only if `missing`, or `always`",
-  }),
-  workspace: oneOf("auto", "bind", "shared-volume", "volume", "exec").default("auto").meta({
-    description:
-      "Where `/workspace` is kept: a directory of this machine (`bind`), a sub-directory of one volume (`shared-volume`), a volume for each session (`volume`), or only the container (`exec`); `auto` detects what works",
-  }),
-  workspace_dir: absolutePath().default("/tmp/station-sandboxes").meta({
-    description: "Where `bind` keeps the directories of sessions",
-  }),
-  shared_volume: volumeName().default("station-sandboxes").meta({
-    description: "The volume of `shared-volume`",
-  }),
-  shared_dir: absolutePath().default("/shared-sandboxes").meta({
-    description: "Where that volume is mounted in the daemon's own container",
-  }),
-  network: networkName().optional().meta({
-    description:
-      "The engine's network for sandboxes whose request asks for one, such as `bridge`; never the machine's own (`host`)",
-    unset: "requests for a network are refused",
-  }),
-  runtime: runtimeName().optional().meta({
-    description: "A runtime that the engine knows by name, such as `runsc` or `sysbox-runc`",
-    unset: "the engine's default",
-  }),
-});
-
-const network = group({
-  allow: listOf(networkRule()).default([]).meta({
-    description:
-      "The most that sandboxes can reach, as a list of rules: a host (`api.example.com`), the hosts below a name (`*.example.com`), a network (`10.1.2.0/24`, `[2001:db8::/32]`), every public host (`*`), each with ports (`:443`, `:80,443`, `:8000-8100`, `:*`) where they are not 80 and 443, the name of a preset, or `full` for every public address on every port. Requests that exceed it are refused. Private addresses need a rule that names them",
-  }),
-  default: listOf(networkRule()).optional().meta({
-    description:
-      "The network of sessions whose request asks for one without saying which (`network: true`), as a list of rules",
-    unset: "all that `network.allow` allows",
-  }),
-  presets: listOf(mapping({ name: presetName(), allow: listOf(networkRule()) }))
-    .default([])
-    .meta({
-      description:
-        "Names for lists of rules: a list of `name` and `allow`. A request can use the name like a rule",
-    }),
-  max_connections: wholeNumber(1, 4096).default(512).meta({
-    description: "Maximum number of open outbound connections of one sandbox",
-  }),
-  max_connections_per_second: wholeNumber(1, 100_000).default(100).meta({
-    description:
-      "New connections out of one sandbox, on average; a burst can have `network.max_connections`",
-  }),
-  max_total_bytes: bytes(0)
-    .default(100 * GIB)
-    .meta({
-      description: "Bytes, both ways together, that one session can transfer; 0 for no limit",
-    }),
-  max_bytes_per_second: bytes(0)
-    .default(256 * MIB)
-    .meta({ description: "Bandwidth of one session, both ways together; 0 for no limit" }),
-  name_servers: listOf(nameServer()).optional().meta({
-    description: "Name servers that the gateway asks, as `address` or `address:port`",
-    unset: "those of `/etc/resolv.conf`",
-  }),
-  ca_file: absolutePath().optional().meta({
-    description:
-      "Additional PEM certificates that the gateway trusts when it adds secrets to requests, for hosts with a private certificate authority",
-    unset: "none",
-  }),
-  secrets: listOf(
-    mapping({
-      name: ownerName(),
-      value: text("must be one line of visible characters", (value) =>
-        /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value),
-      ),
-      host: hostName(),
-      header: headerName(),
-      keys: listOf(ownerName()).optional(),
-    }),
-  )
-    .default([])
-    .meta({
-      description:
-        "Secrets that requests can use by name without knowing them: a list of `name`, `value`, the `host` and the `header` that it is for, and optionally `keys`, the names of the API keys that may use it. As a variable: the list as JSON",
-      secret: true,
-    }),
-});
+import {
+  MIB,
+  GIB,
+  MAX_BYTES,
+  HOUR_SECONDS,
+  DAY_SECONDS,
+  YEAR_SECONDS,
+  inodes,
+  amount,
+  bytes,
+  group,
+} from "./groups/units.ts";
+import { docker } from "./groups/docker.ts";
+import { images } from "./groups/images.ts";
+import { jwt } from "./groups/jwt.ts";
+import { maxLimits, sessionDefaults } from "./groups/limits.ts";
+import { network } from "./groups/network.ts";
+import { events, journal } from "./groups/records.ts";
+import { telemetry } from "./groups/telemetry.ts";
 
 export const configSchema = group({
   listen: listenAddress().default("127.0.0.1:8080").meta({
@@ -421,102 +205,9 @@ export const configSchema = group({
       description: "Files and directories that it can hold",
     }),
   }).prefault({}),
-  journal: group({
-    max_bytes_per_exec: bytes(65_536)
-      .default(256 * MIB)
-      .meta({
-        description: "Output that is kept per command; beyond it, the middle is dropped",
-      }),
-    max_bytes_per_session: bytes(65_536).default(GIB).meta({
-      description: "Output that is kept per session",
-    }),
-    max_bytes_per_key: bytes(65_536)
-      .default(8 * GIB)
-      .meta({
-        description:
-          "Output that is kept per API key; beyond it, the output of ended sessions is deleted, oldest first",
-      }),
-    max_bytes: bytes(65_536)
-      .default(32 * GIB)
-      .meta({
-        description: "The same for all API keys together",
-      }),
-    retention_seconds: wholeNumber(0, YEAR_SECONDS).default(DAY_SECONDS).meta({
-      description: "How long output is kept after its session has ended",
-    }),
-  }).prefault({}),
-  jwt: group({
-    issuer: plainWords().optional().meta({
-      description:
-        "Issuer of tokens (the claim `iss`) that are accepted instead of keys; requires `jwt.audience` and one of `jwt.jwks_file`, `jwt.jwks_uri` and `jwt.public_key`",
-      unset: "no tokens are accepted",
-    }),
-    audience: plainWords().optional().meta({
-      description: "Required audience of tokens (the claim `aud`)",
-      unset: "none",
-    }),
-    jwks_file: absolutePath().optional().meta({
-      description: "A file with the issuer's public keys as a JSON Web Key Set; read at the start",
-      unset: "none",
-    }),
-    jwks_uri: keySetUrl().optional().meta({
-      description: "URL where the issuer serves that set; fetched on demand and cached",
-      unset: "none",
-    }),
-    public_key: publicKeyPem().optional().meta({
-      description: "The issuer's public key in PEM",
-      unset: "none",
-    }),
-    algorithms: listOf(
-      oneOf(
-        "RS256",
-        "RS384",
-        "RS512",
-        "PS256",
-        "PS384",
-        "PS512",
-        "ES256",
-        "ES384",
-        "ES512",
-        "EdDSA",
-      ),
-    )
-      .default(["RS256", "ES256", "EdDSA"])
-      .meta({ description: "Accepted signature algorithms" }),
-    owner_claim: claimName().default("sub").meta({
-      description: "The claim that names the owner; the owner is `jwt:` followed by its value",
-    }),
-    scope_claim: claimName().optional().meta({
-      description:
-        "The claim that grants scopes, as words or as a list: `sandkasten:admin`, `sandkasten:use` or `sandkasten:read`; a token that grants none is refused",
-      unset: "every token has the scope `use`",
-    }),
-    clock_skew_seconds: wholeNumber(0, 300).default(30).meta({
-      description: "Tolerated difference to the issuer's clock",
-    }),
-  }).prefault({}),
-  events: group({
-    retention_seconds: wholeNumber(0, YEAR_SECONDS).default(DAY_SECONDS).meta({
-      description: "How long events are stored",
-    }),
-    max_events_per_key: wholeNumber(100, 10_000_000).default(20_000).meta({
-      description:
-        "Events that are stored per key; beyond it, the oldest events of that key are deleted",
-    }),
-    max_events: wholeNumber(1000, 100_000_000).default(200_000).meta({
-      description:
-        "Events that are stored in total; beyond it, the oldest events of the key with the most events are deleted",
-    }),
-    max_bytes: bytes(65_536)
-      .default(64 * MIB)
-      .meta({ description: "Maximum disk space for all events" }),
-    max_streams_per_key: wholeNumber(1, 100_000).default(64).meta({
-      description: "Open event streams per key",
-    }),
-    max_streams: wholeNumber(1, 100_000).default(1024).meta({
-      description: "The same for all keys together",
-    }),
-  }).prefault({}),
+  journal: journal.prefault({}),
+  jwt: jwt.prefault({}),
+  events: events.prefault({}),
   http: group({
     // SECURITY: parsing JSON blocks all other requests, so larger content must be sent as bytes.
     // Guarded by stalls.test.ts.
@@ -560,36 +251,7 @@ export const configSchema = group({
       description:
         "Maximum output in a response, from its beginning and end; read the rest by cursor",
     }),
-  telemetry: group({
-    endpoint: webAddress().optional().meta({
-      description:
-        "Address of an OpenTelemetry collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`; traces and metrics go there",
-      unset: "`OTEL_EXPORTER_OTLP_ENDPOINT` and the other `OTEL_*` variables decide",
-    }),
-    headers: headerPairs().optional().meta({
-      description: "Headers for the collector, as `name=value,name=value`",
-      secret: true,
-      unset: "`OTEL_EXPORTER_OTLP_HEADERS`, else none",
-    }),
-    protocol: oneOf("http/protobuf", "http/json").optional().meta({
-      description: "Encoding of the data sent to the collector",
-      unset: "`OTEL_EXPORTER_OTLP_PROTOCOL`, else `http/protobuf`",
-    }),
-    service_name: serviceName().optional().meta({
-      description: "Name of the daemon in traces and metrics",
-      unset: "`OTEL_SERVICE_NAME`, else `sandkasten-daemon`",
-    }),
-    sample_ratio: anyNumber(0, 1).optional().meta({
-      description:
-        "Share of the traces that begin in the daemon and are recorded; for traces of callers, the caller decides",
-      unset: "`OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`, else 1",
-    }),
-    metrics_listen: listenAddress().optional().meta({
-      description:
-        "A second address, `host:port`, that serves only `/metrics`, without a key, for Prometheus",
-      unset: "`/metrics` is served by the API alone, for keys of administrators",
-    }),
-  }).prefault({}),
+  telemetry: telemetry.prefault({}),
   log_level: oneOf("trace", "debug", "info", "warn", "error", "fatal", "silent")
     .default("info")
     .meta({ description: "Minimum level of log messages" }),
