@@ -35,7 +35,6 @@ export type {
   CopyOptions,
   DownloadOptions,
   ExtractedArchive,
-  Files,
   MakeDirectoryOptions,
   MoveOptions,
   ReadFileOptions,
@@ -44,7 +43,8 @@ export type {
   TarOptions,
   WriteFileOptions,
   WrittenFile,
-} from "./files.ts";
+} from "./file-options.ts";
+export type { Files } from "./files.ts";
 export type { CollectedImages, ImageInfo, ImageProgress } from "./image-types.ts";
 export type { Images, ImportImageOptions, ProgressOptions } from "./images.ts";
 export type { PortConnection, PortInfo } from "./port-connection.ts";

@@ -28,7 +28,8 @@ import {
   toExecResult,
 } from "./exec-types.ts";
 import type { FileSource } from "./file-types.ts";
-import { Files, type ReadFileOptions, type WriteFileOptions, type WrittenFile } from "./files.ts";
+import type { ReadFileOptions, WriteFileOptions, WrittenFile } from "./file-options.ts";
+import { Files } from "./files.ts";
 import { type ImageInfo, toImageInfo } from "./image-types.ts";
 import { connectToPort, type PortConnection, type PortInfo } from "./port-connection.ts";
 import {
