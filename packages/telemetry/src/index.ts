@@ -1,6 +1,5 @@
 /** Traces and metrics of a process: the standard settings, OTLP, and Prometheus' text format. */
 export {
-  type Label,
   type MetricFamily,
   type MetricSample,
   CounterFamily,
@@ -8,22 +7,10 @@ export {
 } from "./metric-families.ts";
 export { prometheusText } from "./prometheus-text.ts";
 export {
-  type OtlpTarget,
   type TelemetrySettings,
   telemetryFromEnvironment,
   type Variables,
 } from "./settings-from-environment.ts";
 export { startTelemetry } from "./start-telemetry.ts";
-export type {
-  OpenSpan,
-  SpanAttributes,
-  StartedTelemetry,
-  StartOptions,
-} from "./started-telemetry.ts";
-export {
-  parseTraceContext,
-  type TraceContext,
-  traceparentOf,
-  type TraceIds,
-  idsOf,
-} from "./trace-context.ts";
+export type { OpenSpan, StartedTelemetry, StartOptions } from "./started-telemetry.ts";
+export { parseTraceContext, type TraceContext, idsOf } from "./trace-context.ts";

@@ -7,8 +7,6 @@ export type * from "./channel-fixture.ts";
 export * from "./channel-suite.ts";
 export * from "./event-log-suite.ts";
 export * from "./fake/fake-backend.ts";
-export * from "./fake/fake-channel.ts";
-export * from "./fake/fake-sandbox.ts";
 export * from "./journal-suite.ts";
 export * from "./key-store-suite.ts";
 export * from "./otlp-receiver.ts";

@@ -72,6 +72,7 @@ function isConnectionFailure(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code } = error as { readonly code?: unknown };
   if (typeof code === "string" && /^(?:E[A-Z]+|UND_ERR_.*)$/.test(code)) return true;
+  // Genkit's Google plugins throw an error that has nothing but this text.
   if (/fetch failed|terminated|socket|network|connection error/i.test(error.message)) return true;
   return isConnectionFailure(error.cause);
 }

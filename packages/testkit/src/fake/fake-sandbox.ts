@@ -14,7 +14,7 @@ import { runProgram } from "./fake-programs.ts";
 import type { MemoryDisk } from "./memory-disk.ts";
 import { MemoryFiles } from "./memory-files.ts";
 
-export const FAKE_WORKSPACE = "/workspace";
+const FAKE_WORKSPACE = "/workspace";
 
 const MAX_SHELLS = 16;
 
