@@ -19,11 +19,11 @@ pub struct Connection {
     /// What epoll watches the socket for.
     interest: i32,
     /// The peer has sent its hello.
-    pub greeted: bool,
+    pub(super) greeted: bool,
     /// The fencing token in that hello.
-    pub fence: Option<u64>,
-    pub streams: HashMap<u32, OpenStream>,
-    pub outgoing: Outgoing,
+    pub(super) fence: Option<u64>,
+    pub(super) streams: HashMap<u32, OpenStream>,
+    pub(super) outgoing: Outgoing,
 }
 
 impl Connection {

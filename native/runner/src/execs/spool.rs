@@ -10,10 +10,10 @@ pub const TAIL_CAPACITY: u64 = 256 * 1024;
 pub const PIECE: usize = 128 * 1024;
 
 pub struct Chunk {
-    pub seq: u64,
-    pub descriptor: u8,
-    pub offset: u64,
-    pub data: Vec<u8>,
+    pub(super) seq: u64,
+    pub(super) descriptor: u8,
+    pub(super) offset: u64,
+    pub(super) data: Vec<u8>,
     /// A chunk that a reader has seen keeps its extent, so that sequence numbers stay true.
     sealed: bool,
 }
@@ -34,9 +34,9 @@ pub struct Spool {
     next_seq: u64,
     /// Where the output of the command itself ended, once it has.
     done_at: Option<u64>,
-    pub dropped: u64,
-    pub stdout_bytes: u64,
-    pub stderr_bytes: u64,
+    pub(super) dropped: u64,
+    pub(super) stdout_bytes: u64,
+    pub(super) stderr_bytes: u64,
 }
 
 impl Spool {

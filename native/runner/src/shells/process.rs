@@ -31,7 +31,7 @@ const BASH_SOCKET: u64 = 255;
 pub const REPAIR_FILE: &str = "repair";
 
 pub struct ShellProgram {
-    pub kind: &'static str,
+    pub(super) kind: &'static str,
     path: String,
 }
 
@@ -46,22 +46,22 @@ pub fn find_program() -> Option<ShellProgram> {
 }
 
 pub struct ShellProcess {
-    pub pid: i32,
-    pub group: Group,
-    pub socket: ShellSocket,
-    pub dialect: Dialect,
+    pub(super) pid: i32,
+    pub(super) group: Group,
+    pub(super) socket: ShellSocket,
+    pub(super) dialect: Dialect,
     /// False while it reads its profile files.
-    pub ready: bool,
+    pub(super) ready: bool,
     /// It was no use any more and has been killed.
-    pub discarded: bool,
+    pub(super) discarded: bool,
     started_at: Instant,
     /// Its entry in /proc as long as it has not become another program.
     command_line: Vec<u8>,
     /// Where it says on its way out in which directory it was, and other things that its last report
     /// cannot.
     farewell: OwnedFd,
-    pub farewell_name: String,
-    pub farewell_path: String,
+    pub(super) farewell_name: String,
+    pub(super) farewell_path: String,
 }
 
 impl ShellProcess {

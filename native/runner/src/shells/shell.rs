@@ -12,19 +12,19 @@ use std::collections::VecDeque;
 pub type ShellId = u32;
 
 pub struct Shell {
-    pub name: String,
-    pub process: Option<ShellProcess>,
-    pub queue: VecDeque<Serial>,
-    pub current: Option<Current>,
-    pub memory: ShellMemory,
-    pub terminal: Option<ShellTerminal>,
+    pub(super) name: String,
+    pub(super) process: Option<ShellProcess>,
+    pub(super) queue: VecDeque<Serial>,
+    pub(super) current: Option<Current>,
+    pub(super) memory: ShellMemory,
+    pub(super) terminal: Option<ShellTerminal>,
     /// The process that the next command finds is not the one that the last command left.
-    pub replaced: bool,
+    pub(super) replaced: bool,
     /// What went wrong with the profile files, which are skipped; the next command reports it.
-    pub profile_problem: Option<String>,
-    pub skip_profiles: bool,
+    pub(super) profile_problem: Option<String>,
+    pub(super) skip_profiles: bool,
     /// It takes no more commands and goes when its last one has ended.
-    pub closing: bool,
+    pub(super) closing: bool,
 }
 
 impl Shell {

@@ -21,7 +21,7 @@ pub struct ShellSocket {
     watched: i32,
     buffer: Vec<u8>,
     /// No process holds the other side: the shell has become another program, or has ended.
-    pub closed: bool,
+    pub(super) closed: bool,
 }
 
 impl ShellSocket {

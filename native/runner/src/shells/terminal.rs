@@ -11,7 +11,7 @@ pub struct ShellTerminal {
     _slave: OwnedFd,
     path: String,
     /// The command that gets what the terminal says.
-    pub reader: Option<Serial>,
+    pub(super) reader: Option<Serial>,
 }
 
 impl ShellTerminal {
