@@ -1,7 +1,4 @@
 /** The image store of the embedded backend: root file systems unpacked on this machine's disk. */
-import { createHash } from "node:crypto";
-import { mkdir } from "node:fs/promises";
-import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Log } from "../ports/log.ts";
@@ -17,24 +14,19 @@ import type {
 import { ImageAllowlist } from "./allowlist.ts";
 import { hostRootfs } from "./host-image.ts";
 import { readHostFacts } from "./host-facts.ts";
-import { digestOf, withRegularFile } from "./image-blobs.ts";
+import { ImageCreation } from "./image-creation.ts";
+import type { ImageTools } from "./image-creation.ts";
 import { imageFailure, invalidImage } from "./image-failure.ts";
 import { ImageQuota } from "./image-quota.ts";
-import type { ImageMeter } from "./image-quota.ts";
 import { ImageLibrary, infoOf } from "./image-library.ts";
-import type { PresentImage, ProgressHandler, SyncTree, Unpack } from "./image-library.ts";
-import { checkPin, planArchive, planDownload } from "./image-plan.ts";
+import type { PresentImage, ProgressHandler } from "./image-library.ts";
 import { ownImageOf } from "./own-images.ts";
-import { ProgressReport } from "./progress.ts";
 import { HOST_REFERENCE, parseReference, requireDigest } from "./reference.ts";
 import type { ImageReference } from "./reference.ts";
 import { RegistryImages } from "./registry-images.ts";
 import { DEFAULT_REGISTRIES, RegistryPolicy } from "./registry-policy.ts";
-import { runTool } from "./tool.ts";
-import { DEFAULT_UNPACK_LIMITS, UnpackBudget } from "./unpack-budget.ts";
+import { DEFAULT_UNPACK_LIMITS } from "./unpack-budget.ts";
 import type { UnpackLimits } from "./unpack-budget.ts";
-import { unpackContainer, unpackLayers, unpackRootfs } from "./unpack-image.ts";
-import type { UnpackContext } from "./unpack-image.ts";
 
 export interface ImagePolicy {
   /** Allowed references and patterns (see allowlist.ts); empty allows all. */
@@ -56,14 +48,6 @@ export interface ImagePolicy {
   readonly requireDigests?: boolean;
 }
 
-/** External programs, preferably by absolute path. */
-export interface ImageTools {
-  readonly xz: string;
-  readonly sync: string;
-  /** The whole environment of credential helpers and sync. */
-  readonly env: Readonly<Record<string, string>>;
-}
-
 export interface LocalImageStoreOptions {
   readonly dataDir: string;
   readonly policy: ImagePolicy;
@@ -77,15 +61,6 @@ export interface LocalImageStoreOptions {
 const DEFAULT_PULL_TIMEOUT_MS = 30 * 60_000;
 const HELPER_TIMEOUT_MS = 15_000;
 export const DEFAULT_MAX_TOTAL_BYTES = 100 * 1024 ** 3;
-const SYNC_TIMEOUT_MS = 10 * 60_000;
-
-/** An image that is about to get a name. */
-interface NewImage {
-  readonly wanted: ImageReference;
-  readonly found: { readonly digest: string; readonly sourceDigest: string };
-  readonly source: ImageInfo["source"];
-  readonly onProgress: ProgressHandler;
-}
 
 /** Shared by the views of all owners. */
 interface StoreParts {
@@ -203,29 +178,9 @@ export class LocalImageStore implements RootfsStore {
     onProgress?: ProgressHandler,
     env: Readonly<Record<string, string>> = {},
   ): Promise<ImageInfo> {
-    return await this.#guard("importing a root file system", async () => {
+    return await this.#create("importing a root file system", async (creation) => {
       const wanted = this.#importable(reference);
-      return await withOperatorFile(tarball, async (file) => {
-        const before = await fileVersion(file);
-        const sourceDigest = await digestOf(file);
-        const digest = withVariables(sourceDigest, env);
-        const found = { digest, sourceDigest };
-        checkPin(wanted, found);
-        const image = { wanted, found, source: "rootfs", onProgress } as const;
-        return await this.#metered(
-          wanted,
-          async (meter) =>
-            await this.#publish(image, meter, async (rootfs, progress) => {
-              const size = await unpackRootfs(file, rootfs, this.#context(progress, meter));
-              if ((await fileVersion(file)) !== before) {
-                throw invalidImage(
-                  `The archive ${tarball} changed while it was being read. Import it again.`,
-                );
-              }
-              return { ...size, env };
-            }),
-        );
-      });
+      return await creation.fromRootfs(wanted, tarball, onProgress, env);
     });
   }
 
@@ -234,73 +189,20 @@ export class LocalImageStore implements RootfsStore {
     archive: string,
     onProgress?: ProgressHandler,
   ): Promise<ImageInfo> {
-    return await this.#guard("importing an OCI archive", async () => {
+    return await this.#create("importing an OCI archive", async (creation) => {
       const wanted = this.#importable(reference);
-      return await this.#metered(
-        wanted,
-        async (meter) =>
-          await this.#parts.library.directories.inTemporary(async (temporary) => {
-            const directory = join(temporary, "archive");
-            const context = this.#context(new ProgressReport(), meter);
-            const { tree, sourceBytes } = await withOperatorFile(archive, async (file) => ({
-              tree: await unpackContainer(file, directory, context),
-              sourceBytes: (await file.stat()).size,
-            }));
-            const blobBytes = meter.spentBytes;
-            const plan = await planArchive(directory, tree, wanted, this.#parts.limits);
-            checkPin(wanted, plan);
-            const image = { wanted, found: plan, source: "oci-archive", onProgress } as const;
-            return await this.#publish(image, meter, async (rootfs, progress) => {
-              const { layers, env } = plan;
-              const unpacking = this.#context(progress, meter);
-              const size = await unpackLayers(layers, rootfs, sourceBytes, unpacking);
-              meter.release(blobBytes);
-              return { ...size, env };
-            });
-          }),
-      );
+      return await creation.fromOciArchive(wanted, archive, onProgress);
     });
   }
 
   async pull(reference: string, onProgress?: ProgressHandler): Promise<ImageInfo> {
-    return await this.#guard("pulling an image", async () => {
+    return await this.#create("pulling an image", async (creation) => {
       const wanted = parseReference(reference);
       this.#requireAllowed(wanted, undefined);
       if (isHost(wanted)) return await this.#host();
       if (this.#parts.requireDigests) requireDigest(wanted);
       this.#parts.registries.requireAllowed(wanted);
-      const remote = await this.#parts.remote.locate(wanted);
-      new UnpackBudget(this.#parts.limits).checkLayers(remote.layerCount);
-      const { archiveBytes } = this.#parts.limits;
-      if (remote.downloadBytes > archiveBytes) {
-        throw invalidImage(
-          `The download of ${wanted.canonical} has ${remote.downloadBytes} bytes; the limit is ${archiveBytes}.`,
-        );
-      }
-      const image = { wanted, found: remote, source: "registry", onProgress } as const;
-      return await this.#metered(
-        wanted,
-        async (meter) =>
-          await this.#publish(
-            image,
-            meter,
-            async (rootfs, progress) =>
-              await this.#parts.library.directories.inTemporary(async (temporary) => {
-                const directory = join(temporary, "download");
-                await mkdir(directory, { mode: 0o700 });
-                progress.begin("download", remote.downloadBytes);
-                meter.spend(remote.downloadBytes);
-                await this.#parts.remote.download(wanted, remote, directory, (bytes) =>
-                  progress.set(bytes),
-                );
-                const { layers, env } = await planDownload(directory, remote.digest);
-                const unpacking = this.#context(progress, meter);
-                const size = await unpackLayers(layers, rootfs, remote.downloadBytes, unpacking);
-                meter.release(remote.downloadBytes);
-                return { ...size, env };
-              }),
-          ),
-      );
+      return await creation.fromRegistry(wanted, onProgress);
     });
   }
 
@@ -352,37 +254,6 @@ export class LocalImageStore implements RootfsStore {
     });
   }
 
-  /** Counts the disk space of an image while it is created. */
-  async #metered<T>(
-    { canonical }: ImageReference,
-    work: (meter: ImageMeter) => Promise<T>,
-  ): Promise<T> {
-    using meter = await this.#parts.quota.begin(this.#owner, canonical);
-    try {
-      return await work(meter);
-    } catch (error) {
-      // Everything written was removed again.
-      meter.release(meter.spentBytes);
-      throw error;
-    }
-  }
-
-  async #publish(image: NewImage, meter: ImageMeter, unpack: Unpack): Promise<ImageInfo> {
-    const { wanted, found, source, onProgress } = image;
-    const { canonical: reference, repository } = wanted;
-    const { digest, sourceDigest } = found;
-    const owner = this.#owner && { owner: this.#owner.name };
-    const entry = { reference, repository, digest, sourceDigest, source, ...owner };
-    const syncTree: SyncTree = async (directory) => await this.#syncTree(directory);
-    const published = await this.#parts.library.publish(entry, unpack, {
-      onProgress,
-      syncTree,
-      admit: async (record) => await this.#parts.quota.admit(meter, reference, record),
-    });
-    await this.#changed();
-    return published;
-  }
-
   async #host(): Promise<ImageInfo> {
     return (await hostRootfs(this.#parts.machine, this.#parts.library)).info;
   }
@@ -396,20 +267,18 @@ export class LocalImageStore implements RootfsStore {
     return found.find((image) => image?.entry.owner !== undefined) ?? found.find(Boolean);
   }
 
+  async #create(
+    doing: string,
+    work: (creation: ImageCreation) => Promise<ImageInfo>,
+  ): Promise<ImageInfo> {
+    const changed = async (): Promise<void> => await this.#changed();
+    const creation = new ImageCreation({ ...this.#parts, changed }, this.#owner);
+    return await this.#guard(doing, async () => await work(creation));
+  }
+
   async #changed(): Promise<void> {
     await this.#parts.quota.refresh();
     for (const listener of this.#parts.listeners) listener();
-  }
-
-  async #syncTree(directory: string): Promise<void> {
-    const { sync, env } = this.#parts.tools;
-    const result = await runTool(sync, ["-f", directory], { env, timeoutMs: SYNC_TIMEOUT_MS });
-    if (result.exitCode !== 0)
-      throw new Error(`${sync} -f failed: ${result.ended ?? result.stderr.trim()}`);
-  }
-
-  #context(progress: ProgressReport, { spend: charge }: ImageMeter): UnpackContext {
-    return { limits: this.#parts.limits, xz: this.#parts.tools.xz, progress, charge };
   }
 
   #importable(reference: string): ImageReference {
@@ -451,14 +320,6 @@ function isHost(reference: ImageReference): boolean {
   return reference.canonical === HOST_REFERENCE;
 }
 
-/** The same files with different variables are a different image. */
-function withVariables(digest: string, env: Readonly<Record<string, string>>): string {
-  const names = Object.keys(env).toSorted();
-  if (names.length === 0) return digest;
-  const content = JSON.stringify([digest, names.map((name) => [name, env[name]])]);
-  return `sha256:${createHash("sha256").update(content).digest("hex")}`;
-}
-
 /** A pinned name stays unchanged; a short one becomes the name of the image that it means. */
 function nameOf(wanted: ImageReference, { entry }: PresentImage): string {
   return wanted.shortcut ? entry.reference : wanted.canonical;
@@ -468,18 +329,4 @@ function notPresent(wanted: ImageReference): SandboxError {
   return invalidImage(
     `The image ${wanted.canonical} is not present. Pull it from a registry, import an archive under this name, or use "host".`,
   );
-}
-
-/** A path from the operator may be a link to the archive. */
-async function withOperatorFile<T>(
-  path: string,
-  work: (file: FileHandle) => Promise<T>,
-): Promise<T> {
-  return await withRegularFile(path, `The archive ${path}`, work, { followLinks: true });
-}
-
-/** Changes whenever an open file is written to. */
-async function fileVersion(file: FileHandle): Promise<string> {
-  const { size, mtimeNs, ctimeNs } = await file.stat({ bigint: true });
-  return `${size}:${mtimeNs}:${ctimeNs}`;
 }
