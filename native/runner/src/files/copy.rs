@@ -1,6 +1,7 @@
 //! Copying files and trees. Links are copied as links, never followed.
 
 use super::commit::take_turn;
+use super::copy_content::copy_content;
 use super::entry::read_link_bytes;
 use super::place::{answer, shown};
 use super::read::not_regular;
@@ -21,10 +22,6 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-
-const PIECE: usize = 128 * 1024;
-/// Between two checks whether the request was cancelled.
-const MAX_RANGE: i64 = 16 << 20;
 
 pub fn copy(
     from: &Path,
@@ -160,105 +157,6 @@ fn open_source(dir: &OwnedFd, name: &CStr) -> io::Result<Option<OwnedFd>> {
     let file = sys::open_at(dir.as_raw_fd(), name, flags, 0)?;
     let found = stat_fd(file.as_raw_fd())?;
     Ok(is_kind(&found, libc::S_IFREG).then_some(file))
-}
-
-/// Holes stay holes, and file systems that can share blocks do.
-fn copy_content(
-    source: &OwnedFd,
-    target: &OwnedFd,
-    size: i64,
-    mailbox: &Mailbox,
-) -> io::Result<u64> {
-    let (from, to) = (source.as_raw_fd(), target.as_raw_fd());
-    // SAFETY: plain system call on a descriptor that we own.
-    sys::check(unsafe { libc::ftruncate(to, size) })?;
-    let copy_range = if shows_holes(to) {
-        copy_range
-    } else {
-        copy_nonzero
-    };
-    let mut at = 0;
-    while at < size {
-        // SAFETY: plain system calls on a descriptor that we own.
-        let data = unsafe { libc::lseek(from, at, libc::SEEK_DATA) };
-        if data < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) {
-            break;
-        }
-        let data = data.max(at);
-        // SAFETY: as above.
-        let hole = unsafe { libc::lseek(from, data, libc::SEEK_HOLE) };
-        let end = if hole > data { hole.min(size) } else { size };
-        at = data;
-        while at < end {
-            if mailbox.cancelled() {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            let n = copy_range(from, to, at, (end - at).min(MAX_RANGE))?;
-            if n == 0 {
-                // The source became shorter.
-                return Ok(at as u64);
-            }
-            at += n;
-        }
-    }
-    Ok(size as u64)
-}
-
-/// Whether a file that is one hole looks like one. gVisor takes every file for data throughout.
-fn shows_holes(empty: RawFd) -> bool {
-    // SAFETY: plain system call on a descriptor that the caller owns.
-    unsafe { libc::lseek(empty, 0, libc::SEEK_DATA) != 0 }
-}
-
-fn copy_range(from: RawFd, target: RawFd, at: i64, length: i64) -> io::Result<i64> {
-    let (mut read_at, mut write_at) = (at, at);
-    // SAFETY: both offsets are valid for writing.
-    let n = unsafe {
-        libc::copy_file_range(
-            from,
-            &mut read_at,
-            target,
-            &mut write_at,
-            length as usize,
-            0,
-        )
-    };
-    if n >= 0 {
-        return Ok(n as i64);
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        // Two file systems, or one that has no such call.
-        Some(libc::EXDEV | libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM) => {}
-        _ => return Err(error),
-    }
-    copy_piece(from, target, at, length, |_| true)
-}
-
-/// Leaves out what is zero, which it is in the new file already.
-fn copy_nonzero(from: RawFd, target: RawFd, at: i64, length: i64) -> io::Result<i64> {
-    copy_piece(from, target, at, length, |piece| {
-        piece.iter().any(|byte| *byte != 0)
-    })
-}
-
-fn copy_piece(
-    from: RawFd,
-    target: RawFd,
-    at: i64,
-    length: i64,
-    wanted: fn(&[u8]) -> bool,
-) -> io::Result<i64> {
-    let mut buffer = vec![0u8; PIECE.min(length as usize)];
-    let n = sys::pread(from, &mut buffer, at)?;
-    if !wanted(&buffer[..n]) {
-        return Ok(n as i64);
-    }
-    let mut written = 0;
-    while written < n {
-        written += sys::pwrite(target, &buffer[written..n], at + written as i64)?;
-    }
-    Ok(n as i64)
 }
 
 /// The copy grows under a temporary name and gets its own when it is whole.

@@ -3,6 +3,7 @@
 mod append;
 mod commit;
 mod copy;
+mod copy_content;
 mod entry;
 mod glob;
 mod list;
