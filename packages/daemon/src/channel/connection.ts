@@ -59,7 +59,7 @@ export class Connection implements StreamHost {
   #unconfirmedCancels = 0;
   #breaches = 0;
   /** Ended streams whose output the runner still holds for us. */
-  readonly #lingering = new Set<WireStream>();
+  readonly #holdingOutput = new Set<WireStream>();
   readonly #owingCredit = new Set<WireStream>();
   #creditTimer: NodeJS.Timeout | undefined;
   #readTimer: NodeJS.Timeout | undefined;
@@ -142,7 +142,10 @@ export class Connection implements StreamHost {
     sink: StreamSink,
     options: OpenStreamOptions = {},
   ): WireStream {
-    if (this.#streams.size + this.#lingering.size >= MAX_STREAMS && options.essential !== true) {
+    if (
+      this.#streams.size + this.#holdingOutput.size >= MAX_STREAMS &&
+      options.essential !== true
+    ) {
       throw new SandboxError(
         "QUOTA_EXCEEDED",
         `the sandbox already has ${String(MAX_STREAMS)} open requests; wait until some of them end`,
@@ -170,7 +173,7 @@ export class Connection implements StreamHost {
    * releases the output of an ended stream.
    */
   cancel(stream: WireStream, outcome?: StreamOutcome): void {
-    if (this.#lingering.delete(stream)) this.write(encodeFrame(FrameType.cancel, stream.id));
+    if (this.#holdingOutput.delete(stream)) this.write(encodeFrame(FrameType.cancel, stream.id));
     if (!stream.open || stream.cancelled) return;
     this.#unconfirmedCancels++;
     stream.cancel(outcome);
@@ -191,7 +194,7 @@ export class Connection implements StreamHost {
     this.#greeted.reject(failure);
     const streams = [...this.#streams.values()];
     this.#streams.clear();
-    this.#lingering.clear();
+    this.#holdingOutput.clear();
     this.#owingCredit.clear();
     clearTimeout(this.#creditTimer);
     clearTimeout(this.#readTimer);
@@ -233,7 +236,7 @@ export class Connection implements StreamHost {
     this.#creditTimer = undefined;
     for (const stream of this.#owingCredit) {
       stream.giveCredit();
-      if (!stream.lingers) this.#lingering.delete(stream);
+      if (!stream.holdsOutput) this.#holdingOutput.delete(stream);
     }
     this.#owingCredit.clear();
   }
@@ -360,7 +363,7 @@ export class Connection implements StreamHost {
     stream.finish(outcome());
     this.#streams.delete(stream.id);
     if (this.#streams.size === 0) this.#decoder.letGo();
-    if (stream.lingers) this.#lingering.add(stream);
+    if (stream.holdsOutput) this.#holdingOutput.add(stream);
   }
 
   #receiveHello(frame: Frame): void {

@@ -82,7 +82,7 @@ export class WireStream {
   }
 
   /** Ended, but the runner keeps its output until it is acknowledged or discarded. */
-  get lingers(): boolean {
+  get holdsOutput(): boolean {
     return !this.#open && this.#sawOutput && this.unconsumedBytes > 0;
   }
 
@@ -142,7 +142,7 @@ export class WireStream {
 
   /** Returns credit for consumed bytes. For output this is also the acknowledgement. */
   consumed(bytes: number): void {
-    if (bytes === 0 || this.cancelled || (!this.#open && !this.lingers)) return;
+    if (bytes === 0 || this.cancelled || (!this.#open && !this.holdsOutput)) return;
     this.#owedCredit += bytes;
     this.lastProgressAtMs = performance.now();
     // In portions of half the window: few frames, and the runner can keep sending meanwhile.
