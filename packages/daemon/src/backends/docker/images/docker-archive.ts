@@ -7,6 +7,7 @@
  */
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
+import { END_OF_ARCHIVE, entryOf, headerOf, paddingOf } from "../archives.ts";
 import { plainArchive } from "./checked-archive.ts";
 import type { CheckedArchive } from "./checked-archive.ts";
 
@@ -30,8 +31,7 @@ export interface WriteOptions {
   readonly onRead: (bytes: number) => void;
 }
 
-const BLOCK_BYTES = 512;
-const LARGEST_OCTAL_SIZE = 8 ** 11 - 1;
+const MODE = 0o644;
 
 export async function* dockerArchive(
   { name, config, layers }: ArchivedImage,
@@ -39,15 +39,16 @@ export async function* dockerArchive(
 ): AsyncGenerator<Buffer> {
   const names = layers.map((_, index) => `${index}.tar`);
   const manifest = [{ Config: "config.json", RepoTags: [name], Layers: names }];
-  yield smallEntry("manifest.json", Buffer.from(JSON.stringify(manifest)));
-  yield smallEntry("config.json", config);
+  const bytes = Buffer.from(JSON.stringify(manifest));
+  yield entryOf({ name: "manifest.json", mode: MODE, bytes });
+  yield entryOf({ name: "config.json", mode: MODE, bytes: config });
   for (const [index, layer] of layers.entries()) {
     const { sizeBytes } = layer.checked;
-    yield header(`${index}.tar`, sizeBytes);
+    yield headerOf(`${index}.tar`, MODE, sizeBytes);
     yield* layerContent(layer, options);
-    yield padding(sizeBytes);
+    yield paddingOf(sizeBytes);
   }
-  yield Buffer.alloc(2 * BLOCK_BYTES);
+  yield Buffer.from(END_OF_ARCHIVE);
 }
 
 async function* layerContent(
@@ -60,34 +61,4 @@ async function* layerContent(
   } finally {
     await file.close();
   }
-}
-
-function smallEntry(path: string, content: Buffer): Buffer {
-  return Buffer.concat([header(path, content.length), content, padding(content.length)]);
-}
-
-function padding(sizeBytes: number): Buffer {
-  return Buffer.alloc((BLOCK_BYTES - (sizeBytes % BLOCK_BYTES)) % BLOCK_BYTES);
-}
-
-/** The header of a regular file owned by root. */
-function header(path: string, sizeBytes: number): Buffer {
-  const block = Buffer.alloc(BLOCK_BYTES);
-  block.write(path, 0, "latin1");
-  block.write("0000644\0", 100, "latin1");
-  block.write("0000000\0", 108, "latin1");
-  block.write("0000000\0", 116, "latin1");
-  if (sizeBytes <= LARGEST_OCTAL_SIZE)
-    block.write(`${sizeBytes.toString(8).padStart(11, "0")}\0`, 124, "latin1");
-  else {
-    // GNU's encoding for large numbers: the first bit, then the number in binary.
-    block.writeUInt8(0x80, 124);
-    block.writeBigUInt64BE(BigInt(sizeBytes), 128);
-  }
-  block.write("00000000000\0", 136, "latin1");
-  block.write("        0", 148, "latin1");
-  block.write("ustar\u000000", 257, "latin1");
-  const sum = block.reduce((total, byte) => total + byte, 0);
-  block.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148, "latin1");
-  return block;
 }
