@@ -1,5 +1,6 @@
 /** The npm packages: the SDK, the tools, the native programs of a platform, and `sandkasten` itself. */
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import { chmod, cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -143,7 +144,14 @@ export async function packProgram(places: Places, natives: readonly Packed[]): P
   return { name: manifest.name, file, directory, tree };
 }
 
-/** The pages that the daemon serves; set-up builds them. */
+/** Fails if set-up has not built the pages that the daemon serves. */
+export function requirePages(packagesDir = join(root, "packages")): void {
+  const missing = pages.filter((name) => !existsSync(join(packagesDir, name, "dist")));
+  if (missing.length > 0)
+    throw new Error(`not built: ${missing.join(", ")}. Run \`npm run setup\` first.`);
+}
+
+/** The pages that the daemon serves. */
 async function copyPages(directory: string): Promise<void> {
   for (const name of pages)
     await cp(join(root, "packages", name, "dist"), join(directory, name), { recursive: true });

@@ -19,7 +19,14 @@ import { buildImage } from "./container-image.ts";
 import { buildDebian } from "./debian-package.ts";
 import type { Lock } from "./dependency-tree.ts";
 import type { Packed, Places, Platform } from "./npm-packages.ts";
-import { packNative, packProgram, packSdk, packTools, platforms } from "./npm-packages.ts";
+import {
+  packNative,
+  packProgram,
+  packSdk,
+  packTools,
+  platforms,
+  requirePages,
+} from "./npm-packages.ts";
 import { buildPython } from "./python-packages.ts";
 import { root, sourceDateEpoch } from "./versions.ts";
 
@@ -51,13 +58,14 @@ try {
 async function release(places: Places): Promise<void> {
   const platform = platforms.find(({ cpu }) => cpu === process.arch);
   if (platform === undefined) throw new Error(`nothing is published for ${process.arch}`);
+  const withProgram = ["npm", "debian", "image"].some((part) => wanted.has(part));
+  if (withProgram) requirePages();
   if (wanted.has("npm")) {
     await step("@sandkasten/sdk", () => packSdk(places));
     await step("@sandkasten/tools", () => packTools(places));
   }
   if (wanted.has("python")) await step("Python packages", () => buildPython(places));
-  if (["npm", "debian", "image"].some((part) => wanted.has(part)))
-    await releaseProgram(places, platform);
+  if (withProgram) await releaseProgram(places, platform);
   await step("checksums", () => writeChecksums(outputDir));
   console.log(`release: everything is in ${outputDir}`);
 }

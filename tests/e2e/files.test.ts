@@ -89,6 +89,40 @@ describe("files of a real sandbox", () => {
     ]);
   });
 
+  it("that are written and copied are watched without the names that they have meanwhile", async () => {
+    const { files } = session;
+    await session.exec("mkdir watched");
+    const paths = new Set<string>();
+    const changes = files.watch("watched", { recursive: true });
+    const seen = (async () => {
+      for await (const { path } of changes) {
+        paths.add(path);
+        if (path.endsWith("/end")) return;
+      }
+    })();
+    // A directory is watched from when the watch has learned of it.
+    const until = async (path: string, change: () => Promise<unknown>): Promise<void> => {
+      while (!paths.has(`/workspace/watched/${path}`)) await change();
+    };
+    await until("start", () => session.exec("touch watched/start"));
+    await files.writeText("watched/file", "text");
+    await session.exec("mkdir watched/tree");
+    await until("tree/leaf", () => files.writeText("watched/tree/leaf", "text"));
+    await files.copy("watched/tree", "watched/copy", { recursive: true });
+    await until("copy/leaf", () => files.writeText("watched/copy/leaf", "text"));
+    await session.exec("touch watched/end");
+    await seen;
+    expect([...paths].map((path) => path.replace("/workspace/watched/", "")).toSorted()).toEqual([
+      "copy",
+      "copy/leaf",
+      "end",
+      "file",
+      "start",
+      "tree",
+      "tree/leaf",
+    ]);
+  });
+
   it("of more directories than can be watched are refused for that, and not for a full disk", async () => {
     await session.exec("mkdir -p many/{1..70}/{1..70}");
     await expect(session.files.watch("many", { recursive: true }).next()).rejects.toMatchObject({

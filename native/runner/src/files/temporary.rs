@@ -10,9 +10,17 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+const PREFIX: &str = ".sandkasten-";
+
 /// A name that nothing else has.
 pub fn unique_name() -> io::Result<CString> {
-    sys::random_hex().and_then(|unique| sys::c_string(format!(".sandkasten-{unique}")))
+    sys::random_hex().and_then(|unique| sys::c_string(format!("{PREFIX}{unique}")))
+}
+
+/// Whether a file has such a name, and will get another or go.
+pub fn is_unique_name(name: &[u8]) -> bool {
+    name.strip_prefix(PREFIX.as_bytes())
+        .is_some_and(|unique| unique.len() == 32 && unique.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// It is named by the directory it was made in, wherever that is moved meanwhile.
@@ -94,4 +102,17 @@ fn stamp(file: &OwnedFd) -> io::Result<String> {
     // SAFETY: the array has the two times that are read.
     sys::check(unsafe { libc::futimens(file.as_raw_fd(), [omit, modified].as_ptr()) })?;
     Ok(entry::version_of(&stat_fd(file.as_raw_fd())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_unique_names_are_taken_for_such() {
+        assert!(is_unique_name(unique_name().unwrap().to_bytes()));
+        for name in [".sandkasten-notes", ".sandkasten-", "w.txt", ""] {
+            assert!(!is_unique_name(name.as_bytes()), "{name}");
+        }
+    }
 }

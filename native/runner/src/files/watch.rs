@@ -1,6 +1,7 @@
 //! Telling of changes as they happen.
 
 use super::place::{answer, shown};
+use super::temporary::is_unique_name;
 use super::{for_each_name, open_directory, open_plainly};
 use crate::protocol::failure::Failure;
 use crate::sys;
@@ -143,6 +144,10 @@ impl Watch {
         };
         if mask & libc::IN_IGNORED != 0 {
             self.paths.remove(&id);
+            return;
+        }
+        // What file calls write before they rename it. Followers learn of its real name.
+        if is_unique_name(name) {
             return;
         }
         let path = if name.is_empty() {

@@ -1,6 +1,7 @@
 import { fork } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { servedDocument } from "./native/openapi/generate-api-page.ts";
 import type { OpenApiDocument, Operation } from "./native/openapi/openapi.ts";
@@ -135,6 +136,10 @@ function attacksOn(operation: Operation, size: number): Record<string, Attack> {
   };
 }
 
+function chunkedHead(): string {
+  return `POST /v1/workspaces/stalls/fs/write HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${ALICES_KEY}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n`;
+}
+
 async function send(method: string, path: string, attack: Attack): Promise<number> {
   const { session, exec, workspace } = server.ids;
   const filled = path
@@ -193,6 +198,22 @@ describe("a request that costs as much as can be sent", () => {
       expect(stalls).toEqual([]);
     },
   );
+
+  it.each([
+    ["thousands of requests ahead of the responses", "GET / HTTP/1.1\r\n\r\n".repeat(50_000)],
+    ["a JSON body in tiny chunks", `${chunkedHead()}${"1\r\n \r\n".repeat(250_000)}`],
+  ])("does not stall other requests when a connection brings %s", async (_name, text) => {
+    const stall = stallOf(async () => {
+      const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
+      socket.on("error", () => undefined).resume();
+      socket.end(text);
+      await new Promise<void>((resolve) => {
+        socket.once("close", () => resolve()).setTimeout(1_000, () => resolve());
+      });
+      socket.destroy();
+    });
+    expect(await stall).toBeLessThan(MAX_STALL_MS);
+  });
 
   it("does not stall other requests longer when many come at once", async () => {
     const body = JSON.stringify({ path: "x", text: "\u{1f600}".repeat((LARGE - 64) / 4) });

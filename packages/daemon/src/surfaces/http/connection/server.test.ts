@@ -66,6 +66,22 @@ describe("a client that takes its time with the head", () => {
   });
 });
 
+describe("a client that does not wait for responses", () => {
+  const ahead = (count: number, last: string): string =>
+    `GET /v1/version HTTP/1.1\r\nHost: localhost\r\n${bearer}\r\n\r\n`.repeat(count) + last;
+
+  it("gets them all, in order, if it sends few requests ahead", async () => {
+    const last = `GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`;
+    const text = await http.exchange(ahead(15, last));
+    expect(text.match(/HTTP\/1\.1 200 /g)).toHaveLength(16);
+    expect(text.endsWith('{"status":"ok"}')).toBe(true);
+  });
+
+  it("is cut off if it sends many", async () => {
+    expect(await http.exchange(ahead(1_000, ""))).toBe("");
+  });
+});
+
 describe("what asks for special treatment", () => {
   it.each(["Expect: something-else", "Expect: 100-continue", "Upgrade: h2c", "Upgrade: websocket"])(
     "is treated like all else, the key first: %s",

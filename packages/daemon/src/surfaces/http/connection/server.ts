@@ -9,6 +9,7 @@ import { answerClientError } from "./client-error.ts";
 import type { App } from "../app.ts";
 import { toJson } from "../responses/large-json.ts";
 import { requestIdOf } from "../request/request-id.ts";
+import { limitRequestsAhead } from "./requests-ahead.ts";
 import { noteUpgrades } from "./upgrades.ts";
 
 const DEFAULT_HEADERS_TIMEOUT_MS = 10_000;
@@ -63,9 +64,13 @@ export function createServer(options: ServerOptions): App {
     },
   }).withTypeProvider<ZodTypeProvider>();
   noteUpgrades(app.server);
+  const route = limitRequestsAhead((request, response) => app.routing(request, response));
   // Requests with `Expect` are routed like all others, so the key is checked first.
-  app.server.on("checkContinue", (request, response) => app.routing(request, response));
-  app.server.on("checkExpectation", (request, response) => app.routing(request, response));
+  app.server
+    .removeAllListeners("request")
+    .on("request", route)
+    .on("checkContinue", route)
+    .on("checkExpectation", route);
   app.setValidatorCompiler(options.compileValidator);
   // Responses are typed, and tests check them against their schemas; checking each would cost more
   // than serializing it.
