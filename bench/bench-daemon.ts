@@ -190,7 +190,11 @@ export class BenchDaemon implements AsyncDisposable {
     const startedMs = performance.now();
     // Detached: an interrupt at the terminal is for us, and we end the daemon.
     const child = fork(join(import.meta.dirname, program), {
-      env: { PATH: process.env["PATH"], ...env },
+      env: {
+        PATH: process.env["PATH"],
+        NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
+        ...env,
+      },
       // As packages/cli/bin/sandkasten starts it.
       execArgv: ["--max-semi-space-size=4"],
       stdio: ["ignore", log, log, "ipc"],

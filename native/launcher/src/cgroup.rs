@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::fault::{Context, Fault, Outcome};
 use crate::hierarchy::{Hierarchies, Hierarchy, UNIFIED};
 use crate::spec::{Limits, RuntimeKind};
-use crate::{devices, limits, sys, warm_up};
+use crate::{devices, limits, sys};
 
 const V2_CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 /// Losing the parent to the destroy of another sandbox means that one has ended, so this is enough.
@@ -48,8 +48,6 @@ pub struct Join {
     pub unified_procs: Option<File>,
     /// The `tasks` of version 1; a thread that writes 0 to each enters these cgroups.
     pub tasks: Vec<File>,
-    /// For later processes, which have to move.
-    pub own_procs: Option<File>,
 }
 
 /// How to create the cgroups.
@@ -66,7 +64,6 @@ pub struct Plan<'a> {
 
 pub fn make(hierarchies: &Hierarchies, plan: &Plan<'_>) -> Outcome<Made> {
     let mut made = Made::default();
-    made.join.own_procs = warm_up::own_procs(hierarchies);
     for (hierarchy, path) in hierarchies.paths(plan.parent, plan.id) {
         let outcome = make_one(hierarchy, &path, hierarchies.is_pure_v2(), plan, &mut made);
         match outcome {

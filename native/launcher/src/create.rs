@@ -10,11 +10,13 @@ use serde_json::{Map, Value, json};
 
 use crate::cgroup::Made;
 use crate::fault::{Context, Fault, Kind, Outcome};
+use crate::hierarchy::Hierarchies;
 use crate::ids::IdRange;
 use crate::record::Record;
 use crate::rlimits::Rlimit;
 use crate::runtime::ReservedFds;
 use crate::spec::CreateSpec;
+use crate::warm_up::WarmUp;
 use crate::{destroy, rootless, sys, workspace};
 
 type Step = (&'static str, fn(&mut Creation) -> Outcome<()>);
@@ -54,6 +56,8 @@ pub struct Creation {
     pub server: Option<u32>,
     /// Becomes true with the first thing that would have to be undone.
     pub begun: bool,
+    pub hierarchies: Hierarchies,
+    pub warm_up: Option<WarmUp>,
     /// The host's mount namespace, to return to on failure.
     pub host_mounts: Option<OwnedFd>,
     /// Held while we work: a teardown of the same sandbox waits for it.
@@ -109,6 +113,8 @@ impl Creation {
             server,
             config,
             begun: false,
+            hierarchies: Hierarchies::default(),
+            warm_up: None,
             host_mounts: None,
             lock: None,
             reserved: None,

@@ -29,7 +29,7 @@ impl Hierarchy {
 }
 
 /// The hierarchies of this machine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Hierarchies(pub Vec<Hierarchy>);
 
 impl Hierarchies {

@@ -33,6 +33,7 @@ mod rlimits;
 mod root_files;
 mod rootless;
 mod runtime;
+mod runtime_files;
 mod sealed;
 mod serve;
 mod spec;

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::disk;
@@ -55,6 +55,11 @@ pub fn further_workspace_paths(number: usize) -> [PathBuf; 2] {
         .map(|name| Path::new(SCRATCH).join(format!("{name}-{number}")))
 }
 
+/// What only the runtime reads.
+pub fn runtime_files_path() -> PathBuf {
+    Path::new(SCRATCH).join("runtime")
+}
+
 /// A layer below the image, with mount points for further workspaces that the image lacks.
 fn mount_points_path() -> PathBuf {
     Path::new(SCRATCH).join("mount-points")
@@ -92,7 +97,7 @@ pub fn enter_private_namespace() -> Outcome<()> {
     sys::unshare(libc::CLONE_NEWNS).context(|| "creating a mount namespace".into())?;
     sys::make_mounts_private().context(|| "making the mount namespace private".into())?;
     let scratch = Path::new(SCRATCH);
-    sys::mount_tmpfs(scratch, c"mode=0755,size=64k,nr_inodes=256")
+    sys::mount_tmpfs(scratch, c"mode=0755,size=64m,nr_inodes=256")
         .context(|| format!("mounting a tmpfs at {SCRATCH}"))?;
     let prepared = (|| -> io::Result<()> {
         for directory in [
@@ -109,6 +114,10 @@ pub fn enter_private_namespace() -> Outcome<()> {
         ] {
             fs::create_dir(directory)?;
         }
+        // The configuration has secrets of the sandbox.
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(runtime_files_path())?;
         fs::OpenOptions::new()
             .write(true)
             .create_new(true)

@@ -14,9 +14,11 @@ use crate::cgroup::Join;
 use crate::fault::{Context, Fault, Outcome, program_failure};
 use crate::programs::STANDARD_PATH;
 use crate::rlimits::Rlimit;
+use crate::runtime_files::RuntimeFiles;
 use crate::spec::{Runtime, RuntimeKind};
 use crate::sys::{self, Forked};
-use crate::{oom, sealed, warm_up};
+use crate::warm_up::WarmUp;
+use crate::{oom, sealed};
 
 const DEADLINE_MS: i32 = 20_000;
 const CONSOLE_BYTES: u64 = 64 << 10;
@@ -48,10 +50,10 @@ pub struct Start<'a> {
     pub runtime: &'a Runtime,
     pub id: &'a str,
     pub state_dir: &'a Path,
-    pub bundle: &'a Path,
-    pub pid_file: &'a Path,
+    pub files: &'a RuntimeFiles,
     /// The cgroups that the runtime joins before it begins.
     pub join: &'a Join,
+    pub warm_up: Option<WarmUp>,
     /// The limits of the runtime and everything it starts.
     pub rlimits: Vec<Rlimit>,
     /// In the order of their numbers in the sandbox.
@@ -59,12 +61,11 @@ pub struct Start<'a> {
 }
 
 /// Runs the runtime until the sandbox is started.
-pub fn start(start: Start<'_>) -> Outcome<()> {
+pub fn start(mut start: Start<'_>) -> Outcome<()> {
     let console = sys::bounded_memory_file(c"console", CONSOLE_BYTES)
         .context(|| "creating the console".into())?;
-    let log = start.state_dir.join("runtime.log");
     let sealed = sealed::copy(start.runtime);
-    let mut command = command(&start, &log, sealed.as_ref());
+    let mut command = command(&start, sealed.as_ref());
     // SECURITY: a process with the console could otherwise fill the host's disk through it; this
     // one is limited to 64 KiB (threat: floods of output; guarded by `the_console_is_bounded`).
     let copy = |fd: &OwnedFd| fd.try_clone().context(|| "copying the console".into());
@@ -101,13 +102,16 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
         sys::wait_child(child).context(starting)?;
         return Err(Fault::new(format!("{}: {reason}", starting())));
     }
-    if let Some(own_procs) = &start.join.own_procs {
-        warm_up::begin(own_procs);
+    if let Some(warm_up) = start.warm_up.take() {
+        warm_up.begin();
     }
     let ended = wait(child);
     let said = console_text(console).context(|| "reading the console".into())?;
     let console_file = start.state_dir.join("console.log");
-    fs::write(&console_file, &said).context(|| format!("writing {}", console_file.display()))?;
+    if !said.is_empty() {
+        fs::write(&console_file, &said)
+            .context(|| format!("writing {}", console_file.display()))?;
+    }
     match ended? {
         None => Ok(()),
         Some(status) => Err(Fault::of(
@@ -115,7 +119,7 @@ pub fn start(start: Start<'_>) -> Outcome<()> {
             format!(
                 "{} could not start the sandbox ({status}): {}",
                 start.runtime.path.display(),
-                reasons(&log, &said)
+                reasons(&start.files.log, &said)
             ),
         )),
     }
@@ -129,7 +133,7 @@ pub fn empty_file() -> Outcome<OwnedFd> {
     sys::bounded_memory_file(c"empty", 0).context(|| "creating an empty file".into())
 }
 
-fn command(start: &Start<'_>, log: &Path, sealed: Option<&File>) -> Command {
+fn command(start: &Start<'_>, sealed: Option<&File>) -> Command {
     let runtime = start.runtime;
     let mut command = match sealed {
         Some(copy) => Command::new(format!("/proc/self/fd/{}", copy.as_raw_fd())),
@@ -138,9 +142,9 @@ fn command(start: &Start<'_>, log: &Path, sealed: Option<&File>) -> Command {
     command
         .arg0(&runtime.path)
         .arg("--root")
-        .arg(&runtime.root)
+        .arg(&start.files.root)
         .arg("--log")
-        .arg(log)
+        .arg(&start.files.log)
         .args(["--log-format", "json"]);
     match runtime.kind {
         RuntimeKind::Crun => command.arg("--cgroup-manager=disabled"),
@@ -150,9 +154,9 @@ fn command(start: &Start<'_>, log: &Path, sealed: Option<&File>) -> Command {
     command.args(&runtime.args).args(["run", "--detach"]);
     command
         .arg("--pid-file")
-        .arg(start.pid_file)
+        .arg(&start.files.pid)
         .arg("--bundle")
-        .arg(start.bundle);
+        .arg(&start.files.bundle);
     if passes_fds(runtime.kind) {
         command.arg(format!("--preserve-fds={PASSED_FDS}"));
     }

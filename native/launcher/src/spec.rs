@@ -120,6 +120,9 @@ pub struct CreateSpec {
     /// Metadata that the daemon wants to find in the record.
     #[serde(default)]
     pub meta: Map<String, Value>,
+    /// Keeps the runtime's files, its state at `runtime.root`, until the sandbox is destroyed.
+    #[serde(default, skip_serializing)]
+    pub keep_runtime_files: bool,
     /// For tests: fail, and clean up, right after this step.
     #[serde(default, skip_serializing)]
     pub fail_after: Option<String>,

@@ -16,7 +16,9 @@ use crate::hierarchy::Hierarchies;
 use crate::mounts::{HostPaths, Owner};
 use crate::record::{self, Record};
 use crate::runtime::{self, Start};
+use crate::runtime_files::RuntimeFiles;
 use crate::spec::RuntimeKind;
+use crate::warm_up::WarmUp;
 use crate::{
     bundle, cgroup, cgroup_cover, device_nodes, devices, disk_mounts, ids, loops, mount_points,
     mounts, network, oom, process, rlimits, rootless, sys, user_namespace, workspace,
@@ -25,8 +27,11 @@ use crate::{
 impl Creation {
     pub fn state_dir(&mut self) -> Outcome<()> {
         let path = self.spec.state_dir.clone();
-        let hierarchies = Hierarchies::discover()?;
-        for (_, cgroup) in hierarchies.paths(&self.spec.cgroup_parent, &self.spec.id) {
+        self.hierarchies = Hierarchies::discover()?;
+        for (_, cgroup) in self
+            .hierarchies
+            .paths(&self.spec.cgroup_parent, &self.spec.id)
+        {
             if cgroup.exists() {
                 return Err(Fault::of(
                     Kind::AlreadyExists,
@@ -141,6 +146,7 @@ impl Creation {
     }
 
     pub fn mount_namespace(&mut self) -> Outcome<()> {
+        self.warm_up = WarmUp::prepare(&self.hierarchies);
         let host =
             File::open("/proc/self/ns/mnt").context(|| "opening /proc/self/ns/mnt".into())?;
         self.host_mounts = Some(host.into());
@@ -222,7 +228,6 @@ impl Creation {
     }
 
     pub fn cgroups(&mut self) -> Outcome<()> {
-        let hierarchies = Hierarchies::discover()?;
         let tolerant = self.rootless.is_some();
         let plan = cgroup::Plan {
             parent: &self.spec.cgroup_parent,
@@ -232,14 +237,14 @@ impl Creation {
             runtime: self.spec.runtime.kind,
             tolerant,
         };
-        self.cgroups = cgroup::make(&hierarchies, &plan)?;
+        self.cgroups = cgroup::make(&self.hierarchies, &plan)?;
         self.not_enforced.extend(
             self.cgroups
                 .not_enforced
                 .iter()
                 .map(|name| (*name).to_owned()),
         );
-        cgroup_cover::hide_from_runtime(&hierarchies, self.spec.runtime.kind, tolerant)
+        cgroup_cover::hide_from_runtime(&self.hierarchies, self.spec.runtime.kind, tolerant)
     }
 
     pub fn socket(&mut self) -> Outcome<()> {
@@ -262,8 +267,8 @@ impl Creation {
         Ok(())
     }
 
-    fn bundle_path(&self) -> PathBuf {
-        self.spec.state_dir.join("bundle")
+    fn runtime_files(&self) -> RuntimeFiles {
+        RuntimeFiles::of(&self.spec, self.rootless.is_none())
     }
 
     pub fn bundle(&mut self) -> Outcome<()> {
@@ -286,15 +291,11 @@ impl Creation {
         if self.is_single() {
             bundle::leave_out_other_groups(&mut self.config);
         }
-        let directory = self.bundle_path();
+        let directory = self.runtime_files().bundle;
         fs::create_dir(&directory).context(|| format!("making {}", directory.display()))?;
         let text = serde_json::to_vec(&self.config)
             .context(|| "encoding the configuration as JSON".into())?;
         record::write_atomically(&directory.join("config.json"), &text)
-    }
-
-    fn pid_path(&self) -> PathBuf {
-        self.spec.state_dir.join("pid")
     }
 
     pub fn start(&mut self) -> Outcome<()> {
@@ -305,13 +306,14 @@ impl Creation {
         let runner_dir = self.cgroups.runner_dir.take();
         let memory_events = self.cgroups.memory_events.take().map(OwnedFd::from);
         let (score, scores) = UnixStream::pair().context(|| "creating a socket pair".into())?;
+        let files = self.runtime_files();
         let start = Start {
             runtime: &self.spec.runtime,
             id: &self.spec.id,
             state_dir: &self.spec.state_dir,
-            bundle: &self.bundle_path(),
-            pid_file: &self.pid_path(),
+            files: &files,
             join: &self.cgroups.join,
+            warm_up: self.warm_up.take(),
             rlimits: std::mem::take(&mut self.rlimits),
             pass: [
                 listener.into(),
@@ -320,9 +322,9 @@ impl Creation {
                 scores.into(),
             ],
         };
-        ids::make_private_directory(&self.spec.runtime.root)?;
+        ids::make_private_directory(&files.root)?;
         runtime::start(start)?;
-        let pid = process::read_pid_file(&self.pid_path())?;
+        let pid = process::read_pid_file(&files.pid)?;
         oom::hand_score(&score, pid)?;
         // gVisor has its own network stack, which cannot be reached from here.
         if self.spec.network && self.spec.runtime.kind != RuntimeKind::Runsc {
@@ -335,7 +337,7 @@ impl Creation {
     }
 
     pub fn record(&mut self) -> Outcome<()> {
-        let pid = process::read_pid_file(&self.pid_path())?;
+        let pid = process::read_pid_file(&self.runtime_files().pid)?;
         let start_time = process::start_time(pid).ok_or_else(|| {
             let console =
                 fs::read_to_string(self.spec.state_dir.join("console.log")).unwrap_or_default();

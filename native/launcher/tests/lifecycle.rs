@@ -57,6 +57,52 @@ fn create_and_destroy_leave_nothing_with_runsc() {
     });
 }
 
+/// A process that outlived its create in the launcher's mount namespace would hold the disk, and its
+/// loop device would become free long after the sandbox is gone.
+#[test]
+fn only_the_sandbox_keeps_its_disk_mounted() {
+    let world = world_or_skip!("crun");
+    for number in 0..12 {
+        let id = format!("sbx_holder{number}");
+        let record = world.create(&world.spec(&id, "crun", "")).unwrap();
+        let device = record["loop_device"].as_str().unwrap();
+        let holders = mount_tables().filter(|(_, table)| {
+            table
+                .lines()
+                .any(|mount| mount.contains(" /sys/firmware/disk ") && mount.contains(device))
+        });
+        assert_eq!(holders.map(|(pid, _)| pid).collect::<Vec<_>>(), [""; 0]);
+        world.destroy(&id).unwrap();
+    }
+}
+
+/// By process.
+fn mount_tables() -> impl Iterator<Item = (String, String)> {
+    fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let pid = entry.unwrap().file_name().into_string().ok()?;
+        let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
+        Some((pid, table))
+    })
+}
+
+#[test]
+fn the_files_of_the_runtime_stay_only_if_that_is_wanted() {
+    for runtime in ["crun", "runc"] {
+        let world = world_or_skip!(runtime);
+        for kept in [false, true] {
+            let mut spec = world.spec("sbx_files", runtime, "");
+            spec["keep_runtime_files"] = json!(kept);
+            world.create(&spec).unwrap();
+            let state = world.runtime_root().join("sbx_files");
+            let bundle = world.state_dir("sbx_files").join("bundle");
+            assert_eq!([state.exists(), bundle.exists()], [kept; 2], "{runtime}");
+            world.destroy("sbx_files").unwrap();
+            world.assert_no_trace("after destroy");
+            assert!(!state.exists());
+        }
+    }
+}
+
 #[test]
 fn a_failure_after_any_step_leaves_nothing() {
     for runtime in ["crun", "runc"] {

@@ -66,6 +66,8 @@ const createSchema = z.strictObject({
   config: z.record(z.string(), z.unknown()),
   /** Metadata that the daemon wants to find in the record. */
   meta: z.record(z.string(), z.unknown()),
+  /** Keeps the runtime's files, its state at `runtime.root`, until the sandbox is destroyed. */
+  keep_runtime_files: z.boolean().optional(),
   /** For tests: fail, or die, right after this step. */
   fail_after: z.string().optional(),
   die_after: z.string().optional(),

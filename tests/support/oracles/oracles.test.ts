@@ -43,7 +43,6 @@ test("L sees a living sandbox in every kind of trace", async () => {
     `processes: + pid`,
     `network namespaces: + net:`,
     `loop devices: + /dev/loop`,
-    `runtime state: + ${id}`,
     `id slots: + slot`,
     `data directory: + sandboxes/${id}`,
     `sandboxes: + ${id} running`,

@@ -22,7 +22,11 @@ async function withSandboxes(
 ): Promise<readonly { readonly filter: Buffer; readonly status: string }[]> {
   const dataDir = await mkdtemp(join(tmpdir(), "sandkasten-test-"));
   const ids = Array.from({ length: count }, (_, at) => `sbx_filter${at}`);
-  const { backend } = await composeEmbedded({ dataDir, runtime: "crun", adjustCreate });
+  const { backend } = await composeEmbedded({
+    dataDir,
+    runtime: "crun",
+    adjustCreate: (request) => adjustCreate({ ...request, keep_runtime_files: true }),
+  });
   try {
     const found = [];
     for (const id of ids) {

@@ -35,7 +35,7 @@ export class CompiledSeccomp {
     const profile = JSON.stringify(request.config.linux.seccomp);
     const filter = this.#filters.get(profile);
     if (filter !== undefined) return await this.#createWith(filter, request, launching);
-    const record = await launching.launch(request);
+    const record = await launching.launch({ ...request, keep_runtime_files: true });
     const compiled = await readFilter(request);
     if (compiled === undefined) this.#isTaken = false;
     else this.#filters.set(profile, compiled);
@@ -50,7 +50,7 @@ export class CompiledSeccomp {
     const filtered = { ...request, config: withFilter(request.config, filter) };
     if (this.#isTaken === true) return await launch(filtered);
     try {
-      const record = await launch(filtered);
+      const record = await launch({ ...filtered, keep_runtime_files: true });
       this.#isTaken = (await readFilter(request)) === filter;
       if (this.#isTaken) return record;
     } catch (error) {

@@ -37,7 +37,7 @@ import type { LauncherCreate, LauncherIdentity } from "./launcher.ts";
 import { relayToRunner } from "./runner-relay.ts";
 import { RootfsFiles } from "./rootfs-files.ts";
 import { dialRunner } from "./runner-socket.ts";
-import { findRuntimes, findStrongRuntime, pickRuntime, runtimeChecks } from "./runtimes.ts";
+import { findRuntimes, pickRuntime, runtimeChecks, strongRuntime } from "./runtimes.ts";
 import type { Runtime } from "./runtimes.ts";
 import { handleOf, isAlive, isMissing, readRecord } from "./sandbox-record.ts";
 import type { SandboxRecord } from "./sandbox-record.ts";
@@ -116,9 +116,9 @@ export class OciDriver implements ContainerDriver<OciContainer> {
     const dataDir = await realpath(options.dataDir);
     // Derived from the data directory: a daemon finds its own sandboxes and never another's.
     const instance = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
-    const usual = await pickRuntime(options.runtime, options.runtimeDir);
-    const strong =
-      options.allowStrong === false ? undefined : await findStrongRuntime(options.runtimeDir);
+    const runtimes = await findRuntimes(options.runtimeDir);
+    const usual = pickRuntime(runtimes, options.runtime);
+    const strong = options.allowStrong === false ? undefined : strongRuntime(runtimes);
     const repaired = await new Launcher(options.launcher).repairDevices();
     if (repaired.length > 0)
       options.log?.warn(

@@ -35,9 +35,9 @@ export async function findRuntimes(directory?: string): Promise<Runtime[]> {
   return present.toSorted((a, b) => rank(a) - rank(b));
 }
 
-/** The requested runtime, or the best one. */
-export async function pickRuntime(wanted?: RuntimeKind, directory?: string): Promise<Runtime> {
-  const runtimes = (await findRuntimes(directory)).filter(({ version }) => version !== BROKEN);
+/** Of those found, the requested one or the best. */
+export function pickRuntime(found: readonly Runtime[], wanted?: RuntimeKind): Runtime {
+  const runtimes = found.filter(({ version }) => version !== BROKEN);
   const picked =
     wanted === undefined
       ? runtimes.find((runtime) => runtime.kind !== "runsc")
@@ -55,8 +55,8 @@ export async function pickRuntime(wanted?: RuntimeKind, directory?: string): Pro
 }
 
 /** gVisor, for sessions that request strong isolation. */
-export async function findStrongRuntime(directory?: string): Promise<Runtime | undefined> {
-  return (await findRuntimes(directory)).find(({ kind, current }) => kind === "runsc" && current);
+export function strongRuntime(found: readonly Runtime[]): Runtime | undefined {
+  return found.find(({ kind, current }) => kind === "runsc" && current);
 }
 
 /**
