@@ -379,6 +379,14 @@ describe.each(["bash", "dash", "busybox"] as const)("the stateful shell (%s)", (
     expect((await sandbox.sh("false")).stdout).toBe("");
   });
 
+  test("what is exported unasked is the code's own", async () => {
+    await sandbox.sh("set -a; OWN=1");
+    expect((await sandbox.sh("env; set +a")).stdout).toMatch(/^OWN=1$/mu);
+    await sandbox.sh("set -a");
+    expect((await sandbox.sh("env")).stdout).not.toMatch(/PROMPT|LINENO|sandkasten\//u);
+    await sandbox.sh("set +a; unset OWN");
+  });
+
   test("set -x and errors show the command and nothing of ours", async () => {
     const traced = await sandbox.sh("set -x; true here; no-such-program");
     expect(traced.stderr).toContain("+ true here\n");

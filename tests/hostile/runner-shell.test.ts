@@ -106,6 +106,20 @@ describe("a background job (threat: forged results)", () => {
     });
   });
 
+  test("that takes the shell's lines away has no command run in part or end otherwise", async () => {
+    await aroundCase(machine, async ({ sandbox }) => {
+      const attacked = await sandbox();
+      for (let i = 0; i < 3; i++) {
+        // One packet less, each time that the shell waits for the next.
+        await attacked.sh("(read -rN 1 taken <&255) 2>/dev/null &");
+        const ran = await attacked.sh(`echo whole >>ran.${i}; cat ran.${i}; (exit 3)`, {
+          timeoutMs: 10_000,
+        });
+        expect(ran).toMatchObject({ reason: "exited", exitCode: 3, stdout: "whole\n" });
+      }
+    });
+  });
+
   test("of one shell harms no other shell", async () => {
     await aroundCase(machine, async ({ sandbox }) => {
       const attacked = await sandbox();

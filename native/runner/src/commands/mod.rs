@@ -153,6 +153,16 @@ impl Commands {
         }
     }
 
+    // Commands that have just begun.
+
+    pub fn are_quiet(&self) -> bool {
+        self.execs.are_quiet()
+    }
+
+    pub fn end_quiet(&mut self, cx: &mut Context) {
+        self.execs.end_quiet(cx);
+    }
+
     // Deadlines.
 
     pub fn next_deadline(&self) -> Option<Instant> {

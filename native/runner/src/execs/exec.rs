@@ -67,6 +67,7 @@ pub struct Exec {
     /// stdout and stderr, or the terminal.
     pub(super) output: [Option<OwnedFd>; 2],
     pub(super) on_terminal: bool,
+    pub(super) output_watched: bool,
     pub(super) output_paused: bool,
     /// What it writes from now on is not recorded: it was killed.
     pub(super) muted: bool,
@@ -75,6 +76,8 @@ pub struct Exec {
     pub(super) readers: Vec<Reader>,
     /// Its readers were told that it has begun.
     pub(super) announced: bool,
+    /// It began a moment ago, and may be over in another.
+    pub(super) quiet: bool,
     pub(super) stop: Stop,
     pub(super) oom_kills_before: u64,
     pub(super) shell_restarted: bool,
@@ -111,11 +114,13 @@ impl Exec {
             launching: None,
             output: [None, None],
             on_terminal: false,
+            output_watched: false,
             output_paused: false,
             muted: false,
             spool: Spool::default(),
             readers: vec![Reader::new(address, 0, Until::Done)],
             announced: false,
+            quiet: false,
             stop: Stop::default(),
             oom_kills_before: 0,
             shell_restarted: false,
@@ -207,12 +212,11 @@ impl Exec {
 
     /// Puts it back to where it was before a shell got it.
     pub fn unstart(&mut self, poll: &Poll) {
-        for fd in self.output.iter().flatten() {
-            poll.remove(fd.as_raw_fd());
-        }
+        self.unwatch_output(poll);
         self.output = [None, None];
         self.stdin.disconnect(poll);
         self.retried = true;
+        self.quiet = false;
         self.state = State::Queued;
     }
 
@@ -235,6 +239,14 @@ impl Exec {
                 cx.connections
                     .send_json(reader.address, Kind::Event, &event);
             }
+        }
+    }
+
+    /// It was not over at once.
+    pub(super) fn end_quiet(&mut self, cx: &mut Context) {
+        if std::mem::take(&mut self.quiet) {
+            self.announce(cx);
+            self.watch_output(cx);
         }
     }
 

@@ -7,8 +7,6 @@ use crate::protocol::frame::Kind;
 use crate::protocol::message::ExecEnd;
 use crate::sandbox::limits::Limits;
 use crate::server::context::Context;
-use crate::sys;
-use std::os::fd::AsRawFd;
 
 /// How a command ended, as its process or its shell reported it.
 pub struct Outcome {
@@ -34,8 +32,11 @@ const TIMEOUT_EXIT_CODE: i32 = 124;
 
 impl Exec {
     pub(super) fn finish(&mut self, outcome: Outcome, limits: &Limits, cx: &mut Context) {
+        if std::mem::take(&mut self.quiet) {
+            self.announce(cx);
+        }
         self.state = State::Done;
-        self.drain_output(cx);
+        let more_can_come = self.drain_output(cx);
         let killed = outcome.signal == Some(libc::SIGKILL) || outcome.exit_code == 137;
         let starved = killed && limits.oom_kills() > self.oom_kills_before;
         let (end_reason, exit_code) = match &self.stop.ending {
@@ -52,12 +53,6 @@ impl Exec {
         self.command = Vec::new();
         self.stdin.finish(&cx.poll);
         let lasting_terminal = self.on_terminal && self.shell.is_some();
-        let output_open = !lasting_terminal
-            && self
-                .output
-                .iter()
-                .flatten()
-                .any(|fd| sys::more_can_come(fd.as_raw_fd()));
         self.end = Some(ExecEnd {
             exec_id: self.request.exec_id.clone(),
             end_reason,
@@ -72,11 +67,10 @@ impl Exec {
             stderr_bytes: self.spool.stderr_bytes,
             dropped_bytes: self.spool.dropped,
             shell_restarted: self.shell_restarted,
-            output_open,
+            output_open: more_can_come && !lasting_terminal,
         });
-        if std::mem::take(&mut self.output_paused) {
-            self.watch_output(cx);
-        }
+        self.output_paused = false;
+        self.watch_output(cx);
         self.pump(cx);
     }
 

@@ -30,6 +30,8 @@ pub struct Execs {
     sandbox: Rc<Sandbox>,
     tracker: Rc<Tracker>,
     table: Table,
+    /// Commands that began in this turn of the event loop.
+    begun: Vec<Serial>,
 }
 
 impl Execs {
@@ -38,6 +40,7 @@ impl Execs {
             sandbox,
             tracker,
             table: Table::default(),
+            begun: Vec::new(),
         }
     }
 
@@ -78,6 +81,30 @@ impl Execs {
     /// When something has to be done about a running command.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.running().filter_map(Exec::next_deadline).min()
+    }
+
+    /// A shell got the command. Most commands are over in a moment; until then nothing is said of this
+    /// one, and its pipes are not watched, because each time that one is opened or closed would wake us.
+    pub fn begin_quietly(&mut self, serial: Serial) {
+        if let Some(exec) = self.table.get_mut(serial) {
+            exec.quiet = true;
+            self.begun.push(serial);
+        }
+    }
+
+    /// Whether a command may be over in a moment.
+    pub fn are_quiet(&self) -> bool {
+        let quiet = |serial: &Serial| self.get(*serial).is_some_and(|exec| exec.quiet);
+        self.begun.iter().any(quiet)
+    }
+
+    /// Treats commands that are not over yet like any other.
+    pub fn end_quiet(&mut self, cx: &mut Context) {
+        for serial in std::mem::take(&mut self.begun) {
+            if let Some(exec) = self.table.get_mut(serial) {
+                exec.end_quiet(cx);
+            }
+        }
     }
 
     // Readers and writers.

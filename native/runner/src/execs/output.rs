@@ -2,6 +2,7 @@
 
 use crate::execs::exec::{Exec, State};
 use crate::server::context::Context;
+use crate::server::poll::Poll;
 use crate::server::token::Token;
 use crate::sys;
 use std::io;
@@ -17,7 +18,10 @@ const TERMINAL_BYTES: usize = 256 * 1024;
 
 impl Exec {
     /// Begins to watch the output.
-    pub fn watch_output(&self, cx: &Context) {
+    pub fn watch_output(&mut self, cx: &Context) {
+        if std::mem::replace(&mut self.output_watched, true) {
+            return;
+        }
         for (which, fd) in self.output.iter().enumerate() {
             if let Some(fd) = fd {
                 let token = Token::Output(self.serial, which as u8);
@@ -25,6 +29,21 @@ impl Exec {
                     sys::log(&format!("cannot watch output: {error}"));
                 }
             }
+        }
+    }
+
+    pub(super) fn unwatch_output(&mut self, poll: &Poll) {
+        if std::mem::take(&mut self.output_watched) {
+            for fd in self.output.iter().flatten() {
+                poll.remove(fd.as_raw_fd());
+            }
+        }
+    }
+
+    /// No process holds this pipe any more.
+    fn close_output(&mut self, which: usize, poll: &Poll) {
+        if let Some(fd) = self.output[which].take().filter(|_| self.output_watched) {
+            poll.remove(fd.as_raw_fd());
         }
     }
 
@@ -63,10 +82,7 @@ impl Exec {
         while let Some(fd) = self.output[which as usize].as_ref().map(AsRawFd::as_raw_fd) {
             let room = limit.min(cx.buffer.len());
             match sys::read(fd, &mut cx.buffer[..room]) {
-                Ok(0) => {
-                    cx.poll.remove(fd);
-                    self.output[which as usize] = None;
-                }
+                Ok(0) => self.close_output(which as usize, &cx.poll),
                 Ok(n) => {
                     let data = &cx.buffer[..n];
                     // A shell that is interrupted begins a new line.
@@ -94,19 +110,28 @@ impl Exec {
         }
     }
 
-    /// Reads what is in the pipes now, and no more: a process left behind may write for ever.
-    pub(super) fn drain_output(&mut self, cx: &mut Context) {
+    /// Reads what is in the pipes now, and no more: a process left behind may write for ever. Gives
+    /// whether more can come.
+    pub(super) fn drain_output(&mut self, cx: &mut Context) -> bool {
         if self.on_terminal {
             self.drain_terminal(cx);
+            let master = self.output[0].as_ref().map(AsRawFd::as_raw_fd);
+            let state = sys::pipe_states([master, None])[0];
+            return state.has_data || state.is_held;
         }
-        for which in [0, 1] {
-            let waiting = self.output[which as usize]
-                .as_ref()
-                .map_or(0, |fd| sys::bytes_waiting(fd.as_raw_fd()));
-            if waiting > 0 {
-                self.read_output(which, waiting, cx);
+        let pipes = (self.output.each_ref()).map(|pipe| pipe.as_ref().map(AsRawFd::as_raw_fd));
+        let states = sys::pipe_states(pipes);
+        let first = u8::from(states[1].has_data && self.older_output_waits(0, 1));
+        for which in [first, 1 - first] {
+            let index = which as usize;
+            if let (Some(fd), true) = (pipes[index], states[index].has_data) {
+                self.read_output(which, sys::bytes_waiting(fd), cx);
+            }
+            if !states[index].is_held {
+                self.close_output(index, &cx.poll);
             }
         }
+        self.output.iter().any(Option::is_some)
     }
 
     /// What was written to a terminal reaches its other side a moment later, and nothing tells
@@ -150,9 +175,7 @@ impl Exec {
     fn pause_output(&mut self, cx: &Context) {
         if self.spool.full() && !self.output_paused {
             self.output_paused = true;
-            for fd in self.output.iter().flatten() {
-                cx.poll.remove(fd.as_raw_fd());
-            }
+            self.unwatch_output(&cx.poll);
         }
     }
 

@@ -14,6 +14,8 @@ pub struct CgroupTree {
     next: Cell<u32>,
     /// Groups that are no longer used but may still hold processes.
     left: RefCell<Vec<u32>>,
+    /// The group whose processes were last asked for, which is likely to be the next, too; and its list.
+    asked: RefCell<Option<(u32, OwnedFd)>>,
 }
 
 impl CgroupTree {
@@ -23,6 +25,7 @@ impl CgroupTree {
             dir,
             next: Cell::new(0),
             left: RefCell::default(),
+            asked: RefCell::default(),
         };
         let probe = tree.create().ok()?;
         let usable = tree.pids(probe).is_ok();
@@ -56,16 +59,21 @@ impl CgroupTree {
     }
 
     pub fn pids(&self, group: u32) -> io::Result<Vec<i32>> {
-        let procs = self.open(group, "/cgroup.procs", libc::O_RDONLY)?;
+        let mut asked = self.asked.borrow_mut();
+        let procs = match asked.take() {
+            Some((last, procs)) if last == group => procs,
+            _ => self.open(group, "/cgroup.procs", libc::O_RDONLY)?,
+        };
         let mut text = Vec::new();
         let mut buffer = [0u8; 4096];
         loop {
-            let n = sys::read(procs.as_raw_fd(), &mut buffer)?;
+            let n = sys::pread(procs.as_raw_fd(), &mut buffer, text.len() as i64)?;
             if n == 0 {
                 break;
             }
             text.extend_from_slice(&buffer[..n]);
         }
+        *asked = Some((group, procs));
         Ok(String::from_utf8_lossy(&text)
             .lines()
             .filter_map(|line| line.parse().ok())

@@ -4,6 +4,7 @@ use crate::server::token::Token;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 pub type Events = [libc::epoll_event; 64];
 pub const NO_EVENTS: Events = [libc::epoll_event { events: 0, u64: 0 }; 64];
@@ -36,6 +37,24 @@ impl Poll {
         };
         // SAFETY: event outlives the call.
         sys::check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), op, fd, &mut event) }).map(drop)
+    }
+
+    /// Waits for less than a millisecond; gives whether something is ready.
+    pub fn rest(&self, time: Duration) -> io::Result<bool> {
+        let timeout = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        let mut poll = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd and a timeout, which outlive the call.
+        match sys::check(unsafe { libc::ppoll(&mut poll, 1, &timeout, std::ptr::null()) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            ready => ready.map(|ready| ready > 0),
+        }
     }
 
     /// Waits until something is ready; gives each token with what its descriptor is ready for.

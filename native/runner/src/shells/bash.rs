@@ -1,6 +1,7 @@
 //! How bash runs a command and reports on it.
 //!
-//! A line has bash read a text into `PROMPT_COMMAND`, which it runs before its next prompt. There,
+//! A line gives `PROMPT_COMMAND` a text, which bash runs before its next prompt: the line itself has the
+//! text when it is short, and otherwise has bash read it from a file. There,
 //! unlike at the prompt, it prints no job numbers and no `exit`, and unlike in a file that it
 //! sources, neither `BASH_SOURCE` nor errors name a file, and 5.2 stays sound after an unfinished
 //! `$(`. The text hands the command to `eval` and ends with the report.
@@ -10,12 +11,14 @@
 //! replace.
 
 use crate::shells::lines::{
-    CommandLines, PASSED_SIGNALS, STOP_SIGNAL, assignments, chunks, contains, farewell_body,
-    lists_traps, mentions_trap, push_quoted, quoted,
+    CommandLines, PASSED_SIGNALS, STOP_SIGNAL, assignments, chunks, contains, escaped,
+    farewell_body, lists_traps, mentions_trap, push_quoted, quoted,
 };
 
-/// Old versions of bash read no more at a time, and lose the rest of a longer packet.
+/// Versions before 5.1 read no more at a time, and lose the rest of a longer packet.
 pub const READ_BYTES: usize = 128;
+/// What the others read.
+pub const LONG_READ_BYTES: usize = 1024;
 /// What a command may have disabled.
 const NEEDED: &str = "cd enable eval exec mapfile printf read set trap unset";
 
@@ -45,19 +48,21 @@ pub fn repair_text() -> String {
     )
 }
 
+/// The last lines of its start. The report has a second byte when bash has read all of it.
+pub fn ready(socket: u64) -> [Vec<u8>; 2] {
+    let line = format!(" \\builtin printf '\\5%s' >&{socket}");
+    let line = format!("{line:<width$}+", width = LONG_READ_BYTES - 1);
+    [line.into_bytes(), b"\n".to_vec()]
+}
+
 impl CommandLines<'_> {
-    /// Has bash read the text and run it. What restores bash's input when the command is given up
+    /// Has bash take the text and run it. What restores bash's input when the command is given up
     /// must reach it beforehand, because its stdin is the command's own by then.
-    pub fn bash_packets(&self, socket: u64) -> Vec<Vec<u8>> {
+    pub fn bash_packets(&self, socket: u64, reads: usize) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
         let number = self.number;
         // The line before the command counts as none.
         let line = if self.before_text().is_empty() { 1 } else { 0 };
-        // `read` takes a system call for each byte; before 4.4, `mapfile` has no `-d`.
-        let read = format!(
-            " {{ \\command mapfile -td '' PROMPT_COMMAND||\\command read -rd '' PROMPT_COMMAND; }} \
-             <{}\"$(((LINENO={line})*0))\"",
-            self.file.trim_end_matches('0')
-        );
+        let (command, report) = (self.bash_command(), self.report(socket));
         // Does nothing when the report was made.
         let give_up = format!(
             "\\command printf '\\1 {number} %s' \"$?\" >&{socket};\\command exec <&{socket}"
@@ -68,15 +73,39 @@ impl CommandLines<'_> {
             true => format!("\n {made}{{ {give_up}; }} {null};;esac\n"),
             false => format!("\n {{ {made}{give_up};;esac; }} {null}\n"),
         };
-        let mut packets = chunks(read.as_bytes(), READ_BYTES);
-        packets.push(restore.into_bytes());
+        let mut short = [b" { PROMPT_COMMAND=$'", escaped(&command).as_slice()].concat();
+        // A subshell may take packets away. Then bash must not run a part of the command: without the
+        // first packet there is none of it, and without another one the quote has no end.
+        let is_short = short.len() <= reads && !self.memory.alters_lines;
+        let (mut packets, file) = if is_short {
+            short.extend(escaped(report.as_bytes()));
+            // Redirections are where bash keeps a new line number. This one closes what is not open.
+            short.extend_from_slice(format!("'; }} 99<&\"${{PPID:LINENO={line}:0}}-\"").as_bytes());
+            (chunks(&short, reads), None)
+        } else {
+            // `read` takes a system call for each byte; before 4.4, `mapfile` has no `-d`.
+            let read = format!(
+                " {{ \\command mapfile -td '' PROMPT_COMMAND||\\command read -rd '' PROMPT_COMMAND; }} \
+                 <{}\"$(((LINENO={line})*0))\"",
+                self.file.trim_end_matches('0')
+            );
+            // What `read` may cut off the end, and where it stops.
+            let text = [&command, report.as_bytes(), b"\n#\0"].concat();
+            (chunks(read.as_bytes(), READ_BYTES), Some(text))
+        };
+        // bash must have all of it when the command begins, so it is in one packet with the end of the
+        // line before.
+        match packets.last_mut() {
+            Some(last) if last.len() + restore.len() <= reads => last.extend(restore.into_bytes()),
+            _ => packets.push(restore.into_bytes()),
+        }
         // As long as this is unread, the command runs.
         packets.push(b"\n".to_vec());
-        packets
+        (packets, file)
     }
 
-    /// What bash reads: all of a command, from its pipes to its report.
-    pub fn bash_text(&self, socket: u64) -> Vec<u8> {
+    /// The text up to the end of the command; the report follows.
+    fn bash_command(&self) -> Vec<u8> {
         let mut text = String::from("PROMPT_COMMAND=;");
         for (name, value) in self.marker.iter().chain(&self.terminal_type) {
             text.push_str(&format!("\\command export {name}={value};"));
@@ -111,9 +140,6 @@ impl CommandLines<'_> {
         push_quoted(&mut bytes, before.as_bytes());
         push_quoted(&mut bytes, self.text);
         bytes.extend_from_slice(if env.is_empty() { b"';" } else { b"';};" });
-        bytes.extend_from_slice(self.report(socket).as_bytes());
-        // What `read` may cut off the end, and where it stops.
-        bytes.extend_from_slice(b"\n#\0");
         bytes
     }
 

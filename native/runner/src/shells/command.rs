@@ -1,16 +1,15 @@
 //! One command in a shell: its text and pipes, its beginning and its end.
 
-use crate::execs::{Exec, Execs, Outcome, Pipes, Serial, State};
+use crate::execs::{Exec, Execs, Outcome, Serial, State};
 use crate::processes::{proc_tree, terminal};
 use crate::protocol::failure::Failure;
 use crate::server::context::Context;
 use crate::shells::lines::{CommandLines, lists_traps};
+use crate::shells::pipes::{CommandPipes, SparePipes, in_name};
 use crate::shells::process::REPAIR_FILE;
 use crate::shells::reports::Current;
-use crate::shells::run_dir::RunDir;
 use crate::shells::terminal::ShellTerminal;
 use crate::shells::{ShellId, Shells};
-use crate::sys;
 use std::io;
 
 impl Shells {
@@ -65,9 +64,8 @@ impl Shells {
         let failed = |error: io::Error| Failure::io("prepare", "the command", &error);
         self.begin(id, serial, cwd.as_deref(), execs, cx)
             .map_err(failed)?;
+        execs.begin_quietly(serial);
         if let Some(exec) = execs.get_mut(serial) {
-            exec.announce(cx);
-            exec.watch_output(cx);
             exec.feed_stdin(cx);
         }
         Ok(())
@@ -81,7 +79,6 @@ impl Shells {
         execs: &mut Execs,
         cx: &mut Context,
     ) -> io::Result<()> {
-        let tag = sys::random_hex()?;
         let oom_kills = self.sandbox.limits.oom_kills_before();
         let now = cx.clock.now();
         let (uid, gid) = (self.sandbox.uid, self.sandbox.gid);
@@ -101,24 +98,37 @@ impl Shells {
         if let (None, Some(size)) = (&shell.terminal, request.pty) {
             shell.terminal = Some(ShellTerminal::open(size.rows, size.cols, uid, gid)?);
         }
-        let (redirections, pipes) = match &mut shell.terminal {
+        let CommandPipes {
+            tag,
+            mut files,
+            redirections,
+            pipes,
+        } = match &mut shell.terminal {
             Some(terminal) => {
                 terminal.reader = Some(serial);
                 terminal.pipes(request.stdin)?
             }
-            None => named_pipes(&self.run_dir, exec, &tag)?,
+            None => {
+                let spare = match self.spare_pipes.take() {
+                    Some(spare) => spare,
+                    None => SparePipes::make(&self.run_dir)?,
+                };
+                CommandPipes::new(&self.run_dir, spare, request.merge, request.stdin)?
+            }
         };
         if request.stdin && !pipes.on_terminal {
-            let path = self.run_dir.path(&format!("in-{tag}"));
+            let path = self.run_dir.path(&in_name(&tag));
             self.openings.watch(&path, serial)?;
         }
         // The end of the name comes from an expansion that tells bash where lines begin.
-        let file = self.run_dir.path(&format!("cmd-{tag}-0"));
+        let file_name = format!("cmd-{tag}-0");
+        let file = self.run_dir.path(&file_name);
         let status_name = format!("status-{tag}");
         let status = shell.memory.status_to_restore();
         if let Some(status) = status {
             let text = format!("return {status}\n");
             self.run_dir.put(&status_name, text.as_bytes())?;
+            files.push(status_name.clone());
         }
         let status_file = self.run_dir.path(&status_name).display().to_string();
         let env: Vec<(String, String)> = request.env.clone().into_iter().collect();
@@ -142,10 +152,12 @@ impl Shells {
             memory: &shell.memory,
         };
         let sets_terminal_type = lines.terminal_type.is_some();
-        let packets = lines.packets(process.dialect);
+        let (packets, content) = lines.packets(process.dialect);
         let closing = lines.closing(process.dialect);
-        let content = lines.file_content(process.dialect);
-        self.run_dir.put(&format!("cmd-{tag}-0"), &content)?;
+        if let Some(content) = content {
+            self.run_dir.put(&file_name, &content)?;
+            files.push(file_name);
+        }
         exec.connect(process.pid, pipes);
         exec.begin(now, oom_kills, process.group);
         if std::mem::take(&mut shell.replaced) {
@@ -162,7 +174,7 @@ impl Shells {
         }
         process.socket.send(packets);
         process.watch(id, &cx.poll);
-        shell.current = Some(Current::new(serial, tag, closing));
+        shell.current = Some(Current::new(serial, files, closing));
         Ok(())
     }
 
@@ -195,7 +207,7 @@ impl Shells {
 
     /// Puts a command back to where it was before the shell got it.
     pub(super) fn unstart(&self, current: &Current, execs: &mut Execs, cx: &Context) {
-        self.remove_files(&current.tag);
+        self.run_dir.remove(&current.files);
         if let Some(exec) = execs.get_mut(current.serial) {
             exec.unstart(&cx.poll);
         }
@@ -209,46 +221,10 @@ impl Shells {
         execs: &mut Execs,
         cx: &mut Context,
     ) {
-        self.remove_files(&current.tag);
         let outcome = Outcome {
             cwd: self.directory(id),
             ..outcome
         };
         execs.finish(current.serial, outcome, cx);
     }
-
-    fn remove_files(&self, tag: &str) {
-        self.run_dir.remove(&[&format!("cmd-{tag}-0")]);
-        for file in ["status", "out", "err", "in"] {
-            self.run_dir.remove(&[&format!("{file}-{tag}")]);
-        }
-    }
-}
-
-/// Makes the command's pipes; gives the redirections to them.
-fn named_pipes(run_dir: &RunDir, exec: &Exec, tag: &str) -> io::Result<(String, Pipes)> {
-    let path = |name: &str| run_dir.path(&format!("{name}-{tag}")).display().to_string();
-    let stdout = run_dir.output_pipe(&format!("out-{tag}"))?;
-    let (stderr, to_stderr) = match exec.request().merge {
-        true => (None, "&1".into()),
-        false => {
-            let pipe = run_dir.output_pipe(&format!("err-{tag}"))?;
-            (Some(pipe), path("err"))
-        }
-    };
-    let (stdin, from_stdin) = match exec.request().stdin {
-        true => {
-            let pipe = run_dir.input_pipe(&format!("in-{tag}"))?;
-            (Some(pipe), path("in"))
-        }
-        false => (None, "/dev/null".into()),
-    };
-    let redirections = format!("<{from_stdin} >{} 2>{to_stderr}", path("out"));
-    let pipes = Pipes {
-        output: [Some(stdout), stderr],
-        stdin,
-        stdin_opened: false,
-        on_terminal: false,
-    };
-    Ok((redirections, pipes))
 }

@@ -115,6 +115,7 @@ impl Shells {
             cwd: None,
         };
         self.end(id, current, outcome, execs, cx);
+        self.run_dir.remove(&current.files);
         self.kill_survivors(serial, execs);
     }
 

@@ -9,9 +9,11 @@ use crate::shells::sh;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
-    /// The number is the descriptor at which bash keeps the socket.
     Bash {
+        /// The descriptor at which bash keeps the socket.
         socket: u64,
+        /// How much it reads at once.
+        reads: usize,
     },
     Sh,
 }
@@ -35,7 +37,7 @@ pub struct CommandLines<'a> {
     /// The command's stdin, stdout and stderr.
     pub redirections: &'a str,
     pub text: &'a [u8],
-    /// Where the shell finds what `file_content` gives.
+    /// Where the shell finds the file.
     pub file: &'a str,
     /// Where bash finds what mends it.
     pub repair_file: &'a str,
@@ -55,25 +57,18 @@ pub struct CommandLines<'a> {
 }
 
 impl CommandLines<'_> {
-    pub fn packets(&self, dialect: Dialect) -> Vec<Vec<u8>> {
+    /// What has the shell run the command, and the content of the file that it then reads, if any.
+    pub fn packets(&self, dialect: Dialect) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
         match dialect {
-            Dialect::Bash { socket } => self.bash_packets(socket),
-            Dialect::Sh => self.sh_packets(),
-        }
-    }
-
-    /// The file that the shell reads.
-    pub fn file_content(&self, dialect: Dialect) -> Vec<u8> {
-        match dialect {
-            Dialect::Bash { socket } => self.bash_text(socket),
-            Dialect::Sh => self.sh_text(),
+            Dialect::Bash { socket, reads } => self.bash_packets(socket, reads),
+            Dialect::Sh => (self.sh_packets(), Some(self.sh_text())),
         }
     }
 
     /// Has a shell report when the command's own lines failed to.
     pub fn closing(&self, dialect: Dialect) -> Vec<Vec<u8>> {
         match dialect {
-            Dialect::Bash { socket } => self.bash_closing(socket),
+            Dialect::Bash { socket, .. } => self.bash_closing(socket),
             Dialect::Sh => self.sh_report(),
         }
     }
@@ -157,7 +152,7 @@ pub fn farewell_body(pipe: &str) -> String {
 /// The first lines: the profile of all users, then a report of the resulting PATH.
 pub fn system_profile(dialect: Dialect) -> Vec<Vec<u8>> {
     let text = match dialect {
-        Dialect::Bash { socket } => format!(
+        Dialect::Bash { socket, .. } => format!(
             " \\exec 2>/dev/null;[ -r /etc/profile ]&&. /etc/profile </dev/null\n \
              \\builtin printf '\\4%s' \"$PATH\" >&{socket}\n"
         ),
@@ -184,18 +179,25 @@ pub fn user_profile(dialect: Dialect, path: &str) -> Vec<Vec<u8>> {
 
 /// Last, what commands must find, and word that the shell is ready.
 pub fn ready(dialect: Dialect) -> Vec<Vec<u8>> {
-    let text = match dialect {
-        Dialect::Bash { socket } => format!(
-            " \\exec <&{socket} >/dev/null 2>&1\n PS1= PS2= PS4='+ ';\\unset HISTFILE TMOUT MAILCHECK\n \
-             \\set +o history +H +x;\\builtin history -c;\\shopt -s execfail;HISTCONTROL=ignorespace\n \\builtin printf '\\5' >&{socket}\n"
-        ),
-        Dialect::Sh => format!(
-            "PS1= PS2= PS4='+ ';\\unset HISTFILE TMOUT MAILCHECK\n\
-             \\set +x;\\command printf '\\5' >&0\n{}",
-            sh::IDLE
-        ),
-    };
-    lines(&text, dialect)
+    match dialect {
+        Dialect::Bash { socket, .. } => {
+            let text = format!(
+                " \\exec <&{socket} >/dev/null 2>&1\n PS1= PS2= PS4='+ ';\\unset HISTFILE TMOUT MAILCHECK\n \
+                 \\set +o history +H +x;\\builtin history -c;\\shopt -s execfail;HISTCONTROL=ignorespace\n"
+            );
+            let mut packets = lines(&text, dialect);
+            packets.extend(bash::ready(socket));
+            packets
+        }
+        Dialect::Sh => {
+            let text = format!(
+                "PS1= PS2= PS4='+ ';\\unset HISTFILE TMOUT MAILCHECK\n\
+                 \\set +x;\\command printf '\\5' >&0\n{}",
+                sh::IDLE
+            );
+            lines(&text, dialect)
+        }
+    }
 }
 
 /// Each line in separate packets, because some shells drop what they have read after an error.
@@ -211,6 +213,19 @@ fn lines(text: &str, dialect: Dialect) -> Vec<Vec<u8>> {
 
 pub fn chunks(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
     bytes.chunks(size).map(<[u8]>::to_vec).collect()
+}
+
+/// For between `$'` and `'`, and on one line.
+pub fn escaped(bytes: &[u8]) -> Vec<u8> {
+    let mut to = Vec::with_capacity(bytes.len() * 5 / 4);
+    for byte in bytes {
+        match byte {
+            b'\n' => to.extend_from_slice(b"\\n"),
+            b'\'' | b'\\' => to.extend_from_slice(&[b'\\', *byte]),
+            byte => to.push(*byte),
+        }
+    }
+    to
 }
 
 /// For between two single quotes. NUL is dropped, as a shell does that reads a text.
@@ -248,6 +263,12 @@ mod tests {
             trap_list: "/run/sandkasten/exit",
             memory,
         }
+    }
+
+    fn memory_with(flags: &str) -> ShellMemory {
+        let mut memory = ShellMemory::new("/workspace");
+        memory.take_flags(flags);
+        memory
     }
 
     #[test]
@@ -296,15 +317,49 @@ mod tests {
     }
 
     #[test]
+    fn bash_gets_a_short_command_on_its_line_and_a_long_one_in_a_file() {
+        let memory = memory_with("hiBs");
+        let is_in_file = |text: &[u8], reads| {
+            let dialect = Dialect::Bash { socket: 255, reads };
+            command(&memory, text).packets(dialect).1.is_some()
+        };
+        assert!(!is_in_file(b"cat <<E\nit's\nE", bash::LONG_READ_BYTES));
+        assert!(is_in_file(&[b'x'; 2000], bash::LONG_READ_BYTES));
+        assert!(is_in_file(b"true", bash::READ_BYTES));
+        for flags in ["ahiBs", "hiBHs"] {
+            let memory = memory_with(flags);
+            let reads = bash::LONG_READ_BYTES;
+            let dialect = Dialect::Bash { socket: 255, reads };
+            assert!(command(&memory, b"true").packets(dialect).1.is_some());
+        }
+    }
+
+    #[test]
+    fn all_of_a_command_on_its_line_is_in_the_first_packet() {
+        let memory = memory_with("hiBs");
+        for length in 0..1000 {
+            let text = [&vec![b'x'; length], b"END".as_slice()].concat();
+            let reads = bash::LONG_READ_BYTES;
+            let dialect = Dialect::Bash { socket: 255, reads };
+            if let (packets, None) = command(&memory, &text).packets(dialect) {
+                assert!(contains(&packets[0], b"END"), "{length}");
+            }
+        }
+    }
+
+    #[test]
     fn no_packet_is_longer_than_what_a_shell_reads_at_once() {
-        let memory = ShellMemory::new("/workspace");
+        let memory = memory_with("hiBs");
         for length in 0..300 {
             // A command that may trace gets lines of another kind.
             let text = [b"set".as_slice(), &vec![b'\''; length]].concat();
             let text = &text[(length % 2) * 3..];
-            let bash = command(&memory, text).packets(Dialect::Bash { socket: 255 });
-            assert!(bash.iter().all(|packet| packet.len() <= bash::READ_BYTES));
-            let sh = command(&memory, text).packets(Dialect::Sh);
+            for reads in [bash::READ_BYTES, bash::LONG_READ_BYTES] {
+                let dialect = Dialect::Bash { socket: 255, reads };
+                let (bash, _) = command(&memory, text).packets(dialect);
+                assert!(bash.iter().all(|packet| packet.len() <= reads));
+            }
+            let (sh, _) = command(&memory, text).packets(Dialect::Sh);
             assert!(sh.iter().all(|packet| packet.len() <= sh::READ_BYTES));
         }
     }

@@ -12,6 +12,8 @@ pub struct ShellMemory {
     pub status: i32,
     pub xtrace: bool,
     pub verbose: bool,
+    /// What a line sets is exported, or a `!` in it replaced; or both are not known yet.
+    pub alters_lines: bool,
     errexit: bool,
     /// Bodies of the user's traps, as they stand between single quotes.
     pub debug_trap: Option<String>,
@@ -33,6 +35,7 @@ impl ShellMemory {
             status: 0,
             xtrace: false,
             verbose: false,
+            alters_lines: true,
             errexit: false,
             debug_trap: None,
             exit_trap: None,
@@ -51,6 +54,7 @@ impl ShellMemory {
     pub fn take_flags(&mut self, flags: &str) {
         self.xtrace = flags.contains('x');
         self.verbose = flags.contains('v');
+        self.alters_lines = flags.contains(['a', 'H']);
         self.errexit = flags.contains('e');
     }
 

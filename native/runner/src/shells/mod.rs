@@ -6,6 +6,7 @@ mod ended;
 mod lines;
 mod memory;
 mod openings;
+mod pipes;
 mod process;
 mod reports;
 mod run_dir;
@@ -29,6 +30,7 @@ use crate::server::token::Token;
 use crate::sys;
 use lines::{Dialect, PASSED_SIGNALS, lists_traps, mentions_trap};
 use openings::Openings;
+use pipes::SparePipes;
 use process::{ShellProcess, ShellProgram, find_program};
 use shell::Shell;
 use std::collections::BTreeMap;
@@ -47,6 +49,8 @@ pub struct Shells {
     tracker: Rc<Tracker>,
     run_dir: RunDir,
     openings: Openings,
+    /// For the next command, whichever shell runs it.
+    spare_pipes: Option<SparePipes>,
     /// None in an image that has no shell.
     program: Option<ShellProgram>,
     by_id: BTreeMap<ShellId, Shell>,
@@ -75,6 +79,7 @@ impl Shells {
             tracker,
             run_dir,
             openings,
+            spare_pipes: None,
             program: find_program(),
             by_id: BTreeMap::new(),
             next: 0,

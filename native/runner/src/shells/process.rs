@@ -140,6 +140,7 @@ impl Shells {
         let dialect = match kind {
             "bash" => Dialect::Bash {
                 socket: sandbox.open_files.rlim_cur.min(BASH_SOCKET + 1) - 1,
+                reads: bash::READ_BYTES,
             },
             _ => Dialect::Sh,
         };
@@ -232,6 +233,9 @@ impl Shells {
                 process.socket.send(packets);
             }
             Some(5) => {
+                if let (Dialect::Bash { reads, .. }, 2) = (&mut process.dialect, message.len()) {
+                    *reads = bash::LONG_READ_BYTES;
+                }
                 process.ready = true;
                 self.run_next(id, execs, cx);
             }

@@ -3,6 +3,7 @@
 use crate::execs::{Execs, Outcome, Serial};
 use crate::server::context::Context;
 use crate::shells::lines::{Dialect, farewell_body};
+use crate::shells::pipes::SparePipes;
 use crate::shells::{ShellId, Shells};
 use crate::sys;
 
@@ -16,9 +17,9 @@ const MAX_REPORT_BYTES: usize = 64 * 1024;
 /// The command that a shell is at.
 pub struct Current {
     pub serial: Serial,
-    /// In the names of the command's pipes. Code cannot list the directory that they are in, so
-    /// that earlier commands' jobs neither find nor flood them (threat: forged results).
-    pub tag: String,
+    /// The command's pipes and texts, by names with a random part. Code cannot list the directory that
+    /// they are in, so that earlier commands' jobs neither find nor flood them (threat: forged results).
+    pub files: Vec<String>,
     /// The status that the shell has reported ahead of the rest.
     pub status: Option<i32>,
     /// What has come of the present report.
@@ -40,10 +41,10 @@ struct Report {
 }
 
 impl Current {
-    pub fn new(serial: Serial, tag: String, closing: Vec<Vec<u8>>) -> Current {
+    pub fn new(serial: Serial, files: Vec<String>, closing: Vec<Vec<u8>>) -> Current {
         Current {
             serial,
-            tag,
+            files,
             status: None,
             report: Vec::new(),
             traps: String::new(),
@@ -103,22 +104,32 @@ impl Shells {
                 return process.watch(id, &cx.poll);
             };
             if process.ready {
-                self.take_report(id, &packet, execs, cx);
+                // The next report is a while away. If there is more, epoll says so.
+                if self.take_report(id, &packet, execs, cx) {
+                    return;
+                }
             } else {
                 self.advance_start(id, &packet, execs, cx);
             }
         }
     }
 
-    fn take_report(&mut self, id: ShellId, packet: &[u8], execs: &mut Execs, cx: &mut Context) {
+    /// Gives whether the command has ended.
+    fn take_report(
+        &mut self,
+        id: ShellId,
+        packet: &[u8],
+        execs: &mut Execs,
+        cx: &mut Context,
+    ) -> bool {
         let Some(shell) = self.by_id.get_mut(&id) else {
-            return;
+            return false;
         };
         let (Some(current), Some(process)) = (&mut shell.current, &mut shell.process) else {
-            return;
+            return false;
         };
         let Some(report) = current.take(packet) else {
-            return;
+            return false;
         };
         if let Some(flags) = &report.flags {
             shell.memory.take_flags(flags);
@@ -129,10 +140,11 @@ impl Shells {
             if let Some(exec) = execs.get_mut(current.serial) {
                 exec.stop_mut().heeded = true;
             }
-            return process.watch(id, &cx.poll);
+            process.watch(id, &cx.poll);
+            return false;
         };
         let Some(status) = current.status else {
-            return;
+            return false;
         };
         shell.memory.take_directory(&cwd, &old_cwd);
         shell.memory.status = status;
@@ -144,9 +156,11 @@ impl Shells {
         };
         let traps = String::from_utf8_lossy(&listed) + current.traps.as_str();
         shell.memory.take_traps(&traps, &farewell);
-        if let Some(current) = shell.current.take() {
-            self.take_end(id, &current, status, execs, cx);
+        let current = shell.current.take();
+        if let Some(current) = &current {
+            self.take_end(id, current, status, execs, cx);
         }
+        current.is_some()
     }
 
     fn take_end(
@@ -174,8 +188,13 @@ impl Shells {
             // time, except where something must be dead first.
             cx.connections.flush_early();
         }
+        self.run_dir.remove(&current.files);
         self.separate_jobs(id, serial, execs);
         self.run_next(id, execs, cx);
+        if self.spare_pipes.is_none() {
+            // If that fails, the next command tries again.
+            self.spare_pipes = SparePipes::make(&self.run_dir).ok();
+        }
     }
 
     /// A shell that has read all its lines, waits for more and has not reported never will.
@@ -230,7 +249,7 @@ mod tests {
     use super::Current;
 
     fn current() -> Current {
-        Current::new(7, "tag".into(), Vec::new())
+        Current::new(7, Vec::new(), Vec::new())
     }
 
     #[test]

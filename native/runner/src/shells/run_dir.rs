@@ -71,9 +71,9 @@ impl RunDir {
         sys::open(&path, access | libc::O_NONBLOCK, 0)
     }
 
-    pub fn remove(&self, names: &[&str]) {
+    pub fn remove(&self, names: &[impl AsRef<str>]) {
         for name in names {
-            let _ = fs::remove_file(self.path(name));
+            let _ = fs::remove_file(self.path(name.as_ref()));
         }
     }
 }

@@ -53,11 +53,12 @@ impl ShellSocket {
 
     /// Sends what the socket takes.
     pub fn flush(&mut self) {
-        while let Some(packet) = self.waiting.front() {
-            match sys::write(self.fd.as_raw_fd(), packet) {
+        while !self.waiting.is_empty() {
+            let sent = match sys::send_packets(self.fd.as_raw_fd(), &mut self.waiting.iter()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                _ => drop(self.waiting.pop_front()),
-            }
+                sent => sent.unwrap_or(1),
+            };
+            self.waiting.drain(..sent);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use crate::execs::{Pipes, Serial};
 use crate::processes::terminal;
+use crate::shells::pipes::CommandPipes;
+use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -27,7 +29,7 @@ impl ShellTerminal {
     }
 
     /// The runner's ends for one command, and the redirections that join the command to it.
-    pub fn pipes(&self, stdin: bool) -> io::Result<(String, Pipes)> {
+    pub fn pipes(&self, stdin: bool) -> io::Result<CommandPipes> {
         let writer = stdin.then(|| self.master.try_clone()).transpose()?;
         let pipes = Pipes {
             output: [Some(self.master.try_clone()?), None],
@@ -35,6 +37,11 @@ impl ShellTerminal {
             stdin_opened: stdin,
             on_terminal: true,
         };
-        Ok((format!("<>{} >&0 2>&1", self.path), pipes))
+        Ok(CommandPipes {
+            tag: sys::random_hex()?,
+            files: Vec::new(),
+            redirections: format!("<>{} >&0 2>&1", self.path),
+            pipes,
+        })
     }
 }

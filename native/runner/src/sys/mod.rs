@@ -4,7 +4,9 @@ mod fs_user;
 mod packets;
 
 pub use fs_user::{as_fs_user, set_fs_user};
-pub use packets::{bytes_unsent, packet_socket_pair, receive_credentials, receive_with_pid};
+pub use packets::{
+    bytes_unsent, packet_socket_pair, receive_credentials, receive_with_pid, send_packets,
+};
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -131,16 +133,27 @@ pub fn bytes_waiting(fd: RawFd) -> usize {
     n.max(0) as usize
 }
 
-/// Whether more can still be read: a process holds the other end, or left something in the pipe.
-pub fn more_can_come(fd: RawFd) -> bool {
-    let mut poll = libc::pollfd {
-        fd,
+#[derive(Clone, Copy, Default)]
+pub struct PipeState {
+    pub has_data: bool,
+    /// A process holds the other end.
+    pub is_held: bool,
+}
+
+/// What can still be read from these pipes.
+pub fn pipe_states(pipes: [Option<RawFd>; 2]) -> [PipeState; 2] {
+    // The kernel leaves out what is negative.
+    let mut polls = pipes.map(|pipe| libc::pollfd {
+        fd: pipe.unwrap_or(-1),
         events: libc::POLLIN,
         revents: 0,
-    };
-    // SAFETY: one pollfd, and no waiting.
-    let ready = unsafe { libc::poll(&mut poll, 1, 0) };
-    ready < 1 || poll.revents & libc::POLLIN != 0 || poll.revents & libc::POLLHUP == 0
+    });
+    // SAFETY: two pollfds, and no waiting.
+    unsafe { libc::poll(polls.as_mut_ptr(), 2, 0) };
+    polls.map(|poll| PipeState {
+        has_data: poll.revents & libc::POLLIN != 0,
+        is_held: poll.fd >= 0 && poll.revents & libc::POLLHUP == 0,
+    })
 }
 
 /// Whether the other end of this FIFO has ever been opened.

@@ -4,6 +4,9 @@ use crate::sys::check;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+/// Packets that are sent by one system call.
+const AT_ONCE: usize = 16;
+
 /// Two connected sockets that keep packets apart.
 pub fn packet_socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
@@ -28,6 +31,30 @@ pub fn receive_credentials(socket: RawFd) -> io::Result<()> {
         )
     })
     .map(drop)
+}
+
+/// As many packets at once as one call takes; gives how many were sent.
+pub fn send_packets(
+    socket: RawFd,
+    packets: &mut dyn Iterator<Item = &Vec<u8>>,
+) -> io::Result<usize> {
+    let mut parts: Vec<libc::iovec> = packets
+        .take(AT_ONCE)
+        .map(|packet| libc::iovec {
+            iov_base: packet.as_ptr().cast_mut().cast(),
+            iov_len: packet.len(),
+        })
+        .collect();
+    // SAFETY: an all-zero mmsghdr is a valid value to be filled in.
+    let mut messages: [libc::mmsghdr; AT_ONCE] = unsafe { std::mem::zeroed() };
+    for (message, part) in messages.iter_mut().zip(&mut parts) {
+        message.msg_hdr.msg_iov = part;
+        message.msg_hdr.msg_iovlen = 1;
+    }
+    let count = parts.len() as libc::c_uint;
+    // SAFETY: all that the messages point to is valid for its length, and only read.
+    check(unsafe { libc::sendmmsg(socket, messages.as_mut_ptr(), count, libc::MSG_NOSIGNAL) })
+        .map(|sent| sent as usize)
 }
 
 /// One packet: its length, and the pid of its writer (0 when the kernel does not say).
