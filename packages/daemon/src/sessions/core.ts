@@ -95,7 +95,7 @@ export class SessionCore implements Services {
       table: this.#table,
       pool: this.pool,
       queue,
-      disks: new Disks(parts),
+      disks: new Disks({ ...parts, membership }),
     };
     this.sessions = new Sessions(shared);
     this.events = new CallersEvents(parts.events, this.sessions);
