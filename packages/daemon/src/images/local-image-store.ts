@@ -7,6 +7,7 @@ import { SandboxError } from "@sandkasten/protocol";
 import type { Log } from "../ports/log.ts";
 import type {
   ImageInfo,
+  ImageOrigin,
   ImageOwner,
   ImageRootfs,
   Images,
@@ -202,6 +203,7 @@ export class LocalImageStore implements RootfsStore {
     tarball: string,
     onProgress?: ProgressHandler,
     env: Readonly<Record<string, string>> = {},
+    origin?: ImageOrigin,
   ): Promise<ImageInfo> {
     return await this.#guard("importing a root file system", async () => {
       const wanted = this.#importable(reference);
@@ -222,6 +224,7 @@ export class LocalImageStore implements RootfsStore {
                   `The archive ${tarball} changed while it was being read. Import it again.`,
                 );
               }
+              await origin?.check();
               return { ...size, env };
             }),
         );

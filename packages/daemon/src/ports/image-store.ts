@@ -58,6 +58,17 @@ export interface ImageOwner {
 }
 
 /** Images as one owner sees them: private ones, and those that the administrator shares. */
+/** The session whose root an image is. */
+export interface ImageOrigin {
+  readonly sessionId: string;
+  /**
+   * Called before the image gets its name; rejects if another daemon serves the session by now. An
+   * import that passed this, and comes later than the next import from the session, does not move the
+   * name.
+   */
+  readonly check: () => Promise<void>;
+}
+
 export interface Images {
   /**
    * Maps a user-supplied name (alias, reference) to the image to use. Rejects with INVALID_IMAGE if
@@ -75,6 +86,7 @@ export interface Images {
     tarball: string,
     onProgress?: (p: ImageProgress) => void,
     env?: Readonly<Record<string, string>>,
+    origin?: ImageOrigin,
   ): Promise<ImageInfo>;
   importOciArchive(
     reference: string,
