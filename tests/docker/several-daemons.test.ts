@@ -2,13 +2,19 @@
  * Several daemons on one Postgres database and one Docker engine: each answers for all, and none
  * writes what it does not own.
  */
+import { mkdtemp, rm } from "node:fs/promises";
 import { request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { WebSocket } from "undici";
+import { Engine } from "../../packages/daemon/src/backends/docker/engine.ts";
 import { HEARTBEAT } from "../../packages/daemon/src/store/postgres/postgres-session-store.ts";
 import { DOCKER_IMAGES, dockerUnderTest } from "../support/docker-under-test.ts";
+import { EngineProxy } from "../support/engine-proxy.ts";
+import { FollowedEvents } from "../support/followed-events.ts";
 import { freePort } from "../support/free-port.ts";
 import { PostgresCluster } from "../support/postgres-cluster.ts";
 import { rounds, runRandom } from "../support/rounds.ts";
@@ -22,6 +28,8 @@ const PATIENCE_MS = 90_000;
 const TAKE_OVER_MS = 2 * HEARTBEAT.deadAfterMs;
 
 let cluster: PostgresCluster;
+let engine: EngineProxy;
+let directory: string;
 let url: string;
 let daemons: TestDaemon[];
 
@@ -30,7 +38,7 @@ async function startDaemon(): Promise<TestDaemon> {
   return await TestDaemon.start({
     settings: {
       BACKEND: "docker",
-      DOCKER_HOST: dockerUnderTest(),
+      DOCKER_HOST: engine.host,
       DEFAULT_IMAGE: DOCKER_IMAGES.busybox,
       API_KEY: KEY,
       API_KEYS: `other=${OTHER_KEY}`,
@@ -75,8 +83,19 @@ async function fenceOf(id: string): Promise<unknown> {
   return (await query(`SELECT fence FROM sessions WHERE id = '${id}'`))[0]?.["fence"];
 }
 
+/** As the engine sees the session's sandbox. */
+async function stateOf(id: string): Promise<string | undefined> {
+  const [row] = await query(`SELECT sandbox_id FROM sessions WHERE id = '${id}'`);
+  const label = { "sandkasten.session_id": String(row?.["sandbox_id"]) };
+  const [container] = await new Engine({ host: dockerUnderTest() }).listContainers(label);
+  return container?.state;
+}
+
 beforeAll(async () => {
   cluster = await PostgresCluster.start();
+  directory = await mkdtemp(join(tmpdir(), "sandkasten-engine-"));
+  const socket = dockerUnderTest().replace("unix://", "");
+  engine = await EngineProxy.start(join(directory, "docker.sock"), socket);
   url = await cluster.createDatabase();
   daemons = [];
   for (let at = 0; at < 3; at++) daemons.push(await startDaemon());
@@ -86,6 +105,8 @@ afterAll(async () => {
   for (const daemon of daemons) await daemon.kill();
   for (const daemon of daemons) await daemon[Symbol.asyncDispose]();
   await cluster[Symbol.asyncDispose]();
+  await engine[Symbol.asyncDispose]();
+  await rm(directory, { recursive: true, force: true });
 });
 
 const all = (): [TestDaemon, TestDaemon, TestDaemon] =>
@@ -340,6 +361,177 @@ describe("a daemon that stands still while another takes over", () => {
       await ask([second], "POST", `${path}/exec`, { cmd: "head -c 20 shared; ls -A" }),
     ).toMatchObject({ output: "newer\nshared\n" });
     await ask([second], "DELETE", path);
+  });
+});
+
+describe("what a client sends to a stopped daemon over an open connection", () => {
+  it("reaches neither a terminal nor a port of the sandbox later", async () => {
+    const [first, second] = all();
+    const id = await first.open();
+    const path = `/v1/sessions/${id}`;
+    const listener = { cmd: ["sh", "-c", "nc -l -p 4000 > /workspace/port"] };
+    await first.call("POST", `${path}/execs`, listener);
+    const cmd = encodeURIComponent("cat > /workspace/terminal");
+    const terminal = await connected(first, `${path}/pty?cmd=${cmd}`);
+    const port = await vi.waitUntil(
+      () => connected(first, `${path}/ports/4000/connect`).catch(() => undefined),
+      LONG,
+    );
+    const received = async (file: string): Promise<string> =>
+      String((await ask([second], "POST", `${path}/exec`, { cmd: `cat ${file}` }))["output"]);
+    for (const [file, socket] of Object.entries({ terminal, port })) {
+      socket.send(Buffer.from("early\n"));
+      await vi.waitUntil(async () => (await received(file)) === "early\n", LONG);
+    }
+    const sockets = [terminal, port];
+    const closed = sockets.map(
+      (socket) => new Promise((resolve) => socket.addEventListener("close", resolve)),
+    );
+    process.kill(first.pid, "SIGSTOP");
+    try {
+      expect(await received("port")).toBe("early\n");
+      for (const socket of sockets) socket.send(Buffer.from("late\n"));
+    } finally {
+      process.kill(first.pid, "SIGCONT");
+    }
+    await Promise.all(closed);
+    await ask([first], "GET", path);
+    for (const file of ["terminal", "port"]) expect(await received(file)).toBe("early\n");
+    await ask([second], "DELETE", path);
+  });
+});
+
+async function connected(daemon: TestDaemon, path: string): Promise<WebSocket> {
+  const socket = new WebSocket(`${daemon.url.replace("http", "ws")}${path}`, {
+    headers: { authorization: `Bearer ${KEY}` },
+  });
+  await new Promise((resolve, reject) => {
+    socket.addEventListener("open", resolve);
+    socket.addEventListener("error", () => reject(new Error(`cannot connect to ${path}`)));
+  });
+  return socket;
+}
+
+describe("a request of a stopped daemon that reaches the engine late", () => {
+  it.each(["pause", "resume"] as const)(
+    "does not %s the sandbox of the next daemon",
+    async (act) => {
+      const [first, second] = all();
+      const id = await first.open();
+      const path = `/v1/sessions/${id}`;
+      if (act === "resume") await first.call("POST", `${path}/pause`);
+      const late = engine.hold(act === "pause" ? /\/pause$/u : /\/unpause$/u);
+      const answer = first.call("POST", `${path}/${act}`).catch(() => undefined);
+      await late.arrived;
+      process.kill(first.pid, "SIGSTOP");
+      try {
+        // What the next daemon does is what counts, whatever the first was about to do.
+        const wanted = act === "pause" ? "running" : "paused";
+        await vi.waitUntil(
+          async () => (await second.call("GET", path)).body["status"] === wanted,
+          LONG,
+        );
+        late.release();
+        process.kill(first.pid, "SIGCONT");
+        expect((await answer)?.status).not.toBe(200);
+        expect(await ask([first], "GET", path)).toMatchObject({ status: wanted });
+        expect(await stateOf(id)).toBe(wanted);
+        if (act === "resume")
+          expect(await ask([second], "POST", `${path}/resume`)).toMatchObject({
+            status: "running",
+          });
+        expect(await ask([second], "POST", `${path}/exec`, { cmd: "echo runs" })).toMatchObject({
+          output: "runs\n",
+        });
+      } finally {
+        process.kill(first.pid, "SIGCONT");
+      }
+      await ask([second], "DELETE", path);
+    },
+  );
+});
+
+describe("followers of a daemon that was killed", () => {
+  it("go on at another one, miss nothing and get nothing twice", async () => {
+    const [first, second, third] = all();
+    const id = await first.open();
+    const path = `/v1/sessions/${id}`;
+    const ofSession = new FollowedEvents(`${path}/events`);
+    const feed = new FollowedEvents("/v1/events");
+    const survivors = [second, third];
+    await ofSession.follow(first);
+    await feed.follow(first);
+    for (let n = 0; n < 5; n++) await ask([first], "POST", `${path}/exec`, { cmd: "true" });
+    await first.kill();
+    await ofSession.stop();
+    await feed.stop();
+    const restarted = first.run();
+    for (let n = 0; n < 5; n++) await ask(survivors, "POST", `${path}/exec`, { cmd: "true" });
+    await feed.follow(third);
+    await ofSession.follow(second);
+    await ask(survivors, "DELETE", path);
+    await restarted;
+    const isEnded = (seen: FollowedEvents): boolean => seen.typesOf(id).includes("session.ended");
+    await vi.waitUntil(() => isEnded(feed) && isEnded(ofSession), LONG);
+    await feed.stop();
+    await ofSession.stop();
+    const whole = new FollowedEvents("/v1/events");
+    await whole.follow(second);
+    await vi.waitUntil(() => isEnded(whole), LONG);
+    await whole.stop();
+    const seenByAll = Math.min(whole.events.length, feed.events.length);
+    expect(feed.events.slice(0, seenByAll)).toEqual(whole.events.slice(0, seenByAll));
+    expect(ofSession.events).toEqual(feed.events.filter(({ session_id }) => session_id === id));
+    const commands = Map.groupBy(
+      ofSession.events.filter(({ type }) => type.startsWith("exec.")),
+      ({ data }) => data.exec_id,
+    );
+    const ofCommands = [...commands.values()].map((events) => events.map(({ type }) => type));
+    expect(ofCommands).toEqual(Array(10).fill(["exec.started", "exec.ended"]));
+    const types = ofSession.typesOf(id).filter((type) => type.startsWith("session."));
+    expect(types).toEqual(["session.created", "session.running", "session.ended"]);
+    expect(ofSession.events.at(-1)?.type).toBe("session.ended");
+    expect([...feed.others, ...ofSession.others]).not.toContain("gap");
+  });
+});
+
+describe("quotas", () => {
+  it("hold for creations and commands that all daemons admit at once", async () => {
+    const { body } = await all()[0].call<{ id: string; key: string }>("POST", "/v1/keys", {
+      name: "limited",
+      owner: "limited",
+      max_sessions: 4,
+      max_running_execs: 3,
+    });
+    const headers = { authorization: `Bearer ${body.key}` };
+    const status = async (daemon: TestDaemon): Promise<number> =>
+      (await daemon.call("GET", "/v1/sessions", undefined, headers)).status;
+    for (const daemon of all())
+      await vi.waitUntil(async () => (await status(daemon)) === 200, LONG);
+    const creations = await Promise.all(
+      Array.from({ length: 12 }, (_, at) =>
+        (all()[at % 3] as TestDaemon).call("POST", "/v1/sessions", {}, headers),
+      ),
+    );
+    const made = creations.filter(({ status: code }) => code === 201);
+    expect(made).toHaveLength(4);
+    for (const { status: code, body: answer } of creations)
+      if (code !== 201) expect([code, answer["error_code"]]).toEqual([429, "QUOTA_EXCEEDED"]);
+    const id = String(made[0]?.body["id"]);
+    const commands = await Promise.all(
+      Array.from({ length: 12 }, (_, at) =>
+        (all()[at % 3] as TestDaemon).call(
+          "POST",
+          `/v1/sessions/${id}/execs`,
+          { cmd: ["sleep", "60"] },
+          headers,
+        ),
+      ),
+    );
+    expect(commands.filter(({ status: code }) => code < 300)).toHaveLength(3);
+    for (const { body: session } of made)
+      await ask(all(), "DELETE", `/v1/sessions/${String(session["id"])}`, undefined, headers);
+    await ask(all(), "DELETE", `/v1/keys/${body.id}`);
   });
 });
 

@@ -6,6 +6,12 @@ import type { Server, Socket } from "node:net";
 /** When to strike at a request: before the engine gets it, or after the engine has done it. */
 export type Moment = "before" | "after";
 
+interface Held {
+  readonly pattern: RegExp;
+  readonly arrived: () => void;
+  readonly released: Promise<void>;
+}
+
 interface Trap {
   readonly pattern: RegExp;
   readonly moment: Moment;
@@ -21,6 +27,7 @@ export class EngineProxy implements AsyncDisposable {
   readonly #struck: string[] = [];
   readonly #requests: string[] = [];
   #trap: Trap | undefined;
+  #held: Held | undefined;
 
   private constructor(path: string, target: string) {
     this.host = `unix://${path}`;
@@ -51,6 +58,14 @@ export class EngineProxy implements AsyncDisposable {
     this.#trap = { pattern, moment, strike };
   }
 
+  /** Holds up the first request that matches, which the engine gets when it is released. */
+  hold(pattern: RegExp): { readonly arrived: Promise<void>; readonly release: () => void } {
+    const arrived = Promise.withResolvers<void>();
+    const released = Promise.withResolvers<void>();
+    this.#held = { pattern, arrived: arrived.resolve, released: released.promise };
+    return { arrived: arrived.promise, release: released.resolve };
+  }
+
   /** Each request has a separate connection, which begins with its request line. */
   #serve(client: Socket): void {
     const engine = connect({ path: this.#target });
@@ -67,6 +82,16 @@ export class EngineProxy implements AsyncDisposable {
     client.once("data", (first) => {
       const line = first.toString("latin1").split(" HTTP/", 1)[0] ?? "";
       this.#requests.push(line);
+      if (this.#held?.pattern.test(line) === true) {
+        const { arrived, released } = this.#held;
+        this.#held = undefined;
+        arrived();
+        void released.then(() => {
+          engine.write(first);
+          client.pipe(engine).pipe(client);
+        });
+        return;
+      }
       const trap = this.#trap?.pattern.test(line) === true ? this.#trap : undefined;
       const strike = (): void => {
         this.#struck.push(line);

@@ -242,7 +242,7 @@ export function backendSuite(
 
         const second = await reopen();
         expect(await second.list()).toContainEqual({ id: spec.id, state: "running" });
-        expect(await second.adopt(spec.id)).toEqual(handle);
+        expect(await second.adopt(spec.id)).toEqual({ ...handle, state: "running" });
         const after = await second.open(spec.id);
         expect((await contentOf(after, "kept")).toString()).toBe("kept");
         expect((await run(after, 'pwd; echo "$KEPT"')).stdout).toBe("/tmp\nvariable\n");

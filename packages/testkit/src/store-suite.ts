@@ -11,7 +11,7 @@ import { storeTimeSuite } from "./suites/store-time.ts";
 import { storeWorkspaceSuite } from "./suites/store-workspaces.ts";
 
 export type { StoreFixture } from "./suites/store-fixture.ts";
-export { execRow, FENCE, MANY, sessionRow } from "./suites/store-rows.ts";
+export { execRow, FENCE, MANY, sessionRow, workspaceRow } from "./suites/store-rows.ts";
 
 export function storeSuite(name: string, makeFixture: () => Promise<StoreFixture>): void {
   const parts: [string, (fixture: StoreFixtureOf) => void][] = [

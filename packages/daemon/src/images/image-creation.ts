@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import type { ImageInfo, ImageOwner } from "../ports/image-store.ts";
+import type { ImageInfo, ImageOrigin, ImageOwner } from "../ports/image-store.ts";
 import { digestOf, withRegularFile } from "./image-blobs.ts";
 import { invalidImage } from "./image-failure.ts";
 import type { ImageLibrary, ProgressHandler, SyncTree, Unpack } from "./image-library.ts";
@@ -61,6 +61,7 @@ export class ImageCreation {
     tarball: string,
     onProgress: ProgressHandler,
     env: Readonly<Record<string, string>>,
+    origin?: ImageOrigin,
   ): Promise<ImageInfo> {
     return await withOperatorFile(tarball, async (file) => {
       const before = await fileVersion(file);
@@ -79,6 +80,7 @@ export class ImageCreation {
                 `The archive ${tarball} changed while it was being read. Import it again.`,
               );
             }
+            await origin?.check();
             return { ...size, env };
           }),
       );

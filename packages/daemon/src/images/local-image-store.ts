@@ -4,6 +4,7 @@ import { SandboxError } from "@sandkasten/protocol";
 import type { Log } from "../ports/log.ts";
 import type {
   ImageInfo,
+  ImageOrigin,
   ImageOwner,
   ImageRootfs,
   Images,
@@ -177,10 +178,11 @@ export class LocalImageStore implements RootfsStore {
     tarball: string,
     onProgress?: ProgressHandler,
     env: Readonly<Record<string, string>> = {},
+    origin?: ImageOrigin,
   ): Promise<ImageInfo> {
     return await this.#create("importing a root file system", async (creation) => {
       const wanted = this.#importable(reference);
-      return await creation.fromRootfs(wanted, tarball, onProgress, env);
+      return await creation.fromRootfs(wanted, tarball, onProgress, env, origin);
     });
   }
 

@@ -88,6 +88,11 @@ export interface SandboxHandle {
 
 export type SandboxState = "running" | "paused" | "dead";
 
+/** A sandbox that was found running or paused. */
+export interface AdoptedSandbox extends SandboxHandle {
+  readonly state: "running" | "paused";
+}
+
 export interface SandboxListing {
   readonly id: string;
   readonly state: SandboxState;
@@ -171,14 +176,21 @@ export interface Backend {
    * `details.out_of_memory` of SANDBOX_UNREACHABLE says whether it is known to have run out of
    * memory.
    */
-  adopt(id: string): Promise<SandboxHandle>;
+  adopt(id: string): Promise<AdoptedSandbox>;
+  /**
+   * Like `adopt`, for a daemon that replaced another one. Afterwards nobody with a lower fencing token
+   * can pause or resume the sandbox, even with a request that is already on its way.
+   */
+  takeOver(id: string, fence: number): Promise<AdoptedSandbox>;
   /**
    * Opens a channel into a sandbox. The caller must close it. Once a channel with a fencing token is
    * in use, those with a lower one fail, and so do their calls in progress.
    */
   open(id: string, fence?: number): Promise<Channel>;
-  pause(id: string): Promise<void>;
-  resume(id: string): Promise<void>;
+  /** With a fencing token, SANDBOX_UNREACHABLE once the sandbox was taken over with a greater one. */
+  pause(id: string, fence?: number): Promise<void>;
+  /** As for `pause`. */
+  resume(id: string, fence?: number): Promise<void>;
   /**
    * Destroys a sandbox and removes everything it left. Idempotent; also cleans up partly created
    * sandboxes.

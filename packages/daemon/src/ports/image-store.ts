@@ -57,6 +57,17 @@ export interface ImageOwner {
   readonly maxBytes: number;
 }
 
+/** The session whose root an image is. */
+export interface ImageOrigin {
+  readonly sessionId: string;
+  /**
+   * Called before the image gets its name; rejects if another daemon serves the session by now. An
+   * import that passed this, and comes later than the next import from the session, does not move the
+   * name.
+   */
+  readonly check: () => Promise<void>;
+}
+
 /** Images as one owner sees them: private ones, and those that the administrator shares. */
 export interface Images {
   /**
@@ -75,6 +86,7 @@ export interface Images {
     tarball: string,
     onProgress?: (p: ImageProgress) => void,
     env?: Readonly<Record<string, string>>,
+    origin?: ImageOrigin,
   ): Promise<ImageInfo>;
   importOciArchive(
     reference: string,

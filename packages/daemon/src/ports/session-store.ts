@@ -174,6 +174,8 @@ export interface WorkspaceRow {
   readonly diskId: string;
   readonly createdAtMs: number;
   readonly lastUsedAtMs: number;
+  /** The fencing token of the daemon that is destroying it: it must not be used any more. */
+  readonly endingFence?: number;
 }
 
 /** Either the row was inserted, or `existing` prevented it. */
@@ -349,16 +351,30 @@ export interface SessionStore {
 
   /** Refused if the owner already has it, or has `maxWorkspaces`. */
   insertWorkspace(row: WorkspaceRow, maxWorkspaces: number): Promise<Admitted<WorkspaceRow>>;
-  /** Notes a use, which is always later than the creation. */
-  touchWorkspace(owner: string, id: string, lastUsedAtMs: number): Promise<void>;
+  /**
+   * Notes a use, which is always later than the creation. False if the workspace with this disk is gone
+   * or being destroyed.
+   */
+  touchWorkspace(diskId: string, lastUsedAtMs: number): Promise<boolean>;
   getWorkspace(owner: string, id: string): Promise<WorkspaceRow | undefined>;
   listWorkspaces(owner: string): Promise<readonly WorkspaceRow[]>;
   /** Of all owners, for cleanup. */
   allWorkspaces(): Promise<readonly WorkspaceRow[]>;
   /** The one with this disk: a newer one may have its name by now. */
   deleteWorkspace(diskId: string): Promise<void>;
-  /** Deletes it unless a use was noted after its creation, by any daemon. True if it was deleted. */
-  deleteUnusedWorkspace(diskId: string): Promise<boolean>;
+  /**
+   * Marks a workspace as being destroyed, so no use is noted any more. `inherited` if it was
+   * marked already, by this daemon or one that is dead by now. Undefined if there is no workspace with this disk, if another
+   * living daemon destroys it, if this daemon was declared dead, or, with `ifUnused`, if any daemon
+   * has noted a use after its creation.
+   */
+  endWorkspace(
+    diskId: string,
+    fence: number,
+    options?: { readonly ifUnused?: boolean },
+  ): Promise<"begun" | "inherited" | undefined>;
+  /** Takes back what `endWorkspace` marked with this token. */
+  keepWorkspace(diskId: string, fence: number): Promise<void>;
 
   close(): void;
 }

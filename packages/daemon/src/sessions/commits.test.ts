@@ -9,6 +9,8 @@ import type { SessionView } from "./services/session-service.ts";
 import type { Sessions } from "./sessions.ts";
 
 const ALICE = { owner: "alice" } as Caller;
+/** Of an image that is committed. */
+const origin = { sessionId: "ses_1", check: expect.any(Function) as unknown };
 const SESSION = {
   id: "ses_1",
   image: "tools:1",
@@ -82,7 +84,7 @@ describe("commit()", () => {
   it("imports the session's root with the variables of its image, and lets the session go", async () => {
     const { commits, imports, entered } = setup();
     expect(await commits.commit(ALICE, "ses_1", options())).toEqual({ reference: "new:1" });
-    expect(imports).toEqual([["new:1", "/scratch/archive", undefined, { PATH: "/opt" }]]);
+    expect(imports).toEqual([["new:1", "/scratch/archive", undefined, { PATH: "/opt" }, origin]]);
     expect(entered()).toBe(0);
   });
 
@@ -96,7 +98,7 @@ describe("commit()", () => {
   it("takes no variables from an image that only has the same name now", async () => {
     const { commits, imports } = setup({ image: { digest: "sha256:2" } });
     await commits.commit(ALICE, "ses_1", options());
-    expect(imports).toEqual([["new:1", "/scratch/archive", undefined, {}]]);
+    expect(imports).toEqual([["new:1", "/scratch/archive", undefined, {}, origin]]);
   });
 
   it("leaves out what is mounted, also workspaces whose paths look like patterns", async () => {

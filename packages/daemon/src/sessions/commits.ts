@@ -42,8 +42,12 @@ export class Commits implements CommitService {
     const content = this.#pack(caller, session, options.maxBytes);
     return await options.withArchive(content, async (archive) => {
       // A daemon that was replaced meanwhile must not move the name back to an older state.
-      await this.#parts.sessions.finder.requireServed(caller, sessionId);
-      return await images.importRootfs(options.reference, archive, undefined, env);
+      const check = (): Promise<void> => this.#parts.sessions.finder.requireServed(caller, sessionId);
+      await check();
+      return await images.importRootfs(options.reference, archive, undefined, env, {
+        sessionId,
+        check,
+      });
     });
   }
 

@@ -8,6 +8,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Images, ImageUsage } from "../ports/image-store.ts";
 import type { Log } from "../ports/log.ts";
+import { isLostOwnership } from "../ports/session-store.ts";
 import type { SessionStore } from "../ports/session-store.ts";
 import type { Telemetry } from "../ports/telemetry.ts";
 import { CreateQueue } from "./create-queue.ts";
@@ -30,6 +31,7 @@ import type { EventService } from "./services/event-service.ts";
 import type { FileWrite } from "./services/file-service.ts";
 import type { ServiceCounts, Services } from "./services/services.ts";
 import type { Reconciled } from "./take-over.ts";
+import type { LiveSession } from "./live-session.ts";
 import { LiveSessions } from "./live-sessions.ts";
 import { Membership } from "./membership.ts";
 import { Sessions } from "./sessions.ts";
@@ -96,7 +98,7 @@ export class SessionCore implements Services {
       table: this.#table,
       pool: this.pool,
       queue,
-      disks: new Disks(parts),
+      disks: new Disks({ ...parts, membership }),
     };
     this.sessions = new Sessions(shared);
     this.events = new CallersEvents(parts.events, this.sessions);
@@ -196,9 +198,8 @@ export class SessionCore implements Services {
     await this.pool.stop();
     await this.workspaces.stop();
     for (const session of this.#table.all()) {
-      if (sandboxes === "destroy")
-        await this.sessions.end(session, "destroyed", "the daemon was stopped");
-      else await session.release();
+      if (sandboxes === "keep") await session.release();
+      else await this.#endAtStop(session);
     }
     await this.execs.settled();
     this.#fileEvents.flush();
@@ -206,6 +207,15 @@ export class SessionCore implements Services {
     // The next daemon that serves these sessions must find their events.
     await this.#parts.events.flush();
     await this.membership.leave();
+  }
+
+  async #endAtStop(session: LiveSession): Promise<void> {
+    try {
+      await this.sessions.end(session, "destroyed", "the daemon was stopped");
+    } catch (error) {
+      if (!isLostOwnership(error)) throw error;
+      await session.lose();
+    }
   }
 
   servedAt(sessionId: string): Promise<string | undefined> | undefined {

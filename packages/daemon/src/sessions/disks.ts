@@ -4,14 +4,19 @@ import type { WorkspaceSpec } from "../ports/backend.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { SessionStore, WorkspaceRow } from "../ports/session-store.ts";
 import { newDiskId } from "./ids.ts";
+import type { Membership } from "./membership.ts";
 import type { Providers } from "./providers.ts";
 import type { Caller } from "./services/caller.ts";
 import type { SessionSettings } from "./settings.ts";
+
+/** How often a workspace may vanish before it is used. */
+const MAX_ATTEMPTS = 5;
 
 export interface DisksParts {
   readonly providers: Providers;
   readonly store: SessionStore;
   readonly clock: Clock;
+  readonly membership: Membership;
   readonly settings: SessionSettings;
 }
 
@@ -56,44 +61,64 @@ export class Disks {
     const place = providers.placeOf(providers.backendOf(backend));
     const times = { createdAtMs: now, lastUsedAtMs: now };
     const row = { id, owner, backend, place, diskId: newDiskId(), ...times };
-    const written = await store.insertWorkspace(row, caller.maxWorkspaces);
-    if (written.inserted) {
-      this.#unproven.add(row.diskId);
-      return row;
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const written = await store.insertWorkspace(row, caller.maxWorkspaces);
+      if (written.inserted) {
+        this.#unproven.add(row.diskId);
+        return row;
+      }
+      if ("overQuota" in written) throw tooMany(caller);
+      const { existing } = written;
+      if (this.#dying.has(existing.diskId)) throw beingDestroyed(id);
+      requireHere(existing, row);
+      if (existing.endingFence !== undefined) await this.destroy(existing);
+      // Until it is proven it is only being created, here, and may vanish again.
+      else if (this.#unproven.has(existing.diskId)) return existing;
+      else if (await store.touchWorkspace(existing.diskId, now)) return existing;
     }
-    if ("overQuota" in written) throw tooMany(caller);
-    if (this.#dying.has(written.existing.diskId))
-      throw new SandboxError(
-        "CONFLICT",
-        `the workspace ${id} is being destroyed; try again when it is gone`,
-      );
-    if (written.existing.backend !== backend)
-      throw new SandboxError(
-        "CONFLICT",
-        `the workspace ${id} is on the backend ${written.existing.backend}, not ${backend}; ` +
-          "open the session there, or use another workspace",
-        { details: { backend: written.existing.backend } },
-      );
-    // A workspace without a recorded place belongs to the single daemon that existed then.
-    if (written.existing.place !== "" && written.existing.place !== place)
-      throw new SandboxError(
-        "CONFLICT",
-        `the workspace ${id} is on another machine; open the session through the daemon there, or use another workspace`,
-        { details: { place: written.existing.place } },
-      );
-    // Until it is proven it is only being created, here, and may vanish again.
-    if (!this.#unproven.has(written.existing.diskId)) await store.touchWorkspace(owner, id, now);
-    return written.existing;
+    throw beingDestroyed(id);
   }
 
-  /** Prevents new uses of a disk while it is destroyed. */
-  async whileDying(diskId: string, work: () => Promise<void>): Promise<void> {
+  /**
+   * Destroys a workspace that nobody uses. The store has the mark before uses are looked for, and
+   * whoever uses the workspace records that before looking for the mark: at least one of them gives
+   * way. A marked workspace stays so until its disk is gone, since a disk's id is never used again: a
+   * daemon that stood still in between destroys nothing that anybody uses.
+   */
+  async destroy(
+    row: WorkspaceRow,
+    {
+      ifUnused = false,
+      requireNoUse,
+    }: { readonly ifUnused?: boolean; readonly requireNoUse?: () => Promise<void> } = {},
+  ): Promise<void> {
+    const { store, providers, membership } = this.#parts;
+    const { diskId } = row;
+    const { fence } = membership;
+    if (this.#dying.has(diskId)) throw beingDestroyed(row.id);
     this.#dying.add(diskId);
     try {
-      await work();
+      const end = await store.endWorkspace(diskId, fence, { ifUnused });
+      if (end === undefined && ifUnused) return;
+      if (end === undefined) throw beingDestroyed(row.id);
+      try {
+        await requireNoUse?.();
+        await providers.backendOf(row.backend).destroyWorkspace(diskId);
+      } catch (error) {
+        // An earlier daemon may only stand still, and then goes on to destroy the disk.
+        if (end === "begun") await store.keepWorkspace(diskId, fence);
+        throw error;
+      }
+      await store.deleteWorkspace(diskId);
     } finally {
       this.#dying.delete(diskId);
     }
+  }
+
+  /** Whether the disk belongs to the workspace, and nobody destroys it. */
+  async isKept({ owner, id, diskId }: WorkspaceRow): Promise<boolean> {
+    const row = await this.#parts.store.getWorkspace(owner, id);
+    return row?.diskId === diskId && row.endingFence === undefined;
   }
 
   specOf(row: WorkspaceRow): WorkspaceSpec {
@@ -101,8 +126,7 @@ export class Disks {
   }
 
   async #release(row: WorkspaceRow): Promise<void> {
-    const { backend, diskId } = row;
-    const { store, providers } = this.#parts;
+    const { diskId } = row;
     const users = (this.#users.get(diskId) ?? 1) - 1;
     if (users > 0) {
       this.#users.set(diskId, users);
@@ -110,18 +134,34 @@ export class Disks {
     }
     this.#users.delete(diskId);
     if (!this.#unproven.delete(diskId)) return;
-    await this.whileDying(diskId, async () => {
-      // The row first: another daemon that finds it uses the disk, and its files must stay.
-      if (!(await store.deleteUnusedWorkspace(diskId))) return;
-      try {
-        await providers.backendOf(backend).destroyWorkspace(diskId);
-      } catch (error) {
-        // Without a row, what is left of the disk could never be removed.
-        await store.insertWorkspace(row, Number.MAX_SAFE_INTEGER);
-        throw error;
-      }
-    });
+    await this.destroy(row, { ifUnused: true });
   }
+}
+
+/** CONFLICT if the disk is on another backend or machine. */
+function requireHere(existing: WorkspaceRow, wanted: WorkspaceRow): void {
+  const { id } = existing;
+  if (existing.backend !== wanted.backend)
+    throw new SandboxError(
+      "CONFLICT",
+      `the workspace ${id} is on the backend ${existing.backend}, not ${wanted.backend}; ` +
+        "open the session there, or use another workspace",
+      { details: { backend: existing.backend } },
+    );
+  // A workspace without a recorded place belongs to the single daemon that existed then.
+  if (existing.place !== "" && existing.place !== wanted.place)
+    throw new SandboxError(
+      "CONFLICT",
+      `the workspace ${id} is on another machine; open the session through the daemon there, or use another workspace`,
+      { details: { place: existing.place } },
+    );
+}
+
+function beingDestroyed(id: string): SandboxError {
+  return new SandboxError(
+    "CONFLICT",
+    `the workspace ${id} is being destroyed; try again when it is gone`,
+  );
 }
 
 function tooMany({ maxWorkspaces }: Caller): SandboxError {

@@ -1,5 +1,6 @@
 /** A session that this daemon serves, in memory: a copy of the stored row, and its operations in progress. */
 import { SandboxError } from "@sandkasten/protocol";
+import type { SessionStatus } from "@sandkasten/protocol";
 import type { SessionNetworks } from "../network/session-networks.ts";
 import type { Backend } from "../ports/backend.ts";
 import type { Channel } from "../ports/channel.ts";
@@ -13,7 +14,7 @@ import type { LeaseTime } from "./lease.ts";
 import { sandboxFence } from "./membership.ts";
 import type { Providers } from "./providers.ts";
 import type { LateOutput } from "./late-output.ts";
-import { isLiving } from "./states.ts";
+import { isLiving, isUp } from "./states.ts";
 import type { Recording } from "./recording.ts";
 import { tellOfSession } from "./session-events.ts";
 import { ShellQueues } from "./shell-queues.ts";
@@ -110,14 +111,38 @@ export class LiveSession {
 
   /** Changes the row, first in the store. */
   async save(patch: SessionPatch): Promise<void> {
-    const from = this.#row.status;
+    await this.#store(this.#row.status, patch);
+    await this.#saved(patch);
+  }
+
+  /**
+   * Pauses or resumes. The store has the new status first, so a daemon that lost the session does not
+   * touch the sandbox. If this daemon ends or stops in between, the status differs from the
+   * sandbox's state, and whoever takes the session over knows that a request can still be on its way.
+   */
+  async saveAround(status: SessionStatus, work: () => Promise<void>): Promise<void> {
+    const before = this.#row.status;
+    await this.#store(before, { status });
+    try {
+      await work();
+    } catch (error) {
+      await this.#store(status, { status: before });
+      throw error;
+    }
+    await this.#saved({ status });
+  }
+
+  async #store(from: SessionStatus, patch: SessionPatch): Promise<void> {
     const { id, fence } = this.#row;
     const saved = await this.#parts.store.updateSession(id, fence, [from], patch);
-    if (saved === undefined) {
-      await this.#requireOwnership();
-      // Only this object changes the row of a session served here, so a miss is a bug.
-      throw new Error(`the row of ${id} is no longer ${from}`);
-    }
+    if (saved !== undefined) return;
+    await this.#requireOwnership();
+    // Only this object changes the row of a session served here, so a miss is a bug.
+    throw new Error(`the row of ${id} is no longer ${from}`);
+  }
+
+  async #saved(patch: SessionPatch): Promise<void> {
+    const from = this.#row.status;
     this.#row = { ...this.#row, ...patch };
     const told = tellOfSession(this.#parts.events, from, this.#row, {
       createdInMs: this.#parts.clock.monotonicMs() - this.#knownSinceMs,
@@ -229,7 +254,9 @@ export class LiveSession {
       return;
     this.#leaseWrittenMs = now;
     const { id, fence, status } = this.#row;
-    const renewed = await store.updateSession(id, fence, [status], { ...lease, ...patch });
+    // The store has the new status of a session that is being paused or resumed.
+    const from: readonly SessionStatus[] = isUp(status) ? ["running", "paused"] : [status];
+    const renewed = await store.updateSession(id, fence, from, { ...lease, ...patch });
     if (renewed === undefined) await this.#requireOwnership();
   }
 }

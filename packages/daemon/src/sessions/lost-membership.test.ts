@@ -4,13 +4,17 @@ import type { Backend } from "../ports/backend.ts";
 import type { SessionStore } from "../ports/session-store.ts";
 import { ALICE, CoreFixture, overriding } from "./testing/core-fixture.ts";
 
+const READING = { bootId: "boot-2", monotonicMs: 1, wallMs: 0 };
 const POOL = [{ image: "host", profile: "restricted" as const, size: 1 }];
 
 let fixture: CoreFixture;
 let engine: PromiseWithResolvers<void>;
+/** A pause has reached the backend, which waits for the engine. */
+let pausing: PromiseWithResolvers<void>;
 beforeEach(async () => {
   engine = Promise.withResolvers();
   engine.resolve();
+  pausing = Promise.withResolvers();
   fixture = await CoreFixture.start({
     settings: { pool: POOL },
     wrapStore: (store: SessionStore) =>
@@ -20,6 +24,11 @@ beforeEach(async () => {
         list: async () => {
           await engine.promise;
           return await backend.list();
+        },
+        pause: async (id, fence) => {
+          pausing.resolve();
+          await engine.promise;
+          await backend.pause(id, fence);
         },
         destroy: async (id) => {
           await engine.promise;
@@ -51,6 +60,37 @@ describe("a daemon that lost its sessions", () => {
     engine.resolve();
   });
 
+  it("does not pause or resume what another daemon serves", async () => {
+    const { sessions } = fixture.core;
+    const { session } = await sessions.create(ALICE, {});
+    const paused = (await sessions.create(ALICE, {})).session;
+    await sessions.pause(ALICE, paused.id);
+    const { fence } = await fixture.store.join(undefined, READING);
+    await fixture.store.claim(fence);
+    const moved = { code: "SANDBOX_UNREACHABLE", details: { reason: "moved" } };
+    await expect(sessions.pause(ALICE, session.id)).rejects.toMatchObject(moved);
+    await expect(sessions.resume(ALICE, paused.id)).rejects.toMatchObject(moved);
+    expect(stateOf(session.sandboxId)).toBe("running");
+    expect(stateOf(paused.sandboxId)).toBe("paused");
+  });
+
+  it("cannot pause with a request that reaches the engine late", async () => {
+    const { sessions, membership } = fixture.core;
+    const { session } = await sessions.create(ALICE, {});
+    await fixture.core.pool.settled();
+    engine = Promise.withResolvers();
+    const late = sessions.pause(ALICE, session.id).catch((error: unknown) => error);
+    await pausing.promise;
+    await fixture.store.leave(membership.fence);
+    await membership.beat();
+    expect((await fixture.run(session.id, "echo here")).output).toBe("here\n");
+    engine.resolve();
+    expect(await late).toMatchObject({ details: { reason: "moved" } });
+    expect(stateOf(session.sandboxId)).toBe("running");
+    expect(await sessions.get(ALICE, session.id)).toMatchObject({ status: "running" });
+    expect((await sessions.pause(ALICE, session.id)).status).toBe("paused");
+  });
+
   it("replaces the sandboxes of its pool", async () => {
     const { membership, pool } = fixture.core;
     const before = [...fixture.machine.sandboxes.keys()];
@@ -64,3 +104,8 @@ describe("a daemon that lost its sessions", () => {
     expect(after).not.toEqual(before);
   });
 });
+
+function stateOf(sandboxId = ""): "running" | "paused" | undefined {
+  const found = fixture.machine.sandboxes.get(sandboxId);
+  return found && (found.sandbox.paused ? "paused" : "running");
+}

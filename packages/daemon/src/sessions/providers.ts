@@ -134,6 +134,7 @@ function absentBackend(name: string): Backend {
     tidy: () => Promise.resolve(),
     create: reject,
     adopt: reject,
+    takeOver: reject,
     open: reject,
     pause: reject,
     resume: reject,

@@ -523,6 +523,38 @@ describe("destroy()", () => {
   });
 });
 
+it("the ends of queued commands are stored together when their session or shell ends", async () => {
+  const queued = 50;
+  let waiting = 0;
+  let all = Promise.withResolvers<void>();
+  const { core } = await start({
+    wrapStore: (store: SessionStore) =>
+      overriding(store, {
+        updateExec: async (sessionId, id, fence, patch) => {
+          if (patch.endReason === "not_started" || patch.endReason === "cancelled") {
+            waiting += 1;
+            if (waiting === queued) all.resolve();
+            await all.promise;
+          }
+          await store.updateExec(sessionId, id, fence, patch);
+        },
+      }),
+  });
+  const { id } = (await core.sessions.create(ALICE, {})).session;
+  const queue = async (): Promise<void> => {
+    const command = { kind: "shell", text: "sleep 100" } as const;
+    for (let n = 0; n <= queued; n++) await core.execs.start(ALICE, id, { command });
+  };
+  await queue();
+  await core.shells.close(ALICE, id, "default");
+  expect(waiting).toBeGreaterThanOrEqual(queued);
+  waiting = 0;
+  all = Promise.withResolvers<void>();
+  await queue();
+  await core.sessions.destroy(ALICE, id);
+  expect(waiting).toBeGreaterThanOrEqual(queued);
+});
+
 describe("pause() and resume()", () => {
   it("refuse the use of a paused session and go on afterwards", async () => {
     const { core } = await start();

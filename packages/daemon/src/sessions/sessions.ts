@@ -132,11 +132,15 @@ export class Sessions implements SessionService {
   }
 
   async pause(caller: Caller, id: string): Promise<SessionView> {
-    return await this.#change(caller, id, "paused", (backend, sandbox) => backend.pause(sandbox));
+    return await this.#change(caller, id, "paused", (backend, sandbox, fence) =>
+      backend.pause(sandbox, fence),
+    );
   }
 
   async resume(caller: Caller, id: string): Promise<SessionView> {
-    return await this.#change(caller, id, "running", (backend, sandbox) => backend.resume(sandbox));
+    return await this.#change(caller, id, "running", (backend, sandbox, fence) =>
+      backend.resume(sandbox, fence),
+    );
   }
 
   /** Changes the network of a running session, first in the store. */
@@ -290,15 +294,16 @@ export class Sessions implements SessionService {
     caller: Caller,
     id: string,
     to: "paused" | "running",
-    work: (backend: Backend, sandbox: string) => Promise<void>,
+    work: (backend: Backend, sandbox: string, fence: number | undefined) => Promise<void>,
   ): Promise<SessionView> {
     const session = await this.finder.living(caller, id, ["running", "paused"]);
     await session.lifecycleMutex.run(async () => {
       if (session.ending !== undefined) throw unusable(id, "destroyed");
       if (session.row.status === to) return;
       checkTransition(id, session.row.status, to);
-      await work(session.backend, sandboxOf(session));
-      await session.save({ status: to });
+      await session.saveAround(to, () =>
+        work(session.backend, sandboxOf(session), session.sandboxFence),
+      );
     });
     await session.renew();
     return this.#view(session.row);
@@ -312,7 +317,9 @@ export class Sessions implements SessionService {
     await session.lifecycleMutex.run(async () => {
       if (session.row.status !== "destroying") await session.save({ status: "destroying" });
       await session.backend.destroy(sandboxOf(session));
-      for (const recording of session.recordings) await recording.abandon("sandbox_gone");
+      // At once, so the store writes many ends in one statement.
+      const recordings = [...session.recordings];
+      await Promise.all(recordings.map((recording) => recording.abandon("sandbox_gone")));
       await session.closeChannel();
       await session.save({
         status,

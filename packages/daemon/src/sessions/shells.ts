@@ -25,10 +25,10 @@ export class Shells implements ShellService {
   async close(caller: Caller, sessionId: string, name: string): Promise<void> {
     await this.#inside(caller, sessionId, async (session) => {
       const channel = await session.channel();
-      for (const recording of session.recordings) {
-        const { shell, status } = recording.row;
-        if (shell === name && status === "queued") await recording.abandon("cancelled");
-      }
+      const queued = [...session.recordings].filter(
+        ({ row: { shell, status } }) => shell === name && status === "queued",
+      );
+      await Promise.all(queued.map((recording) => recording.abandon("cancelled")));
       await channel.closeShell(name);
     });
   }

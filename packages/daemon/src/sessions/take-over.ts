@@ -19,7 +19,7 @@ import type { Providers } from "./providers.ts";
 import { execEnded } from "./session-events.ts";
 import type { EndStatus } from "./session-creation.ts";
 import type { Sessions } from "./sessions.ts";
-import { UNFINISHED } from "./states.ts";
+import { isUp, UNFINISHED } from "./states.ts";
 
 const ENDED_AT_ONCE = 8;
 
@@ -98,11 +98,8 @@ export class TakeOver {
   async #adoptNow(session: LiveSession): Promise<void> {
     await this.#parts.providers.ready(this.#backend);
     await this.#look(session, async () => {
-      const { row } = session;
       try {
-        await this.#backend.adopt(sandboxIdOf(row));
-        // Only the list shows whether it is frozen; the last recorded state is nearly always right.
-        return row.status === "paused" ? "paused" : "running";
+        return (await this.#backend.adopt(sandboxIdOf(session.row))).state;
       } catch (error) {
         if (!isDeath(error)) throw error;
         return stateIn(await this.#states(), session);
@@ -124,7 +121,7 @@ export class TakeOver {
   async #judge(session: LiveSession, stateOf: () => StateOrPromise): Promise<void> {
     const { row } = session;
     const execs = this.#execs.get(row.id) ?? [];
-    const state = await stateOf();
+    const state = await this.#settledState(session, await stateOf());
     const isAlive = state === "running" || state === "paused";
     if ((row.status === "running" || row.status === "paused") && isAlive) {
       if (row.status !== state) await session.save({ status: state });
@@ -136,12 +133,32 @@ export class TakeOver {
     } else {
       const [status, reason] = endOf(row);
       if (row.status !== "destroying") await session.save({ status: "destroying" });
-      for (const exec of execs) await endExec(exec, this.#parts);
+      await Promise.all(execs.map((exec) => endExec(exec, this.#parts)));
       this.#dead.push(() => this.#end(session, status, reason));
       this.#ended++;
     }
     this.#left.delete(session);
     session.adoption = undefined;
+  }
+
+  /**
+   * A recorded status that differs from the sandbox's state means that the daemon before this one was
+   * about to pause or resume it. If that daemon only stands still, its request must not take effect
+   * later.
+   */
+  async #settledState(
+    { row, sandboxFence, backend }: LiveSession,
+    state: SandboxState | undefined,
+  ): Promise<SandboxState | undefined> {
+    const { sandboxId = "", status } = row;
+    if (sandboxFence === undefined || state === status) return state;
+    if (!isUp(status) || (state !== "running" && state !== "paused")) return state;
+    try {
+      return (await backend.takeOver(sandboxId, sandboxFence)).state;
+    } catch (error) {
+      if (isLostOwnership(error) || !isDeath(error)) throw error;
+      return "dead";
+    }
   }
 
   async #end(session: LiveSession, status: EndStatus, reason: string | undefined): Promise<void> {

@@ -101,10 +101,91 @@ describe("a workspace", () => {
     const created = sessions.create(ALICE, { workspaceId: "notes" });
     await begun.promise;
     // Another daemon, whose memory knows nothing of this creation, uses the workspace meanwhile.
-    await fixture.store.touchWorkspace(ALICE.owner, "notes", fixture.clock.nowMs());
+    const { diskId } = await workspaces.get(ALICE, "notes");
+    await fixture.store.touchWorkspace(diskId, fixture.clock.nowMs());
     failure.reject(new Error("no"));
     await expect(created).rejects.toThrow("no");
     expect(await workspaces.list(ALICE)).toHaveLength(1);
+  });
+
+  it("is not opened while another daemon destroys it, nor destroyed while another opens it", async () => {
+    const destroying = Promise.withResolvers<void>();
+    const isDestroying = Promise.withResolvers<void>();
+    const slow = (backend: Backend): Backend =>
+      overriding(backend, {
+        destroyWorkspace: async (id) => {
+          isDestroying.resolve();
+          await destroying.promise;
+          await backend.destroyWorkspace(id);
+        },
+      });
+    const conflict = { code: "CONFLICT" };
+    await fixture.restart("keep", { wrap: slow });
+    const { sessions, workspaces, membership } = fixture.core;
+    (await workspaces.enter(ALICE, "notes", { make: true }))[Symbol.dispose]();
+    const { diskId } = await workspaces.get(ALICE, "notes");
+    const end = workspaces.destroy(ALICE, "notes");
+    await isDestroying.promise;
+    // As another daemon sees it.
+    const seen = await fixture.store.getWorkspace(ALICE.owner, "notes");
+    expect(seen).toMatchObject({ endingFence: membership.fence });
+    expect(await fixture.store.touchWorkspace(diskId, 1)).toBe(false);
+    destroying.resolve();
+    await end;
+    expect(fixture.machine.workspaces.size).toBe(0);
+    const { session } = await sessions.create(ALICE, { workspaceId: "notes" });
+    await expect(workspaces.destroy(ALICE, "notes")).rejects.toMatchObject(conflict);
+    // The refusal took the mark back.
+    const { diskId: later } = await workspaces.get(ALICE, "notes");
+    expect(await fixture.store.touchWorkspace(later, 1)).toBe(true);
+    expect(session.workspaceId).toBe("notes");
+  });
+
+  it("whose destruction another daemon began is destroyed before it is used again", async () => {
+    const { sessions, workspaces } = fixture.core;
+    const { id } = (await sessions.create(ALICE, { workspaceId: "notes" })).session;
+    await fixture.run(id, "echo old > /workspace/memo");
+    await sessions.destroy(ALICE, id);
+    const { diskId } = await workspaces.get(ALICE, "notes");
+    const { fence } = fixture.core.membership;
+    expect(await fixture.store.endWorkspace(diskId, fence)).toBe("begun");
+    await fixture.crash();
+    const next = (await fixture.core.sessions.create(ALICE, { workspaceId: "notes" })).session;
+    expect((await fixture.run(next.id, "cat /workspace/memo")).output).not.toBe("old\n");
+    // That daemon only stood still, and goes on: its disk is another one.
+    await new FakeBackend(fixture.machine).destroyWorkspace(diskId);
+    await fixture.store.deleteWorkspace(diskId);
+    await fixture.core.sessions.destroy(ALICE, next.id);
+    expect(await fixture.core.workspaces.list(ALICE)).toHaveLength(1);
+    expect(fixture.machine.workspaces.size).toBe(1);
+  });
+
+  it("does not come back with a file call that another daemon's destruction overtook", async () => {
+    const create = Promise.withResolvers<void>();
+    const begun = Promise.withResolvers<void>();
+    const slow = (backend: Backend): Backend =>
+      overriding(backend, {
+        create: async (spec, signal) => {
+          begun.resolve();
+          await create.promise;
+          return await backend.create(spec, signal);
+        },
+      });
+    {
+      using _ = await fixture.core.workspaces.enter(ALICE, "notes", { make: true });
+    }
+    await fixture.restart("keep", { wrap: slow });
+    const { workspaces, membership } = fixture.core;
+    const { diskId } = await workspaces.get(ALICE, "notes");
+    const opening = workspaces.enter(ALICE, "notes").catch((error: unknown) => error);
+    await begun.promise;
+    await fixture.store.endWorkspace(diskId, membership.fence);
+    await new FakeBackend(fixture.machine).destroyWorkspace(diskId);
+    await fixture.store.deleteWorkspace(diskId);
+    create.resolve();
+    expect(await opening).toMatchObject({ code: "FILE_NOT_FOUND" });
+    expect(fixture.machine.workspaces.size).toBe(0);
+    expect(fixture.machine.sandboxes.size).toBe(0);
   });
 
   it("is used through the session that has it", async () => {

@@ -91,9 +91,10 @@ export class Workspaces implements WorkspaceService {
 
   async destroy(caller: Caller, id: string): Promise<void> {
     const row = await this.#row(caller, id);
-    await this.#mutexOf(row.diskId).run(() =>
-      this.#parts.disks.whileDying(row.diskId, () => this.#destroy(row)),
-    );
+    await this.#mutexOf(row.diskId).run(async () => {
+      await this.#parts.providers.tidied(this.#parts.providers.backendOf(row.backend));
+      await this.#parts.disks.destroy(row, { requireNoUse: () => this.#requireNoUse(row) });
+    });
   }
 
   /**
@@ -141,7 +142,8 @@ export class Workspaces implements WorkspaceService {
       await this.#mutexOf(diskId).run(() => this.#dismiss(diskId));
   }
 
-  async #destroy(row: WorkspaceRow): Promise<void> {
+  /** Sandboxes that other daemons have for file calls keep the backend from removing the disk. */
+  async #requireNoUse(row: WorkspaceRow): Promise<void> {
     // Checks all daemons: another one may serve the session.
     const [used] = (await this.#parts.store.livingSessions(row.owner)).filter((session) =>
       hasWorkspace(session, row.id),
@@ -152,11 +154,7 @@ export class Workspaces implements WorkspaceService {
         `the workspace ${row.id} is in use by session ${used.id}; destroy that session first`,
         { details: { session_id: used.id } },
       );
-    const backend = this.#parts.providers.backendOf(row.backend);
-    await this.#parts.providers.tidied(backend);
     await this.#dismiss(row.diskId);
-    await backend.destroyWorkspace(row.diskId);
-    await this.#parts.store.deleteWorkspace(row.diskId);
   }
 
   /** Through a session that has it, if one can be entered. */
@@ -185,6 +183,7 @@ export class Workspaces implements WorkspaceService {
     const row = await this.#parts.store.getWorkspace(caller.owner, id);
     if (row?.diskId !== disk.id) return undefined;
     const sandbox = (await this.#livingFileSandbox(row)) ?? (await this.#newFileSandbox(row));
+    if (sandbox === undefined) return undefined;
     sandbox.users += 1;
     const leave = (): void => {
       sandbox.users -= 1;
@@ -222,7 +221,8 @@ export class Workspaces implements WorkspaceService {
     }
   }
 
-  async #newFileSandbox(row: WorkspaceRow): Promise<FileSandbox> {
+  /** Undefined if the workspace is being destroyed: its disk must not come back. */
+  async #newFileSandbox(row: WorkspaceRow): Promise<FileSandbox | undefined> {
     await this.#makeRoom(row.owner);
     const sandboxId = newSandboxId();
     const backend = this.#parts.providers.backendOf(row.backend);
@@ -231,7 +231,14 @@ export class Workspaces implements WorkspaceService {
     const usedMs = this.#parts.clock.monotonicMs();
     const sandbox = { owner: row.owner, backend, sandboxId, channel, users: 0, usedMs };
     this.#fileSandboxes.set(row.diskId, sandbox);
-    return sandbox;
+    const isMade = await channel.then(
+      () => true,
+      () => false, // The caller gets the error.
+    );
+    if (!isMade || (await this.#parts.disks.isKept(row))) return sandbox;
+    await this.#dismiss(row.diskId);
+    await backend.destroyWorkspace(row.diskId);
+    return undefined;
   }
 
   /**

@@ -90,12 +90,17 @@ const ownership = ({ real, integer, strict, growing }: Words): string => `
   ) ${strict};
 `;
 
+/** Daemons agree on who destroys a workspace. */
+const endsOfWorkspaces = ({ integer }: Words): string =>
+  `ALTER TABLE workspaces ADD COLUMN ending_fence ${integer};`;
+
 /** Each database runs its part of these steps, in this order. */
 const STEPS: readonly Step[] = [
   { version: 11, name: "ownership", sql: ownership, postgres: FUNCTIONS + OUTPUT_FUNCTIONS },
   { version: 12, name: "events and keys", postgres: EVENTS_AND_KEYS },
   { version: 13, name: "commands in fewer steps", postgres: COMMAND_FUNCTIONS + APPEND_EVENTS },
   { version: 14, name: "sessions have their sandbox's id", postgres: POOLED_SESSIONS },
+  { version: 15, name: "ends of workspaces", sql: endsOfWorkspaces },
 ];
 
 /** All migrations for this kind of database. */

@@ -114,6 +114,7 @@ export const workspaceMapping = new RowMapping<WorkspaceRow>("workspaces", {
   diskId: text,
   createdAtMs: number,
   lastUsedAtMs: number,
+  endingFence: optional(number),
 });
 
 export const sideSandboxMapping = new RowMapping<SideSandboxRow>("side_sandboxes", {

@@ -1,6 +1,7 @@
 /** A backend with in-memory sandboxes. Several backends may share one machine, as successive daemons do. */
 import { SandboxError } from "@sandkasten/protocol";
 import type {
+  AdoptedSandbox,
   Backend,
   BackendHealth,
   Channel,
@@ -81,8 +82,14 @@ export class FakeBackend implements Backend {
     return handle;
   }
 
-  async adopt(id: string): Promise<SandboxHandle> {
-    return Promise.resolve(this.#find(id).handle);
+  async adopt(id: string): Promise<AdoptedSandbox> {
+    const { handle, sandbox } = this.#find(id);
+    return Promise.resolve({ ...handle, state: sandbox.paused ? "paused" : "running" });
+  }
+
+  async takeOver(id: string, fence: number): Promise<AdoptedSandbox> {
+    this.#find(id).sandbox.takeOver(fence);
+    return await this.adopt(id);
   }
 
   async open(id: string, fence?: number): Promise<Channel> {
@@ -92,12 +99,16 @@ export class FakeBackend implements Backend {
     return Promise.resolve(channel);
   }
 
-  async pause(id: string): Promise<void> {
-    return Promise.resolve(this.#find(id).sandbox.pause());
+  async pause(id: string, fence?: number): Promise<void> {
+    const { sandbox } = this.#find(id);
+    sandbox.requireOwner(id, fence);
+    return Promise.resolve(sandbox.pause());
   }
 
-  async resume(id: string): Promise<void> {
-    return Promise.resolve(this.#find(id).sandbox.resume());
+  async resume(id: string, fence?: number): Promise<void> {
+    const { sandbox } = this.#find(id);
+    sandbox.requireOwner(id, fence);
+    return Promise.resolve(sandbox.resume());
   }
 
   destroy(id: string): Promise<void> {

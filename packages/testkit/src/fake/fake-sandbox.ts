@@ -46,6 +46,8 @@ export class FakeSandbox {
   readonly #env: ReadonlyMap<string, string>;
   readonly #shells = new Map<string, NamedShell>();
   #paused: PromiseWithResolvers<void> | undefined;
+  /** The token of the daemon that last took it over. */
+  #takenOverWith = -1;
   /** The channels that were opened with a fencing token. */
   readonly #fenced = new Map<{ close(): void }, number>();
 
@@ -73,6 +75,18 @@ export class FakeSandbox {
     this.#fenced.set(channel, fence);
     const greatest = Math.max(...this.#fenced.values());
     for (const [other, token] of this.#fenced) if (token < greatest) other.close();
+  }
+
+  takeOver(fence: number): void {
+    this.requireOwner("", fence);
+    this.#takenOverWith = fence;
+  }
+
+  requireOwner(id: string, fence = this.#takenOverWith): void {
+    if (fence < this.#takenOverWith)
+      throw new SandboxError("SANDBOX_UNREACHABLE", `the sandbox ${id} was taken over`, {
+        details: { reason: "moved" },
+      });
   }
 
   /** Every request waits here: a paused sandbox does not respond, a destroyed one refuses. */

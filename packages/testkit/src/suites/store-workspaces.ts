@@ -5,6 +5,8 @@ import { withCode } from "./run-command.ts";
 import type { StoreFixtureOf } from "./store-fixture.ts";
 import { MANY, workspaceRow } from "./store-rows.ts";
 
+const READING = { bootId: "boot-1", monotonicMs: 1000, wallMs: 0 };
+
 export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
   const store = (): SessionStore => fixture().store;
 
@@ -41,8 +43,8 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     const theirs = workspaceRow({ owner: "bob" });
     await store().insertWorkspace(row, MANY);
     await store().insertWorkspace(theirs, MANY);
-    await store().touchWorkspace("alice", "notes", 1_790_000_000_007);
-    await store().touchWorkspace("alice", "unknown", 1);
+    expect(await store().touchWorkspace(row.diskId, 1_790_000_000_007)).toBe(true);
+    expect(await store().touchWorkspace("wsp_unknown", 1)).toBe(false);
     const touched = { ...row, lastUsedAtMs: 1_790_000_000_007 };
     expect(await store().getWorkspace("alice", "notes")).toStrictEqual(touched);
     expect(await store().getWorkspace("bob", "notes")).toStrictEqual(theirs);
@@ -59,17 +61,50 @@ export function storeWorkspaceSuite(fixture: StoreFixtureOf): void {
     expect(await store().allWorkspaces()).toStrictEqual(rows.slice(1));
   });
 
-  it("deletes a new workspace unless somebody used it, be it in the same millisecond", async () => {
+  it("ends a new workspace unless somebody used it, be it in the same millisecond", async () => {
     const { createdAtMs } = workspaceRow();
     const [unused, used] = ["unused", "used"].map((id) =>
       workspaceRow({ id, createdAtMs, lastUsedAtMs: createdAtMs }),
     ) as [WorkspaceRow, WorkspaceRow];
     for (const row of [unused, used]) await store().insertWorkspace(row, MANY);
-    await store().touchWorkspace(used.owner, used.id, createdAtMs);
-    expect(await store().deleteUnusedWorkspace(used.diskId)).toBe(false);
-    expect(await store().deleteUnusedWorkspace(unused.diskId)).toBe(true);
-    expect(await store().deleteUnusedWorkspace(unused.diskId)).toBe(false);
-    expect((await store().listWorkspaces("alice")).map(({ id }) => id)).toEqual(["used"]);
+    await store().touchWorkspace(used.diskId, createdAtMs);
+    const { fence } = await store().join(undefined, READING);
+    const ifUnused = { ifUnused: true };
+    expect(await store().endWorkspace(used.diskId, fence, ifUnused)).toBeUndefined();
+    expect(await store().endWorkspace(unused.diskId, fence, ifUnused)).toBe("begun");
+    expect(await store().touchWorkspace(used.diskId, createdAtMs)).toBe(true);
+    expect(await store().touchWorkspace(unused.diskId, createdAtMs)).toBe(false);
+  });
+
+  it("marks a workspace that is being destroyed until that is taken back", async () => {
+    const row = workspaceRow();
+    await store().insertWorkspace(row, MANY);
+    const { fence } = await store().join(undefined, READING);
+    expect(await store().endWorkspace("wsp_unknown", fence)).toBeUndefined();
+    expect(await store().endWorkspace(row.diskId, fence)).toBe("begun");
+    expect(await store().insertWorkspace(workspaceRow(), MANY)).toStrictEqual({
+      inserted: false,
+      existing: { ...row, endingFence: fence },
+    });
+    expect(await store().touchWorkspace(row.diskId, 1)).toBe(false);
+    expect(await store().endWorkspace(row.diskId, fence)).toBe("inherited");
+    await store().keepWorkspace(row.diskId, fence + 1);
+    expect(await store().touchWorkspace(row.diskId, 1)).toBe(false);
+    await store().keepWorkspace(row.diskId, fence);
+    expect(await store().touchWorkspace(row.diskId, 1)).toBe(true);
+  });
+
+  it("lets the next daemon destroy what a dead one began to destroy, and not the dead one", async () => {
+    const row = workspaceRow();
+    await store().insertWorkspace(row, MANY);
+    const { fence: dead } = await store().join(undefined, READING);
+    expect(await store().endWorkspace(row.diskId, dead)).toBe("begun");
+    await store().leave(dead);
+    const { fence } = await store().join(undefined, READING);
+    expect(await store().endWorkspace(row.diskId, dead)).toBeUndefined();
+    expect(await store().endWorkspace(row.diskId, fence)).toBe("inherited");
+    await store().keepWorkspace(row.diskId, dead);
+    expect(await store().getWorkspace(row.owner, row.id)).toMatchObject({ endingFence: fence });
   });
 
   it("leaves a new workspace alone when the removal of its predecessor ends late", async () => {

@@ -2,6 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import { RunnerChannel } from "../../channel/runner-channel.ts";
 import type {
+  AdoptedSandbox,
   Backend,
   BackendCapabilities,
   BackendHealth,
@@ -105,8 +106,16 @@ export class ContainerBackend<C extends Container = Container> implements Backen
     }
   }
 
-  async adopt(id: string): Promise<SandboxHandle> {
-    return (await this.#living(id)).handle;
+  async adopt(id: string): Promise<AdoptedSandbox> {
+    const { handle } = await this.#living(id);
+    return { ...handle, state: this.#paused.has(id) ? "paused" : "running" };
+  }
+
+  async takeOver(id: string, fence: number): Promise<AdoptedSandbox> {
+    return await this.#changes.run(id, async () => {
+      await this.#driver.takeOver?.(await this.#living(id), fence);
+      return await this.adopt(id);
+    });
   }
 
   async open(id: string, fence?: number): Promise<Channel> {
@@ -128,14 +137,14 @@ export class ContainerBackend<C extends Container = Container> implements Backen
     });
   }
 
-  async pause(id: string): Promise<void> {
+  async pause(id: string, fence?: number): Promise<void> {
     checkId("sandbox", id);
     if (!this.capabilities.pause) throw this.#unsupported("cannot pause sandboxes");
     await this.#changes.run(id, async () => {
       const container = await this.#living(id);
       this.#paused.add(id);
       try {
-        await this.#driver.pause(container);
+        await this.#driver.pause(container, fence);
         // A sandbox that died meanwhile is not paused.
         await this.#living(id);
       } catch (error) {
@@ -145,11 +154,11 @@ export class ContainerBackend<C extends Container = Container> implements Backen
     });
   }
 
-  async resume(id: string): Promise<void> {
+  async resume(id: string, fence?: number): Promise<void> {
     checkId("sandbox", id);
     if (!this.capabilities.pause) throw this.#unsupported("cannot pause sandboxes");
     await this.#changes.run(id, async () => {
-      await this.#driver.resume(await this.#living(id));
+      await this.#driver.resume(await this.#living(id), fence);
       this.#paused.delete(id);
     });
   }

@@ -62,8 +62,11 @@ export interface ContainerDriver<C extends Container> extends Pick<Backend, Pass
   find(id: string): Promise<FoundContainer<C>>;
   /** Connects to the runner. Must abort when the signal fires. */
   connect(container: C, signal: AbortSignal): Promise<Duplex>;
-  pause(container: C): Promise<void>;
-  resume(container: C): Promise<void>;
+  /** Absent if daemons never share sandboxes. */
+  takeOver?(container: C, fence: number): Promise<void>;
+  /** Refused with a lower token than that of the last `takeOver`. */
+  pause(container: C, fence?: number): Promise<void>;
+  resume(container: C, fence?: number): Promise<void>;
   list(): Promise<SandboxListing[]>;
   /** @param channel - Absent while the sandbox is paused, so it cannot be asked. */
   usage(container: C, channel: Channel | undefined, execId: string): Promise<SandboxStats>;

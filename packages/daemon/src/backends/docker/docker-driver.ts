@@ -128,7 +128,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   }
 
   async hasTraces(id: string): Promise<boolean> {
-    if ((await this.#engine.inspectContainer(id)) !== undefined) return true;
+    if ((await this.#inspect(id)) !== undefined) return true;
     if ((await this.#engine.listVolumes(this.#labelsOf(id))).length > 0) return true;
     for (const directories of this.#directories) if (await directories.has(id)) return true;
     return false;
@@ -137,14 +137,15 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<() => Promise<DockerContainer>> {
     const image = await this.#options.images.inspect(spec.image);
     return async () => {
-      const { notes, store } = await this.#createContainer(spec, image, signal);
+      const { containerId, notes, store } = await this.#createContainer(spec, image, signal);
       const further = (spec.workspaces ?? []).map(({ path }) => path);
       const copied = trustDirectories(store, spec);
       await this.#mountPoints.check(spec.id, image.digest, [...further, ...copied]);
       await this.#trusted.fill(spec.id, store, spec);
       throwIfCancelled(signal);
       await this.#engine.startContainer(spec.id);
-      return { handle: handleOf(spec.id, notes), notes, outOfMemory: false };
+      const { id } = spec;
+      return { handle: handleOf(id, notes), containerId, name: id, notes, outOfMemory: false };
     };
   }
 
@@ -152,7 +153,11 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     spec: SandboxSpec,
     image: ImageInfo,
     signal: AbortSignal,
-  ): Promise<{ readonly notes: SandboxNotes; readonly store: TrustStore | undefined }> {
+  ): Promise<{
+    readonly containerId: string;
+    readonly notes: SandboxNotes;
+    readonly store: TrustStore | undefined;
+  }> {
     const { instance, runtime, network } = this.#options;
     const { places, ...prepared } = await this.#preparation.prepare(image.digest);
     const store = await this.#trusted.storeFor(spec, this.#preparation.idleContainer(image.digest));
@@ -179,7 +184,7 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
       })),
     );
     throwIfCancelled(signal);
-    await this.#engine.createContainer(
+    const containerId = await this.#engine.createContainer(
       sandboxSettings({
         ...prepared,
         spec,
@@ -195,24 +200,27 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
       }),
     );
     throwIfCancelled(signal);
-    return { notes, store };
+    return { containerId, notes, store };
   }
 
   async find(id: string): Promise<FoundContainer<DockerContainer>> {
-    const found = await this.#engine.inspectContainer(id);
+    const found = await this.#inspect(id);
     if (found === undefined || !this.#isOurs(id, found))
       return { state: (await this.hasTraces(id)) ? "dead" : "absent" };
     if (!found.running) return { state: "dead" };
     const notes = readNotes(id, found.labels);
-    const { outOfMemory } = found;
-    const container = { handle: handleOf(id, notes), notes, outOfMemory };
+    const { outOfMemory, containerId, name } = found;
+    const container = { handle: handleOf(id, notes), containerId, name, notes, outOfMemory };
     return { state: found.paused ? "paused" : "running", container };
   }
 
   /** A paused container accepts no exec, so wait for it. */
-  async connect({ handle: { id } }: DockerContainer, signal: AbortSignal): Promise<Duplex> {
+  async connect(
+    { handle: { id }, containerId }: DockerContainer,
+    signal: AbortSignal,
+  ): Promise<Duplex> {
     for (;;) {
-      const stream = await this.#engine.exec(id, RELAY, signal);
+      const stream = await this.#engine.exec(containerId, RELAY, signal);
       if (stream instanceof EngineStream) return stream;
       // There was a sandbox when the channel was opened: whether removed or dead, it is gone.
       if (stream === "absent" || stream === "not running") throw deadSandbox(id);
@@ -220,12 +228,46 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     }
   }
 
-  async pause({ handle }: DockerContainer): Promise<void> {
-    await this.#engine.pauseContainer(handle.id);
+  /**
+   * SECURITY: an engine knows no fencing tokens, and a daemon that was stopped can send a request much
+   * later. So pausing and resuming address a container by its name, and the daemon that takes a
+   * sandbox over changes the name: the engine then refuses the late request (threat: a stalled
+   * daemon). Guarded by docker-shared-engine.test.ts and tests/docker/several-daemons.test.ts.
+   */
+  async takeOver({ handle: { id }, name }: DockerContainer, fence: number): Promise<void> {
+    let current: string | undefined = name;
+    while (current !== undefined && tokenIn(current, id) < fence) {
+      if ((await this.#engine.renameContainer(current, `${id}-${fence}`)) === "done") return;
+      current = (await this.#inspect(id))?.name;
+    }
+    if (current === undefined) throw deadSandbox(id);
+    if (tokenIn(current, id) > fence) throw takenOver(id);
   }
 
-  async resume({ handle }: DockerContainer): Promise<void> {
-    await this.#engine.resumeContainer(handle.id);
+  async pause(container: DockerContainer, fence?: number): Promise<void> {
+    await this.#asOwner(container, fence, (name) => this.#engine.pauseContainer(name));
+  }
+
+  async resume(container: DockerContainer, fence?: number): Promise<void> {
+    await this.#asOwner(container, fence, (name) => this.#engine.resumeContainer(name));
+  }
+
+  async #asOwner(
+    { handle: { id }, name }: DockerContainer,
+    fence: number | undefined,
+    act: (name: string) => Promise<"done" | "absent">,
+  ): Promise<void> {
+    if (fence !== undefined && tokenIn(name, id) > fence) throw takenOver(id);
+    if ((await act(name)) === "done") return;
+    throw (await this.#inspect(id)) === undefined ? deadSandbox(id) : takenOver(id);
+  }
+
+  /** By its name, or by its labels: a sandbox that was taken over has another name. */
+  async #inspect(id: string): Promise<EngineContainer | undefined> {
+    const named = await this.#engine.inspectContainer(id);
+    if (named !== undefined) return named;
+    const [renamed] = await this.#engine.listContainers(this.#labelsOf(id));
+    return renamed && (await this.#engine.inspectContainer(renamed.containerId));
   }
 
   async remove(id: string): Promise<void> {
@@ -283,11 +325,13 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
     return await this.#usage.of(container, channel, execId);
   }
 
-  async measure({ handle: { id }, notes }: DockerContainer, inside: Probe): Promise<Measured> {
+  async measure(measured: DockerContainer, inside: Probe): Promise<Measured> {
+    const { handle, containerId, notes } = measured;
+    const { id } = handle;
     const [container, facts, usage, daemonOomScore] = await Promise.all([
-      this.#engine.inspectContainer(id),
+      this.#engine.inspectContainer(containerId),
       this.#engine.facts(),
-      this.#engine.usage(id),
+      this.#engine.usage(containerId),
       readOomScore("self"),
     ]);
     if (container === undefined || usage === undefined) throw deadSandbox(id);
@@ -354,6 +398,20 @@ export class DockerDriver implements ContainerDriver<DockerContainer> {
   #isOurs(id: string, { labels }: EngineContainer): boolean {
     return Object.entries(this.#labelsOf(id)).every(([name, value]) => labels[name] === value);
   }
+}
+
+/** The token of the daemon that last took the sandbox over; -1 if none has. */
+function tokenIn(name: string, id: string): number {
+  const [, token] = /-(\d+)$/u.exec(name.slice(id.length)) ?? [];
+  return token === undefined ? -1 : Number(token);
+}
+
+function takenOver(id: string): SandboxError {
+  return new SandboxError(
+    "SANDBOX_UNREACHABLE",
+    `the sandbox ${id} was taken over by another daemon; try again`,
+    { details: { reason: "moved" } },
+  );
 }
 
 function stateOf(state: string): SandboxState {

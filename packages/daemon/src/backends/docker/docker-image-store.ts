@@ -24,6 +24,7 @@ import { DEFAULT_UNPACK_LIMITS } from "../../images/unpack-budget.ts";
 import type {
   EnsureOptions,
   ImageInfo,
+  ImageOrigin,
   ImageProgress,
   Images,
   ImageStore,
@@ -32,6 +33,7 @@ import type {
 import { STANDARD_PATH } from "../../find-program.ts";
 import type { Log } from "../../ports/log.ts";
 import type { DockerConnection } from "./engine-connection.ts";
+import { CommittedImages } from "./images/committed-images.ts";
 import { EngineImages, SOURCE_LABEL } from "./images/engine-images.ts";
 import type { EngineImage } from "./images/engine-images.ts";
 import { findImage } from "./images/find-image.ts";
@@ -78,6 +80,7 @@ export class DockerImageStore implements ImageStore {
   readonly #pullPolicy: PullPolicy;
   readonly #downloads: ImageDownloads;
   readonly #imports: ImageImports;
+  readonly #committed: CommittedImages;
   /** Ids of images pulled by tag, and of images used by a pin, since this process began. */
   readonly #pulled = new Set<string>();
   readonly #pinned = new Set<string>();
@@ -89,6 +92,7 @@ export class DockerImageStore implements ImageStore {
     const timeoutMs = policy.pullTimeoutMs ?? DEFAULT_TRANSFER_TIMEOUT_MS;
     const engine = new EngineImages(options.connection);
     this.#engine = engine;
+    this.#committed = new CommittedImages(engine);
     this.#rules = new ImageRules(policy.allowedImages);
     this.#pullPolicy = options.pullPolicy;
     this.#downloads = new ImageDownloads({
@@ -183,10 +187,15 @@ export class DockerImageStore implements ImageStore {
     reference: string,
     tarball: string,
     onProgress?: (progress: ImageProgress) => void,
+    _env?: Readonly<Record<string, string>>,
+    origin?: ImageOrigin,
   ): Promise<ImageInfo> {
     return await guard("importing a root file system", async () => {
       const name = this.#importable(reference);
-      await this.#imports.importRootfs(name, tarball, onProgress);
+      const importAs = (given: ImageReference): Promise<void> =>
+        this.#imports.importRootfs(given, tarball, onProgress);
+      if (origin === undefined) await importAs(name);
+      else await this.#committed.add(name, origin, importAs);
       this.#tellOfChange();
       return await this.#require(name);
     });
@@ -257,6 +266,7 @@ export class DockerImageStore implements ImageStore {
     return await guard("collecting garbage", async () => {
       let removed = 0;
       let freedBytes = 0;
+      await this.#committed.tidy();
       for (const image of await this.#engine.list("untagged")) {
         if (!this.#isGarbage(image, inUse)) continue;
         // The engine keeps images of any container, even ones that are not ours.
@@ -335,6 +345,7 @@ export class DockerImageStore implements ImageStore {
   /** The names under which an image can be requested. */
   #shownNames({ tags, digests }: EngineImage): readonly string[] {
     const isShown = (name: ImageReference): boolean => {
+      if (this.#committed.isTemporary(name)) return false;
       const named = readName(name.canonical);
       return named.own?.canonical === name.canonical
         ? this.#rules.admitsOwn(named)

@@ -119,6 +119,45 @@ describe("importRootfs()", () => {
     await expect(store().inspect(`${PREFIX}refused:1`)).rejects.toEqual(refused("not present"));
   });
 
+  test("keeps a name that the session's next daemon gave while an import stood still", async () => {
+    const reference = `${PREFIX}committed:1`;
+    const [older, newer] = await Promise.all(
+      ["older", "newer"].map((content) => archive(tarOf([file("state", content)]))),
+    );
+    const stopped = Promise.withResolvers<void>();
+    const goesOn = Promise.withResolvers<void>();
+    const sessionId = "ses_0123456789";
+    // Stands still after its check, as a stopped process does.
+    const late = store()
+      .importRootfs(
+        reference,
+        older ?? "",
+        undefined,
+        {},
+        {
+          sessionId,
+          check: async () => {
+            stopped.resolve();
+            await goesOn.promise;
+          },
+        },
+      )
+      .catch((error: unknown) => error);
+    await stopped.promise;
+    const check = (): Promise<void> => Promise.resolve();
+    const committed = { sessionId, check };
+    await store().importRootfs(reference, newer ?? "", undefined, {}, committed);
+    goesOn.resolve();
+    expect(await late).toMatchObject({ code: "CONFLICT" });
+    expect(await fileOf(reference, "/state")).toContain("newer");
+    const names = (await docker.listImages({ all: true })).flatMap(
+      ({ RepoTags }) => RepoTags ?? [],
+    );
+    expect(names.filter((name) => name.includes(sessionId))).toEqual([]);
+    await store().importRootfs(reference, older ?? "", undefined, {}, committed);
+    expect(await fileOf(reference, "/state")).toContain("older");
+  });
+
   test("refuses what is no file, and a name with a digest", async () => {
     await expect(store().importRootfs(`${PREFIX}x:1`, place)).rejects.toEqual(
       refused("not a regular file"),

@@ -2,6 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { openDockerBackend } from "./docker-backend.ts";
+import { Engine } from "./engine.ts";
 import { DockerMachine } from "./testing/docker-machine.ts";
 
 const newId = (): string => randomBytes(6).toString("hex");
@@ -26,4 +27,34 @@ test("daemons make their first and destroy their last sandbox at the same time",
     ]);
   }
   for (const backend of daemons) await backend.tidy();
+});
+
+test("a sandbox that was taken over is no longer paused or resumed for an earlier daemon", async () => {
+  await using machine = await DockerMachine.start({ daemon: newId() });
+  const { backend: first } = machine;
+  const second = await openDockerBackend({ ...machine.options, daemon: newId() });
+  const { id } = await first.create(machine.spec());
+  const moved = { code: "SANDBOX_UNREACHABLE", details: { reason: "moved" } };
+  await first.pause(id, 5);
+  expect(await second.takeOver(id, 9)).toMatchObject({ id, state: "paused" });
+  await expect(first.resume(id, 5)).rejects.toMatchObject(moved);
+  // As it was sent before the other daemon took the sandbox over.
+  expect(await new Engine(machine.options.connection).resumeContainer(id)).toBe("absent");
+  expect(await second.list()).toContainEqual({ id, state: "paused" });
+  await expect(first.takeOver(id, 7)).rejects.toMatchObject(moved);
+  await second.resume(id, 9);
+  await expect(first.pause(id, 5)).rejects.toMatchObject(moved);
+  const third = await openDockerBackend({ ...machine.options, daemon: newId() });
+  expect(await third.adopt(id)).toMatchObject({ id, state: "running" });
+  const channel = await third.open(id, 12);
+  await channel.ping();
+  channel.close();
+  expect(await third.stats(id)).toMatchObject({
+    memoryLimitBytes: machine.spec().limits.memoryBytes,
+  });
+  await third.isolation(id);
+  await third.pause(id, 12);
+  await third.destroy(id);
+  expect(await machine.backend.list()).toEqual([]);
+  for (const backend of [first, second, third]) await backend.tidy();
 });

@@ -152,22 +152,45 @@ export class Engine {
     );
   }
 
-  async pauseContainer(name: string): Promise<void> {
-    await this.#client.call(
+  async renameContainer(name: string, to: string): Promise<"done" | "absent"> {
+    return await this.#client.call(
+      "renaming the container",
+      async (docker) => {
+        await docker.getContainer(name).rename({ name: to });
+        return "done" as const;
+      },
+      { refused: absentOn404 },
+    );
+  }
+
+  async pauseContainer(name: string): Promise<"done" | "absent"> {
+    return await this.#client.call(
       "pausing the container",
-      (docker) => docker.getContainer(name).pause(),
+      async (docker) => {
+        await docker.getContainer(name).pause();
+        return "done" as const;
+      },
       {
-        refused: ({ message }) => (message.includes("already paused") ? "already" : undefined),
+        refused: ({ status, message }) => {
+          if (status === 404) return "absent";
+          return message.includes("already paused") ? "done" : undefined;
+        },
       },
     );
   }
 
-  async resumeContainer(name: string): Promise<void> {
-    await this.#client.call(
+  async resumeContainer(name: string): Promise<"done" | "absent"> {
+    return await this.#client.call(
       "resuming the container",
-      (docker) => docker.getContainer(name).unpause(),
+      async (docker) => {
+        await docker.getContainer(name).unpause();
+        return "done" as const;
+      },
       {
-        refused: ({ message }) => (message.includes("is not paused") ? "already" : undefined),
+        refused: ({ status, message }) => {
+          if (status === 404) return "absent";
+          return message.includes("is not paused") ? "done" : undefined;
+        },
       },
     );
   }

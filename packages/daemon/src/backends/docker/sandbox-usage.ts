@@ -9,6 +9,10 @@ import type { SandboxNotes } from "./sandbox-labels.ts";
 
 /** A sandbox and its container's labels. */
 export interface DockerContainer extends Container {
+  /** The engine's id for it. */
+  readonly containerId: string;
+  /** Changes when another daemon takes the sandbox over. */
+  readonly name: string;
   readonly notes: SandboxNotes;
   /** Whether the engine has seen the kernel kill a process in it because memory ran out. */
   readonly outOfMemory: boolean;
@@ -29,14 +33,14 @@ export class SandboxUsage {
     channel: Channel | undefined,
     probeId: string,
   ): Promise<SandboxStats> {
-    const { notes, handle } = container;
+    const { notes, handle, containerId } = container;
     const { id } = handle;
-    const usage = await this.#engine.usage(id);
+    const usage = await this.#engine.usage(containerId);
     if (usage === undefined)
       throw new SandboxError("SANDBOX_NOT_FOUND", `there is no sandbox ${id}`);
     if (channel !== undefined) {
       const inVolumes = await this.#ask(channel, notes, probeId);
-      const inRoot = notes.profile === "root" ? await this.#engine.writtenBytes(id) : 0;
+      const inRoot = notes.profile === "root" ? await this.#engine.writtenBytes(containerId) : 0;
       if (inVolumes !== undefined) this.#diskBytes.set(id, inVolumes + inRoot);
     }
     return {
@@ -63,9 +67,10 @@ export class SandboxUsage {
   }
 
   /** An engine forgets old events; what was counted before still counts. */
-  async #countMemoryKills({ handle, notes, outOfMemory }: DockerContainer): Promise<number> {
+  async #countMemoryKills(container: DockerContainer): Promise<number> {
+    const { handle, containerId, notes, outOfMemory } = container;
     const { id } = handle;
-    const remembered = await this.#engine.countMemoryKills(id, notes.createdAtMs);
+    const remembered = await this.#engine.countMemoryKills(containerId, notes.createdAtMs);
     const before = this.#memoryKills.get(id) ?? (outOfMemory ? 1 : 0);
     const kills = Math.max(before, remembered);
     this.#memoryKills.set(id, kills);

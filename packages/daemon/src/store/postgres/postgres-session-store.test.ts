@@ -1,5 +1,5 @@
 /** The store as a session store, and what only a database has that several daemons share. */
-import { execRow, MANY, sessionRow, storeSuite } from "@sandkasten/testkit";
+import { execRow, MANY, sessionRow, storeSuite, workspaceRow } from "@sandkasten/testkit";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { TestDatabase } from "../../../../../tests/support/postgres-under-test.ts";
 import { PostgresSessionStore } from "./postgres-session-store.ts";
@@ -72,6 +72,22 @@ describe("two daemons", () => {
     await second.beat(b, 8900, READING);
     expect(await second.claim(b, [PLACE])).toEqual({ sessions: [] });
     expect(await first.updateSession("s", a, ["running"], { cwd: "/mine" })).toBeDefined();
+  });
+
+  test("do not destroy one workspace both, and the second finishes for a dead one", async () => {
+    const { first, second, a, b } = await two();
+    const row = workspaceRow();
+    await first.insertWorkspace(row, MANY);
+    expect(await first.endWorkspace(row.diskId, a)).toBe("begun");
+    expect(await second.endWorkspace(row.diskId, b)).toBeUndefined();
+    await second.keepWorkspace(row.diskId, b);
+    expect(await second.touchWorkspace(row.diskId, 1)).toBe(false);
+    await second.beat(b, 6000, READING);
+    await second.claim(b, [PLACE]);
+    expect(await second.endWorkspace(row.diskId, b)).toBe("inherited");
+    expect(await first.endWorkspace(row.diskId, a)).toBeUndefined();
+    await first.keepWorkspace(row.diskId, a);
+    expect(await second.getWorkspace(row.owner, row.id)).toMatchObject({ endingFence: b });
   });
 
   test("one that was silent for too long is held for dead, and learns of it", async () => {

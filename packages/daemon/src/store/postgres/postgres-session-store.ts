@@ -292,12 +292,13 @@ export class PostgresSessionStore implements SessionStore {
     );
   }
 
-  async touchWorkspace(owner: string, id: string, lastUsedAtMs: number): Promise<void> {
-    await this.#rows(
+  async touchWorkspace(diskId: string, lastUsedAtMs: number): Promise<boolean> {
+    const touched = await this.#rows(
       "changing a workspace",
       sql`UPDATE workspaces SET last_used_at_ms = greatest(${lastUsedAtMs}, created_at_ms + 1)
-          WHERE owner = ${owner} AND id = ${id}`,
+          WHERE disk_id = ${diskId} AND ending_fence IS NULL RETURNING disk_id`,
     );
+    return touched.length > 0;
   }
 
   async getWorkspace(owner: string, id: string): Promise<WorkspaceRow | undefined> {
@@ -320,13 +321,32 @@ export class PostgresSessionStore implements SessionStore {
     );
   }
 
-  async deleteUnusedWorkspace(diskId: string): Promise<boolean> {
-    const deleted = await this.#rows(
-      "forgetting a new workspace",
-      sql`DELETE FROM workspaces WHERE disk_id = ${diskId} AND last_used_at_ms = created_at_ms
-          RETURNING disk_id`,
+  async endWorkspace(
+    diskId: string,
+    fence: number,
+    { ifUnused = false }: { readonly ifUnused?: boolean } = {},
+  ): Promise<"begun" | "inherited" | undefined> {
+    const [ended] = await this.#rows(
+      "ending a workspace",
+      sql`WITH before AS (SELECT disk_id, ending_fence FROM workspaces WHERE disk_id = ${diskId} FOR UPDATE)
+          UPDATE workspaces SET ending_fence = ${fence} FROM before
+          WHERE workspaces.disk_id = before.disk_id
+            AND is_living_daemon(${fence})
+            AND (before.ending_fence IS NULL OR before.ending_fence = ${fence}
+              OR before.ending_fence NOT IN (SELECT fence FROM daemons WHERE is_dead = 0))
+            AND (NOT ${ifUnused} OR last_used_at_ms = created_at_ms)
+          RETURNING before.ending_fence AS earlier`,
     );
-    return deleted.length > 0;
+    if (ended === undefined) return undefined;
+    return ended["earlier"] === null ? "begun" : "inherited";
+  }
+
+  async keepWorkspace(diskId: string, fence: number): Promise<void> {
+    await this.#rows(
+      "keeping a workspace",
+      sql`UPDATE workspaces SET ending_fence = NULL
+          WHERE disk_id = ${diskId} AND ending_fence = ${fence}`,
+    );
   }
 
   close(): void {

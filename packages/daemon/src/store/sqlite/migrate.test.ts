@@ -117,13 +117,19 @@ const ROWS: Readonly<Record<number, string>> = {
        '/workspace', 1000, 1, 2, 1300, 4.5, 'oci', 'none', 'standard', '[]', 7, 'oci:here');
     INSERT INTO side_sandboxes VALUES ('sbx_12', 7, 'oci:here', 'pool');
   `,
+  15: `
+    INSERT INTO workspaces (
+      id, owner, disk_id, created_at_ms, last_used_at_ms, backend, place, ending_fence)
+    VALUES ('data', 'alice', 'wsp_data', 1, 2, 'oci', 'oci:here', 7);
+  `,
 };
 
 async function databaseOf(version: number, rows = ROWS[version] ?? ""): Promise<StoreDirectory> {
   const directory = await StoreDirectory.make();
   await mkdir(directory.data);
   directory.tamper((database) => {
-    migrate(database, MIGRATIONS.slice(0, version));
+    const steps = MIGRATIONS.filter((step) => step.version <= version);
+    migrate(database, steps);
     database.exec(rows);
   });
   return directory;
@@ -283,6 +289,11 @@ async function expectVersion11(directory: StoreDirectory): Promise<void> {
   expect(await store.sandboxesAt("oci:here")).toEqual(new Set(["sbx_11", "sbx_12"]));
 }
 
+async function expectVersion15(directory: StoreDirectory): Promise<void> {
+  const store = await directory.open();
+  expect(await store.getWorkspace("alice", "data")).toMatchObject({ endingFence: 7 });
+}
+
 describe("leases of a version that counted the time since the boot", () => {
   const rows = `
     INSERT INTO sessions VALUES
@@ -311,7 +322,7 @@ describe("leases of a version that counted the time since the boot", () => {
 describe("a database of an earlier version", () => {
   test("has rows here for every version that there was", () => {
     const versions = MIGRATIONS.map(({ version }) => version);
-    expect(versions).toEqual(MIGRATIONS.map((_, index) => index + 1));
+    expect(versions).toEqual(versions.toSorted((a, b) => a - b));
     expect(Object.keys(ROWS).map(Number)).toEqual(versions);
   });
 
@@ -327,6 +338,7 @@ describe("a database of an earlier version", () => {
     [9, expectVersion9],
     [10, expectVersion10],
     [11, expectVersion11],
+    [15, expectVersion15],
   ])("%i is brought to the newest form with its data", async (version, expectRows) => {
     await using directory = await databaseOf(version);
     await expectRows(directory);
@@ -405,8 +417,8 @@ describe("a database that is not for this version", () => {
   test.each([
     [
       "of a newer version",
-      `PRAGMA user_version = ${MIGRATIONS.length + 1}`,
-      /newer version .*version 12.*up to 11/,
+      `PRAGMA user_version = ${(MIGRATIONS.at(-1)?.version ?? 0) + 1}`,
+      /newer version .*version 16.*up to 15/,
     ],
     ["of another program", "DROP TABLE sessions; CREATE TABLE bookmarks (url)", /another program/],
   ])("is refused and left alone when it is %s", async (_, sql, message) => {

@@ -199,8 +199,8 @@ export class SqliteSessionStore implements SessionStore {
     return this.#workspaces.insert(row, maxWorkspaces);
   }
 
-  async touchWorkspace(owner: string, id: string, lastUsedAtMs: number): Promise<void> {
-    this.#workspaces.touch(owner, id, lastUsedAtMs);
+  async touchWorkspace(diskId: string, lastUsedAtMs: number): Promise<boolean> {
+    return this.#workspaces.touch(diskId, lastUsedAtMs);
   }
 
   async getWorkspace(owner: string, id: string): Promise<WorkspaceRow | undefined> {
@@ -219,8 +219,17 @@ export class SqliteSessionStore implements SessionStore {
     this.#workspaces.delete(diskId);
   }
 
-  async deleteUnusedWorkspace(diskId: string): Promise<boolean> {
-    return this.#workspaces.deleteUnused(diskId);
+  async endWorkspace(
+    diskId: string,
+    fence: number,
+    { ifUnused = false }: { readonly ifUnused?: boolean } = {},
+  ): Promise<"begun" | "inherited" | undefined> {
+    if (this.#daemons.living(fence) === undefined) return undefined;
+    return this.#workspaces.end(diskId, fence, ifUnused);
+  }
+
+  async keepWorkspace(diskId: string, fence: number): Promise<void> {
+    this.#workspaces.keep(diskId, fence);
   }
 
   close(): void {

@@ -32,15 +32,14 @@ export class WorkspaceRows {
     return Number(counted?.["n"]);
   }
 
-  touch(owner: string, id: string, lastUsedAtMs: number): void {
-    this.#database.write("changes", "changing a workspace", () => {
-      this.#database.run(
-        `UPDATE workspaces SET last_used_at_ms = max(?, created_at_ms + 1) WHERE ${IS_THIS}`,
-        lastUsedAtMs,
-        owner,
-        id,
-      );
-    });
+  touch(diskId: string, lastUsedAtMs: number): boolean {
+    const sql = `UPDATE workspaces SET last_used_at_ms = max(?, created_at_ms + 1)
+      WHERE disk_id = ? AND ending_fence IS NULL`;
+    return this.#database.write(
+      "changes",
+      "changing a workspace",
+      () => this.#database.run(sql, lastUsedAtMs, diskId) > 0,
+    );
   }
 
   get(owner: string, id: string): WorkspaceRow | undefined {
@@ -63,12 +62,22 @@ export class WorkspaceRows {
     });
   }
 
-  deleteUnused(diskId: string): boolean {
-    const sql = "DELETE FROM workspaces WHERE disk_id = ? AND last_used_at_ms = created_at_ms";
-    return this.#database.write(
-      "changes",
-      "forgetting a new workspace",
-      () => this.#database.run(sql, diskId) > 0,
-    );
+  /** Every other token is dead. */
+  end(diskId: string, fence: number, ifUnused: boolean): "begun" | "inherited" | undefined {
+    return this.#database.write("changes", "ending a workspace", () => {
+      const row = this.#table.first("disk_id = ?", diskId);
+      if (row === undefined) return undefined;
+      if (ifUnused && row.lastUsedAtMs !== row.createdAtMs) return undefined;
+      this.#database.run("UPDATE workspaces SET ending_fence = ? WHERE disk_id = ?", fence, diskId);
+      return row.endingFence === undefined ? "begun" : "inherited";
+    });
+  }
+
+  keep(diskId: string, fence: number): void {
+    this.#database.write("changes", "keeping a workspace", () => {
+      const sql =
+        "UPDATE workspaces SET ending_fence = NULL WHERE disk_id = ? AND ending_fence = ?";
+      this.#database.run(sql, diskId, fence);
+    });
   }
 }

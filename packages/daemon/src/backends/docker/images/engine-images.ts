@@ -77,6 +77,19 @@ export class EngineImages {
     }));
   }
 
+  /** Gives an image another name. */
+  async tag(name: string, reference: ImageReference): Promise<"done" | "absent"> {
+    return await this.#client.call(
+      "naming an image",
+      async (docker) => {
+        const { tag = "latest" } = reference;
+        await docker.getImage(name).tag({ repo: engineRepository(reference), tag });
+        return "done" as const;
+      },
+      { refused: ({ status }) => (status === 404 ? "absent" : undefined) },
+    );
+  }
+
   /** Removes a name, and with the last name the image. An image in use by a container stays. */
   async remove(nameOrId: string): Promise<"removed" | "absent" | "in use"> {
     return await this.#client.call(

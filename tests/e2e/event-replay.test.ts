@@ -1,0 +1,57 @@
+/** Event streams that are taken up again after the daemon was restarted, or killed. */
+import { expect, test, vi } from "vitest";
+import { FollowedEvents } from "../support/followed-events.ts";
+import { TestDaemon } from "../support/test-daemon.ts";
+
+const COMMANDS = 5;
+const commands = Array.from({ length: COMMANDS }, () => ["exec.started", "exec.ended"]).flat();
+
+test.each(["SIGTERM", "SIGKILL"] as const)(
+  "after %s, followers miss nothing and get nothing twice, in the order of the whole feed",
+  async (signal) => {
+    await using daemon = await TestDaemon.start();
+    const ids = [await daemon.open(), await daemon.open()] as const;
+    const all = new FollowedEvents("/v1/events");
+    const ofOne = new FollowedEvents(`/v1/sessions/${ids[0]}/events`);
+    const followers = [all, ofOne];
+    const run = async (): Promise<void> => {
+      for (const id of ids) {
+        for (let n = 0; n < COMMANDS; n++) await daemon.exec(id, "true");
+        await daemon.call("PUT", `/v1/sessions/${id}/fs/file?path=a`, "content");
+      }
+    };
+    for (const follower of followers) await follower.follow(daemon);
+    await run();
+    // Followers are somewhere in the middle.
+    await daemon.kill(signal);
+    for (const follower of followers) await follower.stop();
+    await daemon.run();
+    for (const follower of followers) await follower.follow(daemon);
+    await run();
+    for (const id of ids) await daemon.call("DELETE", `/v1/sessions/${id}`);
+    const isAll = (): boolean => all.typesOf(ids[1]).includes("session.ended");
+    const isOne = (): boolean => ofOne.typesOf(ids[0]).includes("session.ended");
+    await vi.waitUntil(() => isAll() && isOne(), { timeout: 60_000 });
+    for (const follower of followers) await follower.stop();
+
+    const whole = new FollowedEvents("/v1/events");
+    await whole.follow(daemon);
+    await vi.waitUntil(() => whole.events.length >= all.events.length, { timeout: 60_000 });
+    await whole.stop();
+    expect(all.events).toEqual(whole.events.slice(0, all.events.length));
+    expect(new Set(all.events.map(({ id }) => id)).size).toBe(all.events.length);
+    const inWhole = whole.events.filter(({ session_id }) => session_id === ids[0]);
+    expect(ofOne.events).toEqual(inWhole.slice(0, ofOne.events.length));
+    for (const id of ids) {
+      const types = all.typesOf(id);
+      expect(types.filter((type) => type !== "file.changed")).toEqual([
+        "session.created",
+        "session.running",
+        ...commands,
+        ...commands,
+        "session.ended",
+      ]);
+    }
+    expect(followers.flatMap(({ others }) => others)).not.toContain("gap");
+  },
+);
