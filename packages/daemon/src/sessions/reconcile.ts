@@ -130,7 +130,7 @@ export class Reconciliation {
 
   async #endExecs(ended: readonly ExecRow[]): Promise<void> {
     try {
-      for (const exec of ended) await endExec(exec, this.#parts);
+      await Promise.all(ended.map((exec) => endExec(exec, this.#parts)));
     } catch (error) {
       this.#parts.log.error({ err: error }, "cannot end commands of sessions that have ended");
     }

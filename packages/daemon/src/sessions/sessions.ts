@@ -329,7 +329,8 @@ export class Sessions implements SessionService {
     await session.lifecycleMutex.run(async () => {
       if (session.row.status !== "destroying") await session.save({ status: "destroying" });
       await session.backend.destroy(sandboxOf(session));
-      for (const recording of session.recordings) await recording.abandon("sandbox_gone");
+      // All at once, so that none begins because the one before it has ended.
+      await Promise.all([...session.recordings].map((each) => each.abandon("sandbox_gone")));
       await session.closeChannel();
       await session.save({
         status,

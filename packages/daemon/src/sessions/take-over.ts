@@ -135,7 +135,7 @@ export class TakeOver {
     } else {
       const [status, reason] = endOf(row);
       if (row.status !== "destroying") await session.save({ status: "destroying" });
-      for (const exec of execs) await endExec(exec, this.#parts);
+      await Promise.all(execs.map((exec) => endExec(exec, this.#parts)));
       this.#dead.push(() => this.#end(session, status, reason));
       this.#ended++;
     }

@@ -117,6 +117,12 @@ const ROWS: Readonly<Record<number, string>> = {
        '/workspace', 1000, 1, 2, 1300, 4.5, 'oci', 'none', 'standard', '[]', 7, 'oci:here');
     INSERT INTO side_sandboxes VALUES ('sbx_12', 7, 'oci:here', 'pool');
   `,
+  12: `
+    INSERT INTO execs (
+      id, session_id, owner, status, mode, command, started_at_ms, stdout_bytes, stderr_bytes,
+      dropped_bytes, shell_restarted)
+    VALUES ('exe_12', 'ses_12', 'alice', 'running', 'shell', '"sleep 9"', 5, 0, 0, 0, 0);
+  `,
 };
 
 async function databaseOf(version: number, rows = ROWS[version] ?? ""): Promise<StoreDirectory> {
@@ -406,7 +412,7 @@ describe("a database that is not for this version", () => {
     [
       "of a newer version",
       `PRAGMA user_version = ${MIGRATIONS.length + 1}`,
-      /newer version .*version 12.*up to 11/,
+      /newer version .*version 13.*up to 12/,
     ],
     ["of another program", "DROP TABLE sessions; CREATE TABLE bookmarks (url)", /another program/],
   ])("is refused and left alone when it is %s", async (_, sql, message) => {

@@ -80,7 +80,7 @@ export class SessionDatabase {
     }
   }
 
-  /** `work` is one write statement and what belongs to it; on a full disk it is retried after making room. */
+  /** `work` is one write statement and what belongs to it, or a transaction; on a full disk it is retried after making room. */
   write<T>(kind: WriteKind, doing: string, work: () => T): T {
     return this.read(doing, () => {
       if (kind === "adds" && this.#reserve?.hold() === false) throw storageFull(doing);
@@ -94,6 +94,20 @@ export class SessionDatabase {
       }
       return work();
     });
+  }
+
+  /** Commits everything, or nothing. */
+  transaction<T>(work: () => T): T {
+    this.run("BEGIN IMMEDIATE");
+    try {
+      const result = work();
+      this.run("COMMIT");
+      return result;
+    } catch (error) {
+      // SQLite ends the transaction itself after some failures.
+      if (this.#database.isTransaction) this.run("ROLLBACK");
+      throw error;
+    }
   }
 
   /** Releases free pages to the disk, a few at a time; false if hardly any are left. */
