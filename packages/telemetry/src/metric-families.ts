@@ -88,5 +88,7 @@ export class HistogramFamily implements MetricFamily {
 }
 
 function keyOf(labels: Label): string {
-  return Object.values(labels).join("\n");
+  let key = "";
+  for (const name in labels) key += `${labels[name] ?? ""}\n`;
+  return key;
 }

@@ -9,10 +9,13 @@ import type { EventFollower } from "./feed.ts";
 export class CallersEvents implements EventService {
   readonly #hub: EventHub;
   readonly #sessions: SessionService;
+  /** Resolves when everything that clients may know by now is reported. */
+  readonly #told: () => Promise<void>;
 
-  constructor(hub: EventHub, sessions: SessionService) {
+  constructor(hub: EventHub, sessions: SessionService, told: () => Promise<void>) {
     this.#hub = hub;
     this.#sessions = sessions;
+    this.#told = told;
   }
 
   async open(
@@ -20,6 +23,7 @@ export class CallersEvents implements EventService {
     { sessionId, owner, ...options }: WatchEvents,
   ): Promise<EventFollower> {
     if (sessionId !== undefined) await this.#sessions.look(caller, sessionId);
+    await this.#told();
     return await this.#hub.open({
       ...options,
       ...ownersOf(caller, owner),

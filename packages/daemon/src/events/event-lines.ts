@@ -3,14 +3,14 @@ import type { NewEvent } from "../ports/event-log.ts";
 import type { Log } from "../ports/log.ts";
 import type { EventListener } from "./recorder.ts";
 
-/** Command and file events are too frequent for the default log level. */
-const UNLOGGED = /^(exec|file)\./;
+/** Too frequent for the default log level. */
+const UNLOGGED = ["exec.", "file."];
 const ALARMING: ReadonlySet<string> = new Set(["crashed", "failed"]);
 
 export function eventLines(log: Log): EventListener {
   return (events) => {
     for (const event of events) {
-      if (UNLOGGED.test(event.type)) continue;
+      if (UNLOGGED.some((group) => event.type.startsWith(group))) continue;
       const { type, owner, sessionId: session, data } = event;
       const fields = { event: type, ...(owner !== "" && { owner }), session, ...data };
       if (isAlarming(event)) log.warn(fields, type);

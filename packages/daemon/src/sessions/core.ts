@@ -101,7 +101,7 @@ export class SessionCore implements Services {
       disks: new Disks({ ...parts, membership }),
     };
     this.sessions = new Sessions(shared);
-    this.events = new CallersEvents(parts.events, this.sessions);
+    this.events = new CallersEvents(parts.events, this.sessions, () => this.execs.endsWritten());
     this.execs = new Execs({ ...shared, sessions: this.sessions });
     this.shells = new Shells(this.sessions);
     this.workspaces = new Workspaces({ ...shared, sessions: this.sessions });
@@ -282,7 +282,8 @@ export class SessionCore implements Services {
     const sessions = this.#table.countsByStatus();
     const runningExecs = this.#table
       .all()
-      .reduce((sum, { recordings }) => sum + recordings.size, 0);
+      .flatMap(({ recordings }) => [...recordings])
+      .filter(({ row }) => row.status !== "done").length;
     const images = new Map<string, ImageUsage>();
     for (const { backend, images: store } of this.#parts.providers.all) {
       const usage = store.usage();

@@ -1,5 +1,4 @@
 /** One command, looked up once, and all operations on it. */
-import { SandboxError } from "@sandkasten/protocol";
 import type { ExecStream, TerminalSize } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow, SessionStore } from "../ports/session-store.ts";
@@ -8,7 +7,7 @@ import type { ExecOutput } from "./exec-output.ts";
 import type { LateOutputs } from "./late-outputs.ts";
 import type { LiveSession } from "./live-session.ts";
 import { OutputPattern } from "./output-pattern.ts";
-import { Recording } from "./recording.ts";
+import { hasEnded, Recording } from "./recording.ts";
 import type {
   CollectedOutput,
   ExecHandle,
@@ -184,8 +183,7 @@ export class FoundExecHandle implements ExecHandle {
 
   async #input(): Promise<ExecStream> {
     const recording = this.#recording;
-    if (recording === undefined || recording.row.status === "done")
-      throw new SandboxError("CONFLICT", `the command ${this.id} has ended and accepts no input`);
+    if (recording === undefined || recording.row.status === "done") throw hasEnded(this.id);
     return await recording.begun;
   }
 }

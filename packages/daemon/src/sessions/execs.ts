@@ -117,6 +117,12 @@ export class Execs implements ExecService {
     await this.#late.settled();
   }
 
+  /** Resolves when all ends so far are stored, and reported as events. */
+  async endsWritten(): Promise<void> {
+    const recordings = this.#parts.table.all().flatMap((session) => [...session.recordings]);
+    await Promise.all(recordings.map(({ written }) => written));
+  }
+
   #keep(recording: Recording, work: Promise<void>): void {
     recording.settled = work;
     this.#underWay.add(work);
@@ -219,8 +225,7 @@ export class Execs implements ExecService {
       this.#parts.store.insertExec(row, session.row.fence, caller.maxRunningExecs);
     const first = await insert();
     if (!("overQuota" in first)) return first;
-    const running = this.#parts.table.all().flatMap(({ recordings }) => [...recordings]);
-    await Promise.all(running.map(({ written }) => written));
+    await this.endsWritten();
     const second = await insert();
     if ("overQuota" in second) throw tooMany(caller);
     return second;
@@ -307,8 +312,6 @@ export class Execs implements ExecService {
         await recording.fail(error);
       }
     }
-    session.recordings.delete(recording);
-    this.#finder.finished.add(recording);
     this.#late.record(recording.row);
     observation.ended(outcomeOf(recording.row));
     const { endReason, cwd, shell } = recording.row;
@@ -318,6 +321,10 @@ export class Execs implements ExecService {
     } catch (error) {
       log.error({ err: error, session: session.row.id }, "cannot renew a lease");
     }
+    // Until its end is stored, those who end the session or read events wait for it.
+    await recording.written;
+    session.recordings.delete(recording);
+    this.#finder.finished.add(recording);
     if (isLoss(endReason)) await sessions.lookAfter(session);
   }
 
@@ -391,11 +398,11 @@ function withTrace(options: StartExecOptions, trace: TraceContext | undefined): 
 }
 
 /** Undefined for a command that continues under the next daemon. */
-function outcomeOf({ endReason, exitCode, ...row }: ExecRow): ExecOutcome | undefined {
+function outcomeOf(row: ExecRow): ExecOutcome | undefined {
   if (row.status !== "done") return undefined;
   return {
-    endReason: endReason ?? "unknown",
-    exitCode,
+    endReason: row.endReason ?? "unknown",
+    exitCode: row.exitCode,
     stdoutBytes: row.stdoutBytes,
     stderrBytes: row.stderrBytes,
     durationMs: row.durationMs ?? 0,

@@ -70,8 +70,8 @@ describe("a daemon that lost its sessions", () => {
     const moved = { code: "SANDBOX_UNREACHABLE", details: { reason: "moved" } };
     await expect(sessions.pause(ALICE, session.id)).rejects.toMatchObject(moved);
     await expect(sessions.resume(ALICE, paused.id)).rejects.toMatchObject(moved);
-    expect(stateOf(session.sandboxId)).toBe("running");
-    expect(stateOf(paused.sandboxId)).toBe("paused");
+    expect(stateOf(session.id)).toBe("running");
+    expect(stateOf(paused.id)).toBe("paused");
   });
 
   it("cannot pause with a request that reaches the engine late", async () => {
@@ -86,7 +86,7 @@ describe("a daemon that lost its sessions", () => {
     expect((await fixture.run(session.id, "echo here")).output).toBe("here\n");
     engine.resolve();
     expect(await late).toMatchObject({ details: { reason: "moved" } });
-    expect(stateOf(session.sandboxId)).toBe("running");
+    expect(stateOf(session.id)).toBe("running");
     expect(await sessions.get(ALICE, session.id)).toMatchObject({ status: "running" });
     expect((await sessions.pause(ALICE, session.id)).status).toBe("paused");
   });
@@ -105,7 +105,7 @@ describe("a daemon that lost its sessions", () => {
   });
 });
 
-function stateOf(sandboxId = ""): "running" | "paused" | undefined {
+function stateOf(sandboxId: string): "running" | "paused" | undefined {
   const found = fixture.machine.sandboxes.get(sandboxId);
   return found && (found.sandbox.paused ? "paused" : "running");
 }

@@ -6,6 +6,9 @@ const FIRST_CAPACITY_BYTES = 1024;
 const RUN_COST = 64;
 const FREE_RUNS = 1024;
 
+/** Most commands print nothing. */
+const NOTHING = Buffer.alloc(0);
+
 /** A run of consecutive bytes of one stream. */
 interface Run {
   readonly stream: OutputStream;
@@ -14,7 +17,7 @@ interface Run {
 
 export class OutputRing {
   readonly #budget: number;
-  #ring: Buffer = Buffer.alloc(0);
+  #ring: Buffer = NOTHING;
   #start = 0;
   #bytes = 0;
   #runs: Run[] = [];
@@ -53,6 +56,7 @@ export class OutputRing {
 
   /** The kept output, of one stream or of both in order. */
   of(stream: OutputStream | undefined): Buffer {
+    if (this.#bytes === 0) return NOTHING;
     const all = Buffer.allocUnsafe(this.#bytes);
     const toEnd = this.#ring.copy(all, 0, this.#start, this.#start + this.#bytes);
     this.#ring.copy(all, toEnd, 0, this.#bytes - toEnd);

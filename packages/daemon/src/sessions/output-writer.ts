@@ -29,8 +29,10 @@ export class OutputWriter {
   readonly #execId: string;
   readonly #open: () => Promise<JournalWriter>;
   readonly #parts: OutputWriterParts;
-  /** Fires when the output is no longer wanted, or another daemon will take it. */
-  readonly #stopped = new AbortController();
+  /** The output is no longer wanted, or another daemon will take it. */
+  #isStopped = false;
+  /** Ends the pause between two tries. */
+  #pause: AbortController | undefined;
   #writer: JournalWriter | undefined;
   #outage: Outage | undefined;
   /** The end of the output seen so far. */
@@ -40,6 +42,11 @@ export class OutputWriter {
     this.#execId = execId;
     this.#open = open;
     this.#parts = parts;
+  }
+
+  /** Whether there was any output. */
+  get hasBegun(): boolean {
+    return this.#writer !== undefined || this.#seenEnd > 0;
   }
 
   /** The totals of written and lost output. */
@@ -57,15 +64,17 @@ export class OutputWriter {
   async write(chunk: OutputChunk): Promise<void> {
     this.#seenEnd = Math.max(this.#seenEnd, chunk.offset + chunk.bytes.length);
     if (this.#outage?.isLossy === true && this.#now() < this.#outage.retryAtMs) return;
-    while (!(await this.#tryToWrite(chunk)) && !this.#stopped.signal.aborted) {
+    while (!(await this.#tryToWrite(chunk)) && !this.#isStopped) {
       if (this.#outage?.isLossy === true) return;
-      await sleep(RETRY_MS, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
+      this.#pause = new AbortController();
+      await sleep(RETRY_MS, undefined, { signal: this.#pause.signal }).catch(() => undefined);
     }
   }
 
   /** Stops waiting for disk space. */
   stop(): void {
-    this.#stopped.abort();
+    this.#isStopped = true;
+    this.#pause?.abort();
   }
 
   /** Records what is missing at the end. */

@@ -2,7 +2,7 @@
  * A running command: its output goes to the journal, its end to the store, and waiting callers are
  * notified.
  */
-import { setImmediate, setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Channel, ExecCommand, ExecEnd, ExecOptions, ExecStream } from "../ports/channel.ts";
 import { ObservedDeadline } from "../observed-deadline.ts";
@@ -64,7 +64,8 @@ export class Recording {
   readonly #isTerminal: boolean;
   readonly #followers = new Set<Follower>();
   readonly #ended = Promise.withResolvers<ExecRow>();
-  readonly #begun = Promise.withResolvers<ExecStream>();
+  /** Absent after the end: ended commands stay in memory for a while, and their streams need not. */
+  #begun: PromiseWithResolvers<ExecStream> | undefined = Promise.withResolvers<ExecStream>();
   #row: ExecRow;
   /** The sandbox may know the command. */
   #mayHaveRun: boolean;
@@ -73,8 +74,9 @@ export class Recording {
   readonly #output: OutputWriter;
   /** Settles when the end is stored. */
   #written: Promise<void> = Promise.resolve();
-  #news = Promise.withResolvers<void>();
-  #progress = Promise.withResolvers<void>();
+  /** Present while somebody waits for it. */
+  #news: PromiseWithResolvers<void> | undefined;
+  #progress: PromiseWithResolvers<void> | undefined;
   #gone = false;
   #released = false;
   readonly #options: RecordingOptions;
@@ -97,13 +99,14 @@ export class Recording {
       parts,
     );
     this.#ended.promise.catch(() => undefined);
-    this.#begun.promise.catch(() => undefined);
+    this.#begun?.promise.catch(() => undefined);
     this.#overdue.promise.catch(() => undefined);
   }
 
   /** The current row; for a running command with its output so far. */
   get row(): ExecRow {
-    return this.#row.status === "running" ? { ...this.#row, ...this.#output.counts } : this.#row;
+    const isChanging = this.#row.status === "running" && this.#output.hasBegun;
+    return isChanging ? { ...this.#row, ...this.#output.counts } : this.#row;
   }
 
   /**
@@ -116,7 +119,7 @@ export class Recording {
 
   /** An unattended terminal does not count as use of its session. */
   get isUnattended(): boolean {
-    return this.#isTerminal && this.#followers.size === 0;
+    return this.#isTerminal && this.#followers.size === 0 && this.#row.status !== "done";
   }
 
   /** Resolves when its end, if it has ended, is stored. */
@@ -126,7 +129,7 @@ export class Recording {
 
   /** Resolves when the sandbox has started it. */
   get begun(): Promise<ExecStream> {
-    return this.#begun.promise;
+    return this.#begun?.promise ?? Promise.reject(hasEnded(this.#row.id));
   }
 
   /** For readers: the end of the output alone does not reveal a failure. */
@@ -134,7 +137,7 @@ export class Recording {
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  /** Runs a new command to its end. */
+  /** Runs a new command to its end, which may not be stored yet. */
   async run(channel: Channel, command: ExecCommand, options: ExecOptions): Promise<void> {
     await this.#record(async () => {
       if (this.#row.status === "queued") await this.#save({ status: "running" });
@@ -205,9 +208,10 @@ export class Recording {
       return;
     }
     this.queue.abort(new SandboxError("CANCELLED", "the command was cancelled before it began"));
-    this.#begun.reject(new SandboxError("CONFLICT", `the command ${this.#row.id} was cancelled`));
+    this.#begun?.reject(new SandboxError("CONFLICT", `the command ${this.#row.id} was cancelled`));
     const never = reason === "sandbox_gone" && !this.#mayHaveRun;
     await this.#finish(endWithoutWord(this.#row.id, never ? "not_started" : reason));
+    await this.#written;
   }
 
   /** Called if it could not be started. */
@@ -233,6 +237,7 @@ export class Recording {
 
   /** Resolves at the next output, or when it ends. */
   async changed(): Promise<void> {
+    this.#news ??= Promise.withResolvers();
     await this.#news.promise;
   }
 
@@ -273,7 +278,7 @@ export class Recording {
       return;
     }
     this.#stream = stream;
-    this.#begun.resolve(stream);
+    this.#begun?.resolve(stream);
     if (this.#gone || this.#released) stream.detach();
     for await (const chunk of stream) {
       this.budget?.add(chunk.stream, chunk.bytes);
@@ -323,8 +328,10 @@ export class Recording {
       !this.#gone &&
       !this.#released &&
       [...this.#followers].some((follower) => follower.offset < offset)
-    )
+    ) {
+      this.#progress ??= Promise.withResolvers();
       await this.#progress.promise;
+    }
   }
 
   async #refused(error: unknown): Promise<void> {
@@ -350,7 +357,7 @@ export class Recording {
   #reject(error: unknown): void {
     const failure = error instanceof Error ? error : new Error(String(error));
     this.#failure = failure;
-    this.#begun.reject(failure);
+    this.#begun?.reject(failure);
     this.#ended.reject(failure);
   }
 
@@ -373,12 +380,13 @@ export class Recording {
       ...(end.cwd !== undefined && { cwd: end.cwd }),
     };
     this.#change(patch);
+    this.#stream = undefined;
+    this.#begun = undefined;
     this.#ended.resolve(this.#row);
     this.#announce();
-    // Waiting callers are answered first: if the daemon is killed before this is stored, it learns
-    // the end from the sandbox again.
-    this.#written = setImmediate().then(() => this.#store(patch));
-    await this.#written;
+    // Waiting callers do not wait for this: if the daemon is killed before it is stored, the next one
+    // learns the end from the sandbox again.
+    this.#written = this.#store(patch);
   }
 
   async #save(patch: ExecPatch): Promise<void> {
@@ -388,8 +396,8 @@ export class Recording {
 
   /** The request stays in the store only, since it may be long. */
   #change(patch: ExecPatch): void {
-    const { request: _, ...row } = { ...this.#row, ...patch };
-    this.#row = row;
+    const { request: _, ...shown } = patch;
+    this.#row = { ...this.#row, ...shown };
   }
 
   async #store(patch: ExecPatch): Promise<void> {
@@ -406,16 +414,19 @@ export class Recording {
   }
 
   #announce(): void {
-    const news = this.#news;
-    this.#news = Promise.withResolvers();
-    news.resolve();
+    this.#news?.resolve();
+    this.#news = undefined;
   }
 
   #progressed(): void {
-    const progress = this.#progress;
-    this.#progress = Promise.withResolvers();
-    progress.resolve();
+    this.#progress?.resolve();
+    this.#progress = undefined;
   }
+}
+
+/** Input for a command that accepts none any more. */
+export function hasEnded(execId: string): SandboxError {
+  return new SandboxError("CONFLICT", `the command ${execId} has ended and accepts no input`);
 }
 
 /** Whether the sandbox exists but does not respond. */

@@ -317,9 +317,9 @@ export class Sessions implements SessionService {
     await session.lifecycleMutex.run(async () => {
       if (session.row.status !== "destroying") await session.save({ status: "destroying" });
       await session.backend.destroy(sandboxOf(session));
-      // At once, so the store writes many ends in one statement.
-      const recordings = [...session.recordings];
-      await Promise.all(recordings.map((recording) => recording.abandon("sandbox_gone")));
+      // At once, so that none begins because the one before it has ended, and the store writes many
+      // ends in one statement.
+      await Promise.all([...session.recordings].map((each) => each.abandon("sandbox_gone")));
       await session.closeChannel();
       await session.save({
         status,

@@ -19,8 +19,9 @@ interface Step {
   readonly name: string;
   /** Absent for what SQLite keeps in another file. */
   readonly sql?: (words: Words) => string;
-  /** Additional SQL for Postgres. */
+  /** Additional SQL for one of them. */
   readonly postgres?: string;
+  readonly sqlite?: string;
 }
 
 /** Where the two SQL dialects differ. */
@@ -101,14 +102,15 @@ const STEPS: readonly Step[] = [
   { version: 13, name: "commands in fewer steps", postgres: COMMAND_FUNCTIONS + APPEND_EVENTS },
   { version: 14, name: "sessions have their sandbox's id", postgres: POOLED_SESSIONS },
   { version: 15, name: "ends of workspaces", sql: endsOfWorkspaces },
+  { version: 16, name: "unfinished commands in memory", sqlite: "DROP INDEX execs_unfinished;" },
 ];
 
 /** All migrations for this kind of database. */
 export function migrationsOf(dialect: Dialect): readonly Migration[] {
-  const steps = STEPS.map(({ version, name, sql, postgres = "" }) => ({
+  const steps = STEPS.map(({ version, name, sql, ...additional }) => ({
     version,
     name,
-    sql: (sql?.(WORDS[dialect]) ?? "") + (dialect === "postgres" ? postgres : ""),
+    sql: (sql?.(WORDS[dialect]) ?? "") + (additional[dialect] ?? ""),
   })).filter((step) => step.sql !== "");
   return dialect === "sqlite" ? [...EARLIER_MIGRATIONS, ...steps] : [FIRST_MIGRATION, ...steps];
 }

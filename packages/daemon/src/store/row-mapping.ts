@@ -7,6 +7,8 @@ export type StoredRow = Readonly<Record<string, SQLOutputValue>>;
 
 /** Columns to set, and their values. */
 export interface Assignments {
+  /** Equal for equal sets of columns. */
+  readonly set: number;
   readonly columns: readonly string[];
   readonly values: readonly SQLInputValue[];
 }
@@ -24,6 +26,7 @@ export class RowMapping<Row extends object> {
   readonly columns: string;
   readonly insertSql: string;
   readonly #fields: readonly Field[];
+  readonly #insertsGiven = new Map<string, string>();
 
   constructor(name: string, columns: Columns<Row>) {
     this.name = name;
@@ -39,8 +42,13 @@ export class RowMapping<Row extends object> {
 
   /** Like `insertSql`, for a row that is inserted only if `rest` yields one. */
   insertGivenSql(rest: string): string {
-    const marks = this.#fields.map(() => "?").join(", ");
-    return `INSERT INTO ${this.name} (${this.columns}) SELECT ${marks} ${rest} ON CONFLICT DO NOTHING`;
+    let sql = this.#insertsGiven.get(rest);
+    if (sql === undefined) {
+      const marks = this.#fields.map(() => "?").join(", ");
+      sql = `INSERT INTO ${this.name} (${this.columns}) SELECT ${marks} ${rest} ON CONFLICT DO NOTHING`;
+      this.#insertsGiven.set(rest, sql);
+    }
+    return sql;
   }
 
   /** The column values by name. */
@@ -69,13 +77,18 @@ export class RowMapping<Row extends object> {
     const properties = patch as Readonly<Record<string, unknown>>;
     const columns: string[] = [];
     const values: SQLInputValue[] = [];
+    let set = 0;
+    let bit = 1;
     for (const { property, column, kind } of this.#fields) {
       const value = properties[property];
-      if (value === undefined) continue;
-      columns.push(column);
-      values.push(kind.write(value));
+      if (value !== undefined) {
+        columns.push(column);
+        values.push(kind.write(value));
+        set += bit;
+      }
+      bit *= 2;
     }
-    return { columns, values };
+    return { set, columns, values };
   }
 
   /** Rejects a row that the daemon cannot have written: the file was modified by something else. */

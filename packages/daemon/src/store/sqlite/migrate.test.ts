@@ -121,6 +121,12 @@ const ROWS: Readonly<Record<number, string>> = {
     INSERT INTO workspaces (
       id, owner, disk_id, created_at_ms, last_used_at_ms, backend, place, ending_fence)
     VALUES ('data', 'alice', 'wsp_data', 1, 2, 'oci', 'oci:here', 7);
+    `,
+  16: `
+    INSERT INTO execs (
+      id, session_id, owner, status, mode, command, started_at_ms, stdout_bytes, stderr_bytes,
+      dropped_bytes, shell_restarted)
+    VALUES ('exe_16', 'ses_12', 'alice', 'running', 'shell', '"sleep 9"', 5, 0, 0, 0, 0);
   `,
 };
 
@@ -418,7 +424,7 @@ describe("a database that is not for this version", () => {
     [
       "of a newer version",
       `PRAGMA user_version = ${(MIGRATIONS.at(-1)?.version ?? 0) + 1}`,
-      /newer version .*version 16.*up to 15/,
+      /newer version .*version 17.*up to 16/,
     ],
     ["of another program", "DROP TABLE sessions; CREATE TABLE bookmarks (url)", /another program/],
   ])("is refused and left alone when it is %s", async (_, sql, message) => {

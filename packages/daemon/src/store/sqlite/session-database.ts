@@ -81,7 +81,7 @@ export class SessionDatabase {
     }
   }
 
-  /** `work` is one write statement and what belongs to it; on a full disk it is retried after making room. */
+  /** `work` is one write statement and what belongs to it, or a transaction; on a full disk it is retried after making room. */
   write<T>(kind: WriteKind, doing: string, work: () => T): T {
     return this.read(doing, () => {
       if (kind === "adds" && this.#reserve?.hold() === false) throw storageFull(doing);
@@ -97,7 +97,7 @@ export class SessionDatabase {
     });
   }
 
-  /** Within `write`: commits everything, or nothing. */
+  /** Commits everything, or nothing. */
   transaction<T>(work: () => T): T {
     return inTransaction(this.#database, (sql) => this.run(sql), work);
   }

@@ -40,6 +40,16 @@ const SCHEMA = `
   CREATE TABLE IF NOT EXISTS feed (cursor_key BLOB NOT NULL, removed INTEGER NOT NULL) STRICT;
 `;
 
+/** Rows of a batch are inserted by this many, the rest one by one. */
+const INSERTED_AT_ONCE = 16;
+const INSERT_ONE = insertSql(1);
+const INSERT_MANY = insertSql(INSERTED_AT_ONCE);
+
+function insertSql(rows: number): string {
+  const marks = Array.from({ length: rows }, () => "(?, ?, ?, ?, ?, ?)").join(", ");
+  return `INSERT INTO events (at_ms, owner, session_id, type, data, bytes) VALUES ${marks}`;
+}
+
 /** Approximate size of an event besides its texts. */
 const ROW_BYTES = 64;
 
@@ -101,8 +111,14 @@ export class SqliteEventLog implements EventLog {
   }
 
   async append(events: readonly NewEvent[]): Promise<void> {
-    const sizes = this.#database.transaction(() => events.map((event) => this.#insert(event)));
-    for (const [index, { owner }] of events.entries()) this.#count(owner, 1, sizes[index] ?? 0);
+    const rows = events.map(rowOf);
+    const last = rows.length - (rows.length % INSERTED_AT_ONCE);
+    this.#database.transaction(() => {
+      for (let at = 0; at < last; at += INSERTED_AT_ONCE)
+        this.#database.run(INSERT_MANY, ...rows.slice(at, at + INSERTED_AT_ONCE).flat());
+      for (const row of rows.slice(last)) this.#database.run(INSERT_ONE, ...row);
+    });
+    for (const [, owner, , , , bytes] of rows) this.#count(owner, 1, bytes);
   }
 
   async read({ after, limit, owner, sessionId, types }: EventQuery): Promise<EventPage> {
@@ -171,22 +187,6 @@ export class SqliteEventLog implements EventLog {
       (one, other) => Math.max(one, other),
       this.#removed,
     );
-  }
-
-  /** Returns its size. */
-  #insert({ atMs, owner, sessionId, type, data }: NewEvent): number {
-    const text = JSON.stringify(data);
-    const bytes = ROW_BYTES + owner.length + type.length + Buffer.byteLength(text);
-    this.#database.run(
-      "INSERT INTO events (at_ms, owner, session_id, type, data, bytes) VALUES (?, ?, ?, ?, ?, ?)",
-      atMs,
-      owner,
-      sessionId ?? null,
-      type,
-      text,
-      bytes,
-    );
-    return bytes;
   }
 
   #count(owner: string, events: number, bytes: number): void {
@@ -260,4 +260,19 @@ export class SqliteEventLog implements EventLog {
   #forget(gone: readonly SmallRow[]): void {
     for (const { owner, bytes } of gone) this.#count(String(owner), -1, -Number(bytes));
   }
+}
+
+type EventRow = [
+  atMs: number,
+  owner: string,
+  sessionId: string | null,
+  type: string,
+  data: string,
+  bytes: number,
+];
+
+function rowOf({ atMs, owner, sessionId, type, data }: NewEvent): EventRow {
+  const text = JSON.stringify(data);
+  const bytes = ROW_BYTES + owner.length + type.length + Buffer.byteLength(text);
+  return [atMs, owner, sessionId ?? null, type, text, bytes];
 }

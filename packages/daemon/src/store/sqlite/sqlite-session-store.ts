@@ -39,7 +39,7 @@ export interface SqliteSessionStoreOptions {
 
 /**
  * SQLite is synchronous, so every method has done its work before it returns a promise: two calls
- * never interleave, and compare-and-set needs no lock.
+ * never interleave, and compare-and-set needs no lock. Only ends of commands wait for a moment.
  */
 export class SqliteSessionStore implements SessionStore {
   readonly isNew: boolean;
@@ -93,6 +93,7 @@ export class SqliteSessionStore implements SessionStore {
   /** Only this daemon uses the file, wherever the sandboxes are. */
   async claim(fence: number): Promise<Claimed> {
     if (this.#daemons.living(fence) === undefined) throw heldForDead();
+    this.#execs.flush();
     this.#sideSandboxes.deleteOthers(fence);
     return { sessions: this.#sessions.claim(fence) };
   }
@@ -141,11 +142,13 @@ export class SqliteSessionStore implements SessionStore {
   }
 
   async forgetSessionsEndedBefore(wallMs: number): Promise<readonly string[]> {
+    this.#execs.flush();
     const forgotten: string[] = [];
     for (let more = true; more; await otherWork()) {
       try {
         const ids = this.#sessions.forgetEndedBefore(wallMs, FORGET_AT_ONCE);
         forgotten.push(...ids);
+        this.#execs.forget(ids);
         more = ids.length === FORGET_AT_ONCE;
       } catch (error) {
         if (forgotten.length === 0) throw error;
@@ -172,7 +175,7 @@ export class SqliteSessionStore implements SessionStore {
   }
 
   async updateExec(sessionId: string, id: string, fence: number, patch: ExecPatch): Promise<void> {
-    this.#execs.update(sessionId, id, fence, patch);
+    await this.#execs.update(sessionId, id, fence, patch);
   }
 
   async getExec(sessionId: string, id: string): Promise<ExecRow | undefined> {
@@ -233,6 +236,7 @@ export class SqliteSessionStore implements SessionStore {
   }
 
   close(): void {
+    this.#execs.close();
     this.#database.close();
   }
 }

@@ -4,7 +4,7 @@ import { SandboxError } from "@sandkasten/protocol";
 import type { Log } from "../../ports/log.ts";
 import type { Page } from "../../ports/session-store.ts";
 import { decodeCursor, encodeCursor } from "../page-cursor.ts";
-import type { RowMapping, StoredRow } from "../row-mapping.ts";
+import type { Assignments, RowMapping, StoredRow } from "../row-mapping.ts";
 import type { SessionDatabase } from "./session-database.ts";
 
 /** SQL with the values for its placeholders. */
@@ -26,6 +26,8 @@ export class Table<Row extends { readonly id: string }> {
   readonly #database: SessionDatabase;
   readonly #mapping: RowMapping<Row>;
   readonly #log: Log | undefined;
+  /** By condition, then by the set of columns. */
+  readonly #updates = new Map<string, Map<number, string>>();
 
   constructor(database: SessionDatabase, mapping: RowMapping<Row>, log: Log | undefined) {
     this.#database = database;
@@ -41,7 +43,7 @@ export class Table<Row extends { readonly id: string }> {
   /** Like `insert`, if `rest`, which follows the values, yields a row: `FROM … WHERE …`. */
   insertGiven(row: Row, rest: string, ...values: readonly SQLInputValue[]): boolean {
     const sql = this.#mapping.insertGivenSql(rest);
-    return this.#database.run(sql, ...this.#mapping.values(row), ...values) > 0;
+    return this.#database.run(sql, ...this.#mapping.values(row).concat(values)) > 0;
   }
 
   first(where: string, ...values: readonly SQLInputValue[]): Row | undefined {
@@ -60,24 +62,27 @@ export class Table<Row extends { readonly id: string }> {
 
   /** Returns the changed row. A patch may be empty. */
   update(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): Row | undefined {
-    const { columns, values: set } = this.#mapping.assignments(patch);
-    if (columns.length === 0) return this.first(where, ...values);
-    const sql = `${this.#updateSql(columns, where)} RETURNING ${this.#mapping.columns}`;
-    return this.#firstOf(this.#database.rows(sql, ...set, ...values));
+    const assignments = this.#mapping.assignments(patch);
+    if (assignments.set === 0) return this.first(where, ...values);
+    const sql = `${this.#updateSql(assignments, where)} RETURNING ${this.#mapping.columns}`;
+    return this.#firstOf(this.#database.rows(sql, ...assignments.values, ...values));
   }
 
   /** Like `update`, for any number of rows. */
   updateAll(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): Row[] {
-    const { columns, values: set } = this.#mapping.assignments(patch);
-    const sql = `${this.#updateSql(columns, where)} RETURNING ${this.#mapping.columns}`;
-    return this.#database.rows(sql, ...set, ...values).map((stored) => this.#mapping.read(stored));
+    const assignments = this.#mapping.assignments(patch);
+    const sql = `${this.#updateSql(assignments, where)} RETURNING ${this.#mapping.columns}`;
+    return this.#database
+      .rows(sql, ...assignments.values, ...values)
+      .map((stored) => this.#mapping.read(stored));
   }
 
   /** Like `update`, without returning the row; returns whether there was one. */
   change(patch: Partial<Row>, where: string, ...values: readonly SQLInputValue[]): boolean {
-    const { columns, values: set } = this.#mapping.assignments(patch);
-    if (columns.length === 0) return this.first(where, ...values) !== undefined;
-    return this.#database.run(this.#updateSql(columns, where), ...set, ...values) > 0;
+    const assignments = this.#mapping.assignments(patch);
+    if (assignments.set === 0) return this.first(where, ...values) !== undefined;
+    const sql = this.#updateSql(assignments, where);
+    return this.#database.run(sql, ...assignments.values.concat(values)) > 0;
   }
 
   /**
@@ -116,9 +121,16 @@ export class Table<Row extends { readonly id: string }> {
     return `SELECT ${this.#mapping.columns} FROM ${this.#mapping.name} ${rest}`;
   }
 
-  #updateSql(columns: readonly string[], where: string): string {
-    const assignments = columns.map((column) => `${column} = ?`).join(", ");
-    return `UPDATE ${this.#mapping.name} SET ${assignments} WHERE ${where}`;
+  #updateSql({ set, columns }: Assignments, where: string): string {
+    const known = this.#updates.get(where) ?? new Map<number, string>();
+    this.#updates.set(where, known);
+    let sql = known.get(set);
+    if (sql === undefined) {
+      const assignments = columns.map((column) => `${column} = ?`).join(", ");
+      sql = `UPDATE ${this.#mapping.name} SET ${assignments} WHERE ${where}`;
+      known.set(set, sql);
+    }
+    return sql;
   }
 
   #firstOf([stored]: readonly StoredRow[]): Row | undefined {

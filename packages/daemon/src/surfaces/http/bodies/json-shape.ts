@@ -82,7 +82,10 @@ export class JsonShape {
   }
 
   #addName(): void {
-    const name = nameOf(Buffer.concat(this.#namePieces).toString());
+    const [first, ...more] = this.#namePieces;
+    const bytes =
+      first !== undefined && more.length === 0 ? first : Buffer.concat(this.#namePieces);
+    const name = nameOf(bytes.toString());
     this.#namePieces = [];
     this.#nameComesNext = false;
     if (name === "__proto__") throw refused("has a field `__proto__`");

@@ -1,7 +1,7 @@
 /** Validates requests against the schemas of the API and describes errors in words. */
 import { SandboxError } from "@sandkasten/protocol";
 import type { FastifySchemaCompiler } from "fastify";
-import type { z } from "zod";
+import { z } from "zod";
 import type { App } from "../../http/app.ts";
 import { tellIgnored } from "./ignored-fields.ts";
 import { lenient } from "./lenient-fields.ts";
@@ -25,7 +25,10 @@ export class Validation {
     const place = PLACES[httpPart ?? "body"] ?? "request";
     const isHeaders = httpPart === "headers";
     const understand = lenient(schema);
+    const optionalHeaders = isHeaders ? optionalNames(schema) : undefined;
     return (input: unknown) => {
+      if (optionalHeaders?.every((name) => !Object.hasOwn(input as Headers, name)) === true)
+        return { value: input };
       // Fastify passes null for a missing body.
       const { data, ignored } = understand(input ?? {});
       const result = schema.safeParse(data, { reportInput: true });
@@ -52,6 +55,12 @@ export function tellIgnoredFields(app: App, validation: Validation): void {
 }
 
 type Headers = Readonly<Record<string, unknown>>;
+
+/** The names of a schema's fields if all of them may be absent. */
+function optionalNames(schema: z.ZodType): readonly string[] | undefined {
+  if (!(schema instanceof z.ZodObject) || !schema.safeParse({}).success) return undefined;
+  return Object.keys(schema.shape);
+}
 
 /**
  * Headers unknown to the route are kept for others. An empty one counts as absent and must be set
