@@ -150,11 +150,11 @@ export class TakeOver {
     { row, sandboxFence, backend }: LiveSession,
     state: SandboxState | undefined,
   ): Promise<SandboxState | undefined> {
-    const { sandboxId = "", status } = row;
+    const { status } = row;
     if (sandboxFence === undefined || state === status) return state;
     if (!isUp(status) || (state !== "running" && state !== "paused")) return state;
     try {
-      return (await backend.takeOver(sandboxId, sandboxFence)).state;
+      return (await backend.takeOver(sandboxIdOf(row), sandboxFence)).state;
     } catch (error) {
       if (isLostOwnership(error) || !isDeath(error)) throw error;
       return "dead";
