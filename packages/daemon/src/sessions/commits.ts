@@ -42,7 +42,8 @@ export class Commits implements CommitService {
     const content = this.#pack(caller, session, options.maxBytes);
     return await options.withArchive(content, async (archive) => {
       // A daemon that was replaced meanwhile must not move the name back to an older state.
-      const check = (): Promise<void> => this.#parts.sessions.finder.requireServed(caller, sessionId);
+      const check = (): Promise<void> =>
+        this.#parts.sessions.finder.requireServed(caller, sessionId);
       await check();
       return await images.importRootfs(options.reference, archive, undefined, env, {
         sessionId,
