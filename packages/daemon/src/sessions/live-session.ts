@@ -111,7 +111,7 @@ export class LiveSession {
 
   /** Changes the row, first in the store. */
   async save(patch: SessionPatch): Promise<void> {
-    await this.#store(this.#row.status, patch);
+    await this.#store(patch);
     await this.#saved(patch);
   }
 
@@ -121,24 +121,32 @@ export class LiveSession {
    * sandbox's state, and whoever takes the session over knows that a request can still be on its way.
    */
   async saveAround(status: SessionStatus, work: () => Promise<void>): Promise<void> {
-    const before = this.#row.status;
-    await this.#store(before, { status });
+    await this.#store({ status });
     try {
       await work();
     } catch (error) {
-      await this.#store(status, { status: before });
+      await this.#store({ status: this.#row.status });
       throw error;
     }
     await this.#saved({ status });
   }
 
-  async #store(from: SessionStatus, patch: SessionPatch): Promise<void> {
-    const { id, fence } = this.#row;
-    const saved = await this.#parts.store.updateSession(id, fence, [from], patch);
+  async #store(patch: SessionPatch): Promise<void> {
+    const { id, fence, status } = this.#row;
+    const saved = await this.#parts.store.updateSession(id, fence, this.#storedStatuses, patch);
     if (saved !== undefined) return;
     await this.#requireOwnership();
     // Only this object changes the row of a session served here, so a miss is a bug.
-    throw new Error(`the row of ${id} is no longer ${from}`);
+    throw new Error(`the row of ${id} is no longer ${status}`);
+  }
+
+  /**
+   * The store has the new status of a session that is being paused or resumed. It keeps that one if
+   * this fails and the store fails, too.
+   */
+  get #storedStatuses(): readonly SessionStatus[] {
+    const { status } = this.#row;
+    return isUp(status) ? ["running", "paused"] : [status];
   }
 
   async #saved(patch: SessionPatch): Promise<void> {
@@ -253,10 +261,9 @@ export class LiveSession {
     if (Object.keys(patch).length === 0 && now - this.#leaseWrittenMs < LEASE_WRITE_INTERVAL_MS)
       return;
     this.#leaseWrittenMs = now;
-    const { id, fence, status } = this.#row;
-    // The store has the new status of a session that is being paused or resumed.
-    const from: readonly SessionStatus[] = isUp(status) ? ["running", "paused"] : [status];
-    const renewed = await store.updateSession(id, fence, from, { ...lease, ...patch });
+    const { id, fence } = this.#row;
+    const given = { ...lease, ...patch };
+    const renewed = await store.updateSession(id, fence, this.#storedStatuses, given);
     if (renewed === undefined) await this.#requireOwnership();
   }
 }
