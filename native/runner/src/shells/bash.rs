@@ -12,7 +12,7 @@
 
 use crate::shells::lines::{
     CommandLines, PASSED_SIGNALS, STOP_SIGNAL, assignments, chunks, contains, escaped,
-    farewell_body, lists_traps, mentions_trap, push_quoted, quoted,
+    farewell_body, hides_escape, lists_traps, mentions_trap, push_quoted, quoted,
 };
 
 /// Versions before 5.1 read no more at a time, and lose the rest of a longer packet.
@@ -76,7 +76,7 @@ impl CommandLines<'_> {
         let mut short = [b" { PROMPT_COMMAND=$'", escaped(&command).as_slice()].concat();
         // A subshell may take packets away. Then bash must not run a part of the command: without the
         // first packet there is none of it, and without another one the quote has no end.
-        let is_short = short.len() <= reads && !self.memory.alters_lines;
+        let is_short = short.len() <= reads && !self.memory.alters_lines && !hides_escape(&short);
         let (mut packets, file) = if is_short {
             short.extend(escaped(report.as_bytes()));
             // Redirections are where bash keeps a new line number. This one closes what is not open.

@@ -228,6 +228,11 @@ pub fn escaped(bytes: &[u8]) -> Vec<u8> {
     to
 }
 
+/// Whether an escape may be lost: in Big5, GBK and Shift JIS, `\` can be the second byte of a character.
+pub fn hides_escape(escaped: &[u8]) -> bool {
+    (escaped.windows(2)).any(|pair| !pair[0].is_ascii() && pair[1] == b'\\')
+}
+
 /// For between two single quotes. NUL is dropped, as a shell does that reads a text.
 pub fn push_quoted(to: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {
@@ -326,6 +331,10 @@ mod tests {
         assert!(!is_in_file(b"cat <<E\nit's\nE", bash::LONG_READ_BYTES));
         assert!(is_in_file(&[b'x'; 2000], bash::LONG_READ_BYTES));
         assert!(is_in_file(b"true", bash::READ_BYTES));
+        assert!(!is_in_file("echo \"é\"; echo".as_bytes(), bash::LONG_READ_BYTES));
+        for text in ["echo 'é'", "echo é\necho", "echo é\\n;", "echo é"] {
+            assert!(is_in_file(text.as_bytes(), bash::LONG_READ_BYTES), "{text}");
+        }
         for flags in ["ahiBs", "hiBHs"] {
             let memory = memory_with(flags);
             let reads = bash::LONG_READ_BYTES;
