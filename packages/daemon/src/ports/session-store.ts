@@ -363,10 +363,10 @@ export interface SessionStore {
   /** The one with this disk: a newer one may have its name by now. */
   deleteWorkspace(diskId: string): Promise<void>;
   /**
-   * Marks a workspace as being destroyed, so no use is noted any more. `inherited` if it was
-   * marked already, by this daemon or one that is dead by now. Undefined if there is no workspace with this disk, if another
-   * living daemon destroys it, if this daemon was declared dead, or, with `ifUnused`, if any daemon
-   * has noted a use after its creation.
+   * Marks a workspace as being destroyed, so no use is noted any more. `inherited` if it was marked
+   * already, by this daemon or one that is dead by now. Undefined if there is no workspace with this
+   * disk, if another living daemon destroys it, if this daemon was declared dead, or, with
+   * `ifUnused`, if any daemon has noted a use after its creation.
    */
   endWorkspace(
     diskId: string,

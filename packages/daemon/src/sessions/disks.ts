@@ -80,10 +80,10 @@ export class Disks {
   }
 
   /**
-   * Destroys a workspace that nobody uses. The store has the mark before uses are looked for, and
-   * whoever uses the workspace records that before looking for the mark: at least one of them gives
-   * way. A marked workspace stays so until its disk is gone, since a disk's id is never used again: a
-   * daemon that stood still in between destroys nothing that anybody uses.
+   * Destroys a workspace without users. The store has the mark before uses are looked for, and a use
+   * is recorded before the mark is looked for: at least one of the two gives way. A marked workspace
+   * stays so until its disk is gone, since a disk's id is never used again: a daemon that stood still
+   * in between destroys nothing that is in use.
    */
   async destroy(
     row: WorkspaceRow,
@@ -115,7 +115,7 @@ export class Disks {
     }
   }
 
-  /** Whether the disk belongs to the workspace, and nobody destroys it. */
+  /** Whether the disk belongs to the workspace and is not being destroyed. */
   async isKept({ owner, id, diskId }: WorkspaceRow): Promise<boolean> {
     const row = await this.#parts.store.getWorkspace(owner, id);
     return row?.diskId === diskId && row.endingFence === undefined;

@@ -118,7 +118,7 @@ export class LiveSession {
   /**
    * Pauses or resumes. The store has the new status first, so a daemon that lost the session does not
    * touch the sandbox. If this daemon ends or stops in between, the status differs from the
-   * sandbox's state, and whoever takes the session over knows that a request can still be on its way.
+   * sandbox's state, and the daemon that takes the session over knows that a request can still be on its way.
    */
   async saveAround(status: SessionStatus, work: () => Promise<void>): Promise<void> {
     await this.#store({ status });

@@ -142,7 +142,7 @@ export class Pool {
   }
 
   /**
-   * For a reserved sandbox that no session got: nobody was told its id, so nobody has reached it.
+   * For a reserved sandbox that no session got: no client was told its id, so none has reached it.
    * If a session has it after all, because only the store's answer was lost, the store refuses it to
    * the next one.
    */

@@ -58,3 +58,16 @@ test("a sandbox that was taken over is no longer paused or resumed for an earlie
   expect(await machine.backend.list()).toEqual([]);
   for (const backend of [first, second, third]) await backend.tidy();
 });
+
+test("a workspace in use names the sandbox by its id, also after another daemon took it over", async () => {
+  await using machine = await DockerMachine.start({ daemon: newId() });
+  const { backend } = machine;
+  const { diskBytes, diskInodes } = machine.spec().limits;
+  const workspace = { id: `wsp_${newId()}`, diskBytes, diskInodes };
+  const { id } = await backend.create(machine.spec({ workspace }));
+  await backend.takeOver(id, 9);
+  await expect(backend.destroyWorkspace(workspace.id)).rejects.toMatchObject({
+    code: "CONFLICT",
+    details: { sandboxes: [id] },
+  });
+});

@@ -47,7 +47,7 @@ export class PersistentWorkspaces {
       [LABEL.instance]: this.#instance,
       [LABEL.workspaceId]: id,
     });
-    const sandboxes = users.map(({ name }) => name);
+    const sandboxes = users.map(({ labels }) => labels[LABEL.sessionId] ?? "");
     throw new SandboxError(
       "CONFLICT",
       sandboxes.length === 0

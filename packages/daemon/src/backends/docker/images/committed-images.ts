@@ -25,7 +25,7 @@ export class CommittedImages {
 
   /**
    * SECURITY: an engine knows no fencing tokens, and a daemon can stand still between its last check
-   * and the engine's answer. So an image first has a name of its own, and the engine moves the wanted
+   * and the engine's answer. So an image first has a temporary name, and the engine moves the wanted
    * name only while that one exists. The next import from the session removes it (threat: a stalled
    * daemon). Guarded by docker-imports.test.ts.
    */
