@@ -331,7 +331,10 @@ mod tests {
         assert!(!is_in_file(b"cat <<E\nit's\nE", bash::LONG_READ_BYTES));
         assert!(is_in_file(&[b'x'; 2000], bash::LONG_READ_BYTES));
         assert!(is_in_file(b"true", bash::READ_BYTES));
-        assert!(!is_in_file("echo \"é\"; echo".as_bytes(), bash::LONG_READ_BYTES));
+        assert!(!is_in_file(
+            "echo \"é\"; echo".as_bytes(),
+            bash::LONG_READ_BYTES
+        ));
         for text in ["echo 'é'", "echo é\necho", "echo é\\n;", "echo é"] {
             assert!(is_in_file(text.as_bytes(), bash::LONG_READ_BYTES), "{text}");
         }
