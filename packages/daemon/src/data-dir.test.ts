@@ -126,9 +126,9 @@ describe("a data directory of the older program", () => {
       code: "CONFLICT",
       message: expect.stringContaining("another program"),
     });
-    await expect(SqliteSessionStore.open({ path: join(directory, "sandkasten.db") })).rejects.toThrow(
-      "another program's database. Nothing was changed",
-    );
+    await expect(
+      SqliteSessionStore.open({ path: join(directory, "sandkasten.db") }),
+    ).rejects.toThrow("another program's database. Nothing was changed");
     expect(await contentOf(directory)).toEqual(before);
   });
 
