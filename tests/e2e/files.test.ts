@@ -49,7 +49,11 @@ describe("files of a real sandbox", () => {
     "have their usual path in responses, however it was asked for: %s",
     async (directory, path) => {
       for (const prefix of [`sessions/${session.id}`, "workspaces/plain"]) {
-        const ask = async (query: string, method: string, body: string | FormData): Promise<unknown> => {
+        const ask = async (
+          query: string,
+          method: string,
+          body: string | FormData,
+        ): Promise<unknown> => {
           const response = await fetch(`${daemon.url}/v1/${prefix}/fs/${query}`, {
             method,
             body,

@@ -1,9 +1,8 @@
 /** Recognizes databases of other programs, above all of the older Sandkasten, without changing them. */
 import { copyFile, mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { pathToFileURL } from "node:url";
 import { hasNoSchema, schemaVersion } from "./migrate.ts";
 import { sqliteCode, systemCode } from "./store-failure.ts";
 
@@ -23,8 +22,8 @@ export async function foreignerAt(path: string): Promise<Foreigner | undefined> 
 
 /** Reads the file alone, without its logs, and leaves no trace. */
 function looksOurs(path: string): boolean {
-  const url = pathToFileURL(path);
-  url.searchParams.set("immutable", "1");
+  const encoded = resolve(path).split("/").map(encodeURIComponent).join("/");
+  const url = new URL(`file://${encoded}?immutable=1`);
   try {
     using database = new DatabaseSync(url, { readOnly: true });
     return !hasNoSchema(database) && foreignerIn(database) === undefined;
