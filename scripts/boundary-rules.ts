@@ -248,7 +248,7 @@ const parts: Readonly<Record<string, Part>> = {
   },
   process: {
     path: inDaemon("(data-dir|data-dir-lock|log-lines|oom-score|system-clock|version)\\.ts$"),
-    parts: ["protocol", "ports", "config", "store", "directories", "manifest"],
+    parts: ["protocol", "ports", "config", "store", "images", "directories", "manifest"],
     node: [...harmless, "fs", "os", "sqlite"],
     npm: ["pino"],
     because: "it is about the daemon's own process and directory",

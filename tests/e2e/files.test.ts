@@ -41,6 +41,36 @@ describe("files of a real sandbox", () => {
     expect((await session.exec("ls")).stdout).not.toContain("raw");
   });
 
+  it.each([
+    [".", "/workspace/plain"],
+    ["./sub/./", "/workspace/sub/plain"],
+    ["/workspace/./sub//.", "/workspace/sub/plain"],
+  ])(
+    "have their usual path in responses, however it was asked for: %s",
+    async (directory, path) => {
+      for (const prefix of [`sessions/${session.id}`, "workspaces/plain"]) {
+        const ask = async (
+          query: string,
+          method: string,
+          body: string | FormData,
+        ): Promise<unknown> => {
+          const response = await fetch(`${daemon.url}/v1/${prefix}/fs/${query}`, {
+            method,
+            body,
+            headers: { authorization: `Bearer ${daemon.apiKey}` },
+          });
+          return await response.json();
+        };
+        const form = new FormData();
+        form.append("file", new Blob(["1"]), "plain");
+        expect(await ask(`upload?path=${directory}`, "POST", form)).toMatchObject({
+          paths: [path],
+        });
+        expect(await ask(`file?path=${directory}/plain`, "PUT", "2")).toMatchObject({ path });
+      }
+    },
+  );
+
   it("that cannot be read fail an archive before it begins, or are left out and named", async () => {
     const { files } = session;
     await session.exec(

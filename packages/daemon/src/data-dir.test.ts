@@ -112,6 +112,49 @@ describe("a data directory of the older program", () => {
     });
   });
 
+  it.each([
+    [1, "CREATE TABLE sessions (id, owner, status, token)"],
+    [5, "CREATE TABLE sessions (id, image, status, container_id); CREATE TABLE execs (id)"],
+    [9, "CREATE TABLE bookmarks (url)"],
+    [20_240_101, "CREATE TABLE sessions (id, owner, status)"],
+  ])("is told from one of some other program with version %i", async (version, schema) => {
+    const database = new DatabaseSync(join(directory, "sandkasten.db"));
+    database.exec(`${schema}; PRAGMA user_version = ${version}`);
+    database.close();
+    const before = await contentOf(directory);
+    await expect(prepare(directory)).rejects.toMatchObject({
+      code: "CONFLICT",
+      message: expect.stringContaining("another program"),
+    });
+    await expect(
+      SqliteSessionStore.open({ path: join(directory, "sandkasten.db") }),
+    ).rejects.toThrow("another program's database. Nothing was changed");
+    expect(await contentOf(directory)).toEqual(before);
+  });
+
+  it("is recognised by its images when its database is gone", async () => {
+    await mkdir(join(directory, "images/python/rootfs"), { recursive: true, mode: 0o755 });
+    const before = await contentOf(directory);
+    await expect(prepare(directory)).rejects.toMatchObject({
+      code: "CONFLICT",
+      message: expect.stringMatching(/images .*another program.* has changed nothing/),
+      details: { reason: "foreign_data_dir" },
+    });
+    expect(await contentOf(directory)).toEqual(before);
+  });
+
+  it.each([
+    [[]],
+    [["references"]],
+    [["references", "notes"]],
+    [["lost+found"]],
+    [["a".repeat(64), "tmp-1-2-x"]],
+  ])("is told from one of ours with images but no database: %j", async (names) => {
+    await mkdir(join(directory, "images"));
+    for (const name of names) await mkdir(join(directory, "images", name));
+    await prepare(directory);
+  });
+
   it("is told from one of ours, also after a kill, and from an empty one", async () => {
     await writeFile(join(directory, "sandkasten.db"), "");
     await prepare(directory);

@@ -9,6 +9,7 @@ import { SandboxError } from "@sandkasten/protocol";
 import type { Config } from "./config/config.ts";
 import { makeDirectory } from "./make-directory.ts";
 import { foreignerAt } from "./store/sqlite/foreign-database.ts";
+import { hasForeignImages, IMAGES_DIRECTORY } from "./images/image-directories.ts";
 import type { Foreigner } from "./store/sqlite/foreign-database.ts";
 
 /** The older Sandkasten's database has this name, whatever ours is called. */
@@ -22,8 +23,13 @@ export async function prepareDataDir({
     const foreigner = await foreignerAt(path).catch((cause: unknown) => {
       throw unusable("db_path", path, cause);
     });
-    if (foreigner !== undefined) throw foreign(foreigner, path, dataDir);
+    if (foreigner !== undefined) throw foreign(path, DATABASES[foreigner], dataDir);
   }
+  const images = join(dataDir, IMAGES_DIRECTORY);
+  const areForeign = await hasForeignImages(images).catch((cause: unknown) => {
+    throw unusable("data_dir", dataDir, cause);
+  });
+  if (areForeign) throw foreign(images, "has the images of another program", dataDir);
   try {
     await makeDirectory(dataDir, 0o700);
     const probe = join(dataDir, `.probe-${randomUUID()}`);
@@ -34,11 +40,13 @@ export async function prepareDataDir({
   }
 }
 
-function foreign(foreigner: Foreigner, path: string, dataDir: string): SandboxError {
-  const whose =
-    foreigner === "older"
-      ? "is the database of the older Sandkasten that was written in Go, which uses the same paths"
-      : "is the database of another program";
+const DATABASES: Readonly<Record<Foreigner, string>> = {
+  older:
+    "is the database of the older Sandkasten that was written in Go, which uses the same paths",
+  unknown: "is the database of another program",
+};
+
+function foreign(path: string, whose: string, dataDir: string): SandboxError {
   return new SandboxError(
     "CONFLICT",
     `${path} ${whose}; this daemon cannot take it over and has changed nothing. ` +

@@ -394,7 +394,7 @@ describe("loadConfig() on a faulty configuration", () => {
   it("refuses a network for those who do not ask", async () => {
     const { problems, file } = await makePlace("defaults:\n  network_mode: bridge\n");
     expect(await problems()).toEqual([
-      `${file}:2:17: defaults.network_mode is "bridge"; it must be none: a sandbox has a network only if its request asks for it, and docker.network allows it`,
+      `${file}:2:17: defaults.network_mode is "bridge"; it must be none: a sandbox has a network only if its request asks for it, and network.allow (or docker.network) allows it`,
     ]);
   });
 

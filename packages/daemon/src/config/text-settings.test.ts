@@ -128,7 +128,7 @@ describe("older variables", () => {
     };
     expect(problemsIn(environmentLayer(env, keys))).toEqual([
       'SANDBOX_SESSION_IDLE_TIMEOUT (session_ttl_seconds) is "0s"; it must be an integer from 1 to 86400',
-      'STATION_SANDBOX_ALLOW_NETWORK_DEFAULT (defaults.network_mode) is "true"; it must be none: a sandbox has a network only if its request asks for it, and docker.network allows it',
+      'STATION_SANDBOX_ALLOW_NETWORK_DEFAULT (defaults.network_mode) is "true"; it must be none: a sandbox has a network only if its request asks for it, and network.allow (or docker.network) allows it',
     ]);
   });
 });

@@ -27,6 +27,25 @@ export interface ImageRecord {
 const TEMPORARY_PREFIX = "tmp-";
 const DIGEST_DIRECTORY = /^[0-9a-f]{64}$/;
 
+/** Below the data directory. */
+export const IMAGES_DIRECTORY = "images";
+export const REFERENCES_DIRECTORY = "references";
+
+/** Whether there are entries, none of which is ours. */
+export async function hasForeignImages(root: string): Promise<boolean> {
+  const names = await readdir(root).catch((error: unknown) => {
+    if (systemCode(error) === "ENOENT" || systemCode(error) === "ENOTDIR") return [];
+    throw error;
+  });
+  const isOurs = (name: string): boolean =>
+    name === REFERENCES_DIRECTORY ||
+    name.startsWith(TEMPORARY_PREFIX) ||
+    DIGEST_DIRECTORY.test(name);
+  // The root of a file system of its own has that one.
+  const others = names.filter((name) => name !== "lost+found");
+  return others.length > 0 && !others.some((name) => isOurs(name));
+}
+
 export class ImageDirectories {
   readonly #root: string;
   readonly #owner: string;

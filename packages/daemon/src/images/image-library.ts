@@ -1,7 +1,7 @@
 /** Keeps unpacked images and their names consistent under concurrent requests. */
 import { join } from "node:path";
 import type { ImageInfo, ImageProgress } from "../ports/image-store.ts";
-import { ImageDirectories } from "./image-directories.ts";
+import { ImageDirectories, REFERENCES_DIRECTORY } from "./image-directories.ts";
 import type { ImageRecord } from "./image-directories.ts";
 import type { ProgressReport } from "./progress.ts";
 import type { ImageReference } from "./reference.ts";
@@ -50,7 +50,7 @@ export class ImageLibrary {
     const directories = await ImageDirectories.open(root);
     return new ImageLibrary(
       directories,
-      await ReferenceTable.open(join(root, "references")),
+      await ReferenceTable.open(join(root, REFERENCES_DIRECTORY)),
       nowMs,
     );
   }

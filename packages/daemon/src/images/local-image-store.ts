@@ -19,6 +19,7 @@ import { ImageCreation } from "./image-creation.ts";
 import type { ImageTools } from "./image-creation.ts";
 import { imageFailure, invalidImage } from "./image-failure.ts";
 import { ImageQuota } from "./image-quota.ts";
+import { IMAGES_DIRECTORY } from "./image-directories.ts";
 import { ImageLibrary, infoOf } from "./image-library.ts";
 import type { PresentImage, ProgressHandler } from "./image-library.ts";
 import { ownImageOf } from "./own-images.ts";
@@ -94,7 +95,7 @@ export class LocalImageStore implements RootfsStore {
       registries: policy.registries ?? DEFAULT_REGISTRIES,
       insecureRegistries: policy.insecureRegistries ?? [],
     });
-    const library = await ImageLibrary.open(join(dataDir, "images"), nowMs);
+    const library = await ImageLibrary.open(join(dataDir, IMAGES_DIRECTORY), nowMs);
     const quota = new ImageQuota(library, policy.maxTotalBytes ?? DEFAULT_MAX_TOTAL_BYTES);
     await quota.refresh();
     return new LocalImageStore({

@@ -136,9 +136,16 @@ function attacksOn(operation: Operation, size: number): Record<string, Attack> {
   };
 }
 
-function chunkedHead(): string {
-  return `POST /v1/workspaces/stalls/fs/write HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${ALICES_KEY}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n`;
+/** The head of a request with a chunked body. */
+function chunkedHead(method: string, path: string, type = "application/octet-stream"): string {
+  return `${method} /v1${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${ALICES_KEY}\r\nContent-Type: ${type}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n`;
 }
+
+const tinyChunks = (): string => "1\r\n \r\n".repeat(400_000);
+const FORM_TYPE = "multipart/form-data; boundary=x";
+const formPart = (content: string): string =>
+  `--x\r\nContent-Disposition: form-data; name="file"; filename="n"\r\n\r\n${content}\r\n`;
+const inChunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
 
 async function send(method: string, path: string, attack: Attack): Promise<number> {
   const { session, exec, workspace } = server.ids;
@@ -200,9 +207,46 @@ describe("a request that costs as much as can be sent", () => {
   );
 
   it.each([
-    ["thousands of requests ahead of the responses", "GET / HTTP/1.1\r\n\r\n".repeat(50_000)],
-    ["a JSON body in tiny chunks", `${chunkedHead()}${"1\r\n \r\n".repeat(250_000)}`],
-  ])("does not stall other requests when a connection brings %s", async (_name, text) => {
+    ["thousands of requests ahead of the responses", () => "GET / HTTP/1.1\r\n\r\n".repeat(50_000)],
+    [
+      "a JSON body in tiny chunks",
+      () => chunkedHead("POST", "/workspaces/stalls/fs/write") + tinyChunks(),
+    ],
+    [
+      "a file in tiny chunks",
+      () => chunkedHead("PUT", "/workspaces/stalls/fs/file?path=x") + tinyChunks(),
+    ],
+    [
+      "a file of a session in tiny chunks",
+      () => chunkedHead("PUT", `/sessions/${server.ids.session}/fs/file?path=x`) + tinyChunks(),
+    ],
+    [
+      "a tar archive in tiny chunks",
+      () => chunkedHead("PUT", `/sessions/${server.ids.session}/fs/tar`) + tinyChunks(),
+    ],
+    [
+      "an image in tiny chunks",
+      () => chunkedHead("POST", "/images/import?reference=stalls") + tinyChunks(),
+    ],
+    [
+      "a form in tiny chunks",
+      () =>
+        chunkedHead("POST", "/workspaces/stalls/fs/upload", FORM_TYPE) +
+        inChunk(formPart("").slice(0, -2)) +
+        tinyChunks(),
+    ],
+    [
+      "a form of tiny files",
+      () =>
+        chunkedHead("POST", "/workspaces/stalls/fs/upload", FORM_TYPE) +
+        inChunk(formPart("").repeat(20_000)),
+    ],
+    [
+      "tiny chunks that a route without a body must discard",
+      () => chunkedHead("DELETE", "/workspaces/missing") + tinyChunks(),
+    ],
+  ])("does not stall other requests when a connection brings %s", async (_name, textOf) => {
+    const text = textOf();
     const stall = stallOf(async () => {
       const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
       socket.on("error", () => undefined).resume();

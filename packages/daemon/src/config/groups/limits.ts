@@ -24,7 +24,7 @@ export const sessionDefaults = group({
         "Longest timeout of a command, in milliseconds, and the timeout of requests without one; longer timeouts are lowered to this, and the response says so",
     }),
   network_mode: text(
-    "must be none: a sandbox has a network only if its request asks for it, and docker.network allows it",
+    "must be none: a sandbox has a network only if its request asks for it, and network.allow (or docker.network) allows it",
     (value) => value === "none",
   )
     .default("none")

@@ -158,20 +158,18 @@ function requireSound(database: DatabaseSync, path: string): void {
   const pageBytes = Number(database.prepare("PRAGMA page_size").get()?.["page_size"]);
   if (sizeOf(path) % pageBytes !== 0 && sizeOf(`${path}-wal`) === 0)
     throw damaged(path, "it is truncated");
+  if (foreignerIn(database) !== undefined) {
+    throw new SandboxError(
+      "INTERNAL_ERROR",
+      `${path} is another program's database. Nothing was changed. Choose another file.`,
+    );
+  }
   const known = MIGRATIONS.at(-1)?.version ?? 0;
   const version = schemaVersion(database);
   if (version > known) {
     throw new SandboxError(
       "INTERNAL_ERROR",
       `The session database ${path} was written by a newer version of the daemon (schema version ${String(version)}; this version supports up to ${String(known)}). Start that version, or restore a backup from before the update.`,
-    );
-  }
-  const sessions = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'sessions'").get();
-  const isOurs = sessions !== undefined || hasNoSchema(database);
-  if (!isOurs || foreignerIn(database) !== undefined) {
-    throw new SandboxError(
-      "INTERNAL_ERROR",
-      `${path} is another program's database. Nothing was changed. Choose another file.`,
     );
   }
 }

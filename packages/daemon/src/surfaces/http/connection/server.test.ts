@@ -82,6 +82,25 @@ describe("a client that does not wait for responses", () => {
   });
 });
 
+describe("a body in chunks of all sizes", () => {
+  it("arrives whole and in order, and the connection goes on", async () => {
+    const id = await http.createSession();
+    const chunks = Array.from({ length: 20_000 }, (_, index) =>
+      `${index} `.repeat(index % 1_000 === 0 ? 20_000 : 1),
+    );
+    const put = `PUT /v1/sessions/${id}/fs/file?path=pieces HTTP/1.1\r\nHost: localhost\r\n${bearer}\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    const body = chunks.map((chunk) => `${chunk.length.toString(16)}\r\n${chunk}\r\n`).join("");
+    const get = `GET /v1/sessions/${id}/fs/file?path=pieces HTTP/1.1\r\nHost: localhost\r\n${bearer}\r\nConnection: close\r\n\r\n`;
+    const socket = await http.connect();
+    const ended = textUntilClose(socket);
+    socket.write(`${put}${body}0\r\n\r\n`);
+    while (!(await http.call(`/v1/sessions/${id}/fs/stat?path=pieces`)).text.includes("size"))
+      await new Promise(setImmediate);
+    socket.write(get);
+    expect((await ended).endsWith(`\r\n\r\n${chunks.join("")}`)).toBe(true);
+  });
+});
+
 describe("what asks for special treatment", () => {
   it.each(["Expect: something-else", "Expect: 100-continue", "Upgrade: h2c", "Upgrade: websocket"])(
     "is treated like all else, the key first: %s",

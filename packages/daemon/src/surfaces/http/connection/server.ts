@@ -9,6 +9,7 @@ import { answerClientError } from "./client-error.ts";
 import type { App } from "../app.ts";
 import { toJson } from "../responses/large-json.ts";
 import { requestIdOf } from "../request/request-id.ts";
+import { PacedRequest } from "./paced-request.ts";
 import { limitRequestsAhead } from "./requests-ahead.ts";
 import { noteUpgrades } from "./upgrades.ts";
 
@@ -61,6 +62,7 @@ export function createServer(options: ServerOptions): App {
       requireHostHeader: false,
       keepAlive: true,
       shouldUpgradeCallback: options.mayUpgrade,
+      IncomingMessage: PacedRequest,
     },
   }).withTypeProvider<ZodTypeProvider>();
   noteUpgrades(app.server);

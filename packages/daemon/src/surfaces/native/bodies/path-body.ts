@@ -36,14 +36,14 @@ function onePath(
   given: string | undefined,
 ): SandboxPath {
   if (raw !== undefined) {
-    if (given === undefined) return decoded(raw, rawName);
+    if (given === undefined) return plain(decoded(raw, rawName));
     throw new SandboxError("INVALID_REQUEST", `give either \`${name}\` or \`${rawName}\``);
   }
   if (text === undefined) throw new SandboxError("INVALID_REQUEST", `\`${name}\` is missing`);
-  return text;
+  return plain(Buffer.from(text)).toString();
 }
 
-function decoded(raw: string, name: string): Uint8Array {
+function decoded(raw: string, name: string): Buffer {
   const bytes = Buffer.from(raw, "base64");
   if (bytes.byteLength === 0 || bytes.includes(0))
     throw new SandboxError(
@@ -69,11 +69,22 @@ export function askedPath(path: SandboxPath): { path: string; raw_path?: string 
   });
 }
 
-/** The path of a name in a directory, whose path may end in slashes. */
+/** The path of a name in a directory, whose path may end in a slash. */
 export function joined(directory: SandboxPath, name: string): SandboxPath {
-  if (typeof directory === "string") return `${directory.replace(/\/+$/, "")}/${name}`;
-  const end = directory.findLastIndex((byte) => byte !== SLASH) + 1;
-  return Buffer.concat([directory.subarray(0, end), Buffer.from(`/${name}`)]);
+  const path = plain(Buffer.concat([Buffer.from(directory), Buffer.from(`/${name}`)]));
+  return typeof directory === "string" ? path.toString() : path;
+}
+
+/**
+ * Without empty parts and `.`, so that responses have the usual path. What only a directory can
+ * have stays: a slash at the end, and `..`, which leads elsewhere after a link.
+ */
+function plain(path: Buffer): Buffer {
+  const text = path.toString("latin1");
+  const parts = text.split("/").filter((part) => part !== "" && part !== ".");
+  const start = text.startsWith("/") ? "/" : "";
+  const end = /\/\.?$/.test(text) && parts.length > 0 ? "/" : "";
+  return Buffer.from(start + parts.join("/") + end || ".", "latin1");
 }
 
 /** Resolves a path lexically; each byte becomes one character. */
