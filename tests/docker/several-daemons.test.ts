@@ -85,8 +85,7 @@ async function fenceOf(id: string): Promise<unknown> {
 
 /** As the engine sees the session's sandbox. */
 async function stateOf(id: string): Promise<string | undefined> {
-  const [row] = await query(`SELECT sandbox_id FROM sessions WHERE id = '${id}'`);
-  const label = { "sandkasten.session_id": String(row?.["sandbox_id"]) };
+  const label = { "sandkasten.session_id": id };
   const [container] = await new Engine({ host: dockerUnderTest() }).listContainers(label);
   return container?.state;
 }
