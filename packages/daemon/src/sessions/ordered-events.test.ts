@@ -71,7 +71,13 @@ describe("a session on a store that is slow to write the ends of commands", () =
     await sessions.pause(ALICE, session.id);
     const once = ["exec.started", "exec.ended"];
     await expect.poll(() => told.length).toBe(7);
-    expect(told).toEqual(["session.created", "session.running", ...once, ...once, "session.paused"]);
+    expect(told).toEqual([
+      "session.created",
+      "session.running",
+      ...once,
+      ...once,
+      "session.paused",
+    ]);
     await sessions.resume(ALICE, session.id);
   });
 });
