@@ -66,12 +66,14 @@ describe("a key that one daemon revoked", () => {
     expect((await first.call("DELETE", `/v1/keys/${id}`)).status).toBe(200);
     const revokedAtMs = performance.now();
     for (const daemon of [second, third]) {
-      let askedAtMs = revokedAtMs;
+      let acceptedAtMs = revokedAtMs;
       await vi.waitUntil(async () => {
-        askedAtMs = performance.now();
-        return (await status(daemon)) === 401;
+        const askedAtMs = performance.now();
+        const answer = await status(daemon);
+        if (answer === 200) acceptedAtMs = askedAtMs;
+        return answer === 401;
       }, LONG);
-      expect(askedAtMs - revokedAtMs).toBeLessThan(REVOKED_MS);
+      expect(acceptedAtMs - revokedAtMs).toBeLessThan(REVOKED_MS);
     }
   });
 });
