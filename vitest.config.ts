@@ -68,7 +68,7 @@ const longSuites = {
   deployments: {
     files: filesOf(
       "tests/install/*.test.ts",
-      "tests/docker/{deployment,several-daemons}.test.ts",
+      "tests/docker/{daemons-at-once,deployment,several-daemons}.test.ts",
       "packages/daemon/src/backends/docker/docker-{strategies,faults}.test.ts",
       "tests/e2e/{dashboard-scale,image-build,image-recipes}.test.ts",
     ),

@@ -2,115 +2,39 @@
  * Several daemons on one Postgres database and one Docker engine: each answers for all, and none
  * writes what it does not own.
  */
-import { mkdtemp, rm } from "node:fs/promises";
 import { request } from "node:http";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { WebSocket } from "undici";
 import { Engine } from "../../packages/daemon/src/backends/docker/engine.ts";
 import { HEARTBEAT } from "../../packages/daemon/src/store/postgres/postgres-session-store.ts";
-import { DOCKER_IMAGES, dockerUnderTest } from "../support/docker-under-test.ts";
-import { EngineProxy } from "../support/engine-proxy.ts";
+import { ask, DaemonCluster, KEY, LONG, OTHER_KEY } from "../support/daemon-cluster.ts";
+import { dockerUnderTest } from "../support/docker-under-test.ts";
 import { FollowedEvents } from "../support/followed-events.ts";
-import { freePort } from "../support/free-port.ts";
-import { PostgresCluster } from "../support/postgres-cluster.ts";
 import { rounds, runRandom } from "../support/rounds.ts";
-import { TestDaemon } from "../support/test-daemon.ts";
+import type { TestDaemon } from "../support/test-daemon.ts";
 
-const KEY = "sk-several-daemons";
-const OTHER_KEY = "sk-somebody-else";
-/** How long a test waits for something that must come; take-overs have a limit below. */
-const PATIENCE_MS = 90_000;
 /** For a dead daemon to be declared dead, and as long again to claim its sessions and serve them. */
 const TAKE_OVER_MS = 2 * HEARTBEAT.deadAfterMs;
 
-let cluster: PostgresCluster;
-let engine: EngineProxy;
-let directory: string;
-let url: string;
-let daemons: TestDaemon[];
-
-async function startDaemon(): Promise<TestDaemon> {
-  const address = `127.0.0.1:${await freePort()}`;
-  return await TestDaemon.start({
-    settings: {
-      BACKEND: "docker",
-      DOCKER_HOST: engine.host,
-      DEFAULT_IMAGE: DOCKER_IMAGES.busybox,
-      API_KEY: KEY,
-      API_KEYS: `other=${OTHER_KEY}`,
-      LISTEN: address,
-      CLUSTER_ADDRESS: `http://${address}`,
-      CLUSTER_SECRET: "shared-by-all-three",
-      DATABASE_URL: url,
-    },
-  });
-}
-
-async function query(sql: string): Promise<readonly Record<string, unknown>[]> {
-  const client = new pg.Client(url);
-  await client.connect();
-  try {
-    return (await client.query(sql)).rows as Record<string, unknown>[];
-  } finally {
-    await client.end();
-  }
-}
-
-/** Asks one daemon after the other until one has an answer that is not "try again". */
-async function ask(
-  from: readonly TestDaemon[],
-  method: string,
-  path: string,
-  body?: unknown,
-  headers: Readonly<Record<string, string>> = {},
-): Promise<Record<string, unknown>> {
-  const deadline = Date.now() + PATIENCE_MS;
-  for (let turn = 0; ; turn++) {
-    const daemon = from[turn % from.length];
-    const answer = await daemon?.call(method, path, body, headers).catch(() => undefined);
-    if (answer !== undefined && answer.status < 500) return answer.body;
-    if (Date.now() > deadline)
-      throw new Error(`no answer to ${method} ${path}: ${JSON.stringify(answer?.body)}`);
-    await sleep(100);
-  }
-}
+let cluster: DaemonCluster;
 
 async function fenceOf(id: string): Promise<unknown> {
-  return (await query(`SELECT fence FROM sessions WHERE id = '${id}'`))[0]?.["fence"];
+  return (await cluster.query(`SELECT fence FROM sessions WHERE id = '${id}'`))[0]?.["fence"];
 }
 
 /** As the engine sees the session's sandbox. */
 async function stateOf(id: string): Promise<string | undefined> {
-  const [row] = await query(`SELECT sandbox_id FROM sessions WHERE id = '${id}'`);
-  const label = { "sandkasten.session_id": String(row?.["sandbox_id"]) };
+  const label = { "sandkasten.session_id": id };
   const [container] = await new Engine({ host: dockerUnderTest() }).listContainers(label);
   return container?.state;
 }
 
 beforeAll(async () => {
-  cluster = await PostgresCluster.start();
-  directory = await mkdtemp(join(tmpdir(), "sandkasten-engine-"));
-  const socket = dockerUnderTest().replace("unix://", "");
-  engine = await EngineProxy.start(join(directory, "docker.sock"), socket);
-  url = await cluster.createDatabase();
-  daemons = [];
-  for (let at = 0; at < 3; at++) daemons.push(await startDaemon());
+  cluster = await DaemonCluster.start();
 });
+afterAll(async () => await cluster[Symbol.asyncDispose]());
 
-afterAll(async () => {
-  for (const daemon of daemons) await daemon.kill();
-  for (const daemon of daemons) await daemon[Symbol.asyncDispose]();
-  await cluster[Symbol.asyncDispose]();
-  await engine[Symbol.asyncDispose]();
-  await rm(directory, { recursive: true, force: true });
-});
-
-const all = (): [TestDaemon, TestDaemon, TestDaemon] =>
-  daemons as [TestDaemon, TestDaemon, TestDaemon];
+const all = (): readonly [TestDaemon, TestDaemon, TestDaemon] => cluster.all;
 
 describe("any daemon", () => {
   it("answers for a session of another: commands, streams, files, sockets, its list, its end", async () => {
@@ -219,8 +143,6 @@ describe("any daemon", () => {
     await first.call("DELETE", `/v1/sessions/${id}`);
   });
 });
-
-const LONG = { timeout: PATIENCE_MS, interval: 100 };
 
 interface SeenEvent {
   readonly id: string;
@@ -420,7 +342,7 @@ describe("a request of a stopped daemon that reaches the engine late", () => {
       const id = await first.open();
       const path = `/v1/sessions/${id}`;
       if (act === "resume") await first.call("POST", `${path}/pause`);
-      const late = engine.hold(act === "pause" ? /\/pause$/u : /\/unpause$/u);
+      const late = cluster.engine.hold(act === "pause" ? /\/pause$/u : /\/unpause$/u);
       const answer = first.call("POST", `${path}/${act}`).catch(() => undefined);
       await late.arrived;
       process.kill(first.pid, "SIGSTOP");
@@ -592,13 +514,15 @@ describe("kill -9 of one of three under load", () => {
     expect(servedAgainMs).toBeLessThan(TAKE_OVER_MS + slowestMs);
 
     for (const id of sessions)
-      for (const { id: exec } of await query(`SELECT id FROM execs WHERE session_id = '${id}'`)) {
+      for (const { id: exec } of await cluster.query(
+        `SELECT id FROM execs WHERE session_id = '${id}'`,
+      )) {
         const output = execs.get(String(exec));
         if (output === undefined) continue;
         const page = await ask(survivors, "GET", `/v1/sessions/${id}/execs/${String(exec)}/output`);
         expect(JSON.stringify(page)).toContain(output.trim());
       }
-    const counted = await query("SELECT count(*) AS n FROM execs WHERE status <> 'done'");
+    const counted = await cluster.query("SELECT count(*) AS n FROM execs WHERE status <> 'done'");
     expect(Number(counted[0]?.["n"])).toBe(0);
     for (const id of sessions) await ask(survivors, "DELETE", `/v1/sessions/${id}`);
   });

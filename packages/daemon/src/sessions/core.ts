@@ -92,8 +92,10 @@ export class SessionCore implements Services {
       queue,
       limits: settings.defaultLimits,
     });
+    this.#fileEvents = new FileEvents(parts.events);
     const shared = {
       ...parts,
+      fileEvents: this.#fileEvents,
       membership,
       table: this.#table,
       pool: this.pool,
@@ -105,7 +107,6 @@ export class SessionCore implements Services {
     this.execs = new Execs({ ...shared, sessions: this.sessions });
     this.shells = new Shells(this.sessions);
     this.workspaces = new Workspaces({ ...shared, sessions: this.sessions });
-    this.#fileEvents = new FileEvents(parts.events);
     this.files = new Files({
       sessions: this.sessions,
       workspaces: this.workspaces,

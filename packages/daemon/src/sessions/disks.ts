@@ -101,12 +101,16 @@ export class Disks {
       const end = await store.endWorkspace(diskId, fence, { ifUnused });
       if (end === undefined && ifUnused) return;
       if (end === undefined) throw beingDestroyed(row.id);
+      let isKept = true;
       try {
         await requireNoUse?.();
+        isKept = false;
         await providers.backendOf(row.backend).destroyWorkspace(diskId);
       } catch (error) {
-        // An earlier daemon may only stand still, and then goes on to destroy the disk.
-        if (end === "begun") await store.keepWorkspace(diskId, fence);
+        // An engine that did not refuse may still destroy the disk later. So may an earlier daemon
+        // that only stands still.
+        isKept ||= isRefusal(error);
+        if (isKept && end === "begun") await store.keepWorkspace(diskId, fence);
         throw error;
       }
       await store.deleteWorkspace(diskId);
@@ -136,6 +140,11 @@ export class Disks {
     if (!this.#unproven.delete(diskId)) return;
     await this.destroy(row, { ifUnused: true });
   }
+}
+
+/** Whether the backend answered that it keeps the disk, because a sandbox uses it. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof SandboxError && error.code === "CONFLICT";
 }
 
 /** CONFLICT if the disk is on another backend or machine. */

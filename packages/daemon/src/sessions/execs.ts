@@ -205,7 +205,7 @@ export class Execs implements ExecService {
       const complete = { ...row, ...(request !== undefined && { request }) };
       const written = await this.#insert(caller, session, complete);
       if (written.inserted) {
-        this.#parts.events.tell(execStarted(row));
+        session.events.tell(execStarted(row));
         return recording;
       }
       session.recordings.delete(recording);
@@ -343,10 +343,13 @@ export class Execs implements ExecService {
   }
 
   /** The daemon's own checks on commands of this session. */
-  #watch(session: LiveSession): Pick<RecordingOptions, "fence" | "isFrozen" | "deadlineTimes"> {
+  #watch(
+    session: LiveSession,
+  ): Pick<RecordingOptions, "fence" | "events" | "isFrozen" | "deadlineTimes"> {
     const { deadlineTimes } = this.#parts.settings;
+    const { events } = session;
     const { fence } = session.row;
-    return { fence, isFrozen: () => session.row.status !== "running", deadlineTimes };
+    return { fence, events, isFrozen: () => session.row.status !== "running", deadlineTimes };
   }
 
   #execOptions(recording: Recording, options: StartExecOptions): ExecOptions {

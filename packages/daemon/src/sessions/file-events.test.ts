@@ -8,12 +8,14 @@ beforeEach(async () => {
 });
 afterEach(async () => await fixture[Symbol.asyncDispose]());
 
-async function fileEvents(): Promise<readonly StoredEvent[]> {
+async function fileEvents(
+  types: readonly string[] = ["file.changed"],
+): Promise<readonly StoredEvent[]> {
   using follower = await fixture.events.open({
     follower: "test",
     from: "start",
     once: true,
-    types: new Set(["file.changed"]),
+    types: new Set(types),
     signal: new AbortController().signal,
   });
   const items = await Array.fromAsync(follower.items());
@@ -38,6 +40,17 @@ describe("changed files", () => {
     expect(Math.max(...datas.map(({ paths }) => paths.length))).toBe(8);
     expect(events[0]).toMatchObject({ owner: "alice", sessionId: session.id });
     expect(events[0]?.data).toMatchObject({ more: true });
+  });
+
+  it("are told of before the end of their session", async () => {
+    const { session } = await fixture.core.sessions.create(ALICE, {});
+    {
+      using files = await fixture.core.files.open(ALICE, { kind: "session", id: session.id });
+      await files.writeFile("/workspace/last", source("x"));
+    }
+    await fixture.core.sessions.destroy(ALICE, session.id);
+    const events = await fileEvents(["file.changed", "session.ended"]);
+    expect(events.map(({ type }) => type)).toEqual(["file.changed", "session.ended"]);
   });
 
   it("that could not be changed are not told of, nor are those that were only read", async () => {

@@ -1,6 +1,7 @@
 /** Emits events for changed files, coalescing many changes in a short time. */
 import type { Events } from "../events/recorder.ts";
-import type { FileWrite } from "./services/file-service.ts";
+import type { SessionRow } from "../ports/session-store.ts";
+import type { FileLocation, FileWrite } from "./services/file-service.ts";
 
 const TOGETHER_MS = 250;
 const MAX_PATHS = 8;
@@ -26,7 +27,7 @@ export class FileEvents {
 
   note(write: FileWrite): void {
     const { owner, location } = write;
-    const name = `${location.kind} ${location.id} ${owner}`;
+    const name = nameOf(location, owner);
     let pending = this.#pending.get(name);
     if (pending === undefined) {
       const timer = setTimeout(() => this.#tell(name), TOGETHER_MS);
@@ -37,6 +38,11 @@ export class FileEvents {
     const path = write.path.path.slice(0, MAX_PATH_LENGTH);
     if (pending.paths.size < MAX_PATHS) pending.paths.add(path);
     else if (!pending.paths.has(path)) pending.more = true;
+  }
+
+  /** Call before a session's end is told of, which is the last event of a session. */
+  flushSession({ id, owner }: Pick<SessionRow, "id" | "owner">): void {
+    this.#tell(nameOf({ kind: "session", id }, owner));
   }
 
   /** Call when the daemon stops. */
@@ -61,4 +67,8 @@ export class FileEvents {
         data: { ...data, workspace_id: location.id },
       });
   }
+}
+
+function nameOf({ kind, id }: FileLocation, owner: string): string {
+  return `${kind} ${id} ${owner}`;
 }

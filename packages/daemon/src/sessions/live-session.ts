@@ -11,6 +11,7 @@ import type { SessionPatch, SessionRow, SessionStore } from "../ports/session-st
 import { sandboxIdOf } from "./ids.ts";
 import { isOver, renewedLease } from "./lease.ts";
 import type { LeaseTime } from "./lease.ts";
+import { OrderedEvents } from "./ordered-events.ts";
 import { sandboxFence } from "./membership.ts";
 import type { Providers } from "./providers.ts";
 import type { LateOutput } from "./late-output.ts";
@@ -37,6 +38,7 @@ export class LiveSession {
   /** Serializes pausing and resuming. */
   readonly lifecycleMutex = new FifoMutex();
   readonly recordings = new Set<Recording>();
+  readonly events: OrderedEvents;
   /** Output of background processes, by command. */
   readonly lateOutputs = new Map<string, LateOutput>();
   /** Cancels a creation that is no longer wanted. */
@@ -73,6 +75,7 @@ export class LiveSession {
     this.#row = row;
     this.#parts = parts;
     this.sandboxFence = fence;
+    this.events = new OrderedEvents(parts.events);
     this.#knownSinceMs = parts.clock.monotonicMs();
     this.made.promise.catch(() => undefined);
     if (row.status !== "creating") this.made.resolve();
@@ -152,7 +155,7 @@ export class LiveSession {
   async #saved(patch: SessionPatch): Promise<void> {
     const from = this.#row.status;
     this.#row = { ...this.#row, ...patch };
-    const told = tellOfSession(this.#parts.events, from, this.#row, {
+    const told = tellOfSession(this.events, from, this.#row, {
       createdInMs: this.#parts.clock.monotonicMs() - this.#knownSinceMs,
       errorCode: this.failureCode,
     });

@@ -6,13 +6,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Channel, ExecCommand, ExecEnd, ExecOptions, ExecStream } from "../ports/channel.ts";
 import { ObservedDeadline } from "../observed-deadline.ts";
-import type { Events } from "../events/recorder.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { ExecPatch, ExecRow, SessionStore } from "../ports/session-store.ts";
 import { ExecDeadline } from "./exec-deadline.ts";
 import type { DeadlineTimes } from "./exec-deadline.ts";
+import type { OrderedEvents } from "./ordered-events.ts";
 import type { OutputBudget } from "./output-budget.ts";
 import { OutputWriter } from "./output-writer.ts";
 import { execEnded } from "./session-events.ts";
@@ -27,7 +27,6 @@ export interface RecordingParts {
   readonly journal: ExecJournal;
   readonly clock: Clock;
   readonly log: Log;
-  readonly events: Events;
 }
 
 export interface RecordingOptions {
@@ -38,6 +37,8 @@ export interface RecordingOptions {
   readonly runtime?: string | undefined;
   /** The token with which its session is served. */
   readonly fence: number;
+  /** Those of its session. */
+  readonly events: OrderedEvents;
   /** An earlier daemon may have sent it to the sandbox. */
   readonly mayHaveRun?: boolean;
   /** Whether the sandbox is paused. */
@@ -401,12 +402,12 @@ export class Recording {
   }
 
   async #store(patch: ExecPatch): Promise<void> {
+    using place = patch.status === "done" ? this.#options.events.reserve() : undefined;
     try {
       const { sessionId, id } = this.#row;
       await this.#parts.store.updateExec(sessionId, id, this.#options.fence, patch);
       // After the store: a daemon that finds a command unfinished there reports its end, once.
-      if (patch.status === "done")
-        this.#parts.events.tell(execEnded(this.#row, this.#options.runtime));
+      place?.fill(execEnded(this.#row, this.#options.runtime));
     } catch (error) {
       // The next daemon will report it as unknown; callers waiting now get the real end.
       this.#parts.log.error({ err: error, exec: this.#row.id }, "cannot store a command's end");

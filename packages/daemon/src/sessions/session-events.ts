@@ -3,6 +3,7 @@ import type { SessionStatus } from "@sandkasten/protocol";
 import type { Events, Happening } from "../events/recorder.ts";
 import type { ExecRow, SessionRow } from "../ports/session-store.ts";
 import { runtimeOf } from "./exec-runtime.ts";
+
 export function sessionCreated({ id, owner, image, backend, key }: SessionRow): Happening {
   const data = { image, backend, ...(key !== undefined && { key }) };
   return { type: "session.created", owner, sessionId: id, data };

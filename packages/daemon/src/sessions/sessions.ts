@@ -4,6 +4,7 @@ import type { Backend, IsolationReport, SandboxStats } from "../ports/backend.ts
 import type { Page, SessionRow } from "../ports/session-store.ts";
 import { lostOwnership } from "../ports/session-store.ts";
 import type { TraceContext } from "../ports/telemetry.ts";
+import type { FileEvents } from "./file-events.ts";
 import { isOver, viewOf } from "./lease.ts";
 import { sandboxOf } from "./live-session.ts";
 import type { LiveSession } from "./live-session.ts";
@@ -26,7 +27,9 @@ import { checkTransition, isLiving, isUp, unusable } from "./states.ts";
 /** Page size if the request does not set one. */
 const DEFAULT_PAGE_SIZE = 100;
 
-export type SessionsParts = Omit<SessionCreationParts, "settled" | "end">;
+export interface SessionsParts extends Omit<SessionCreationParts, "settled" | "end"> {
+  readonly fileEvents: FileEvents;
+}
 
 export class Sessions implements SessionService {
   readonly finder: SessionFinder;
@@ -310,7 +313,7 @@ export class Sessions implements SessionService {
   }
 
   async #end(session: LiveSession, status: EndStatus, reason?: string): Promise<void> {
-    const { table, clock } = this.#parts;
+    const { table, clock, fileEvents } = this.#parts;
     session.creation.abort(new Error("the session was ended"));
     await session.made.promise.catch(() => undefined);
     // Waits for a pause in progress.
@@ -321,6 +324,7 @@ export class Sessions implements SessionService {
       // ends in one statement.
       await Promise.all([...session.recordings].map((each) => each.abandon("sandbox_gone")));
       await session.closeChannel();
+      fileEvents.flushSession(session.row);
       await session.save({
         status,
         endedAtMs: clock.nowMs(),

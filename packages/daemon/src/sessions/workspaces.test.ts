@@ -1,3 +1,4 @@
+import { SandboxError } from "@sandkasten/protocol";
 import { FakeBackend } from "@sandkasten/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { SandboxAccess } from "./services/session-service.ts";
@@ -158,6 +159,32 @@ describe("a workspace", () => {
     await fixture.core.sessions.destroy(ALICE, next.id);
     expect(await fixture.core.workspaces.list(ALICE)).toHaveLength(1);
     expect(fixture.machine.workspaces.size).toBe(1);
+  });
+
+  it("that an engine may still remove late is not used again", async () => {
+    let isLate = true;
+    const removals: (() => Promise<void>)[] = [];
+    const silent = (backend: Backend): Backend =>
+      overriding(backend, {
+        destroyWorkspace: async (id) => {
+          const remove = async (): Promise<void> => await backend.destroyWorkspace(id);
+          if (!isLate) return await remove();
+          removals.push(remove);
+          throw new SandboxError("SANDBOX_UNREACHABLE", "the engine does not answer");
+        },
+      });
+    await fixture.restart("keep", { wrap: silent });
+    const { sessions, workspaces } = fixture.core;
+    (await workspaces.enter(ALICE, "notes", { make: true }))[Symbol.dispose]();
+    const { diskId } = await workspaces.get(ALICE, "notes");
+    await expect(workspaces.destroy(ALICE, "notes")).rejects.toThrow(code("SANDBOX_UNREACHABLE"));
+    expect(await fixture.store.touchWorkspace(diskId, 1)).toBe(false);
+    isLate = false;
+    const { id } = (await sessions.create(ALICE, { workspaceId: "notes" })).session;
+    await fixture.run(id, "echo kept > /workspace/memo");
+    for (const remove of removals) await remove();
+    expect(await fixture.run(id, "cat /workspace/memo")).toMatchObject({ output: "kept\n" });
+    expect((await workspaces.get(ALICE, "notes")).diskId).not.toBe(diskId);
   });
 
   it("does not come back with a file call that another daemon's destruction overtook", async () => {
