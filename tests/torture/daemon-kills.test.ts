@@ -9,6 +9,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { daemonTraces, expectTraces } from "../support/oracles/daemon-traces.ts";
 import { rounds, sliceOf } from "../support/rounds.ts";
 import { runnerOf, TestDaemon } from "../support/test-daemon.ts";
+import type { Answer } from "../support/test-daemon.ts";
 
 let daemon: TestDaemon;
 let empty: readonly string[];
@@ -268,6 +269,48 @@ describe("a stop", () => {
     await daemon.open();
     expect(await daemon.kill("SIGTERM")).toBe(0);
     await expectTraces(daemon, empty);
+  });
+});
+
+describe("commands that have just been answered", () => {
+  const COMMANDS = 20;
+  const RAN = Array.from({ length: COMMANDS }, (_, code) => `${code}\n`).join("");
+  let id: string;
+  let execs: string[];
+  beforeEach(async () => {
+    id = await daemon.open();
+    execs = [];
+    for (let code = 0; code < COMMANDS; code++) {
+      const { exec_id: exec } = await daemon.exec(id, `echo ${code} >> /tmp/ran; (exit ${code})`);
+      execs.push(`/v1/sessions/${id}/execs/${String(exec)}`);
+    }
+  });
+
+  const expectEnds = async (ask: (exec: string) => Promise<Answer>): Promise<void> => {
+    for (const [code, exec] of execs.entries())
+      expect((await ask(exec)).body).toMatchObject({ end_reason: "exited", exit_code: code });
+  };
+  const get = async (exec: string): Promise<Answer> => await daemon.call("GET", exec);
+
+  it("are asked for again after kill -9, and none runs again", async () => {
+    await daemon.kill();
+    await daemon.run();
+    await expectEnds(async (exec) => await daemon.call("POST", `${exec}/wait`, {}));
+    expect(await daemon.exec(id, "cat /tmp/ran")).toMatchObject({ output: RAN });
+  });
+
+  it("are in the store when the daemon has stopped", async () => {
+    await daemon.kill("SIGTERM");
+    await daemon.run();
+    await expectEnds(get);
+    expect(await daemon.exec(id, "cat /tmp/ran")).toMatchObject({ output: RAN });
+  });
+
+  it("are in the store when their session has been destroyed", async () => {
+    await daemon.call("DELETE", `/v1/sessions/${id}`);
+    await daemon.kill();
+    await daemon.run();
+    await expectEnds(get);
   });
 });
 

@@ -265,9 +265,7 @@ export class Execs implements ExecService {
     await this.#settle(session, recording, observation, async () => {
       const { shell } = recording.row;
       const leave =
-        shell === undefined
-          ? undefined
-          : await session.shellQueues.enter(shell, recording.queue.signal);
+        shell === undefined ? undefined : await session.shellQueues.enter(shell, recording);
       // The next command need not wait until the store has this one's end: a daemon that finds both
       // unfinished asks the sandbox about each.
       void recording.ended.then(
@@ -307,7 +305,7 @@ export class Execs implements ExecService {
     try {
       await work();
     } catch (error) {
-      if (!recording.queue.signal.aborted) {
+      if (!recording.isCancelled) {
         log.error({ err: error, exec: recording.row.id }, "cannot run a command");
         await recording.fail(error);
       }

@@ -57,8 +57,6 @@ export interface Follower {
 export class Recording {
   /** Head and tail of the output; absent if the beginning was not seen. */
   readonly budget: OutputBudget | undefined;
-  /** Cancels a command that is still queued. */
-  readonly queue = new AbortController();
   /** Resolves when all consequences of its end are done. */
   settled: Promise<void> = Promise.resolve();
   readonly #parts: RecordingParts;
@@ -81,8 +79,9 @@ export class Recording {
   #gone = false;
   #released = false;
   readonly #options: RecordingOptions;
-  /** Rejects if the sandbox is overdue with the command's beginning or end. */
-  readonly #overdue = Promise.withResolvers<never>();
+  /** Cancels a command that is still queued. Few commands wait, so it is created on demand. */
+  #queue: AbortController | undefined;
+  /** The sandbox is overdue with the command's beginning or end. */
   #isOverdue = false;
   #isKeeping = false;
 
@@ -101,7 +100,6 @@ export class Recording {
     );
     this.#ended.promise.catch(() => undefined);
     this.#begun?.promise.catch(() => undefined);
-    this.#overdue.promise.catch(() => undefined);
   }
 
   /** The current row; for a running command with its output so far. */
@@ -123,6 +121,15 @@ export class Recording {
     return this.#isTerminal && this.#followers.size === 0 && this.#row.status !== "done";
   }
 
+  /** Fires if the command, still queued, is cancelled. */
+  get cancelled(): AbortSignal {
+    return this.#cancellation.signal;
+  }
+
+  get isCancelled(): boolean {
+    return this.#queue?.signal.aborted === true;
+  }
+
   /** Resolves when its end, if it has ended, is stored. */
   get written(): Promise<void> {
     return this.#written;
@@ -142,7 +149,7 @@ export class Recording {
   async run(channel: Channel, command: ExecCommand, options: ExecOptions): Promise<void> {
     await this.#record(async () => {
       if (this.#row.status === "queued") await this.#save({ status: "running" });
-      this.queue.signal.throwIfAborted();
+      this.#queue?.signal.throwIfAborted();
       this.#mayHaveRun = true;
       try {
         return await channel.exec(command, options);
@@ -208,7 +215,9 @@ export class Recording {
       await this.#written;
       return;
     }
-    this.queue.abort(new SandboxError("CANCELLED", "the command was cancelled before it began"));
+    this.#cancellation.abort(
+      new SandboxError("CANCELLED", "the command was cancelled before it began"),
+    );
     this.#begun?.reject(new SandboxError("CONFLICT", `the command ${this.#row.id} was cancelled`));
     const never = reason === "sandbox_gone" && !this.#mayHaveRun;
     await this.#finish(endWithoutWord(this.#row.id, never ? "not_started" : reason));
@@ -230,7 +239,7 @@ export class Recording {
         `the daemon is stopping; the command ${this.#row.id} continues, so retry in a moment`,
       ),
     );
-    this.queue.abort(new SandboxError("CANCELLED", "the daemon is stopping"));
+    this.#cancellation.abort(new SandboxError("CANCELLED", "the daemon is stopping"));
     this.#stream?.detach();
     this.#progressed();
     this.#announce();
@@ -260,15 +269,15 @@ export class Recording {
 
   /** Records nothing if there is no stream. */
   async #record(begin: () => Promise<ExecStream | undefined>): Promise<void> {
+    const beginning = Promise.withResolvers<ExecStream | undefined>();
+    const deadline = this.#deadline(beginning.reject);
+    begin().then((late) => {
+      if (this.#isOverdue) late?.detach();
+      else beginning.resolve(late);
+    }, beginning.reject);
     let stream: ExecStream | undefined;
-    const deadline = this.#deadline();
     try {
-      const beginning = begin();
-      void beginning.then(
-        (late) => this.#isOverdue && late?.detach(),
-        () => undefined,
-      );
-      stream = await Promise.race([beginning, this.#overdue.promise]);
+      stream = await beginning.promise;
     } catch (error) {
       deadline?.stop();
       await this.#refused(error);
@@ -300,8 +309,8 @@ export class Recording {
     );
   }
 
-  /** A terminal without a timeout has no deadline. */
-  #deadline(): ExecDeadline | undefined {
+  /** `fail` is called when it passes. A terminal without a timeout has none. */
+  #deadline(fail: (error: SandboxError) => void): ExecDeadline | undefined {
     const { timeoutMs, id } = this.#row;
     if (timeoutMs === undefined) return undefined;
     const { isFrozen, deadlineTimes } = this.#options;
@@ -313,7 +322,7 @@ export class Recording {
       );
       this.#isOverdue = true;
       this.#stream?.detach();
-      this.#overdue.reject(
+      fail(
         new SandboxError(
           "SANDBOX_UNREACHABLE",
           `the sandbox did not begin or end the command ${id} in time; it may have run`,
@@ -412,6 +421,10 @@ export class Recording {
       // The next daemon will report it as unknown; callers waiting now get the real end.
       this.#parts.log.error({ err: error, exec: this.#row.id }, "cannot store a command's end");
     }
+  }
+
+  get #cancellation(): AbortController {
+    return (this.#queue ??= new AbortController());
   }
 
   #announce(): void {

@@ -13,14 +13,14 @@ export class ShellQueues {
   }
 
   /**
-   * Resolves with a function that admits the next command. Rejects with the signal's reason if
-   * aborted before.
+   * Resolves with a function that admits the next command. Rejects with the signal's reason if the
+   * command is cancelled before.
    */
-  async enter(shell: string, signal: AbortSignal): Promise<() => void> {
+  async enter(shell: string, command: { readonly cancelled: AbortSignal }): Promise<() => void> {
     const queue = this.#queues.get(shell) ?? new FifoMutex();
     this.#queues.set(shell, queue);
     try {
-      const leave = await queue.enter(signal);
+      const leave = await queue.enter(queue.free ? undefined : command.cancelled);
       return () => {
         leave();
         this.#forgetIfFree(shell, queue);

@@ -70,12 +70,12 @@ describe("cancel", () => {
   it.each(["exec", "exec/stream"])(
     "happens when the client of %s leaves, if asked",
     async (route) => {
-      for (const [on_disconnect, end_reason] of [
-        ["cancel", "cancelled"],
-        ["continue", "exited"],
+      for (const [on_disconnect, end_reason, seconds] of [
+        ["cancel", "cancelled", "100"],
+        ["continue", "exited", "1"],
       ] as const) {
         const leave = new AbortController();
-        const body = { cmd: ["sleep", "0.3"], on_disconnect };
+        const body = { cmd: ["sleep", seconds], on_disconnect };
         const answer = http.fetch(`/v1/sessions/${id}/${route}`, { body, signal: leave.signal });
         const ended = answer.then((response) => response.text()).catch(() => undefined);
         const newest = async () =>
