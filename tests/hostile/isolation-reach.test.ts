@@ -173,7 +173,7 @@ async function expectHarmlessRunner(machine: SandboxMachine, id: string): Promis
   const fds = `/proc/${pid}/fd`;
   const targets = await Promise.all((await readdir(fds)).map((fd) => readlink(join(fds, fd))));
   const known =
-    /^(socket:|pipe:|anon_inode:|\/dev\/null$|\/memory\.oom_control$|\/memory\.events$|\/$|\/run\/sandkasten\/[\w-]+$|\/memfd:)/u;
+    /^(socket:|pipe:|anon_inode:|\/dev\/null$|\/memory\.oom_control$|\/memory\.events$|\/exec-\d+\/cgroup\.procs$|\/$|\/run\/sandkasten\/[\w-]+$|\/memfd:)/u;
   // gVisor's kernel opens the sandbox's own files, which are at /root in its mounts.
   const ownFiles = runtimeUnderTest() === "runsc" ? /^\/(root(\/|$)|null$)/u : /^$/u;
   const strange = targets.filter(
