@@ -1,12 +1,13 @@
 /** Commands of sessions: started once, recorded on the host, readable by cursor during and after. */
 import { SandboxError } from "@sandkasten/protocol";
-import type { Channel, ExecCommand, ExecOptions } from "../ports/channel.ts";
+import type { Channel, ExecCommand } from "../ports/channel.ts";
 import type { Admitted, ExecRow, Inserted } from "../ports/session-store.ts";
-import type { ExecObservation, ExecOutcome, Telemetry, TraceContext } from "../ports/telemetry.ts";
+import type { ExecObservation, Telemetry, TraceContext } from "../ports/telemetry.ts";
 import { checkCommand, commandOf, shownCommand } from "./exec-command.ts";
-import { isLoss } from "./exec-end.ts";
+import { isLoss, outcomeOf } from "./exec-end.ts";
 import { ExecFinder } from "./exec-finder.ts";
 import { FoundExecHandle } from "./exec-handle.ts";
+import { execOptions } from "./exec-options.ts";
 import { ExecOutput } from "./exec-output.ts";
 import { runtimeOf } from "./exec-runtime.ts";
 import { effectiveTimeout } from "./exec-timeout.ts";
@@ -288,8 +289,9 @@ export class Execs implements ExecService {
     options: StartExecOptions,
     trace: TraceContext | undefined,
   ): Promise<void> {
-    const execOptions = this.#execOptions(recording, withTrace(options, trace));
-    const running = recording.run(channel, options.command, execOptions);
+    const { maxExecTimeoutMs } = this.#parts.settings;
+    const given = execOptions(recording.row, options, trace, maxExecTimeoutMs);
+    const running = recording.run(channel, options.command, given);
     if (options.stdin instanceof Uint8Array) void this.#feed(recording, options.stdin);
     await running;
   }
@@ -350,22 +352,6 @@ export class Execs implements ExecService {
     return { fence, events, isFrozen: () => session.row.status !== "running", deadlineTimes };
   }
 
-  #execOptions(recording: Recording, options: StartExecOptions): ExecOptions {
-    const { id, timeoutMs } = recording.row;
-    return {
-      execId: id,
-      ...(timeoutMs !== undefined && { timeoutMs }),
-      ...(options.cwd !== undefined && { cwd: options.cwd }),
-      ...(options.env !== undefined && { env: options.env }),
-      ...(options.stdin !== undefined && { stdin: true }),
-      ...(options.merge !== undefined && { merge: options.merge }),
-      ...(options.idleTimeoutMs !== undefined &&
-        options.idleTimeoutMs > 0 && {
-          idleTimeoutMs: Math.min(options.idleTimeoutMs, this.#parts.settings.maxExecTimeoutMs),
-        }),
-    };
-  }
-
   #newRow(session: LiveSession, options: StartExecOptions, requestHash: string): ExecRow {
     const { command, idempotencyKey } = options;
     const now = this.#parts.clock.nowMs();
@@ -390,24 +376,6 @@ export class Execs implements ExecService {
       ...(idempotencyKey !== undefined && { idempotencyKey, requestHash }),
     };
   }
-}
-
-/** Passes the trace in `TRACEPARENT`, unless the caller sets it. */
-function withTrace(options: StartExecOptions, trace: TraceContext | undefined): StartExecOptions {
-  if (trace === undefined) return options;
-  return { ...options, env: { TRACEPARENT: trace.traceparent, ...options.env } };
-}
-
-/** Undefined for a command that continues under the next daemon. */
-function outcomeOf(row: ExecRow): ExecOutcome | undefined {
-  if (row.status !== "done") return undefined;
-  return {
-    endReason: row.endReason ?? "unknown",
-    exitCode: row.exitCode,
-    stdoutBytes: row.stdoutBytes,
-    stderrBytes: row.stderrBytes,
-    durationMs: row.durationMs ?? 0,
-  };
 }
 
 function hasTerminal(command: ExecCommand): boolean {

@@ -2,25 +2,21 @@
  * A running command: its output goes to the journal, its end to the store, and waiting callers are
  * notified.
  */
-import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "@sandkasten/protocol";
 import type { Channel, ExecCommand, ExecEnd, ExecOptions, ExecStream } from "../ports/channel.ts";
-import { ObservedDeadline } from "../observed-deadline.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ExecJournal } from "../ports/exec-journal.ts";
 import type { Log } from "../ports/log.ts";
 import type { ExecPatch, ExecRow, SessionStore } from "../ports/session-store.ts";
+import { attachWhileFrozen } from "./attach-while-frozen.ts";
 import { ExecDeadline } from "./exec-deadline.ts";
 import type { DeadlineTimes } from "./exec-deadline.ts";
+import { endWithoutWord } from "./exec-end.ts";
+import type { SilentEnd } from "./exec-end.ts";
 import type { OrderedEvents } from "./ordered-events.ts";
 import type { OutputBudget } from "./output-budget.ts";
 import { OutputWriter } from "./output-writer.ts";
 import { execEnded } from "./session-events.ts";
-
-/** How long to wait for a silent sandbox, unless the command's timeout expires first. */
-const FROZEN_MS = 600_000;
-const END_GRACE_MS = 10_000;
-const ATTACH_PAUSE_MS = 250;
 
 export interface RecordingParts {
   readonly store: SessionStore;
@@ -45,9 +41,6 @@ export interface RecordingOptions {
   readonly isFrozen?: () => boolean;
   readonly deadlineTimes?: DeadlineTimes | undefined;
 }
-
-/** How a command ended that the sandbox did not report on. */
-type SilentEnd = "sandbox_gone" | "not_started" | "unknown" | "killed" | "cancelled";
 
 /** A reader; nothing after `offset` may be dropped. */
 export interface Follower {
@@ -169,7 +162,11 @@ export class Recording {
     let isKnown = true;
     await this.#record(async () => {
       try {
-        return await this.#whileFrozen(() => attach(true));
+        return await attachWhileFrozen(
+          () => attach(true),
+          this.#row.timeoutMs,
+          () => this.#gone || this.#released,
+        );
       } catch (error) {
         isKnown = !isNotFound(error);
         // It was started without stdin.
@@ -177,28 +174,6 @@ export class Recording {
       }
     });
     return isKnown;
-  }
-
-  /** Retries while the sandbox exists but is silent: a frozen one may resume, and its command continues. */
-  async #whileFrozen(attach: () => Promise<ExecStream>): Promise<ExecStream> {
-    const { timeoutMs = FROZEN_MS } = this.#row;
-    let isOver = false;
-    const deadline = new ObservedDeadline(
-      Math.min(FROZEN_MS, timeoutMs + END_GRACE_MS),
-      () => (isOver = true),
-    );
-    try {
-      for (;;) {
-        try {
-          return await attach();
-        } catch (error) {
-          if (!isSilence(error) || isOver || this.#gone || this.#released) throw error;
-        }
-        await sleep(ATTACH_PAUSE_MS);
-      }
-    } finally {
-      deadline.stop();
-    }
   }
 
   /** Ends it without the sandbox's report, because the sandbox is gone, or the command never ran. */
@@ -443,25 +418,7 @@ export function hasEnded(execId: string): SandboxError {
   return new SandboxError("CONFLICT", `the command ${execId} has ended and accepts no input`);
 }
 
-/** Whether the sandbox exists but does not respond. */
-function isSilence(error: unknown): boolean {
-  return error instanceof SandboxError && error.details?.["reason"] === "unresponsive";
-}
-
 /** Whether the sandbox does not know the command. */
 function isNotFound(error: unknown): boolean {
   return error instanceof SandboxError && error.code === "EXEC_NOT_FOUND";
-}
-
-function endWithoutWord(execId: string, reason: SilentEnd): ExecEnd {
-  return {
-    execId,
-    reason,
-    durationMs: 0,
-    stdoutBytes: 0,
-    stderrBytes: 0,
-    droppedBytes: 0,
-    shellRestarted: false,
-    outputOpen: false,
-  };
 }
