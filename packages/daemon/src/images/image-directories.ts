@@ -41,7 +41,7 @@ export async function hasForeignImages(root: string): Promise<boolean> {
     name === REFERENCES_DIRECTORY ||
     name.startsWith(TEMPORARY_PREFIX) ||
     DIGEST_DIRECTORY.test(name);
-  // The root of a file system of its own has that one.
+  // The root directory of a separate file system has that one.
   const others = names.filter((name) => name !== "lost+found");
   return others.length > 0 && !others.some((name) => isOurs(name));
 }

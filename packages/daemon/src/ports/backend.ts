@@ -178,8 +178,8 @@ export interface Backend {
    */
   adopt(id: string): Promise<AdoptedSandbox>;
   /**
-   * Like `adopt`, for a daemon that replaced another one. Afterwards nobody with a lower fencing token
-   * can pause or resume the sandbox, even with a request that is already on its way.
+   * Like `adopt`, for a daemon that replaced another one. Afterwards, no daemon with a lower fencing
+   * token can pause or resume the sandbox, even with a request that is already on its way.
    */
   takeOver(id: string, fence: number): Promise<AdoptedSandbox>;
   /**

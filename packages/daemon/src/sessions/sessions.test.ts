@@ -636,7 +636,7 @@ describe("the pool", () => {
     expect(session).toMatchObject({ acquireSource: "pool", imageDigest: "fake:newer" });
   });
 
-  it("keeps a sandbox that no session got, for nobody was told of it", async () => {
+  it("keeps a sandbox that no session got, since no client knows it", async () => {
     const { core, machine } = await start({ settings });
     await core.pool.settled();
     const pooled = new Set(machine.sandboxes.keys());
@@ -682,7 +682,7 @@ describe("the pool", () => {
     isFailing = false;
     const { session } = await core.sessions.create(ALICE, {});
     expect(session).toMatchObject({ acquireSource: "pool", status: "running" });
-    // The one whose answer was lost belonged to a session that nobody got.
+    // The one whose answer was lost belonged to a session that no client got.
     expect([...machine.sandboxes.keys()].filter((id) => pooled.has(id))).toEqual([session.id]);
   });
 

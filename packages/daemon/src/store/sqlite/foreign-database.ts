@@ -47,7 +47,7 @@ async function lookAtCopy(path: string): Promise<Foreigner | undefined> {
     using database = new DatabaseSync(copy);
     return foreignerIn(database);
   } catch (error) {
-    // Whoever opens it reports the damage.
+    // Opening it for use reports the damage.
     if (sqliteCode(error) !== undefined) return undefined;
     throw error;
   } finally {
