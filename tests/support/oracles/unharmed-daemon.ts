@@ -1,5 +1,5 @@
 /** Oracle U: an attack fails nothing in the daemon, delays no other client, and leaves nothing open. */
-import { readdir, readFile } from "node:fs/promises";
+import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { TestDaemon } from "../test-daemon.ts";
@@ -72,15 +72,25 @@ async function healthMs({ url }: TestDaemon): Promise<number> {
   return performance.now() - start;
 }
 
-/** How many the daemon and its runners have open. */
+/** What a runner opens ahead of the next command, and keeps from the last one. */
+const KEPT_BY_RUNNERS = /^\/run\/sandkasten\/|\/cgroup\.procs$/u;
+
+/** How many the daemon and its runners have open because of requests. */
 async function descriptors({ dataDir, pid }: TestDaemon): Promise<number> {
   const sandboxes = join(dataDir, "sandboxes");
   const pids = (await readdir(sandboxes)).map(async (id) => {
     const notes = await readFile(join(sandboxes, id, "sandbox.json"), "utf8");
     return (JSON.parse(notes) as { readonly pid: number }).pid;
   });
-  const counts = [pid, ...(await Promise.all(pids))].map(
-    async (each) => (await readdir(`/proc/${each}/fd`)).length,
-  );
-  return (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
+  const open = [pid, ...(await Promise.all(pids))].map(async (each) => {
+    const directory = `/proc/${each}/fd`;
+    // One that was closed meanwhile has no target any more.
+    const targets = (await readdir(directory)).map(
+      async (fd) => await readlink(join(directory, fd)).catch(() => undefined),
+    );
+    return await Promise.all(targets);
+  });
+  return (await Promise.all(open))
+    .flat()
+    .filter((target) => target !== undefined && !KEPT_BY_RUNNERS.test(target)).length;
 }
