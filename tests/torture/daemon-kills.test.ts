@@ -190,7 +190,7 @@ async function measureLife(): Promise<Readonly<Record<"create" | "destroy", numb
  * never answered.
  */
 async function killInTheMiddle(what: "create" | "destroy", delayMs: number): Promise<void> {
-  for (let attempt = 0; attempt < 8; attempt++) {
+  for (let attempt = 0; attempt < 20; attempt++) {
     const id = what === "destroy" ? await daemon.open() : undefined;
     const directory = join(daemon.dataDir, "sandboxes");
     const before = (await readdir(directory)).length;
