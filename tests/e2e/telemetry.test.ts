@@ -169,8 +169,11 @@ it("metrics count runs and sessions, at /metrics, at an address without a key, a
     cmd: ["true"],
     runtime: "python",
   });
-  const text = await (await daemon.fetch("/metrics")).text();
-  expect(text).toContain('station_sandbox_runs_total{runtime="python",ok="true"} 1\n');
+  const metrics = async (): Promise<string> => await (await daemon.fetch("/metrics")).text();
+  // A command is counted when its end is stored, a moment after the answer.
+  const counted = 'station_sandbox_runs_total{runtime="python",ok="true"} 1\n';
+  await expect.poll(metrics).toContain(counted);
+  const text = await metrics();
   expect(text).toMatch(/station_sandbox_run_duration_ms_count\{runtime="python"\} \d+\n/);
   expect(text).toContain('sandkasten_sessions_ended_total{status="destroyed"} 1\n');
   const open = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text();
