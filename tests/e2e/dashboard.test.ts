@@ -69,6 +69,7 @@ describe("the dashboard", () => {
     await keys.getByText("No active sessions").waitFor();
     await expectAccessible(keys);
     await keys.keyboard.press("n");
+    await keys.getByRole("dialog").waitFor();
     await keys.keyboard.press("Tab");
     await keys.keyboard.type("first steps");
     await keys.keyboard.press("Tab");
@@ -256,7 +257,7 @@ describe("the dashboard", () => {
   it("shows images, workspaces and their files, the pool and the daemon over time", async () => {
     await openPage("Images");
     await page.getByRole("row", { name: /host/ }).waitFor();
-    expect(await columnsOf(page)).toBe(6);
+    await eventually(() => columnsOf(page)).toBe(6);
     await expectAccessible();
     await openPage("Workspaces");
     await page.getByText("No workspaces").waitFor();
