@@ -6,7 +6,8 @@ import { expect, test } from "vitest";
 import { TestDaemon } from "../../../../tests/support/test-daemon.ts";
 import { AgentFixture, agent } from "../testing/agent-fixture.ts";
 
-const AGENTS = { coder: agent("timeout_seconds: 1\nsandbox: { mode: code }") };
+const RUN_SECONDS = 8;
+const AGENTS = { coder: agent(`timeout_seconds: ${RUN_SECONDS}\nsandbox: { mode: code }`) };
 const exec = (command: string) => ({
   calls: [{ name: "sandbox_exec", arguments: { command, timeout_seconds: 600 } }],
 });
@@ -27,7 +28,7 @@ test("a daemon that hangs in the middle of a command fails the run", async () =>
     daemonWatch: { intervalMs: 50, deadlineMs: 15_000 },
   });
   // The first command prints nothing for longer than the run's timeout and many health checks.
-  fixture.model.play([exec("sleep 2"), exec("echo begun; sleep 600"), { text: "never" }]);
+  fixture.model.play([exec(`sleep ${RUN_SECONDS + 1}`), exec("echo begun; sleep 600"), { text: "never" }]);
   const id = await fixture.client.execute("coder", { task: "x" });
   await fixture.until(id, "tool_output");
   process.kill(daemon.pid, "SIGSTOP");

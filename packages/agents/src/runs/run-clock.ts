@@ -48,7 +48,9 @@ export class RunClock implements Disposable {
   #go(): void {
     if (this.#isStopped) return;
     this.#startedMs = performance.now();
-    this.#timer = setTimeout(() => this.#tick(), Math.min(this.#leftMs, this.#tickMs));
+    // A pause may find that more time has passed than was left.
+    const nextMs = Math.max(0, Math.min(this.#leftMs, this.#tickMs));
+    this.#timer = setTimeout(() => this.#tick(), nextMs);
   }
 
   #tick(): void {

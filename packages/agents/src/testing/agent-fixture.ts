@@ -89,8 +89,12 @@ export class AgentFixture implements AsyncDisposable {
 
   /** Waits for an event of a run that is under way. */
   async until(runId: string, type: string): Promise<RunEventBody> {
-    for await (const event of this.client.events(runId)) if (event.type === type) return event;
-    throw new Error(`the run ended without ${type}`);
+    let last: RunEventBody | undefined;
+    for await (const event of this.client.events(runId)) {
+      if (event.type === type) return event;
+      last = event;
+    }
+    throw new Error(`the run ended without ${type}: ${JSON.stringify(last)}`);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

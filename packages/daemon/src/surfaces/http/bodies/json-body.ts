@@ -8,7 +8,7 @@ import { Turns } from "./turns.ts";
 
 /** For bodies with names, paths and numbers. */
 const MAX_SMALL_BODY_BYTES = 262_144;
-/** Larger bodies are parsed one per event loop turn. */
+/** Larger bodies are parsed one per event loop turn, and used in the next one. */
 const LARGE_BODY_BYTES = 65_536;
 
 /** The size limit for a route's body. */
@@ -53,7 +53,7 @@ export function readJsonBodies(app: App, limits: HttpLimits, stallTimeoutMs: num
       payload.off("data", onData).off("end", onEnd);
       if (error !== undefined) done(error, undefined);
       else if (bytes <= LARGE_BODY_BYTES) parseInto(done, chunks);
-      else turns.take(() => parseInto(done, chunks));
+      else turns.take(() => parseInto((problem, body) => turns.take(() => done(problem, body)), chunks));
     };
     payload.on("data", onData).on("end", onEnd).on("error", onError);
   });
