@@ -25,10 +25,14 @@ test("a daemon that hangs in the middle of a command fails the run", async () =>
   await using fixture = await AgentFixture.start({
     agents: AGENTS,
     daemon,
-    daemonWatch: { intervalMs: 50, deadlineMs: 15_000 },
+    daemonWatch: { intervalMs: 50, deadlineMs: 8_000 },
   });
   // The first command prints nothing for longer than the run's timeout and many health checks.
-  fixture.model.play([exec(`sleep ${RUN_SECONDS + 1}`), exec("echo begun; sleep 600"), { text: "never" }]);
+  fixture.model.play([
+    exec(`sleep ${RUN_SECONDS + 1}`),
+    exec("echo begun; sleep 600"),
+    { text: "never" },
+  ]);
   const id = await fixture.client.execute("coder", { task: "x" });
   await fixture.until(id, "tool_output");
   process.kill(daemon.pid, "SIGSTOP");

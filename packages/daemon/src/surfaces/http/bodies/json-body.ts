@@ -53,7 +53,10 @@ export function readJsonBodies(app: App, limits: HttpLimits, stallTimeoutMs: num
       payload.off("data", onData).off("end", onEnd);
       if (error !== undefined) done(error, undefined);
       else if (bytes <= LARGE_BODY_BYTES) parseInto(done, chunks);
-      else turns.take(() => parseInto((problem, body) => turns.take(() => done(problem, body)), chunks));
+      else
+        turns.take(() =>
+          parseInto((problem, body) => turns.take(() => done(problem, body)), chunks),
+        );
     };
     payload.on("data", onData).on("end", onEnd).on("error", onError);
   });
