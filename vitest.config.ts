@@ -7,6 +7,8 @@
 import { globSync } from "node:fs";
 import { configDefaults, defineConfig } from "vitest/config";
 import type { TestProjectInlineConfiguration } from "vitest/config";
+import { resolve } from "node:path";
+import { slowFilesFirst } from "./scripts/slow-files-first.ts";
 import { reportPathVariable, TallyReporter } from "./scripts/tally-reporter.ts";
 import { parseSeed, SeedReporter, seedVariable, tortureVariable } from "./scripts/test-run.ts";
 import type {} from "./tests/support/docker-under-test.ts";
@@ -108,6 +110,17 @@ const leftOut = Object.entries(longSuites).flatMap(([name, { files, count }]) =>
   const chosen = new Set(partOf(`long ${name}`, files, count));
   return files.filter((file) => !chosen.has(file));
 });
+
+/** Files that run longer than others, although they need not look like it. */
+const slow = new Set(
+  [
+    ...Object.values(longSuites).flatMap(({ files }) => files),
+    ...filesOf(
+      "tests/e2e/{event-replay,shell}.test.ts",
+      "packages/daemon/src/**/*-backend.test.ts",
+    ),
+  ].map((file) => resolve(file)),
+);
 
 /** What runs on every embedded runtime, and what containers of a Docker engine must withstand as well. */
 const suites = {
@@ -246,6 +259,7 @@ export default defineConfig({
       new SeedReporter(seed),
       ...(reportPath === undefined ? [] : [new TallyReporter(reportPath)]),
     ],
+    sequence: { sequencer: slowFilesFirst((path) => slow.has(path)) },
     projects: [...onCrun, ...onOtherRuntimes, ...onDocker],
   },
 });
