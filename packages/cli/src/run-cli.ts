@@ -3,6 +3,7 @@ import { type Command, CommanderError } from "commander";
 import { assemble } from "./assemble.ts";
 import { exitCodeOf } from "./failure.ts";
 import type { Host } from "./host.ts";
+import { attachValues } from "./option-values.ts";
 import { describeFailure, printFailure } from "./report-failure.ts";
 import { separateCommand } from "./separate-command.ts";
 
@@ -11,7 +12,8 @@ export async function runCli(args: readonly string[], host: Host): Promise<numbe
   const { cli, program, exitCode } = assemble(host);
   host.onSignal((signal) => cli.interrupts.interrupt({ kind: "signal", signal }));
   try {
-    await program.parseAsync(separateCommand(program, args), { from: "user" });
+    const words = attachValues(program, separateCommand(program, args));
+    await program.parseAsync(words, { from: "user" });
     return exitCode();
   } catch (error) {
     const { interruption } = cli.interrupts;
