@@ -3,6 +3,7 @@
 use crate::connections::Connections;
 use crate::server::clock::Clock;
 use crate::server::poll::Poll;
+use crate::sys::Pages;
 
 pub struct Context {
     pub poll: Poll,
@@ -10,5 +11,5 @@ pub struct Context {
     /// The way to the daemon.
     pub connections: Connections,
     /// To read into. Its content is only valid until the next read.
-    pub buffer: Vec<u8>,
+    pub buffer: Pages,
 }

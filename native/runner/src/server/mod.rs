@@ -16,7 +16,7 @@ use crate::ports::Ports;
 use crate::protocol::frame::{Decoder, FrameError};
 use crate::sandbox::Sandbox;
 use crate::shells::RunDir;
-use crate::sys;
+use crate::sys::{self, Pages};
 use crate::workers::Workers;
 use clock::Clock;
 use context::Context;
@@ -27,6 +27,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use token::Token;
 
+/// Longer than any packet of a shell.
 const READ_BYTES: usize = 128 * 1024;
 /// Longer waits are split, so that a freeze can be distinguished from time that passed.
 const MAX_WAIT_MS: u128 = 500;
@@ -69,7 +70,7 @@ impl Server {
             context: Context {
                 connections: Connections::listen(handles.listener, &poll)?,
                 clock: Clock::default(),
-                buffer: vec![0; READ_BYTES],
+                buffer: Pages::of(READ_BYTES)?,
                 poll,
             },
             sandbox,

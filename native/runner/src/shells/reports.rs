@@ -100,7 +100,7 @@ impl Shells {
                 return;
             };
             process.socket.flush();
-            let Some(packet) = process.socket.receive(process.pid) else {
+            let Some(packet) = process.socket.receive(process.pid, &mut cx.buffer) else {
                 return process.watch(id, &cx.poll);
             };
             if process.ready {

@@ -10,16 +10,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Longer than any report: a directory, the one before it, and a little.
-const REPORT_BYTES: usize = 64 * 1024;
-
 pub struct ShellSocket {
     fd: OwnedFd,
     /// Packets that the socket has not taken yet.
     waiting: VecDeque<Vec<u8>>,
     /// What epoll is asked for now.
     watched: i32,
-    buffer: Vec<u8>,
     /// No process holds the other side: the shell has become another program, or has ended.
     pub(super) closed: bool,
 }
@@ -34,7 +30,6 @@ impl ShellSocket {
             fd: ours,
             waiting: VecDeque::new(),
             watched: libc::EPOLLIN,
-            buffer: vec![0; REPORT_BYTES],
             closed: false,
         };
         Ok((socket, theirs))
@@ -77,16 +72,15 @@ impl ShellSocket {
     }
 
     /// The next packet that the process of this pid wrote, if there is one.
-    pub fn receive(&mut self, writer: i32) -> Option<Vec<u8>> {
+    pub fn receive(&mut self, writer: i32, buffer: &mut [u8]) -> Option<Vec<u8>> {
         loop {
-            let (length, pid) =
-                sys::receive_with_pid(self.fd.as_raw_fd(), &mut self.buffer).ok()?;
+            let (length, pid) = sys::receive_with_pid(self.fd.as_raw_fd(), buffer).ok()?;
             if length == 0 {
                 self.closed = true;
                 return None;
             }
             if pid == writer {
-                return Some(self.buffer[..length].to_vec());
+                return Some(buffer[..length].to_vec());
             }
         }
     }

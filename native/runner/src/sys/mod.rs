@@ -2,11 +2,13 @@
 
 mod fs_user;
 mod packets;
+mod pages;
 
 pub use fs_user::{as_fs_user, set_fs_user};
 pub use packets::{
     bytes_unsent, packet_socket_pair, receive_credentials, receive_with_pid, send_packets,
 };
+pub use pages::Pages;
 
 use std::ffi::{CStr, CString};
 use std::io;
