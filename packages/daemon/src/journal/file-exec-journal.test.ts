@@ -134,6 +134,25 @@ describe("what was written is read again", () => {
     await writer.close();
   });
 
+  it("in given memory alone, because a page of it does not end inside a chunk", async () => {
+    const writer = await journal.write("s", "e");
+    for (let index = 0; index < 20; index += 1)
+      await writer.append("stdout", patternAt(writer.endOffset, 50 * KIB), 0);
+    const memory = Buffer.alloc(140 * KIB);
+    let offset = 0;
+    while (offset < writer.endOffset) {
+      const { chunks, nextOffset } = await journal.read("s", "e", offset, 128 * KIB, memory);
+      expect(chunks.every(({ bytes }) => bytes.buffer === memory.buffer)).toBe(true);
+      const bytes = Buffer.concat(chunks.map((chunk) => chunk.bytes));
+      expect(bytes.equals(patternAt(offset, nextOffset - offset))).toBe(true);
+      offset = nextOffset;
+    }
+    // A chunk that is longer than a page comes in parts.
+    const { chunks } = await journal.read("s", "e", 0, 30 * KIB, memory);
+    expect(chunks.map(({ bytes }) => bytes.length)).toEqual([30 * KIB]);
+    await writer.close();
+  });
+
   it("in pages of a bounded number of chunks", async () => {
     const writer = await journal.write("s", "e");
     for (let index = 0; index < 9000; index += 1) {

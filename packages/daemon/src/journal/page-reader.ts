@@ -46,15 +46,25 @@ class PageDraft {
   skippedBytes = 0;
   bytesLeft: number;
   readonly memory: PageMemory;
+  readonly #isForFollower: boolean;
 
   constructor({ offset, maxBytes, memory }: PageRequest) {
     this.cursor = offset;
     this.bytesLeft = maxBytes;
     this.memory = new PageMemory(memory);
+    this.#isForFollower = memory !== undefined;
   }
 
   get isFull(): boolean {
     return this.bytesLeft === 0 || this.chunks.length === MAX_PAGE_CHUNKS;
+  }
+
+  /**
+   * Whether the page takes a part of a record. All of it must be read to check it, so a follower gets
+   * it whole with its next page.
+   */
+  takes(bytes: number): boolean {
+    return bytes <= this.bytesLeft || !this.#isForFollower || this.chunks.length === 0;
   }
 
   add(record: RecordHeader, bytes: Uint8Array): void {
@@ -167,6 +177,7 @@ async function fillPage(
     if (isScanEnd(record)) return record;
     const from = draft.cursor - scan.next.offset;
     if (from < record.length) {
+      if (!draft.takes(record.length - from)) break;
       const isGenuine = await scan.check(record, readAheadBytes(draft, scan.next.offset));
       if (isGenuine === undefined) return "torn";
       if (!isGenuine) {

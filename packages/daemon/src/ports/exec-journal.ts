@@ -52,7 +52,8 @@ export interface ExecJournal {
   ): Promise<JournalWriter>;
   /**
    * Reads the kept output from a cursor on, possibly starting inside a chunk; empty if there is
-   * none yet. Bytes of the page may be placed into `memory`, which saves new memory for each page.
+   * none yet. Bytes of the page may be placed into `memory`, which saves new memory for each page; the
+   * page then ends between chunks rather than inside one.
    */
   read(
     sessionId: string,

@@ -58,8 +58,7 @@ export class OutputRing {
   of(stream: OutputStream | undefined): Buffer {
     if (this.#bytes === 0) return NOTHING;
     const all = Buffer.allocUnsafe(this.#bytes);
-    const toEnd = this.#ring.copy(all, 0, this.#start, this.#start + this.#bytes);
-    this.#ring.copy(all, toEnd, 0, this.#bytes - toEnd);
+    this.#copyTo(all);
     if (stream === undefined) return all;
     let at = 0;
     const own: Buffer[] = [];
@@ -83,9 +82,14 @@ export class OutputRing {
     if (bytes <= this.#ring.length) return;
     const capacity = Math.max(bytes, FIRST_CAPACITY_BYTES, 2 * this.#ring.length);
     const larger = Buffer.allocUnsafeSlow(Math.min(this.#budget, capacity));
-    this.of(undefined).copy(larger);
+    this.#copyTo(larger);
     this.#ring = larger;
     this.#start = 0;
+  }
+
+  #copyTo(target: Buffer): void {
+    const toEnd = this.#ring.copy(target, 0, this.#start, this.#start + this.#bytes);
+    this.#ring.copy(target, toEnd, 0, this.#bytes - toEnd);
   }
 
   #dropFirst(bytes: number): void {

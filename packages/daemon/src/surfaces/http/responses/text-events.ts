@@ -30,6 +30,11 @@ export class TextEvents {
     return this.#encoded;
   }
 
+  /** Whether it has had an event, and so has its memory. */
+  get begun(): boolean {
+    return this.#memory !== undefined;
+  }
+
   /** Copies the text. False if there is no room left. */
   add({ event, id, field, text, rest }: TextEvent): boolean {
     const memory = (this.#memory ??= Buffer.alloc(MEMORY_BYTES));

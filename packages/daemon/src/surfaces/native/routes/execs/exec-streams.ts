@@ -33,7 +33,7 @@ const events = answerOf(200, "text/event-stream", "Events as they happen");
 
 /** Shorter chunks are sent as strings, which is as fast for them. */
 const LONG_BYTES = 512;
-/** Of smaller pages, all is sent as strings, so most streams need no memory for events. */
+/** Until a page is this large, all is sent as strings, so most streams need no memory for events. */
 const LARGE_PAGE_BYTES = 32 * 1024;
 
 interface Followed extends Pick<FollowOptions, "until" | "stream"> {
@@ -143,8 +143,9 @@ async function sendChunks(
 ): Promise<void> {
   const pageBytes = chunks.reduce((sum, { bytes }) => sum + bytes.length, 0);
   for (const chunk of chunks) {
-    const isLong = pageBytes >= LARGE_PAGE_BYTES && chunk.bytes.length >= LONG_BYTES;
-    const plain = isLong && text.isPlain(chunk) ? plainEvent(chunk) : undefined;
+    const pays = texts.begun || pageBytes >= LARGE_PAGE_BYTES;
+    const isLong = chunk.bytes.length >= LONG_BYTES;
+    const plain = pays && isLong && text.isPlain(chunk) ? plainEvent(chunk) : undefined;
     if (plain !== undefined && texts.add(plain)) continue;
     if (texts.encoded.length > 0) {
       await stream.sendTexts(texts);
