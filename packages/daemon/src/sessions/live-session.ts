@@ -61,7 +61,7 @@ export class LiveSession {
   readonly sandboxFence: number | undefined;
   #row: SessionRow;
   #activeUses = 0;
-  #leaseWrittenMs = Number.NEGATIVE_INFINITY;
+  #leaseWrittenMs: number;
   #channel: Promise<Channel> | undefined;
   readonly #parts: LiveSessionParts;
   /** Since when, in monotonic time. */
@@ -77,6 +77,9 @@ export class LiveSession {
     this.sandboxFence = fence;
     this.events = new OrderedEvents(parts.events);
     this.#knownSinceMs = parts.clock.monotonicMs();
+    // A new session's row is stored with its lease; that of an earlier daemon's may be old.
+    this.#leaseWrittenMs =
+      row.status === "creating" ? this.#knownSinceMs : Number.NEGATIVE_INFINITY;
     this.made.promise.catch(() => undefined);
     if (row.status !== "creating") this.made.resolve();
   }

@@ -283,6 +283,17 @@ describe("the lease", () => {
     await expect(core.sessions.enter(ALICE, id)).rejects.toThrow(code("SESSION_EXPIRED"));
   });
 
+  it("is stored with a new session, and not again for a command right after", async () => {
+    const { core, clock } = await start();
+    const { id } = (await core.sessions.create(ALICE, {})).session;
+    const stored = vi.spyOn(fixture.store, "updateSession");
+    await fixture.run(id, "true");
+    expect(stored).not.toHaveBeenCalled();
+    clock.pass(1001);
+    await fixture.run(id, "true");
+    expect(stored).toHaveBeenCalledOnce();
+  });
+
   it("ends with the lifetime, used or not", async () => {
     const { core, clock } = await start();
     const { id } = (await core.sessions.create(ALICE, { ttlMs: 400_000 })).session;
