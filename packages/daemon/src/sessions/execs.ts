@@ -96,6 +96,7 @@ export class Execs implements ExecService {
       this.#parts,
     );
     session.recordings.add(recording);
+    if (mayHaveRun) session.earlierEnds.add(recording);
     await session.enter();
     const observation = this.#observe(session, row, options);
     const resumed = this.#inTurn(session, recording, observation, async () => {
@@ -190,7 +191,8 @@ export class Execs implements ExecService {
     options: StartExecOptions,
     requestHash: string,
   ): Promise<Recording | ExecRow> {
-    const { settings } = this.#parts;
+    const { settings, log } = this.#parts;
+    await session.earlierEnds.learn(() => session.channel(), log);
     if (session.recordings.size >= MAX_QUEUED) throw tooMany(caller);
     const row = this.#newRow(session, options, requestHash);
     const budget = new OutputBudget(options.outputBudgetBytes ?? settings.outputBudgetBytes);

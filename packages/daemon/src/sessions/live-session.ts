@@ -8,6 +8,7 @@ import type { Events } from "../events/recorder.ts";
 import type { Clock } from "../ports/clock.ts";
 import { lostOwnership } from "../ports/session-store.ts";
 import type { SessionPatch, SessionRow, SessionStore } from "../ports/session-store.ts";
+import { EarlierEnds } from "./earlier-ends.ts";
 import { sandboxIdOf } from "./ids.ts";
 import { isOver, renewedLease } from "./lease.ts";
 import type { LeaseTime } from "./lease.ts";
@@ -38,6 +39,7 @@ export class LiveSession {
   /** Serializes pausing and resuming. */
   readonly lifecycleMutex = new FifoMutex();
   readonly recordings = new Set<Recording>();
+  readonly earlierEnds = new EarlierEnds();
   readonly events: OrderedEvents;
   /** Output of background processes, by command. */
   readonly lateOutputs = new Map<string, LateOutput>();

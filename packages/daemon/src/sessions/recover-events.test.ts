@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { StoredEvent } from "../ports/event-log.ts";
-import { ALICE, CoreFixture } from "./testing/core-fixture.ts";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Backend } from "../ports/backend.ts";
+import { ALICE, CoreFixture, overriding } from "./testing/core-fixture.ts";
 
 let fixture: CoreFixture;
 beforeEach(async () => {
@@ -58,6 +60,37 @@ describe("events of a daemon that was killed", () => {
     );
     await fixture.crash();
     expect(names(await events())).toEqual(names(after));
+  });
+
+  it("tell of an end that only the sandbox knows before the next command's start", async () => {
+    await fixture[Symbol.asyncDispose]();
+    fixture = await CoreFixture.start({
+      wrapStore: (store) =>
+        overriding(store, { updateExec: async () => await new Promise<never>(() => {}) }),
+    });
+    const { session } = await fixture.core.sessions.create(ALICE, {});
+    const answered = await fixture.run(session.id, "echo answered");
+    const wrap = (backend: Backend): Backend =>
+      overriding(backend, {
+        open: async (...args) => {
+          const channel = await backend.open(...args);
+          return overriding(channel, {
+            attach: async (...of) => {
+              await sleep(50);
+              return await channel.attach(...of);
+            },
+          });
+        },
+      });
+    await fixture.crash({ wrap });
+    const next = await fixture.run(session.id, "echo next");
+    await fixture.core.execs.settled();
+    expect(names(await events()).slice(2)).toEqual([
+      `exec.started ${answered.id}`,
+      `exec.ended ${answered.id}`,
+      `exec.started ${next.id}`,
+      `exec.ended ${next.id}`,
+    ]);
   });
 
   it("that ended with their sandbox end once in the feed", async () => {

@@ -20,10 +20,20 @@ interface WaitingChange extends Change {
   readonly outcome: PromiseWithResolvers<void>;
 }
 
+/** Changes that are written by another statement. */
+export interface TakenChanges {
+  /** A JSON array of records, each with an `id` and a `patch`. */
+  readonly given: string;
+  /** Whether they were written; if not, they are written as all others are. */
+  done(isWritten: boolean): void;
+}
+
 export class ExecChanges {
   readonly #database: Database;
   /** By session and command. */
   readonly #waiting = new Map<string, WaitingChange>();
+  /** Those that another statement writes, until it is known whether it did. */
+  readonly #taken = new Map<string, Promise<void>>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(database: Database) {
@@ -34,6 +44,9 @@ export class ExecChanges {
   async write(change: Change): Promise<void> {
     const { sessionId, id, fence } = change;
     const name = `${sessionId}/${id}/${fence}`;
+    // A later change must not overtake the one that is being written.
+    for (let taken = this.#taken.get(name); taken !== undefined; taken = this.#taken.get(name))
+      await taken;
     const earlier = this.#waiting.get(name);
     const outcome = earlier?.outcome ?? Promise.withResolvers<void>();
     const patch = { ...earlier?.patch, ...change.patch };
@@ -43,10 +56,36 @@ export class ExecChanges {
     await outcome.promise;
   }
 
+  /** Takes what waits of one session, to be written together with its next command. */
+  take(sessionId: string, fence: number): TakenChanges | undefined {
+    const taken = [...this.#waiting].filter(
+      ([, change]) => change.sessionId === sessionId && change.fence === fence,
+    );
+    if (taken.length === 0) return undefined;
+    const outcome = Promise.withResolvers<void>();
+    for (const [name] of taken) {
+      this.#waiting.delete(name);
+      this.#taken.set(name, outcome.promise);
+    }
+    return {
+      given: recordsOf(taken.map(([, change]) => change)),
+      done: (isWritten) => {
+        for (const [name, change] of taken) {
+          this.#taken.delete(name);
+          if (isWritten) change.outcome.resolve();
+          else this.#waiting.set(name, change);
+        }
+        if (!isWritten) this.#timer ??= setTimeout(() => void this.flush(), WAIT_MS);
+        outcome.resolve();
+      },
+    };
+  }
+
   /** Sends what waits. Never rejects: those who wait for their changes learn of a failure. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    if (this.#taken.size > 0) await Promise.all(this.#taken.values());
     const batch = [...this.#waiting.values()];
     this.#waiting.clear();
     if (batch.length > 0) await this.#send(batch);
@@ -73,16 +112,27 @@ export class ExecChanges {
 
   /** Answers which of the changes are of sessions that this daemon serves. */
   async #change(batch: readonly Change[]): Promise<ReadonlySet<number>> {
-    const given = batch.map(({ sessionId, id, fence, patch }, at) => ({
-      at,
-      session_id: sessionId,
-      id,
-      fence,
-      patch: execMapping.changes(patch),
-    }));
-    const { rows } = await this.#database.run("changing commands", CHANGE, [JSON.stringify(given)]);
+    const given = recordsOf(batch);
+    const { rows } = await this.#database.run("changing commands", CHANGE, [given]);
     return new Set(rows.map(({ at }) => Number(at)));
   }
+}
+
+function recordsOf(changes: readonly Change[]): string {
+  const records = changes.map(({ sessionId, id, fence, patch }, at) => ({
+    at,
+    session_id: sessionId,
+    id,
+    fence,
+    patch: execMapping.changes(patch),
+  }));
+  return JSON.stringify(records);
+}
+
+/** Sets the columns that a patch names. */
+export function setTo(patch: string): string {
+  const { columns } = execMapping;
+  return `(${columns}) = (SELECT ${columns} FROM jsonb_populate_record(execs, ${patch}))`;
 }
 
 /**
@@ -100,9 +150,7 @@ const CHANGE = `
   ), allowed AS (
     SELECT given.* FROM given JOIN served ON served.id = given.session_id AND served.fence = given.fence
   ), changed AS (
-    UPDATE execs SET (${execMapping.columns}) = (
-      SELECT ${execMapping.columns} FROM jsonb_populate_record(execs, allowed.patch)
-    ) FROM allowed
+    UPDATE execs SET ${setTo("allowed.patch")} FROM allowed
     WHERE execs.session_id = allowed.session_id AND execs.id = allowed.id
   )
   SELECT at FROM allowed`;

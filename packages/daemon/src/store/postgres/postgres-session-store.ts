@@ -78,7 +78,7 @@ export class PostgresSessionStore implements SessionStore {
     this.#execChanges = new ExecChanges(database);
     this.#execAdmission = new ExecAdmission({
       database,
-      writeEnds: () => this.#execChanges.flush(),
+      changes: this.#execChanges,
       find: (sessionId, key) => this.findExec(sessionId, key),
     });
     this.isNew = facts["is_settled"] === 0;

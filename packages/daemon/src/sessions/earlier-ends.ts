@@ -1,0 +1,48 @@
+/**
+ * Commands of a session that an earlier daemon left unfinished. That daemon may have answered their
+ * callers, although only the sandbox knows their ends.
+ */
+import type { Channel } from "../ports/channel.ts";
+import type { Log } from "../ports/log.ts";
+import type { Recording } from "./recording.ts";
+import { waitAtMost } from "./wait-at-most.ts";
+
+/** A sandbox that is silent for longer may hold up its earlier commands, but no new ones. */
+const PATIENCE_MS = 5_000;
+
+export class EarlierEnds {
+  #recordings: Recording[] = [];
+  #learnt: Promise<void> | undefined;
+
+  add(recording: Recording): void {
+    this.#recordings.push(recording);
+  }
+
+  /**
+   * Resolves when the commands that had ended are recorded as such, so their ends are told before
+   * the next command's start. Undefined if nothing is left to learn.
+   */
+  learn(channel: () => Promise<Channel>, log: Log): Promise<void> | undefined {
+    if (this.#recordings.length > 0) {
+      const recordings = this.#recordings;
+      this.#recordings = [];
+      this.#learnt = waitAtMost(endsOf(recordings, channel), PATIENCE_MS, undefined)
+        .catch((error: unknown) => {
+          log.warn({ err: error }, "cannot ask a sandbox about its earlier commands");
+        })
+        .finally(() => (this.#learnt = undefined));
+    }
+    return this.#learnt;
+  }
+}
+
+async function endsOf(
+  recordings: readonly Recording[],
+  channel: () => Promise<Channel>,
+): Promise<void> {
+  const known = await (await channel()).listExecs();
+  const ended = new Set(known.flatMap(({ execId, state }) => (state === "done" ? [execId] : [])));
+  await Promise.allSettled(
+    recordings.flatMap(({ row, ended: end }) => (ended.has(row.id) ? [end] : [])),
+  );
+}
