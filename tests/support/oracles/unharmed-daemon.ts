@@ -3,9 +3,12 @@ import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { TestDaemon } from "../test-daemon.ts";
+import { BlockedTime } from "./blocked-time.ts";
 
 /** How long the daemon may work on other things before it answers another client. */
 const MAX_BUSY_MS = 100;
+/** How long it may stand still meanwhile: on the disk, a lock, or a child. */
+const MAX_BLOCKED_MS = 250;
 /** How long that client may wait in all, which also depends on the load of the machine. */
 const MAX_ANSWER_MS = 30_000;
 const PAUSE_MS = 10;
@@ -18,31 +21,35 @@ export class UnharmedDaemon {
   readonly #descriptors: number;
   readonly #logged: number;
   readonly #watching: Promise<void>;
-  #longest: Wait = { answerMs: 0, busyMs: 0 };
+  readonly #blocked: BlockedTime;
+  #longest: Wait = { answerMs: 0, busyMs: 0, blockedMs: 0 };
   #isAttacked = true;
 
-  private constructor(daemon: TestDaemon, before: number) {
+  private constructor(daemon: TestDaemon, before: number, blocked: BlockedTime) {
     this.#daemon = daemon;
     this.#descriptors = before;
     this.#logged = daemon.log.length;
+    this.#blocked = blocked;
     this.#watching = this.#watch();
     this.#watching.catch(() => undefined);
   }
 
   /** Call before the attack. */
   static async watch(daemon: TestDaemon): Promise<UnharmedDaemon> {
-    await waitFor(daemon);
-    return new UnharmedDaemon(daemon, await descriptors(daemon));
+    await answered(daemon);
+    const blocked = await BlockedTime.watch(daemon.pid);
+    return new UnharmedDaemon(daemon, await descriptors(daemon), blocked);
   }
 
   /** Call after the attack; throws if it did harm. */
   async check(): Promise<void> {
     this.#isAttacked = false;
-    await this.#watching;
-    const { answerMs, busyMs } = this.#longest;
-    if (busyMs > MAX_BUSY_MS || answerMs > MAX_ANSWER_MS)
+    await this.#watching.finally(() => this.#blocked[Symbol.asyncDispose]());
+    const { answerMs, busyMs, blockedMs } = this.#longest;
+    if (busyMs > MAX_BUSY_MS || blockedMs > MAX_BLOCKED_MS || answerMs > MAX_ANSWER_MS)
       throw new Error(
-        `another client waited up to ${answerMs} ms, and for ${busyMs} ms of the daemon's processor time`,
+        `another client waited up to ${answerMs} ms, for ${busyMs} ms of the daemon's processor ` +
+          `time, and for ${blockedMs} ms in which the daemon was blocked`,
       );
     const failures = this.#daemon.log.slice(this.#logged).match(/.*"level":(?:50|60).*/g);
     if (failures !== null) throw new Error(`the daemon failed inside:\n${failures.join("\n")}`);
@@ -58,13 +65,26 @@ export class UnharmedDaemon {
 
   async #watch(): Promise<void> {
     while (this.#isAttacked) {
-      const { answerMs, busyMs } = await waitFor(this.#daemon);
+      const { answerMs, busyMs, blockedMs } = await this.#waitForAnswer();
       this.#longest = {
         answerMs: Math.max(this.#longest.answerMs, answerMs),
         busyMs: Math.max(this.#longest.busyMs, busyMs),
+        blockedMs: Math.max(this.#longest.blockedMs, blockedMs),
       };
       await sleep(PAUSE_MS);
     }
+  }
+
+  async #waitForAnswer(): Promise<Wait> {
+    const { pid } = this.#daemon;
+    const [start, busy] = [performance.now(), await mainThreadMs(pid)];
+    const blocked = this.#blocked.ms;
+    await answered(this.#daemon);
+    return {
+      answerMs: performance.now() - start,
+      busyMs: (await mainThreadMs(pid)) - busy,
+      blockedMs: this.#blocked.ms - blocked,
+    };
   }
 }
 
@@ -72,13 +92,13 @@ interface Wait {
   readonly answerMs: number;
   /** Processor time of the daemon's main thread meanwhile. */
   readonly busyMs: number;
+  /** How long that thread slept outside its event loop meanwhile. */
+  readonly blockedMs: number;
 }
 
-async function waitFor({ url, pid }: TestDaemon): Promise<Wait> {
-  const [start, busy] = [performance.now(), await mainThreadMs(pid)];
+async function answered({ url }: TestDaemon): Promise<void> {
   const { status } = await fetch(`${url}/healthz`);
   if (status !== 200) throw new Error(`/healthz answered ${status}`);
-  return { answerMs: performance.now() - start, busyMs: (await mainThreadMs(pid)) - busy };
 }
 
 async function mainThreadMs(pid: number): Promise<number> {
