@@ -8,9 +8,9 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { prepareDataDir } from "./data-dir.ts";
 import { SqliteSessionStore } from "./store/sqlite/sqlite-session-store.ts";
 
-/** As the older program made it. */
-const OLDER_SCHEMA = `CREATE TABLE sessions (
-  id TEXT PRIMARY KEY, image TEXT NOT NULL, container_id TEXT NOT NULL,
+/** As the older program made it: first with Docker, then with namespaces and this data directory. */
+const olderSchema = (sandbox: string): string => `CREATE TABLE sessions (
+  id TEXT PRIMARY KEY, image TEXT NOT NULL, ${sandbox},
   status TEXT NOT NULL DEFAULT 'running', cwd TEXT NOT NULL DEFAULT '/workspace',
   workspace_id TEXT, created_at DATETIME, expires_at DATETIME, last_activity DATETIME
 ); CREATE INDEX idx_sessions_status ON sessions(status);`;
@@ -78,10 +78,13 @@ describe("a data directory of the older program", () => {
     details: { reason: "foreign_data_dir" },
   };
 
-  it("is recognised and left exactly as it is", async () => {
+  it.each([
+    "container_id TEXT NOT NULL DEFAULT ''",
+    "init_pid INTEGER NOT NULL DEFAULT 0, cgroup_path TEXT NOT NULL DEFAULT ''",
+  ])("is recognised and left exactly as it is: %s", async (sandbox) => {
     const database = new DatabaseSync(join(directory, "sandkasten.db"));
-    database.exec(OLDER_SCHEMA);
-    database.exec("INSERT INTO sessions (id, image, container_id) VALUES ('a', 'base', 'c')");
+    database.exec(olderSchema(sandbox));
+    database.exec("INSERT INTO sessions (id, image) VALUES ('a', 'base')");
     database.close();
     await mkdir(join(directory, "workspaces/one"), { recursive: true });
     await writeFile(join(directory, "workspaces/one/file"), "kept");
@@ -95,7 +98,7 @@ describe("a data directory of the older program", () => {
   it("is recognised while its tables are in the log alone, with the program running", async () => {
     const database = new DatabaseSync(join(directory, "sandkasten.db"));
     database.exec("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0");
-    database.exec(OLDER_SCHEMA);
+    database.exec(olderSchema("container_id TEXT NOT NULL"));
     const before = await contentOf(directory);
     await expect(prepare(directory)).rejects.toMatchObject(refused);
     expect(await contentOf(directory)).toEqual(before);

@@ -50,7 +50,19 @@ export const numberInQuery = (minimum: number, maximum: number) =>
     .meta({ type: "integer", pattern: undefined, minimum, maximum });
 
 export const countInQuery = numberInQuery(0, Number.MAX_SAFE_INTEGER);
-export const pageSizeInQuery = numberInQuery(1, 1000);
+
+/** 0 means the default, as clients with zero values send it. */
+export const sizeInQuery = (maximum: number) =>
+  numberInQuery(0, maximum)
+    .transform((size) => (size === 0 ? undefined : size))
+    .meta({
+      type: "integer",
+      pattern: undefined,
+      minimum: 0,
+      maximum,
+      description: "0 or absent means the default",
+    });
+export const pageSizeInQuery = sizeInQuery(1000);
 
 export const flagInQuery = z
   .enum(["true", "false", "1", "0"])

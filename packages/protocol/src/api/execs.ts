@@ -9,6 +9,7 @@ import {
   filePath,
   flagInQuery,
   plainText,
+  sizeInQuery,
   timestamp,
   unicodeText,
   variables,
@@ -237,7 +238,7 @@ export const followOutputQuery = z.object({
 
 export const readOutputQuery = z.object({
   cursor: countInQuery.optional().meta({ description: "Byte offset in the merged output" }),
-  max_bytes: numberInQuery(1, 8_388_608).optional(),
+  max_bytes: sizeInQuery(8_388_608).optional(),
   wait_ms: numberInQuery(0, 60_000).optional().meta({
     description: "How long to wait for output if there is none yet",
   }),
@@ -332,8 +333,8 @@ export const ptyQuery = z.object({
     .optional()
     .meta({ description: "Attach to this terminal instead of starting one" }),
   cursor: countInQuery.optional(),
-  rows: numberInQuery(1, 65_535).optional(),
-  cols: numberInQuery(1, 65_535).optional(),
+  rows: sizeInQuery(65_535).optional(),
+  cols: sizeInQuery(65_535).optional(),
   cwd: filePath.optional(),
 });
 export const ptyClientMessageSchema = z.discriminatedUnion("type", [

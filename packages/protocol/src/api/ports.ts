@@ -35,9 +35,9 @@ export const previewUrlRequestSchema = z.object({
   expires_in_seconds: z
     .number()
     .int()
-    .min(1)
+    .min(0)
     .optional()
-    .meta({ description: "How long the URL works. One hour by default" }),
+    .meta({ description: "How long the URL works. 0 or absent means one hour" }),
 });
 
 export const previewUrlBodySchema = z.object({ url: z.url(), expires_at: timestamp });

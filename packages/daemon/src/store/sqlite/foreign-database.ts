@@ -64,7 +64,9 @@ export function foreignerIn(database: DatabaseSync): Foreigner | undefined {
   if (version === 0 && hasNoSchema(database)) return undefined;
   const sessions = columnsOf(database, "sessions");
   const isFirstDesign = hasAll(sessions, ["id", "image", "status", "container_id"]);
-  if (version === 0) return isFirstDesign ? "older" : "unknown";
+  // Before and after the older program replaced Docker's containers by its own.
+  const isOlder = isFirstDesign || hasAll(sessions, ["id", "image", "status", "init_pid"]);
+  if (version === 0) return isOlder ? "older" : "unknown";
   const isOurs =
     version === 1
       ? isFirstDesign

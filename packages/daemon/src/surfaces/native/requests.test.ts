@@ -173,6 +173,33 @@ describe("what newer and typed clients send", () => {
     expect((await http.call("/v1/sessions?status=&cursor=")).status).toBe(200);
   });
 
+  it("may have 0 for a default size, number or time in a query and in a body", async () => {
+    const url = `/v1/sessions/${id}`;
+    const ran = await http.call(`${url}/exec`, { body: { cmd: "echo hi" } });
+    const output = `${url}/execs/${ran.json.exec_id}/output`;
+    for (const [zero, absent] of [
+      ["/v1/sessions?limit=0", "/v1/sessions"],
+      [`${url}/fs?limit=0`, `${url}/fs`],
+      [`${url}/execs?limit=0`, `${url}/execs`],
+      [`${url}/egress?limit=0`, `${url}/egress`],
+      [`${output}?max_bytes=0`, output],
+    ] as const) {
+      const given = await http.call(zero);
+      expect([zero, given.status, given.text]).toEqual([zero, 200, (await http.call(absent)).text]);
+    }
+    const link = await http.call(`${url}/ports/8000/url`, { body: { expires_in_seconds: 0 } });
+    expect(link.status).toBe(200);
+    expect(Date.parse(link.json.expires_at)).toBeGreaterThan(Date.now() + 60_000);
+  });
+
+  it("may have nothing as null, and unknown fields, in a network's rules too", async () => {
+    const network = { allow: null, enabled: null, block: ["a.example"] };
+    const created = await http.call("/v1/sessions", { body: { network } });
+    const plain = await http.call("/v1/sessions", { body: { network: {} } });
+    expect([created.status, created.json.network]).toEqual([plain.status, plain.json.network]);
+    expect(ignored(created)).toBe("network.block");
+  });
+
   it("may have 0 for no mode: a file that cannot be opened is of no use", async () => {
     const fs = `/v1/sessions/${await http.createSession()}/fs`;
     await http.call(`${fs}/write`, { body: { path: "zero", text: "x", mode: 0 } });

@@ -56,6 +56,7 @@ function understood(shape: Shape, data: unknown, prefix: string, ignored: string
 function shapeOf(schema: z.ZodType): Shape | undefined {
   const inner = withoutOptional(schema);
   if (inner instanceof z.ZodArray) return shapeOf(inner.element as z.ZodType);
+  if (inner instanceof z.ZodUnion) return onlyShapeOf(inner.options as readonly z.ZodType[]);
   if (!(inner instanceof z.ZodObject)) return undefined;
   const fields = Object.entries(inner.shape as Readonly<Record<string, z.ZodType>>).map(
     ([name, field]): [string, Field] => [
@@ -67,6 +68,12 @@ function shapeOf(schema: z.ZodType): Shape | undefined {
     ],
   );
   return { fields: new Map(fields), isStrict: inner.def.catchall instanceof z.ZodNever };
+}
+
+/** Between several shapes, a field's name would not say which of them is meant. */
+function onlyShapeOf(options: readonly z.ZodType[]): Shape | undefined {
+  const shapes = options.map(shapeOf).filter((shape) => shape !== undefined);
+  return shapes.length === 1 ? shapes[0] : undefined;
 }
 
 /** A number also refuses it, but because it is text: that is a mistake, not a zero value. */

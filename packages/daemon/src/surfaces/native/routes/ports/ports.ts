@@ -49,7 +49,7 @@ export function portRoutes(app: App, { services, previews }: NativeContext): voi
         address,
         raw.headers.host ?? "",
         caller,
-        body.expires_in_seconds,
+        body.expires_in_seconds || undefined,
       );
       return { url, expires_at: new Date(expiresAtMs).toISOString() };
     },
