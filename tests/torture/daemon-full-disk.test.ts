@@ -135,3 +135,15 @@ it("a time of it that lasts until the end is a gap at the end", async () => {
   const rest = await daemon.call("GET", `${path}/output?cursor=${body.next_cursor}`);
   expect(rest.body).toMatchObject({ skipped_bytes: skippedBytes, done: true });
 });
+
+it("a daemon that is killed meanwhile starts again, and its sessions can be ended", async () => {
+  const id = await daemon.open();
+  await disk.fill();
+  expect((await daemon.call("POST", "/v1/sessions", {})).status).toBe(507);
+  await daemon.kill();
+  await daemon.run();
+  expect((await daemon.call("GET", `/v1/sessions/${id}`)).body["status"]).toBe("running");
+  expect((await daemon.call("DELETE", `/v1/sessions/${id}`)).status).toBe(200);
+  await disk.makeRoom();
+  expect(await daemon.open()).toMatch(/^ses_/);
+});

@@ -12,6 +12,8 @@ import { expect, test } from "vitest";
 import type { SessionStore } from "../../ports/session-store.ts";
 import { DiskReserve } from "./disk-reserve.ts";
 import { systemCode } from "./store-failure.ts";
+import { SqliteEventLog } from "./sqlite-event-log.ts";
+import { SqliteKeyStore } from "./sqlite-key-store.ts";
 import { SqliteSessionStore } from "./sqlite-session-store.ts";
 
 const run = promisify(execFile);
@@ -211,6 +213,19 @@ test("a new store is refused on a full disk, and made once there is room", async
   await expect(disk.open()).rejects.toMatchObject({ code: "STORAGE_FULL" });
   disk.free();
   expect((await disk.open()).isNew).toBe(true);
+});
+
+test("events and keys open on a full disk: a daemon that was killed can start", async () => {
+  await using disk = await SmallDisk.mount();
+  const open = async (): Promise<void> => {
+    const events = await SqliteEventLog.open({ path: join(disk.directory, "events.db") });
+    await events.close();
+    const keys = await SqliteKeyStore.open(join(disk.directory, "keys.db"));
+    await keys.close();
+  };
+  await open();
+  disk.fill();
+  await open();
 });
 
 test("the reserve finds out by trying whether the disk is full", async () => {

@@ -3,6 +3,7 @@ import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { SQLInputValue, SQLOutputValue, StatementSync } from "node:sqlite";
 import { makeDirectory } from "../../make-directory.ts";
+import { hasNoSchema } from "./migrate.ts";
 import { makePrivateFile } from "./private-file.ts";
 import { inTransaction } from "./transaction.ts";
 
@@ -28,7 +29,8 @@ export class SmallDatabase {
 
   private constructor(database: DatabaseSync, schema: string) {
     this.#database = database;
-    database.exec("PRAGMA auto_vacuum = INCREMENTAL");
+    // Writes even where it changes nothing, which would fail on a full disk.
+    if (hasNoSchema(database)) database.exec("PRAGMA auto_vacuum = INCREMENTAL");
     database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
     database.exec(schema);
   }
