@@ -683,6 +683,31 @@ describe("the user of a process", () => {
     for (const user of ["4294967295", "4294967294", "70000", "0:4294967295", "nobody-here"])
       await expect(idOf(user)).rejects.toMatchObject({ code: "INVALID_REQUEST" });
   });
+
+  test("has a home and a name of its own, unless the session or the command sets them", async () => {
+    await using machine = await SandboxMachine.start();
+    const argv = ["sh", "-c", "echo $HOME ${USER-unset} ${LOGNAME-unset}"];
+    const whoIn = async (
+      { channel }: TestSandbox,
+      { user, env }: { readonly user?: string; readonly env?: Record<string, string> },
+    ): Promise<string> => {
+      const command = { kind: "process", argv, ...(user !== undefined && { user }) } as const;
+      const exec = await channel.exec(command, { execId: newExecId(), ...(env && { env }) });
+      let text = "";
+      for await (const { bytes } of exec) text += Buffer.from(bytes).toString();
+      return text.trim();
+    };
+    const sandbox = await machine.sandbox({ profile: "root" });
+    expect(await whoIn(sandbox, {})).toBe("/root root root");
+    expect(await whoIn(sandbox, { user: "sandbox" })).toBe("/home/sandbox sandbox sandbox");
+    expect(await whoIn(sandbox, { user: "1000:0" })).toBe("/home/sandbox sandbox sandbox");
+    expect(await whoIn(sandbox, { user: "root" })).toBe("/root root root");
+    expect(await whoIn(sandbox, { user: "1234" })).toBe("/ unset unset");
+    const env = { HOME: "/tmp" };
+    expect(await whoIn(sandbox, { user: "sandbox", env })).toBe("/tmp sandbox sandbox");
+    const own = await machine.sandbox({ profile: "root", env });
+    expect(await whoIn(own, { user: "sandbox" })).toBe("/tmp sandbox sandbox");
+  });
 });
 
 describe("root in the host image", () => {

@@ -40,7 +40,7 @@ impl Commands {
         cx: &mut Context,
     ) -> Result<(), Failure> {
         validate(&request, self.sandbox.allow_user)?;
-        request.ids = request.user.as_deref().map(user::resolve).transpose()?;
+        request.run_as = request.user.as_deref().map(user::resolve).transpose()?;
         if self.execs.contains(&request.exec_id) {
             return self.attach(address, &again(request), cx);
         }

@@ -110,9 +110,13 @@ impl Execs {
 impl Exec {
     fn launch(&mut self, sandbox: &Sandbox, tracker: &Tracker, cx: &Context) -> io::Result<()> {
         sandbox.limits.check_room()?;
-        let (uid, gid) = self.request.ids.unwrap_or((sandbox.uid, sandbox.gid));
+        let user = self.request.run_as.as_ref();
+        let (uid, gid) = user.map_or((sandbox.uid, sandbox.gid), |user| (user.uid, user.gid));
         let (theirs, pipes) = plumb(&self.request, uid, gid)?;
         let mut env = sandbox.env.clone();
+        if let Some(user) = user {
+            user.name_in(&mut env, sandbox.uid);
+        }
         let (type_name, type_value) = terminal::TYPE;
         if pipes.on_terminal && !env.iter().any(|(name, _)| name == type_name) {
             set(&mut env, type_name, type_value);

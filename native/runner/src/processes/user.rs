@@ -8,31 +8,68 @@ use std::io::Read;
 /// The files belong to the image, or to code that is root: more than this of them is not read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// A user of the sandbox.
+#[derive(Debug)]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+    /// Unknown for an id that /etc/passwd does not have.
+    name: Option<String>,
+    home: Option<String>,
+}
+
+impl User {
+    /// Makes an environment of the user `before` this one's. What a session has set is kept.
+    pub fn name_in(&self, env: &mut Vec<(String, String)>, before: u32) {
+        let Ok(before) = resolve(&before.to_string()) else {
+            return;
+        };
+        for ((name, old), (_, new)) in before.variables().into_iter().zip(self.variables()) {
+            let found = env.iter().find(|(existing, _)| existing == name);
+            if found.is_some_and(|(_, value)| old != Some(value)) {
+                continue;
+            }
+            env.retain(|(existing, _)| existing != name);
+            env.extend(new.map(|value| (name.to_string(), value.to_string())));
+        }
+    }
+
+    /// Without a value, the variable is not set.
+    fn variables(&self) -> [(&'static str, Option<&str>); 3] {
+        let name = self.name.as_deref();
+        let home = self.home.as_deref().unwrap_or("/");
+        [("HOME", Some(home)), ("USER", name), ("LOGNAME", name)]
+    }
+}
+
 /// Resolves `user` or `user:group`, each an id or a name. Without a group it is the user's own
 /// in /etc/passwd, else the one with the user's id.
 ///
 /// SECURITY: an id outside the sandbox's map is refused here. 4294967295 means "as before" to the
 /// kernel and would leave the process root (threat: gaining privileges). Guarded by "user" in
 /// tests/e2e/shell.test.ts.
-pub fn resolve(user: &str) -> Result<(u32, u32), Failure> {
+pub fn resolve(user: &str) -> Result<User, Failure> {
     let (user, group) = match user.split_once(':') {
         Some((user, group)) => (user, Some(group)),
         None => (user, None),
     };
     let passwd = read("/etc/passwd");
-    let (uid, own_group) = match user.parse::<u32>() {
-        Ok(uid) => (uid, field_of(&passwd, 2, user, 3).unwrap_or(uid)),
-        Err(_) => (field_of(&passwd, 0, user, 2))
-            .zip(field_of(&passwd, 0, user, 3))
+    let (key, id) = match user.parse::<u32>() {
+        Ok(uid) => (2, Some(uid)),
+        Err(_) => (0, None),
+    };
+    let (uid, own_group) = match id {
+        Some(uid) => (uid, number_of(&passwd, key, user, 3).unwrap_or(uid)),
+        None => (number_of(&passwd, key, user, 2))
+            .zip(number_of(&passwd, key, user, 3))
             .ok_or_else(|| unknown("user", user))?,
     };
     let gid = match group {
         None => own_group,
         Some(group) => match group.parse::<u32>() {
             Ok(gid) => gid,
-            Err(_) => {
-                field_of(&read("/etc/group"), 0, group, 2).ok_or_else(|| unknown("group", group))?
-            }
+            Err(_) => number_of(&read("/etc/group"), 0, group, 2)
+                .ok_or_else(|| unknown("group", group))?,
         },
     };
     for (kind, map, id) in [
@@ -44,7 +81,13 @@ pub fn resolve(user: &str) -> Result<(u32, u32), Failure> {
             return Err(Failure::invalid(message));
         }
     }
-    Ok((uid, gid))
+    let text = |field| field_of(&passwd, key, user, field).map(str::to_string);
+    Ok(User {
+        uid,
+        gid,
+        name: text(0),
+        home: text(5).filter(|home| home.starts_with('/')),
+    })
 }
 
 /// Whether the user namespace has this id: each line of the map is first, outside, count.
@@ -77,27 +120,31 @@ fn read(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// In the line whose field `key` has this value, the number in field `wanted`.
-fn field_of(text: &str, key: usize, value: &str, wanted: usize) -> Option<u32> {
+/// In the line whose field `key` has this value, the field `wanted`.
+fn field_of<'a>(text: &'a str, key: usize, value: &str, wanted: usize) -> Option<&'a str> {
     text.lines()
         .map(|line| line.split(':').collect::<Vec<_>>())
         .find(|fields| fields.get(key) == Some(&value))
-        .and_then(|fields| fields.get(wanted)?.parse().ok())
+        .and_then(|fields| fields.get(wanted).copied())
+}
+
+fn number_of(text: &str, key: usize, value: &str, wanted: usize) -> Option<u32> {
+    field_of(text, key, value, wanted)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{field_of, is_mapped};
+    use super::{is_mapped, number_of};
 
     const PASSWD: &str =
         "root:x:0:0::/root:/bin/sh\nsandbox:x:1000:100::/home:/bin/sh\nbad:x:y:z\n";
 
     #[test]
     fn names_and_ids_are_looked_up() {
-        assert_eq!(field_of(PASSWD, 0, "sandbox", 2), Some(1000));
-        assert_eq!(field_of(PASSWD, 2, "1000", 3), Some(100));
-        assert_eq!(field_of(PASSWD, 0, "bad", 2), None);
-        assert_eq!(field_of(PASSWD, 0, "nobody", 2), None);
+        assert_eq!(number_of(PASSWD, 0, "sandbox", 2), Some(1000));
+        assert_eq!(number_of(PASSWD, 2, "1000", 3), Some(100));
+        assert_eq!(number_of(PASSWD, 0, "bad", 2), None);
+        assert_eq!(number_of(PASSWD, 0, "nobody", 2), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The JSON of requests and answers.
 
+use crate::processes::user::User;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -73,7 +74,7 @@ pub struct ExecRequest {
     pub user: Option<String>,
     /// What `user` stands for.
     #[serde(skip)]
-    pub ids: Option<(u32, u32)>,
+    pub run_as: Option<User>,
     #[serde(default)]
     pub stdin: bool,
     pub pty: Option<TerminalSize>,

@@ -73,7 +73,10 @@ export const execRequestSchema = z
         /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?$/,
         'must be a user, or "user:group", each by name or id',
       )
-      .meta({ description: "Only for processes in sandboxes with the `root` profile" })
+      .meta({
+        description:
+          "Only for processes in sandboxes with the `root` profile. `HOME`, `USER` and `LOGNAME` are those of the user, unless the session or the command sets them",
+      })
       .optional(),
     stdin: unicodeText
       .optional()
