@@ -43,6 +43,11 @@ const parts: Readonly<Record<string, Part>> = {
     node: ["fs", "path"],
     because: "every adapter that works with files may use it",
   },
+  tar: {
+    path: inDaemon("tar/"),
+    node: harmless,
+    because: "the CLI reads archives with it, without the rest of the daemon",
+  },
   sessions: {
     path: inDaemon("sessions/"),
     parts: ["protocol", "ports", "events", "network", "waiting"],
@@ -101,7 +106,7 @@ const parts: Readonly<Record<string, Part>> = {
   },
   images: {
     path: inDaemon("images/"),
-    parts: ["protocol", "ports", "network", "directories"],
+    parts: ["protocol", "ports", "network", "tar", "directories"],
     node: [
       ...harmless,
       "child_process",
@@ -133,7 +138,7 @@ const parts: Readonly<Record<string, Part>> = {
   },
   docker: {
     path: inDaemon("backends/docker/"),
-    parts: ["protocol", "ports", "container", "channel", "images", "directories"],
+    parts: ["protocol", "ports", "container", "channel", "images", "tar", "directories"],
     node: [...harmless, "child_process", "fs", "http", "https", "os", "stream"],
     npm: ["dockerode", "zod"],
     because: "a backend is called by the core; it knows no other backend and no route",
@@ -370,7 +375,17 @@ const parts: Readonly<Record<string, Part>> = {
   },
   cli: {
     path: "^packages/cli/src/",
-    parts: ["sdk", "tools", "mcp", "agents", "agent client", "compose", "config", "directories"],
+    parts: [
+      "sdk",
+      "tools",
+      "mcp",
+      "agents",
+      "agent client",
+      "compose",
+      "config",
+      "tar",
+      "directories",
+    ],
     node: [...harmless, "child_process", "fs", "module", "net", "os", "readline", "stream", "url"],
     npm: ["@clack/prompts", "cli-table3", "commander", "pino", "yaml"],
     because: "the CLI starts the daemon and the agents and otherwise speaks to them over HTTP",

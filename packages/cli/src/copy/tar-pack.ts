@@ -2,7 +2,7 @@
 import type { Stats } from "node:fs";
 import { lstat, open, opendir, readlink } from "node:fs/promises";
 import { join } from "node:path";
-import { BLOCK_BYTES, encodeHeader, padding, type TarHeader } from "./tar-header.ts";
+import { encodeHeader, endOfArchive, type NewTarEntry, paddingBytes } from "@sandkasten/daemon/tar";
 
 const PIECE_BYTES = 256 * 1024;
 
@@ -18,32 +18,32 @@ export async function* packDirectory(root: string): AsyncGenerator<Uint8Array, v
     const header = {
       path,
       mode: stats.mode & 0o777,
-      size: 0,
+      sizeBytes: 0,
       mtimeSeconds: stats.mtimeMs / 1000,
-      target: "",
+      linkTarget: "",
     };
-    if (stats.isDirectory()) yield encodeHeader({ ...header, kind: "directory", path: `${path}/` });
+    if (stats.isDirectory()) yield encodeHeader({ ...header, type: "directory", path: `${path}/` });
     else if (stats.isSymbolicLink())
       yield encodeHeader({
         ...header,
-        kind: "symlink",
+        type: "symlink",
         mode: 0o777,
-        target: await readlink(join(root, path)),
+        linkTarget: await readlink(join(root, path)),
       });
     // Sockets, pipes and devices have no content to copy.
     else if (stats.isFile()) yield* packFile(join(root, path), header);
   }
-  yield Buffer.alloc(2 * BLOCK_BYTES);
+  yield endOfArchive();
 }
 
 /** A file may grow or shrink meanwhile: the archive contains as much as its header said. */
 async function* packFile(
   file: string,
-  header: Omit<TarHeader, "kind">,
+  header: Omit<NewTarEntry, "type">,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   await using handle = await open(file, "r");
   const { size } = await handle.stat();
-  yield encodeHeader({ ...header, kind: "file", size });
+  yield encodeHeader({ ...header, type: "file", sizeBytes: size });
   let rest = size;
   while (rest > 0) {
     const { bytesRead, buffer } = await handle.read(
@@ -53,7 +53,7 @@ async function* packFile(
     yield buffer.subarray(0, bytesRead);
     rest -= bytesRead;
   }
-  yield padding(size);
+  yield Buffer.alloc(paddingBytes(size));
 }
 
 /** Everything below a directory, parents before children. */

@@ -12,9 +12,9 @@ import {
 } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { encodeHeader, type NewTarEntry } from "@sandkasten/daemon/tar";
 import { type TarEntry, writeTar } from "@sandkasten/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { encodeHeader, type TarHeader } from "./tar-header.ts";
 import { unpackArchive } from "./tar-unpack.ts";
 
 let scratch: string;
@@ -43,9 +43,24 @@ function unpack(entries: Iterable<TarEntry>): ReturnType<typeof unpackArchive> {
   return unpackArchive(inPieces(writeTar(entries), 4096), root);
 }
 
-function header(path: string, rest: Partial<TarHeader> = {}): Buffer {
-  const plain = { path, kind: "file", mode: 0o644, size: 0, mtimeSeconds: 0, target: "" } as const;
-  return encodeHeader({ ...plain, ...rest });
+function header(path: string, rest: Partial<NewTarEntry> = {}): Buffer {
+  const plain = {
+    type: "file",
+    mode: 0o644,
+    sizeBytes: 0,
+    mtimeSeconds: 0,
+    linkTarget: "",
+  } as const;
+  return encodeHeader({ path, ...plain, ...rest });
+}
+
+/** An archive with other bytes in its first header, whose checksum is right again. */
+function patched(archive: Buffer, at: number, bytes: Buffer): Buffer {
+  bytes.copy(archive, at);
+  archive.fill(" ", 148, 156);
+  const sum = archive.subarray(0, 512).reduce((total, byte) => total + byte, 0);
+  archive.write(`${sum.toString(8).padStart(6, "0")}\0`, 148, "latin1");
+  return archive;
 }
 
 const END = Buffer.alloc(1024);
@@ -100,7 +115,7 @@ describe("unpackArchive() stays inside the directory", () => {
 
   it("refuses a hard link to a file outside", async () => {
     const archive = Buffer.concat([
-      header("a", { kind: "hardlink", target: "../outside/secret" }),
+      header("a", { type: "hardlink", linkTarget: "../outside/secret" }),
       END,
     ]);
     await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(/leads out/);
@@ -109,7 +124,7 @@ describe("unpackArchive() stays inside the directory", () => {
   it("refuses a hard link through a link that was there before", async () => {
     await mkdir(root);
     await symlink(outside, join(root, "l"));
-    const archive = Buffer.concat([header("a", { kind: "hardlink", target: "l/secret" }), END]);
+    const archive = Buffer.concat([header("a", { type: "hardlink", linkTarget: "l/secret" }), END]);
     await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(
       /something else exists there/,
     );
@@ -139,9 +154,9 @@ describe("unpackArchive()", () => {
 
   it("makes a hard link to a file of the archive", async () => {
     const archive = Buffer.concat([
-      header("a", { size: 3 }),
+      header("a", { sizeBytes: 3 }),
       Buffer.from("abc".padEnd(512, "\0")),
-      header("b", { kind: "hardlink", target: "a" }),
+      header("b", { type: "hardlink", linkTarget: "a" }),
       END,
     ]);
     await unpackArchive(inPieces(archive, 512), root);
@@ -154,12 +169,37 @@ describe("unpackArchive()", () => {
     expect((await lstat(join(root, "d"))).mode & 0o777).toBe(0o555);
   });
 
+  it("reads what follows the end of an archive, so that the sender is not left waiting", async () => {
+    const sender = inPieces(Buffer.concat([writeTar([file("a")]), Buffer.alloc(4096, "x")]), 512);
+    expect(await unpackArchive(sender, root)).toMatchObject({ entries: 1 });
+    expect(await sender.next()).toEqual({ done: true, value: undefined });
+  });
+
+  it("takes a name that is not UTF-8, shown with replacement characters", async () => {
+    const archive = patched(writeTar([file("name-x", "in")]), 5, Buffer.of(0xff));
+    await unpackArchive(inPieces(archive, 512), root);
+    expect(await readFile(join(root, "name-\ufffd"), "utf8")).toBe("in");
+  });
+
   it.each([
-    ["is cut short in a header", writeTar([file("a")]).subarray(0, 300)],
-    ["is cut short in a file", writeTar([file("a")]).subarray(0, 514)],
-    ["has no end", writeTar([file("a")]).subarray(0, 1024)],
-    ["is something else", Buffer.alloc(1024, "x")],
-  ])("says that an archive is damaged which %s", async (_, archive) => {
-    await expect(unpackArchive(inPieces(archive, 512), root)).rejects.toThrow(/is damaged/);
+    ["before the epoch", "ffffffffffffffffffffffff", 0],
+    ["after all that a file system can store", "8000000000001fffffffffff", 0o77777777777],
+  ])("takes a file that is from %s", async (_, mtime, seconds) => {
+    const archive = patched(writeTar([file("a")]), 136, Buffer.from(mtime, "hex"));
+    await unpackArchive(inPieces(archive, 512), root);
+    expect((await lstat(join(root, "a"))).mtimeMs / 1000).toBe(seconds);
+  });
+
+  it.each([
+    ["is cut short in a header", writeTar([file("a")]).subarray(0, 300), /is truncated/],
+    ["is cut short in a file", writeTar([file("a")]).subarray(0, 514), /is truncated/],
+    ["has no end", writeTar([file("a")]).subarray(0, 1024), /is truncated/],
+    ["is something else", Buffer.alloc(1024, "x"), /is damaged/],
+  ])("says that an archive is damaged which %s", async (_, archive, message) => {
+    const unpacking = unpackArchive(inPieces(archive, 512), root);
+    await expect(unpacking).rejects.toMatchObject({
+      code: "ARCHIVE_DAMAGED",
+      message: expect.stringMatching(message) as string,
+    });
   });
 });

@@ -11,9 +11,11 @@ import type { Stats } from "node:fs";
 import { chmod, link, lstat, mkdir, open, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { makeDirectory } from "@sandkasten/daemon/make-directory";
+import { readTar, type TarEntry, TarError } from "@sandkasten/daemon/tar";
 import { CliFailure } from "../failure.ts";
-import { TarDamaged, type TarHeader } from "./tar-header.ts";
-import { readTar } from "./tar-read.ts";
+
+/** An archive can claim times that no file system can store. */
+const LATEST_TIME_SECONDS = 0o77777777777;
 
 export interface Unpacked {
   readonly entries: number;
@@ -26,24 +28,29 @@ export async function unpackArchive(
 ): Promise<Unpacked> {
   await makeDirectory(root, 0o777);
   const tree = new LocalTree(root);
+  const source = archive[Symbol.asyncIterator]();
+  // Without `return`, so that the reader does not close the connection at the end marker.
+  const bytesOfArchive = { [Symbol.asyncIterator]: () => ({ next: () => source.next() }) };
   let entries = 0;
   let bytes = 0;
   try {
-    for await (const { header, content } of readTar(archive)) {
-      const path = components(header.path);
+    for await (const entry of readTar(bytesOfArchive, { endMarker: "required", names: "lossy" })) {
+      const path = components(entry.path);
       if (path.length === 0) continue;
       entries++;
-      if (header.kind === "directory") await tree.directory(path, header.mode);
-      else if (header.kind === "file") {
-        await tree.file(path, header, content);
-        bytes += header.size;
-      } else if (header.kind === "hardlink") await tree.hardLink(path, components(header.target));
-      else if (header.kind === "symlink") tree.deferLink(path, header.target);
+      if (entry.type === "directory") await tree.directory(path, entry.mode);
+      else if (entry.type === "file") {
+        await tree.file(path, entry);
+        bytes += entry.sizeBytes;
+      } else if (entry.type === "hardlink") await tree.hardLink(path, components(entry.linkTarget));
+      else if (entry.type === "symlink") tree.deferLink(path, entry.linkTarget);
     }
+    // What follows the end is read, so that the sender is not left waiting.
+    while ((await source.next()).done !== true);
     await tree.finish();
   } catch (error) {
-    if (!(error instanceof TarDamaged)) throw error;
-    throw new CliFailure(`The archive from the sandbox is damaged: ${error.message}.`, {
+    if (!(error instanceof TarError)) throw error;
+    throw new CliFailure(`The archive from the sandbox ${error.problem}.`, {
       hint: "Copy it again; what was unpacked so far is left as it is.",
       code: "ARCHIVE_DAMAGED",
       cause: error,
@@ -84,15 +91,12 @@ class LocalTree {
     this.#modes.set(this.#at(path), mode & 0o777);
   }
 
-  async file(
-    path: readonly string[],
-    header: TarHeader,
-    content: AsyncIterable<Uint8Array>,
-  ): Promise<void> {
+  async file(path: readonly string[], entry: TarEntry): Promise<void> {
     const target = await this.#clear(path);
-    await using handle = await open(target, "wx", header.mode & 0o777);
-    for await (const piece of content) await handle.writeFile(piece);
-    await handle.utimes(header.mtimeSeconds, header.mtimeSeconds);
+    await using handle = await open(target, "wx", entry.mode & 0o777);
+    for await (const piece of entry.body()) await handle.writeFile(piece);
+    const seconds = Math.min(Math.max(0, entry.mtimeSeconds), LATEST_TIME_SECONDS);
+    await handle.utimes(seconds, seconds);
   }
 
   async hardLink(path: readonly string[], to: readonly string[]): Promise<void> {

@@ -4,7 +4,8 @@ import { once } from "node:events";
 import type { FileHandle } from "node:fs/promises";
 import { pipeline, Readable } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
-import { cutOff } from "./byte-reader.ts";
+import { truncated } from "../tar/tar-error.ts";
+import { invalidArchive } from "./image-archive.ts";
 import { invalidImage, systemCode } from "./image-failure.ts";
 
 const READ_CHUNK_BYTES = 128 * 1024;
@@ -72,7 +73,7 @@ async function* through(
     for await (const chunk of decoder) yield chunk;
   } catch (cause) {
     throw systemCode(cause) === "Z_BUF_ERROR"
-      ? cutOff()
+      ? invalidArchive(truncated())
       : invalidImage("The archive is damaged: it cannot be decompressed.", { cause });
   } finally {
     source.destroy();
@@ -106,7 +107,7 @@ async function* zstdFrames(file: FileHandle, options: DecompressOptions): AsyncG
     if (!isZstd(head))
       throw invalidImage("The archive is damaged: unknown data follows its zstd data.");
     if (isSkippable(head.readUInt32LE(0))) {
-      if (head.length < 8) throw cutOff();
+      if (head.length < 8) throw invalidArchive(truncated());
       offset += 8 + head.readUInt32LE(4);
     } else {
       const decoder = createZstdDecompress({ chunkSize: OUTPUT_CHUNK_BYTES });

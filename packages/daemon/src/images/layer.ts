@@ -1,8 +1,8 @@
 /** Applies the entries of one archive (a layer, or a whole root file system) to an image's tree. */
+import type { TarEntry } from "../tar/tar-reader.ts";
 import { invalidImage } from "./image-failure.ts";
 import { cleanImagePath, nameOf, parentOf, shown } from "./image-path.ts";
 import type { ImageTree } from "./image-tree.ts";
-import type { TarEntry } from "./tar-reader.ts";
 import type { UnpackBudget } from "./unpack-budget.ts";
 
 const WHITEOUT = ".wh.";

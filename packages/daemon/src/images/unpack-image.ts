@@ -3,6 +3,8 @@ import { mkdir, stat } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { checkDigest, digestOf, withRegularFile } from "./image-blobs.ts";
 import { decompress } from "./decompress.ts";
+import { readImageArchive } from "./image-archive.ts";
+import type { ImageArchiveOptions } from "./image-archive.ts";
 import { invalidImage } from "./image-failure.ts";
 import type { LayerFile } from "./image-plan.ts";
 import { ImageTree } from "./image-tree.ts";
@@ -10,7 +12,6 @@ import { applyLayer } from "./layer.ts";
 import type { LayerOptions } from "./layer.ts";
 import { prepareRootfs } from "./prepare-rootfs.ts";
 import type { ProgressReport } from "./progress.ts";
-import { readTar } from "./tar-reader.ts";
 import { UnpackBudget } from "./unpack-budget.ts";
 import type { UnpackLimits } from "./unpack-budget.ts";
 
@@ -116,13 +117,13 @@ async function applyArchive(
   file: FileHandle,
   budget: UnpackBudget,
   context: UnpackContext,
-  options: LayerOptions & { readonly endMarker: "required" | "optional" },
+  options: LayerOptions & ImageArchiveOptions,
 ): Promise<number> {
   const bytes = decompress(file, {
     xz: context.xz,
     onRead: (count) => context.progress.advance(count),
   });
-  return await applyLayer(tree, readTar(budget.metered(bytes), options), budget, options);
+  return await applyLayer(tree, readImageArchive(budget.metered(bytes), options), budget, options);
 }
 
 function budgetOf({ limits, charge }: UnpackContext, sourceBytes: number): UnpackBudget {

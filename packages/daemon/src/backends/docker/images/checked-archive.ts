@@ -1,8 +1,8 @@
 /** Checks archives before they are passed to an engine, which has no limits itself. */
 import type { FileHandle } from "node:fs/promises";
 import { decompress } from "../../../images/decompress.ts";
+import { readImageArchive } from "../../../images/image-archive.ts";
 import { invalidImage } from "../../../images/image-failure.ts";
-import { readTar } from "../../../images/tar-reader.ts";
 import type { UnpackBudget } from "../../../images/unpack-budget.ts";
 
 export interface ArchiveContext {
@@ -44,7 +44,7 @@ export async function checkArchive(
   let entries = 0;
   const top = new Set<string>();
   try {
-    for await (const { path, sizeBytes: fileBytes } of readTar(counted, { endMarker })) {
+    for await (const { path, sizeBytes: fileBytes } of readImageArchive(counted, { endMarker })) {
       budget.spendEntry();
       budget.checkFile(path, fileBytes);
       entries += 1;

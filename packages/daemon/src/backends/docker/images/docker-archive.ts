@@ -7,7 +7,9 @@
  */
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
-import { END_OF_ARCHIVE, entryOf, headerOf, paddingOf } from "../archives.ts";
+import { paddingBytes } from "../../../tar/tar-header.ts";
+import { endOfArchive } from "../../../tar/tar-writer.ts";
+import { entryOf, headerOf } from "../archives.ts";
 import { plainArchive } from "./checked-archive.ts";
 import type { CheckedArchive } from "./checked-archive.ts";
 
@@ -46,9 +48,9 @@ export async function* dockerArchive(
     const { sizeBytes } = layer.checked;
     yield headerOf(`${index}.tar`, MODE, sizeBytes);
     yield* layerContent(layer, options);
-    yield paddingOf(sizeBytes);
+    yield Buffer.alloc(paddingBytes(sizeBytes));
   }
-  yield Buffer.from(END_OF_ARCHIVE);
+  yield endOfArchive();
 }
 
 async function* layerContent(

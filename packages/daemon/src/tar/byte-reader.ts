@@ -1,11 +1,11 @@
 /** Reads exact numbers of bytes from a stream of chunks. */
-import { invalidImage } from "./image-failure.ts";
+import { truncated } from "./tar-error.ts";
 
 export class ByteReader {
-  readonly #source: AsyncIterator<Buffer>;
+  readonly #source: AsyncIterator<Uint8Array>;
   #chunk: Buffer = Buffer.alloc(0);
 
-  constructor(source: AsyncIterable<Buffer>) {
+  constructor(source: AsyncIterable<Uint8Array>) {
     this.#source = source[Symbol.asyncIterator]();
   }
 
@@ -16,7 +16,7 @@ export class ByteReader {
     const parts = [first];
     for (let missing = count - first.length; missing > 0;) {
       const part = await this.some(missing);
-      if (part === undefined) throw cutOff();
+      if (part === undefined) throw truncated();
       parts.push(part);
       missing -= part.length;
     }
@@ -28,7 +28,8 @@ export class ByteReader {
     while (this.#chunk.length === 0) {
       const next = await this.#source.next();
       if (next.done === true) return undefined;
-      this.#chunk = next.value;
+      const { buffer, byteOffset, byteLength } = next.value;
+      this.#chunk = Buffer.from(buffer, byteOffset, byteLength);
     }
     const part = this.#chunk.subarray(0, max);
     this.#chunk = this.#chunk.subarray(part.length);
@@ -38,7 +39,7 @@ export class ByteReader {
   async skip(count: number): Promise<void> {
     for (let missing = count; missing > 0;) {
       const part = await this.some(missing);
-      if (part === undefined) throw cutOff();
+      if (part === undefined) throw truncated();
       missing -= part.length;
     }
   }
@@ -47,8 +48,4 @@ export class ByteReader {
   async close(): Promise<void> {
     await this.#source.return?.();
   }
-}
-
-export function cutOff(): Error {
-  return invalidImage("The archive is truncated. Create or download it again.");
 }

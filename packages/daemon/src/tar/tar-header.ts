@@ -1,5 +1,5 @@
 /** Decodes one tar header block and the extended headers that may precede it. */
-import { invalidImage } from "./image-failure.ts";
+import { sparseRefused, TarError } from "./tar-error.ts";
 
 export const BLOCK_BYTES = 512;
 
@@ -21,23 +21,32 @@ export type TarOverrides = {
   ]?: TarHeader[K];
 };
 
-const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+/** What to do with names that are not UTF-8: refuse the archive, or show them with replacement characters. */
+export type TarNames = "strict" | "lossy";
 
-export function decodeHeader(block: Buffer): TarHeader {
+const DECODERS = {
+  strict: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }),
+  lossy: new TextDecoder("utf-8", { ignoreBOM: true }),
+};
+
+/** How many bytes fill a content up to whole blocks. */
+export function paddingBytes(sizeBytes: number): number {
+  return (BLOCK_BYTES - (sizeBytes % BLOCK_BYTES)) % BLOCK_BYTES;
+}
+
+export function decodeHeader(block: Buffer, names: TarNames = "strict"): TarHeader {
   if (readNumber(block, 148, 8) !== checksum(block)) {
-    throw invalidImage(
-      "The archive is not a tar file or is damaged: a header's checksum is wrong.",
-    );
+    throw new TarError("is not a tar file or is damaged: a header's checksum is wrong");
   }
   const isUstar = block.toString("latin1", 257, 262) === "ustar";
   // GNU tar stores other data where POSIX has the path's prefix.
   const isGnu = block.toString("latin1", 257, 265) === "ustar  \0";
-  const name = readText(block, 0, 100);
-  const prefix = isUstar && !isGnu ? readText(block, 345, 155) : "";
+  const name = readText(block, 0, 100, names);
+  const prefix = isUstar && !isGnu ? readText(block, 345, 155, names) : "";
   return {
     path: prefix === "" ? name : `${prefix}/${name}`,
     typeFlag: String.fromCharCode(block[156] ?? 0),
-    linkTarget: readText(block, 157, 100),
+    linkTarget: readText(block, 157, 100, names),
     mode: readNumber(block, 100, 8),
     uid: readNumber(block, 108, 8),
     gid: readNumber(block, 116, 8),
@@ -47,7 +56,7 @@ export function decodeHeader(block: Buffer): TarHeader {
 }
 
 /** Reads the records `length key=value\n` of a POSIX extended header. Extended attributes are ignored. */
-export function decodePaxRecords(body: Buffer): TarOverrides {
+export function decodePaxRecords(body: Buffer, names: TarNames): TarOverrides {
   const overrides: TarOverrides = {};
   for (let at = 0; at < body.length;) {
     const space = body.indexOf(0x20, at);
@@ -62,26 +71,27 @@ export function decodePaxRecords(body: Buffer): TarOverrides {
       equals >= end ||
       body[end - 1] !== 0x0a
     ) {
-      throw invalidImage("The archive is damaged: an extended header cannot be read.");
+      throw new TarError("is damaged: an extended header cannot be read");
     }
     applyRecord(
       overrides,
       body.toString("latin1", space + 1, equals),
       body.subarray(equals + 1, end - 1),
+      names,
     );
     at = end;
   }
   return overrides;
 }
 
-function applyRecord(overrides: TarOverrides, key: string, value: Buffer): void {
+function applyRecord(overrides: TarOverrides, key: string, value: Buffer, names: TarNames): void {
   if (key.startsWith("GNU.sparse.")) throw sparseRefused();
   switch (key) {
     case "path":
-      overrides.path = decodeText(value);
+      overrides.path = decodeText(value, names);
       break;
     case "linkpath":
-      overrides.linkTarget = decodeText(value);
+      overrides.linkTarget = decodeText(value, names);
       break;
     case "uid":
       overrides.uid = decimal(value);
@@ -94,8 +104,7 @@ function applyRecord(overrides: TarOverrides, key: string, value: Buffer): void 
       break;
     case "mtime": {
       const seconds = Number(value.toString("latin1"));
-      if (!Number.isFinite(seconds))
-        throw invalidImage("The archive is damaged: a time cannot be read.");
+      if (!Number.isFinite(seconds)) throw new TarError("is damaged: a time cannot be read");
       overrides.mtimeSeconds = seconds;
       break;
     }
@@ -106,26 +115,18 @@ function applyRecord(overrides: TarOverrides, key: string, value: Buffer): void 
   }
 }
 
-export function sparseRefused(): Error {
-  return invalidImage(
-    "The archive contains sparse files in an unsupported format. Create it without --sparse.",
-  );
-}
-
 /** Text up to the first NUL. */
-export function decodeText(bytes: Buffer): string {
+export function decodeText(bytes: Buffer, names: TarNames): string {
   const nul = bytes.indexOf(0);
   try {
-    return strictUtf8.decode(nul < 0 ? bytes : bytes.subarray(0, nul));
+    return DECODERS[names].decode(nul < 0 ? bytes : bytes.subarray(0, nul));
   } catch (cause) {
-    throw invalidImage("The archive has a file name that is not UTF-8, which is not supported.", {
-      cause,
-    });
+    throw new TarError("has a file name that is not UTF-8, which is not supported", { cause });
   }
 }
 
-function readText(block: Buffer, offset: number, length: number): string {
-  return decodeText(block.subarray(offset, offset + length));
+function readText(block: Buffer, offset: number, length: number, names: TarNames): string {
+  return decodeText(block.subarray(offset, offset + length), names);
 }
 
 /** Octal digits, or big-endian binary if the first bit is set. */
@@ -165,10 +166,11 @@ function decimal(value: Buffer): number {
 }
 
 function badNumber(): Error {
-  return invalidImage("The archive is damaged: a number in a header cannot be read.");
+  return new TarError("is damaged: a number in a header cannot be read");
 }
 
-function checksum(block: Buffer): number {
+/** The sum of all bytes, with the checksum field itself as blanks. */
+export function checksum(block: Buffer): number {
   let sum = 8 * 0x20;
   for (let i = 0; i < BLOCK_BYTES; i += 1) {
     if (i < 148 || i >= 156) sum += block[i] ?? 0;

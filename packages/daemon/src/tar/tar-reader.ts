@@ -1,15 +1,14 @@
 /** Reads a tar stream entry by entry: ustar, POSIX extended headers and GNU long names. */
-import { ByteReader, cutOff } from "./byte-reader.ts";
-import { invalidImage } from "./image-failure.ts";
-import { shown } from "./image-path.ts";
+import { ByteReader } from "./byte-reader.ts";
+import { sparseRefused, TarError, truncated } from "./tar-error.ts";
 import {
   BLOCK_BYTES,
   decodeHeader,
   decodePaxRecords,
   decodeText,
-  sparseRefused,
+  paddingBytes,
 } from "./tar-header.ts";
-import type { TarHeader, TarOverrides } from "./tar-header.ts";
+import type { TarHeader, TarNames, TarOverrides } from "./tar-header.ts";
 
 export type TarEntryType = "file" | "directory" | "symlink" | "hardlink" | "device" | "fifo";
 
@@ -42,13 +41,17 @@ const TYPES: ReadonlyMap<string, TarEntryType> = new Map([
   ["6", "fifo"],
 ]);
 
-/**
- * Yields the entries up to the end marker. An archive without one is refused as truncated, unless
- * `endMarker` is "optional" because a checksum has already shown that it is complete.
- */
+export interface TarOptions {
+  /** "optional" where a checksum has already shown that the archive is complete. */
+  readonly endMarker: "required" | "optional";
+  /** "strict" when absent. */
+  readonly names?: TarNames;
+}
+
+/** Yields the entries up to the end marker; what follows it is not read. Throws a `TarError`. */
 export async function* readTar(
-  source: AsyncIterable<Buffer>,
-  options: { readonly endMarker: "required" | "optional" },
+  source: AsyncIterable<Uint8Array>,
+  { endMarker, names = "strict" }: TarOptions,
 ): AsyncGenerator<TarEntry> {
   const reader = new ByteReader(source);
   try {
@@ -56,12 +59,12 @@ export async function* readTar(
     for (;;) {
       const block = await reader.take(BLOCK_BYTES);
       if (block === undefined) {
-        if (options.endMarker === "required") throw cutOff();
+        if (endMarker === "required") throw truncated();
         return;
       }
       if (block.every((byte) => byte === 0)) return;
-      const header = decodeHeader(block);
-      const extension = await readExtension(reader, header);
+      const header = decodeHeader(block, names);
+      const extension = await readExtension(reader, header, names);
       if (extension !== undefined) {
         overrides = { ...overrides, ...extension };
         continue;
@@ -80,24 +83,23 @@ export async function* readTar(
 async function readExtension(
   reader: ByteReader,
   header: TarHeader,
+  names: TarNames,
 ): Promise<TarOverrides | undefined> {
   if (!"xgLK".includes(header.typeFlag)) return undefined;
   if (header.sizeBytes > MAX_EXTENDED_HEADER_BYTES) {
-    throw invalidImage(
-      `The archive has an extended header of ${header.sizeBytes} bytes, which is too large.`,
-    );
+    throw new TarError(`has an extended header of ${header.sizeBytes} bytes, which is too large`);
   }
-  const padded = header.sizeBytes + padding(header.sizeBytes);
+  const padded = header.sizeBytes + paddingBytes(header.sizeBytes);
   const body = padded === 0 ? Buffer.alloc(0) : await reader.take(padded);
-  if (body === undefined) throw cutOff();
+  if (body === undefined) throw truncated();
   const text = body.subarray(0, header.sizeBytes);
   switch (header.typeFlag) {
     case "x":
-      return decodePaxRecords(text);
+      return decodePaxRecords(text, names);
     case "L":
-      return { path: decodeText(text) };
+      return { path: decodeText(text, names) };
     case "K":
-      return { linkTarget: decodeText(text) };
+      return { linkTarget: decodeText(text, names) };
     default:
       // A global header carries comments; it must not change later entries.
       return {};
@@ -114,16 +116,17 @@ class EntryContent {
     if (header.typeFlag === "S") throw sparseRefused();
     let type = TYPES.get(header.typeFlag);
     if (type === undefined) {
-      throw invalidImage(
-        `The archive's entry ${shown(header.path)} is of unknown type ${shown(header.typeFlag)}.`,
+      const [path, flag] = [header.path.slice(0, 120), header.typeFlag].map((text) =>
+        JSON.stringify(text),
       );
+      throw new TarError(`has the entry ${path} of the unknown type ${flag}`);
     }
     // The oldest tar format marks a directory only by a trailing slash.
     if (type === "file" && header.path.endsWith("/")) type = "directory";
     const sizeBytes = type === "file" ? header.sizeBytes : 0;
     this.#reader = reader;
     this.#unread = sizeBytes;
-    this.#padding = padding(sizeBytes);
+    this.#padding = paddingBytes(sizeBytes);
     this.entry = {
       type,
       path: header.path,
@@ -140,7 +143,7 @@ class EntryContent {
   async *#read(): AsyncGenerator<Buffer> {
     while (this.#unread > 0) {
       const part = await this.#reader.some(Math.min(this.#unread, BODY_CHUNK_BYTES));
-      if (part === undefined) throw cutOff();
+      if (part === undefined) throw truncated();
       this.#unread -= part.length;
       yield part;
     }
@@ -150,8 +153,4 @@ class EntryContent {
     await this.#reader.skip(this.#unread + this.#padding);
     this.#unread = 0;
   }
-}
-
-function padding(sizeBytes: number): number {
-  return (BLOCK_BYTES - (sizeBytes % BLOCK_BYTES)) % BLOCK_BYTES;
 }
