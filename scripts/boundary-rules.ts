@@ -39,7 +39,7 @@ const parts: Readonly<Record<string, Part>> = {
     because: "every part of the daemon may use it",
   },
   directories: {
-    path: inDaemon("(find-program|make-directory|sync-directory)\\.ts$"),
+    path: inDaemon("(exists|find-program|make-directory|sync-directory)\\.ts$"),
     node: ["fs", "path"],
     because: "every adapter that works with files may use it",
   },
@@ -47,6 +47,12 @@ const parts: Readonly<Record<string, Part>> = {
     path: inDaemon("tar/"),
     node: harmless,
     because: "the CLI reads archives with it, without the rest of the daemon",
+  },
+  "recorded limits": {
+    path: inDaemon("limits-schema\\.ts$"),
+    parts: ["ports"],
+    npm: ["zod"],
+    because: "stores and backends record the limits of a sandbox in one form",
   },
   sessions: {
     path: inDaemon("sessions/"),
@@ -99,7 +105,7 @@ const parts: Readonly<Record<string, Part>> = {
   },
   store: {
     path: inDaemon("store/"),
-    parts: ["protocol", "ports", "directories"],
+    parts: ["protocol", "ports", "recorded limits", "directories"],
     node: [...harmless, "fs", "os", "sqlite"],
     npm: ["kysely", "pg", "zod"],
     because: "it keeps rows and is called by the core through its port",
@@ -131,14 +137,23 @@ const parts: Readonly<Record<string, Part>> = {
   },
   oci: {
     path: inDaemon("backends/oci/"),
-    parts: ["protocol", "ports", "container", "channel", "directories"],
+    parts: ["protocol", "ports", "container", "channel", "recorded limits", "directories"],
     node: [...harmless, "child_process", "fs", "net", "os", "stream"],
     npm: ["zod"],
     because: "a backend is called by the core; it knows no other backend and no route",
   },
   docker: {
     path: inDaemon("backends/docker/"),
-    parts: ["protocol", "ports", "container", "channel", "images", "tar", "directories"],
+    parts: [
+      "protocol",
+      "ports",
+      "container",
+      "channel",
+      "images",
+      "tar",
+      "recorded limits",
+      "directories",
+    ],
     node: [...harmless, "child_process", "fs", "http", "https", "os", "stream"],
     npm: ["dockerode", "zod"],
     because: "a backend is called by the core; it knows no other backend and no route",

@@ -7,6 +7,7 @@ import { createReadStream } from "node:fs";
 import { chmod, cp, mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
+import { STANDARD_PATH } from "../../packages/daemon/src/find-program.ts";
 import { layOutProgram } from "./debian-package.ts";
 import type { Packed, Places, Platform } from "./npm-packages.ts";
 import { packTarball, type TarOptions } from "./tarball.ts";
@@ -113,7 +114,7 @@ function imageConfig(layers: readonly string[], platform: Platform): object {
       Entrypoint: ["sandkasten"],
       Cmd: ["daemon"],
       Env: [
-        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        `PATH=${STANDARD_PATH}`,
         "NODE_ENV=production",
         "SANDKASTEN_BACKEND=docker",
         "SANDKASTEN_DATA_DIR=/var/lib/sandkasten",

@@ -8,6 +8,7 @@ import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { composeEmbedded, loadConfig } from "@sandkasten/daemon";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { exists } from "../../packages/daemon/src/exists.ts";
 import { codeBlocks, headingAnchors, localLinks, shownOutput } from "../support/markdown.ts";
 import type { CodeBlock } from "../support/markdown.ts";
 import { runGuide } from "../support/run-guide.ts";
@@ -118,13 +119,6 @@ async function destroySandboxes(dataDir: string): Promise<void> {
 function commandsOf(document: string): readonly CodeBlock[] {
   const isOfNpm = (line: string): boolean => line === "" || line.startsWith("npm ");
   return codeBlocks(document, "sh").filter(({ text }) => !text.split("\n").every(isOfNpm));
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await stat(path).then(
-    () => true,
-    () => false,
-  );
 }
 
 test("every guide that has commands is followed", () => {

@@ -1,8 +1,9 @@
 /** Real Debian systems without what only few programs need, so that engines import them quickly. */
 import { execFile } from "node:child_process";
-import { access, cp, mkdir, mkdtemp, realpath, rename, rm, symlink } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, realpath, rename, rm, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
+import { exists } from "../../packages/daemon/src/exists.ts";
 import { debianRootfs } from "../../packages/daemon/src/images/testing/debian-rootfs.ts";
 import { packTree } from "./images.ts";
 
@@ -78,11 +79,4 @@ async function addOwnPrograms(root: string): Promise<void> {
   await mkdir(join(root, GO, "bin"), { recursive: true });
   for (const name of ["VERSION", "go.env", "bin/go"])
     await cp(join(GO, name), join(root, GO, name));
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await access(path).then(
-    () => true,
-    () => false,
-  );
 }

@@ -1,6 +1,6 @@
 /** Chooses and builds the backends, each with its images. */
 import { randomBytes } from "node:crypto";
-import { readFile, stat, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { SandboxError } from "@sandkasten/protocol";
 import { placeOfEngine } from "./backends/docker/place-of-engine.ts";
@@ -10,6 +10,7 @@ import { placeOfDirectory } from "./backends/oci/place-of-directory.ts";
 import { BACKEND_NAMES } from "./config/backend-names.ts";
 import type { BackendName } from "./config/backend-names.ts";
 import type { Config } from "./config/config.ts";
+import { exists } from "./exists.ts";
 import { findProgram, isExecutable, STANDARD_PATH } from "./find-program.ts";
 import { LocalImageStore } from "./images/local-image-store.ts";
 import type { ImagePolicy } from "./images/local-image-store.ts";
@@ -231,7 +232,7 @@ export async function composeEmbedded(options: EmbeddedOptions): Promise<Embedde
     runner,
     idsDir: options.idsDir ?? IDS_DIR,
     maxOpenFiles: await hardOpenFileLimit(),
-    cgroupNamespace: await onlyUnifiedCgroups(),
+    cgroupNamespace: await exists("/sys/fs/cgroup/cgroup.controllers"),
     ...(options.runtime !== undefined && { runtime: options.runtime }),
     ...(options.log !== undefined && { log: options.log }),
     ...(options.runtimeDir !== undefined && { runtimeDir: options.runtimeDir }),
@@ -253,11 +254,4 @@ async function hardOpenFileLimit(): Promise<number> {
   const limits = await readFile("/proc/self/limits", "utf8");
   const hard = /^Max open files\s+\S+\s+(\S+)/mu.exec(limits)?.[1] ?? "1024";
   return hard === "unlimited" ? 1_048_576 : Number(hard);
-}
-
-async function onlyUnifiedCgroups(): Promise<boolean> {
-  return await stat("/sys/fs/cgroup/cgroup.controllers").then(
-    () => true,
-    () => false,
-  );
 }

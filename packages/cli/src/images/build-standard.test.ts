@@ -1,5 +1,6 @@
 /** The parts of a build that fetch from package indexes, with the real pip and npm and packages that would do harm. */
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import {
   access,
   constants,
@@ -39,12 +40,6 @@ async function add(packages: { readonly pip?: string[]; readonly npm?: string[] 
     await run("sh", ["-c", hook, "sh", root], { env, cwd: scratch });
 }
 
-const exists = (path: string): Promise<boolean> =>
-  access(path).then(
-    () => true,
-    () => false,
-  );
-
 describe("hooks()", { timeout: 60_000 }, () => {
   it("unpacks wheels for the image's Python, with programs that start it", async () => {
     const content = join(scratch, "content");
@@ -64,8 +59,8 @@ describe("hooks()", { timeout: 60_000 }, () => {
     });
     await add({ pip: ["good==1.0"] });
     const packages = join(root, "usr/local/lib/python3.11/dist-packages");
-    expect(await exists(join(packages, "good.py"))).toBe(true);
-    expect(await exists(join(packages, "bin"))).toBe(false);
+    expect(existsSync(join(packages, "good.py"))).toBe(true);
+    expect(existsSync(join(packages, "bin"))).toBe(false);
     const program = join(root, "usr/local/bin/be-good");
     expect(await readFile(program, "utf8")).toMatch(/^#!\/usr\/bin\/python3\n/);
     await access(program, constants.X_OK);
@@ -82,7 +77,7 @@ describe("hooks()", { timeout: 60_000 }, () => {
     await writeFile(join(source, "PKG-INFO"), "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n");
     await run("tar", ["-czf", "evil-1.0.tar.gz", "evil-1.0"], { cwd: scratch });
     await expect(add({ pip: ["evil==1.0"] })).rejects.toThrow(/evil==1\.0/);
-    expect(await exists(harm)).toBe(false);
+    expect(existsSync(harm)).toBe(false);
   });
 
   it("runs no scripts of an npm package, and links Node", async () => {
@@ -95,7 +90,7 @@ describe("hooks()", { timeout: 60_000 }, () => {
     await writeFile(join(source, "package.json"), JSON.stringify(description));
     await run("tar", ["-czf", "node.tgz", "package"], { cwd: scratch });
     await add({ npm: [join(scratch, "node.tgz")] });
-    expect(await exists(harm)).toBe(false);
+    expect(existsSync(harm)).toBe(false);
     const link = join(root, "usr/local/bin/node");
     expect(await readlink(link)).toBe("../lib/node_modules/node-linux-test/bin/node");
     expect(await readFile(link, "utf8")).toBe("#!/bin/sh\n");

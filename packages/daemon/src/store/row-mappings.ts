@@ -1,6 +1,7 @@
 /** The columns of each table, the same in every database. */
 import { endReasonSchema, SESSION_STATUSES } from "@sandkasten/protocol";
 import { z } from "zod";
+import { limitsSchema } from "../limits-schema.ts";
 import type {
   ExecRow,
   GatewayNetwork,
@@ -13,14 +14,6 @@ import type {
 import { flag, json, number, oneOf, optional, text } from "./columns.ts";
 import type { Column } from "./columns.ts";
 import { RowMapping } from "./row-mapping.ts";
-
-const limits = z.object({
-  memoryBytes: z.number(),
-  cpuMillicores: z.number(),
-  pids: z.number(),
-  diskBytes: z.number(),
-  diskInodes: z.number(),
-});
 
 const mounts = z.array(z.object({ id: z.string(), path: z.string(), readOnly: z.boolean() }));
 
@@ -61,7 +54,7 @@ export const sessionMapping = new RowMapping<SessionRow>("sessions", {
   profile: oneOf(["restricted", "root"]),
   network,
   isolation: oneOf(["standard", "strong"]),
-  limits: json(limits),
+  limits: json(limitsSchema),
   metadata: json(z.record(z.string(), z.string())),
   workspaceId: optional(text),
   workspaces: json<readonly WorkspaceMount[]>(mounts),

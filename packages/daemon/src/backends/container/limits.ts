@@ -1,17 +1,7 @@
 /** The limits that a sandbox and its workspace can have. */
 import { SandboxError } from "@sandkasten/protocol";
-import { z } from "zod";
 import type { SandboxLimits, WorkspaceSpec } from "../../ports/backend.ts";
 import { mostInodes } from "../../ports/disk-inodes.ts";
-
-/** Limits as recorded with a sandbox. */
-export const limitsSchema = z.object({
-  memoryBytes: z.number(),
-  cpuMillicores: z.number(),
-  pids: z.number(),
-  diskBytes: z.number(),
-  diskInodes: z.number(),
-});
 
 type Range = readonly [least: number, most: number];
 

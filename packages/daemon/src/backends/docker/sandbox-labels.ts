@@ -2,7 +2,7 @@
 import { SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { SandboxHandle, SandboxProfile, SandboxLimits } from "../../ports/backend.ts";
-import { limitsSchema } from "../container/limits.ts";
+import { limitsSchema } from "../../limits-schema.ts";
 import type { Labels } from "./engine-view.ts";
 
 export const LABEL = {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { launcherRecordSchema, SandboxError } from "@sandkasten/protocol";
 import { z } from "zod";
 import type { SandboxHandle } from "../../ports/backend.ts";
-import { limitsSchema } from "../container/limits.ts";
+import { limitsSchema } from "../../limits-schema.ts";
 
 /** The daemon's metadata in the record, for the next daemon. */
 const metaSchema = z.object({

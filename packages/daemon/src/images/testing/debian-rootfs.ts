@@ -1,8 +1,9 @@
 /** A real Debian root file system, built once per machine and cached. */
 import { execFile } from "node:child_process";
-import { access, mkdir, rename, rm } from "node:fs/promises";
+import { mkdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { exists } from "../../exists.ts";
 
 const execFileAsync = promisify(execFile);
 const SUITE = "bookworm";
@@ -37,11 +38,4 @@ export async function debianRootfs(
     await rm(unfinished, { force: true });
   }
   return tarball;
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await access(path).then(
-    () => true,
-    () => false,
-  );
 }

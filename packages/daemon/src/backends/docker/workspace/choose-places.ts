@@ -16,7 +16,7 @@ import type { OwnSurroundings } from "./own-container.ts";
 import type { SessionDirectories } from "./session-directories.ts";
 import { ContainerPlaces, DirectoryPlaces, VolumePlaces } from "./workspace-places.ts";
 import type { WorkspacePlaces } from "./workspace-places.ts";
-import { exists } from "./exists.ts";
+import { exists } from "../../../exists.ts";
 
 export interface WorkspaceOptions {
   readonly strategy: StrategyName | "auto";

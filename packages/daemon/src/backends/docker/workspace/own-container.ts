@@ -1,7 +1,7 @@
 /** Detects whether this daemon runs on a machine or in a container, and in which one. */
 import { readFile } from "node:fs/promises";
 import { hostname } from "node:os";
-import { exists } from "./exists.ts";
+import { exists } from "../../../exists.ts";
 
 export interface OwnSurroundings {
   readonly inContainer: boolean;

@@ -8,7 +8,7 @@ import { SandboxError } from "@sandkasten/protocol";
 import { STANDARD_PATH } from "../../../find-program.ts";
 import { makeDirectory } from "../../../make-directory.ts";
 import { isId } from "../../container/sandbox-ids.ts";
-import { exists } from "./exists.ts";
+import { exists } from "../../../exists.ts";
 
 const run = promisify(execFile);
 
