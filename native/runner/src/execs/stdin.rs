@@ -8,7 +8,6 @@ use crate::server::poll::Poll;
 use crate::server::token::Token;
 use crate::sys;
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 pub struct Stdin {
@@ -105,29 +104,16 @@ impl Stdin {
         if !self.opened {
             return;
         }
-        let mut written = 0;
-        let mut blocked = false;
-        while let Some(first) = self.queue.front_mut() {
-            match sys::write(fd, first) {
-                Ok(n) => {
-                    written += n;
-                    first.drain(..n);
-                    if first.is_empty() {
-                        self.queue.pop_front();
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    blocked = true;
-                    break;
-                }
-                Err(_) => {
-                    // The command has closed its stdin: the rest goes nowhere.
-                    written = self.waiting;
-                    self.queue.clear();
-                    self.closing = true;
-                }
+        let written = match sys::write_queue(fd, &mut self.queue) {
+            Ok(written) => written,
+            Err(_) => {
+                // The command has closed its stdin: the rest goes nowhere.
+                self.queue.clear();
+                self.closing = true;
+                self.waiting
             }
-        }
+        };
+        let blocked = !self.queue.is_empty();
         // No source gets credit for characters that the runner has added.
         let written = written.min(self.waiting);
         self.waiting -= written;

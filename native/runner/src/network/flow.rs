@@ -2,6 +2,7 @@
 
 use crate::network::handshake::{Handshake, Wanted};
 use crate::network::http_body::Body;
+use crate::network::window::{STREAM_CREDIT, Window};
 use crate::network::wire::{Watch, Wire};
 use crate::protocol::frame::{self, Kind};
 use crate::server::poll::Poll;
@@ -12,17 +13,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
-
-/// Bytes that each direction of a stream may carry before the first CREDIT.
-///
-/// SECURITY: less than for the daemon's own streams, because sandbox code opens these, many at once,
-/// and each may hold this much in both processes.
-pub const STREAM_CREDIT: u64 = 128 * 1024;
-
-/// What the gateway may have under way on a stream that was widened.
-const WIDE_WINDOW: u64 = 1 << 20;
-
-const GRANTS_PER_WINDOW: u64 = 4;
 
 /// Why the gateway refused or ended a connection.
 #[derive(Deserialize)]
@@ -61,13 +51,9 @@ pub struct Flow {
     body: Option<Body>,
     /// For the program.
     queue: VecDeque<Vec<u8>>,
-    /// Bytes that may still be sent to the gateway, and that it may still send.
+    /// Bytes that may still be sent to the gateway.
     credit: u64,
-    allowance: u64,
-    /// What the gateway may have under way.
-    window: u64,
-    /// Bytes that the program has taken and that were not credited to the gateway yet.
-    delivered: u64,
+    window: Window,
     program_ended: bool,
     gateway_ended: bool,
     was_shut: bool,
@@ -102,9 +88,7 @@ impl Flow {
             body: None,
             queue: VecDeque::new(),
             credit: STREAM_CREDIT,
-            allowance: STREAM_CREDIT,
-            window: STREAM_CREDIT,
-            delivered: 0,
+            window: Window::new(),
             program_ended: false,
             gateway_ended: false,
             was_shut: false,
@@ -223,10 +207,7 @@ impl Flow {
 
     /// Lets the gateway send more ahead, for a download that keeps going while others have their turn.
     pub fn widen(&mut self, wire: &mut Wire<'_>) {
-        let more = WIDE_WINDOW - self.window;
-        self.window += more;
-        self.allowance += more;
-        wire.grant(self.stream, more as usize);
+        wire.grant(self.stream, self.window.widen() as usize);
     }
 
     /// The gateway has refused, or ended what it had connected. The program is notified if possible.
@@ -308,16 +289,15 @@ impl Flow {
     /// Bytes for the program; false when the gateway sends more than it may.
     pub fn take_data(&mut self, data: &[u8]) -> bool {
         let bytes = data.len() as u64;
-        if !matches!(self.phase, Phase::Open) || bytes > self.allowance || self.gateway_ended {
+        if !matches!(self.phase, Phase::Open) || self.gateway_ended || !self.window.receive(bytes) {
             return false;
         }
-        self.allowance -= bytes;
         // What the program takes at once is not kept. A failure is met again by what is.
         let taken = match self.queue.is_empty() {
             true => sys::write(self.socket.as_raw_fd(), data).unwrap_or(0),
             false => 0,
         };
-        self.delivered += taken as u64;
+        self.window.deliver(taken as u64);
         if taken < data.len() {
             self.queue.push_back(data[taken..].to_vec());
         }
@@ -341,28 +321,12 @@ impl Flow {
     }
 
     fn write(&mut self, wire: &mut Wire<'_>) -> io::Result<()> {
-        while let Some(first) = self.queue.front_mut() {
-            match sys::write(self.socket.as_raw_fd(), first) {
-                Ok(n) if n == first.len() => {
-                    self.delivered += n as u64;
-                    self.queue.pop_front();
-                }
-                Ok(n) => {
-                    self.delivered += n as u64;
-                    first.drain(..n);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
-        }
-        // In portions, so that few frames are needed.
-        if self.delivered >= self.window / GRANTS_PER_WINDOW && self.stream != 0 {
-            // What the proxy itself said did not come from the gateway, which gets no credit for it.
-            let granted = self.delivered.min(self.window - self.allowance);
-            self.delivered = 0;
-            if granted > 0 {
-                self.allowance += granted;
-                wire.grant(self.stream, granted as usize);
+        let written = sys::write_queue(self.socket.as_raw_fd(), &mut self.queue)?;
+        self.window.deliver(written as u64);
+        if self.stream != 0 {
+            let due = self.window.take_due();
+            if due > 0 {
+                wire.grant(self.stream, due as usize);
             }
         }
         if self.gateway_ended && self.queue.is_empty() && !self.was_shut {

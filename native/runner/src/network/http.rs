@@ -4,6 +4,7 @@
 //! other (request smuggling). So everything ambiguous is refused, the head is written anew from what
 //! was understood, the body is measured (see `http_body`), and nothing after it is passed on.
 
+use crate::network::authority::authority;
 use crate::network::http_body::{Body, Chunks};
 
 const MAX_HEAD_BYTES: usize = 32 * 1024;
@@ -117,11 +118,29 @@ fn request(line: &str, headers: &[Header<'_>]) -> Result<Request, Refused> {
         return Err("the target has characters that a URL must not have");
     }
     let body = body(headers)?;
-    let mut head = Vec::with_capacity(line.len() + 256);
+    let head = new_head(method, path, authority_text, headers, &body);
+    let port = port.unwrap_or(80);
+    Ok(Request::Forward {
+        host,
+        port,
+        head,
+        body,
+    })
+}
+
+/// The head as it goes on, from what was understood.
+fn new_head(
+    method: &str,
+    path: &str,
+    authority: &str,
+    headers: &[Header<'_>],
+    body: &Body,
+) -> Vec<u8> {
+    let mut head = Vec::with_capacity(path.len() + 512);
     let slash = if path.starts_with('/') { "" } else { "/" };
     head.extend_from_slice(format!("{method} {slash}{path} HTTP/1.1\r\n").as_bytes());
     // The URL counts, whatever the header said.
-    head.extend_from_slice(format!("Host: {authority_text}\r\n").as_bytes());
+    head.extend_from_slice(format!("Host: {authority}\r\n").as_bytes());
     let named: Vec<String> = headers
         .iter()
         .filter(|(name, _)| name.eq_ignore_ascii_case("connection"))
@@ -135,7 +154,7 @@ fn request(line: &str, headers: &[Header<'_>]) -> Result<Request, Refused> {
             head.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
         }
     }
-    match &body {
+    match body {
         Body::Sized(0) if !has(headers, "content-length") => {}
         Body::Sized(length) => {
             head.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
@@ -144,13 +163,7 @@ fn request(line: &str, headers: &[Header<'_>]) -> Result<Request, Refused> {
     }
     // One request on each connection: what follows could be for another host.
     head.extend_from_slice(b"Connection: close\r\n\r\n");
-    let port = port.unwrap_or(80);
-    Ok(Request::Forward {
-        host,
-        port,
-        head,
-        body,
-    })
+    head
 }
 
 fn strip_scheme(target: &str) -> Option<&str> {
@@ -177,53 +190,6 @@ fn is_for_one_hop(name: &str) -> bool {
         "upgrade",
     ];
     HOP.contains(&name)
-}
-
-/// `host`, `host:port` or `[v6]:port`. The gateway judges the host; here only its form counts.
-pub fn authority(text: &str) -> Result<(String, Option<u16>), Refused> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest
-                .split_once(']')
-                .ok_or("the host has no closing bracket")?;
-            if !host
-                .bytes()
-                .all(|b| b.is_ascii_hexdigit() || b == b':' || b == b'.')
-            {
-                return Err("the host is not an IPv6 address");
-            }
-            match after.strip_prefix(':') {
-                Some(port) => (host, Some(port)),
-                None if after.is_empty() => (host, None),
-                None => return Err("the host is followed by something other than a port"),
-            }
-        }
-        None => {
-            let (host, port) = match text.split_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (text, None),
-            };
-            if !host
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-            {
-                return Err("the host has characters that it must not have");
-            }
-            (host, port)
-        }
-    };
-    if host.is_empty() || host.len() > 255 {
-        return Err("the host is empty or too long");
-    }
-    let port = match port {
-        None => None,
-        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
-            Ok(port) if port > 0 => Some(port),
-            _ => return Err("the port is not one of 1 to 65535"),
-        },
-        Some(_) => return Err("the port is not a number"),
-    };
-    Ok((host.to_owned(), port))
 }
 
 fn body(headers: &[Header<'_>]) -> Result<Body, Refused> {

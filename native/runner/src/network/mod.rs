@@ -3,6 +3,7 @@
 //! SECURITY: nothing is decided here. The gateway decides about each name and each connection, and it
 //! makes the connections; code that captured the runner could ask it for no more than it may.
 
+mod authority;
 mod dns;
 mod flow;
 mod gateway;
@@ -13,6 +14,7 @@ mod listeners;
 mod names;
 mod resolver;
 mod socks;
+mod window;
 mod wire;
 
 use crate::connections::{Address, ConnectionId, Stream};

@@ -176,23 +176,14 @@ impl Dial {
     /// Writes what the port takes, for which the peer gets credit, and watches for what is next.
     fn flush(&mut self, cx: &mut Context) -> Fate {
         let fd = self.socket.as_raw_fd();
-        let mut written = 0;
-        while self.connected {
-            let Some(first) = self.queue.front_mut() else {
-                break;
-            };
-            match sys::write(fd, first) {
-                Ok(n) => {
-                    written += n;
-                    first.drain(..n);
-                    if first.is_empty() {
-                        self.queue.pop_front();
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return broken("write to", &error),
-            }
-        }
+        let written = match self.connected {
+            true => sys::write_queue(fd, &mut self.queue),
+            false => Ok(0),
+        };
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => return broken("write to", &error),
+        };
         let input_done = self.connected && self.input_ended && self.queue.is_empty();
         if input_done {
             // SAFETY: plain system call on a socket that we own.

@@ -283,7 +283,7 @@ impl CommandLines<'_> {
 
     /// A directory that was for one command only is left again. One that is gone, or a variable
     /// that cannot be changed, must not keep the report back.
-    fn way_back(&self) -> String {
+    pub(super) fn way_back(&self) -> String {
         let memory = self.memory;
         match self.cwd {
             None => String::new(),

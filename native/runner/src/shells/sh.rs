@@ -99,7 +99,7 @@ impl CommandLines<'_> {
     fn report_lines(&self) -> Vec<Vec<u8>> {
         let before = format!(
             "\\trap '' {STOP_SIGNAL};\\unset -f command;\\trap >&0;{}\\command printf '\\2 {} %s %s\\0%s\\0%s\\0' ",
-            self.sh_way_back(),
+            self.way_back(),
             self.number
         );
         let after = " \"$-\" \"${PWD-}\" \"${OLDPWD-}\" >&0";
@@ -107,19 +107,5 @@ impl CommandLines<'_> {
         let mut packets = chunks(report.as_bytes(), READ_BYTES);
         packets.push(IDLE.as_bytes().to_vec());
         packets
-    }
-
-    /// A directory that was for one command only is left again. One that is gone, or a variable
-    /// that cannot be changed, must not keep the report back.
-    fn sh_way_back(&self) -> String {
-        let memory = self.memory;
-        match self.cwd {
-            None => String::new(),
-            Some(_) => format!(
-                "\\command cd -- {}||\\command true;\\command eval {}||\\command true;",
-                quoted(&memory.cwd),
-                quoted(&format!("OLDPWD={}", quoted(&memory.old_cwd)))
-            ),
-        }
     }
 }

@@ -10,6 +10,7 @@ pub use packets::{
 };
 pub use pages::Pages;
 
+use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -102,6 +103,25 @@ pub fn pwrite(fd: RawFd, bytes: &[u8], offset: i64) -> io::Result<usize> {
         return Err(io::Error::last_os_error());
     }
     Ok(n as usize)
+}
+
+/// Writes what a descriptor that does not block takes of a queue, and returns how many bytes that is.
+pub fn write_queue(fd: RawFd, queue: &mut VecDeque<Vec<u8>>) -> io::Result<usize> {
+    let mut written = 0;
+    while let Some(first) = queue.front_mut() {
+        match write(fd, first) {
+            Ok(n) => {
+                written += n;
+                first.drain(..n);
+                if first.is_empty() {
+                    queue.pop_front();
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(written)
 }
 
 pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
