@@ -219,9 +219,9 @@ test("events and keys open on a full disk: a daemon that was killed can start", 
   await using disk = await SmallDisk.mount();
   const open = async (): Promise<void> => {
     const events = await SqliteEventLog.open({ path: join(disk.directory, "events.db") });
-    await events.close();
+    events.close();
     const keys = await SqliteKeyStore.open(join(disk.directory, "keys.db"));
-    await keys.close();
+    keys.close();
   };
   await open();
   disk.fill();
