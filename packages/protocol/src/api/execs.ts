@@ -336,8 +336,8 @@ export const ptyQuery = z.object({
     .optional()
     .meta({ description: "Attach to this terminal instead of starting one" }),
   cursor: countInQuery.optional(),
-  rows: sizeInQuery(65_535).optional(),
-  cols: sizeInQuery(65_535).optional(),
+  rows: numberInQuery(1, 65_535).optional(),
+  cols: numberInQuery(1, 65_535).optional(),
   cwd: filePath.optional(),
 });
 export const ptyClientMessageSchema = z.discriminatedUnion("type", [
