@@ -31,6 +31,39 @@ describe("a daemon that was stopped", () => {
       body: { end_reason: "exited", exit_code: 0, output: "begun\ndone\n" },
     });
   });
+
+  it("answers waits with what happened meanwhile, though their time has passed", async () => {
+    const id = await daemon.open();
+    const start = async (cmd: string): Promise<string> => {
+      const { body } = await daemon.call("POST", `/v1/sessions/${id}/execs`, {
+        cmd: ["sh", "-c", cmd],
+      });
+      const exec = `/v1/sessions/${id}/execs/${String(body["exec_id"])}`;
+      await daemon.call("GET", `${exec}/output?wait_ms=10000`);
+      return exec;
+    };
+    const [ends, prints, stays] = await Promise.all([
+      start("echo begun; sleep 1; echo done"),
+      start("echo begun; sleep 1; echo ready; sleep 60"),
+      start("echo begun; sleep 60"),
+    ]);
+    const until = { pattern: "ready" };
+    const answers = Promise.all([
+      daemon.call("POST", `${ends}/wait`, { wait_ms: 3_000 }),
+      daemon.call("POST", `${prints}/wait`, { wait_ms: 3_000, until }),
+      daemon.call("GET", `${prints}/output?cursor=6&wait_ms=3000`),
+      daemon.call("POST", `${stays}/wait`, { wait_ms: 3_000 }),
+    ]);
+    await sleep(300);
+    process.kill(daemon.pid, "SIGSTOP");
+    await sleep(6_000);
+    process.kill(daemon.pid, "SIGCONT");
+    const [ended, matched, page, stayed] = await answers;
+    expect(ended.body).toMatchObject({ status: "done", output: "begun\ndone\n" });
+    expect(matched.body).toMatchObject({ status: "running", matched: true });
+    expect(page.body).toMatchObject({ next_cursor: 12 });
+    expect(stayed.body).toMatchObject({ status: "running", output: "begun\n" });
+  });
 });
 
 describe("a sandbox that was frozen", () => {

@@ -1,4 +1,5 @@
 /** One command, looked up once, and all operations on it. */
+import { ObservedDeadline } from "../observed-deadline.ts";
 import type { ExecStream, TerminalSize } from "../ports/channel.ts";
 import type { JournalPage } from "../ports/exec-journal.ts";
 import type { ExecRow, SessionStore } from "../ports/session-store.ts";
@@ -18,7 +19,7 @@ import type {
   ReadOutputOptions,
 } from "./services/exec-service.ts";
 import type { Sessions } from "./sessions.ts";
-import { MAX_TIMER_MS, waitAtMost } from "./wait-at-most.ts";
+import { waitAtMost } from "./wait-at-most.ts";
 
 /** HUP, INT, QUIT, KILL and TERM, as for the runner: the signals that end a command of a shell. */
 const ENDING_SIGNALS: ReadonlySet<number> = new Set([1, 2, 3, 9, 15]);
@@ -83,10 +84,10 @@ export class FoundExecHandle implements ExecHandle {
   ): Promise<PatternMatch | undefined> {
     const pattern = new OutputPattern(condition.pattern);
     const over = new AbortController();
-    const timer =
+    const deadline =
       options.timeoutMs === undefined
         ? undefined
-        : setTimeout(() => over.abort(), Math.min(options.timeoutMs, MAX_TIMER_MS));
+        : new ObservedDeadline(options.timeoutMs, () => over.abort());
     const signal = AbortSignal.any([options.signal, over.signal]);
     const { stream } = condition;
     const from = { offset: 0, until: "closed", signal, ...(stream && { stream }) } as const;
@@ -100,7 +101,7 @@ export class FoundExecHandle implements ExecHandle {
     } catch (error) {
       if (!over.signal.aborted || options.signal.aborted) throw error;
     } finally {
-      clearTimeout(timer);
+      deadline?.stop();
     }
     return undefined;
   }

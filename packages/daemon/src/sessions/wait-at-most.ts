@@ -1,20 +1,21 @@
 /** Waits with a time limit. */
 import { SandboxError } from "@sandkasten/protocol";
+import { ObservedDeadline } from "../observed-deadline.ts";
 
-/** The maximum delay of Node's timers; a longer one ends at once. */
-export const MAX_TIMER_MS = 0x7fff_ffff;
-
-/** Waits for a promise, but not beyond a timeout, and not for a caller who has gone. */
+/**
+ * Waits for a promise, but not beyond a timeout, and not for a caller who has gone. Time in which
+ * the daemon was stopped does not count: what happened meanwhile is known only afterwards.
+ */
 export async function waitAtMost(
   event: Promise<unknown>,
   timeoutMs: number | undefined,
   signal: AbortSignal | undefined,
 ): Promise<void> {
   const over = Promise.withResolvers<unknown>();
-  const timer =
+  const deadline =
     timeoutMs === undefined
       ? undefined
-      : setTimeout(over.resolve, Math.min(timeoutMs, MAX_TIMER_MS));
+      : new ObservedDeadline(timeoutMs, () => over.resolve(undefined));
   const giveUp = (): void => {
     const cause: unknown = signal?.reason;
     over.reject(new SandboxError("CANCELLED", "the caller cancelled the request", { cause }));
@@ -25,7 +26,7 @@ export async function waitAtMost(
   try {
     await over.promise;
   } finally {
-    clearTimeout(timer);
+    deadline?.stop();
     signal?.removeEventListener("abort", giveUp);
   }
 }
