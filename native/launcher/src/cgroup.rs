@@ -14,7 +14,7 @@ use crate::spec::{Limits, RuntimeKind};
 use crate::{devices, limits, sys};
 
 const V2_CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
-/// Losing the parent to the destroy of another sandbox means that one has ended, so this is enough.
+/// Each attempt that loses the parent means that another sandbox was destroyed, so this is enough.
 const PARENT_ATTEMPTS: u32 = 64;
 /// Enough for one cgroup per command that the runner tracks; limits what a compromised one can
 /// create.
@@ -229,8 +229,8 @@ fn enable_controllers(at: &Path) -> io::Result<()> {
 
 /// Lets the sandbox's root make cgroups below its own and move its processes between them.
 ///
-/// SECURITY: only the files that this takes are given away. Limits, `cgroup.kill`, `cgroup.freeze`
-/// and the bound on descendants stay root's (guarded by `only_what_the_runner_needs_of_its_cgroup_is_given_away`).
+/// SECURITY: only these files change owner. Limits, `cgroup.kill`, `cgroup.freeze` and the bound on
+/// descendants stay root's (guarded by `only_what_the_runner_needs_of_its_cgroup_is_given_away`).
 fn delegate(path: &Path, owner: u32) -> Outcome<()> {
     limits::set(path, "cgroup.max.descendants", MAX_DESCENDANTS)?;
     let init = path.join("init");

@@ -118,7 +118,7 @@ fn subordinate_ids() -> Outcome<String> {
     }
 }
 
-/// As a create does: without root everything else happens in a user namespace.
+/// As in a create: without root, everything else happens in a user namespace.
 fn become_able() -> Outcome<()> {
     if !is_root() {
         rootless::enter()?;

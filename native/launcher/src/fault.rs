@@ -62,7 +62,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Adds to an error what was being done.
+/// Adds to an error what the launcher was doing.
 pub trait Context<T> {
     fn context(self, doing: impl FnOnce() -> String) -> Outcome<T>;
 }

@@ -74,12 +74,12 @@ fn root_files_path() -> PathBuf {
     Path::new(SCRATCH).join("files")
 }
 
-/// Nothing is ever in it: the second layer that an overlay without a writable one must have.
+/// Always empty: the second layer that an overlay without a writable layer requires.
 fn empty_path() -> PathBuf {
     Path::new(SCRATCH).join("empty")
 }
 
-/// The directory of the runner, and the same with its path hidden.
+/// The directory that contains the runner, and the same directory with its path hidden.
 fn runner_directory_path() -> PathBuf {
     Path::new(SCRATCH).join("runner-directory")
 }
@@ -199,8 +199,8 @@ pub enum HostPaths {
 /// Mounts the root filesystem: the image read-only, or below an overlay that writes to the disk.
 pub fn mount_rootfs(rootfs: &Rootfs, owner: Owner<'_>) -> Outcome<HostPaths> {
     let at = rootfs_path();
-    // SECURITY: the image is shared by sandboxes: read-only whatever the configuration says. Not
-    // recursive: what the host has mounted below the image is no part of it.
+    // SECURITY: sandboxes share the image: read-only whatever the configuration says. Not
+    // recursive: what the host has mounted below the image is not part of it.
     let (files, lower, mount_points) = (root_files_path(), lower_path(), mount_points_path());
     attach_clone(&rootfs.path, &lower, READ_ONLY, owner.idmap(), false)?;
     let mut layers = vec![&*lower, &*mount_points];
@@ -254,8 +254,8 @@ pub fn make_mount_point(path: &Path, owner: Owner<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Shows a directory of the host at `to`, read-only, as one of the layers of an overlay. The layers
-/// name the place where the directory is mounted already.
+/// Mounts `from`, a directory of the host, read-only at `to`, as one of the layers of an overlay.
+/// `layers` name places where the directory is already mounted.
 ///
 /// SECURITY: a bind mount reveals its host path in /proc/self/mountinfo; an overlay only reveals where
 /// its layers were mounted, which is the same for all sandboxes (threat: leaked secrets and descriptors;
@@ -354,7 +354,7 @@ pub fn mount_runner(runner: &Path) -> Outcome<HostPaths> {
         return Err(Fault::new(format!("{} is not a file", runner.display())));
     };
     let view = runner_view_path();
-    // Not the sandbox's owners: the runner is the machine's, and for all to read.
+    // Not mapped to the sandbox's owners: the runner belongs to the host, and everyone can read it.
     let (held, empty) = (runner_directory_path(), empty_path());
     attach_clone(directory, &held, READ_ONLY, None, false)?;
     let shown = mount_without_path(directory, &[&held, &empty], &view, Owner::Ourselves)?;

@@ -31,7 +31,7 @@ pub fn kill_exactly(pid: i32, started: u64) -> Outcome<Option<OwnedFd>> {
     let Some(pidfd) = take_hold(pid)? else {
         return Ok(None);
     };
-    // With the descriptor, the process cannot be replaced by another after this check.
+    // With the descriptor, no other process can take its place after this check.
     if !is_alive(pid, started) {
         return Ok(None);
     }

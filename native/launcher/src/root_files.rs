@@ -23,7 +23,7 @@ struct Attributes {
     mode: u32,
 }
 
-/// Mounts a filesystem with these files at `at`, to be laid over the image that is mounted at `image`.
+/// Mounts a filesystem with these files at `at`, to be laid over the image mounted at `image`.
 pub fn mount_layer(files: &[RootFile], image: &Path, at: &Path, owner: Owner<'_>) -> Outcome<()> {
     let bytes: usize = (files.iter())
         .map(|file| file.content.len() + BYTES_PER_FILE)
@@ -42,15 +42,15 @@ pub fn mount_layer(files: &[RootFile], image: &Path, at: &Path, owner: Owner<'_>
     Ok(())
 }
 
-/// SECURITY: the layer is a filesystem made a moment ago, with directories and files of ours alone, so
-/// no path leads out of it; the image is read through no link (threat: linked mount points; guarded by
-/// `a_file_over_the_image_follows_no_link`).
+/// SECURITY: the layer is a new filesystem that only contains directories and files created here,
+/// so no path leads out of it; the image is read without following links (threat: linked mount
+/// points; guarded by `a_file_over_the_image_follows_no_link`).
 fn place(file: &RootFile, image: BorrowedFd<'_>, layer: &Path, owner: Owner<'_>) -> io::Result<()> {
     let base = owner.base();
     let relative = file.path.strip_prefix("/").unwrap_or(&file.path);
     let parents = relative.parent().unwrap_or(Path::new(""));
     let mut inside = PathBuf::from("/");
-    // An overlay shows a directory as its topmost layer has it, the root included.
+    // An overlay takes the attributes of a directory, including the root, from its topmost layer.
     adopt(layer, directory_of_image(image, &inside, base)?)?;
     for part in parents {
         inside.push(part);

@@ -91,7 +91,7 @@ impl Server {
             .read(&mut self.unread[before..])
             .context(|| "reading requests".into())?;
         self.unread.truncate(before + taken);
-        // Nothing before was the end of a line.
+        // There is no line break before this position.
         let mut from = before;
         while let Some(at) = self.unread[from..].iter().position(|byte| *byte == b'\n') {
             let rest = self.unread.split_off(from + at + 1);

@@ -34,7 +34,7 @@ pub struct Bind {
     pub to: PathBuf,
 }
 
-/// A file that stands over what the image has at its path, in one sandbox alone.
+/// A file that covers what the image has at its path, in this sandbox only.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RootFile {
@@ -50,7 +50,7 @@ pub struct Rootfs {
     pub binds: Vec<Bind>,
     #[serde(default)]
     pub writable: bool,
-    /// Not part of what is written down as the intent.
+    /// Not part of the recorded intent.
     #[serde(default, skip_serializing)]
     pub files: Vec<RootFile>,
 }

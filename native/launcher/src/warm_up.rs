@@ -8,8 +8,8 @@ use std::os::fd::AsRawFd;
 use crate::hierarchy::Hierarchies;
 use crate::sys;
 
-/// A child that will make a move that changes nothing, into its own cgroup. It ends without one if
-/// this is dropped. It only affects timing, so failures here are ignored.
+/// A child that will make a move without effect, into its own cgroup. It ends without one if this
+/// is dropped. It only affects timing, so failures here are ignored.
 ///
 /// It is forked before this process enters a mount namespace: a process that may wait in the kernel
 /// after the create has ended would otherwise keep the sandbox's disk mounted.
@@ -35,8 +35,8 @@ impl WarmUp {
         }
     }
 
-    /// To be called while the runtime works. Not earlier, because no process can create or enter a
-    /// cgroup while the child waits.
+    /// Call this while the runtime works, not earlier: no process can create or enter a cgroup
+    /// while the child waits.
     pub fn begin(mut self) {
         let _ = self.0.write_all(&[0]);
     }

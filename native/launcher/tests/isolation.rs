@@ -411,7 +411,7 @@ fn damaged_devices_are_repaired() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     };
     make("null", 3, 1_000_000 + 7 * 65_536, 0o667);
-    // Set by an administrator, who may want it so.
+    // An administrator has set this, and may need it.
     make("zero", 5, 1234, 0o600);
     // Not the device that should have this name.
     make("full", 1, 1_000_000, 0o600);

@@ -214,7 +214,7 @@ fn a_frozen_sandbox_is_listed_paused_and_destroyed() {
 #[test]
 fn a_fork_bomb_is_destroyed() {
     let world = world_or_skip!("crun");
-    // It waits for a sign, so that it meets the sandbox and not the runtime's last moments.
+    // It waits for `go`, so it hits the running sandbox and not the end of the runtime's start.
     let bomb = "b() { b | b & }; (while [ ! -e /proc/1/fd/4/go ]; do sleep 0.01; done; while :; do b; done) 2>/dev/null &";
     let record = world.create(&world.spec("sbx_bomb", "crun", bomb)).unwrap();
     let cgroup = |name: &str| record["cgroups"][name].as_str();

@@ -144,7 +144,8 @@ fn a_server_passes_no_descriptors_on() {
             .map_while(|line| line.parse().ok())
             .max()
             .unwrap();
-        // As for a separate launcher: what is passed on purpose, and perhaps one of the shell's.
+        // As for a separate launcher: the descriptors passed on purpose, and perhaps one that the
+        // shell opened.
         assert!(highest <= 6, "{printed}");
         assert!(!printed.contains("do-not-tell"), "{printed}");
     }
@@ -228,7 +229,7 @@ fn a_sandbox_not_yet_begun_when_its_server_dies_is_not_made() {
     let world = world_or_skip!("crun");
     let mut server = Server::start();
     let mut spec = world.spec("sbx_late", "crun", "");
-    // So much that the child is still reading it when the server is dead.
+    // Enough that the child is still reading it when the server is dead.
     spec["meta"]["much"] = json!(vec!["much"; 500_000]);
     server.ask(1, "create", &spec);
     let mut children = Vec::new();
@@ -237,7 +238,8 @@ fn a_sandbox_not_yet_begun_when_its_server_dies_is_not_made() {
         !children.is_empty()
     });
     server.kill();
-    // Whoever sees a server die takes down what it was asked for. Nothing may come after.
+    // The daemon destroys what it requested from a dead server, so nothing may be created after
+    // that.
     assert!(!world.state_dir("sbx_late").exists(), "too late to be seen");
     world.destroy("sbx_late").unwrap();
     wait_until("the child is dead", || !is_alive(children[0]));

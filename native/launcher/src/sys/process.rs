@@ -200,7 +200,7 @@ pub enum Forked {
 /// Forks, with extra namespaces for the child (`libc::CLONE_NEW*`, or 0).
 ///
 /// # Safety
-/// Only while this process has a single thread: the child goes on with a copy of this one alone.
+/// Only while this process has a single thread: only that thread continues in the child.
 pub unsafe fn fork(namespaces: c_int) -> io::Result<Forked> {
     let flags = c_long::from(namespaces) | c_long::from(libc::SIGCHLD);
     // SAFETY: a null stack makes the child go on with a copy of ours, as fork does.
